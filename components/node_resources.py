@@ -1,0 +1,78 @@
+"""The two resource types of the ``gpuform`` provider: what happens to nodes that are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pulumi
+
+
+class PoolNodes(pulumi.CustomResource):
+    """Labels and taints on every node that a selector matches, kept for as long as the resource is declared.
+
+    A node that joins later, or from which somebody took a label, is a change in the next preview. Destroying
+    the resource takes off what it put on and nothing else. No node matches: an error that names the selector.
+    """
+
+    nodes: pulumi.Output[Sequence[str]]
+
+    def __init__(
+        self,
+        resource_name: str,
+        *,
+        kubeconfig: pulumi.Input[str],
+        selector: pulumi.Input[str],
+        labels: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None,
+        taints: pulumi.Input[Sequence[pulumi.Input[Mapping[str, pulumi.Input[str]]]]] | None = None,
+        context: pulumi.Input[str] | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """``kubeconfig`` is a path or the contents; ``selector`` is a label selector (``k=v,k2=v2``);
+        a taint has ``key``, ``effect`` and, where wanted, ``value``.
+        """
+        props = {
+            "kubeconfig": kubeconfig,
+            "context": context,
+            "selector": selector,
+            "labels": labels or {},
+            "taints": taints or [],
+            "nodes": None,
+        }
+        super().__init__("gpuform:nodes:PoolNodes", resource_name, props, opts)
+
+
+class MigLayout(pulumi.CustomResource):
+    """One MIG layout on every node that a selector matches, put on one node at a time.
+
+    Pods that use a GPU there are evicted first, through the Eviction API, so that disruption budgets hold; a
+    pod that no controller would bring back is an error before anything is changed. Destroying the resource
+    takes the label off; the layout stays on the GPU, for that is what NVIDIA's MIG manager does as well.
+    """
+
+    nodes: pulumi.Output[Sequence[str]]
+
+    def __init__(
+        self,
+        resource_name: str,
+        *,
+        kubeconfig: pulumi.Input[str],
+        selector: pulumi.Input[str],
+        config: pulumi.Input[str],
+        offers: pulumi.Input[Mapping[str, pulumi.Input[int]]],
+        timeout_seconds: pulumi.Input[int] | None = None,
+        context: pulumi.Input[str] | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """``config`` names a layout in the mig-parted configuration; ``offers`` is what each node offers with
+        it (``{"nvidia.com/mig-3g.20gb": 1}``); ``timeout_seconds`` bounds each wait on one node (default 600).
+        """
+        props = {
+            "kubeconfig": kubeconfig,
+            "context": context,
+            "selector": selector,
+            "config": config,
+            "offers": offers,
+            "timeoutSeconds": timeout_seconds,
+            "nodes": None,
+        }
+        super().__init__("gpuform:nodes:MigLayout", resource_name, props, opts)
