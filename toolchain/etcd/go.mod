@@ -1,6 +1,6 @@
 module gpuform.io/toolchain/etcd
 
-go 1.26.8
+go 1.26.5
 
 tool go.etcd.io/etcd/server/v3
 

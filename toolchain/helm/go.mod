@@ -1,6 +1,6 @@
 module gpuform.io/toolchain/helm
 
-go 1.26.8
+go 1.26.5
 
 tool helm.sh/helm/v3/cmd/helm
 

@@ -1,6 +1,6 @@
 module gpuform.io/toolchain/kubernetes
 
-go 1.26.8
+go 1.26.5
 
 replace (
 	k8s.io/api => k8s.io/api v0.34.4

@@ -1,6 +1,6 @@
 module gpuform.io/toolchain/kwok
 
-go 1.26.8
+go 1.26.5
 
 tool (
 	sigs.k8s.io/kwok/cmd/kwok

@@ -1,6 +1,6 @@
 module gpuform.io/toolchain/pulumi
 
-go 1.26.8
+go 1.26.5
 
 tool github.com/pulumi/pulumi/pkg/v3/cmd/pulumi
 

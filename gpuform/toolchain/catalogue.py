@@ -1,0 +1,170 @@
+"""Every tool that the main job runs: where it comes from and how it says its version.
+
+The versions are those of ``infra/versions.py``; each Go module under ``toolchain/`` repeats its own in a go.mod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from infra import versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """One Go module: the folder ``toolchain/<name>`` with its own go.mod and go.sum.
+
+    ``disk_mb`` is what a build takes from nothing, in MB of 10^6 bytes: module cache, build cache and binaries,
+    measured with empty caches and rounded up to the next 100.
+    """
+
+    name: str
+    version: str
+    disk_mb: int
+    ldflags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """An official release file; ``member`` is the path of the binary inside a .tar.gz, None for a bare binary."""
+
+    url: str
+    sha256: str
+    member: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """One binary.
+
+    ``output`` is the name that ``go build`` gives it. ``ask`` are the arguments that make it print its version,
+    None for a tool of our own, which is never looked for on PATH. ``accepts`` is the range of versions that may
+    stand on PATH: from the first, up to and without the second. ``releases`` is keyed by ``os/arch`` in Go's words.
+    """
+
+    name: str
+    module: Module
+    package: str
+    output: str
+    ask: tuple[str, ...] | None
+    accepts: tuple[str, str]
+    releases: Mapping[str, Release] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def _exactly(version: str) -> tuple[str, str]:
+    major, minor, patch = version.split(".")
+    return version, f"{major}.{minor}.{int(patch) + 1}"
+
+
+def _set(package: str, **values: str) -> tuple[str, ...]:
+    """Linker arguments that set string variables of a Go package."""
+    return tuple(f"-X {package}.{name}={value}" for name, value in values.items())
+
+
+_K8S_MAJOR, _K8S_MINOR, _ = versions.KUBERNETES.split(".")
+# Both packages, as Kubernetes' own build does: the second one ends up in the user agent of every client. The commit
+# is left empty, for a module has none; "archive" is Kubernetes' own word for a tree without git.
+_K8S_VERSION = tuple(
+    flag
+    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    for flag in _set(
+        package,
+        gitVersion=f"v{versions.KUBERNETES}",
+        gitMajor=_K8S_MAJOR,
+        gitMinor=_K8S_MINOR,
+        gitCommit="",
+        gitTreeState="archive",
+    )
+)
+
+PULUMI = Module(
+    name="pulumi",
+    version=versions.PULUMI,
+    disk_mb=2600,
+    ldflags=_set("github.com/pulumi/pulumi/sdk/v3/go/common/version", Version=f"v{versions.PULUMI}"),
+)
+KUBERNETES = Module(name="kubernetes", version=versions.KUBERNETES, disk_mb=2600, ldflags=_K8S_VERSION)
+ETCD = Module(name="etcd", version=versions.ETCD, disk_mb=600)  # its version is a constant of its source
+KWOK = Module(name="kwok", version=versions.KWOK, disk_mb=1600)  # so is kwok's
+HELM = Module(
+    name="helm",
+    version=versions.HELM,
+    disk_mb=1600,
+    ldflags=(
+        *_set("helm.sh/helm/v3/internal/version", version=f"v{versions.HELM}"),
+        # What `helm template` takes for the cluster's version when it is told nothing: 1.20 unless set.
+        *_set("helm.sh/helm/v3/pkg/chartutil", k8sVersionMajor=_K8S_MAJOR, k8sVersionMinor=_K8S_MINOR),
+        *_set("helm.sh/helm/v3/pkg/lint/rules", k8sVersionMajor=_K8S_MAJOR, k8sVersionMinor=_K8S_MINOR),
+    ),
+)
+NVIDIA_CONFIG = Module(name="nvidia-config", version=versions.DEVICE_PLUGIN, disk_mb=600)
+
+
+def _kubernetes(name: str, *ask: str) -> Tool:
+    return Tool(
+        name=name,
+        module=KUBERNETES,
+        package=f"k8s.io/kubernetes/cmd/{name}",
+        output=name,
+        ask=ask,
+        accepts=_exactly(versions.KUBERNETES),
+    )
+
+
+def _kwok(name: str) -> Tool:
+    return Tool(
+        name=name,
+        module=KWOK,
+        package=f"sigs.k8s.io/kwok/cmd/{name}",
+        output=name,
+        ask=("--version",),
+        accepts=_exactly(versions.KWOK),
+    )
+
+
+# Exact versions where the stand-ins, the stages or the tests depend on what that version does; etcd keeps its data
+# format within a minor version, helm its command line within a major one.
+_TOOLS = (
+    Tool(
+        name="pulumi",
+        module=PULUMI,
+        package="github.com/pulumi/pulumi/pkg/v3/cmd/pulumi",
+        output="pulumi",
+        ask=("version",),
+        accepts=_exactly(versions.PULUMI),
+    ),
+    _kubernetes("kube-apiserver", "--version"),
+    _kubernetes("kube-controller-manager", "--version"),
+    _kubernetes("kube-scheduler", "--version"),
+    _kubernetes("kubectl", "version", "--client"),
+    Tool(
+        name="etcd",
+        module=ETCD,
+        package="go.etcd.io/etcd/server/v3",
+        output="server",
+        ask=("--version",),
+        accepts=(versions.ETCD, "3.7.0"),
+    ),
+    _kwok("kwok"),
+    _kwok("kwokctl"),
+    Tool(
+        name="helm",
+        module=HELM,
+        package="helm.sh/helm/v3/cmd/helm",
+        output="helm",
+        ask=("version", "--short"),
+        accepts=(versions.HELM, "4.0.0"),
+    ),
+    Tool(
+        name="nvidia-config",
+        module=NVIDIA_CONFIG,
+        package=".",
+        output="nvidia-config",
+        ask=None,
+        accepts=_exactly(versions.DEVICE_PLUGIN),
+    ),
+)
+
+CATALOGUE: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in _TOOLS})

@@ -1,0 +1,165 @@
+"""The toolchain: gives the path of each tool, and gets it first if it is not there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from gpuform.errors import Failure, InputError
+from gpuform.paths import Paths
+from gpuform.toolchain.build import build
+from gpuform.toolchain.catalogue import CATALOGUE, Module, Tool
+from gpuform.toolchain.found import Found, ask_version, fits, on_path
+from gpuform.toolchain.golang import find_go
+from gpuform.toolchain.progress import Progress, Reporter, reporting
+from gpuform.toolchain.release import Releases, release_of, this_platform
+from gpuform.toolchain.store import Store
+
+
+class Toolchain:
+    """Tools in this order: PATH if the version fits, the official release, a Go build of the pinned module.
+
+    Tools that were got lie in ``Paths.cache`` for every checkout of this user. An object remembers what it found, so a
+    tool that is taken away while it lives is not noticed.
+    """
+
+    def __init__(self, paths: Paths, catalogue: Mapping[str, Tool] = CATALOGUE) -> None:
+        """Looks at nothing yet."""
+        self._modules = paths.root / "toolchain"
+        self._store = Store(paths.cache)
+        self._catalogue = catalogue
+        self._releases = Releases()
+        self._known: dict[str, Found] = {}
+
+    def path(self, name: str) -> Path:
+        """Absolute path of the tool, which is got first if it is missing. Errors as ``ensure``."""
+        self.ensure(name)
+        found = self.locate(name).path
+        assert found is not None
+        return found
+
+    def locate(self, name: str) -> Found:
+        """Where the tool is now; builds and fetches nothing.
+
+        Raises InputError for a name that is not in the catalogue.
+        """
+        tool = self._tool(name)
+        if name not in self._known:
+            found = on_path(tool) or self._cached(tool)
+            if found is None:
+                return Found(name, tool.module.version, "missing", None)
+            self._known[name] = found
+        return self._known[name]
+
+    def ensure(self, *names: str, progress: Progress = None) -> None:
+        """Get every tool that is missing; says nothing when none is.
+
+        ``progress`` takes one line of text per call, or is a ``Reporter``; None writes to stderr. Raises InputError
+        (unknown name, no disk space, no Go and no network) or Failure (a build or a download went wrong).
+        """
+        missing = [self._catalogue[name] for name in dict.fromkeys(names) if self.locate(name).path is None]
+        if not missing:
+            return
+        modules = {tool.module.name: tool.module for tool in missing}
+        self._store.require(sum(module.disk_mb for module in modules.values()))
+        with reporting(progress) as report:
+            for module in modules.values():
+                self._get(module, [tool for tool in missing if tool.module == module], report)
+
+    def clean(self) -> int:
+        """Remove every tool from the cache, of all versions; returns the bytes freed.
+
+        Go's own caches are the user's and stay. Raises Failure while another run builds.
+        """
+        self._known.clear()
+        modules = {tool.module.name for tool in self._catalogue.values()}
+        return self._store.clean(("go", *sorted(modules)))
+
+    def _tool(self, name: str) -> Tool:
+        if name not in self._catalogue:
+            raise InputError(
+                "toolchain", f"no tool is called {name}", f"use one of {', '.join(self._catalogue)}"
+            )
+        return self._catalogue[name]
+
+    def _get(self, module: Module, tools: Sequence[Tool], report: Reporter) -> None:
+        with self._store.lock(module.name, report.update):
+            # Another run may have got them while this one waited for the lock.
+            tools = [tool for tool in tools if self.locate(tool.name).path is None]
+            if not tools:
+                return
+            with self._store.scratch(module.name) as scratch:
+                rest = []
+                for tool in tools:
+                    binary = self._releases.fetch(tool, scratch, report)
+                    if binary is None:
+                        rest.append(tool)
+                    else:
+                        self._publish(tool, binary, scratch, _release_folder(tool))
+                if rest:
+                    self._build(module, rest, scratch, report)
+
+    def _build(self, module: Module, tools: Sequence[Tool], scratch: Path, report: Reporter) -> None:
+        folder = self._modules / module.name
+        if not (folder / "go.mod").is_file():
+            raise Failure(
+                module.name, f"no go.mod in {folder}", "run from a complete checkout of the repository"
+            )
+        go = find_go(self._store, report)
+        log = self._store.log(module.name)
+        output = build(go, module, tools, folder, scratch, log, report)
+        for tool in tools:
+            self._publish(tool, output / tool.output, scratch, self._built_folder(tool))
+
+    def _publish(self, tool: Tool, binary: Path, scratch: Path, folder: str) -> None:
+        """Put a binary into the cache, if it says the version that it should have."""
+        version = ask_version(binary, tool.ask) if tool.ask else tool.module.version
+        if version is None or not fits(version, tool.accepts):
+            raise Failure(
+                tool.name,
+                f"the binary says version {version or 'nothing'}, wanted is {tool.module.version}",
+                f"look into {self._store.logs}, and whether programs may run from {self._store.tools}",
+            )
+        ready = scratch / f"{tool.name}.ready"
+        ready.mkdir()
+        binary.replace(ready / tool.name)
+        self._store.publish(ready, folder)
+
+    def _cached(self, tool: Tool) -> Found | None:
+        release = _release_folder(tool)
+        binary = self._store.tools / release / tool.name
+        if release and binary.is_file():
+            return Found(tool.name, tool.module.version, "release", binary)
+        binary = self._store.tools / self._built_folder(tool) / tool.name
+        if binary.is_file():
+            return Found(tool.name, tool.module.version, "built", binary)
+        return None
+
+    def _built_folder(self, tool: Tool) -> str:
+        """``<tool>-<version>-<hash>``; the hash is over everything that decides the bytes, except the Go compiler."""
+        digest = hashlib.sha256()
+        for text in (this_platform(), tool.package, *tool.module.ldflags):
+            digest.update(text.encode() + b"\0")
+        folder = self._modules / tool.module.name
+        for file in _sources(folder):
+            digest.update(file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+        return f"{tool.name}-{tool.module.version}-{digest.hexdigest()[:12]}"
+
+
+def _release_folder(tool: Tool) -> str:
+    release = release_of(tool)
+    return f"{tool.name}-{tool.module.version}-{release.sha256[:12]}" if release else ""
+
+
+def _sources(folder: Path) -> Iterable[Path]:
+    """go.mod, go.sum and, for a module of our own, its sources; tests do not end up in a binary."""
+    if not folder.is_dir():
+        return ()
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.is_file()
+        and not file.name.endswith("_test.go")
+        and "testdata" not in file.relative_to(folder).parts
+    )

