@@ -44,9 +44,9 @@ async def serve(register: Callable[[grpc.aio.Server], None]) -> None:
     """Serve on a free port of 127.0.0.1, print the port as the engine expects it, run until told to end.
 
     ``register`` adds the servicers. Returns on SIGTERM, and within 2 s after the process that started this
-    one is gone, so that a killed engine leaves no plugin behind. There is no limit on message sizes. SIGINT is
-    ignored: Ctrl-C reaches the whole process group, and the engine then asks each plugin to cancel and ends
-    it when that is done.
+    one is gone, so that a killed engine leaves no plugin behind. There is no limit on message sizes. SIGINT
+    is ignored: Ctrl-C reaches the whole process group, and the engine then asks each plugin to cancel and
+    ends it when that is done.
     """
     server = grpc.aio.server(options=_NO_LIMIT)
     register(server)

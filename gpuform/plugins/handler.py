@@ -133,10 +133,8 @@ class Diffed:
     changes: Mapping[str, Change] = field(default_factory=dict)
     replaces: Sequence[str] = ()
     delete_before_replace: bool = False
-    diffs: Sequence[str] | None = None
+    diffs: Sequence[str] = ()
     detailed: bool = True
-        None  # names for the wire's `replaces`, where they differ from the paths
-    )
 
 
 @dataclass(frozen=True)
