@@ -1,0 +1,48 @@
+# `make up` and `make test` set up what they need; everything else is a shortcut.
+.DEFAULT_GOAL := help
+.PHONY: help setup up down test check format docs lock clean
+PYTHON ?= python3
+BIN := .venv/bin
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/.ready ## Make the virtual environment from the lock
+
+.venv/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'python: $(PYTHON) is older than 3.11; install Python 3.11 or newer, or make PYTHON=python3.11'; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo 'python: the venv module is missing; on Debian or Ubuntu: apt-get install python3-venv'; exit 2; }
+	@echo 'setup: virtual environment from requirements.lock'
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+up: setup ## Start the embedded control plane and run `pulumi up` on the stack local
+	@$(BIN)/gpuform local up
+
+down: ## Stop everything that `make up` started (its data stays)
+	@if [ -x $(BIN)/gpuform ]; then $(BIN)/gpuform local stop; fi
+
+test: setup ## Run every test
+	@$(BIN)/gpuform toolchain build
+	@$(BIN)/python -m pytest
+
+check: setup ## Format, lint, types, import contracts, unit tests
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q -m unit
+
+format: setup ## Format and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+lock: ## Renew requirements.lock (needs uv)
+	uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock
+
+clean: down ## Forget the embedded cluster and its Pulumi state
+	@rm -rf .gpuform

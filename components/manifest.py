@@ -1,0 +1,30 @@
+"""One Kubernetes manifest as one Pulumi resource, typed by the SDK class of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+from pulumi_kubernetes.apps.v1 import Deployment
+from pulumi_kubernetes.batch.v1 import Job
+from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, Node, Pod
+
+CLASSES: dict[tuple[str, str], type[pulumi.CustomResource]] = {
+    ("v1", "ConfigMap"): ConfigMap,
+    ("v1", "Namespace"): Namespace,
+    ("v1", "Node"): Node,
+    ("v1", "Pod"): Pod,
+    ("apps/v1", "Deployment"): Deployment,
+    ("batch/v1", "Job"): Job,
+}
+
+
+def resource(name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
+    """Register ``manifest`` under the resource name ``name``.
+
+    The manifest's keys stay as they are (camelCase): the SDK passes what it need not translate. Raises
+    KeyError for a kind that this project does not declare; add it to ``CLASSES``.
+    """
+    body = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
+    return CLASSES[manifest["apiVersion"], manifest["kind"]](name, opts=opts, **body)

@@ -1,0 +1,111 @@
+"""``gpuform local``: the embedded control plane and the stack that runs on it."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from gpuform.cli.output import console, say
+from gpuform.errors import Failure
+from gpuform.paths import Paths
+
+STACK = "local"
+SETTLE_S = 60.0  # a simulated operand acts within a second or two; a minute means that it never will
+
+app = typer.Typer(no_args_is_help=True, help="The embedded control plane on this machine (simulated nodes).")
+
+
+@app.command()
+def start(
+    port: Annotated[int | None, typer.Option(help="Port of the API server; a free one by default.")] = None,
+) -> None:
+    """Start the control plane, or repair it; says nothing is to do when all of it runs."""
+    _control_plane().start(port=port, progress=say)
+
+
+@app.command()
+def stop(
+    delete: Annotated[bool, typer.Option("--delete", help="Forget its data and its Pulumi state, too.")] = False,
+) -> None:
+    """End every process that was started for this checkout; data stays unless --delete."""
+    from gpuform.engine import forget
+
+    paths = Paths.here()
+    _control_plane().stop(delete=delete)
+    if delete:
+        forget(paths)
+    say("stopped" + (", data deleted" if delete else "; `make up` continues where it was"))
+
+
+@app.command()
+def status() -> None:
+    """Members of the control plane: process, port, memory."""
+    from gpuform.reports.tables import members
+
+    current = _control_plane().status()
+    console.print(members(current))
+    if not current.running:
+        raise typer.Exit(1)
+
+
+@app.command()
+def env() -> None:
+    """Shell lines after which pulumi, kubectl and helm work by hand: eval "$(gpuform local env)"."""
+    from gpuform.engine import engine_env, export_lines
+    from gpuform.toolchain import Toolchain
+
+    paths = Paths.here()
+    typer.echo(export_lines(engine_env(paths, Toolchain(paths))))
+
+
+@app.command()
+def up() -> None:
+    """The main job: control plane, `pulumi up` of the stack local, and what came of it."""
+    from gpuform.reports import tables
+    from gpuform.engine import Engine
+    from gpuform.reports.page import write
+    from gpuform.toolchain import Toolchain
+    from gpuform.toolchain.catalogue import CATALOGUE
+    from infra.config import load
+
+    began = time.monotonic()
+    paths = Paths.here()
+    environment = load(paths.root / f"Pulumi.{STACK}.yaml")
+    tools = Toolchain(paths)
+    tools.ensure(*CATALOGUE)
+    _control_plane().start(progress=say)
+    result = Engine(paths, tools).up(STACK)
+    current = _settled(environment, paths)
+    report = write(paths.state / "report", current)
+    console.print(tables.pools(current), tables.pods(current), sep="\n")
+    say(f"engine: {result.summary}; {time.monotonic() - began:.0f} s in all; report: {report}")
+    say(tables.SIMULATED)
+    unsettled = [pool.name for pool in current.pools if not pool.settled]
+    if unsettled:
+        raise Failure(
+            f"pools {', '.join(unsettled)}",
+            f"do not offer what was planned after {SETTLE_S:.0f} s",
+            f"see the node's events with kubectl, and {paths.logs / 'simulator.log'}",
+        )
+
+
+def _settled(environment: object, paths: Paths) -> object:
+    """The cluster's status once every pool offers what was planned, or as it is when the time is up."""
+    from gpuform.status import read
+
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        current = read(environment, paths.kubeconfig)
+        if all(pool.settled for pool in current.pools) or time.monotonic() > deadline:
+            return current
+        time.sleep(0.3)
+
+
+def _control_plane() -> object:
+    from gpuform.embedded import ControlPlane
+    from gpuform.toolchain import Toolchain
+
+    paths = Paths.here()
+    return ControlPlane(paths, Toolchain(paths))

@@ -1,0 +1,53 @@
+"""The command line: what there is, and how a command ends."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+import typer
+from typer.core import TyperGroup
+
+from gpuform.cli import catalogue, cluster, doctor, local, toolchain
+from gpuform.errors import Failure, InputError
+
+
+class Commands(TyperGroup):
+    """Ends every command alike: 2 for bad input, 1 for work that failed, the message on stderr."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; its errors become a message and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(2) from None
+        except Failure as error:
+            typer.echo(f"failed: {error}", err=True)
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="GPU Kubernetes clusters as code. Exit codes: 0 fine, 1 failed, 2 bad input, 3 drift or changes found.",
+)
+app.command()(doctor.doctor)
+app.add_typer(local.app, name="local")
+app.command()(cluster.status)
+app.command()(catalogue.gpus)
+app.command()(cluster.render)
+app.command()(catalogue.schema)
+app.add_typer(toolchain.app, name="toolchain")
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""``gpuform toolchain``: the pinned tools, where they come from, and their cache."""
+
+from __future__ import annotations
+
+import typer
+
+from gpuform.cli.output import console, say
+from gpuform.paths import Paths
+from gpuform.reports.tables import tools as tools_table
+from gpuform.toolchain import Toolchain
+from gpuform.toolchain.catalogue import CATALOGUE
+
+app = typer.Typer(no_args_is_help=True, help="The pinned tools: found on PATH, downloaded and checked, or built.")
+
+
+@app.command()
+def build() -> None:
+    """Get every tool that is missing; a second checkout finds them in the cache."""
+    Toolchain(Paths.here()).ensure(*CATALOGUE, progress=say)
+
+
+@app.command(name="list")
+def list_tools() -> None:
+    """Show each tool, its version and where it comes from."""
+    toolchain = Toolchain(Paths.here())
+    console.print(tools_table([toolchain.locate(name) for name in CATALOGUE]))
+
+
+@app.command()
+def clean() -> None:
+    """Empty the cache of tools. Go's own build cache is left alone."""
+    freed = Toolchain(Paths.here()).clean()
+    say(f"freed {freed / 1e6:.0f} MB")

@@ -1,0 +1,79 @@
+"""What this machine has and lacks, each finding with the command that mends it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuform.embedded import ControlPlane
+from gpuform.engine import plugins
+from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
+from gpuform.toolchain.catalogue import CATALOGUE
+
+Verdict = Literal["PASS", "SKIP", "FAIL"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: SKIP is something missing that gpuform can do without; ``fix`` is a command, or empty."""
+
+    subject: str
+    verdict: Verdict
+    fact: str
+    fix: str = ""
+
+
+def findings(paths: Paths) -> Iterator[Finding]:
+    """Look at the machine; nothing is changed and nothing is built."""
+    toolchain = Toolchain(paths)
+    yield _python()
+    yield _disk(paths, toolchain)
+    yield from _tools(toolchain)
+    yield from _plugins()
+    yield _control_plane(paths, toolchain)
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info >= (3, 11):
+        return Finding("python", "PASS", version)
+    return Finding("python", "FAIL", f"{version} is older than 3.11", "install Python 3.11 or newer")
+
+
+def _disk(paths: Paths, toolchain: Toolchain) -> Finding:
+    folder = next(parent for parent in (paths.cache, *paths.cache.parents) if parent.exists())
+    missing = {tool.module for tool in CATALOGUE.values() if toolchain.locate(tool.name).path is None}
+    needed = sum(module.disk_mb for module in missing) / 1e3
+    free = shutil.disk_usage(folder).free / 1e9
+    fact = f"{free:.1f} GB free at {folder}, {needed:.1f} GB needed for the tools that are missing"
+    if free >= needed:
+        return Finding("disk", "PASS", fact)
+    return Finding("disk", "FAIL", fact, "free space, or set GPUFORM_CACHE to a larger disk")
+
+
+def _tools(toolchain: Toolchain) -> Iterator[Finding]:
+    for name in CATALOGUE:
+        found = toolchain.locate(name)
+        if found.path is None:
+            yield Finding(name, "FAIL", f"{found.version} is not built yet", "gpuform toolchain build")
+        else:
+            yield Finding(name, "PASS", f"{found.version}, {found.source}: {found.path}")
+
+
+def _plugins() -> Iterator[Finding]:
+    for plugin in plugins():
+        if plugin.official:
+            yield Finding(plugin.name, "PASS", f"official: {plugin.official}")
+        else:
+            yield Finding(plugin.name, "SKIP", "not installed; the project's own stand-in is used")
+
+
+def _control_plane(paths: Paths, toolchain: Toolchain) -> Finding:
+    status = ControlPlane(paths, toolchain).status()
+    if status.ready:
+        return Finding("control plane", "PASS", f"Kubernetes {status.kubernetes} at {status.server}")
+    return Finding("control plane", "SKIP", "not running", "gpuform local start")

@@ -1,0 +1,23 @@
+"""The report that an update leaves behind: the same tables for a browser, the same facts for a program."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from gpuform.reports import tables
+from gpuform.status import ClusterStatus
+
+
+def write(folder: Path, current: ClusterStatus) -> Path:
+    """Write ``status.json`` and ``index.html`` into ``folder`` and return the page's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "status.json").write_text(json.dumps(current.to_json(), indent=2) + "\n")
+    recorder = Console(record=True, width=140, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    recorder.print(tables.pools(current), tables.pods(current), tables.SIMULATED, sep="\n\n")
+    page = folder / "index.html"
+    recorder.save_html(str(page), inline_styles=True)
+    return page

@@ -1,0 +1,176 @@
+"""What a cluster's pools offer and who uses it, read from the live cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.model.environment import Environment, Pool
+from infra.plan.sharing import describe, offered
+
+GPU_RESOURCES = "nvidia.com/"
+POOL_LABEL = "gpuform.io/pool"
+FINISHED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """One node; ``allocatable`` and ``used`` count GPU resources (``nvidia.com/...``), nothing else."""
+
+    name: str
+    ready: bool
+    allocatable: dict[str, int]
+    used: dict[str, int]
+
+
+@dataclass(frozen=True)
+class PoolStatus:
+    """One pool; ``planned`` is what each of its nodes should offer."""
+
+    name: str
+    sharing: str
+    machine: str
+    planned: dict[str, int]
+    nodes: tuple[NodeStatus, ...]
+
+    @property
+    def settled(self) -> bool:
+        """Every declared node is there, ready, and offers exactly what was planned."""
+        return bool(self.nodes) and all(
+            node.ready and {key: count for key, count in node.allocatable.items() if count} == self.planned
+            for node in self.nodes
+        )
+
+
+@dataclass(frozen=True)
+class PodStatus:
+    """One pod; ``reason`` is empty for one that is as it should be; ``requests`` counts GPU resources."""
+
+    namespace: str
+    name: str
+    node: str | None
+    phase: str
+    reason: str
+    requests: dict[str, int]
+
+
+@dataclass(frozen=True)
+class ClusterStatus:
+    """Pools in the order of the environment file, pods by namespace and name."""
+
+    pools: tuple[PoolStatus, ...]
+    pods: tuple[PodStatus, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented form of ``gpuform status --json``: only the keys that it promises."""
+        return {
+            "pools": [
+                {
+                    "name": pool.name,
+                    "sharing": pool.sharing,
+                    "nodes": [asdict(node) for node in pool.nodes],
+                }
+                for pool in self.pools
+            ],
+            "pods": [
+                {
+                    "namespace": pod.namespace,
+                    "name": pod.name,
+                    "node": pod.node,
+                    "phase": pod.phase,
+                    "reason": pod.reason,
+                }
+                for pod in self.pods
+            ],
+        }
+
+
+def read(env: Environment, kubeconfig: Path, context: str | None = None) -> ClusterStatus:
+    """Ask the cluster for its nodes and pods.
+
+    Raises what httpx raises when the cluster cannot be reached.
+    """
+    import kr8s
+
+    api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+    nodes = [dict(node.raw) for node in api.get("nodes")]
+    pods = [dict(pod.raw) for pod in api.get("pods", namespace=kr8s.ALL)]
+    return summarise(env, nodes, pods)
+
+
+def summarise(
+    env: Environment, nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]
+) -> ClusterStatus:
+    """Bring live nodes and pods together with the pools that were declared."""
+    by_pool: dict[str, list[Mapping[str, Any]]] = {}
+    for node in nodes:
+        by_pool.setdefault(node["metadata"].get("labels", {}).get(POOL_LABEL, ""), []).append(node)
+    statuses = sorted((_pod(pod) for pod in pods), key=lambda pod: (pod.namespace, pod.name))
+    used: dict[str, Counter[str]] = {}
+    for pod in statuses:
+        if pod.node and pod.phase not in FINISHED:
+            used.setdefault(pod.node, Counter()).update(pod.requests)
+    return ClusterStatus(
+        pools=tuple(_pool(env, pool, by_pool.get(pool.name, []), used) for pool in env.pools),
+        pods=tuple(statuses),
+    )
+
+
+def _pool(
+    env: Environment, pool: Pool, nodes: Iterable[Mapping[str, Any]], used: Mapping[str, Mapping[str, int]]
+) -> PoolStatus:
+    found = sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
+    return PoolStatus(
+        name=pool.name,
+        sharing=describe(pool),
+        machine=pool.machine or "",
+        planned=dict(offered(env, pool)),
+        nodes=tuple(_node(node, used.get(node["metadata"]["name"], {})) for node in found),
+    )
+
+
+def _node(node: Mapping[str, Any], used: Mapping[str, int]) -> NodeStatus:
+    status = node.get("status", {})
+    conditions = {c["type"]: c["status"] for c in status.get("conditions", [])}
+    return NodeStatus(
+        name=node["metadata"]["name"],
+        ready=conditions.get("Ready") == "True",
+        allocatable=_gpu_resources(status.get("allocatable", {})),
+        used={key: used[key] for key in sorted(used)},
+    )
+
+
+def _pod(pod: Mapping[str, Any]) -> PodStatus:
+    status, spec = pod.get("status", {}), pod["spec"]
+    requests: Counter[str] = Counter()
+    for container in spec.get("containers", []):
+        requests.update(_gpu_resources(container.get("resources", {}).get("limits", {})))
+    return PodStatus(
+        namespace=pod["metadata"]["namespace"],
+        name=pod["metadata"]["name"],
+        node=spec.get("nodeName"),
+        phase=status.get("phase", "Unknown"),
+        reason=_reason(status),
+        requests=dict(sorted(requests.items())),
+    )
+
+
+def _reason(status: Mapping[str, Any]) -> str:
+    """Why a pod is not as it should be: its own reason, a waiting container's, or the scheduler's message."""
+    if status.get("reason"):
+        return ": ".join(filter(None, (status["reason"], status.get("message"))))
+    for container in status.get("containerStatuses", []):
+        waiting = container.get("state", {}).get("waiting", {})
+        if waiting.get("reason"):
+            return str(waiting["reason"])
+    for condition in status.get("conditions", []):
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
+    return ""
+
+
+def _gpu_resources(resources: Mapping[str, Any]) -> dict[str, int]:
+    return {key: int(resources[key]) for key in sorted(resources) if key.startswith(GPU_RESOURCES)}
