@@ -1,0 +1,174 @@
+"""What kwokctl is told: its configuration, its environment, and the two commands in use.
+
+kwokctl installs and starts the members; ending them and waiting for them is ours (:mod:`processes`,
+:mod:`probe`), since it knows processes by id files only and kills etcd without letting it close its data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import yaml
+
+from gpuform.embedded.layout import CLUSTER, Layout
+from gpuform.errors import Failure
+from infra import versions
+
+STAGES = Path(__file__).resolve().parent.parent / "simulator" / "stages.yaml"
+# Toolchain name -> variable of kwokctl, so that it takes our binary and downloads nothing.
+BINARIES = {
+    "etcd": "KWOK_ETCD_BINARY",
+    "kube-apiserver": "KWOK_KUBE_APISERVER_BINARY",
+    "kube-controller-manager": "KWOK_KUBE_CONTROLLER_MANAGER_BINARY",
+    "kube-scheduler": "KWOK_KUBE_SCHEDULER_BINARY",
+    "kwok": "KWOK_CONTROLLER_BINARY",
+}
+_KEPT = ("HOME", "TMPDIR", "LANG", "TZ")
+
+
+class Tools(Protocol):
+    """What is used of :class:`gpuform.toolchain.Toolchain`."""
+
+    def ensure(self, *names: str, progress: Callable[[str], None]) -> None:
+        """Get every tool that is missing."""
+        ...
+
+    def path(self, name: str) -> Path:
+        """Absolute path of a tool, which is built first where it is missing."""
+        ...
+
+
+def configuration(layout: Layout, ports: Mapping[str, int]) -> str:
+    """The configuration file: options, each member's arguments, and the simulator's stages if any."""
+    document = {
+        "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+        "kind": "KwokctlConfiguration",
+        "options": {
+            "runtime": "binary",
+            "kubeVersion": f"v{versions.KUBERNETES}",
+            "bindAddress": "127.0.0.1",
+            "securePort": True,
+            "kubeAuthorization": True,
+            "kubeAdmission": True,
+            "disableQPSLimits": True,  # a thousand nodes report through one kwok
+            "kubeApiserverPort": ports["kube-apiserver"],
+            "etcdPort": ports["etcd"],
+            "etcdPeerPort": ports["etcd-peer"],
+            "kubeControllerManagerPort": ports["kube-controller-manager"],
+            "kubeSchedulerPort": ports["kube-scheduler"],
+            "kwokControllerPort": ports["kwok"],
+        },
+        "componentsPatches": _patches(layout),
+    }
+    text = yaml.safe_dump(document, sort_keys=False)
+    return f"{text}---\n{STAGES.read_text()}" if STAGES.is_file() else text
+
+
+def _patches(layout: Layout) -> list[dict[str, object]]:
+    added: dict[str, dict[str, str]] = {
+        "etcd": {
+            "unsafe-no-fsync": "true",  # disposable; a killed process loses nothing, a power cut may
+            # One member elects itself after one election timeout, by default a second of every start.
+            "heartbeat-interval": "10",
+            "election-timeout": "100",
+        },
+        "kube-apiserver": {
+            "service-cluster-ip-range": "10.96.0.0/16",
+            "endpoint-reconciler-type": "none",  # else Service kubernetes names this machine's address
+            "profiling": "false",
+        },
+        # Election would make a member that was killed wait up to 15 s for its own old lease.
+        "kube-controller-manager": {"leader-elect": "false", "profiling": "false"},
+        "kube-scheduler": {"leader-elect": "false", "profiling": "false"},
+        "kwok-controller": {"manage-nodes-with-annotation-selector": "kwok.x-k8s.io/node=fake"},
+    }
+    overridden = {
+        "etcd": {"data-dir": str(layout.etcd)},
+        "kwok-controller": {"manage-all-nodes": "false"},
+    }
+    return [
+        {
+            "name": name,
+            "extraArgs": [{"key": key, "value": value} for key, value in arguments.items()]
+            + [
+                {"key": key, "value": value, "override": True}
+                for key, value in overridden.get(name, {}).items()
+            ],
+        }
+        for name, arguments in added.items()
+    ]
+
+
+def digest(text: str) -> str:
+    """Stands for the configuration and the pinned versions; a cluster with another one is installed anew."""
+    pins = f"{versions.KWOK} {versions.KUBERNETES} {versions.ETCD}\n"
+    return hashlib.sha256((pins + text).encode()).hexdigest()
+
+
+def linked(layout: Layout) -> dict[str, Path]:
+    """The binaries that the installed cluster runs, by toolchain name."""
+    found = {}
+    for name in BINARIES:
+        link = layout.workdir / "bin" / ("kwok-controller" if name == "kwok" else name)
+        if link.is_symlink():
+            found[name] = link.readlink()
+    return found
+
+
+def run(layout: Layout, tools: Tools, *command: str) -> None:
+    """Run kwokctl to its end; its output goes to ``kwokctl.log``.
+
+    Raises :class:`Failure` with the last line of that log.
+    """
+    log = layout.paths.logs / "kwokctl.log"
+    argv = [str(tools.path("kwokctl")), *command, "--name", CLUSTER, "--config", str(layout.config)]
+    with log.open("a") as out:
+        try:
+            done = subprocess.run(
+                argv,
+                env=_environment(layout, tools),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                timeout=120,
+            )
+        except subprocess.TimeoutExpired:
+            raise Failure("kwokctl", "did not end within 120 s", f"see {log}") from None
+    if done.returncode != 0:
+        raise Failure("kwokctl", last_line(log), f"see {log}")
+
+
+def _environment(layout: Layout, tools: Tools) -> dict[str, str]:
+    """Nothing of the caller's but where its home and temporary files are: no proxy, no KWOK_ or Go setting.
+
+    kwokctl would poll the new server with kubectl processes, which costs the start more than the server
+    needs; :mod:`probe` asks the server itself, so that kubectl is ``true`` here. PATH is empty, because
+    kwokctl prefers a kubectl that it finds there.
+    """
+    own = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    binaries = {variable: str(tools.path(name)) for name, variable in BINARIES.items()}
+    return (
+        own
+        | binaries
+        | {
+            "PATH": "",
+            "KWOK_WORKDIR": str(layout.kwok_home),
+            "KWOK_KUBE_VERSION": f"v{versions.KUBERNETES}",
+            "KWOK_KUBECTL_BINARY": shutil.which("true") or "/bin/true",
+        }
+    )
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that says something, at most 300 characters; for messages."""
+    try:
+        lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return "no log"
+    return lines[-1][-300:] if lines else "its log is empty"

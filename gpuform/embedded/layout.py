@@ -1,0 +1,124 @@
+"""Where the control plane keeps what it needs to come back: its record, data, certificates and logs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from gpuform.paths import Paths
+
+CLUSTER = "gpuform"  # kwokctl's name of the cluster; one per checkout, so it need not differ between them
+PKI_FILES = ("ca.crt", "ca.key", "admin.crt", "admin.key")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The folders below the state folder; nothing here creates them.
+
+    etcd's data and the certificates lie outside kwokctl's folder, since kwokctl removes that whole folder
+    when a create fails.
+    """
+
+    paths: Paths
+
+    @property
+    def home(self) -> Path:
+        """Everything of the control plane but the kubeconfig and the logs; mode 0700."""
+        return self.paths.state / "embedded"
+
+    @property
+    def lock(self) -> Path:
+        """Held by whoever starts or stops; next to ``home``, so that it outlives a delete."""
+        return self.paths.state / "embedded.lock"
+
+    @property
+    def record(self) -> Path:
+        """JSON of :class:`Record`."""
+        return self.home / "cluster.json"
+
+    @property
+    def etcd(self) -> Path:
+        """The cluster's data."""
+        return self.home / "etcd"
+
+    @property
+    def pki(self) -> Path:
+        """Certificates, kept so that a new install keeps the kubeconfig and service account tokens valid."""
+        return self.home / "pki"
+
+    @property
+    def config(self) -> Path:
+        """What kwokctl is given."""
+        return self.home / "kwokctl.yaml"
+
+    @property
+    def kwok_home(self) -> Path:
+        """KWOK_WORKDIR."""
+        return self.home / "kwok"
+
+    @property
+    def workdir(self) -> Path:
+        """kwokctl's folder of our cluster: links to binaries, process ids, own kubeconfig, certificates."""
+        return self.kwok_home / "clusters" / CLUSTER
+
+    def log(self, member: str) -> Path:
+        """Log of one member; kwokctl's folder of logs is a link to the checkout's."""
+        return self.paths.logs / f"{'kwok-controller' if member == 'kwok' else member}.log"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What must stay the same from start to start; read by the next start, written before anything runs.
+
+    ``digest`` stands for everything that went into the installed configuration but the binaries' places.
+    ``installed`` is false while a create is under way: such a cluster is created anew, data kept.
+    """
+
+    ports: dict[str, int] = field(default_factory=dict)
+    digest: str = ""
+    installed: bool = False
+
+    @classmethod
+    def load(cls, layout: Layout) -> Record:
+        """The stored record; an absent or unreadable one is as good as none, for it holds no user data."""
+        try:
+            return cls(**json.loads(layout.record.read_text()))
+        except (OSError, ValueError, TypeError):
+            return cls()
+
+    def store(self, layout: Layout) -> None:
+        """Write whole or not at all, so that a kill leaves the old or the new one."""
+        write_private(layout.record, json.dumps(asdict(self), indent=1))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write ``path`` with mode 0600 by rename; a reader sees the old content or the new one."""
+    draft = path.with_name(path.name + ".new")
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def keep_pki(layout: Layout) -> None:
+    """Take a copy of the certificates that kwokctl made, once."""
+    if complete_pki(layout.pki):
+        return
+    draft = layout.pki.with_name("pki.new")
+    shutil.rmtree(draft, ignore_errors=True)
+    shutil.rmtree(layout.pki, ignore_errors=True)
+    shutil.copytree(layout.workdir / "pki", draft)
+    draft.replace(layout.pki)
+
+
+def complete_pki(folder: Path) -> bool:
+    """Whether all four files are there with content."""
+    return all((folder / name).is_file() and (folder / name).stat().st_size > 0 for name in PKI_FILES)
+
+
+def rotate(log: Path) -> None:
+    """Keep one log back as ``<name>.previous.log``."""
+    if log.exists():
+        log.replace(log.with_name(f"{log.stem}.previous.log"))

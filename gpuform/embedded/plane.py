@@ -1,0 +1,107 @@
+"""Start, stop and status of the control plane of one checkout."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+from gpuform.embedded import kubeconfig, lock, simulation, starting
+from gpuform.embedded.kwokctl import Tools
+from gpuform.embedded.layout import Layout, Record, complete_pki, write_private
+from gpuform.embedded.probe import Probe
+from gpuform.embedded.processes import KWOKCTL, MEMBERS, SIMULATOR, end, scan
+from gpuform.embedded.status import Member, Status
+from gpuform.paths import Paths
+
+
+def _silent(line: str) -> None:
+    pass
+
+
+class ControlPlane:
+    """etcd, kube-apiserver, controller manager, scheduler, kwok and the node simulator of one checkout.
+
+    Every method may be called at any time and in any state, from several processes at once; nothing is kept
+    in this object. Linux only: it looks into ``/proc``.
+    """
+
+    def __init__(self, paths: Paths, toolchain: Tools) -> None:
+        """Touches nothing; ``toolchain`` is asked for binaries only when something has to be started."""
+        self._layout = Layout(paths)
+        self._tools = toolchain
+
+    def start(
+        self,
+        port: int | None = None,
+        simulator: bool = True,
+        progress: Callable[[str], None] = _silent,
+    ) -> None:
+        """Bring up what does not run, and return once the API takes pods.
+
+        ``port`` is the apiserver's, on 127.0.0.1; a running cluster moves there and keeps its data. Raises
+        InputError when the port is taken or is none, Failure when a member does not come up. ``simulator``
+        false starts none, and leaves one that runs alone.
+        """
+        paths = self._layout.paths
+        for folder in (paths.state, self._layout.home, paths.logs):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._layout.home.chmod(0o700)  # it holds the certificate authority's key
+        with lock.held(self._layout.lock, lambda: progress("waiting for another start or stop to end")):
+            self._layout.home.mkdir(
+                mode=0o700, exist_ok=True
+            )  # a stop --delete that we waited for removed it
+            starting.bring_up(self._layout, self._tools, port, progress)
+            self._write_kubeconfig()
+            if simulator:
+                simulation.ensure(self._layout, self._tools)
+
+    def stop(self, delete: bool = False) -> None:
+        """End every process of this checkout's control plane, and with ``delete`` remove its data, ports,
+        certificates, logs and kubeconfig; without, the next start finds all objects again.
+        """
+        if not self._layout.paths.state.exists():
+            self._end_all()
+            return
+        with lock.held(self._layout.lock, lambda: None):
+            self._end_all()
+            if delete:
+                shutil.rmtree(self._layout.home, ignore_errors=True)
+                self._layout.paths.kubeconfig.unlink(missing_ok=True)
+                for name in (*MEMBERS, SIMULATOR, KWOKCTL):
+                    log = self._layout.log(name)
+                    log.unlink(missing_ok=True)
+                    log.with_name(f"{log.stem}.previous.log").unlink(missing_ok=True)
+
+    def status(self) -> Status:
+        """What runs now; takes no lock and starts nothing, one second at most."""
+        layout = self._layout
+        record = Record.load(layout)
+        running = {process.name: process for process in scan(layout)}
+        rows = []
+        for name in (*MEMBERS, SIMULATOR):
+            process = running.get(name)
+            port = record.ports.get(name)
+            pid, rss = (process.pid, process.rss_bytes) if process else (None, 0)
+            rows.append(Member(name, pid, process is not None, rss, port))
+        port = record.ports.get(starting.APISERVER)
+        answers, version = False, None
+        if port is not None and starting.APISERVER in running and complete_pki(layout.pki):
+            probe = Probe(port, layout.pki, timeout=0.5)
+            version = probe.version()
+            answers = version is not None and probe.ready()
+        server = f"https://127.0.0.1:{port}" if port is not None else None
+        return Status(tuple(rows), layout.paths.kubeconfig, server, answers, version)
+
+    def _end_all(self) -> None:
+        """kwokctl first, or it would start what is being ended; then the simulator, the others, etcd."""
+        end(self._layout, [process for process in scan(self._layout) if process.name == KWOKCTL], grace=0)
+        simulation.stop(self._layout)
+        starting.end_members(self._layout)
+
+    def _write_kubeconfig(self) -> None:
+        """Only where it differs, so that a start that starts nothing changes no file."""
+        path = self._layout.paths.kubeconfig
+        port = Record.load(self._layout).ports[starting.APISERVER]
+        text = kubeconfig.render(f"https://127.0.0.1:{port}", self._layout.pki)
+        if not path.is_file() or path.read_text() != text or path.stat().st_mode & 0o777 != 0o600:
+            write_private(path, text)

@@ -1,0 +1,89 @@
+"""Loopback ports: chosen once per checkout, kept ever after."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpuform.errors import InputError
+
+NAMES = ("kube-apiserver", "etcd", "etcd-peer", "kube-controller-manager", "kube-scheduler", "kwok")
+# Below the kernel's default range for outgoing connections (32768-60999) and Kubernetes' NodePorts
+# (30000-32767): a port from those may be in use just when a stopped cluster wants it back.
+FIRST, LAST, BLOCK = 20000, 29999, 10
+_LISTEN = "0A"  # tcp state in /proc/net/tcp
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on 127.0.0.1:port now.
+
+    A port in TIME_WAIT counts as free, as it does to a server written in Go.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def choose(state: Path, taken: Iterable[int] = ()) -> dict[str, int]:
+    """Free ports for all members, side by side.
+
+    The path of the state folder decides where to begin to look: two checkouts seldom meet even while one of
+    them is stopped, and a deleted cluster comes back on its old port.
+    """
+    avoid = set(taken)
+    blocks = (LAST + 1 - FIRST) // BLOCK
+    start = int.from_bytes(hashlib.sha256(str(state).encode()).digest()[:8]) % blocks
+    for step in range(blocks):
+        base = FIRST + (start + step) % blocks * BLOCK
+        block = range(base, base + len(NAMES))
+        if avoid.isdisjoint(block) and all(is_free(port) for port in block):
+            return dict(zip(NAMES, block, strict=True))
+    raise InputError(
+        "embedded control plane", f"no block of free ports in {FIRST}-{LAST}", "free some of them"
+    )
+
+
+def require(port: int, asked: bool) -> None:
+    """Raise InputError for an apiserver port outside 1024-65535, or held by another process (named)."""
+    subject = f"--port {port}" if asked else f"embedded control plane, port {port} of its kubeconfig"
+    if not 1024 <= port <= 65535:
+        raise InputError(subject, "not a port that a user may listen on", "use one of 1024-65535")
+    if is_free(port):
+        return
+    remedy = "end that process, or take another port: gpuform local start --port N"
+    if not asked:
+        remedy += "; or begin anew: gpuform local stop --delete"
+    raise InputError(subject, f"taken by {holder(port)}", remedy)
+
+
+def holder(port: int) -> str:
+    """Who listens on a loopback port, as far as this user may see it: ``process 71 (python3)``."""
+    inodes = _listeners(port)
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            links = {str(entry.readlink()) for entry in (folder / "fd").iterdir()}
+            if links & inodes:
+                return f"process {folder.name} ({(folder / 'comm').read_text().strip()})"
+        except OSError:
+            continue  # another user's process, or one that just ended
+    return "another process"
+
+
+def _listeners(port: int) -> set[str]:
+    found = set()
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        try:
+            rows = table.read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for row in rows:
+            columns = row.split()
+            if columns[3] == _LISTEN and int(columns[1].rpartition(":")[2], 16) == port:
+                found.add(f"socket:[{columns[9]}]")
+    return found

@@ -1,0 +1,125 @@
+"""Finding our own processes, and ending them and nobody else's.
+
+A process is ours by what it runs: kwokctl starts every member through a link in our state folder, so that
+folder's path is in its command line. A process id from a file proves nothing after a reboot or a kill.
+Signals go through a pidfd taken before the process is looked at, so that a reused id is never hit.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuform.embedded.layout import Layout
+
+PROC = Path("/proc")
+MEMBERS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+SIMULATOR = "simulator"
+KWOKCTL = "kwokctl"
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of this checkout; ``started`` is in clock ticks since boot (proc_pid_stat(5), field 22)."""
+
+    name: str
+    pid: int
+    started: int
+
+    @property
+    def rss_bytes(self) -> int:
+        """Resident bytes now; 0 once it has ended."""
+        try:
+            return int((PROC / str(self.pid) / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError):
+            return 0
+
+
+def scan(layout: Layout) -> list[Process]:
+    """Every process of this checkout's control plane: members, simulator, and a kwokctl at work."""
+    found = []
+    for entry in os.scandir(PROC):
+        if entry.name.isdigit():
+            process = _look(layout, int(entry.name))
+            if process is not None:
+                found.append(process)
+    return found
+
+
+def _look(layout: Layout, pid: int) -> Process | None:
+    """The process behind ``pid`` if it is ours; a zombie has no command line and is none."""
+    try:
+        raw = (PROC / str(pid) / "cmdline").read_bytes()
+        name = _name(layout, raw.decode(errors="replace").split("\0")) if raw else None
+        if name is None:
+            return None
+        # The second field, the program's name in brackets, may itself hold blanks and brackets.
+        after = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        return Process(name, pid, int(after[19]))
+    except (OSError, IndexError):
+        return None
+
+
+def _name(layout: Layout, argv: list[str]) -> str | None:
+    program = Path(argv[0])
+    if program.parent == layout.workdir / "bin":
+        if "--version" in argv:
+            return None  # kwokctl asking a binary for its version
+        name = "kwok" if program.name == "kwok-controller" else program.name
+        return name if name in MEMBERS else None
+    if program.name == KWOKCTL and str(layout.config) in argv:
+        return KWOKCTL
+    if "gpuform.simulator" in argv and str(layout.paths.kubeconfig) in argv:
+        return SIMULATOR
+    return None
+
+
+def end(layout: Layout, processes: Iterable[Process], grace: float) -> None:
+    """SIGTERM, ``grace`` seconds of patience (0: none), then SIGKILL; returns once all are gone.
+
+    A process that has become somebody else's id is left alone.
+    """
+    handles = {}
+    for process in processes:
+        try:
+            handle = os.pidfd_open(process.pid)
+        except ProcessLookupError:
+            continue
+        if _look(layout, process.pid) == process:
+            handles[process] = handle
+        else:
+            os.close(handle)
+    try:
+        if grace > 0:
+            _signal(handles.values(), signal.SIGTERM)
+            _wait(handles.values(), grace)
+        _signal(handles.values(), signal.SIGKILL)
+        _wait(handles.values(), 10)
+    finally:
+        for handle in handles.values():
+            os.close(handle)
+
+
+def _signal(handles: Iterable[int], number: signal.Signals) -> None:
+    for handle in handles:
+        try:
+            signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            continue  # ended meanwhile
+
+
+def _wait(handles: Iterable[int], seconds: float) -> None:
+    poll = select.poll()
+    waiting = set(handles)
+    for handle in waiting:
+        poll.register(handle, select.POLLIN)
+    deadline = time.monotonic() + seconds
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        for handle, _ in poll.poll(left * 1000):
+            poll.unregister(handle)
+            waiting.discard(handle)

@@ -1,0 +1,174 @@
+"""Bringing the control plane up from whatever state it is in: absent, whole, half killed, half installed."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from gpuform.embedded import kwokctl, ports
+from gpuform.embedded.kwokctl import Tools, last_line
+from gpuform.embedded.layout import Layout, Record, complete_pki, keep_pki, rotate, write_private
+from gpuform.embedded.probe import Probe
+from gpuform.embedded.processes import KWOKCTL, MEMBERS, Process, end, scan
+from gpuform.errors import Failure
+
+Progress = Callable[[str], None]
+READY_SECONDS = 90.0  # a start takes 3 s on two idle cores; the rest is for a machine that is busy
+WEDGED_SECONDS = 10.0  # members that all run and do not answer for so long are started anew
+DEATHS = 4  # a member that dies so often while starting will not come up
+APISERVER = "kube-apiserver"
+
+
+def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress) -> None:
+    """Return once every member runs and the API takes pods; the caller holds the lock.
+
+    ``port`` asks for an apiserver port; None keeps the stored one, or takes a free one. Raises InputError
+    for a port that cannot be had, before anything has changed, and Failure when a member does not come up.
+    """
+    end(layout, [process for process in scan(layout) if process.name == KWOKCTL], grace=0)
+    stored = Record.load(layout)
+    if set(stored.ports) != set(ports.NAMES):
+        stored = Record()
+        end_members(layout)  # of a state folder that was deleted under them: nothing can reach them any more
+    running = members(scan(layout))
+    wanted = _ports(layout, stored, port, running)
+    text = kwokctl.configuration(layout, wanted)
+    target = Record(ports=wanted, digest=kwokctl.digest(text), installed=True)
+    whole = stored == target and complete_pki(layout.workdir / "pki")
+    if whole and set(running) == set(MEMBERS):
+        if _answers(layout, wanted[APISERVER]):
+            return
+        progress("the control plane runs but does not answer; starting it anew")
+        end_members(layout)
+        running = {}
+    tools.ensure(*kwokctl.BINARIES, KWOKCTL, progress=progress)
+    binaries = {name: tools.path(name) for name in kwokctl.BINARIES}
+    if whole and kwokctl.linked(layout) == binaries:
+        progress("starting " + ", ".join(name for name in MEMBERS if name not in running))
+        _start_missing(layout, tools)
+    else:
+        progress("creating the control plane")
+        _install(layout, tools, target, text)
+    _supervise(layout, tools, wanted[APISERVER], progress)
+
+
+def members(found: Sequence[Process]) -> dict[str, Process]:
+    """The members that run exactly once, by name; one that runs twice is as good as not running."""
+    counts = Counter(process.name for process in found)
+    return {
+        process.name: process for process in found if process.name in MEMBERS and counts[process.name] == 1
+    }
+
+
+def end_members(layout: Layout) -> None:
+    """End all members; etcd last and by SIGTERM, so that it closes its data, the others hold none."""
+    found = [process for process in scan(layout) if process.name in MEMBERS]
+    end(layout, [process for process in found if process.name != "etcd"], grace=0)
+    end(layout, [process for process in found if process.name == "etcd"], grace=5)
+    for file in (layout.workdir / "pids").glob("*.pid"):
+        file.unlink(missing_ok=True)
+
+
+def _ports(
+    layout: Layout, stored: Record, port: int | None, running: Mapping[str, Process]
+) -> dict[str, int]:
+    """The stored ports, or a first choice; those that only members know are replaced when they are taken."""
+    wanted = dict(stored.ports) or ports.choose(layout.paths.state)
+    moved = port is not None and port != wanted[APISERVER]
+    if port is not None:
+        wanted[APISERVER] = port
+    if moved or APISERVER not in running:
+        ports.require(wanted[APISERVER], asked=port is not None)
+    inner = {name: number for name, number in wanted.items() if name != APISERVER}
+    lost = any(
+        number == wanted[APISERVER]
+        or (name.removesuffix("-peer") not in running and not ports.is_free(number))
+        for name, number in inner.items()
+    )
+    if lost:
+        fresh = ports.choose(layout.paths.state, taken=[wanted[APISERVER]])
+        wanted |= {name: fresh[name] for name in inner}
+    return wanted
+
+
+def _install(layout: Layout, tools: Tools, target: Record, text: str) -> None:
+    """Have kwokctl create the cluster; data and certificates of an earlier one are taken over."""
+    end_members(layout)
+    Record(ports=target.ports, digest=target.digest, installed=False).store(layout)
+    shutil.rmtree(layout.kwok_home, ignore_errors=True)
+    layout.workdir.mkdir(parents=True)
+    (layout.workdir / "logs").symlink_to(layout.paths.logs, target_is_directory=True)
+    if complete_pki(layout.pki):
+        shutil.copytree(layout.pki, layout.workdir / "pki")
+    write_private(layout.config, text)
+    for name in MEMBERS:
+        rotate(layout.log(name))
+    # An empty --kubeconfig keeps kwokctl away from the user's own.
+    kwokctl.run(layout, tools, "create", "cluster", "--kubeconfig", "")
+    keep_pki(layout)
+    target.store(layout)
+
+
+def _start_missing(layout: Layout, tools: Tools) -> None:
+    """Have kwokctl start what does not run.
+
+    kwokctl trusts any living process whose id it finds in its file, be it a reused id; so its files are
+    written anew from what really runs.
+    """
+    found = scan(layout)
+    running = members(found)
+    end(layout, [p for p in found if p.name in MEMBERS and p.name not in running], grace=0)
+    folder = layout.workdir / "pids"
+    for name in MEMBERS:
+        file = folder / f"{'kwok-controller' if name == 'kwok' else name}.pid"
+        if name in running:
+            file.write_text(str(running[name].pid))
+        else:
+            file.unlink(missing_ok=True)
+            rotate(layout.log(name))  # kwokctl truncates it, and it says why the member died
+    kwokctl.run(layout, tools, "start", "cluster")
+
+
+def _answers(layout: Layout, port: int) -> bool:
+    probe = Probe(port, layout.workdir / "pki")
+    deadline = time.monotonic() + WEDGED_SECONDS
+    while not probe.usable():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def _supervise(layout: Layout, tools: Tools, port: int, progress: Progress) -> None:
+    """Wait for readiness; a member that dies meanwhile is started again a few times.
+
+    Dying happens without fault: the controller manager gives a slow apiserver ten seconds only.
+    """
+    probe = Probe(port, layout.workdir / "pki")
+    deadline = time.monotonic() + READY_SECONDS
+    deaths: Counter[str] = Counter()
+    while True:
+        dead = [name for name in MEMBERS if name not in members(scan(layout))]
+        if not dead and probe.usable():
+            return
+        if dead:
+            deaths.update(dead)
+            _give_up_on_the_dying(layout, deaths)
+            progress("starting again " + ", ".join(dead))
+            _start_missing(layout, tools)
+        if time.monotonic() > deadline:
+            what = f"not ready after {READY_SECONDS:.0f} s: {last_line(layout.log(APISERVER))}"
+            raise Failure("embedded control plane", what, f"see {layout.paths.logs}")
+        time.sleep(0.05)
+
+
+def _give_up_on_the_dying(layout: Layout, deaths: Counter[str]) -> None:
+    name, times = deaths.most_common(1)[0]
+    if times < DEATHS:
+        return
+    said = last_line(layout.log(name))
+    end_members(layout)
+    remedy = f"see {layout.log(name)}; to begin anew without its data: gpuform local stop --delete"
+    raise Failure("embedded control plane", f"{name} ends as soon as it is started: {said}", remedy)

@@ -1,0 +1,79 @@
+"""Control planes for the tests: started when a test first asks, ended with the session, nothing left over."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from gpuform.embedded import ControlPlane
+from gpuform.embedded.layout import Layout
+from gpuform.embedded.processes import scan
+from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
+
+
+class Kubectl(Protocol):
+    """Runs kubectl, returns stdout; a failing one raises AssertionError with its stderr."""
+
+    def __call__(self, *args: str, input: str | None = None) -> str: ...
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A control plane that runs, with a state folder of its own."""
+
+    paths: Paths
+    toolchain: Toolchain
+    plane: ControlPlane
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.paths.kubeconfig
+
+    def kubectl(self, *args: str, input: str | None = None) -> str:
+        command = [str(self.toolchain.path("kubectl")), "--kubeconfig", str(self.kubeconfig), *args]
+        done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stderr}"
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def toolchain() -> Toolchain:
+    """The tools from this user's cache, which are built first where they are missing."""
+    return Toolchain(Paths.here())
+
+
+def _session_plane(state: Path, toolchain: Toolchain, simulator: bool) -> Iterator[Plane]:
+    here = Paths.here()
+    paths = Paths(root=here.root, state=state, cache=here.cache)
+    plane = ControlPlane(paths, toolchain)
+    try:
+        plane.start(simulator=simulator)
+        yield Plane(paths, toolchain, plane)
+    finally:
+        plane.stop(delete=True)
+        left = scan(Layout(paths))
+    assert not left, f"left running: {left}"
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Plane]:
+    """A control plane without the node simulator: nodes and pods are what kwok's stages make of them."""
+    yield from _session_plane(tmp_path_factory.mktemp("plane"), toolchain, simulator=False)
+
+
+@pytest.fixture(scope="session")
+def simulated_plane(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Plane]:
+    """A control plane with the node simulator."""
+    yield from _session_plane(tmp_path_factory.mktemp("simulated"), toolchain, simulator=True)
+
+
+@pytest.fixture
+def kubectl(control_plane: Plane) -> Kubectl:
+    """kubectl on ``control_plane``; ``simulated_plane`` has its own as ``simulated_plane.kubectl``."""
+    return control_plane.kubectl
