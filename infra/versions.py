@@ -15,3 +15,5 @@ GPU_OPERATOR = "v26.7.0"  # github.com/NVIDIA/gpu-operator/releases
 GPU_DRIVER = "595.91.07"  # gpu-operator values.yaml, driver.version
 CONTAINER_TOOLKIT = "1.20.0"  # gpu-operator values.yaml, toolkit.version
 DEVICE_PLUGIN = "0.20.0"  # gpu-operator values.yaml, devicePlugin.version
+GPU_OPERATOR_REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"  # NVIDIA's chart repository
+GPU_DRIVER_OF_BRANCH = {580: "580.95.05"}  # gpu-operator platform support: R580 is the last branch for Volta

@@ -1,0 +1,163 @@
+"""From a stack file or the engine's config to an Environment; every error carries its path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from infra.model.base import listing
+from infra.model.environment import Environment
+from infra.model.errors import InputError
+
+KEY = "gpuform:environment"
+
+
+def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Environment:
+    """The environment that ``mapping`` declares.
+
+    Raises InputError for the first thing that is wrong; its path begins inside the environment, as in
+    ``pools[2].sharing.replicas``. ``source`` is named only where there is nothing inside to name.
+    """
+    if not isinstance(mapping, Mapping):
+        raise InputError(
+            source, f"{KEY} holds {_kind_of(mapping)}", "it must hold keys: name, cluster, pools, ..."
+        )
+    try:
+        return Environment.model_validate(dict(mapping))
+    except ValidationError as error:
+        raise _translate(error.errors()[0], mapping, source) from None
+
+
+def load(path: Path) -> Environment:
+    """The environment of a stack file, under ``config: gpuform:environment``.
+
+    Raises InputError for a file that cannot be read, bad YAML (with line and column) and bad content.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            str(path), error.strerror or "cannot be read", "name a stack file that is there"
+        ) from None
+    except UnicodeDecodeError:
+        raise InputError(str(path), "is not UTF-8 text", "save it as UTF-8") from None
+    content = read_yaml(text, str(path))
+    config = content.get("config") if isinstance(content, dict) else None
+    if not isinstance(config, dict) or KEY not in config:
+        raise InputError(str(path), f"holds no {KEY}", f"declare it under config: {KEY}:")
+    return parse(config[KEY], str(path))
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a key given twice is an error: the second one would win in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, str) and key in seen and key != "<<":
+                raise yaml.MarkedYAMLError(
+                    problem=f"key {key!r} is given twice", problem_mark=key_node.start_mark
+                )
+            if isinstance(key, str):
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(text: str, source: str) -> Any:
+    """Parsed YAML; InputError names the line and column of what is wrong, counted from 1."""
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506  (a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
+        raise InputError(place, error.problem or "is not YAML", "correct the YAML there") from None
+    except yaml.YAMLError as error:
+        raise InputError(source, f"is not YAML: {error}", "correct it") from None
+
+
+def _translate(error: ErrorDetails, mapping: Mapping[str, Any], source: str) -> InputError:
+    path = _path(error["loc"], mapping)
+    context = error.get("ctx", {})
+    cause = context.get("error")
+    if isinstance(cause, InputError):
+        inner = cause.path if not path or not cause.path or cause.path.startswith("[") else f".{cause.path}"
+        return InputError(f"{path}{inner}" or source, cause.fact, cause.remedy)
+    fact, remedy = _words(error["type"], context, error.get("input"), error["msg"])
+    if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        path = f"{path}.kind"
+    return InputError(path or source, fact, remedy)
+
+
+def _words(kind: str, context: Mapping[str, Any], value: Any, message: str) -> tuple[str, str]:
+    """Pydantic's error types in our words; what is not in the table keeps pydantic's sentence."""
+    if kind == "missing":
+        return "missing", "add it"
+    if kind == "union_tag_invalid":
+        tags = context["expected_tags"].replace("'", "").split(", ")
+        return f"unknown kind {context['tag']!r}", listing(tags, str(context["tag"]))
+    if kind == "union_tag_not_found":
+        return "missing", "say which kind it is"
+    if kind == "literal_error":
+        return f"{value!r} is not known", f"use {context['expected'].replace(chr(39), '')}"
+    if kind == "greater_than_equal":
+        return f"{value} is too small", f"use {context['ge']} or more"
+    if kind == "less_than_equal":
+        return f"{value} is too large", f"use {context['le']} or less"
+    if kind == "too_short":
+        return "is empty", "give at least one"
+    expected = _EXPECTED.get(kind)
+    if expected:
+        return f"holds {_kind_of(value)}", f"give {expected}"
+    return message, "correct it"
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "text (in quotes if it looks like a number)",
+    "tuple_type": "a list",
+    "dict_type": "a mapping, key: value",
+    "model_type": "a mapping, key: value",
+    "model_attributes_type": "a mapping, key: value",
+}
+
+
+def _kind_of(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return f"the truth value {str(value).lower()}"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    return f"the text {value!r}" if isinstance(value, str) else f"the number {value}"
+
+
+def _path(loc: tuple[int | str, ...], mapping: Any) -> str:
+    """``pools[2].sharing.replicas`` from pydantic's location, without the tags of unions that it carries."""
+    path, here = "", mapping
+    for part in loc:
+        if isinstance(part, int):
+            path += f"[{part}]"
+            here = here[part] if isinstance(here, list | tuple) and part < len(here) else None
+        elif part in _UNION_BRANCHES or _is_tag(part, here):
+            continue
+        else:
+            path += f".{part}" if path else part
+            here = here.get(part) if isinstance(here, Mapping) else None
+    return path
+
+
+def _is_tag(part: str, here: Any) -> bool:
+    """Whether pydantic put the kind of a union here, rather than a key of the input."""
+    return isinstance(here, Mapping) and part not in here and here.get("kind") == part
+
+
+_UNION_BRANCHES = ("str", "dict[str,constrained-int]", "[key]")

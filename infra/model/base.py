@@ -1,0 +1,85 @@
+"""What every type of the environment shares: frozen, no unknown keys, names that Kubernetes takes."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from infra.model.errors import InputError
+
+_DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def listing(known: Iterable[str], wrong: str = "") -> str:
+    """The known names for an error's remedy, the likeliest meant one first if one is close to ``wrong``."""
+    names = list(known)
+    close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
+    hint = f"did you mean {close[0]}? " if close else ""
+    return f"{hint}known: {', '.join(names)}"
+
+
+class Model(BaseModel):
+    """Base of every declared type; an unknown key is an error that lists the known ones."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """Keys that people write here and that mean something impossible: (fact, remedy) for each."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_known_keys(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            for key in data:
+                if key in cls.KEY_HINTS:
+                    raise InputError(str(key), *cls.KEY_HINTS[key])
+                if key not in cls.model_fields:
+                    raise InputError(str(key), "unknown key", listing(cls.model_fields, str(key)))
+        return data
+
+
+def _dns_1123(longest: int) -> AfterValidator:
+    def check(value: str) -> str:
+        if not _DNS_1123.fullmatch(value) or len(value) > longest:
+            raise InputError(
+                "",
+                f"{value!r} is not a name that Kubernetes takes",
+                f"use at most {longest} of a-z, 0-9 and -, beginning and ending with a letter or a digit",
+            )
+        return value
+
+    return AfterValidator(check)
+
+
+def _label_key(value: str) -> str:
+    prefix, slash, name = value.rpartition("/")
+    fine = _LABEL_NAME.fullmatch(name) and len(name) <= 63
+    if slash:
+        fine = fine and _DNS_SUBDOMAIN.fullmatch(prefix) and len(prefix) <= 253
+    if not fine:
+        raise InputError("", f"{value!r} is not a label key", "write it as name or prefix.example/name")
+    return value
+
+
+def _label_value(value: str) -> str:
+    if value and (not _LABEL_NAME.fullmatch(value) or len(value) > 63):
+        raise InputError(
+            "",
+            f"{value!r} is not a label value",
+            "use at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or a digit",
+        )
+    return value
+
+
+Name = Annotated[str, Field(strict=True), _dns_1123(63)]
+# Node names are <pool>-<number> and become label values of at most 63 characters.
+PoolName = Annotated[str, Field(strict=True), _dns_1123(50)]
+LabelKey = Annotated[str, Field(strict=True), AfterValidator(_label_key)]
+LabelValue = Annotated[str, Field(strict=True), AfterValidator(_label_value)]
+Count = Annotated[int, Field(strict=True, ge=1)]

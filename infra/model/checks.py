@@ -1,0 +1,197 @@
+"""What only the whole environment shows: names twice, pools that are not there, requests none can meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra.model import labels, offer
+from infra.model.base import listing
+from infra.model.errors import InputError
+from infra.model.offer import MigStrategy
+from infra.model.pool import Pool
+from infra.model.sharing import Mig
+from infra.model.workload import Workload, cpu_millis, memory_bytes
+
+BUILT_IN_NAMESPACES = ("default",)
+_SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator")
+
+
+def check_operator(cluster: str, driver: str, toolkit: str) -> None:
+    """A toolkit needs a driver below it, and simulated nodes come without either."""
+    if cluster == "embedded":
+        for key, owner in (("driver", driver), ("toolkit", toolkit)):
+            if owner == "host":
+                raise InputError(
+                    f"gpu_operator.{key}",
+                    f"simulated nodes come without a {key}",
+                    "use operator, or cluster kind existing",
+                )
+
+
+def check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> None:
+    """Names are unique, and every pool says what this kind of cluster needs of it."""
+    seen: dict[str, int] = {}
+    for index, pool in enumerate(pools):
+        path = f"pools[{index}]"
+        if pool.name in seen:
+            raise InputError(
+                f"{path}.name",
+                f"{pool.name!r} is also the name of pools[{seen[pool.name]}]",
+                "give each pool a name of its own",
+            )
+        seen[pool.name] = index
+        _check_place(cluster, pool, path)
+        _check_strategy(strategy, pool, path)
+
+
+def _check_place(cluster: str, pool: Pool, path: str) -> None:
+    if cluster == "embedded":
+        if pool.selector is not None:
+            raise InputError(
+                f"{path}.selector",
+                "an embedded cluster makes the pool's nodes",
+                "give nodes: N, or use cluster kind existing",
+            )
+        if pool.nodes is None:
+            raise InputError(f"{path}.nodes", "missing", "say how many nodes to simulate")
+        if pool.node_machine is None and pool.gpu:
+            raise InputError(
+                f"{path}.gpu",
+                f"no known machine has {pool.gpu.count} of {' or '.join(pool.gpu.models)}",
+                "name a machine, or another count",
+            )
+        return
+    if pool.nodes is not None:
+        raise InputError(
+            f"{path}.nodes",
+            "the nodes of an existing cluster are there already",
+            "give selector: {label: value}",
+        )
+    if pool.selector is None:
+        raise InputError(f"{path}.selector", "missing", "give the labels by which the pool's nodes are found")
+
+
+def _check_strategy(strategy: MigStrategy, pool: Pool, path: str) -> None:
+    if not isinstance(pool.sharing, Mig):
+        return
+    if strategy == "none":
+        raise InputError(
+            f"{path}.sharing.kind",
+            "gpu_operator.mig_strategy none offers no slices",
+            "use mig_strategy: mixed or single",
+        )
+    if strategy == "single" and len(pool.layout or {}) > 1:
+        raise InputError(
+            f"{path}.sharing.layout",
+            "gpu_operator.mig_strategy single takes one profile per node",
+            "use mig_strategy: mixed, or one profile",
+        )
+
+
+def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
+    """Every workload has a name of its own, and a node could hold one pod of it."""
+    seen: dict[tuple[str, str], int] = {}
+    for index, workload in enumerate(workloads):
+        path = f"workloads[{index}]"
+        key = (workload.namespace, workload.name)
+        if key in seen:
+            raise InputError(
+                f"{path}.name",
+                f"{workload.name!r} is also workloads[{seen[key]}] of namespace {workload.namespace!r}",
+                "give each workload a name of its own",
+            )
+        seen[key] = index
+        if workload.namespace in _SYSTEM_NAMESPACES:
+            raise InputError(
+                f"{path}.namespace", f"{workload.namespace} belongs to the cluster", "name another one"
+            )
+        candidates = _candidates(strategy, pools, workload, path)
+        if candidates:
+            _check_request(strategy, candidates, workload, path)
+        _check_size(candidates or pools, workload, path)
+
+
+def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload, path: str) -> list[Pool]:
+    """The pools whose nodes the workload may run on; none for one that asks for no GPU and no pool."""
+    if workload.pool and workload.gpu_product:
+        raise InputError(f"{path}.gpu_product", "pool is given too", "pin by one of the two")
+    if workload.pool:
+        found = [pool for pool in pools if pool.name == workload.pool]
+        if not found:
+            raise InputError(
+                f"{path}.pool",
+                f"unknown pool {workload.pool!r}",
+                listing((p.name for p in pools), workload.pool),
+            )
+        return found
+    if workload.gpu_product:
+        found = [pool for pool in pools if workload.gpu_product in offer.products(strategy, pool)]
+        if not found:
+            known = sorted({product for pool in pools for product in offer.products(strategy, pool)})
+            raise InputError(
+                f"{path}.gpu_product",
+                f"no pool has product {workload.gpu_product!r}",
+                listing(known, workload.gpu_product),
+            )
+        return found
+    for key in ("slice", "count"):
+        if key in workload.model_fields_set:
+            raise InputError(f"{path}.{key}", "the workload asks for no GPU", "name a pool or a gpu_product")
+    return []
+
+
+def request(strategy: MigStrategy, candidates: Sequence[Pool], workload: Workload) -> str | None:
+    """The resource that a pod of the workload asks for; None where it is not clear or not offered."""
+    names = sorted({name for pool in candidates for name in offer.offered(strategy, pool)})
+    if workload.slice:
+        wanted = offer.mig_resource(workload.slice)
+        return wanted if wanted in names else None
+    if workload.gpu_product and labels.NVIDIA_GPU in names:
+        return labels.NVIDIA_GPU
+    return names[0] if len(names) == 1 else None
+
+
+def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: Workload, path: str) -> None:
+    where = "pool " + " or ".join(pool.name for pool in candidates)
+    if not any(pool.gpus for pool in candidates):
+        for key in ("slice", "count"):
+            if key in workload.model_fields_set:
+                raise InputError(f"{path}.{key}", f"{where} has no GPU", "leave it out, or name another pool")
+        return
+    slices = [name for pool in candidates for name in pool.layout or {}]
+    name = request(strategy, candidates, workload)
+    if name is None and workload.slice:
+        fact = f"{where} offers no slice {workload.slice!r}"
+        raise InputError(f"{path}.slice", fact, listing(slices, workload.slice) if slices else "leave it out")
+    if name is None:
+        raise InputError(f"{path}.slice", f"{where} offers several kinds of slice", listing(slices))
+    most = max(offer.offered(strategy, pool).get(name, 0) for pool in candidates)
+    if workload.count > most:
+        raise InputError(
+            f"{path}.count",
+            f"a node of {where} offers {most} {name}",
+            f"ask for {most} at most, or use more pods",
+        )
+    if workload.count > 1 and all(offer.one_per_pod(pool) for pool in candidates):
+        raise InputError(
+            f"{path}.count",
+            f"{where} refuses pods that ask for more than one share (UnexpectedAdmissionError)",
+            "ask for 1, or set fail_requests_greater_than_one: false",
+        )
+
+
+def _check_size(pools: Sequence[Pool], workload: Workload, path: str) -> None:
+    """Refuse a pod that is larger than every node whose machine is known."""
+    machines = [pool.node_machine for pool in pools if pool.machine]
+    if len(machines) < len(pools):
+        return
+    cores = max(machine.vcpu for machine in machines if machine)
+    gib = max(machine.memory for machine in machines if machine)
+    if cpu_millis(workload.cpu) > cores * 1000:
+        raise InputError(
+            f"{path}.cpu", f"the largest node it may run on has {cores} cores", "ask for less per pod"
+        )
+    if memory_bytes(workload.memory) > gib * 2**30:
+        raise InputError(
+            f"{path}.memory", f"the largest node it may run on has {gib}Gi", "ask for less per pod"
+        )

@@ -1,0 +1,71 @@
+"""The environment: one cluster, its pools, the operator's settings and the workloads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from infra.model import checks
+from infra.model.base import LabelKey, Model, Name
+from infra.model.labels import NVIDIA_GPU
+from infra.model.pool import Pool
+from infra.model.workload import Workload
+
+
+class EmbeddedCluster(Model):
+    """The control plane on this machine, with simulated nodes."""
+
+    kind: Literal["embedded"]
+
+
+class ExistingCluster(Model):
+    """A cluster that is there already; nothing of its nodes is made or deleted."""
+
+    kind: Literal["existing"]
+    kubeconfig: str = Field(strict=True, min_length=1, description="Path of the kubeconfig.")
+    context: str | None = Field(
+        default=None, strict=True, description="Context in it; its current one if left out."
+    )
+
+
+Cluster = Annotated[EmbeddedCluster | ExistingCluster, Field(discriminator="kind")]
+
+
+class GpuOperatorSpec(Model):
+    """NVIDIA's GPU operator, settings that hold for every node."""
+
+    mode: Literal["operator"] = "operator"
+    mig_strategy: Literal["none", "single", "mixed"] = Field(
+        default="mixed", description="How MIG slices are named to pods: mixed is nvidia.com/mig-<profile>."
+    )
+    gpu_taint: LabelKey = Field(default=NVIDIA_GPU, description="Key of the taint on every node with GPUs.")
+    driver: Literal["operator", "host"] = Field(
+        default="operator", description="Who installs NVIDIA's driver."
+    )
+    toolkit: Literal["operator", "host"] = Field(
+        default="operator", description="Who installs NVIDIA's container toolkit."
+    )
+
+
+class Environment(Model):
+    """One stack's environment, checked as a whole: what it names exists, and what it asks for can be had."""
+
+    name: Name = Field(description="Name of the environment, a label of everything it makes.")
+    cluster: Cluster = Field(description="Where the platform runs.")
+    gpu_operator: GpuOperatorSpec = Field(
+        default_factory=GpuOperatorSpec, description="Settings of the operator."
+    )
+    pools: tuple[Pool, ...] = Field(min_length=1, description="Pools of equal nodes.")
+    workloads: tuple[Workload, ...] = Field(default=(), description="What runs on the pools.")
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> Environment:
+        checks.check_pools(self.cluster.kind, self.gpu_operator.mig_strategy, self.pools)
+        checks.check_operator(self.cluster.kind, self.gpu_operator.driver, self.gpu_operator.toolkit)
+        checks.check_workloads(self.gpu_operator.mig_strategy, self.pools, self.workloads)
+        return self
+
+    def pool(self, name: str) -> Pool:
+        """The pool of that name; KeyError for none."""
+        return next(pool for pool in self.pools if pool.name == name)

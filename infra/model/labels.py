@@ -1,0 +1,49 @@
+"""Every label, taint, annotation and resource key of the cluster, written once.
+
+The policies and the host tests spell the same keys out again on purpose; nothing else does. The keys of
+Kubernetes and NVIDIA are theirs, ``gpuform.io/`` and ``simulator.gpuform.io/`` are ours.
+"""
+
+# Ours.
+POOL = "gpuform.io/pool"
+ENVIRONMENT = "gpuform.io/environment"
+WORKLOAD = "gpuform.io/workload"
+
+# What the simulator and the kwok stages read from a simulated node.
+KWOK_NODE = "kwok.x-k8s.io/node"
+SIM_CPU = "simulator.gpuform.io/cpu"
+SIM_MEMORY = "simulator.gpuform.io/memory"
+SIM_PODS = "simulator.gpuform.io/pods"
+SIM_GPU = "simulator.gpuform.io/gpu"
+SIM_GPU_COUNT = "simulator.gpuform.io/gpu-count"
+
+# Kubernetes.
+HOSTNAME = "kubernetes.io/hostname"
+OS = "kubernetes.io/os"
+ARCH = "kubernetes.io/arch"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+APP_NAME = "app.kubernetes.io/name"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+PSA_ENFORCE = "pod-security.kubernetes.io/enforce"
+PSA_WARN = "pod-security.kubernetes.io/warn"
+PSA_AUDIT = "pod-security.kubernetes.io/audit"
+
+# NVIDIA: node labels that choose a configuration, and one that discovery sets.
+DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
+MIG_CONFIG = "nvidia.com/mig.config"
+GPU_PRODUCT = "nvidia.com/gpu.product"
+
+# NVIDIA: resources. The shared name is what renameByDefault makes of the whole GPU's.
+NVIDIA_GPU = "nvidia.com/gpu"
+NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared"
+NVIDIA_MIG_PREFIX = "nvidia.com/mig-"
+
+RESERVED_PREFIXES = (
+    "gpuform.io/",
+    "simulator.gpuform.io/",
+    "nvidia.com/",
+    "kubernetes.io/",
+    "kwok.x-k8s.io/",
+)
+"""A pool's own labels may not begin with these: the pool, discovery or the kubelet sets them."""

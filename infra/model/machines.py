@@ -1,0 +1,119 @@
+"""Machines that a pool can name: CERN's OpenStack flavors and EC2 instance types.
+
+Sources: flavors from CERN's talk of 2024 (its GB are taken as GiB, as OpenStack means them; the talk gives
+no memory size for its V100, taken as the 16 GB PCIe card, and calls its A100 the PCIe card); EC2 types from
+the project's table of 2026-07-20; the three types without a GPU from AWS's instance type pages. Left out are
+types whose GPU the catalogue does not have, and fractions of a GPU: ``LEFT_OUT`` says which and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from infra.model.gpu import GPUS, Gpu
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One flavor or instance type, amd64; ``memory`` in GiB, ``gpus`` of the one model ``gpu``."""
+
+    name: str
+    seller: Literal["openstack", "ec2"]
+    vcpu: int
+    memory: int
+    gpu: str | None = None
+    gpus: int = 0
+
+    @property
+    def model(self) -> Gpu | None:
+        """The catalogue's entry of its GPU; None without one."""
+        return GPUS[self.gpu] if self.gpu else None
+
+
+_ROWS = (
+    Machine("g1.xlarge", "openstack", 4, 16, "V100-PCIE-16GB", 1),
+    Machine("g1.4xlarge", "openstack", 16, 64, "V100-PCIE-16GB", 4),
+    Machine("g2.xlarge", "openstack", 4, 16, "T4", 1),
+    Machine("g2.5xlarge", "openstack", 28, 168, "T4", 1),
+    Machine("g3.xlarge", "openstack", 4, 16, "V100S-PCIE-32GB", 1),
+    Machine("g3.4xlarge", "openstack", 16, 64, "V100S-PCIE-32GB", 4),
+    Machine("g4.p1.40g", "openstack", 16, 120, "A100-PCIE-40GB", 1),
+    Machine("g4.p2.40g", "openstack", 32, 240, "A100-PCIE-40GB", 2),
+    Machine("g4.p4.40g", "openstack", 64, 480, "A100-PCIE-40GB", 4),
+    Machine("m5.xlarge", "ec2", 4, 16),
+    Machine("m6i.xlarge", "ec2", 4, 16),
+    Machine("m6i.4xlarge", "ec2", 16, 64),
+    Machine("g4dn.12xlarge", "ec2", 48, 192, "T4", 4),
+    Machine("g4dn.16xlarge", "ec2", 64, 256, "T4", 1),
+    Machine("g4dn.2xlarge", "ec2", 8, 32, "T4", 1),
+    Machine("g4dn.4xlarge", "ec2", 16, 64, "T4", 1),
+    Machine("g4dn.8xlarge", "ec2", 32, 128, "T4", 1),
+    Machine("g4dn.metal", "ec2", 96, 384, "T4", 8),
+    Machine("g4dn.xlarge", "ec2", 4, 16, "T4", 1),
+    Machine("g5.12xlarge", "ec2", 48, 192, "A10G", 4),
+    Machine("g5.16xlarge", "ec2", 64, 256, "A10G", 1),
+    Machine("g5.24xlarge", "ec2", 96, 384, "A10G", 4),
+    Machine("g5.2xlarge", "ec2", 8, 32, "A10G", 1),
+    Machine("g5.48xlarge", "ec2", 192, 768, "A10G", 8),
+    Machine("g5.4xlarge", "ec2", 16, 64, "A10G", 1),
+    Machine("g5.8xlarge", "ec2", 32, 128, "A10G", 1),
+    Machine("g5.xlarge", "ec2", 4, 16, "A10G", 1),
+    Machine("g6.12xlarge", "ec2", 48, 192, "L4", 4),
+    Machine("g6.16xlarge", "ec2", 64, 256, "L4", 1),
+    Machine("g6.24xlarge", "ec2", 96, 384, "L4", 4),
+    Machine("g6.2xlarge", "ec2", 8, 32, "L4", 1),
+    Machine("g6.48xlarge", "ec2", 192, 768, "L4", 8),
+    Machine("g6.4xlarge", "ec2", 16, 64, "L4", 1),
+    Machine("g6.8xlarge", "ec2", 32, 128, "L4", 1),
+    Machine("g6.xlarge", "ec2", 4, 16, "L4", 1),
+    Machine("g6e.12xlarge", "ec2", 48, 384, "L40S", 4),
+    Machine("g6e.16xlarge", "ec2", 64, 512, "L40S", 1),
+    Machine("g6e.24xlarge", "ec2", 96, 768, "L40S", 4),
+    Machine("g6e.2xlarge", "ec2", 8, 64, "L40S", 1),
+    Machine("g6e.48xlarge", "ec2", 192, 1536, "L40S", 8),
+    Machine("g6e.4xlarge", "ec2", 16, 128, "L40S", 1),
+    Machine("g6e.8xlarge", "ec2", 32, 256, "L40S", 1),
+    Machine("g6e.xlarge", "ec2", 4, 32, "L40S", 1),
+    Machine("g7e.12xlarge", "ec2", 48, 512, "RTX-PRO-6000", 2),
+    Machine("g7e.24xlarge", "ec2", 96, 1024, "RTX-PRO-6000", 4),
+    Machine("g7e.2xlarge", "ec2", 8, 64, "RTX-PRO-6000", 1),
+    Machine("g7e.48xlarge", "ec2", 192, 2048, "RTX-PRO-6000", 8),
+    Machine("g7e.4xlarge", "ec2", 16, 128, "RTX-PRO-6000", 1),
+    Machine("g7e.8xlarge", "ec2", 32, 256, "RTX-PRO-6000", 1),
+    Machine("gr6.4xlarge", "ec2", 16, 128, "L4", 1),
+    Machine("gr6.8xlarge", "ec2", 32, 256, "L4", 1),
+    Machine("p3dn.24xlarge", "ec2", 96, 768, "V100-SXM2-32GB", 8),
+    Machine("p4d.24xlarge", "ec2", 96, 1152, "A100-SXM4-40GB", 8),
+    Machine("p4de.24xlarge", "ec2", 96, 1152, "A100-SXM4-80GB", 8),
+    Machine("p5.48xlarge", "ec2", 192, 2048, "H100-SXM", 8),
+    Machine("p5.4xlarge", "ec2", 16, 256, "H100-SXM", 1),
+    Machine("p5e.48xlarge", "ec2", 192, 2048, "H200", 8),
+    Machine("p5en.48xlarge", "ec2", 192, 2048, "H200", 8),
+    Machine("p6-b200.48xlarge", "ec2", 192, 2048, "B200", 8),
+)
+
+MACHINES: Mapping[str, Machine] = {machine.name: machine for machine in _ROWS}
+
+_ARM = "arm64 with a T4G, which the catalogue does not have"
+_FRACTION = "a fraction of an L4, which the device plugin does not count as a GPU"
+_PRO_4500 = "an RTX PRO 4500, which the catalogue does not have"
+
+LEFT_OUT: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("g5g.16xlarge", "g5g.2xlarge", "g5g.4xlarge", "g5g.8xlarge", "g5g.metal", "g5g.xlarge"), _ARM
+    ),
+    **dict.fromkeys(("g6f.2xlarge", "g6f.4xlarge", "g6f.large", "g6f.xlarge", "gr6f.4xlarge"), _FRACTION),
+    **dict.fromkeys(
+        ("g7.12xlarge", "g7.24xlarge", "g7.2xlarge", "g7.48xlarge", "g7.4xlarge", "g7.8xlarge"), _PRO_4500
+    ),
+    "p6-b300.48xlarge": "a B300, which the catalogue does not have",
+}
+
+
+def smallest(models: Iterable[str], count: int) -> Machine | None:
+    """The machine with the fewest vCPUs, then the least memory, that has exactly ``count`` of one model."""
+    wanted = set(models)
+    fit = [machine for machine in _ROWS if machine.gpu in wanted and machine.gpus == count]
+    return min(fit, key=lambda machine: (machine.vcpu, machine.memory, machine.name), default=None)

@@ -1,0 +1,204 @@
+"""MIG geometry: which slices a GPU can be cut into, and where each may lie.
+
+A GPU in MIG mode has compute slices and memory slices. A profile takes some of both and may begin only at
+certain memory slices, so that a layout can be within both totals and still not fit, and the other way
+round: the message says which. Sources: NVIDIA's MIG user guide as noted in the project's facts (placements
+of the A100, profile names of H200 and B200) and the configuration file that NVIDIA ships with mig-parted
+0.15.0 (profiles and largest counts per PCI device id). Not in the table: the RTX PRO 6000's start slices
+are taken from its counts 4, 2, 1 on four slices, for no published list of them was at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+Layout = Mapping[str, int]
+Placement = tuple[str, int]  # profile name, first memory slice
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One kind of slice: compute slices, memory slices, and the memory slices it may begin at."""
+
+    name: str
+    compute: int
+    memory: int
+    starts: tuple[int, ...]
+    media: bool = False
+    """Takes the GPU's media engines, of which one instance at a time can have its share (``+me``)."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The slices of one GPU model and its profiles, smallest first."""
+
+    compute: int
+    memory: int
+    profiles: tuple[Profile, ...]
+
+    def profile(self, name: str) -> Profile | None:
+        """The profile of that name, or None where this GPU has none."""
+        return next((profile for profile in self.profiles if profile.name == name), None)
+
+    def most(self, name: str) -> int:
+        """How many slices of one profile an empty GPU holds; 0 for a profile that it has not."""
+        count = 0
+        while self.refusal({name: count + 1}) is None:
+            count += 1
+        return count
+
+    def fits(self, layout: Layout) -> bool:
+        """Whether an empty GPU holds the layout."""
+        return self.refusal(layout) is None
+
+    def refusal(self, layout: Layout) -> str | None:
+        """Why an empty GPU does not hold the layout, in one clause; None where it does."""
+        known = {profile.name: profile for profile in self.profiles}
+        unknown = [name for name in layout if name not in known]
+        if unknown:
+            return f"{unknown[0]} is not a profile of this GPU"
+        media = sum(count for name, count in layout.items() if known[name].media)
+        if media > 1:
+            return f"{media} slices ask for the media engines, and one slice at most can have them"
+        compute = sum(known[name].compute * count for name, count in layout.items())
+        if compute > self.compute:
+            return f"{spell(layout)} takes {compute} compute slices of {self.compute}"
+        memory = sum(known[name].memory * count for name, count in layout.items())
+        if memory > self.memory:
+            return (
+                f"{spell(layout)} takes {compute} of {self.compute} compute slices"
+                f" but {memory} memory slices of {self.memory}"
+            )
+        if self.placements(layout) is None:
+            return f"{spell(layout)} fits in number but its slices have no places that do not overlap"
+        return None
+
+    def placements(self, layout: Layout, taken: tuple[Placement, ...] = ()) -> tuple[Placement, ...] | None:
+        """Where each slice lies, beside live instances that stay where they are; None where there is no room.
+
+        Compute slices are counted too. The result lists only the new slices, larger ones first.
+        """
+        known = {profile.name: profile for profile in self.profiles}
+        used = frozenset(cell for name, start in taken for cell in range(start, start + known[name].memory))
+        compute = sum(known[name].compute for name, _ in taken)
+        todo = [known[name] for name, count in layout.items() for _ in range(count)]
+        todo.sort(key=lambda profile: (-profile.memory, -profile.compute, profile.name))
+        if compute + sum(profile.compute for profile in todo) > self.compute:
+            return None
+        return _place(tuple(todo), used, 0)
+
+
+def _place(todo: tuple[Profile, ...], used: frozenset[int], at_least: int) -> tuple[Placement, ...] | None:
+    """Depth-first search; equal slices are placed in ascending order, so that none is tried twice."""
+    if not todo:
+        return ()
+    head, rest = todo[0], todo[1:]
+    for start in head.starts:
+        cells = frozenset(range(start, start + head.memory))
+        if start < at_least or cells & used:
+            continue
+        after = start + 1 if rest and rest[0] == head else 0
+        tail = _place(rest, used | cells, after)
+        if tail is not None:
+            return ((head.name, start), *tail)
+    return None
+
+
+@cache
+def layouts(geometry: Geometry) -> tuple[tuple[tuple[str, int], ...], ...]:
+    """Every layout that an empty GPU holds, the empty one left out, as sorted (profile, count) pairs."""
+    found: list[tuple[tuple[str, int], ...]] = []
+
+    def extend(index: int, chosen: dict[str, int]) -> None:
+        if index == len(geometry.profiles):
+            if chosen:
+                found.append(tuple(sorted(chosen.items())))
+            return
+        name = geometry.profiles[index].name
+        count = 0
+        while geometry.fits(chosen | ({name: count} if count else {})):
+            extend(index + 1, chosen | ({name: count} if count else {}))
+            count += 1
+
+    extend(0, {})
+    return tuple(sorted(found))
+
+
+@cache
+def maximal_layouts(geometry: Geometry) -> tuple[tuple[tuple[str, int], ...], ...]:
+    """The layouts to which no slice of any profile can be added."""
+    full = []
+    for pairs in layouts(geometry):
+        layout = dict(pairs)
+        more = ({**layout, p.name: layout.get(p.name, 0) + 1} for p in geometry.profiles)
+        if not any(geometry.fits(grown) for grown in more):
+            full.append(pairs)
+    return tuple(full)
+
+
+def spell(layout: Layout) -> str:
+    """A layout in words, as in ``2 x 3g.20gb + 1 x 1g.5gb``."""
+    return " + ".join(f"{count} x {name}" for name, count in layout.items())
+
+
+def _seven(one: str, one_wide: str, two: str, three: str, four: str, seven: str) -> Geometry:
+    """The geometry of every GPU with 7 compute and 8 memory slices; only the names differ."""
+    return Geometry(
+        compute=7,
+        memory=8,
+        profiles=(
+            Profile(one, 1, 1, (0, 1, 2, 3, 4, 5, 6)),
+            Profile(f"{one}+me", 1, 1, (0, 1, 2, 3, 4, 5, 6), media=True),
+            Profile(one_wide, 1, 2, (0, 2, 4, 6)),
+            Profile(two, 2, 2, (0, 2, 4)),
+            Profile(three, 3, 4, (0, 4)),
+            Profile(four, 4, 4, (0,)),
+            Profile(seven, 7, 8, (0,)),
+        ),
+    )
+
+
+_A100_40 = _seven("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
+_A100_80 = _seven("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
+_ONE, _TWO, _FOUR = (0, 1, 2, 3), (0, 2), (0,)
+
+GEOMETRIES: Mapping[str, Geometry] = {
+    "A30": Geometry(
+        compute=4,
+        memory=4,
+        profiles=(
+            Profile("1g.6gb", 1, 1, _ONE),
+            Profile("1g.6gb+me", 1, 1, _ONE, media=True),
+            Profile("2g.12gb", 2, 2, _TWO),
+            Profile("2g.12gb+me", 2, 2, _TWO, media=True),
+            Profile("4g.24gb", 4, 4, _FOUR),
+        ),
+    ),
+    "A100-SXM4-40GB": _A100_40,
+    "A100-PCIE-40GB": _A100_40,
+    "A100-SXM4-80GB": _A100_80,
+    "A100-PCIE-80GB": _A100_80,
+    "H100-SXM": _A100_80,
+    "H100-PCIe": _A100_80,
+    "H200": _seven("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"),
+    "B200": _seven("1g.23gb", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
+    "RTX-PRO-6000": Geometry(
+        compute=4,
+        memory=4,
+        profiles=(
+            Profile("1g.24gb", 1, 1, _ONE),
+            Profile("1g.24gb-me", 1, 1, _ONE),
+            Profile("1g.24gb+gfx", 1, 1, _ONE),
+            Profile("1g.24gb+me.all", 1, 1, _ONE, media=True),
+            Profile("2g.48gb", 2, 2, _TWO),
+            Profile("2g.48gb-me", 2, 2, _TWO),
+            Profile("2g.48gb+gfx", 2, 2, _TWO),
+            Profile("2g.48gb+me.all", 2, 2, _TWO, media=True),
+            Profile("4g.96gb", 4, 4, _FOUR),
+            Profile("4g.96gb+gfx", 4, 4, _FOUR),
+        ),
+    ),
+}
+"""MIG-capable GPUs by their name in the catalogue."""

@@ -1,0 +1,64 @@
+"""What a node offers once the operands have acted: resource names, amounts and the product label.
+
+The rules are those of NVIDIA's device plugin and GPU feature discovery 0.20.0 as the project's facts note
+them; nothing here looks at a cluster.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from infra.model import labels
+from infra.model.pool import Pool
+from infra.model.sharing import Exclusive, Mig, Mps, TimeSlicing
+
+MigStrategy = Literal["none", "single", "mixed"]
+
+
+def mig_resource(profile: str) -> str:
+    """The resource of one profile under the strategy mixed; a plus cannot stand in a resource name."""
+    return labels.NVIDIA_MIG_PREFIX + profile.replace("+", ".")
+
+
+def offered(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
+    """Extended resources that one node of the pool has to give, all above zero, sorted by name.
+
+    A resource that is not in the answer is 0 on the node or not there at all.
+    """
+    sharing, gpus = pool.sharing, pool.gpu_count
+    if gpus == 0:
+        return {}
+    if isinstance(sharing, TimeSlicing):
+        name = labels.NVIDIA_GPU_SHARED if sharing.rename else labels.NVIDIA_GPU
+        return {name: gpus * sharing.replicas}
+    if isinstance(sharing, Mps):
+        return {labels.NVIDIA_GPU: gpus * sharing.replicas}
+    if isinstance(sharing, Mig):
+        layout = pool.layout or {}
+        if strategy == "single":
+            return {labels.NVIDIA_GPU: gpus * sum(layout.values())}
+        return dict(sorted((mig_resource(name), gpus * count) for name, count in layout.items()))
+    assert isinstance(sharing, Exclusive)
+    return {labels.NVIDIA_GPU: gpus}
+
+
+def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
+    """The values that nvidia.com/gpu.product may take on the pool's nodes."""
+    sharing = pool.sharing
+    if isinstance(sharing, Mps) or (isinstance(sharing, TimeSlicing) and not sharing.rename):
+        suffix = "-SHARED"
+    elif isinstance(sharing, Mig) and strategy == "single":
+        suffix = "-MIG-" + next(iter(pool.layout or {})).replace("+", ".")
+    else:
+        suffix = ""
+    return tuple(gpu.product + suffix for gpu in pool.gpus)
+
+
+def one_per_pod(pool: Pool) -> bool:
+    """Whether the device plugin refuses a pod that asks for more than one share.
+
+    MPS always does: two shares of one GPU would still be one client's part of its memory.
+    """
+    if isinstance(pool.sharing, TimeSlicing):
+        return pool.sharing.fail_requests_greater_than_one
+    return isinstance(pool.sharing, Mps)

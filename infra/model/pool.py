@@ -1,0 +1,164 @@
+"""A pool: equal nodes, what they run on, and how their GPUs are shared."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from infra.model import gpu as catalogue
+from infra.model import labels
+from infra.model.base import Count, LabelKey, LabelValue, Model, PoolName, listing
+from infra.model.errors import InputError
+from infra.model.gpu import Gpu
+from infra.model.machines import LEFT_OUT, MACHINES, Machine, smallest
+from infra.model.mig import Layout
+from infra.model.sharing import Exclusive, Mig, Sharing
+
+
+def _known_gpu(name: str) -> str:
+    gpu = catalogue.find(name)
+    if gpu is None:
+        raise InputError("", f"unknown GPU {name!r}", listing(catalogue.names(), name))
+    return gpu.name
+
+
+def _known_machine(name: str) -> str:
+    if name in LEFT_OUT:
+        raise InputError("", f"{name} has {LEFT_OUT[name]}", "name another machine")
+    if name not in MACHINES:
+        raise InputError("", f"unknown machine {name!r}", listing(MACHINES, name))
+    return name
+
+
+def _own_key(key: str) -> str:
+    if key.startswith(labels.RESERVED_PREFIXES):
+        raise InputError(
+            "", f"label {key!r} is set from the pool or by the cluster", "use a prefix of your own"
+        )
+    return key
+
+
+class GpuChoice(Model):
+    """GPUs by model rather than by machine."""
+
+    models: tuple[Annotated[str, Field(strict=True), AfterValidator(_known_gpu)], ...] = Field(
+        min_length=1, description="GPU models that will do, by their names in the catalogue."
+    )
+    count: Count = Field(description="GPUs per node.")
+
+
+class Taint(Model):
+    """A taint of the pool's own, beside the GPU taint; the pool's workloads and the operands tolerate it."""
+
+    key: LabelKey
+    value: LabelValue = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+
+
+class Pool(Model):
+    """Equal nodes under one name; says what they are, not which cloud makes them."""
+
+    name: PoolName = Field(description="Also the beginning of the names of its nodes.")
+    machine: Annotated[str, Field(strict=True), AfterValidator(_known_machine)] | None = Field(
+        default=None, description="Flavor or instance type; this or gpu."
+    )
+    gpu: GpuChoice | None = Field(
+        default=None, description="GPU models and number per node; this or machine."
+    )
+    nodes: Count | None = Field(default=None, description="Number of nodes (embedded cluster).")
+    selector: dict[LabelKey, LabelValue] | None = Field(
+        default=None, min_length=1, description="Labels that the pool's nodes carry (existing cluster)."
+    )
+    labels: dict[Annotated[LabelKey, AfterValidator(_own_key)], LabelValue] = Field(
+        default_factory=dict, description="Node labels beside those that gpuform sets."
+    )
+    taints: tuple[Taint, ...] = Field(
+        default=(), description="Taints beside the GPU taint, which every pool with GPUs has."
+    )
+    sharing: Sharing = Field(default_factory=Exclusive, description="How its GPUs are shared.")
+
+    @model_validator(mode="after")
+    def _runs_on_one_thing(self) -> Pool:
+        if (self.machine is None) == (self.gpu is None):
+            both = "both machine and gpu are given" if self.gpu else "neither machine nor gpu is given"
+            raise InputError("machine", both, "say what the nodes are by one of the two")
+        if not self.gpus and not isinstance(self.sharing, Exclusive):
+            raise InputError("sharing", f"machine {self.machine} has no GPU to share", "leave sharing out")
+        if isinstance(self.sharing, Mig):
+            for gpu in self.gpus:
+                _check_layout(gpu, self.sharing.layout)
+        return self
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPU models a node may have; one for a machine, none for a machine without GPU."""
+        if self.gpu:
+            return tuple(catalogue.GPUS[name] for name in self.gpu.models)
+        model = MACHINES[self.machine or ""].model
+        return (model,) if model else ()
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs per node."""
+        return self.gpu.count if self.gpu else MACHINES[self.machine or ""].gpus
+
+    @property
+    def node_machine(self) -> Machine | None:
+        """The machine of a simulated node: the one named, or the smallest with these GPUs, if any."""
+        return (
+            MACHINES[self.machine]
+            if self.machine
+            else smallest(self.gpu.models, self.gpu.count)
+            if self.gpu
+            else None
+        )
+
+    @property
+    def layout(self) -> Layout | None:
+        """Slices of each GPU, ``all-<profile>`` spelled out; None without MIG."""
+        return resolve(self.gpus[0], self.sharing.layout) if isinstance(self.sharing, Mig) else None
+
+
+def resolve(gpu: Gpu, layout: Any) -> Layout:
+    """A layout as {profile: number} on that GPU, which must be MIG-capable."""
+    if isinstance(layout, str):
+        profile = layout.removeprefix("all-")
+        assert gpu.geometry is not None
+        return {profile: gpu.geometry.most(profile)}
+    return dict(layout)
+
+
+def _check_layout(gpu: Gpu, layout: dict[str, int] | str) -> None:
+    geometry = gpu.geometry
+    if geometry is None:
+        raise InputError(
+            "sharing.kind",
+            f"{gpu.name} has no MIG",
+            "use time_slicing or mps, or a GPU with MIG, for example A100-40GB",
+        )
+    known = [profile.name for profile in geometry.profiles]
+    if isinstance(layout, str):
+        profile = layout.removeprefix("all-")
+        if not layout.startswith("all-") or profile not in known:
+            shorthands = [f"all-{name}" for name in known]
+            raise InputError(
+                "sharing.layout", f"unknown layout {layout!r} for {gpu.name}", listing(shorthands, layout)
+            )
+        return
+    if not layout:
+        raise InputError(
+            "sharing.layout", "no slice is given", "give {profile: number}, or use kind: exclusive"
+        )
+    for name in layout:
+        if name not in known:
+            raise InputError(
+                f"sharing.layout.{name}", f"{gpu.name} has no such profile", listing(known, name)
+            )
+    reason = geometry.refusal(layout)
+    if reason:
+        raise InputError(
+            "sharing.layout",
+            f"{reason}, so {gpu.name} does not hold it",
+            "take slices out, or see which layouts fit with `gpuform gpus`",
+        )

@@ -1,0 +1,84 @@
+"""How a pool's GPUs are shared; declared once per pool, and everything else follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from infra.model.base import Count, Model
+from infra.model.errors import InputError
+
+
+def _shares_something(value: Any) -> Any:
+    if value == 1 and not isinstance(value, bool):
+        raise InputError("", "1 shares nothing", "use 2 or more, or kind: exclusive")
+    return value
+
+
+Replicas = Annotated[int, Field(strict=True, ge=2), BeforeValidator(_shares_something)]
+
+
+class Exclusive(Model):
+    """One pod per GPU."""
+
+    kind: Literal["exclusive"] = "exclusive"
+
+
+class TimeSlicing(Model):
+    """Several pods take turns on each GPU; nothing keeps one from taking all the memory."""
+
+    kind: Literal["time_slicing"]
+    replicas: Replicas = Field(description="Pods that share one GPU, 2 or more.")
+    rename: bool = Field(
+        default=True,
+        strict=True,
+        description="Offer nvidia.com/gpu.shared, so that no pod gets a share by asking for a whole GPU.",
+    )
+    fail_requests_greater_than_one: bool = Field(
+        default=True,
+        strict=True,
+        description="Refuse pods that ask for 2 shares: they would get no more than with 1.",
+    )
+
+
+class Mps(Model):
+    """Several processes run on each GPU at the same time, each with an equal part of its memory."""
+
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "layout": (
+            "MPS and MIG exclude each other, the device plugin shares only whole GPUs by MPS",
+            "use kind: mps without layout, or kind: mig",
+        ),
+    }
+
+    kind: Literal["mps"]
+    replicas: Annotated[Replicas, Field(le=48)] = Field(
+        description="Pods that share one GPU, 2 to 48 (the MPS server takes no more clients)."
+    )
+
+
+_NO_SHARED_SLICES = (
+    "MPS and MIG exclude each other, and a MIG slice belongs to one pod",
+    "leave it out, or use kind: mps without layout",
+)
+
+
+class Mig(Model):
+    """Each GPU is cut into slices with memory and compute of their own."""
+
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "mps": _NO_SHARED_SLICES,
+        "replicas": _NO_SHARED_SLICES,
+        "share": _NO_SHARED_SLICES,
+    }
+
+    kind: Literal["mig"]
+    layout: dict[str, Count] | str = Field(
+        union_mode="left_to_right",
+        description="Slices of each GPU as {profile: number}, or all-<profile> for as many as one GPU holds.",
+    )
+
+
+Sharing = Annotated[Exclusive | TimeSlicing | Mps | Mig, Field(discriminator="kind")]

@@ -1,0 +1,54 @@
+"""Simulated nodes of the embedded cluster: what a node brings along before any operand has acted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.model import labels
+from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.pool import Pool
+from infra.plan import sharing
+
+PODS_PER_NODE = 110
+"""Kubernetes' default for a kubelet."""
+
+
+def simulated_nodes(env: Environment, pool: Pool) -> tuple[dict[str, Any], ...]:
+    """Node manifests of the pool, numbered from 0; none on a cluster that has its own nodes."""
+    if not isinstance(env.cluster, EmbeddedCluster):
+        return ()
+    return tuple(_node(env, pool, f"{pool.name}-{index}") for index in range(pool.nodes or 0))
+
+
+def _node(env: Environment, pool: Pool, name: str) -> dict[str, Any]:
+    machine = pool.node_machine
+    assert machine is not None  # checked when the environment was parsed
+    annotations = {
+        labels.KWOK_NODE: "fake",
+        labels.SIM_CPU: str(machine.vcpu),
+        labels.SIM_MEMORY: f"{machine.memory}Gi",
+        labels.SIM_PODS: str(PODS_PER_NODE),
+    }
+    if machine.model:
+        annotations[labels.SIM_GPU] = machine.model.pci
+        annotations[labels.SIM_GPU_COUNT] = str(machine.gpus)
+    node_labels = {
+        **sharing.pool_labels(env, pool),
+        labels.HOSTNAME: name,
+        labels.OS: "linux",
+        labels.ARCH: "amd64",
+        labels.INSTANCE_TYPE: machine.name,
+    }
+    node: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": dict(sorted(node_labels.items())),
+            "annotations": dict(sorted(annotations.items())),
+        },
+    }
+    taints = sharing.pool_taints(env, pool)
+    if taints:
+        node["spec"] = {"taints": taints}
+    return node

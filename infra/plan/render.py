@@ -1,0 +1,70 @@
+"""Everything that an environment comes to, as files for people and for review."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+from infra.model.environment import Environment
+from infra.plan import gpu_operator, nodes, sharing, workloads
+
+
+def render(env: Environment) -> dict[str, str]:
+    """File names and their text: the resolved environment, every manifest and the chart's values.
+
+    The same environment gives the same bytes; nothing here asks a cluster or a cloud.
+    """
+    release = gpu_operator.release(env)
+    chart = {key: value for key, value in vars(release).items() if value is not None}
+    files = {
+        "environment.yaml": _documents([env.model_dump(mode="json", exclude_none=True)]),
+        "namespaces.yaml": _documents(workloads.namespaces(env)),
+        "gpu-operator.yaml": _documents([chart]),
+    }
+    maps = [sharing.device_plugin_config_map(env), sharing.mig_parted_config_map(env)]
+    found = {
+        "sharing.yaml": [manifest for manifest in maps if manifest],
+        "pools.yaml": [_pool(env, index) for index in range(len(env.pools))],
+        "nodes.yaml": [node for pool in env.pools for node in nodes.simulated_nodes(env, pool)],
+        "workloads.yaml": list(workloads.manifests(env)),
+    }
+    files.update({name: _documents(manifests) for name, manifests in found.items() if manifests})
+    return dict(sorted(files.items()))
+
+
+def _pool(env: Environment, index: int) -> dict[str, Any]:
+    """One pool as it will be: what its nodes carry, the MIG layout they get, and what each then offers."""
+    pool = env.pools[index]
+    found: dict[str, Any] = {
+        "pool": pool.name,
+        "labels": sharing.pool_labels(env, pool),
+        "taints": sharing.pool_taints(env, pool),
+        "offered": sharing.offered(env, pool),
+    }
+    if pool.selector is not None:
+        found["selector"] = dict(pool.selector)
+    mig = sharing.mig_config_name(pool)
+    if mig is not None:
+        found["mig"] = mig
+    return found
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as blocks, so that a configuration inside a ConfigMap can be read."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _documents(values: Iterable[Any]) -> str:
+    return yaml.dump_all(list(values), Dumper=_Dumper, sort_keys=True, width=1000, explicit_start=True)
