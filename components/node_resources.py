@@ -64,7 +64,7 @@ class MigLayout(pulumi.CustomResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """``config`` names a layout in the mig-parted configuration; ``offers`` is what each node offers with
-        it (``{"nvidia.com/mig-3g.20gb": 1}``); ``timeout_seconds`` bounds each wait on one node (default 600).
+        it (``{"nvidia.com/mig-3g.20gb": 1}``); ``timeout_seconds`` bounds each wait (default 600).
         """
         props = {
             "kubeconfig": kubeconfig,
