@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
-from gpuform.errors import Failure
+from gpuform.errors import Failure, InputError
 from gpuform.toolchain.catalogue import Module, Tool
 from gpuform.toolchain.golang import plain_environment
 from gpuform.toolchain.progress import Reporter
@@ -57,14 +59,16 @@ class _Output:
         self._thread.join(timeout=5)
 
     def summary(self) -> str:
-        parts = [f"{self.packages} packages"]
-        if self.downloads:
-            parts.insert(0, f"{self.downloads} modules downloaded")
-        return ", ".join(parts)
+        parts = [f"{self.downloads} modules downloaded"] if self.downloads else []
+        parts += [f"{self.packages} packages"] if self.packages else []
+        return "".join(f", {part}" for part in parts)
+
+    def now(self) -> str:
+        return f", at {self.last[-1]}" if self.last and " " not in self.last[-1] else ""
 
 
 def command(go: Path, module: Module, tools: Sequence[Tool], output: Path) -> list[str]:
-    """The arguments of the build; the same ones for everybody, so that the same sources give the same bytes."""
+    """The arguments of the build, the same for everybody, so that the same sources give the same bytes."""
     flags = " ".join(("-s", "-w", *module.ldflags))
     return [
         *(str(go), "build", "-v", "-trimpath", "-buildvcs=false"),
@@ -78,8 +82,8 @@ def build(
 ) -> Path:
     """Build ``tools`` of the module in ``folder``; returns the folder with the binaries, below ``scratch``.
 
-    Go's own caches stay where the user has them, so a killed build goes on where it was. Raises Failure, naming the
-    tools and the log.
+    Go's own caches stay where the user has them, so a killed build goes on where it was. Raises Failure that
+    names the tools and the log.
     """
     output, work = scratch / "out", scratch / "work"
     output.mkdir()
@@ -90,7 +94,7 @@ def build(
     process = subprocess.Popen(
         command(go, module, tools, output),
         cwd=folder,
-        env=plain_environment() | {"GOTMPDIR": str(work)},
+        env=plain_environment() | _c_compiler(module) | {"GOTMPDIR": str(work)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -102,7 +106,7 @@ def build(
     printed = _Output(process.stdout, log)
     try:
         while process.poll() is None:
-            report.update(f"{names} … {time.monotonic() - started:.0f} s, {printed.summary()}")
+            report.update(f"{names} … {time.monotonic() - started:.0f} s{printed.summary()}{printed.now()}")
             try:
                 process.wait(timeout=_TICK)
             except subprocess.TimeoutExpired:
@@ -112,8 +116,22 @@ def build(
         printed.finish()
     if process.returncode:
         raise _failure(names, printed.last, log, process.returncode)
-    report.line(f"{names}: built in {time.monotonic() - started:.0f} s, {printed.summary()}")
+    report.line(f"{names}: built in {time.monotonic() - started:.0f} s{printed.summary()}")
     return output
+
+
+def _c_compiler(module: Module) -> dict[str, str]:
+    """What Go must know to compile C; nothing for a module without C."""
+    if not module.cgo:
+        return {}
+    for name in filter(None, (os.environ.get("CC"), "gcc", "clang", "cc")):
+        if shutil.which(name):
+            return {"CGO_ENABLED": "1", "CC": name}
+    raise InputError(
+        "toolchain",
+        f"{module.name} links {module.pins}, which needs a C compiler, and PATH has none",
+        "install gcc or clang, or set CC",
+    )
 
 
 def _end(process: subprocess.Popen[str]) -> None:

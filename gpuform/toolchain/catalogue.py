@@ -1,6 +1,7 @@
 """Every tool that the main job runs: where it comes from and how it says its version.
 
-The versions are those of ``infra/versions.py``; each Go module under ``toolchain/`` repeats its own in a go.mod.
+The versions are those of ``infra/versions.py``; each Go module under ``toolchain/`` repeats its own in a
+go.mod.
 """
 
 from __future__ import annotations
@@ -16,19 +17,25 @@ from infra import versions
 class Module:
     """One Go module: the folder ``toolchain/<name>`` with its own go.mod and go.sum.
 
-    ``disk_mb`` is what a build takes from nothing, in MB of 10^6 bytes: module cache, build cache and binaries,
-    measured with empty caches and rounded up to the next 100.
+    ``pins`` is the module that its go.mod requires at ``version``. The three sizes are MB of 10^6 bytes: what
+    Go downloads and unpacks, what it keeps of the compilation, the binaries. They are the sizes of the files
+    that a build of this version used on linux/amd64, rounded up; what two modules share is counted twice.
+    ``cgo`` says that a C compiler is needed.
     """
 
     name: str
+    pins: str
     version: str
-    disk_mb: int
+    download_mb: int
+    compile_mb: int
+    binaries_mb: int
     ldflags: tuple[str, ...] = ()
+    cgo: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """An official release file; ``member`` is the path of the binary inside a .tar.gz, None for a bare binary."""
+    """An official release file; ``member`` is the binary's path inside a .tar.gz, None for a bare binary."""
 
     url: str
     sha256: str
@@ -39,9 +46,9 @@ class Release:
 class Tool:
     """One binary.
 
-    ``output`` is the name that ``go build`` gives it. ``ask`` are the arguments that make it print its version,
-    None for a tool of our own, which is never looked for on PATH. ``accepts`` is the range of versions that may
-    stand on PATH: from the first, up to and without the second. ``releases`` is keyed by ``os/arch`` in Go's words.
+    ``output`` is the name that ``go build`` gives it. ``ask`` are the arguments that make it print its
+    version; a tool of our own has none and is never looked for on PATH. ``accepts`` is the range of versions
+    that may stand on PATH: from the first, up to and without the second. ``releases`` is keyed by ``os/arch``.
     """
 
     name: str
@@ -64,8 +71,8 @@ def _set(package: str, **values: str) -> tuple[str, ...]:
 
 
 _K8S_MAJOR, _K8S_MINOR, _ = versions.KUBERNETES.split(".")
-# Both packages, as Kubernetes' own build does: the second one ends up in the user agent of every client. The commit
-# is left empty, for a module has none; "archive" is Kubernetes' own word for a tree without git.
+# Both packages, as Kubernetes' own build does: the second one ends up in the user agent of every client. The
+# commit is left empty, for a module has none; "archive" is Kubernetes' own word for a tree without git.
 _K8S_VERSION = tuple(
     flag
     for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -81,17 +88,45 @@ _K8S_VERSION = tuple(
 
 PULUMI = Module(
     name="pulumi",
+    pins="github.com/pulumi/pulumi/pkg/v3",
     version=versions.PULUMI,
-    disk_mb=2600,
+    download_mb=1400,
+    compile_mb=1700,
+    binaries_mb=120,
     ldflags=_set("github.com/pulumi/pulumi/sdk/v3/go/common/version", Version=f"v{versions.PULUMI}"),
 )
-KUBERNETES = Module(name="kubernetes", version=versions.KUBERNETES, disk_mb=2600, ldflags=_K8S_VERSION)
-ETCD = Module(name="etcd", version=versions.ETCD, disk_mb=600)  # its version is a constant of its source
-KWOK = Module(name="kwok", version=versions.KWOK, disk_mb=1600)  # so is kwok's
+KUBERNETES = Module(
+    name="kubernetes",
+    pins="k8s.io/kubernetes",
+    version=versions.KUBERNETES,
+    download_mb=600,
+    compile_mb=3100,
+    binaries_mb=340,
+    ldflags=_K8S_VERSION,
+)
+ETCD = Module(  # its version is a constant of its source; so is kwok's
+    name="etcd",
+    pins="go.etcd.io/etcd/server/v3",
+    version=versions.ETCD,
+    download_mb=300,
+    compile_mb=350,
+    binaries_mb=30,
+)
+KWOK = Module(
+    name="kwok",
+    pins="sigs.k8s.io/kwok",
+    version=versions.KWOK,
+    download_mb=500,
+    compile_mb=1000,
+    binaries_mb=130,
+)
 HELM = Module(
     name="helm",
+    pins="helm.sh/helm/v3",
     version=versions.HELM,
-    disk_mb=1600,
+    download_mb=500,
+    compile_mb=800,
+    binaries_mb=70,
     ldflags=(
         *_set("helm.sh/helm/v3/internal/version", version=f"v{versions.HELM}"),
         # What `helm template` takes for the cluster's version when it is told nothing: 1.20 unless set.
@@ -99,7 +134,16 @@ HELM = Module(
         *_set("helm.sh/helm/v3/pkg/lint/rules", k8sVersionMajor=_K8S_MAJOR, k8sVersionMinor=_K8S_MINOR),
     ),
 )
-NVIDIA_CONFIG = Module(name="nvidia-config", version=versions.DEVICE_PLUGIN, disk_mb=600)
+NVIDIA_CONFIG = Module(
+    name="nvidia-config",
+    pins="github.com/NVIDIA/k8s-device-plugin",
+    # Not versions.DEVICE_PLUGIN, which names the image: this is the newest one to be had as a Go module.
+    version="0.19.0",
+    download_mb=300,
+    compile_mb=300,
+    binaries_mb=20,
+    cgo=True,  # mig-parted's types are those of go-nvml, which is C
+)
 
 
 def _kubernetes(name: str, *ask: str) -> Tool:
@@ -124,8 +168,8 @@ def _kwok(name: str) -> Tool:
     )
 
 
-# Exact versions where the stand-ins, the stages or the tests depend on what that version does; etcd keeps its data
-# format within a minor version, helm its command line within a major one.
+# Exact versions where the stand-ins, the stages or the tests depend on what that version does; etcd keeps its
+# data format within a minor version, helm its command line within a major one.
 _TOOLS = (
     Tool(
         name="pulumi",
@@ -163,7 +207,7 @@ _TOOLS = (
         package=".",
         output="nvidia-config",
         ask=None,
-        accepts=_exactly(versions.DEVICE_PLUGIN),
+        accepts=_exactly(NVIDIA_CONFIG.version),
     ),
 )
 

@@ -14,14 +14,15 @@ from gpuform.toolchain.found import Found, ask_version, fits, on_path
 from gpuform.toolchain.golang import find_go
 from gpuform.toolchain.progress import Progress, Reporter, reporting
 from gpuform.toolchain.release import Releases, release_of, this_platform
+from gpuform.toolchain.space import require
 from gpuform.toolchain.store import Store
 
 
 class Toolchain:
     """Tools in this order: PATH if the version fits, the official release, a Go build of the pinned module.
 
-    Tools that were got lie in ``Paths.cache`` for every checkout of this user. An object remembers what it found, so a
-    tool that is taken away while it lives is not noticed.
+    Tools that were got lie in ``Paths.cache`` for every checkout of this user. An object remembers what it
+    found, so a tool that is taken away while it lives is not noticed.
     """
 
     def __init__(self, paths: Paths, catalogue: Mapping[str, Tool] = CATALOGUE) -> None:
@@ -55,14 +56,15 @@ class Toolchain:
     def ensure(self, *names: str, progress: Progress = None) -> None:
         """Get every tool that is missing; says nothing when none is.
 
-        ``progress`` takes one line of text per call, or is a ``Reporter``; None writes to stderr. Raises InputError
-        (unknown name, no disk space, no Go and no network) or Failure (a build or a download went wrong).
+        ``progress`` takes one line of text per call, or is a ``Reporter``; None writes to stderr. Raises
+        InputError (unknown name, no disk space, no Go and no network) or Failure (a build or a download went
+        wrong).
         """
         missing = [self._catalogue[name] for name in dict.fromkeys(names) if self.locate(name).path is None]
         if not missing:
             return
         modules = {tool.module.name: tool.module for tool in missing}
-        self._store.require(sum(module.disk_mb for module in modules.values()))
+        require(self._store.tools, *modules.values())
         with reporting(progress) as report:
             for module in modules.values():
                 self._get(module, [tool for tool in missing if tool.module == module], report)
@@ -84,7 +86,7 @@ class Toolchain:
         return self._catalogue[name]
 
     def _get(self, module: Module, tools: Sequence[Tool], report: Reporter) -> None:
-        with self._store.lock(module.name, report.update):
+        with self._store.lock(module.name, report):
             # Another run may have got them while this one waited for the lock.
             tools = [tool for tool in tools if self.locate(tool.name).path is None]
             if not tools:
@@ -137,7 +139,7 @@ class Toolchain:
         return None
 
     def _built_folder(self, tool: Tool) -> str:
-        """``<tool>-<version>-<hash>``; the hash is over everything that decides the bytes, except the Go compiler."""
+        """``<tool>-<version>-<hash>``, over everything that decides the bytes except the Go compiler."""
         digest = hashlib.sha256()
         for text in (this_platform(), tool.package, *tool.module.ldflags):
             digest.update(text.encode() + b"\0")

@@ -36,7 +36,7 @@ def fits(version: str, accepts: tuple[str, str]) -> bool:
 
 
 def ask_version(binary: Path, ask: tuple[str, ...]) -> str | None:
-    """The version that a binary prints, pre-release part included; None if it prints none within 10 seconds."""
+    """The version that a binary prints, pre-release part included; None if none comes within 10 seconds."""
     environment = os.environ | {"PULUMI_SKIP_UPDATE_CHECK": "true"}
     try:
         answer = subprocess.run(

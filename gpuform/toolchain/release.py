@@ -1,7 +1,7 @@
-"""Official releases: one probe per run says whether they can be reached, and a pinned SHA-256 decides what is kept.
+"""Official releases: one probe per run says whether they can be reached, a pinned SHA-256 what is kept.
 
-The catalogue pins no release yet: no checksum is written down that was not checked against the file, and that could
-not be done where the catalogue was made. A tool without a pinned release goes on to the Go build.
+The catalogue pins no release yet: no checksum is written down that was not checked against the file, and that
+could not be done where the catalogue was made. A tool without a pinned release goes on to the Go build.
 """
 
 from __future__ import annotations

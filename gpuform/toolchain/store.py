@@ -1,7 +1,7 @@
 """The cache that all checkouts share: ``<cache>/tools/<tool>-<version>-<hash>/<tool>``.
 
-A folder there is either complete or absent: it is filled elsewhere on the same file system and then renamed. One lock
-file per Go module keeps two runs from building the same thing; the locks and logs lie outside ``tools`` and stay.
+A folder there is either complete or absent: it is filled elsewhere on the same file system and then renamed.
+One lock file per Go module keeps two runs from building the same thing. Locks and logs lie outside ``tools``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpuform.errors import Failure, InputError
+from gpuform.errors import Failure
+from gpuform.toolchain.progress import Reporter
 
 _POLL = 0.2  # seconds between two looks at a lock that another run holds
 
@@ -36,20 +37,20 @@ class Store:
         return self.logs / f"build-{name}.log"
 
     @contextmanager
-    def lock(self, name: str, waiting: Callable[[str], None]) -> Iterator[None]:
-        """Hold the lock ``name``; ``waiting`` is told, again and again, who else holds it.
+    def lock(self, name: str, report: Reporter) -> Iterator[None]:
+        """Hold the lock ``name``; the reporter is told, again and again, who else holds it.
 
         The kernel lets go of it when the holder dies, however it dies.
         """
         self._locks.mkdir(parents=True, exist_ok=True)
         with (self._locks / f"{name}.lock").open("a+") as handle:
             started = time.monotonic()
+            say = report.line  # once at once, then as often as the reporter likes
             while not _try_lock(handle.fileno()):
                 handle.seek(0)
-                owner = handle.read().strip() or "unknown"
-                waiting(
-                    f"{name}: waits for process {owner}, which builds it; {time.monotonic() - started:.0f} s"
-                )
+                owner = handle.read().strip()
+                say(f"{name}: waits for process {owner}, which builds it; {time.monotonic() - started:.0f} s")
+                say = report.update
                 time.sleep(_POLL)
             handle.truncate(0)
             handle.write(str(os.getpid()))
@@ -58,7 +59,7 @@ class Store:
 
     @contextmanager
     def scratch(self, name: str) -> Iterator[Path]:
-        """An empty folder for the holder of the lock ``name``; what a killed holder left in its own is removed."""
+        """An empty folder for the holder of the lock ``name``; what a killed holder left is removed."""
         parent = self._scratch / name
         shutil.rmtree(parent, ignore_errors=True)
         parent.mkdir(parents=True)
@@ -74,17 +75,6 @@ class Store:
         shutil.rmtree(target, ignore_errors=True)  # a folder without its binary: somebody's hand was in there
         source.replace(target)
         return target
-
-    def require(self, megabytes: int) -> None:
-        """Raise InputError unless that many MB (10^6 bytes) are free where the cache lies."""
-        place = next(p for p in (self.tools, *self.tools.parents) if p.exists())
-        free = shutil.disk_usage(place).free
-        if free < megabytes * 10**6:
-            raise InputError(
-                "toolchain",
-                f"{free / 10**9:.1f} GB free at {self.tools}, {megabytes / 1000:.1f} GB needed",
-                "free space, or set GPUFORM_CACHE to a folder on a larger disk",
-            )
 
     def clean(self, locks: tuple[str, ...]) -> int:
         """Remove every tool and what killed builds left; returns the bytes that this freed.

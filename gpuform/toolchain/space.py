@@ -1,0 +1,66 @@
+"""Free disk space, checked before anything is fetched or built."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from gpuform.errors import InputError
+from gpuform.toolchain.catalogue import Module
+
+
+def go_caches() -> tuple[Path, Path]:
+    """Go's module cache and build cache, by Go's own rules; what ``go env -w`` set is not known here."""
+    home = Path.home()
+    gopath = os.environ.get("GOPATH", "").split(os.pathsep)[0] or home / "go"
+    cache = os.environ.get("XDG_CACHE_HOME") or home / ".cache"
+    return (
+        Path(os.environ.get("GOMODCACHE") or Path(gopath) / "pkg" / "mod"),
+        Path(os.environ.get("GOCACHE") or Path(cache) / "go-build"),
+    )
+
+
+def require(tools: Path, *modules: Module) -> None:
+    """Raise InputError unless there is room to build the modules into ``tools``.
+
+    A module that Go has downloaded already is taken to be compiled too, so only its binaries count: after a
+    ``clean`` nobody is asked for space that is used already. Places on one disk are added up.
+    """
+    downloads, compiled = go_caches()
+    demand: list[tuple[Path, int]] = []
+    for module in modules:
+        demand.append((tools, module.binaries_mb))
+        if not _downloaded(downloads, module):
+            demand += [(downloads, module.download_mb), (compiled, module.compile_mb)]
+    places: dict[int, Path] = {}
+    sums: dict[int, int] = {}
+    for place, megabytes in demand:
+        disk = _existing(place).stat().st_dev
+        places.setdefault(disk, place)
+        sums[disk] = sums.get(disk, 0) + megabytes
+    for disk, megabytes in sums.items():
+        variable = "GPUFORM_CACHE" if places[disk] == tools else "GOMODCACHE and GOCACHE"
+        require_mb(places[disk], megabytes, variable)
+
+
+def require_mb(place: Path, megabytes: int, variable: str = "GPUFORM_CACHE") -> None:
+    """Raise InputError unless that many MB (10^6 bytes) are free at ``place``; ``variable`` moves it."""
+    free = shutil.disk_usage(_existing(place)).free
+    if free < megabytes * 10**6:
+        raise InputError(
+            "toolchain",
+            f"{free / 10**9:.1f} GB free at {place}, {megabytes / 1000:.1f} GB needed",
+            f"free space or set {variable} to a place on a larger disk",
+        )
+
+
+def _existing(place: Path) -> Path:
+    return next(folder for folder in (place, *place.parents) if folder.exists())
+
+
+def _downloaded(cache: Path, module: Module) -> bool:
+    """Go writes a capital letter as ``!`` and the small one in the names of its module cache."""
+    escaped = re.sub("[A-Z]", lambda letter: "!" + letter[0].lower(), module.pins)
+    return (cache / f"{escaped}@v{module.version}").is_dir()

@@ -1,0 +1,96 @@
+"""The pins of infra/versions.py, the go.mod files and the catalogue say the same."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from gpuform.paths import Paths
+from gpuform.toolchain.catalogue import CATALOGUE, NVIDIA_CONFIG, Module
+from gpuform.toolchain.golang import GO_BIN, parse
+from infra import versions
+
+pytestmark = pytest.mark.unit
+FOLDER = Paths.here().root / "toolchain"
+MODULES = {tool.module.name: tool.module for tool in CATALOGUE.values()}
+
+
+def go_mod(module: Module) -> str:
+    return (FOLDER / module.name / "go.mod").read_text()
+
+
+def test_every_module_folder_is_in_the_catalogue() -> None:
+    assert {folder.name for folder in FOLDER.iterdir() if folder.is_dir()} == set(MODULES)
+
+
+@pytest.mark.parametrize(
+    ("name", "pin"),
+    [
+        ("pulumi", versions.PULUMI),
+        ("kubernetes", versions.KUBERNETES),
+        ("etcd", versions.ETCD),
+        ("kwok", versions.KWOK),
+        ("helm", versions.HELM),
+        ("nvidia-config", NVIDIA_CONFIG.version),
+    ],
+)
+def test_go_mod_requires_the_pinned_version(name: str, pin: str) -> None:
+    module = MODULES[name]
+    assert module.version == pin
+    required = re.findall(rf"^\s*{re.escape(module.pins)} (\S+)", go_mod(module), re.MULTILINE)
+    assert required == [f"v{pin}"]
+
+
+@pytest.mark.parametrize("name", sorted(set(MODULES) - {"nvidia-config"}))
+def test_go_mod_names_exactly_the_packages_that_are_built(name: str) -> None:
+    text = go_mod(MODULES[name])
+    block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
+    packages = block[1].split() if block else re.findall(r"^tool (\S+)", text, re.MULTILINE)
+    assert sorted(packages) == sorted(t.package for t in CATALOGUE.values() if t.module.name == name)
+
+
+def test_kubernetes_staging_modules_have_its_minor_and_patch_version() -> None:
+    replaced = re.findall(r"^\s*(k8s\.io/\S+) => (\S+) (\S+)$", go_mod(MODULES["kubernetes"]), re.MULTILINE)
+    assert len(replaced) == 29
+    assert {(old == new, version) for old, new, version in replaced} == {
+        (True, f"v0.{versions.KUBERNETES.split('.', 1)[1]}")
+    }
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_the_lowest_go_that_is_accepted_can_read_the_go_mod(name: str) -> None:
+    line = re.search(r"^go (\S+)$", go_mod(MODULES[name]), re.MULTILINE)
+    assert line
+    needed, lowest = parse(f"go{line[1]}"), parse(f"go{versions.GO}")
+    assert needed is not None
+    assert lowest is not None
+    assert needed <= lowest
+
+
+def test_go_bin_is_new_enough() -> None:
+    ours, lowest = parse(f"go{GO_BIN}"), parse(f"go{versions.GO}")
+    assert ours is not None
+    assert lowest is not None
+    assert ours >= lowest
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_go_mod_and_go_sum_are_complete(name: str) -> None:
+    """Go itself says so: with -mod=readonly it refuses to go on where a line is missing."""
+    if shutil.which("go") is None:
+        pytest.skip("no Go on PATH")
+    answer = subprocess.run(
+        ["go", "mod", "edit", "-json"], cwd=FOLDER / name, capture_output=True, text=True, check=True
+    )
+    required = {(r["Path"], r["Version"]) for r in json.loads(answer.stdout)["Require"]}
+    replaced = {
+        (r["Old"]["Path"], r["New"]["Version"]) for r in json.loads(answer.stdout).get("Replace") or []
+    }
+    new = {path: version for path, version in replaced}
+    listed = {tuple(line.split()[:2]) for line in (FOLDER / name / "go.sum").read_text().splitlines()}
+    for path, version in required:
+        assert (path, f"{new.get(path, version)}/go.mod") in listed
