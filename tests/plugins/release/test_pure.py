@@ -208,4 +208,6 @@ def test_the_revision_to_go_back_to_is_the_deployed_one():
 
 
 def test_labels_carry_owner_and_number():
-    assert history.labels(URN, _history("deployed", "failed")) == f"gpuform.io/urn={MINE},gpuform.io/revision=3"
+    assert (
+        history.labels(URN, _history("deployed", "failed")) == f"gpuform.io/urn={MINE},gpuform.io/revision=3"
+    )
