@@ -80,6 +80,8 @@ def _label_value(value: str) -> str:
 Name = Annotated[str, Field(strict=True), _dns_1123(63)]
 # Node names are <pool>-<number> and become label values of at most 63 characters.
 PoolName = Annotated[str, Field(strict=True), _dns_1123(50)]
+# A Deployment's pods and a Job's get up to 11 characters more.
+WorkloadName = Annotated[str, Field(strict=True), _dns_1123(52)]
 LabelKey = Annotated[str, Field(strict=True), AfterValidator(_label_key)]
 LabelValue = Annotated[str, Field(strict=True), AfterValidator(_label_value)]
 Count = Annotated[int, Field(strict=True, ge=1)]

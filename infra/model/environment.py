@@ -37,7 +37,8 @@ class GpuOperatorSpec(Model):
 
     mode: Literal["operator"] = "operator"
     mig_strategy: Literal["none", "single", "mixed"] = Field(
-        default="mixed", description="How MIG slices are named to pods: mixed is nvidia.com/mig-<profile>."
+        default="mixed",
+        description="How slices are offered: mixed as nvidia.com/mig-3g.20gb, single as nvidia.com/gpu.",
     )
     gpu_taint: LabelKey = Field(default=NVIDIA_GPU, description="Key of the taint on every node with GPUs.")
     driver: Literal["operator", "host"] = Field(

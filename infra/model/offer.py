@@ -57,7 +57,7 @@ def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
 def one_per_pod(pool: Pool) -> bool:
     """Whether the device plugin refuses a pod that asks for more than one share.
 
-    MPS always does: two shares of one GPU would still be one client's part of its memory.
+    Under MPS it does unless told otherwise, and we never do: two shares are still one client's part.
     """
     if isinstance(pool.sharing, TimeSlicing):
         return pool.sharing.fail_requests_greater_than_one

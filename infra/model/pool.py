@@ -39,10 +39,20 @@ def _own_key(key: str) -> str:
     return key
 
 
+GpuName = Annotated[
+    str,
+    Field(strict=True, json_schema_extra={"enum": list(catalogue.names())}),
+    AfterValidator(_known_gpu),
+]
+MachineName = Annotated[
+    str, Field(strict=True, json_schema_extra={"enum": list(MACHINES)}), AfterValidator(_known_machine)
+]
+
+
 class GpuChoice(Model):
     """GPUs by model rather than by machine."""
 
-    models: tuple[Annotated[str, Field(strict=True), AfterValidator(_known_gpu)], ...] = Field(
+    models: tuple[GpuName, ...] = Field(
         min_length=1, description="GPU models that will do, by their names in the catalogue."
     )
     count: Count = Field(description="GPUs per node.")
@@ -60,9 +70,7 @@ class Pool(Model):
     """Equal nodes under one name; says what they are, not which cloud makes them."""
 
     name: PoolName = Field(description="Also the beginning of the names of its nodes.")
-    machine: Annotated[str, Field(strict=True), AfterValidator(_known_machine)] | None = Field(
-        default=None, description="Flavor or instance type; this or gpu."
-    )
+    machine: MachineName | None = Field(default=None, description="Flavor or instance type; this or gpu.")
     gpu: GpuChoice | None = Field(
         default=None, description="GPU models and number per node; this or machine."
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from infra.model.base import Count, LabelValue, Model, Name, PoolName
+from infra.model.base import Count, LabelValue, Model, Name, PoolName, WorkloadName
 from infra.model.errors import InputError
 
 _CPU = re.compile(r"[0-9]+m|[0-9]+(\.[0-9]{1,3})?")
@@ -51,10 +51,10 @@ def memory_bytes(value: str) -> int:
 
 
 class _Workload(Model):
-    name: Annotated[Name, Field(max_length=52)] = Field(
-        description="Name of the object; unique in its namespace."
+    name: WorkloadName = Field(description="Name of the object; unique in its namespace.")
+    namespace: Name = Field(
+        default="default", description="Made, with Pod Security level restricted, unless it is default."
     )
-    namespace: Name = Field(default="default", description="Made if it is not one of the cluster's own.")
     pool: PoolName | None = Field(default=None, description="Pool to run on; its GPUs are asked for.")
     gpu_product: LabelValue | None = Field(
         default=None, description="Run wherever nvidia.com/gpu.product has this value; instead of pool."
@@ -63,18 +63,18 @@ class _Workload(Model):
         default=None, strict=True, description="MIG profile, where the pool has several."
     )
     count: Count = Field(default=1, description="GPUs, shares or slices per pod.")
-    cpu: Annotated[str, BeforeValidator(_number_as_text), AfterValidator(_cpu)] = Field(
-        default="1", description="CPU request per pod, in cores."
-    )
+    cpu: Annotated[
+        str, BeforeValidator(_number_as_text, json_schema_input_type=str | float), AfterValidator(_cpu)
+    ] = Field(default="1", description="CPU request per pod, in cores.")
     memory: Annotated[str, AfterValidator(_memory)] = Field(
         default="1Gi", strict=True, description="Memory request and limit per pod."
     )
     image: Annotated[str, AfterValidator(_pinned_image)] = Field(
         strict=True, description="Image with tag or digest."
     )
-    command: tuple[Annotated[str, BeforeValidator(_number_as_text)], ...] = Field(
-        default=(), description="Command; the image's own if left out."
-    )
+    command: tuple[
+        Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)], ...
+    ] = Field(default=(), description="Command; the image's own if left out.")
 
     @property
     def pods(self) -> int:

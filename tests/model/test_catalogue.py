@@ -1,0 +1,134 @@
+"""GPUs and machines against the tables that they come from."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from infra.model import gpu as catalogue
+from infra.model.machines import LEFT_OUT, MACHINES, smallest
+
+pytestmark = pytest.mark.unit
+
+EC2 = Path(__file__).parents[3] / "shared/reference/ec2/gpu-instance-types.csv"
+
+# PCI device id: what discovery says of it, typed here on its own.
+SEEN = {
+    "10de:1db1": ("Tesla-V100-SXM2-16GB", "volta", "7.0"),
+    "10de:1db4": ("Tesla-V100-PCIE-16GB", "volta", "7.0"),
+    "10de:1db5": ("Tesla-V100-SXM2-32GB", "volta", "7.0"),
+    "10de:1df6": ("Tesla-V100S-PCIE-32GB", "volta", "7.0"),
+    "10de:1eb8": ("Tesla-T4", "turing", "7.5"),
+    "10de:2237": ("NVIDIA-A10G", "ampere", "8.6"),
+    "10de:20b7": ("NVIDIA-A30", "ampere", "8.0"),
+    "10de:20b0": ("NVIDIA-A100-SXM4-40GB", "ampere", "8.0"),
+    "10de:20f1": ("NVIDIA-A100-PCIE-40GB", "ampere", "8.0"),
+    "10de:20b2": ("NVIDIA-A100-SXM4-80GB", "ampere", "8.0"),
+    "10de:20b5": ("NVIDIA-A100-80GB-PCIe", "ampere", "8.0"),
+    "10de:27b8": ("NVIDIA-L4", "ada-lovelace", "8.9"),
+    "10de:26b9": ("NVIDIA-L40S", "ada-lovelace", "8.9"),
+    "10de:2330": ("NVIDIA-H100-80GB-HBM3", "hopper", "9.0"),
+    "10de:2331": ("NVIDIA-H100-PCIe", "hopper", "9.0"),
+    "10de:2335": ("NVIDIA-H200", "hopper", "9.0"),
+    "10de:2901": ("NVIDIA-B200", "blackwell", "10.0"),
+    "10de:2bb5": ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", "blackwell", "12.0"),
+}
+
+
+def test_every_gpu_says_what_discovery_says() -> None:
+    found = {g.pci: (g.product, g.family, "{}.{}".format(*g.compute)) for g in catalogue.GPUS.values()}
+    assert found == SEEN
+
+
+def test_aliases_name_gpus_and_hide_none() -> None:
+    for alias, name in catalogue.ALIASES.items():
+        assert name in catalogue.GPUS
+        assert alias not in catalogue.GPUS
+        found = catalogue.find(alias)
+        assert found is not None
+        assert found.name == name
+    assert catalogue.find("a100") is None
+
+
+@pytest.mark.parametrize("name", ["V100", "V100S", "T4", "A10G", "L4", "L40S"])
+def test_gpus_without_mig(name: str) -> None:
+    found = catalogue.find(name)
+    assert found is not None
+    assert not found.mig_capable
+    assert found.mps_capable
+
+
+@pytest.mark.parametrize("name", ["A30", "A100-40GB", "A100-80GB", "H100", "H200", "B200", "RTX PRO 6000"])
+def test_gpus_with_mig(name: str) -> None:
+    found = catalogue.find(name)
+    assert found is not None
+    assert found.mig_capable
+
+
+def test_only_volta_ends_with_a_driver_branch() -> None:
+    ended = {gpu.name for gpu in catalogue.GPUS.values() if gpu.last_driver_branch}
+    assert ended == {gpu.name for gpu in catalogue.GPUS.values() if gpu.family == "volta"}
+
+
+# As the talk's table has them: GPU, number, RAM in GB, vCPUs.
+CERN = {
+    "g1.xlarge": ("volta", 1, 16, 4),
+    "g1.4xlarge": ("volta", 4, 64, 16),
+    "g2.xlarge": ("turing", 1, 16, 4),
+    "g2.5xlarge": ("turing", 1, 168, 28),
+    "g3.xlarge": ("volta", 1, 16, 4),
+    "g3.4xlarge": ("volta", 4, 64, 16),
+    "g4.p1.40g": ("ampere", 1, 120, 16),
+    "g4.p2.40g": ("ampere", 2, 240, 32),
+    "g4.p4.40g": ("ampere", 4, 480, 64),
+}
+
+
+def test_cern_flavors() -> None:
+    found = {
+        m.name: (m.model.family, m.gpus, m.memory, m.vcpu)
+        for m in MACHINES.values()
+        if m.seller == "openstack" and m.model
+    }
+    assert found == CERN
+
+
+def test_every_ec2_gpu_type_is_in_the_table_or_left_out_with_a_reason() -> None:
+    if not EC2.exists():
+        pytest.skip(f"no reference file {EC2.name} beside this checkout")
+    rows = {row["instance_type"]: row for row in csv.DictReader(EC2.open())}
+    known = {name for name, machine in MACHINES.items() if machine.seller == "ec2" and machine.gpu}
+    assert known | set(LEFT_OUT) == set(rows)
+    assert not known & set(LEFT_OUT)
+    for name in known:
+        machine, row = MACHINES[name], rows[name]
+        assert machine.model is not None
+        assert (machine.vcpu, machine.memory * 1024, machine.gpus) == (
+            int(row["vcpu"]),
+            int(row["memory_mib"]),
+            int(row["gpu_count"]),
+        )
+        assert row["arch"] == "amd64"
+        # EC2 says what the card is sold with, NVML what is left beside ECC and firmware.
+        assert 0.9 < machine.model.memory_mib / int(row["gpu_memory_mib_each"]) < 1.01, name
+
+
+@pytest.mark.parametrize(
+    ("models", "count", "name"),
+    [
+        (("T4",), 1, "g2.xlarge"),
+        (("L4", "A10G"), 1, "g5.xlarge"),
+        (("A100-PCIE-40GB",), 4, "g4.p4.40g"),
+        (("A100-SXM4-40GB",), 8, "p4d.24xlarge"),
+    ],
+)
+def test_the_smallest_machine_with_these_gpus(models: tuple[str, ...], count: int, name: str) -> None:
+    found = smallest(models, count)
+    assert found is not None
+    assert found.name == name
+
+
+def test_no_machine_with_these_gpus() -> None:
+    assert smallest(("A30",), 1) is None

@@ -1,0 +1,220 @@
+"""MIG geometry against placements typed a second time and tried exhaustively."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain, combinations
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.model.gpu import GPUS
+from infra.model.mig import GEOMETRIES, Geometry, Profile, layouts, maximal_layouts, spell
+
+pytestmark = pytest.mark.unit
+
+REFERENCE = Path(__file__).parents[3] / "shared/reference/mig-parted/config-default.yaml"
+
+# name: (compute slices, memory slices, first memory slices, asks for the media engines)
+Table = dict[str, tuple[int, int, list[int], bool]]
+
+
+def seven(small: str, wide: str, two: str, three: str, four: str, whole: str) -> Table:
+    return {
+        small: (1, 1, list(range(7)), False),
+        small + "+me": (1, 1, list(range(7)), True),
+        wide: (1, 2, [0, 2, 4, 6], False),
+        two: (2, 2, [0, 2, 4], False),
+        three: (3, 4, [0, 4], False),
+        four: (4, 4, [0], False),
+        whole: (7, 8, [0], False),
+    }
+
+
+A100_40 = seven("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
+EIGHTY = seven("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
+TABLES: dict[str, Table] = {
+    "A30": {
+        "1g.6gb": (1, 1, [0, 1, 2, 3], False),
+        "1g.6gb+me": (1, 1, [0, 1, 2, 3], True),
+        "2g.12gb": (2, 2, [0, 2], False),
+        "2g.12gb+me": (2, 2, [0, 2], True),
+        "4g.24gb": (4, 4, [0], False),
+    },
+    "A100-SXM4-40GB": A100_40,
+    "A100-PCIE-40GB": A100_40,
+    "A100-SXM4-80GB": EIGHTY,
+    "A100-PCIE-80GB": EIGHTY,
+    "H100-SXM": EIGHTY,
+    "H100-PCIe": EIGHTY,
+    "H200": seven("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"),
+    "B200": seven("1g.23gb", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
+    "RTX-PRO-6000": {
+        "1g.24gb": (1, 1, [0, 1, 2, 3], False),
+        "1g.24gb-me": (1, 1, [0, 1, 2, 3], False),
+        "1g.24gb+gfx": (1, 1, [0, 1, 2, 3], False),
+        "1g.24gb+me.all": (1, 1, [0, 1, 2, 3], True),
+        "2g.48gb": (2, 2, [0, 2], False),
+        "2g.48gb-me": (2, 2, [0, 2], False),
+        "2g.48gb+gfx": (2, 2, [0, 2], False),
+        "2g.48gb+me.all": (2, 2, [0, 2], True),
+        "4g.96gb": (4, 4, [0], False),
+        "4g.96gb+gfx": (4, 4, [0], False),
+    },
+}
+
+
+def every_placement(gpu: str) -> Iterator[tuple[tuple[str, int], ...]]:
+    """Every set of instances that can live on the GPU together, found memory slice by memory slice."""
+    table = TABLES[gpu]
+    compute_total, memory_total = (7, 8) if len(table) == 7 else (4, 4)
+
+    def walk(cell: int, compute: int, media: int) -> Iterator[tuple[tuple[str, int], ...]]:
+        if cell >= memory_total:
+            yield ()
+            return
+        yield from walk(cell + 1, compute, media)
+        for name, (slices, size, starts, takes_media) in table.items():
+            if cell in starts and compute + slices <= compute_total and media + takes_media <= 1:
+                for rest in walk(cell + size, compute + slices, media + takes_media):
+                    yield ((name, cell), *rest)
+
+    return walk(0, 0, 0)
+
+
+@cache
+def brute_force(gpu: str) -> frozenset[tuple[tuple[str, int], ...]]:
+    found = {tuple(sorted(Counter(name for name, _ in live).items())) for live in every_placement(gpu)}
+    return frozenset(found - {()})
+
+
+def test_every_mig_gpu_is_compared() -> None:
+    assert set(TABLES) == set(GEOMETRIES) == {gpu.name for gpu in GPUS.values() if gpu.mig_capable}
+
+
+@pytest.mark.parametrize("gpu", TABLES)
+def test_the_table_is_what_exhaustive_placement_finds(gpu: str) -> None:
+    assert set(layouts(GEOMETRIES[gpu])) == brute_force(gpu)
+
+
+@pytest.mark.parametrize("gpu", TABLES)
+def test_maximal_layouts_are_those_inside_no_other(gpu: str) -> None:
+    every = brute_force(gpu)
+
+    def inside(layout: tuple[tuple[str, int], ...]) -> bool:
+        return any(Counter(dict(layout)) < Counter(dict(other)) for other in every)
+
+    assert set(maximal_layouts(GEOMETRIES[gpu])) == {layout for layout in every if not inside(layout)}
+
+
+def test_an_empty_a100_has_77_layouts_and_each_within_the_totals_can_be_placed() -> None:
+    plain = {name: row for name, row in A100_40.items() if not row[3]}
+    found = [pairs for pairs in layouts(GEOMETRIES["A100-PCIE-40GB"]) if "1g.5gb+me" not in dict(pairs)]
+    assert len(found) == 77
+    names = list(chain.from_iterable([name] * 8 for name in plain))
+    within = set()
+    for size in range(1, 8):
+        for chosen in set(combinations(names, size)):
+            if sum(plain[n][0] for n in chosen) <= 7 and sum(plain[n][1] for n in chosen) <= 8:
+                within.add(tuple(sorted(Counter(chosen).items())))
+    assert within == set(found)
+
+
+def random_layout(gpu: str) -> st.SearchStrategy[dict[str, int]]:
+    return st.dictionaries(st.sampled_from(sorted(TABLES[gpu])), st.integers(1, 8), min_size=1, max_size=4)
+
+
+@given(st.data())
+def test_fits_agrees_with_brute_force(data: st.DataObject) -> None:
+    gpu = data.draw(st.sampled_from(sorted(TABLES)))
+    layout = data.draw(random_layout(gpu))
+    geometry = GEOMETRIES[gpu]
+    fits = tuple(sorted(layout.items())) in brute_force(gpu)
+    assert geometry.fits(layout) is fits
+    assert (geometry.refusal(layout) is None) is fits
+
+
+@given(st.data())
+def test_beside_live_instances_only_free_places_count(data: st.DataObject) -> None:
+    """Live slices stay where they are: a layout that an empty GPU holds may have no room any more."""
+    gpu = data.draw(st.sampled_from(["A30", "A100-PCIE-40GB"]))
+    everything = [live for live in every_placement(gpu) if all("+" not in name for name, _ in live)]
+    live = data.draw(st.sampled_from(everything))
+    names = sorted(name for name in TABLES[gpu] if "+" not in name)
+    new = data.draw(st.dictionaries(st.sampled_from(names), st.integers(1, 3), min_size=1, max_size=2))
+    possible = {
+        tuple(sorted((Counter(n for n, _ in both) - Counter(n for n, _ in live)).items()))
+        for both in everything
+        if set(live) <= set(both)
+    }
+    placed = GEOMETRIES[gpu].placements(new, taken=live)
+    assert (placed is not None) is (tuple(sorted(new.items())) in possible)
+    if placed is not None:
+        assert Counter(name for name, _ in placed) == Counter(new)
+        assert tuple(sorted((*live, *placed), key=lambda item: item[1])) in set(everything)
+
+
+def test_two_live_slices_in_bad_places_keep_a_third_out() -> None:
+    a100 = GEOMETRIES["A100-PCIE-40GB"]
+    assert a100.fits({"1g.5gb": 2, "3g.20gb": 1})
+    assert a100.placements({"3g.20gb": 1}, taken=(("1g.5gb", 1), ("1g.5gb", 5))) is None
+
+
+def test_seven_compute_slices_are_not_eight_memory_slices() -> None:
+    reason = GEOMETRIES["A100-PCIE-40GB"].refusal({"3g.20gb": 2, "1g.5gb": 1})
+    assert reason == "2 x 3g.20gb + 1 x 1g.5gb takes 7 of 7 compute slices but 9 memory slices of 8"
+
+
+@pytest.mark.parametrize(
+    ("layout", "reason"),
+    [
+        ({"1g.5gb": 8}, "8 x 1g.5gb takes 8 compute slices of 7"),
+        ({"1g.6gb": 1}, "1g.6gb is not a profile of this GPU"),
+        ({"1g.5gb+me": 2}, "2 slices ask for the media engines, and one slice at most can have them"),
+    ],
+)
+def test_the_refusal_says_which_limit(layout: dict[str, int], reason: str) -> None:
+    assert GEOMETRIES["A100-PCIE-40GB"].refusal(layout) == reason
+
+
+def test_slices_within_the_totals_but_without_places_are_refused() -> None:
+    narrow = Geometry(compute=2, memory=2, profiles=(Profile("1g.1gb", 1, 1, (0,)),))
+    assert narrow.refusal({"1g.1gb": 2}) == (
+        "2 x 1g.1gb fits in number but its slices have no places that do not overlap"
+    )
+
+
+def test_layouts_are_spelled_in_the_order_given() -> None:
+    assert spell({"3g.20gb": 2, "1g.5gb": 1}) == "2 x 3g.20gb + 1 x 1g.5gb"
+
+
+def test_the_largest_counts_are_those_that_nvidia_ships() -> None:
+    """Every all-<profile> entry of mig-parted's own file, for the devices that its filter names."""
+    if not REFERENCE.exists():
+        pytest.skip(f"no reference file {REFERENCE.name} beside this checkout")
+    configs = yaml.safe_load(REFERENCE.read_text())["mig-configs"]
+    compared = 0
+    for entries in configs.values():
+        for entry in entries:
+            devices = entry.get("mig-devices") or {}
+            wanted = entry.get("device-filter", [])
+            wanted = [wanted] if isinstance(wanted, str) else wanted
+            for gpu in GPUS.values():
+                known = gpu.geometry and all(gpu.geometry.profile(name) for name in devices)
+                if wanted and gpu.device_filter not in wanted:
+                    continue
+                if wanted:
+                    assert known or not gpu.mig_capable, (gpu.name, devices)
+                if not known or not devices or gpu.geometry is None:
+                    continue
+                compared += 1
+                assert gpu.geometry.fits(devices), (gpu.name, devices)
+                if len(devices) == 1 and "+me.all" not in next(iter(devices)):
+                    ((name, count),) = devices.items()
+                    assert gpu.geometry.most(name) == count, (gpu.name, name)
+    assert compared > 50
