@@ -1,0 +1,165 @@
+"""The Kubernetes API as this provider uses it: one pooled HTTP client, errors as exceptions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from gpuform.plugins.handler import PluginError
+from gpuform.plugins.kubernetes.credentials import Tokens, tls
+from gpuform.plugins.kubernetes.kubeconfig import Access
+
+APPLY = "application/apply-patch+yaml"
+_RETRIED = (429, 500, 502, 503, 504)
+_ATTEMPTS = 4
+_UNREACHABLE_SECONDS = 10  # how long a cluster that did not answer is not asked again
+
+
+class Unreachable(PluginError):
+    """There is no cluster to talk to, or it does not answer."""
+
+
+class ApiError(PluginError):
+    """The server refused; ``code`` is the HTTP status, ``reason`` its word, ``causes`` the fields."""
+
+    def __init__(self, code: int, status: Mapping[str, Any]) -> None:
+        """Take the server's Status object."""
+        self.code = code
+        self.reason = str(status.get("reason") or "")
+        self.message = str(status.get("message") or f"HTTP status {code}")
+        details = status.get("details") or {}
+        self.details: Mapping[str, Any] = details
+        self.causes: list[Mapping[str, Any]] = details.get("causes") or []
+        super().__init__(self.message)
+
+
+class Client:
+    """Requests to one cluster over kept-alive connections.
+
+    Raises `Unreachable` when nobody answers and `ApiError` for every answer that is no success. Requests
+    that the server was too busy for are repeated with growing pauses, 5 s in all.
+    """
+
+    def __init__(self, access: Access) -> None:
+        """Talk to ``access``; connects with the first request."""
+        self.access = access
+        self._tokens = Tokens(access.user)
+        self._http: httpx.AsyncClient | None = None
+        self._down: tuple[float, str] | None = None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._http:
+            await self._http.aclose()
+
+    def _client(self) -> httpx.AsyncClient:
+        if self.access.problem:
+            raise Unreachable(f"configured Kubernetes cluster is unreachable: {self.access.problem}")
+        if self._http is None:
+            try:
+                verify = tls(self.access)
+            except (OSError, ValueError) as problem:
+                raise Unreachable(
+                    f"configured Kubernetes cluster is unreachable: unusable certificates: {problem}"
+                ) from None
+            self._http = httpx.AsyncClient(
+                base_url=self.access.server,
+                verify=verify,
+                trust_env=not self.access.server.startswith(
+                    ("https://127.", "http://127.", "https://localhost")
+                ),
+                timeout=httpx.Timeout(60, connect=5, pool=None),
+                limits=httpx.Limits(max_connections=32, max_keepalive_connections=32, keepalive_expiry=30),
+                headers={"User-Agent": "gpuform-kubernetes", "Accept": "application/json"},
+            )
+        return self._http
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> httpx.Response:
+        """Send one request and return the successful answer."""
+        if self._down and time.monotonic() - self._down[0] < _UNREACHABLE_SECONDS:
+            raise Unreachable(self._down[1])
+        content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        headers = {} if body is None else {"Content-Type": content_type}
+        for attempt in range(_ATTEMPTS):
+            response = await self._send(method, path, params, content, headers)
+            if response.is_success:
+                return response
+            if response.status_code == 401 and self._tokens.renewable and attempt == 0:
+                await self._authorization(renew=True)
+                continue
+            if response.status_code not in _RETRIED or attempt == _ATTEMPTS - 1:
+                break
+            await asyncio.sleep(float(response.headers.get("Retry-After") or 0.2 * 4**attempt))
+        raise ApiError(response.status_code, _status(response))
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        content: bytes | None,
+        headers: dict[str, str],
+    ) -> httpx.Response:
+        http = self._client()
+        try:
+            return await http.request(
+                method, path, params=params, content=content, headers=headers | await self._authorization()
+            )
+        except httpx.TransportError as problem:
+            text = f"{self.access.server}: {str(problem) or type(problem).__name__}"
+            message = f"configured Kubernetes cluster is unreachable: {text}"
+            if isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout):
+                self._down = (time.monotonic(), message)
+            raise Unreachable(message) from None
+
+    async def _authorization(self, renew: bool = False) -> dict[str, str]:
+        try:
+            return await self._tokens.header(renew)
+        except (OSError, ValueError, KeyError) as problem:
+            raise Unreachable(
+                f"configured Kubernetes cluster is unreachable: no credentials: {problem}"
+            ) from None
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """GET one JSON document."""
+        result: dict[str, Any] = (await self.request("GET", path, params=params)).json()
+        return result
+
+    async def find(self, path: str) -> dict[str, Any] | None:
+        """GET one object, or ``None`` where there is none."""
+        try:
+            return await self.get(path)
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def apply(
+        self, path: str, body: Mapping[str, Any], *, manager: str, force: bool = False, dry_run: bool = False
+    ) -> httpx.Response:
+        """Server-side apply; status 201 says that the object was new."""
+        params = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
+        if dry_run:
+            params["dryRun"] = "All"
+        return await self.request("PATCH", path, params=params, body=body, content_type=APPLY)
+
+
+def _status(response: httpx.Response) -> Mapping[str, Any]:
+    try:
+        status = response.json()
+    except ValueError:
+        return {"message": response.text.strip()[:500] or f"HTTP status {response.status_code}"}
+    return status if isinstance(status, dict) else {}

@@ -1,0 +1,113 @@
+"""How a user of a kubeconfig shows who it is: TLS material, bearer tokens, exec plugins."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import ssl
+import tempfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gpuform.plugins.kubernetes.kubeconfig import Access
+
+_EXEC_SECONDS = 60  # an exec plugin that asks a person cannot be answered from here
+
+
+def tls(access: Access, user: Mapping[str, Any] | None = None) -> ssl.SSLContext | bool:
+    """The TLS settings of ``access``; raises `OSError` or `ssl.SSLError` (a `ValueError` in part) if unusable."""
+    cluster = access.cluster
+    user = access.user if user is None else user
+    if cluster.get("insecure-skip-tls-verify"):
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif cluster.get("certificate-authority-data"):
+        data = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        context = ssl.create_default_context(cadata=data)
+    else:
+        context = ssl.create_default_context(cafile=cluster.get("certificate-authority"))
+    _client_certificate(context, user)
+    return context
+
+
+def _client_certificate(context: ssl.SSLContext, user: Mapping[str, Any]) -> None:
+    certificate, key = user.get("client-certificate-data"), user.get("client-key-data")
+    if certificate and key:
+        # The ssl module loads a key from a file only; it is readable by this user alone and gone at once.
+        descriptor, name = tempfile.mkstemp(prefix="gpuform-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(base64.b64decode(certificate) + b"\n" + base64.b64decode(key))
+            context.load_cert_chain(name)
+        finally:
+            Path(name).unlink()
+    elif user.get("client-certificate"):
+        context.load_cert_chain(user["client-certificate"], user.get("client-key"))
+
+
+class Tokens:
+    """The Authorization header of a user, renewed when an exec plugin's token runs out."""
+
+    def __init__(self, user: Mapping[str, Any]) -> None:
+        """Speak for ``user``, an entry of the kubeconfig."""
+        self._user = user
+        self._lock = asyncio.Lock()
+        self._token = ""
+        self._expires: datetime | None = None
+
+    @property
+    def renewable(self) -> bool:
+        """Whether a refused token may be asked for anew."""
+        return bool(self._user.get("exec") or self._user.get("tokenFile"))
+
+    async def header(self, renew: bool = False) -> dict[str, str]:
+        """The header, empty for users who show a certificate; `OSError` when the exec plugin fails."""
+        user = self._user
+        if user.get("token"):
+            return {"Authorization": f"Bearer {user['token']}"}
+        if user.get("tokenFile"):
+            return {"Authorization": f"Bearer {Path(user['tokenFile']).read_text().strip()}"}
+        if user.get("username"):
+            pair = base64.b64encode(f"{user['username']}:{user.get('password', '')}".encode()).decode()
+            return {"Authorization": f"Basic {pair}"}
+        if not user.get("exec"):
+            return {}
+        async with self._lock:
+            stale = self._expires is not None and datetime.now(UTC) >= self._expires
+            if renew or stale or not self._token:
+                await self._run(user["exec"])
+        return {"Authorization": f"Bearer {self._token}"}
+
+    async def _run(self, spec: Mapping[str, Any]) -> None:
+        extra = {item["name"]: item["value"] for item in spec.get("env") or ()}
+        info = {
+            "apiVersion": spec.get("apiVersion", "client.authentication.k8s.io/v1"),
+            "kind": "ExecCredential",
+            "spec": {"interactive": False},
+        }
+        process = await asyncio.create_subprocess_exec(
+            spec["command"],
+            *(spec.get("args") or ()),
+            env=os.environ | extra | {"KUBERNETES_EXEC_INFO": json.dumps(info)},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), _EXEC_SECONDS)
+        except TimeoutError:
+            process.kill()
+            raise OSError(f"{spec['command']} gave no token within {_EXEC_SECONDS} s") from None
+        if process.returncode:
+            raise OSError(f"{spec['command']} failed: {err.decode(errors='replace').strip()[-500:]}")
+        status = json.loads(out).get("status") or {}
+        if not status.get("token"):
+            raise OSError(f"{spec['command']} gave no token; client certificates from exec are not supported")
+        self._token = status["token"]
+        until = status.get("expirationTimestamp")
+        self._expires = datetime.fromisoformat(until) if until else None

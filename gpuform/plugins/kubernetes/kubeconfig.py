@@ -1,0 +1,129 @@
+"""Which cluster is meant: kubeconfig, context and namespace as the official provider takes them.
+
+Order: the provider's ``kubeconfig`` (contents or a path), ``KUBECONFIG`` (one or more paths),
+``~/.kube/config``. Nothing here talks to a cluster; a kubeconfig that is missing or broken is kept as the
+reason why the cluster cannot be reached, because a preview still works without one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_FILES = {"clusters": ("certificate-authority",), "users": ("client-certificate", "client-key", "tokenFile")}
+
+
+@dataclass(frozen=True)
+class Access:
+    """One cluster and one user, chosen out of a kubeconfig.
+
+    ``problem`` says why there is none; every other field is then empty. ``document`` is the whole
+    kubeconfig with absolute paths, fit to be written out for another tool (helm); it holds credentials.
+    """
+
+    server: str = ""
+    namespace: str = "default"
+    context: str = ""
+    cluster: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    user: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    document: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    problem: str = ""
+
+
+def resolve(config: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Access:
+    """The cluster that the provider's configuration means (plain values)."""
+    try:
+        document = _load(config.get("kubeconfig"), environ)
+        return _choose(document, config)
+    except (OSError, ValueError, yaml.YAMLError) as problem:
+        # A YAML error quotes the line it stumbled over, which may be a credential.
+        text = "it is not valid YAML" if isinstance(problem, yaml.YAMLError) else str(problem)
+        return Access(problem=text, namespace=str(config.get("namespace") or "default"))
+
+
+def _load(given: Any, environ: Mapping[str, str]) -> dict[str, Any]:
+    if isinstance(given, Mapping):
+        return dict(given)
+    if given:
+        path = _as_path(str(given))
+        return _read(path) if path else _parsed(yaml.safe_load(str(given)), "kubeconfig")
+    listed = [Path(item).expanduser() for item in environ.get("KUBECONFIG", "").split(os.pathsep) if item]
+    documents = [_read(path) for path in listed if path.is_file()]
+    default = Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
+    if not documents and not listed and default.is_file():
+        documents = [_read(default)]
+    if not documents:
+        where = ", ".join(map(str, listed)) or str(default)
+        raise ValueError(
+            f"there is no kubeconfig (looked at {where}); set KUBECONFIG or the provider's kubeconfig"
+        )
+    return _merge(documents)
+
+
+def _as_path(text: str) -> Path | None:
+    """The file that ``text`` names; contents of a kubeconfig have several lines or are JSON."""
+    if "\n" in text.strip() or text.lstrip().startswith("{") or len(text) > 4096:
+        return None
+    path = Path(text).expanduser()
+    if path.is_file() or os.sep in text:
+        return path
+    return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    document = _parsed(yaml.safe_load(path.read_text()), str(path))
+    for section, keys in _FILES.items():
+        for entry in document.get(section) or ():
+            inner = entry.get(section[:-1]) or {}
+            for key in keys:
+                if inner.get(key):
+                    inner[key] = str(path.parent.resolve() / inner[key])
+    return document
+
+
+def _parsed(document: Any, where: str) -> dict[str, Any]:
+    if not isinstance(document, dict):
+        raise ValueError(f"{where}: it is not a kubeconfig")
+    return document
+
+
+def _merge(documents: list[dict[str, Any]]) -> dict[str, Any]:
+    """As kubectl does: the first file that says something about a name wins."""
+    merged: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"}
+    for section in ("clusters", "users", "contexts"):
+        names: dict[str, Any] = {}
+        for document in documents:
+            for entry in document.get(section) or ():
+                names.setdefault(entry["name"], entry)
+        merged[section] = list(names.values())
+    merged["current-context"] = next(
+        (d["current-context"] for d in documents if d.get("current-context")), ""
+    )
+    return merged
+
+
+def _choose(document: dict[str, Any], config: Mapping[str, Any]) -> Access:
+    name = str(config.get("context") or document.get("current-context") or "")
+    contexts = {entry["name"]: entry.get("context") or {} for entry in document.get("contexts") or ()}
+    if name not in contexts:
+        known = ", ".join(sorted(contexts)) or "none"
+        raise ValueError(f"context {name!r} is not in the kubeconfig (it has: {known})")
+    context = contexts[name]
+    clusters = {entry["name"]: entry.get("cluster") or {} for entry in document.get("clusters") or ()}
+    cluster = clusters.get(str(config.get("cluster") or context.get("cluster")))
+    if not cluster or not cluster.get("server"):
+        raise ValueError(f"context {name!r} names no cluster with a server")
+    users = {entry["name"]: entry.get("user") or {} for entry in document.get("users") or ()}
+    return Access(
+        server=str(cluster["server"]).rstrip("/"),
+        namespace=str(config.get("namespace") or context.get("namespace") or "default"),
+        context=name,
+        cluster=cluster,
+        user=users.get(str(context.get("user")), {}),
+        document=document,
+    )
