@@ -1,0 +1,23 @@
+"""Runs of the real Pulumi engine for this checkout, apart from the user's own Pulumi set-up."""
+
+from gpuform.engine.environment import engine_env, export_lines
+from gpuform.engine.events import Event, Message, Step, Summary, Violation
+from gpuform.engine.forget import forget
+from gpuform.engine.run import Engine, EngineFailure, Result
+from gpuform.engine.standins import Plugin, plugins
+
+__all__ = [
+    "Engine",
+    "EngineFailure",
+    "Event",
+    "Message",
+    "Plugin",
+    "Result",
+    "Step",
+    "Summary",
+    "Violation",
+    "engine_env",
+    "export_lines",
+    "forget",
+    "plugins",
+]

@@ -1,0 +1,79 @@
+"""Repairs of a stack's state after a killed run, before the engine reads it.
+
+Only for state of these local runs: every repair relies on what our own plugins do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from gpuform.errors import Failure
+
+# Providers whose create finds what an earlier, killed create of the same resource made, and goes on from
+# there. A pending create of any other provider stays in the state, and the engine warns of it.
+RESUMING = ("kubernetes:", "gpuform:")
+
+
+def repair(checkpoint: Path, stack: str) -> list[str]:
+    """Restore a damaged checkpoint from its backup and forget creates that will be resumed.
+
+    One line per repair. Raises Failure when the checkpoint is damaged and there is no sound backup.
+    """
+    if not checkpoint.exists():
+        return []
+    said = []
+    content = _read(checkpoint)
+    if content is None:
+        content = _restore(checkpoint, stack)
+        said.append(f"the state of stack {stack} was cut short; took the engine's backup")
+    forgotten = _forget_pending(content)
+    if forgotten:
+        said.append(f"{forgotten} operation(s) of an interrupted run will be taken up again")
+    if said:
+        _write(checkpoint, content)
+    return said
+
+
+def _restore(checkpoint: Path, stack: str) -> dict[str, Any]:
+    backup = _read(checkpoint.with_name(checkpoint.name + ".bak"))
+    if backup is None:
+        raise Failure(
+            f"stack {stack}",
+            f"its state is damaged and has no sound backup ({checkpoint})",
+            "run 'make down' with --delete and start anew; the embedded cluster goes with it",
+        )
+    return backup
+
+
+def _forget_pending(content: dict[str, Any]) -> int:
+    """Drop pending operations of resuming providers; what is updating or deleting is still in the state."""
+    latest = content["checkpoint"].get("latest") or {}
+    pending = latest.get("pending_operations") or []
+    kept = [operation for operation in pending if not _resumes(operation)]
+    if len(kept) < len(pending):
+        latest["pending_operations"] = kept
+    return len(pending) - len(kept)
+
+
+def _resumes(operation: dict[str, Any]) -> bool:
+    kind = str(operation.get("resource", {}).get("type", ""))
+    return kind.startswith(RESUMING) or operation.get("type") != "creating"
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    sound = isinstance(content, dict) and isinstance(content.get("checkpoint"), dict)
+    return content if sound else None
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(json.dumps(content), encoding="utf-8")
+    beside.chmod(0o600)
+    beside.replace(path)

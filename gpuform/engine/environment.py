@@ -1,0 +1,106 @@
+"""The environment of engine runs: nothing of the user's own Pulumi set-up is read or written."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from gpuform.engine.places import Places, Tools, link, tool, write
+from gpuform.engine.standins import Plugin, install
+from gpuform.paths import Paths
+
+# Protects nothing: the state describes this machine only, and lies beside it. It is fixed so that runs by
+# hand and runs of ours read each other's state.
+PASSPHRASE = "gpuform-local"  # noqa: S105
+
+# A caller's own setting of one of these would point the run elsewhere.
+UNSET = (
+    "PULUMI_CONFIG_PASSPHRASE_FILE",
+    "PULUMI_IGNORE_AMBIENT_PLUGINS",
+    "PULUMI_OPTION_CONFIG_FILE",
+    "PULUMI_OPTION_STACK",
+    "PULUMI_OPTION_CWD",
+    "PULUMI_DIY_BACKEND_GZIP",
+    "PULUMI_DIY_BACKEND_ZSTD",
+)
+
+_WRAPPER = """#!/bin/sh
+# pulumi for this checkout. The engine writes an encryption salt into the stack file that it is given, so
+# every run gets a fresh copy of Pulumi.<stack>.yaml; `pulumi config` alone works on the file itself.
+stack=${PULUMI_STACK-} command= takes=
+for word in "$@"; do
+  case $takes in
+    stack) stack=$word takes= ; continue ;;
+    other) takes= ; continue ;;
+  esac
+  case $word in
+    --stack=*) stack=${word#--stack=} ;;
+    -s=*) stack=${word#-s=} ;;
+    --stack | -s) takes=stack ;;
+    --cwd | -C | --color | --verbose | -v | --tracing) takes=other ;;
+    -*) ;;
+    *) [ -n "$command" ] || command=$word ;;
+  esac
+done
+stack=${stack##*/}
+tracked=@ROOT@/Pulumi.$stack.yaml
+copy=@FOLDER@/Pulumi.$stack.yaml
+case $command in
+  up | update | preview | pre | destroy | down | refresh | import | watch | logs)
+    if [ -n "$stack" ] && [ -f "$tracked" ]; then
+      cp "$tracked" "$copy.$$" && chmod 600 "$copy.$$" && mv "$copy.$$" "$copy" || exit 1
+      PULUMI_OPTION_CONFIG_FILE=$copy
+      export PULUMI_OPTION_CONFIG_FILE
+    fi
+    ;;
+esac
+exec @PULUMI@ "$@"
+"""
+
+
+def engine_env(paths: Paths, toolchain: Tools, stack: str = "local") -> dict[str, str]:
+    """Variables to set for engine runs by hand or by ``Engine``, on top of the caller's environment.
+
+    Also puts in place what they point at: the wrapper and links in ``paths.shims``, our plugins. Gets a tool
+    that is missing; errors as ``Toolchain.path``.
+    """
+    places = Places(paths)
+    prepare(places, toolchain)
+    others = [entry for entry in os.get_exec_path() if entry != str(paths.shims)]
+    return {
+        "PULUMI_HOME": str(places.home),
+        "PULUMI_BACKEND_URL": f"file://{quote(str(places.backend))}",
+        "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
+        "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true",
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        "PULUMI_SUPPRESS_NEO_LINK": "true",
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
+        "PULUMI_STACK": stack,
+        "GPUFORM_HELM": str(paths.shims / "helm"),
+        "KUBECONFIG": str(paths.kubeconfig),
+        "PATH": os.pathsep.join([str(paths.shims), *others]),
+    }
+
+
+def export_lines(env: Mapping[str, str]) -> str:
+    """Shell lines that give a shell this environment; quoted, so that any path is safe to ``eval``."""
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in sorted(env.items())]
+    return "\n".join([f"unset {' '.join(UNSET)}", *exports])
+
+
+def prepare(places: Places, tools: Tools) -> list[Plugin]:
+    """Put wrapper, links and plugins in place; the state of the plugins as ``standins.install`` says."""
+    places.backend.mkdir(parents=True, exist_ok=True)
+    pulumi = tool(places, tools, "pulumi")
+    link(places.pulumi, pulumi)
+    for name in ("kubectl", "helm"):
+        link(places.paths.shims / name, tool(places, tools, name))
+    places_of = {"@ROOT@": places.paths.root, "@FOLDER@": places.folder, "@PULUMI@": pulumi}
+    wrapper = _WRAPPER
+    for mark, path in places_of.items():
+        wrapper = wrapper.replace(mark, shlex.quote(str(path)))
+    write(places.paths.shims / "pulumi", wrapper, 0o755)
+    return install(places)

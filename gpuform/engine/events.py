@@ -1,0 +1,153 @@
+"""What the engine reports while it works, read from its event stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Severity = Literal["info", "warning", "error"]
+
+_PAST = {
+    "create": "created",
+    "update": "updated",
+    "delete": "deleted",
+    "replace": "replaced",
+    "create-replacement": "created",
+    "delete-replaced": "deleted",
+    "read": "read",
+    "refresh": "refreshed",
+    "import": "imported",
+    "same": "unchanged",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation on one resource; ``op`` is the engine's word, ``phase`` where it stands.
+
+    In a preview nothing is done, and ``planned`` stands for it.
+    """
+
+    op: str
+    urn: str
+    phase: Literal["started", "planned", "done", "failed"]
+
+    @property
+    def type(self) -> str:
+        """Type token, without the types of its parents."""
+        return self.urn.split("::")[2].rsplit("$", 1)[-1]
+
+    @property
+    def name(self) -> str:
+        """Name in the program."""
+        return self.urn.split("::", 3)[3]
+
+
+@dataclass(frozen=True)
+class Message:
+    """Something said about a resource (``urn``), or about the run when that is empty. May span lines."""
+
+    severity: Severity
+    text: str
+    urn: str = ""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A policy that a resource breaks; ``mandatory`` ones fail the run."""
+
+    policy: str
+    mandatory: bool
+    text: str
+    urn: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The engine's own count of operations, and how long it took in whole seconds."""
+
+    changes: Mapping[str, int] = field(default_factory=dict)
+    duration_s: int = 0
+    preview: bool = False
+
+
+Event = Step | Message | Violation | Summary
+
+
+def parse(line: str) -> Event | None:
+    """The event in one line of the engine's event log; None for what nobody needs and for debug output.
+
+    Raises ValueError when the line is no JSON object.
+    """
+    content = json.loads(line)
+    if not isinstance(content, dict):
+        raise ValueError(f"not an event: {line[:80]}")
+    for key, read in _READERS.items():
+        if key in content:
+            return read(content[key])
+    return None
+
+
+def _message(body: Mapping[str, Any]) -> Message | None:
+    severity = {"info": "info", "info#err": "info", "warning": "warning", "error": "error"}.get(
+        body["severity"]
+    )
+    text = str(body["message"]).strip()
+    if severity is None or not text or body.get("ephemeral"):
+        return None
+    return Message(severity, text, body.get("urn", ""))  # type: ignore[arg-type]
+
+
+def _violation(body: Mapping[str, Any]) -> Violation:
+    policy = f"{body['policyPackName']}/{body['policyName']}"
+    mandatory = body["enforcementLevel"] == "mandatory"
+    return Violation(policy, mandatory, body["message"].strip(), body.get("resourceUrn", ""))
+
+
+def _summary(body: Mapping[str, Any]) -> Summary:
+    return Summary(dict(body.get("resourceChanges") or {}), body["durationSeconds"], body["isPreview"])
+
+
+def _started(body: Mapping[str, Any]) -> Step | None:
+    """The step, unless it is of a preview, where a start means nothing."""
+    return None if body.get("planning") else Step(body["metadata"]["op"], body["metadata"]["urn"], "started")
+
+
+def _ended(body: Mapping[str, Any]) -> Step:
+    phase: Literal["planned", "done"] = "planned" if body.get("planning") else "done"
+    return Step(body["metadata"]["op"], body["metadata"]["urn"], phase)
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], Event | None]] = {
+    "diagnosticEvent": _message,
+    "policyEvent": _violation,
+    "summaryEvent": _summary,
+    "resourcePreEvent": _started,
+    "resOutputsEvent": _ended,
+    "resOpFailedEvent": lambda body: Step(body["metadata"]["op"], body["metadata"]["urn"], "failed"),
+    "errorEvent": lambda body: Message("error", str(body["error"]).strip()),
+}
+
+
+def line(event: Event) -> str | None:
+    """The event for a log or a pipe, one line where it is one; None for what is not worth one."""
+    match event:
+        case Step(op, _, "done") if op != "same" and event.type != "pulumi:pulumi:Stack":
+            return f"{_PAST.get(op, op)} {event.type} {event.name}"
+        case Step(op, _, "planned") if op != "same" and event.type != "pulumi:pulumi:Stack":
+            return f"would {op} {event.type} {event.name}"
+        case Step(op, _, "failed"):
+            return f"failed to {op} {event.type} {event.name}"
+        case Message(severity, text, _):
+            return text if severity == "info" else f"{severity}: {text}"
+        case Violation(policy, mandatory, text, _):
+            return f"{'error' if mandatory else 'warning'}: policy {policy}: {text}"
+    return None
+
+
+def counted(changes: Mapping[str, int]) -> str:
+    """``{"create": 3, "same": 2}`` as ``3 created, 2 unchanged``."""
+    shown = [f"{count} {_PAST.get(op, op)}" for op, count in sorted(changes.items()) if count]
+    return ", ".join(shown) or "nothing to do"

@@ -1,0 +1,95 @@
+"""What a killed run leaves in the file backend, and how the next run gets past it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from gpuform.errors import Failure
+
+_WRITING_S = 2.0  # a lock file without content is being written, or its writer was killed
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The process that holds a lock, as it wrote itself down."""
+
+    pid: int
+    host: str
+    since: datetime
+
+
+def release_dead(folder: Path, stack: str) -> list[str]:
+    """Remove the stack's locks whose owner is gone; one line per lock says so.
+
+    Raises Failure, naming process and command, when an owner still runs, and when an owner ran on another
+    host, where nobody here can tell.
+    """
+    said = []
+    for path, owner in _locks(folder):
+        if owner is not None:
+            _refuse_living(owner, path, stack)
+        path.unlink(missing_ok=True)
+        path.with_name(path.name + ".attrs").unlink(missing_ok=True)
+        what = f"process {owner.pid}, which is gone" if owner else "a run that was killed while it wrote it"
+        said.append(f"removed the lock on stack {stack} of {what}")
+    return said
+
+
+def _refuse_living(owner: Owner, path: Path, stack: str) -> None:
+    if owner.host != socket.gethostname():
+        raise Failure(
+            f"stack {stack}",
+            f"is locked by process {owner.pid} on host {owner.host} since {owner.since:%Y-%m-%d %H:%M:%S}",
+            f"wait for it, or, if it is gone, run 'pulumi cancel --yes --stack {stack}' ({path})",
+        )
+    command = _command(owner.pid)
+    if command:
+        raise Failure(
+            f"stack {stack}",
+            f"is being changed by process {owner.pid} ({command}) since {owner.since:%H:%M:%S}",
+            f"wait for it to end, or stop it with 'kill -INT {owner.pid}'",
+        )
+
+
+def _locks(folder: Path) -> Iterator[tuple[Path, Owner | None]]:
+    for path in sorted(folder.glob("*")) if folder.is_dir() else ():
+        if path.suffix == ".attrs" or not path.is_file():
+            continue
+        owner = _read(path)
+        if owner is None and time.time() - path.stat().st_mtime < _WRITING_S:
+            time.sleep(_WRITING_S)
+            owner = _read(path)
+        if path.exists():
+            yield path, owner
+
+
+def _read(path: Path) -> Owner | None:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        since = datetime.fromisoformat(content["timestamp"][:19] + "+00:00")
+        return Owner(int(content["pid"]), str(content["hostname"]), since)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _command(pid: int) -> str:
+    """Command line of a running pulumi; nothing if it is gone or its number was given to something else."""
+    if Path("/proc/self").exists():
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            return ""
+    else:
+        answer = subprocess.run(
+            ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
+        )
+        words = answer.stdout.split()
+    return " ".join(words).strip() if Path(words[0] if words else "").name.startswith("pulumi") else ""

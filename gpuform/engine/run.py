@@ -1,0 +1,240 @@
+"""Runs of the real engine through its command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpuform.engine import checkpoint, locks
+from gpuform.engine.environment import UNSET, engine_env
+from gpuform.engine.events import Event, Message, Step, Summary, Violation, counted, line
+from gpuform.engine.places import Places, Tools, write
+from gpuform.engine.standins import plugins
+from gpuform.engine.stream import follow
+from gpuform.errors import Failure
+from gpuform.paths import Paths
+
+OnEvent = Callable[[Event], None]
+
+_VAGUE = ("preview failed", "update failed", "destroy failed", "refresh failed")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run did. ``changes`` is the engine's count by operation, ``same`` included."""
+
+    operation: str
+    stack: str
+    changes: Mapping[str, int]
+    duration_s: float
+    steps: tuple[Step, ...] = ()
+    messages: tuple[Message, ...] = ()
+    violations: tuple[Violation, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was, or would be, done to a resource."""
+        return any(count for op, count in self.changes.items() if op != "same")
+
+    @property
+    def summary(self) -> str:
+        """``3 created, 20 unchanged in 12.3 s``."""
+        return f"{counted(self.changes)} in {self.duration_s:.1f} s"
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Every broken mandatory policy and every error; the engine's ``update failed`` only if alone."""
+        said = [f"policy {v.policy}: {v.text}" for v in self.violations if v.mandatory]
+        said += [message.text for message in self.messages if message.severity == "error"]
+        return tuple(text for text in said if text not in _VAGUE) or tuple(said)
+
+
+class EngineFailure(Failure):
+    """A run that the engine ended with an error; ``result`` is what it did until then."""
+
+    def __init__(self, result: Result, fact: str, remedy: str) -> None:
+        """Name operation and stack as the subject."""
+        super().__init__(f"pulumi {result.operation} of stack {result.stack}", fact, remedy)
+        self.result = result
+
+
+@dataclass
+class _Record:
+    steps: dict[Step, None] = field(default_factory=dict)  # ordered, and quick to ask
+    messages: list[Message] = field(default_factory=list)
+    violations: dict[Violation, None] = field(default_factory=dict)
+    summary: Summary = field(default_factory=Summary)
+
+    def take(self, event: Event) -> bool:
+        """Note the event; False if it says nothing new (a component with outputs is reported twice)."""
+        match event:
+            case Step(op, _, phase):
+                if op == "same" or phase == "started" or event in self.steps:
+                    return False
+                self.steps[event] = None
+            case Message():
+                self.messages.append(event)
+            case Violation():
+                if event in self.violations:
+                    return False
+                self.violations[event] = None
+            case Summary():
+                self.summary = event
+        return True
+
+
+class Engine:
+    """The engine of one checkout, with its own home, backend and plugins.
+
+    Every operation creates the stack if it is missing, and gets past what a killed run left. Raises Failure
+    when another run holds the stack, EngineFailure when the engine ends with an error.
+    """
+
+    def __init__(self, paths: Paths, toolchain: Tools, say: Callable[[str], None] = print) -> None:
+        """Start nothing; ``say`` takes notices, and, without a terminal, a line per change."""
+        self._paths = paths
+        self._places = Places(paths)
+        self._tools = toolchain
+        self._say = say
+        self._env: dict[str, str] | None = None
+
+    def up(
+        self, stack: str = "local", on_event: OnEvent | None = None, policy_packs: Sequence[Path] = ()
+    ) -> Result:
+        """Make the stack what the program says. No preview is run before it."""
+        arguments = ["--yes", "--skip-preview", *_packs(policy_packs)]
+        return self._operate("up", stack, arguments, on_event)
+
+    def preview(
+        self, stack: str = "local", on_event: OnEvent | None = None, policy_packs: Sequence[Path] = ()
+    ) -> Result:
+        """What ``up`` would do."""
+        return self._operate("preview", stack, _packs(policy_packs), on_event)
+
+    def destroy(self, stack: str = "local", on_event: OnEvent | None = None) -> Result:
+        """Delete everything that the stack's state knows of; the stack itself stays."""
+        return self._operate("destroy", stack, ["--yes", "--skip-preview"], on_event)
+
+    def refresh(self, stack: str = "local", on_event: OnEvent | None = None) -> Result:
+        """Take over into the state what is really there."""
+        return self._operate("refresh", stack, ["--yes", "--skip-preview"], on_event)
+
+    def outputs(self, stack: str = "local", show_secrets: bool = False) -> dict[str, Any]:
+        """What the program exported; a secret is ``[secret]`` unless asked for."""
+        shown = ["--show-secrets"] if show_secrets else []
+        self.prepare(stack)
+        outputs: dict[str, Any] = json.loads(self._ask("stack", "output", "--json", "--stack", stack, *shown))
+        return outputs
+
+    def export(self, stack: str = "local") -> dict[str, Any]:
+        """The state as ``pulumi stack export`` gives it, secrets encrypted."""
+        self.prepare(stack)
+        state: dict[str, Any] = json.loads(self._ask("stack", "export", "--stack", stack))
+        return state
+
+    def prepare(self, stack: str = "local") -> dict[str, str]:
+        """Make sure that ``stack`` exists and can be worked on; the environment of its runs."""
+        if self._env is None:
+            self._env = {name: value for name, value in os.environ.items() if name not in UNSET}
+            self._env.update(engine_env(self._paths, self._tools, stack))
+            for plugin in plugins(self._paths):
+                if plugin.notice:
+                    self._say(plugin.notice)
+        project = self._project()
+        for said in locks.release_dead(self._places.locks(project, stack), stack):
+            self._say(said)
+        state = self._places.checkpoint(project, stack)
+        for said in checkpoint.repair(state, stack):
+            self._say(said)
+        if not state.exists():
+            # From a folder of its own: the engine writes a new stack's salt next to the project file.
+            write(self._places.project / "Pulumi.yaml", f"name: {project}\nruntime: python\n", 0o600)
+            self._ask("stack", "init", stack, "--no-select", "--cwd", str(self._places.project))
+        return self._env
+
+    def _operate(
+        self, operation: str, stack: str, arguments: Sequence[str], on_event: OnEvent | None
+    ) -> Result:
+        env = self.prepare(stack)
+        terminal = on_event is None and sys.stdout.isatty()
+        command = [str(self._paths.shims / "pulumi"), operation, "--stack", stack, *arguments]
+        record = _Record()
+
+        def take(event: Event) -> None:
+            new = record.take(event)
+            if on_event is not None:
+                on_event(event)
+            elif new and not terminal and (text := line(event)):
+                self._say(text)
+
+        began = time.monotonic()
+        log = self._paths.logs / f"pulumi-{operation}-{stack}.log"
+        if terminal:
+            code = follow(command, env=env, cwd=self._paths.root, output=None, on_event=take)
+        else:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("wb") as output:
+                command += ["--color", "never", "--non-interactive"]
+                code = follow(command, env=env, cwd=self._paths.root, output=output, on_event=take)
+        result = Result(
+            operation,
+            stack,
+            record.summary.changes,
+            time.monotonic() - began,
+            tuple(record.steps),
+            tuple(record.messages),
+            tuple(record.violations),
+        )
+        if code != 0:
+            raise _failure(result, code, None if terminal else log)
+        return result
+
+    def _ask(self, *arguments: str) -> str:
+        assert self._env is not None
+        command = [str(self._paths.shims / "pulumi"), *arguments, "--non-interactive", "--color", "never"]
+        answer = subprocess.run(command, env=self._env, cwd=self._paths.root, capture_output=True, text=True)
+        if answer.returncode != 0:
+            said = answer.stderr.strip().removeprefix("error: ")
+            raise Failure(
+                f"pulumi {' '.join(arguments[:2])}", said or f"exit code {answer.returncode}", "see above"
+            )
+        return answer.stdout
+
+    def _project(self) -> str:
+        file = self._paths.root / "Pulumi.yaml"
+        content = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else None
+        if not isinstance(content, dict) or not isinstance(content.get("name"), str):
+            raise Failure(str(file), "is no Pulumi project file", "run inside a checkout of this project")
+        return str(content["name"])
+
+
+def _packs(folders: Sequence[Path]) -> list[str]:
+    return [word for folder in folders for word in ("--policy-pack", str(folder))]
+
+
+def _failure(result: Result, code: int, log: Path | None) -> EngineFailure:
+    """The failure of a run, with the engine's own reason where it gave one."""
+    said = list(result.errors)
+    if not said and log is not None:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        said = [text.removeprefix("error: ") for text in lines if text.startswith("error: ")]
+    if code < 0:
+        said.append(f"the engine was ended by signal {-code}")
+    fact = f"failed: {_reason(said[0])}" if said else f"failed with exit code {code}"
+    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+    return EngineFailure(result, fact + more, f"see {log}" if log else "see the engine's output above")
+
+
+def _reason(text: str) -> str:
+    """The line of a message that says what is wrong: of a traceback the last, else the first."""
+    lines = [part.strip() for part in text.splitlines() if part.strip()] or ["no reason given"]
+    return lines[-1] if any(part.startswith("Traceback") for part in lines) else lines[0]

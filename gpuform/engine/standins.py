@@ -1,0 +1,110 @@
+"""The project's own plugins: where the official one is not installed, and how the engine finds ours.
+
+They lie in the plugin folder of our own PULUMI_HOME. The engine looks there last, after PATH and after what
+ships next to ``pulumi``, so an official plugin wins without any choice of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from gpuform.engine.places import Places, link, write
+from gpuform.paths import Paths
+from infra.versions import PULUMI
+
+
+@dataclass(frozen=True)
+class _Ours:
+    kind: str
+    name: str
+    module: str
+    stands_in: bool
+
+    @property
+    def file(self) -> str:
+        return f"pulumi-{self.kind}-{self.name}"
+
+    @property
+    def version(self) -> str:
+        """The version that programs ask the engine for: that of the SDK they import."""
+        if self.kind == "language":
+            return PULUMI
+        return version("pulumi-kubernetes" if self.name == "kubernetes" else "gpuform")
+
+    @property
+    def folder(self) -> str:
+        return f"{self.kind}-{self.name}-v{self.version}"
+
+
+_OURS = (
+    _Ours("language", "python", "gpuform.plugins.language", stands_in=True),
+    _Ours("resource", "kubernetes", "gpuform.plugins.kubernetes", stands_in=True),
+    _Ours("resource", "gpuform", "gpuform.plugins.nodes", stands_in=False),
+)
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin that may be official; ``official`` is its executable, or None where our stand-in is used."""
+
+    name: str
+    version: str
+    official: Path | None
+
+    @property
+    def notice(self) -> str:
+        """The line that says so for a stand-in, else nothing."""
+        if self.official:
+            return ""
+        return f"gpuform: stand-in for {self.name} {self.version} (the official plugin is not installed)"
+
+
+def plugins(paths: Paths | None = None) -> list[Plugin]:
+    """Every plugin that we have a stand-in for, with the official one where it is installed.
+
+    Looks on PATH, next to the ``pulumi`` of these runs, and in the user's own PULUMI_HOME; starts nothing.
+    """
+    places = Places(paths or Paths.here())
+    return [Plugin(ours.file, ours.version, _official(ours, places)) for ours in _OURS if ours.stands_in]
+
+
+def install(places: Places) -> list[Plugin]:
+    """Make every plugin known to the engine; returns ``plugins``. Run again it changes nothing."""
+    state = plugins(places.paths)
+    official = {plugin.name: plugin.official for plugin in state}
+    folder = places.home / "plugins"
+    for ours in _OURS:
+        for other in folder.glob(f"{ours.kind}-{ours.name}-v*"):
+            if other.name != ours.folder:
+                shutil.rmtree(other)  # of an older version of ours: this PULUMI_HOME is nobody else's
+        target = folder / ours.folder / ours.file
+        found = official.get(ours.file)
+        if found is None:
+            write(target, _launcher(ours.module), 0o755)
+        else:
+            link(target, found)
+    return state
+
+
+def _launcher(module: str) -> str:
+    # -P: the engine starts plugins in the program's folder, whose modules must not pass for ours.
+    return f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m {module} "$@"\n'
+
+
+def _official(ours: _Ours, places: Places) -> Path | None:
+    searched = [entry for entry in os.get_exec_path() if Path(entry) != places.paths.shims]
+    on_path = shutil.which(ours.file, path=os.pathsep.join(searched))
+    if on_path:
+        return Path(on_path).absolute()
+    beside = places.pulumi.resolve().with_name(ours.file)
+    home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
+    candidates = [beside] if ours.kind == "language" else []
+    if home != places.home:
+        candidates.append(home / "plugins" / ours.folder / ours.file)
+    return next((path for path in candidates if os.access(path, os.X_OK)), None)

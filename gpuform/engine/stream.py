@@ -1,0 +1,103 @@
+"""Runs one engine process and hands on its events while it works."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from gpuform.engine.events import Event, parse
+
+_POLL_S = 0.05
+_CHUNK = 256 * 1024  # bytes
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+_PR_SET_PDEATHSIG = 1
+
+
+def follow(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    output: IO[bytes] | None,
+    on_event: Callable[[Event], None],
+) -> int:
+    """Run an engine command that changes or previews a stack; its exit code, negative for a signal.
+
+    ``output`` takes its display; None leaves the display to the terminal, which then also delivers Ctrl-C.
+    Otherwise SIGINT and SIGTERM to this process become one SIGINT to the engine, which ends what it has
+    begun and no more. Events pass through a pipe, for the engine writes secrets into them. On Linux the
+    engine does not outlive this process, however that ends.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpuform-") as folder:
+        pipe = Path(folder) / "events"
+        os.mkfifo(pipe, 0o600)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            process = subprocess.Popen(
+                [*command, "--event-log", str(pipe)],
+                env={**env, "PULUMI_DEBUG_COMMANDS": "true"},  # without it there is no --event-log
+                cwd=cwd,
+                stdin=None if output is None else subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT if output is not None else None,
+                process_group=None if output is None else 0,
+                preexec_fn=_die_with_parent,  # one system call, no locks, no allocation
+            )
+            with _signals_to(process, terminal=output is None):
+                for text in _lines(reader, process):
+                    event = parse(text)
+                    if event is not None:
+                        on_event(event)
+                return process.wait()
+        finally:
+            os.close(reader)
+
+
+def _lines(reader: int, process: subprocess.Popen[bytes]) -> Iterator[str]:
+    rest = b""
+    while True:
+        ended = process.poll() is not None  # asked before the read: what came until then is read below
+        ready, _, _ = select.select([reader], [], [], _POLL_S)
+        data = os.read(reader, _CHUNK) if ready else b""
+        if data:
+            *whole, rest = (rest + data).split(b"\n")
+            yield from (text.decode(errors="replace") for text in whole if text.strip())
+        elif ended:
+            return
+        elif ready:
+            time.sleep(_POLL_S)  # nobody has opened the pipe yet, or the engine has closed it and winds up
+
+
+@contextmanager
+def _signals_to(process: subprocess.Popen[bytes], *, terminal: bool) -> Iterator[None]:
+    """Turn what would end this process into a request to the engine to end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def forward(number: int, frame: object) -> None:
+        if number == signal.SIGTERM or not terminal:
+            process.send_signal(signal.SIGINT)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _die_with_parent() -> None:
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,95 @@
+"""Which Python runs a program, from the ``runtime.options`` of its Pulumi.yaml."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class InterpreterError(Exception):
+    """The options ask for an interpreter that is not there; ``str()`` says which and how to make it."""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python executable and the folders that its packages lie in.
+
+    ``environment`` is the virtual environment's root, or ``None`` when the host's own interpreter is used.
+    """
+
+    executable: Path
+    environment: Path | None
+
+    def package_folders(self) -> list[Path]:
+        """Folders to look for installed packages in; the executable is not started for it."""
+        if self.environment is None:
+            return [Path(entry) for entry in sys.path if entry.endswith("-packages")]
+        return sorted(self.environment.glob("lib/python3*/site-packages"))
+
+    def process_environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """``base`` as in an activated environment; PYTHONHOME would lead elsewhere and is dropped."""
+        env = dict(base)
+        if self.environment is not None:
+            env.pop("PYTHONHOME", None)
+            env["VIRTUAL_ENV"] = str(self.environment)
+            env["PULUMI_RUNTIME_VIRTUALENV"] = str(self.environment)
+            env["PATH"] = f"{self.executable.parent}{os.pathsep}{env.get('PATH', '')}"
+        return env
+
+
+def resolve(root: Path, options: Mapping[str, object]) -> Interpreter:
+    """The interpreter of the project at ``root``.
+
+    ``virtualenv`` wins; then the toolchain's environment (``uv``: UV_PROJECT_ENVIRONMENT or ``.venv`` in the
+    project or a folder above it; ``poetry``: what ``poetry env info --path`` answers); with neither, the
+    interpreter that runs this host. Raises InterpreterError when what is asked for does not exist.
+    """
+    named = options.get("virtualenv")
+    toolchain = str(options.get("toolchain") or "pip")
+    if isinstance(named, str) and named:
+        return _environment((root / named).absolute(), f"the 'virtualenv' option in Pulumi.yaml ({named})")
+    if toolchain == "uv":
+        return _environment(_uv_environment(root), "the environment of toolchain uv")
+    if toolchain == "poetry":
+        return _environment(_poetry_environment(root), "the environment of toolchain poetry")
+    if toolchain != "pip":
+        raise InterpreterError(f"unknown toolchain {toolchain!r} in Pulumi.yaml; use pip, uv or poetry")
+    return Interpreter(Path(sys.executable), None)
+
+
+def _environment(path: Path, asked_by: str) -> Interpreter:
+    executable = path / "bin" / "python"
+    if not executable.exists():
+        state = "is not a virtual environment" if path.is_dir() else "does not exist"
+        raise InterpreterError(
+            f"{path}, named by {asked_by}, {state}; create it with 'python3 -m venv {path}' "
+            "and install the project into it"
+        )
+    return Interpreter(executable, path)
+
+
+def _uv_environment(root: Path) -> Path:
+    chosen = os.environ.get("UV_PROJECT_ENVIRONMENT")
+    if chosen:
+        return (root / chosen).absolute()
+    folders = [root, *root.parents]
+    return next((folder / ".venv" for folder in folders if (folder / ".venv").is_dir()), root / ".venv")
+
+
+def _poetry_environment(root: Path) -> Path:
+    poetry = shutil.which("poetry")
+    if poetry is None:
+        raise InterpreterError(
+            "toolchain poetry is asked for in Pulumi.yaml but poetry is not on PATH; install it"
+        )
+    answer = subprocess.run(
+        [poetry, "env", "info", "--path"], cwd=root, capture_output=True, text=True, check=False, timeout=60
+    )
+    if answer.returncode != 0:
+        raise InterpreterError(f"poetry knows no environment for {root}; run 'poetry install' there")
+    return Path(answer.stdout.strip())

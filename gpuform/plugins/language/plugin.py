@@ -1,0 +1,38 @@
+"""Runs one plugin written in Python; started as a file by the plugin's interpreter, not by ours.
+
+``plugin.py KIND FOLDER ENGINE_ADDRESS...``: KIND ``analyzer`` is a policy pack, others are run as they are.
+Exists so that a plugin ends with the host that started it, even after a kill -9 of that host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import runpy
+import sys
+
+
+def main() -> None:
+    """Become the plugin: its output and exit code are this process's."""
+    del sys.path[0]  # the folder of this file: its modules must not pass for the plugin's
+    kind, folder, *args = sys.argv[1:]
+    die_with_parent()
+    if kind == "analyzer":
+        sys.argv = ["pulumi.policy", *args, folder]
+        runpy.run_module("pulumi.policy", run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = [folder, *args]
+        runpy.run_path(folder, run_name="__main__")
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this process with its parent; elsewhere it sees its engine go by itself."""
+    if sys.platform == "linux":
+        import ctypes
+        import signal
+
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1: PR_SET_PDEATHSIG
+
+
+if __name__ == "__main__":
+    main()

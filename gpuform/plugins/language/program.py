@@ -1,0 +1,125 @@
+"""Runs one Pulumi program; started as a file by the interpreter of the program, not by ours.
+
+Imports nothing but the standard library and the ``pulumi`` SDK of that interpreter. The request comes as one
+JSON object on stdin: configuration may be larger than what one environment variable holds. Exit code 0: fine;
+32: the program failed and the reason was shown; anything else: the program ended the process itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import runpy
+import sys
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+SHOWN = 32  # the official host's code for "already told the user"
+THREADS_MAX = 256  # the engine asks for 2^31-1 when parallelism is unbounded
+
+
+def main() -> int:
+    """Read the request, run the program inside its stack, report a failure once."""
+    del sys.path[0]  # the folder of this file: its modules must not pass for the program's
+    request: dict[str, Any] = json.load(sys.stdin)
+    os.close(0)
+    os.open(os.devnull, os.O_RDONLY)
+    _die_with_parent()
+    try:
+        import pulumi
+        import pulumi.runtime
+    except ImportError as error:
+        print(
+            f"{sys.executable} cannot import the Pulumi SDK: {error}; install the project's requirements "
+            "into that interpreter",
+            file=sys.stderr,
+        )
+        return SHOWN
+    pulumi.runtime.set_all_config(request["config"], request["secret_keys"])
+    pulumi.runtime.configure(pulumi.runtime.Settings(**request["settings"]))
+    os.chdir(request["pwd"])
+    program = request["program"]
+    sys.argv = [program, *request["args"]]
+    # The SDK leaves futures behind when a program fails; asyncio's complaints would bury the reason.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    return _run(program, request["settings"]["parallel"], pulumi)
+
+
+def _run(program: str, parallel: int, pulumi: Any) -> int:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    executor = ThreadPoolExecutor(max_workers=min(max(parallel, 1) * 4, THREADS_MAX))
+    loop.set_default_executor(executor)
+    try:
+        loop.run_until_complete(pulumi.runtime.run_in_stack(lambda: _start(program)))
+    except pulumi.RunError as error:
+        pulumi.log.error(str(error))
+        return SHOWN
+    except Exception as error:
+        pulumi.log.error("Program failed with an unhandled exception:\n" + _trace(error))
+        return SHOWN
+    finally:
+        executor.shutdown(wait=True)
+        loop.close()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+
+def _start(program: str) -> None:
+    path = Path(program)
+    main_file = path / "__main__.py" if path.is_dir() else path
+    if not main_file.exists():
+        import pulumi
+
+        raise pulumi.RunError(f"no program to run: {main_file} does not exist")
+    runpy.run_path(program, run_name="__main__")
+
+
+def _trace(error: BaseException) -> str:
+    """The traceback without the frames above the user's code, which are the same in every failure.
+
+    Where no frame is the user's, as with an error inside an Output, the frames of the SDK are kept.
+    """
+    frames = list(traceback.walk_tb(error.__traceback__))
+    outer = (_is_runner, lambda file: _is_runner(file) or _is_sdk(file))
+    skipped = [
+        next((n for n, (f, _) in enumerate(frames) if not hide(f.f_code.co_filename)), -1) for hide in outer
+    ]
+    start = skipped[1] if skipped[1] >= 0 else skipped[0]
+    shown: TracebackType | None = error.__traceback__
+    for _ in range(max(start, 0)):
+        shown = shown.tb_next if shown is not None else None
+    return "".join(traceback.format_exception(type(error), error, shown))
+
+
+def _is_runner(filename: str) -> bool:
+    return (
+        filename in (__file__, runpy.__file__)
+        or filename.startswith("<frozen ")
+        or "asyncio" in Path(filename).parts
+    )
+
+
+def _is_sdk(filename: str) -> bool:
+    return Path(filename).parts[-3:-1] == ("pulumi", "runtime")
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to end this process with its host: nobody else would after a kill -9 of the host."""
+    if sys.platform == "linux":
+        import ctypes
+        import signal
+
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1: PR_SET_PDEATHSIG
+
+
+if __name__ == "__main__":
+    sys.exit(main())
