@@ -48,7 +48,7 @@ class Tool:
 
     ``output`` is the name that ``go build`` gives it. ``ask`` are the arguments that make it print its
     version; a tool of our own has none and is never looked for on PATH. ``accepts`` is the range of versions
-    that may stand on PATH: from the first, up to and without the second. ``releases`` is keyed by ``os/arch``.
+    that may stand on PATH: from the first, up to and without the second. ``releases`` has a key ``os/arch``.
     """
 
     name: str
