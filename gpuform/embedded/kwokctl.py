@@ -71,16 +71,23 @@ def configuration(layout: Layout, ports: Mapping[str, int]) -> str:
 
 
 def _patches(layout: Layout) -> list[dict[str, object]]:
+    """What kwokctl leaves out. Go's garbage collector is left as it is: a smaller GOGC takes 40 MB off the
+    apiserver's 260 and adds a fifth to its processor time (measured with 0 and with 300 nodes on 2 cores).
+    """
     added: dict[str, dict[str, str]] = {
         "etcd": {
-            "unsafe-no-fsync": "true",  # disposable; a killed process loses nothing, a power cut may
+            # Disposable: a killed process loses nothing, a power cut may. No effect on a fast disk.
+            "unsafe-no-fsync": "true",
             # One member elects itself after one election timeout, by default a second of every start.
             "heartbeat-interval": "10",
             "election-timeout": "100",
         },
         "kube-apiserver": {
             "service-cluster-ip-range": "10.96.0.0/16",
-            "endpoint-reconciler-type": "none",  # else Service kubernetes names this machine's address
+            # Without these a machine that has no default route cannot start it.
+            "advertise-address": "127.0.0.1",
+            "external-hostname": "127.0.0.1",
+            "endpoint-reconciler-type": "none",  # Endpoints must not name a loopback address
             "profiling": "false",
         },
         # Election would make a member that was killed wait up to 15 s for its own old lease.

@@ -20,29 +20,37 @@ class Probe:
 
     def ready(self) -> bool:
         """``/readyz``: false too while nothing listens."""
-        return self._get("/readyz") is not None
+        return self._ask("GET", "/readyz") is not None
 
     def usable(self) -> bool:
         """Ready, and the default service account is there, without which the first pod would be refused.
 
-        It is the controller manager that makes it, so this says that the controller manager works.
+        The controller manager makes it, but looks for the server once a second only; so it is made here
+        when it is missing, which is the same object.
         """
-        return self.ready() and self._get("/api/v1/namespaces/default/serviceaccounts/default") is not None
+        if not self.ready():
+            return False
+        account = "/api/v1/namespaces/default/serviceaccounts"
+        if self._ask("GET", f"{account}/default") is not None:
+            return True
+        self._ask("POST", account, '{"metadata": {"name": "default"}}')
+        return self._ask("GET", f"{account}/default") is not None
 
     def version(self) -> str | None:
         """The server's own version, such as ``v1.34.4``; None when it does not answer."""
-        answer = self._get("/version")
+        answer = self._ask("GET", "/version")
         return str(json.loads(answer)["gitVersion"]) if answer else None
 
-    def _get(self, path: str) -> bytes | None:
+    def _ask(self, method: str, path: str, body: str | None = None) -> bytes | None:
+        """The answer's body; None for an error of any kind, which for a starting server is no news."""
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self._port, timeout=self._timeout, context=self._tls
         )
         try:
-            connection.request("GET", path)
+            connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
             answer = connection.getresponse()
-            body = answer.read()
-            return body if answer.status == http.client.OK else None
+            content = answer.read()
+            return content if answer.status < http.client.BAD_REQUEST else None
         except (OSError, http.client.HTTPException):
             return None
         finally:
