@@ -16,7 +16,7 @@ SUBJECTS = {
     "python -c pass": "pass",
     "import pulumi": "import pulumi",
     "the local program's imports": "import infra.__main__",
-    "gpuform --help": "import sys; sys.argv = ['gpuform', '--help']; from gpuform.cli.main import main; main()",
+    "gpuform --help": "import sys; sys.argv[1:] = ['--help']; from gpuform.cli.main import main; main()",
 }
 
 

@@ -20,7 +20,7 @@ class EmbeddedClusterArgs:
 
 
 class EmbeddedCluster(pulumi.ComponentResource):
-    """The embedded control plane's provider. It does not start the control plane; ``gpuform local start`` does."""
+    """The embedded control plane's provider. Starting the control plane is ``gpuform local start``."""
 
     kubeconfig: pulumi.Output[str]
     provider: kubernetes.Provider

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from infra.model import environment as model
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExistingClusterArgs:
-    """What names the cluster: a kubeconfig (its path) and, where it has several, the context."""
+    """What names the cluster: the path of a kubeconfig and, where it has several, the context."""
 
-    kubeconfig: pulumi.Input[str]
-    context: str | None = None
+    cluster: model.ExistingCluster
 
 
 class ExistingCluster(pulumi.ComponentResource):
-    """The provider for a cluster that somebody else made. Nothing of the cluster itself is changed or destroyed."""
+    """The provider for a cluster that somebody else made; the cluster itself is never changed."""
 
     kubeconfig: pulumi.Output[str]
     provider: kubernetes.Provider
@@ -27,11 +29,12 @@ class ExistingCluster(pulumi.ComponentResource):
     ) -> None:
         """Register the provider that everything of the platform half goes through."""
         super().__init__("gpuform:cluster:ExistingCluster", name, None, opts)
-        self.kubeconfig = pulumi.Output.from_input(args.kubeconfig)
+        kubeconfig = Path(args.cluster.kubeconfig).expanduser()
+        self.kubeconfig = pulumi.Output.from_input(str(kubeconfig))
         self.provider = kubernetes.Provider(
             f"{name}-kubernetes",
-            kubeconfig=args.kubeconfig,
-            context=args.context,
+            kubeconfig=str(kubeconfig),
+            context=args.cluster.context,
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({"kubeconfig": self.kubeconfig})

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pulumi
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 
+from infra.model.environment import Environment
+from infra.plan.gpu_operator import release
+
+ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 600  # a driver that is compiled on the node takes minutes; the embedded cluster needs seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuOperatorArgs:
-    """One chart at one version with the values that the plan derived; ``repository`` is None for a local chart."""
+    """Whose pools decide the chart's values."""
 
-    chart: str
-    version: str | None
-    repository: str | None
-    namespace: str
-    release_name: str
-    values: dict[str, Any]
+    environment: Environment
 
 
 class GpuOperator(pulumi.ComponentResource):
@@ -31,17 +32,19 @@ class GpuOperator(pulumi.ComponentResource):
     def __init__(self, name: str, args: GpuOperatorArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Register the release; a failed upgrade is rolled back."""
         super().__init__("gpuform:platform:GpuOperator", name, None, opts)
-        release = Release(
+        planned = release(args.environment)
+        installed = Release(
             f"{name}-release",
-            chart=args.chart,
-            version=args.version,
-            repository_opts=RepositoryOptsArgs(repo=args.repository) if args.repository else None,
-            namespace=args.namespace,
-            name=args.release_name,
-            values=args.values,
+            # A local chart is named from the program's folder, so that no state says where the checkout lies.
+            chart=planned.chart if planned.repository else os.path.relpath(ROOT / planned.chart),
+            version=planned.version,
+            repository_opts=RepositoryOptsArgs(repo=planned.repository) if planned.repository else None,
+            namespace=planned.namespace,
+            name=planned.name,
+            values=planned.values,
             atomic=True,
             timeout=TIMEOUT_S,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        self.status = release.status
+        self.status = installed.status
         self.register_outputs({"status": self.status})

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 
 from components.manifest import resource
+from infra.model.environment import Environment
+from infra.plan.sharing import device_plugin_config_map, mig_parted_config_map
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuSharingArgs:
-    """``config_maps``: by role, whole manifests with a hash of their content in the name."""
+    """Whose pools are shared."""
 
-    config_maps: Mapping[str, Mapping[str, Any]]
+    environment: Environment
 
 
 class GpuSharing(pulumi.ComponentResource):
@@ -29,9 +29,15 @@ class GpuSharing(pulumi.ComponentResource):
     names: pulumi.Output[list[str]]
 
     def __init__(self, name: str, args: GpuSharingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register one ConfigMap per manifest."""
+        """Register the device plugin's ConfigMap and the MIG manager's, each where a pool needs it."""
         super().__init__("gpuform:platform:GpuSharing", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        made = [resource(f"{name}-{role}", manifest, child) for role, manifest in args.config_maps.items()]
+        config_maps = {
+            "device-plugin": device_plugin_config_map(args.environment),
+            "mig-parted": mig_parted_config_map(args.environment),
+        }
+        made = [
+            resource(f"{name}-{role}", manifest, child) for role, manifest in config_maps.items() if manifest
+        ]
         self.names = pulumi.Output.all(*[config_map.id for config_map in made])
         self.register_outputs({"names": self.names})

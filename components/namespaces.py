@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 
 from components.manifest import resource
+from infra.model.environment import Environment
+from infra.plan.workloads import namespaces
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamespacesArgs:
-    """Whole manifests, Pod Security labels included."""
+    """Whose namespaces."""
 
-    manifests: Sequence[Mapping[str, Any]]
+    environment: Environment
 
 
 class Namespaces(pulumi.ComponentResource):
     """Namespaces with their Pod Security labels."""
 
     def __init__(self, name: str, args: NamespacesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register one Namespace per manifest."""
+        """Register the operator's namespace and one for each that a workload names."""
         super().__init__("gpuform:platform:Namespaces", name, None, opts)
-        for manifest in args.manifests:
+        for manifest in namespaces(args.environment):
             resource(f"{name}-{manifest['metadata']['name']}", manifest, pulumi.ResourceOptions(parent=self))
         self.register_outputs({})

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pulumi
 
 from components.manifest import resource
+from infra.model.environment import Environment
+from infra.plan.workloads import manifests
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadsArgs:
-    """Whole manifests, each with a name of its own within its namespace."""
+    """Whose workloads."""
 
-    manifests: Sequence[Mapping[str, Any]]
+    environment: Environment
 
 
 class Workloads(pulumi.ComponentResource):
     """Pods, Deployments and Jobs; the update waits until each runs, and says why one does not."""
 
     def __init__(self, name: str, args: WorkloadsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register one resource per manifest."""
+        """Register one resource per workload."""
         super().__init__("gpuform:platform:Workloads", name, None, opts)
-        for manifest in args.manifests:
+        for manifest in manifests(args.environment):
             metadata = manifest["metadata"]
             resource(
                 f"{name}-{metadata['namespace']}-{metadata['name']}",

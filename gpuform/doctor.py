@@ -14,6 +14,8 @@ from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
 from gpuform.toolchain.catalogue import CATALOGUE
 
+_FROM = {"path": "from PATH", "release": "the official release", "built": "built from its Go module"}
+
 Verdict = Literal["PASS", "SKIP", "FAIL"]
 
 
@@ -38,16 +40,13 @@ def findings(paths: Paths) -> Iterator[Finding]:
 
 
 def _python() -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info >= (3, 11):
-        return Finding("python", "PASS", version)
-    return Finding("python", "FAIL", f"{version} is older than 3.11", "install Python 3.11 or newer")
+    return Finding("python", "PASS", ".".join(map(str, sys.version_info[:3])))
 
 
 def _disk(paths: Paths, toolchain: Toolchain) -> Finding:
     folder = next(parent for parent in (paths.cache, *paths.cache.parents) if parent.exists())
     missing = {tool.module for tool in CATALOGUE.values() if toolchain.locate(tool.name).path is None}
-    needed = sum(module.disk_mb for module in missing) / 1e3
+    needed = sum(module.download_mb + module.compile_mb + module.binaries_mb for module in missing) / 1e3
     free = shutil.disk_usage(folder).free / 1e9
     fact = f"{free:.1f} GB free at {folder}, {needed:.1f} GB needed for the tools that are missing"
     if free >= needed:
@@ -61,7 +60,7 @@ def _tools(toolchain: Toolchain) -> Iterator[Finding]:
         if found.path is None:
             yield Finding(name, "FAIL", f"{found.version} is not built yet", "gpuform toolchain build")
         else:
-            yield Finding(name, "PASS", f"{found.version}, {found.source}: {found.path}")
+            yield Finding(name, "PASS", f"{found.version}, {_FROM[found.source]}")
 
 
 def _plugins() -> Iterator[Finding]:

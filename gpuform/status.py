@@ -8,11 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.model.environment import Environment, Pool
-from infra.plan.sharing import describe, offered
+from gpuform.paths import Paths
+from infra.model import labels
+from infra.model.environment import Environment, ExistingCluster
+from infra.model.pool import Pool
+from infra.model.sharing import Mig, Mps, TimeSlicing
+from infra.plan.sharing import offered
 
 GPU_RESOURCES = "nvidia.com/"
-POOL_LABEL = "gpuform.io/pool"
 FINISHED = ("Succeeded", "Failed")
 
 
@@ -28,10 +31,11 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class PoolStatus:
-    """One pool; ``planned`` is what each of its nodes should offer."""
+    """One pool; ``sharing`` is its kind, ``detail`` how; ``planned`` is what each node should offer."""
 
     name: str
     sharing: str
+    detail: str
     machine: str
     planned: dict[str, int]
     nodes: tuple[NodeStatus, ...]
@@ -88,16 +92,24 @@ class ClusterStatus:
         }
 
 
+def cluster_of(env: Environment, paths: Paths) -> tuple[Path, str | None]:
+    """Kubeconfig and context of the environment's cluster."""
+    if isinstance(env.cluster, ExistingCluster):
+        return Path(env.cluster.kubeconfig).expanduser(), env.cluster.context
+    return paths.kubeconfig, None
+
+
 def read(env: Environment, kubeconfig: Path, context: str | None = None) -> ClusterStatus:
     """Ask the cluster for its nodes and pods.
 
     Raises what httpx raises when the cluster cannot be reached.
     """
     import kr8s
+    from kr8s.objects import APIObject, Node, Pod
 
     api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
-    nodes = [dict(node.raw) for node in api.get("nodes")]
-    pods = [dict(pod.raw) for pod in api.get("pods", namespace=kr8s.ALL)]
+    nodes = [dict(node.raw) for node in Node.list(api=api) if isinstance(node, APIObject)]
+    pods = [dict(pod.raw) for pod in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(pod, APIObject)]
     return summarise(env, nodes, pods)
 
 
@@ -107,7 +119,7 @@ def summarise(
     """Bring live nodes and pods together with the pools that were declared."""
     by_pool: dict[str, list[Mapping[str, Any]]] = {}
     for node in nodes:
-        by_pool.setdefault(node["metadata"].get("labels", {}).get(POOL_LABEL, ""), []).append(node)
+        by_pool.setdefault(node["metadata"].get("labels", {}).get(labels.POOL, ""), []).append(node)
     statuses = sorted((_pod(pod) for pod in pods), key=lambda pod: (pod.namespace, pod.name))
     used: dict[str, Counter[str]] = {}
     for pod in statuses:
@@ -119,14 +131,24 @@ def summarise(
     )
 
 
+def _detail(pool: Pool) -> str:
+    sharing = pool.sharing
+    if isinstance(sharing, TimeSlicing | Mps):
+        return f"{sharing.replicas} per GPU"
+    if isinstance(sharing, Mig):
+        return ", ".join(f"{count}x {profile}" for profile, count in sorted((pool.layout or {}).items()))
+    return ""
+
+
 def _pool(
     env: Environment, pool: Pool, nodes: Iterable[Mapping[str, Any]], used: Mapping[str, Mapping[str, int]]
 ) -> PoolStatus:
     found = sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
     return PoolStatus(
         name=pool.name,
-        sharing=describe(pool),
-        machine=pool.machine or "",
+        sharing=pool.sharing.kind,
+        detail=_detail(pool),
+        machine=pool.machine or " or ".join(gpu.name for gpu in pool.gpus),
         planned=dict(offered(env, pool)),
         nodes=tuple(_node(node, used.get(node["metadata"]["name"], {})) for node in found),
     )

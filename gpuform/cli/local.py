@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuform.cli.output import console, say
 from gpuform.errors import Failure
 from gpuform.paths import Paths
+
+if TYPE_CHECKING:
+    from gpuform.embedded import ControlPlane
+    from gpuform.status import ClusterStatus
+    from infra.model.environment import Environment
 
 STACK = "local"
 SETTLE_S = 60.0  # a simulated operand acts within a second or two; a minute means that it never will
@@ -27,21 +32,20 @@ def start(
 
 @app.command()
 def stop(
-    delete: Annotated[bool, typer.Option("--delete", help="Forget its data and its Pulumi state, too.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Forget data and Pulumi state, too.")] = False,
 ) -> None:
     """End every process that was started for this checkout; data stays unless --delete."""
-    from gpuform.engine import forget
-
-    paths = Paths.here()
     _control_plane().stop(delete=delete)
     if delete:
-        forget(paths)
-    say("stopped" + (", data deleted" if delete else "; `make up` continues where it was"))
+        from gpuform.engine import forget
+
+        forget(Paths.here())
+    say("stopped, data deleted" if delete else "stopped; the data stays, and `make up` goes on from it")
 
 
 @app.command()
 def status() -> None:
-    """Members of the control plane: process, port, memory."""
+    """Members of the control plane: process, port, memory. Exit code 1 if one does not run."""
     from gpuform.reports.tables import members
 
     current = _control_plane().status()
@@ -63,8 +67,8 @@ def env() -> None:
 @app.command()
 def up() -> None:
     """The main job: control plane, `pulumi up` of the stack local, and what came of it."""
-    from gpuform.reports import tables
     from gpuform.engine import Engine
+    from gpuform.reports import tables
     from gpuform.reports.page import write
     from gpuform.toolchain import Toolchain
     from gpuform.toolchain.catalogue import CATALOGUE
@@ -79,19 +83,19 @@ def up() -> None:
     result = Engine(paths, tools).up(STACK)
     current = _settled(environment, paths)
     report = write(paths.state / "report", current)
-    console.print(tables.pools(current), tables.pods(current), sep="\n")
-    say(f"engine: {result.summary}; {time.monotonic() - began:.0f} s in all; report: {report}")
+    console.print(tables.pools(current), "", tables.pods(current), "", sep="\n")
+    say(f"{result.summary}; {time.monotonic() - began:.0f} s in all; report: {report}")
     say(tables.SIMULATED)
     unsettled = [pool.name for pool in current.pools if not pool.settled]
     if unsettled:
         raise Failure(
             f"pools {', '.join(unsettled)}",
             f"do not offer what was planned after {SETTLE_S:.0f} s",
-            f"see the node's events with kubectl, and {paths.logs / 'simulator.log'}",
+            f"see the nodes' events with kubectl, and {paths.logs / 'simulator.log'}",
         )
 
 
-def _settled(environment: object, paths: Paths) -> object:
+def _settled(environment: Environment, paths: Paths) -> ClusterStatus:
     """The cluster's status once every pool offers what was planned, or as it is when the time is up."""
     from gpuform.status import read
 
@@ -103,7 +107,7 @@ def _settled(environment: object, paths: Paths) -> object:
         time.sleep(0.3)
 
 
-def _control_plane() -> object:
+def _control_plane() -> ControlPlane:
     from gpuform.embedded import ControlPlane
     from gpuform.toolchain import Toolchain
 

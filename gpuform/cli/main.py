@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -16,7 +14,7 @@ from gpuform.errors import Failure, InputError
 class Commands(TyperGroup):
     """Ends every command alike: 2 for bad input, 1 for work that failed, the message on stderr."""
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors become a message and an exit code."""
         try:
             return super().invoke(ctx)
@@ -33,7 +31,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="GPU Kubernetes clusters as code. Exit codes: 0 fine, 1 failed, 2 bad input, 3 drift or changes found.",
+    help="GPU Kubernetes clusters as code. Exit codes: 0 fine, 1 failed, 2 bad input.",
 )
 app.command()(doctor.doctor)
 app.add_typer(local.app, name="local")
@@ -47,7 +45,3 @@ app.add_typer(toolchain.app, name="toolchain")
 def main() -> None:
     """Entry point of the console script."""
     app()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 from rich.console import Console
 
-# rich reads NO_COLOR and whether stdout is a terminal by itself; without one, a table is as wide as it needs.
-console = Console(highlight=False, soft_wrap=False)
+WIDE = 200  # without a terminal nothing is folded: a log or a pipe takes lines as long as they are
+
+# rich reads NO_COLOR by itself.
+console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 
 
 def say(line: str) -> None:

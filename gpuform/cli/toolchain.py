@@ -10,7 +10,9 @@ from gpuform.reports.tables import tools as tools_table
 from gpuform.toolchain import Toolchain
 from gpuform.toolchain.catalogue import CATALOGUE
 
-app = typer.Typer(no_args_is_help=True, help="The pinned tools: found on PATH, downloaded and checked, or built.")
+app = typer.Typer(
+    no_args_is_help=True, help="The pinned tools: found on PATH, downloaded and checked, or built."
+)
 
 
 @app.command()

@@ -16,7 +16,9 @@ def write(folder: Path, current: ClusterStatus) -> Path:
     """Write ``status.json`` and ``index.html`` into ``folder`` and return the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "status.json").write_text(json.dumps(current.to_json(), indent=2) + "\n")
-    recorder = Console(record=True, width=140, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    recorder = Console(
+        record=True, width=140, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+    )
     recorder.print(tables.pools(current), tables.pods(current), tables.SIMULATED, sep="\n\n")
     page = folder / "index.html"
     recorder.save_html(str(page), inline_styles=True)

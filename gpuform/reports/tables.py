@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.status import ClusterStatus, NodeStatus, PodStatus
+from gpuform.status import ClusterStatus, NodeStatus, PodStatus, PoolStatus
+
+if TYPE_CHECKING:
+    from gpuform.doctor import Finding
+    from gpuform.embedded import Status
+    from gpuform.toolchain import Found
 
 SIMULATED = (
     "simulated here: the nodes (kwok) and NVIDIA's operands (gpuform.simulator). "
@@ -24,7 +30,7 @@ def pools(current: ClusterStatus) -> Table:
         table.add_row(
             pool.name,
             pool.machine,
-            pool.sharing,
+            _sharing(pool),
             Text(f"{ready}/{len(pool.nodes)}", style="" if ready == len(pool.nodes) else "red"),
             _offers(pool.nodes),
             _in_use(pool.nodes),
@@ -43,16 +49,92 @@ def pods(current: ClusterStatus, namespaces: tuple[str, ...] = SYSTEM_NAMESPACES
     return table
 
 
+def members(status: Status) -> Table:
+    """One line per process of the control plane."""
+    up = "ready" if status.ready else "not ready"
+    title = (
+        f"Control plane: Kubernetes {status.kubernetes}, {up}"
+        if status.kubernetes
+        else f"Control plane: {up}"
+    )
+    table = _table(title, "member", "pid", "port", "memory")
+    for member in status.members:
+        state = str(member.pid) if member.running else Text("not running", style="red")
+        table.add_row(member.name, state, str(member.port or "-"), f"{member.rss_bytes / 2**20:.0f} MiB")
+    table.add_row("all", "", "", f"{sum(member.rss_bytes for member in status.members) / 2**20:.0f} MiB")
+    return table
+
+
+def tools(found: Iterable[Found]) -> Table:
+    """One line per tool and where it comes from."""
+    table = _table("Tools", "tool", "version", "from", "path")
+    for tool in found:
+        table.add_row(tool.name, tool.version, tool.source, str(tool.path or "-"))
+    return table
+
+
+def findings(found: Iterable[Finding]) -> Table:
+    """One line per finding of the doctor."""
+    table = _table("", "", "what", "finding", "to mend it")
+    styles = {"PASS": "green", "SKIP": "yellow", "FAIL": "red"}
+    for finding in found:
+        verdict = Text(finding.verdict, style=styles[finding.verdict])
+        table.add_row(verdict, finding.subject, finding.fact, finding.fix)
+    return table
+
+
+def gpus(catalogue: Iterable[Mapping[str, Any]]) -> Table:
+    """One line per GPU model: MIG profiles without their variants, the cheapest machine per GPU-hour."""
+    columns = (
+        "GPU",
+        "also called",
+        "memory",
+        "compute",
+        "machines",
+        "cheapest",
+        "$/GPU-hour",
+        "MIG profiles",
+    )
+    table = _table("GPUs", *columns)
+    for gpu in catalogue:
+        priced = [machine for machine in gpu["machines"] if machine["usd_per_gpu_hour"]]
+        cheapest = min(priced, key=lambda machine: machine["usd_per_gpu_hour"], default=None)
+        table.add_row(
+            gpu["name"],
+            ", ".join(gpu["aliases"]),
+            f"{gpu['memory_mib'] / 1024:.0f} GiB",
+            gpu["compute_capability"],
+            str(len(gpu["machines"])),
+            cheapest["name"] if cheapest else "-",
+            f"{cheapest['usd_per_gpu_hour']:.3f}" if cheapest else "-",
+            ", ".join(f"{most}x {name}" for name, most in gpu["mig"].items() if _plain(name)) or "-",
+        )
+    return table
+
+
 def counts(resources: Mapping[str, int]) -> str:
     """Resources and how many, without the vendor's prefix: ``gpu.shared 4``."""
     return ", ".join(f"{key.removeprefix('nvidia.com/')} {n}" for key, n in sorted(resources.items()))
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
     for column in columns:
         table.add_column(column, header_style="dim", overflow="fold")
     return table
+
+
+def _plain(profile: str) -> bool:
+    """Whether it is a profile without media or graphics attributes; ``--json`` has those too."""
+    return "+" not in profile and "-" not in profile
+
+
+def _sharing(pool: PoolStatus) -> str:
+    if not pool.planned:
+        return "-"
+    return f"{pool.sharing}: {pool.detail}" if pool.detail else pool.sharing
 
 
 def _offers(nodes: tuple[NodeStatus, ...]) -> str:
@@ -71,4 +153,6 @@ def _in_use(nodes: tuple[NodeStatus, ...]) -> str:
 
 def _phase(pod: PodStatus) -> Text:
     fine = pod.phase in ("Running", "Succeeded") and not pod.reason
-    return Text(pod.phase if not pod.reason else f"{pod.phase}: {pod.reason}", style="green" if fine else "red")
+    return Text(
+        pod.phase if not pod.reason else f"{pod.phase}: {pod.reason}", style="green" if fine else "red"
+    )

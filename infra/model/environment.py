@@ -67,6 +67,11 @@ class Environment(Model):
         checks.check_workloads(self.gpu_operator.mig_strategy, self.pools, self.workloads)
         return self
 
+    @property
+    def context(self) -> str | None:
+        """Context in the cluster's kubeconfig; None for its current one."""
+        return self.cluster.context if isinstance(self.cluster, ExistingCluster) else None
+
     def pool(self, name: str) -> Pool:
         """The pool of that name; KeyError for none."""
         return next(pool for pool in self.pools if pool.name == name)

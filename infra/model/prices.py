@@ -1,0 +1,60 @@
+"""What machines cost: on-demand, Linux, us-east-1, USD per hour, as AWS listed them on 2026-07-20.
+
+Taken from the project's table of EC2 GPU types of that date, in which p5e.48xlarge has no price. OpenStack
+flavors and types without a GPU have none here either; who asks is told that it is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+DATE = "2026-07-20"
+
+USD_PER_HOUR: Mapping[str, float] = {
+    "g4dn.12xlarge": 3.912,
+    "g4dn.16xlarge": 4.352,
+    "g4dn.2xlarge": 0.752,
+    "g4dn.4xlarge": 1.204,
+    "g4dn.8xlarge": 2.176,
+    "g4dn.metal": 7.824,
+    "g4dn.xlarge": 0.526,
+    "g5.12xlarge": 5.672,
+    "g5.16xlarge": 4.096,
+    "g5.24xlarge": 8.144,
+    "g5.2xlarge": 1.212,
+    "g5.48xlarge": 16.288,
+    "g5.4xlarge": 1.624,
+    "g5.8xlarge": 2.448,
+    "g5.xlarge": 1.006,
+    "g6.12xlarge": 4.6016,
+    "g6.16xlarge": 3.3968,
+    "g6.24xlarge": 6.6752,
+    "g6.2xlarge": 0.9776,
+    "g6.48xlarge": 13.3504,
+    "g6.4xlarge": 1.3232,
+    "g6.8xlarge": 2.0144,
+    "g6.xlarge": 0.8048,
+    "g6e.12xlarge": 10.4926,
+    "g6e.16xlarge": 7.57719,
+    "g6e.24xlarge": 15.0656,
+    "g6e.2xlarge": 2.24208,
+    "g6e.48xlarge": 30.1312,
+    "g6e.4xlarge": 3.00424,
+    "g6e.8xlarge": 4.52856,
+    "g6e.xlarge": 1.861,
+    "g7e.12xlarge": 8.28608,
+    "g7e.24xlarge": 16.5722,
+    "g7e.2xlarge": 3.36312,
+    "g7e.48xlarge": 33.1443,
+    "g7e.4xlarge": 3.99816,
+    "g7e.8xlarge": 5.26824,
+    "gr6.4xlarge": 1.5392,
+    "gr6.8xlarge": 2.4464,
+    "p3dn.24xlarge": 31.212,
+    "p4d.24xlarge": 21.9576,
+    "p4de.24xlarge": 27.4471,
+    "p5.48xlarge": 55.04,
+    "p5.4xlarge": 6.88,
+    "p5en.48xlarge": 63.296,
+    "p6-b200.48xlarge": 113.933,
+}
