@@ -139,8 +139,8 @@ NVIDIA_CONFIG = Module(
     pins="github.com/NVIDIA/k8s-device-plugin",
     # Not versions.DEVICE_PLUGIN, which names the image: this is the newest one to be had as a Go module.
     version="0.19.0",
-    download_mb=300,
-    compile_mb=300,
+    download_mb=200,
+    compile_mb=200,
     binaries_mb=20,
     cgo=True,  # mig-parted's types are those of go-nvml, which is C
 )
