@@ -1,0 +1,117 @@
+"""The few calls to the API server that the simulator makes, over one connection pool."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+Json = dict[str, Any]
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+PAGE = 250
+"""Objects per page of a list: what is parsed at once bounds the memory."""
+
+
+class Gone(Exception):
+    """The watch is too old; list again."""
+
+
+class Api:
+    """JSON over HTTPS with the client certificate or token of a kubeconfig's current context."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        """Read the kubeconfig; nothing is sent yet. Raises KeyError or OSError on one that is not usable."""
+        config = yaml.safe_load(kubeconfig.read_text())
+        context = _named(config["contexts"], config["current-context"])["context"]
+        cluster = _named(config["clusters"], context["cluster"])["cluster"]
+        user = _named(config["users"], context["user"])["user"]
+        headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
+        self._http = httpx.AsyncClient(
+            base_url=cluster["server"],
+            headers=headers,
+            verify=_tls(cluster, user, kubeconfig.parent),
+            timeout=httpx.Timeout(30, connect=5),
+            limits=httpx.Limits(max_connections=32, max_keepalive_connections=16),
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def pages(self, path: str, params: dict[str, str]) -> AsyncIterator[tuple[list[Json], str]]:
+        """Pages of a list, each with the list's resource version."""
+        more: dict[str, str] = {}
+        while True:
+            body = await self._json("GET", path, params={**params, "limit": str(PAGE), **more})
+            yield body["items"], body["metadata"]["resourceVersion"]
+            if not body["metadata"].get("continue"):
+                return
+            more = {"continue": body["metadata"]["continue"]}
+
+    async def watch(self, path: str, params: dict[str, str], version: str) -> AsyncIterator[tuple[str, Json]]:
+        """Events after ``version`` until the server ends the watch. Raises Gone, or httpx.HTTPError."""
+        query = {**params, "watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true"}
+        timeout = httpx.Timeout(30, read=None)
+        async with self._http.stream("GET", path, params=query, timeout=timeout) as response:
+            if response.status_code == 410:
+                raise Gone
+            response.raise_for_status()
+            async for line in response.aiter_lines():
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise Gone
+                yield event["type"], event["object"]
+
+    async def patch(self, path: str, body: Json, kind: str = MERGE) -> Json:
+        """Patch an object; returns it. Raises httpx.HTTPStatusError."""
+        return await self._json("PATCH", path, content=json.dumps(body), headers={"Content-Type": kind})
+
+    async def create(self, path: str, body: Json) -> Json:
+        """Create an object; returns it. Raises httpx.HTTPStatusError, 409 when it exists."""
+        return await self._json("POST", path, json=body)
+
+    async def delete(self, path: str, body: Json) -> Json:
+        """Delete an object. Raises httpx.HTTPStatusError."""
+        return await self._json("DELETE", path, json=body)
+
+    async def _json(self, method: str, path: str, **kwargs: Any) -> Json:
+        response = await self._http.request(method, path, **kwargs)
+        response.raise_for_status()
+        found: Json = response.json()
+        return found
+
+
+def _named(entries: list[Json], name: str) -> Json:
+    return next(entry for entry in entries if entry["name"] == name)
+
+
+def _tls(cluster: Json, user: Json, folder: Path) -> ssl.SSLContext | bool:
+    if cluster["server"].startswith("http://"):
+        return False
+    authority = _bytes(cluster, "certificate-authority", folder)
+    context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+    if cluster.get("insecure-skip-tls-verify"):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    certificate, key = _bytes(user, "client-certificate", folder), _bytes(user, "client-key", folder)
+    if certificate and key:
+        # The ssl module reads a key pair from a file only; this one is gone when the block ends, mode 0600.
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(certificate + b"\n" + key)
+            file.flush()
+            context.load_cert_chain(file.name)
+    return context
+
+
+def _bytes(entry: Json, name: str, folder: Path) -> bytes | None:
+    if f"{name}-data" in entry:
+        return base64.b64decode(entry[f"{name}-data"])
+    return (folder / entry[name]).read_bytes() if name in entry else None

@@ -1,0 +1,55 @@
+"""The driver: which version a node has, and whether its GPU still runs with it."""
+
+from __future__ import annotations
+
+from gpuform.simulator import keys
+from gpuform.simulator.objects import Pod
+from gpuform.simulator.world import World
+
+CUDA = (
+    (595, "13.2"),
+    (590, "13.1"),
+    (580, "13.0"),
+    (575, "12.9"),
+    (570, "12.8"),
+    (565, "12.7"),
+    (560, "12.6"),
+    (555, "12.5"),
+    (550, "12.4"),
+    (545, "12.3"),
+    (535, "12.2"),
+    (530, "12.1"),
+    (525, "12.0"),
+    (0, "11.8"),
+)
+"""Lowest driver branch of each CUDA version, newest first (CUDA release notes, table of driver versions)."""
+
+
+def version(world: World) -> str | None:
+    """Version of the driver that is loaded: the driver pod's, or the host's; None when there is none."""
+    pod = world.running("driver")
+    if pod:
+        return _tag(pod)
+    return world.node.annotations.get(keys.HOST_DRIVER)
+
+
+def cuda(driver: str) -> str:
+    """CUDA version that a driver of this branch brings, as ``12.4``."""
+    branch = int(driver.split(".")[0])
+    return next(name for lowest, name in CUDA if branch >= lowest)
+
+
+def problem(world: World, pod: Pod) -> str | None:
+    """Why this driver does not load on this node's GPU; None when it does."""
+    gpu, wanted = world.gpu, _tag(pod)
+    if gpu is None:
+        return f"no GPU with PCI id {world.node.annotations.get(keys.GPU_ID)} is known to this driver"
+    if gpu.last_branch is not None and int(wanted.split(".")[0]) > gpu.last_branch:
+        return (
+            f"driver {wanted} does not support {gpu.product}: R{gpu.last_branch} is the last branch that does"
+        )
+    return None
+
+
+def _tag(pod: Pod) -> str:
+    return pod.template.containers[0][1].rpartition(":")[2].partition("-")[0]

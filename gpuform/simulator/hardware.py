@@ -1,0 +1,117 @@
+"""The simulator's own hardware table, keyed by PCI device id.
+
+Typed by hand from NVIDIA's product pages, its MIG user guide and mig-parted's shipped table of device ids. It is
+on purpose not the planner's: two tables that disagree are found, one table that is wrong is not.
+Product names are what NVML reports; memory is NVML's total in MiB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A MIG profile: its slices, the memory slices it may start at, how often at most, MiB (0: unknown)."""
+
+    compute: int
+    memory_slices: int
+    starts: tuple[int, ...]
+    memory_mib: int = 0
+    at_most: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Mig:
+    """How a GPU is cut: memory and compute slices in all, multiprocessors per compute slice (0: unknown)."""
+
+    slices: int
+    compute: int
+    profiles: dict[str, Profile]
+    multiprocessors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU model; ``last_branch`` is the last driver branch that runs it (None: none has dropped it)."""
+
+    product: str
+    memory_mib: int
+    compute: tuple[int, int]
+    family: str
+    mig: Mig | None = None
+    last_branch: int | None = None
+
+
+def _eight(names: str, extra: str, mib: tuple[int, ...] = (), multiprocessors: int = 0) -> Mig:
+    """Geometry of A100, H100, H200 and B200: 8 memory slices, 7 compute slices.
+
+    ``names`` come in the order of the shapes; ``extra`` is the one-slice profile with media engines; ``mib``
+    holds the memory of 1g, 2g, 3g, 4g and 7g.
+    """
+    shapes = ((1, 1), (1, 2), (2, 2), (3, 4), (4, 4), (7, 8))
+    starts = (tuple(range(7)), (0, 2, 4, 6), (0, 2, 4), (0, 4), (0,), (0,))
+    sizes = (mib[0], mib[1], *mib[1:]) if mib else (0,) * 6
+    profiles = {
+        name: Profile(compute, slices, places, size)
+        for name, (compute, slices), places, size in zip(names.split(), shapes, starts, sizes, strict=True)
+    }
+    profiles[extra] = Profile(1, 1, starts[0], sizes[0], at_most=1)
+    return Mig(8, 7, profiles, multiprocessors)
+
+
+# Memory and multiprocessors as go-nvml's mock of a DGX A100 has them.
+_A100_40 = _eight(
+    "1g.5gb 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb", "1g.5gb+me", (4864, 9856, 19968, 19968, 40192), 14
+)
+_80 = _eight("1g.10gb 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb", "1g.10gb+me")
+_H200 = _eight("1g.18gb 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb", "1g.18gb+me")
+_B200 = _eight("1g.23gb 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb", "1g.23gb+me")
+_A30 = Mig(
+    4,
+    4,
+    {
+        "1g.6gb": Profile(1, 1, (0, 1, 2, 3)),
+        "1g.6gb+me": Profile(1, 1, (0, 1, 2, 3), at_most=1),
+        "2g.12gb": Profile(2, 2, (0, 2)),
+        "2g.12gb+me": Profile(2, 2, (0, 2), at_most=1),
+        "4g.24gb": Profile(4, 4, (0,)),
+    },
+    14,
+)
+_RTX_PRO_6000 = Mig(
+    4,
+    4,
+    {
+        **{f"1g.24gb{kind}": Profile(1, 1, (0, 1, 2, 3)) for kind in ("", "+gfx", "-me")},
+        "1g.24gb+me.all": Profile(1, 1, (0, 1, 2, 3), at_most=1),
+        **{f"2g.48gb{kind}": Profile(2, 2, (0, 2)) for kind in ("", "+gfx", "-me")},
+        "2g.48gb+me.all": Profile(2, 2, (0, 2), at_most=1),
+        **{f"4g.96gb{kind}": Profile(4, 4, (0,)) for kind in ("", "+gfx")},
+    },
+)
+
+GPUS: dict[str, Gpu] = {
+    "1db1": Gpu("Tesla V100-SXM2-16GB", 16384, (7, 0), "volta", last_branch=580),
+    "1db4": Gpu("Tesla V100-PCIE-16GB", 16384, (7, 0), "volta", last_branch=580),
+    "1df6": Gpu("Tesla V100S-PCIE-32GB", 32768, (7, 0), "volta", last_branch=580),
+    "1eb8": Gpu("Tesla T4", 15360, (7, 5), "turing"),
+    "2237": Gpu("NVIDIA A10G", 23028, (8, 6), "ampere"),
+    "27b8": Gpu("NVIDIA L4", 23034, (8, 9), "ada-lovelace"),
+    "26b9": Gpu("NVIDIA L40S", 46068, (8, 9), "ada-lovelace"),
+    "20b7": Gpu("NVIDIA A30", 24576, (8, 0), "ampere", _A30),
+    "20b0": Gpu("NVIDIA A100-SXM4-40GB", 40960, (8, 0), "ampere", _A100_40),
+    "20f1": Gpu("NVIDIA A100-PCIE-40GB", 40960, (8, 0), "ampere", _A100_40),
+    "20b2": Gpu("NVIDIA A100-SXM4-80GB", 81920, (8, 0), "ampere", _80),
+    "20b5": Gpu("NVIDIA A100 80GB PCIe", 81920, (8, 0), "ampere", _80),
+    "2330": Gpu("NVIDIA H100 80GB HBM3", 81559, (9, 0), "hopper", _80),
+    "2331": Gpu("NVIDIA H100 PCIe", 81559, (9, 0), "hopper", _80),
+    "2335": Gpu("NVIDIA H200", 143771, (9, 0), "hopper", _H200),
+    "2901": Gpu("NVIDIA B200", 183359, (10, 0), "blackwell", _B200),
+    "2bb5": Gpu("NVIDIA RTX PRO 6000 Blackwell Server Edition", 97887, (12, 0), "blackwell", _RTX_PRO_6000),
+}
+
+
+def device_filter(device: str) -> str:
+    """The device as mig-parted's ``device-filter`` spells it: device id, then vendor, upper case."""
+    return f"0x{device.upper()}10DE"

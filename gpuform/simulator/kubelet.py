@@ -1,0 +1,111 @@
+"""The kubelet's device manager: gives devices to pods that request them, or refuses the pod.
+
+Messages are those of Kubernetes 1.34 and of NVIDIA's plugin, because people search for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from gpuform.simulator import device_plugin, keys
+from gpuform.simulator.actions import Action, Annotate, Reject
+from gpuform.simulator.objects import Pod
+from gpuform.simulator.world import World
+
+UNEXPECTED = "UnexpectedAdmissionError"
+
+
+class Refused(Exception):
+    """The pod is refused; ``reason`` is the pod's."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        """Keep the reason apart from the message."""
+        super().__init__(message)
+        self.reason = reason
+
+
+def act(world: World) -> list[Action]:
+    """Admit or reject the pods that wait for devices, oldest first."""
+    waiting = [pod for pod in world.consumers if not pod.devices and not pod.deleting]
+    if not waiting:
+        return []
+    offered = device_plugin.offered(world)
+    taken = {device for pod in world.consumers for device in pod.devices.split(",") if device}
+    found: list[Action] = []
+    for pod in sorted(waiting, key=lambda p: (p.created, p.namespace, p.name)):
+        try:
+            given = allocate(world, pod, offered, taken)
+        except Refused as refusal:
+            found.append(Reject(pod, refusal.reason, f"Pod was rejected: {refusal}"))
+        else:
+            taken |= set(given)
+            found.append(Annotate(pod, {keys.DEVICES: ",".join(given)}, f"is given {', '.join(given)}"))
+    return found
+
+
+def allocate(world: World, pod: Pod, offered: device_plugin.Devices, taken: set[str]) -> list[str]:
+    """Device ids for one pod. Raises Refused."""
+    needs: Counter[str] = Counter()
+    before: Counter[str] = Counter()
+    for _, init, wanted in pod.requests:
+        for resource, count in wanted:
+            _check(world, resource, count, offered)
+            # An init container's devices are used again by the containers that follow.
+            if init:
+                before[resource] = max(before[resource], count)
+            else:
+                needs[resource] += count
+    given: list[str] = []
+    for resource, count in sorted((needs | before).items()):
+        free = [device for device in offered[resource] if device not in taken]
+        if len(free) < count:
+            raise Refused(
+                UNEXPECTED,
+                f"Allocate failed due to requested number of devices unavailable for {resource}. "
+                f"Requested: {count}, Available: {len(free)}, which is unexpected",
+            )
+        given += _spread(free, offered[resource], count)
+    return given
+
+
+def _check(world: World, resource: str, count: int, offered: device_plugin.Devices) -> None:
+    if resource not in offered:
+        capacity = world.node.capacity.get(resource, 0)
+        if not capacity:
+            raise Refused(
+                f"OutOf{resource}",
+                f"Node didn't have enough resource: {resource}, requested: {count}, used: 0, capacity: 0",
+            )
+        raise Refused(
+            UNEXPECTED,
+            "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
+            f"{resource}, which is unexpected",
+        )
+    config = world.config("device-plugin")
+    assert config is not None  # it offers something
+    replicated = any((e.get("rename") or e["name"]) == resource for e in device_plugin.shared(config))
+    strict = config.strategy == "mps" or device_plugin.block(config).get("failRequestsGreaterThanOne")
+    if replicated and strict and count > 1:
+        raise Refused(
+            UNEXPECTED,
+            "Allocate failed due to rpc error: code = Unknown desc = invalid allocation request for "
+            f'"{resource}": invalid request: maximum request size for shared resources is 1; found {count}, '
+            "which is unexpected",
+        )
+
+
+def _spread(free: list[str], every: list[str], count: int) -> list[str]:
+    """Replicas come from the GPU with the fewest taken, as NVIDIA's plugin prefers; others in order."""
+    used = Counter(_parent(device) for device in set(every) - set(free))
+    chosen: list[str] = []
+    left = list(free)
+    for _ in range(count):
+        device = min(left, key=lambda d: used[_parent(d)])
+        used[_parent(device)] += 1
+        left.remove(device)
+        chosen.append(device)
+    return chosen
+
+
+def _parent(device: str) -> str:
+    return device.partition("::")[0]

@@ -1,0 +1,148 @@
+"""The MIG manager: takes the node's GPUs to the layout that its label names.
+
+Order of the real one: state ``pending``, the operands that use the GPU are sent away by their labels, the
+layout is applied, the operands come back, state ``success`` or ``failed``. It acts once per value of the label;
+what it has dealt with is noted on the node, so that it can be killed at any point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuform.simulator import keys
+from gpuform.simulator.actions import Action, Delete, Event, NodeMeta
+from gpuform.simulator.hardware import Mig, device_filter
+from gpuform.simulator.mig_geometry import DoesNotFit, counted, most, place
+from gpuform.simulator.world import Broken, Layout, World, stored_layout
+
+PAUSED = "paused-for-mig-change"
+CLIENTS = ("device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm")
+CLIENT_OPERANDS = ("device-plugin", "gfd", "dcgm-exporter", "mps-control-daemon")
+
+
+def act(world: World) -> list[Action]:
+    """The next step towards the label's layout; nothing once it has been dealt with."""
+    pod = world.running("mig-manager")
+    wanted = world.node.labels.get(keys.MIG_CONFIG, "")
+    state = world.node.labels.get(keys.MIG_STATE)
+    done = world.node.annotations.get(keys.MIG_DONE)
+    if pod is None or not wanted or (wanted == done and state in ("success", "failed")):
+        return []
+    specs = world.configs.get(pod.uid)
+    if specs is None:
+        return []
+    try:
+        entries = _entries(world, wanted, specs)
+    except DoesNotFit as error:
+        return _finish(world, wanted, "failed", str(error))
+    if _matches(world, entries):
+        return _finish(world, wanted, "success")
+    if state != "pending" or _labels(world, "true"):
+        return [NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **_paused(world)})]
+    if any(world.of(operand) for operand in CLIENT_OPERANDS):
+        return []  # their pods are still going
+    try:
+        layout = _apply(world, wanted, entries)
+    except DoesNotFit as error:
+        return _finish(world, wanted, "failed", str(error))
+    again: list[Action] = [Delete(p) for p in [*world.of("cuda-validator"), *world.of("validator")]]
+    return [*again, *_finish(world, wanted, "success", layout=layout)]
+
+
+def _entries(world: World, wanted: str, specs: object) -> list[Mapping[str, Any]]:
+    """Entries of the named configuration that concern this node's GPUs. Raises DoesNotFit."""
+    if isinstance(specs, Broken):
+        raise DoesNotFit(f"error parsing config file: {specs.message}")
+    configs = getattr(specs, "data", {}).get("mig-configs") or generated(world)
+    if wanted not in configs:
+        raise DoesNotFit(f"selected mig-config not present: {wanted}; present: {', '.join(sorted(configs))}")
+    ours = device_filter(world.device)
+    return [entry for entry in configs[wanted] if _concerns(entry, ours)]
+
+
+def _concerns(entry: Mapping[str, Any], ours: str) -> bool:
+    filters = entry.get("device-filter")
+    if not filters:
+        return True
+    return ours in ([filters] if isinstance(filters, str) else filters)
+
+
+def _targets(world: World, entry: Mapping[str, Any]) -> range | list[int]:
+    return range(world.gpus) if entry["devices"] == "all" else list(entry["devices"])
+
+
+def _matches(world: World, entries: list[Mapping[str, Any]]) -> bool:
+    layout = world.layout
+    for entry in entries:
+        for index in _targets(world, entry):
+            if (index in layout) != entry["mig-enabled"]:
+                return False
+            if index in layout and counted(layout[index]) != _devices(entry):
+                return False
+    return True
+
+
+def _devices(entry: Mapping[str, Any]) -> dict[str, int]:
+    return {name: count for name, count in (entry.get("mig-devices") or {}).items() if count}
+
+
+def _apply(world: World, wanted: str, entries: list[Mapping[str, Any]]) -> Layout:
+    """The node's MIG state after ``wanted``. Raises DoesNotFit, also while a pod holds a GPU."""
+    holders = [f"{pod.namespace}/{pod.name}" for pod in world.consumers if pod.devices]
+    if holders:
+        raise DoesNotFit(f"In use by another client: {', '.join(sorted(holders))}")
+    layout = world.layout
+    for entry in entries:
+        for index in _targets(world, entry):
+            if index >= world.gpus:
+                raise DoesNotFit(f"{wanted} names GPU {index}, this node has {world.gpus}")
+            layout.pop(index, None)
+            if entry["mig-enabled"]:
+                layout[index] = place(_geometry(world), _devices(entry))
+    return layout
+
+
+def _geometry(world: World) -> Mig:
+    if world.gpu is None or world.gpu.mig is None:
+        raise DoesNotFit("MIG mode is not supported by this GPU")
+    return world.gpu.mig
+
+
+def _finish(
+    world: World, wanted: str, state: str, why: str = "", layout: Layout | None = None
+) -> list[Action]:
+    annotations: dict[str, str | None] = {keys.MIG_DONE: wanted}
+    if layout is not None:
+        annotations[keys.MIG_LAYOUT] = stored_layout(layout)
+    labels: dict[str, str | None] = {**_labels(world, PAUSED, "true")}
+    if world.node.labels.get(keys.MIG_STATE) != state:
+        labels[keys.MIG_STATE] = state
+    found: list[Action] = [NodeMeta("mig-manager", labels, annotations)]
+    if why:
+        found.append(
+            Event(None, "MIGConfigFailed", f"{keys.MIG_CONFIG}={wanted}: {why}", "nvidia-mig-manager")
+        )
+    return found
+
+
+def _paused(world: World) -> dict[str, str | None]:
+    return {**_labels(world, "true", PAUSED)}
+
+
+def _labels(world: World, now: str, then: str = "") -> dict[str, str]:
+    """The clients' labels that are ``now``, as they become ``then``."""
+    names = (f"{keys.DEPLOY}{client}" for client in CLIENTS)
+    return {name: then for name in names if world.node.labels.get(name) == now}
+
+
+def generated(world: World) -> dict[str, list[dict[str, Any]]]:
+    """What the MIG manager has without a ConfigMap: everything off, and each profile as often as it fits."""
+    configs: dict[str, list[dict[str, Any]]] = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
+    mig = world.gpu.mig if world.gpu else None
+    for name in mig.profiles if mig else ():
+        assert mig is not None
+        layout = {name: most(mig, name)}
+        key = f"all-{name.replace('+', '.')}"
+        configs[key] = [{"devices": "all", "mig-enabled": True, "mig-devices": layout}]
+    return configs

@@ -1,0 +1,32 @@
+"""Node feature discovery: the worker sees the PCI bus, the master writes the label."""
+
+from __future__ import annotations
+
+from gpuform.simulator import keys
+from gpuform.simulator.actions import Action, NodeMeta
+from gpuform.simulator.world import World
+
+OS_RELEASE = {
+    "feature.node.kubernetes.io/system-os_release.ID": "ubuntu",
+    "feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04",
+}
+
+
+def act(world: World) -> list[Action]:
+    """Labels of the node's features; taken off when NFD is uninstalled, kept while its pods are away."""
+    desired = dict(OS_RELEASE)
+    if keys.GPU_ID in world.node.annotations:
+        desired[keys.PCI_PRESENT] = "true"
+    if not world.cluster.nfd_installed:
+        desired = {}
+    elif not (world.cluster.nfd_running and world.running("nfd-worker")):
+        return []
+    return difference("nfd", world, desired, {*OS_RELEASE, keys.PCI_PRESENT})
+
+
+def difference(by: str, world: World, desired: dict[str, str], owned: set[str]) -> list[Action]:
+    """What takes the node's labels to ``desired``; owned labels that are not desired go."""
+    labels = world.node.labels
+    changes: dict[str, str | None] = {k: v for k, v in desired.items() if labels.get(k) != v}
+    changes.update(dict.fromkeys(sorted((owned & labels.keys()) - desired.keys())))
+    return [NodeMeta(by, changes)] if changes else []

@@ -1,0 +1,172 @@
+"""The few fields of nodes and pods that the simulator keeps of what the API server sends.
+
+A thousand nodes run ten thousand operand pods; whole objects would not fit into the memory it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from sys import intern
+from typing import Any
+
+from gpuform.simulator import keys
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What a pod's template says; pods of one DaemonSet share one."""
+
+    containers: tuple[tuple[str, str], ...]
+    init: tuple[tuple[str, str], ...]
+    env: tuple[tuple[str, str], ...]
+    config_map: str
+    after: tuple[str, ...]
+    tolerations: tuple[tuple[tuple[str, Any], ...], ...]
+
+    def value(self, name: str) -> str:
+        """Value of an environment variable of the main containers, "" when it is not set."""
+        return dict(self.env).get(name, "")
+
+
+@dataclass(slots=True)
+class Pod:
+    """A pod on a node, either an operand or one that requests GPUs."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    node: str
+    operand: str
+    template: Template
+    owner: tuple[str, str, str]
+    requests: tuple[tuple[str, bool, tuple[tuple[str, int], ...]], ...]
+    created: str
+    phase: str
+    ready: bool
+    deleting: bool
+    crash: str
+    start: str
+    loaded: str
+    devices: str
+
+    @property
+    def running(self) -> bool:
+        """Running, ready, not on its way out."""
+        return self.phase == "Running" and self.ready and not self.deleting and not self.crash
+
+    @property
+    def finished(self) -> bool:
+        """Succeeded or Failed: it holds no device any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+@dataclass(slots=True)
+class Node:
+    """A node; capacity and allocatable hold extended resources of NVIDIA only."""
+
+    name: str
+    uid: str
+    version: int
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+
+
+_templates: dict[Template, Template] = {}
+
+
+def node_of(raw: Json) -> Node:
+    """Keep what matters of a Node."""
+    meta, status = raw["metadata"], raw.get("status") or {}
+    return Node(
+        name=intern(meta["name"]),
+        uid=meta["uid"],
+        version=int(meta["resourceVersion"]),
+        labels={intern(key): intern(value) for key, value in (meta.get("labels") or {}).items()},
+        annotations={
+            intern(key): intern(value)
+            for key, value in (meta.get("annotations") or {}).items()
+            if key.startswith(keys.SIMULATOR)
+        },
+        capacity=_extended(status.get("capacity")),
+        allocatable=_extended(status.get("allocatable")),
+    )
+
+
+def pod_of(raw: Json) -> Pod | None:
+    """Keep what matters of a Pod; None for one that is neither an operand nor requests GPUs."""
+    meta, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    operand = labels.get(keys.OPERAND, "") if labels.get(keys.PART_OF) == keys.CHART else ""
+    requests = tuple(_requests(spec))
+    if not operand and not requests:
+        return None
+    owner: Json = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
+    return Pod(
+        namespace=intern(meta["namespace"]),
+        name=meta["name"],
+        uid=meta["uid"],
+        version=int(meta["resourceVersion"]),
+        node=intern(spec.get("nodeName") or ""),
+        operand=intern(operand),
+        template=_template(spec, annotations) if operand else NO_TEMPLATE,
+        owner=(intern(owner.get("kind", "")), intern(owner.get("name", "")), intern(owner.get("uid", ""))),
+        requests=requests,
+        created=meta["creationTimestamp"],
+        phase=intern(status.get("phase", "Pending")),
+        ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ()),
+        deleting="deletionTimestamp" in meta,
+        crash=_crash(status),
+        start=intern(annotations.get(keys.START, "")),
+        loaded=intern(annotations.get(keys.LOADED, "")),
+        devices=annotations.get(keys.DEVICES, ""),
+    )
+
+
+def _extended(quantities: Mapping[str, str] | None) -> dict[str, int]:
+    return {intern(k): int(v) for k, v in (quantities or {}).items() if k.startswith(keys.VENDOR)}
+
+
+def _requests(spec: Json) -> Iterator[tuple[str, bool, tuple[tuple[str, int], ...]]]:
+    for field, init in (("containers", False), ("initContainers", True)):
+        for container in spec.get(field) or ():
+            resources = container.get("resources") or {}
+            asked = _extended({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+            wanted = tuple((name, count) for name, count in sorted(asked.items()) if count)
+            if wanted:
+                yield intern(container["name"]), init, wanted
+
+
+def _crash(status: Json) -> str:
+    """Why a container crash-loops, "" when none does."""
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(field) or ():
+            if ((container.get("state") or {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff":
+                last = (container.get("lastState") or {}).get("terminated") or {}
+                return intern(last.get("message") or "unknown")
+    return ""
+
+
+def _template(spec: Json, annotations: Mapping[str, str]) -> Template:
+    def images(field: str) -> tuple[tuple[str, str], ...]:
+        return tuple((c["name"], c["image"]) for c in spec.get(field) or ())
+
+    env = {e["name"]: e.get("value", "") for c in spec["containers"] for e in c.get("env") or ()}
+    volumes = [v["configMap"]["name"] for v in spec.get("volumes") or () if "configMap" in v]
+    found = Template(
+        containers=images("containers"),
+        init=images("initContainers"),
+        env=tuple(sorted(env.items())),
+        config_map=volumes[0] if volumes else "",
+        after=tuple(filter(None, annotations.get(keys.AFTER, "").split(","))),
+        tolerations=tuple(tuple(sorted(t.items())) for t in spec.get("tolerations") or ()),
+    )
+    return _templates.setdefault(found, found)
+
+
+NO_TEMPLATE = Template((), (), (), "", (), ())

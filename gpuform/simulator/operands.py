@@ -1,0 +1,72 @@
+"""The order in which operands start on a node, and what makes one crash-loop."""
+
+from __future__ import annotations
+
+from gpuform.simulator import device_plugin, driver, keys, validator
+from gpuform.simulator.actions import Action, Annotate, Crash, Event, Recover
+from gpuform.simulator.objects import Pod
+from gpuform.simulator.world import Broken, Config, World
+
+CONFIGURED = ("device-plugin", "gfd", "mps-control-daemon")
+"""Operands that read the device plugin's ConfigMap."""
+
+
+def act(world: World) -> list[Action]:
+    """Start what may start, crash what cannot run, bring back what can run again."""
+    found: list[Action] = []
+    for pod in world.pods:
+        if not pod.operand or pod.deleting or pod.finished or not pod.start:
+            continue
+        found += _waiting(world, pod) if pod.start == "waits" else _started(world, pod)
+    return found
+
+
+def _waiting(world: World, pod: Pod) -> list[Action]:
+    if not all(world.running(operand) for operand in pod.template.after) or not validator.ready(world, pod):
+        return []
+    config = world.configs.get(pod.uid)
+    if isinstance(config, Broken) and config.mount:
+        return [Event(pod, "FailedMount", config.message, "kubelet")]
+    failure = problem(world, pod)
+    if failure:
+        return _crash(pod, *failure)
+    annotations = {keys.START: "granted"}
+    if isinstance(config, Config):
+        annotations[keys.LOADED] = config.stored()
+    return [Annotate(pod, annotations, "starts")]
+
+
+def _started(world: World, pod: Pod) -> list[Action]:
+    if pod.phase != "Running":
+        return []
+    failure = problem(world, pod)
+    if failure:
+        return _crash(pod, *failure)
+    found: list[Action] = [Recover(pod)] if pod.crash else []
+    config = world.configs.get(pod.uid)
+    if isinstance(config, Config) and pod.loaded != config.stored():
+        found.append(Annotate(pod, {keys.LOADED: config.stored()}, f'reads configuration "{config.label}"'))
+    return found
+
+
+def _crash(pod: Pod, container: str, message: str) -> list[Action]:
+    return [] if pod.crash == message else [Crash(pod, container, message)]
+
+
+def problem(world: World, pod: Pod) -> tuple[str, str] | None:
+    """Container and message of what keeps an operand from running; None when it runs."""
+    main = pod.template.containers[0][0]
+    if pod.operand == "driver":
+        message = driver.problem(world, pod)
+        return (main, message) if message else None
+    if pod.operand not in CONFIGURED:
+        return None
+    config = world.configs.get(pod.uid)
+    if isinstance(config, Broken):
+        # A pod that has started keeps its mounted files; one that has not fails in its init container.
+        manager = "config-manager-init" if pod.start == "waits" else "config-manager"
+        return (manager if config.manager else main, config.message)
+    if config is None:
+        return None
+    message = device_plugin.problem(world, pod, config)
+    return (main, message) if message else None

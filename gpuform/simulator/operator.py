@@ -1,0 +1,43 @@
+"""The GPU operator: labels that decide which operands run on a node."""
+
+from __future__ import annotations
+
+from gpuform.simulator import gfd, keys
+from gpuform.simulator.actions import Action
+from gpuform.simulator.nfd import difference
+from gpuform.simulator.world import World
+
+COMPONENTS = (
+    "container-toolkit",
+    "dcgm",
+    "dcgm-exporter",
+    "device-plugin",
+    "driver",
+    "gpu-feature-discovery",
+    "node-status-exporter",
+    "operator-validator",
+)
+DEFAULT_LAYOUT = "all-disabled"
+MIG_DEFAULT = "MIG_MANAGER_DEFAULT_CONFIG"
+"""Environment variable of the operator: the layout of MIG-capable nodes that nobody has labelled."""
+
+
+def act(world: World) -> list[Action]:
+    """The operator's labels; a value that somebody has set (``paused-for-mig-change``, ``false``) is left."""
+    labels = world.node.labels
+    ours = {key for key in labels if key.startswith(keys.DEPLOY)} - {keys.DEPLOY_OPERANDS} | {keys.PRESENT}
+    if not world.cluster.operator_installed:
+        return difference("gpu-operator", world, {}, ours | gfd.owned(labels) | {keys.MIG_STATE})
+    if not world.cluster.operator_running:
+        return []
+    if labels.get(keys.PCI_PRESENT) != "true":
+        return difference("gpu-operator", world, {}, ours)
+    desired = {keys.PRESENT: "true"}
+    if labels.get(keys.DEPLOY_OPERANDS) != "false":
+        wanted = {f"{keys.DEPLOY}{component}": "true" for component in COMPONENTS}
+        if labels.get(keys.MIG_CAPABLE) == "true":
+            wanted[f"{keys.DEPLOY}mig-manager"] = "true"
+            if world.cluster.mig_default == DEFAULT_LAYOUT:
+                wanted[keys.MIG_CONFIG] = DEFAULT_LAYOUT
+        desired |= {key: labels.get(key) or value for key, value in wanted.items()}
+    return difference("gpu-operator", world, desired, ours)

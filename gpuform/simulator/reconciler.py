@@ -1,0 +1,126 @@
+"""Looks at one node after another as they change, and lets every operand act on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+import httpx
+
+from gpuform.simulator import (
+    configs,
+    device_plugin,
+    gfd,
+    kubelet,
+    mig_manager,
+    nfd,
+    operands,
+    operator,
+    validator,
+)
+from gpuform.simulator.actions import Action
+from gpuform.simulator.api import Api
+from gpuform.simulator.executor import Executor
+from gpuform.simulator.nvidia_config import HelperError, NvidiaConfig
+from gpuform.simulator.store import Store
+from gpuform.simulator.world import World
+
+log = logging.getLogger("simulator")
+WORKERS = 8
+STOP_GRACE = 300.0
+"""Seconds for which the kubelet keeps the capacity of a resource whose plugin is gone."""
+
+OPERANDS: tuple[Callable[[World], list[Action]], ...] = (
+    nfd.act,
+    operator.act,
+    operands.act,
+    validator.act,
+    gfd.act,
+    mig_manager.act,
+    device_plugin.act,
+    kubelet.act,
+)
+
+
+class Reconciler:
+    """A queue of node names and a few workers; a node is looked at by one worker at a time."""
+
+    def __init__(self, api: Api, helper: NvidiaConfig) -> None:
+        """Wire the parts; nothing runs before ``run``."""
+        self.store = Store(api, self.changed)
+        self._executor = Executor(api, self.store)
+        self._helper = helper
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self._queued: set[str] = set()
+        self._busy: set[str] = set()
+        self._again: set[str] = set()
+        self._stopped: dict[tuple[str, str], asyncio.TimerHandle] = {}
+        self._expired: dict[str, set[str]] = {}
+
+    def changed(self, names: Iterable[str]) -> None:
+        """These nodes are to be looked at."""
+        for name in names:
+            if name in self._busy:
+                self._again.add(name)
+            elif name and name not in self._queued:
+                self._queued.add(name)
+                self._queue.put_nowait(name)
+
+    async def run(self) -> None:
+        """Watch and act until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.store.run())
+            for _ in range(WORKERS):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            name = await self._queue.get()
+            self._queued.discard(name)
+            self._busy.add(name)
+            retry = 0.0
+            try:
+                await self._look(name)
+            except (httpx.HTTPError, HelperError) as error:
+                log.warning("%s: %s: %s; again in 2 s", name, type(error).__name__, error)
+                retry = 2.0
+            except Exception:  # one broken node must not stop the others
+                log.exception("%s: not looked at further until it changes", name)
+            self._busy.discard(name)
+            if name in self._again:
+                self._again.discard(name)
+                self.changed((name,))
+            if retry:
+                asyncio.get_running_loop().call_later(retry, self.changed, (name,))
+
+    async def _look(self, name: str) -> None:
+        node = self.store.nodes.get(name)
+        if node is None or not self.store.synced:
+            return
+        pods = list(self.store.on_node.get(name, {}).values())
+        found = await configs.resolve(node, pods, self.store.config_maps, self._helper)
+        expired = frozenset(self._expired.get(name, ()))
+        world = World(node, self.store.cluster, pods, found, expired)
+        self._watch_stopped(world)
+        for operand in OPERANDS:
+            for action in operand(world):
+                await self._executor.carry_out(node, action)
+
+    def _watch_stopped(self, world: World) -> None:
+        """Start the kubelet's grace for resources that nobody offers, end it for those that are back."""
+        name, offered = world.node.name, device_plugin.offered(world)
+        for resource, count in world.node.capacity.items():
+            key = (name, resource)
+            if resource in offered:
+                self._expired.get(name, set()).discard(resource)
+                if key in self._stopped:
+                    self._stopped.pop(key).cancel()
+            elif count and key not in self._stopped and resource not in world.expired:
+                loop = asyncio.get_running_loop()
+                self._stopped[key] = loop.call_later(STOP_GRACE, self._expire, name, resource)
+
+    def _expire(self, name: str, resource: str) -> None:
+        self._stopped.pop((name, resource), None)
+        self._expired.setdefault(name, set()).add(resource)
+        self.changed((name,))

@@ -1,0 +1,180 @@
+"""What the cluster holds, kept up to date by list and watch; a change names the nodes that it concerns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import httpx
+
+from gpuform.simulator import keys, operator
+from gpuform.simulator.api import Api, Gone
+from gpuform.simulator.objects import Node, Pod, node_of, pod_of
+from gpuform.simulator.world import Cluster
+
+Json = dict[str, Any]
+log = logging.getLogger("simulator")
+OURS = f"{keys.PART_OF}={keys.CHART}"
+
+
+class Store:
+    """Nodes, operand and GPU pods, the operator's Deployments and the ConfigMaps of their namespaces."""
+
+    def __init__(self, api: Api, changed: Callable[[Iterable[str]], None]) -> None:
+        """``changed`` is called with the names of nodes that are to be looked at."""
+        self._api = api
+        self._changed = changed
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[tuple[str, str], Pod] = {}
+        self.on_node: dict[str, dict[tuple[str, str], Pod]] = {}
+        self.config_maps: dict[tuple[str, str], dict[str, str]] = {}
+        self.deployments: dict[tuple[str, str], str] = {}
+        self.cluster = Cluster()
+        self._synced: set[str] = set()
+        self._config_watches: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            group.create_task(self._follow("/api/v1/nodes", {}, self.put_node, self._drop_node))
+            pods = {"fieldSelector": "spec.nodeName!="}
+            group.create_task(self._follow("/api/v1/pods", pods, self.put_pod, self._drop_pod))
+            deployments = "/apis/apps/v1/deployments"
+            ours = {"labelSelector": OURS}
+            group.create_task(self._follow(deployments, ours, self._put_deployment, self._drop_deployment))
+
+    @property
+    def synced(self) -> bool:
+        """Whether nodes, pods and Deployments have been listed once; nothing is taken back before."""
+        return len(self._synced) >= 3
+
+    async def _follow(
+        self, path: str, params: dict[str, str], put: Callable[[Json], None], drop: Callable[[str, str], None]
+    ) -> None:
+        """List, watch, and list again whenever the watch breaks: the server may be restarted under us."""
+        known: set[tuple[str, str]] = set()
+        pause = 0.2
+        while True:
+            try:
+                listed: set[tuple[str, str]] = set()
+                async for items, found in self._api.pages(path, params):
+                    version = found
+                    for item in items:
+                        listed.add(_key(item))
+                        put(item)
+                for key in known - listed:
+                    drop(*key)
+                known = listed
+                if path not in self._synced:
+                    self._synced.add(path)
+                    self._changed(list(self.nodes))
+                pause = 0.2
+                while True:
+                    async for kind, item in self._api.watch(path, params, version):
+                        version = item["metadata"]["resourceVersion"]
+                        if kind == "DELETED":
+                            known.discard(_key(item))
+                            drop(*_key(item))
+                        elif kind != "BOOKMARK":
+                            known.add(_key(item))
+                            put(item)
+            except Gone:
+                log.info("watch of %s is too old: listing again", path)
+            except (httpx.HTTPError, ValueError, KeyError) as error:
+                log.info("watch of %s broke (%s): again in %.1f s", path, type(error).__name__, pause)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 3.0)
+
+    def put_node(self, raw: Json) -> None:
+        """Take a node over, unless a newer version is known."""
+        node = node_of(raw)
+        old = self.nodes.get(node.name)
+        if old is None or old.uid != node.uid or old.version < node.version:
+            self.nodes[node.name] = node
+            if old is None or _differs(old, node):
+                self._changed((node.name,))
+
+    def _drop_node(self, _: str, name: str) -> None:
+        self.nodes.pop(name, None)
+
+    def put_pod(self, raw: Json) -> None:
+        """Take a pod over, unless a newer version is known."""
+        pod = pod_of(raw)
+        if pod is None:
+            return
+        key = (pod.namespace, pod.name)
+        old = self.pods.get(key)
+        if old is not None and old.uid == pod.uid and old.version >= pod.version:
+            return
+        self.pods[key] = pod
+        self.on_node.setdefault(pod.node, {})[key] = pod
+        self._cluster_changed(pod)
+        self._changed((pod.node,))
+
+    def _drop_pod(self, namespace: str, name: str) -> None:
+        pod = self.pods.pop((namespace, name), None)
+        if pod is not None:
+            self.on_node.get(pod.node, {}).pop((namespace, name), None)
+            self._cluster_changed(pod)
+            self._changed((pod.node,))
+
+    def _put_deployment(self, raw: Json) -> None:
+        meta = raw["metadata"]
+        self.deployments[_key(raw)] = meta.get("labels", {}).get("app", "")
+        if meta["namespace"] not in self._config_watches:
+            path = f"/api/v1/namespaces/{meta['namespace']}/configmaps"
+            follow = self._follow(path, {}, self._put_config_map, self._drop_config_map)
+            self._config_watches[meta["namespace"]] = self._group.create_task(follow)
+        self._cluster_changed(None)
+
+    def _drop_deployment(self, namespace: str, name: str) -> None:
+        self.deployments.pop((namespace, name), None)
+        self._cluster_changed(None)
+
+    def _put_config_map(self, raw: Json) -> None:
+        self.config_maps[_key(raw)] = dict(raw.get("data") or {})
+        self._readers_changed(*_key(raw))
+
+    def _drop_config_map(self, namespace: str, name: str) -> None:
+        self.config_maps.pop((namespace, name), None)
+        self._readers_changed(namespace, name)
+
+    def _readers_changed(self, namespace: str, name: str) -> None:
+        readers = (p for p in self.pods.values() if p.template.config_map == name)
+        self._changed({pod.node for pod in readers if pod.namespace == namespace})
+
+    def _cluster_changed(self, pod: Pod | None) -> None:
+        """Work out what is true for all nodes; if that changes, all nodes are looked at."""
+        if pod is not None and pod.operand not in ("operator", "nfd-master"):
+            return
+        apps = set(self.deployments.values())
+        operators = [p for p in self.pods.values() if p.operand == "operator" and p.running]
+        masters = [p for p in self.pods.values() if p.operand == "nfd-master" and p.running]
+        found = Cluster(
+            operator_installed="gpu-operator" in apps,
+            operator_running=bool(operators),
+            nfd_installed="node-feature-discovery-master" in apps,
+            nfd_running=bool(masters),
+            mig_default=operators[0].template.value(operator.MIG_DEFAULT) if operators else "",
+        )
+        if found != self.cluster:
+            self.cluster = found
+            self._changed(list(self.nodes))
+
+
+def _key(raw: Json) -> tuple[str, str]:
+    return raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
+
+
+def _differs(old: Node, new: Node) -> bool:
+    """Heartbeats change nothing that concerns us."""
+    return (old.uid, old.labels, old.annotations, old.capacity, old.allocatable) != (
+        new.uid,
+        new.labels,
+        new.annotations,
+        new.capacity,
+        new.allocatable,
+    )

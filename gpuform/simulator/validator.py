@@ -1,0 +1,48 @@
+"""The operator validator: one CUDA job per node once the plugin runs, and only then is the node validated."""
+
+from __future__ import annotations
+
+import hashlib
+
+from gpuform.simulator import keys
+from gpuform.simulator.actions import Action, Create
+from gpuform.simulator.objects import Pod
+from gpuform.simulator.world import World
+
+CUDA = "cuda-validator"
+
+
+def ready(world: World, pod: Pod) -> bool:
+    """Whether nothing but its turn holds this operand: the validator waits for its CUDA job."""
+    return pod.operand != "validator" or any(job.phase == "Succeeded" for job in world.of(CUDA))
+
+
+def act(world: World) -> list[Action]:
+    """Create the CUDA job for a validator that waits for it."""
+    pod = next((p for p in world.of("validator") if p.start == "waits" and not p.deleting), None)
+    if pod is None or world.of(CUDA) or not all(world.running(operand) for operand in pod.template.after):
+        return []
+    return [Create(_job(pod))]
+
+
+def _job(pod: Pod) -> dict[str, object]:
+    kind, name, uid = pod.owner
+    _, image = pod.template.containers[0]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"nvidia-cuda-validator-{hashlib.sha256(pod.uid.encode()).hexdigest()[:5]}",
+            "namespace": pod.namespace,
+            "labels": {"app": "nvidia-cuda-validator", keys.PART_OF: keys.CHART, keys.OPERAND: CUDA},
+            "annotations": {keys.RUN_ONCE: "true"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid}],
+        },
+        "spec": {
+            "nodeName": pod.node,
+            "restartPolicy": "OnFailure",
+            "automountServiceAccountToken": False,
+            "tolerations": [dict(toleration) for toleration in pod.template.tolerations],
+            "containers": [{"name": CUDA, "image": image, "securityContext": {"privileged": True}}],
+        },
+    }

@@ -1,0 +1,115 @@
+"""What one node's operands see: the node, its pods, the cluster's operator, the configurations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuform.simulator import keys
+from gpuform.simulator.hardware import GPUS, Gpu
+from gpuform.simulator.mig_geometry import Placed
+from gpuform.simulator.objects import Node, Pod
+
+Layout = dict[int, tuple[Placed, ...]]
+"""MIG state: GPU index to its instances; a GPU that is missing has MIG switched off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What is true for all nodes at once."""
+
+    operator_installed: bool = False
+    operator_running: bool = False
+    nfd_installed: bool = False
+    nfd_running: bool = False
+    mig_default: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A configuration as NVIDIA's types read it; ``label`` is the node label's value at that time."""
+
+    label: str
+    strategy: str = "none"
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def stored(self) -> str:
+        """The form kept in the operand pod's annotation."""
+        return json.dumps(
+            {"label": self.label, "strategy": self.strategy, "config": self.data}, sort_keys=True
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """No configuration: which container fails and why; ``mount`` when the pod cannot even start."""
+
+    message: str
+    manager: bool = False
+    mount: bool = False
+
+
+@dataclass(slots=True)
+class World:
+    """One node as its operands see it."""
+
+    node: Node
+    cluster: Cluster
+    pods: list[Pod]
+    configs: dict[str, Config | Broken] = field(default_factory=dict)
+    """Per operand pod uid, for pods that read a configuration."""
+    expired: frozenset[str] = frozenset()
+    """Resources whose plugin has been gone for longer than the kubelet waits."""
+
+    @property
+    def gpu(self) -> Gpu | None:
+        """The GPU model in this node; None for a node without, or with one that the table lacks."""
+        vendor, _, device = self.node.annotations.get(keys.GPU_ID, "").lower().partition(":")
+        return GPUS.get(device) if vendor == "10de" else None
+
+    @property
+    def device(self) -> str:
+        """PCI device id, hexadecimal, lower case."""
+        return self.node.annotations.get(keys.GPU_ID, "").lower().partition(":")[2]
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs."""
+        return int(self.node.annotations.get(keys.GPU_COUNT, "1")) if self.gpu else 0
+
+    @property
+    def layout(self) -> Layout:
+        """The GPUs' MIG state."""
+        stored = json.loads(self.node.annotations.get(keys.MIG_LAYOUT, "{}"))
+        return {
+            int(index): tuple((name, int(start)) for name, _, start in (s.partition("@") for s in placed))
+            for index, placed in stored.items()
+        }
+
+    def of(self, operand: str) -> list[Pod]:
+        """Pods of an operand on this node, those on their way out included."""
+        return [pod for pod in self.pods if pod.operand == operand]
+
+    def running(self, operand: str) -> Pod | None:
+        """The operand's running pod."""
+        return next((pod for pod in self.of(operand) if pod.running), None)
+
+    def config(self, operand: str) -> Config | None:
+        """What the operand's running pod has read."""
+        pod = self.running(operand)
+        found = self.configs.get(pod.uid) if pod else None
+        return found if isinstance(found, Config) else None
+
+    @property
+    def consumers(self) -> list[Pod]:
+        """Pods that request GPUs and are not finished."""
+        return [pod for pod in self.pods if pod.requests and not pod.finished]
+
+
+def stored_layout(layout: Layout) -> str:
+    """The MIG state as the node's annotation holds it."""
+    return json.dumps(
+        {str(i): [f"{name}@{start}" for name, start in placed] for i, placed in sorted(layout.items())}
+    )
