@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,8 +9,9 @@ from typing import Literal
 
 from gpuform.embedded import ControlPlane
 from gpuform.engine import plugins
+from gpuform.errors import InputError
 from gpuform.paths import Paths
-from gpuform.toolchain import Toolchain
+from gpuform.toolchain import Toolchain, space
 from gpuform.toolchain.catalogue import CATALOGUE
 
 _FROM = {"path": "from PATH", "release": "the official release", "built": "built from its Go module"}
@@ -44,14 +44,12 @@ def _python() -> Finding:
 
 
 def _disk(paths: Paths, toolchain: Toolchain) -> Finding:
-    folder = next(parent for parent in (paths.cache, *paths.cache.parents) if parent.exists())
     missing = {tool.module for tool in CATALOGUE.values() if toolchain.locate(tool.name).path is None}
-    needed = sum(module.download_mb + module.compile_mb + module.binaries_mb for module in missing) / 1e3
-    free = shutil.disk_usage(folder).free / 1e9
-    fact = f"{free:.1f} GB free at {folder}, {needed:.1f} GB needed for the tools that are missing"
-    if free >= needed:
-        return Finding("disk", "PASS", fact)
-    return Finding("disk", "FAIL", fact, "free space, or set GPUFORM_CACHE to a larger disk")
+    try:
+        space.require(paths.cache, *missing)
+    except InputError as error:
+        return Finding("disk", "FAIL", error.fact, error.remedy)
+    return Finding("disk", "PASS", "room for the tools that are missing" if missing else "no tool is missing")
 
 
 def _tools(toolchain: Toolchain) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuform.cli.output import console, say
+from gpuform.cli.output import console, say, warn
 from gpuform.errors import Failure
 from gpuform.paths import Paths
 
@@ -57,11 +57,13 @@ def status() -> None:
 @app.command()
 def env() -> None:
     """Shell lines after which pulumi, kubectl and helm work by hand: eval "$(gpuform local env)"."""
-    from gpuform.engine import engine_env, export_lines
+    from gpuform.engine import Engine, engine_env, export_lines
     from gpuform.toolchain import Toolchain
 
     paths = Paths.here()
-    typer.echo(export_lines(engine_env(paths, Toolchain(paths))))
+    tools = Toolchain(paths)
+    Engine(paths, tools, say=warn).prepare(STACK)  # so that `pulumi preview` works before the first `make up`
+    typer.echo(export_lines(engine_env(paths, tools)))
 
 
 @app.command()

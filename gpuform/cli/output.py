@@ -15,3 +15,8 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 def say(line: str) -> None:
     """One plain line of progress or result."""
     console.print(line, markup=False, soft_wrap=True)
+
+
+def warn(line: str) -> None:
+    """One plain line on stderr, where it does not get into a command's result."""
+    print(line, file=sys.stderr)

@@ -1,0 +1,71 @@
+"""The command line: output for people and for programs, and how each command ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gpuform.cli.main import app
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
+    monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
+    return CliRunner()
+
+
+def test_gpus_as_json_has_profiles_and_prices(run: CliRunner) -> None:
+    result = run.invoke(app, ["gpus", "--json"])
+    assert result.exit_code == 0
+    gpus = {gpu["name"]: gpu for gpu in json.loads(result.stdout)}
+    assert gpus["A100-PCIE-40GB"]["mig"]["1g.5gb"] == 7
+    assert gpus["T4"]["mig"] == {}
+    cheapest = next(m for m in gpus["T4"]["machines"] if m["name"] == "g4dn.12xlarge")
+    assert cheapest == {
+        "name": "g4dn.12xlarge",
+        "seller": "ec2",
+        "gpus": 4,
+        "usd_per_hour": 3.912,
+        "usd_per_gpu_hour": 0.978,
+    }
+
+
+def test_gpus_as_a_table_names_the_date_of_its_prices(run: CliRunner) -> None:
+    result = run.invoke(app, ["gpus"])
+    assert result.exit_code == 0
+    assert "A100-PCIE-40GB" in result.stdout
+    assert "2026-07-20" in result.stdout
+
+
+def test_schema_is_the_committed_one(run: CliRunner) -> None:
+    result = run.invoke(app, ["schema"])
+    committed = Path(__file__).parents[2] / "docs" / "environment.schema.json"
+    assert result.stdout == committed.read_text()
+
+
+def test_render_writes_the_same_bytes_every_time(run: CliRunner, tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        assert run.invoke(app, ["render", "local", "-o", str(tmp_path / folder)]).exit_code == 0
+    first = {f.name: f.read_bytes() for f in (tmp_path / "one").iterdir()}
+    assert first == {f.name: f.read_bytes() for f in (tmp_path / "two").iterdir()}
+    nodes = list(yaml.safe_load_all(first["nodes.yaml"]))
+    assert len(nodes) == 9
+
+
+def test_an_unknown_stack_is_bad_input(run: CliRunner) -> None:
+    result = run.invoke(app, ["render", "nowhere", "-o", "x"])
+    assert result.exit_code == 2
+    assert "Pulumi.nowhere.yaml" in result.stderr
+    assert not Path("x").exists()
+
+
+def test_status_of_a_cluster_that_is_not_there_fails_and_says_how_to_start_it(run: CliRunner) -> None:
+    result = run.invoke(app, ["status", "local"])
+    assert result.exit_code == 1
+    assert "gpuform local start" in result.stderr

@@ -1,0 +1,144 @@
+"""Bringing live nodes and pods together with the pools that were declared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuform.reports import tables
+from gpuform.status import summarise
+from infra.config import parse
+
+pytestmark = pytest.mark.unit
+
+ENV = parse(
+    {
+        "name": "test",
+        "cluster": {"kind": "embedded"},
+        "pools": [
+            {
+                "name": "t4",
+                "machine": "g2.5xlarge",
+                "nodes": 1,
+                "sharing": {"kind": "time_slicing", "replicas": 4},
+            },
+            {"name": "cpu", "machine": "m6i.xlarge", "nodes": 1},
+        ],
+    }
+)
+
+
+def node(name: str, pool: str, ready: str = "True", **allocatable: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "labels": {"gpuform.io/pool": pool}},
+        "status": {
+            "conditions": [{"type": "Ready", "status": ready}],
+            "allocatable": {"cpu": "4", **{f"nvidia.com/{key}": value for key, value in allocatable.items()}},
+        },
+    }
+
+
+def pod(name: str, on: str | None, status: dict[str, Any], shares: int = 0) -> dict[str, Any]:
+    limits = {"cpu": "1", "nvidia.com/gpu.shared": str(shares)} if shares else {"cpu": "1"}
+    spec: dict[str, Any] = {"containers": [{"resources": {"limits": limits}}]}
+    if on:
+        spec["nodeName"] = on
+    return {"metadata": {"namespace": "default", "name": name}, "spec": spec, "status": status}
+
+
+def test_json_has_the_documented_keys_and_counts_what_is_in_use() -> None:
+    current = summarise(
+        ENV,
+        [node("t4-0", "t4", **{"gpu": "0", "gpu.shared": "4"}), node("cpu-0", "cpu")],
+        [
+            pod("a", "t4-0", {"phase": "Running"}, shares=1),
+            pod("b", "t4-0", {"phase": "Pending"}, shares=2),
+            pod("done", "t4-0", {"phase": "Succeeded"}, shares=1),
+            pod("c", None, {"phase": "Pending"}, shares=1),
+        ],
+    )
+    assert current.to_json()["pools"][0] == {
+        "name": "t4",
+        "sharing": "time_slicing",
+        "nodes": [
+            {
+                "name": "t4-0",
+                "ready": True,
+                "allocatable": {"nvidia.com/gpu": 0, "nvidia.com/gpu.shared": 4},
+                "used": {"nvidia.com/gpu.shared": 3},
+            }
+        ],
+    }
+    assert [p["name"] for p in current.to_json()["pods"]] == ["a", "b", "c", "done"]
+    assert set(current.to_json()["pods"][0]) == {"namespace", "name", "node", "phase", "reason"}
+
+
+@pytest.mark.parametrize(
+    ("live", "settled"),
+    [
+        ([node("t4-0", "t4", **{"gpu.shared": "4"})], True),
+        ([node("t4-0", "t4", **{"gpu.shared": "4", "gpu": "0"})], True),
+        ([node("t4-0", "t4", **{"gpu.shared": "4", "gpu": "1"})], False),
+        ([node("t4-0", "t4", ready="False", **{"gpu.shared": "4"})], False),
+        ([node("t4-0", "t4")], False),
+        ([], False),
+    ],
+    ids=["as planned", "zero is nothing", "also whole GPUs", "not ready", "nothing yet", "no node"],
+)
+def test_a_pool_is_settled_when_every_node_offers_just_what_was_planned(
+    live: list[Any], settled: bool
+) -> None:
+    assert summarise(ENV, live, []).pools[0].settled is settled
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({"phase": "Running"}, ""),
+        (
+            {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "more than one share"},
+            "UnexpectedAdmissionError: more than one share",
+        ),
+        (
+            {
+                "phase": "Running",
+                "containerStatuses": [{"state": {"waiting": {"reason": "CrashLoopBackOff"}}}],
+            },
+            "CrashLoopBackOff",
+        ),
+        (
+            {
+                "phase": "Pending",
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": "Unschedulable",
+                        "message": "0/9 nodes are available",
+                    }
+                ],
+            },
+            "Unschedulable: 0/9 nodes are available",
+        ),
+    ],
+    ids=["runs", "refused", "crashes", "waits"],
+)
+def test_why_a_pod_is_not_as_it_should_be(status: dict[str, Any], reason: str) -> None:
+    assert summarise(ENV, [], [pod("p", None, status)]).pods[0].reason == reason
+
+
+def test_tables_say_what_is_offered_and_where_pods_are(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    current = summarise(
+        ENV,
+        [node("t4-0", "t4", **{"gpu.shared": "4"}), node("cpu-0", "cpu")],
+        [pod("a", "t4-0", {"phase": "Running"}, shares=1)],
+    )
+    Console(width=160).print(tables.pools(current), tables.pods(current))
+    out = capsys.readouterr().out
+    assert "time_slicing: 4 per GPU" in out
+    assert "gpu.shared 4" in out
+    assert "t4-0" in out
+    assert "no GPU" in out
