@@ -135,7 +135,7 @@ def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload
             )
         return found
     for key in ("slice", "count"):
-        if key in workload.model_fields_set:
+        if getattr(workload, key) is not None:
             raise InputError(f"{path}.{key}", "the workload asks for no GPU", "name a pool or a gpu_product")
     return []
 
@@ -155,10 +155,10 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
     where = "pool " + " or ".join(pool.name for pool in candidates)
     if not any(pool.gpus for pool in candidates):
         for key in ("slice", "count"):
-            if key in workload.model_fields_set:
+            if getattr(workload, key) is not None:
                 raise InputError(f"{path}.{key}", f"{where} has no GPU", "leave it out, or name another pool")
         return
-    slices = [name for pool in candidates for name in pool.layout or {}]
+    slices = [name for pool in candidates for name in pool.layout or {}] if strategy == "mixed" else []
     name = request(strategy, candidates, workload)
     if name is None and workload.slice:
         fact = f"{where} offers no slice {workload.slice!r}"
@@ -166,13 +166,13 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
     if name is None:
         raise InputError(f"{path}.slice", f"{where} offers several kinds of slice", listing(slices))
     most = max(offer.offered(strategy, pool).get(name, 0) for pool in candidates)
-    if workload.count > most:
+    if workload.amount > most:
         raise InputError(
             f"{path}.count",
             f"a node of {where} offers {most} {name}",
             f"ask for {most} at most, or use more pods",
         )
-    if workload.count > 1 and all(offer.one_per_pod(pool) for pool in candidates):
+    if workload.amount > 1 and all(offer.one_per_pod(pool) for pool in candidates):
         raise InputError(
             f"{path}.count",
             f"{where} refuses pods that ask for more than one share (UnexpectedAdmissionError)",

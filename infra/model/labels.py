@@ -7,7 +7,6 @@ Kubernetes and NVIDIA are theirs, ``gpuform.io/`` and ``simulator.gpuform.io/`` 
 # Ours.
 POOL = "gpuform.io/pool"
 ENVIRONMENT = "gpuform.io/environment"
-WORKLOAD = "gpuform.io/workload"
 
 # What the simulator and the kwok stages read from a simulated node.
 KWOK_NODE = "kwok.x-k8s.io/node"

@@ -29,6 +29,10 @@ class Exclusive(Model):
 class TimeSlicing(Model):
     """Several pods take turns on each GPU; nothing keeps one from taking all the memory."""
 
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "layout": ("time-slicing shares whole GPUs and knows no layout", "leave it out, or use kind: mig"),
+    }
+
     kind: Literal["time_slicing"]
     replicas: Replicas = Field(description="Pods that share one GPU, 2 or more.")
     rename: bool = Field(
@@ -59,9 +63,9 @@ class Mps(Model):
     )
 
 
-_NO_SHARED_SLICES = (
-    "MPS and MIG exclude each other, and a MIG slice belongs to one pod",
-    "leave it out, or use kind: mps without layout",
+_NOT_AGAIN = (
+    "a MIG slice is not shared a second time",
+    "leave it out, or use kind: time_slicing without layout",
 )
 
 
@@ -69,9 +73,12 @@ class Mig(Model):
     """Each GPU is cut into slices with memory and compute of their own."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "mps": _NO_SHARED_SLICES,
-        "replicas": _NO_SHARED_SLICES,
-        "share": _NO_SHARED_SLICES,
+        "mps": (
+            "MPS and MIG exclude each other, the device plugin shares only whole GPUs by MPS",
+            "leave it out, or use kind: mps without layout",
+        ),
+        "replicas": _NOT_AGAIN,
+        "share": _NOT_AGAIN,
     }
 
     kind: Literal["mig"]

@@ -62,7 +62,7 @@ class _Workload(Model):
     slice: str | None = Field(
         default=None, strict=True, description="MIG profile, where the pool has several."
     )
-    count: Count = Field(default=1, description="GPUs, shares or slices per pod.")
+    count: Count | None = Field(default=None, description="GPUs, shares or slices per pod; 1 if left out.")
     cpu: Annotated[
         str, BeforeValidator(_number_as_text, json_schema_input_type=str | float), AfterValidator(_cpu)
     ] = Field(default="1", description="CPU request per pod, in cores.")
@@ -75,6 +75,11 @@ class _Workload(Model):
     command: tuple[
         Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)], ...
     ] = Field(default=(), description="Command; the image's own if left out.")
+
+    @property
+    def amount(self) -> int:
+        """GPUs, shares or slices per pod, where the workload asks for any."""
+        return self.count or 1
 
     @property
     def pods(self) -> int:

@@ -72,7 +72,7 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
     limits = {"memory": workload.memory}
     resource = checks.request(env.gpu_operator.mig_strategy, pools, workload)
     if resource:
-        requests[resource] = limits[resource] = str(workload.count)
+        requests[resource] = limits[resource] = str(workload.amount)
     container: Manifest = {
         "name": workload.name,
         "image": workload.image,

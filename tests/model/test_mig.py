@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain, combinations
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import pytest
@@ -116,12 +116,12 @@ def test_an_empty_a100_has_77_layouts_and_each_within_the_totals_can_be_placed()
     plain = {name: row for name, row in A100_40.items() if not row[3]}
     found = [pairs for pairs in layouts(GEOMETRIES["A100-PCIE-40GB"]) if "1g.5gb+me" not in dict(pairs)]
     assert len(found) == 77
-    names = list(chain.from_iterable([name] * 8 for name in plain))
-    within = set()
-    for size in range(1, 8):
-        for chosen in set(combinations(names, size)):
-            if sum(plain[n][0] for n in chosen) <= 7 and sum(plain[n][1] for n in chosen) <= 8:
-                within.add(tuple(sorted(Counter(chosen).items())))
+    within = {
+        tuple(sorted(Counter(chosen).items()))
+        for size in range(1, 8)
+        for chosen in combinations_with_replacement(plain, size)
+        if sum(plain[name][0] for name in chosen) <= 7 and sum(plain[name][1] for name in chosen) <= 8
+    }
     assert within == set(found)
 
 

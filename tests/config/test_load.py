@@ -1,0 +1,116 @@
+"""Stack files: where the environment lies in them, and what bad YAML says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.config import load, parse
+from infra.model.errors import InputError
+from infra.plan.render import render
+
+pytestmark = pytest.mark.unit
+
+GOOD = """\
+encryptionsalt: v1:not-ours
+config:
+  aws:region: eu-west-1
+  gpuform:environment:
+    name: test
+    cluster: {kind: embedded}
+    pools:
+      - {name: cpu, machine: m6i.xlarge, nodes: 1}
+"""
+
+
+def said(path: Path, text: str) -> str:
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load(path)
+    return str(caught.value).replace(str(path), "FILE")
+
+
+def test_the_rest_of_a_stack_file_is_the_engines(tmp_path: Path) -> None:
+    path = tmp_path / "Pulumi.test.yaml"
+    path.write_text(GOOD, encoding="utf-8")
+    assert load(path).name == "test"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "nodes: 1}",
+            "nodes: 1",
+            "FILE:9:1: expected ',' or '}', but got '<stream end>'; correct the YAML there",
+        ),
+        (
+            "    cluster:",
+            "\tcluster:",
+            "FILE:6:1: found character '\\t' that cannot start any token; correct the YAML there",
+        ),
+        (
+            "    name: test",
+            "    name: test\n    name: other",
+            "FILE:6:5: key 'name' is given twice; correct the YAML there",
+        ),
+        (
+            "nodes: 1}",
+            "nodes: 1, sharing: {kind: mig}, sharing: {kind: mps}}",
+            "FILE:8:74: key 'sharing' is given twice; correct the YAML there",
+        ),
+        ("name: test", "name: *nobody", "FILE:5:11: found undefined alias 'nobody'; correct the YAML there"),
+        (
+            "gpuform:environment",
+            "gpuform:enviroment",
+            "FILE: holds no gpuform:environment; declare it under config: gpuform:environment:",
+        ),
+        ("machine: m6i.xlarge", "machine: m6i.xlarg", None),
+    ],
+)
+def test_bad_files(tmp_path: Path, old: str, new: str, message: str | None) -> None:
+    found = said(tmp_path / "Pulumi.test.yaml", GOOD.replace(old, new, 1))
+    if message is None:
+        assert found.startswith(
+            "pools[0].machine: unknown machine 'm6i.xlarg'; did you mean m6i.xlarge? known: "
+        )
+    else:
+        assert found == message
+
+
+def test_a_rendered_environment_is_declared_again_by_itself() -> None:
+    """What is rendered as resolved is input too, and means the same."""
+    env = load(Path(__file__).parents[2] / "Pulumi.local.yaml")
+    assert parse(yaml.safe_load(render(env)["environment.yaml"])) == env
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "config: 3\n", "config:\n"])
+def test_files_without_an_environment(tmp_path: Path, text: str) -> None:
+    assert said(tmp_path / "Pulumi.x.yaml", text) == (
+        "FILE: holds no gpuform:environment; declare it under config: gpuform:environment:"
+    )
+
+
+def test_an_environment_left_empty_names_the_file(tmp_path: Path) -> None:
+    assert said(tmp_path / "Pulumi.x.yaml", "config:\n  gpuform:environment:\n") == (
+        "FILE: gpuform:environment holds nothing; it must hold keys: name, cluster, pools, ..."
+    )
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"No such file or directory; name a stack file that is there"):
+        load(tmp_path / "Pulumi.none.yaml")
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "Pulumi.bin.yaml"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"is not UTF-8 text; save it as UTF-8"):
+        load(path)
+
+
+def test_yaml_makes_no_objects(tmp_path: Path) -> None:
+    text = GOOD.replace("name: test", "name: !!python/object/apply:os.getcwd []")
+    assert "could not determine a constructor" in said(tmp_path / "Pulumi.x.yaml", text)

@@ -1,0 +1,165 @@
+"""Every field of the environment changes something that is rendered, besides the environment itself."""
+
+from __future__ import annotations
+
+import copy
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel
+
+from infra.config import parse
+from infra.model.environment import Environment
+from infra.plan.render import render
+
+pytestmark = pytest.mark.unit
+
+IMAGE = "tensorflow/tensorflow:2.12.0-gpu"
+POD = {"pool": "t4", "image": IMAGE}
+
+SLICES = {"kind": "time_slicing", "replicas": 4}
+SEVEN = {"kind": "mig", "layout": {"1g.5gb": 7}}
+EMBEDDED: dict[str, Any] = {
+    "name": "e",
+    "cluster": {"kind": "embedded"},
+    "gpu_operator": {},
+    "pools": [
+        {"name": "t4", "machine": "g2.5xlarge", "nodes": 1, "taints": [{"key": "a", "value": "b"}]},
+        {"name": "slices", "machine": "g2.5xlarge", "nodes": 1, "sharing": SLICES},
+        {"name": "mps", "machine": "g2.5xlarge", "nodes": 1, "sharing": {"kind": "mps", "replicas": 4}},
+        {"name": "mig", "machine": "g4.p1.40g", "nodes": 1, "sharing": SEVEN},
+        {"name": "gpu", "nodes": 1, "gpu": {"models": ["T4"], "count": 1}},
+    ],
+    "workloads": [
+        {"name": "pod", "kind": "pod", **POD},
+        {"name": "deployment", "kind": "deployment", **POD},
+        {"name": "job", "kind": "job", **POD},
+        {"name": "sliced", "kind": "pod", "pool": "mig", "image": IMAGE},
+        {"name": "pinned", "kind": "pod", "gpu_product": "Tesla-T4", "image": IMAGE},
+        {"name": "four", "kind": "pod", "pool": "gpu", "image": IMAGE},
+    ],
+}  # fmt: skip
+EXISTING: dict[str, Any] = {
+    "name": "e",
+    "cluster": {"kind": "existing", "kubeconfig": "/k"},
+    "gpu_operator": {},
+    "pools": [{"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}],
+}
+
+# Type and field: (start, where, another value). Workloads share a base, so one row there stands for three.
+ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
+    ("Environment", "name"): (EMBEDDED, "name", "f"),
+    ("Environment", "cluster"): (EXISTING, "cluster/kind", ...),
+    ("Environment", "gpu_operator"): (EMBEDDED, "gpu_operator", {"mig_strategy": "single"}),
+    ("Environment", "pools"): (EMBEDDED, "pools/0/nodes", 2),
+    ("Environment", "workloads"): (EMBEDDED, "workloads", []),
+    ("GpuOperatorSpec", "mig_strategy"): (EMBEDDED, "gpu_operator/mig_strategy", "single"),
+    ("GpuOperatorSpec", "gpu_taint"): (EMBEDDED, "gpu_operator/gpu_taint", "node-role.kubernetes.io/gpu"),
+    ("GpuOperatorSpec", "driver"): (EXISTING, "gpu_operator/driver", "host"),
+    ("GpuOperatorSpec", "toolkit"): (EXISTING, "gpu_operator/toolkit", "host"),
+    ("Pool", "name"): (EXISTING, "pools/0/name", "other"),
+    ("Pool", "machine"): (EMBEDDED, "pools/0/machine", "g4dn.4xlarge"),
+    ("Pool", "gpu"): (EMBEDDED, "pools/4/gpu", {"models": ["T4"], "count": 4}),
+    ("Pool", "nodes"): (EMBEDDED, "pools/0/nodes", 2),
+    ("Pool", "selector"): (EXISTING, "pools/0/selector", {"a": "c"}),
+    ("Pool", "labels"): (EMBEDDED, "pools/0/labels", {"a": "c"}),
+    ("Pool", "taints"): (EMBEDDED, "pools/0/taints", []),
+    ("Pool", "sharing"): (EMBEDDED, "pools/0/sharing", {"kind": "time_slicing", "replicas": 2}),
+    ("GpuChoice", "models"): (EMBEDDED, "pools/4/gpu/models", ["L4"]),
+    ("GpuChoice", "count"): (EMBEDDED, "pools/4/gpu/count", 4),
+    ("Taint", "key"): (EMBEDDED, "pools/0/taints/0/key", "c"),
+    ("Taint", "value"): (EMBEDDED, "pools/0/taints/0/value", "c"),
+    ("Taint", "effect"): (EMBEDDED, "pools/0/taints/0/effect", "NoExecute"),
+    ("TimeSlicing", "replicas"): (EMBEDDED, "pools/1/sharing/replicas", 8),
+    ("TimeSlicing", "rename"): (EMBEDDED, "pools/1/sharing/rename", False),
+    ("TimeSlicing", "fail_requests_greater_than_one"): (
+        EMBEDDED,
+        "pools/1/sharing/fail_requests_greater_than_one",
+        False,
+    ),
+    ("Mps", "replicas"): (EMBEDDED, "pools/2/sharing/replicas", 8),
+    ("Mig", "layout"): (EMBEDDED, "pools/3/sharing/layout", {"1g.5gb": 6}),
+    ("PodWorkload", "name"): (EMBEDDED, "workloads/0/name", "other"),
+    ("PodWorkload", "namespace"): (EMBEDDED, "workloads/0/namespace", "other"),
+    ("PodWorkload", "pool"): (EMBEDDED, "workloads/0/pool", "slices"),
+    ("PodWorkload", "gpu_product"): (EMBEDDED, "workloads/4/gpu_product", "Tesla-T4-SHARED"),
+    ("PodWorkload", "slice"): (EMBEDDED, "workloads/3/slice", "1g.5gb"),
+    ("PodWorkload", "count"): (EMBEDDED, "workloads/3/count", 2),
+    ("PodWorkload", "cpu"): (EMBEDDED, "workloads/0/cpu", 2),
+    ("PodWorkload", "memory"): (EMBEDDED, "workloads/0/memory", "2Gi"),
+    ("PodWorkload", "image"): (EMBEDDED, "workloads/0/image", "tensorflow/tensorflow:2.13.0-gpu"),
+    ("PodWorkload", "command"): (EMBEDDED, "workloads/0/command", ["sleep", "1"]),
+    ("DeploymentWorkload", "replicas"): (EMBEDDED, "workloads/1/replicas", 2),
+    ("JobWorkload", "parallelism"): (EMBEDDED, "workloads/2/parallelism", 2),
+}
+
+# Fields that choose a type (each type has its own rows), and the two that say how to reach the cluster:
+# they go to the Kubernetes provider, and no manifest may depend on them.
+EXEMPT = {("ExistingCluster", "kubeconfig"), ("ExistingCluster", "context")}
+CHOOSING = {"kind", "mode"}
+# Not through a value of its own but through its being there: a slice is the only one of this pool.
+NEEDS_A_SECOND_PROFILE = ("PodWorkload", "slice")
+
+
+def models(of: Any) -> Iterator[type[BaseModel]]:
+    """Every model class that a type mentions."""
+    if isinstance(of, type) and issubclass(of, BaseModel):
+        yield of
+        for field in of.model_fields.values():
+            yield from models(field.annotation)
+    elif get_origin(of) in (tuple, list, dict, Union, Annotated, types.UnionType):
+        for inner in get_args(of):
+            yield from models(inner)
+
+
+def test_the_table_knows_every_field() -> None:
+    fields = set()
+    for model in models(Environment):
+        name = model.__name__
+        shared = (
+            set(models_named("PodWorkload").model_fields)
+            if name in ("DeploymentWorkload", "JobWorkload")
+            else set()
+        )
+        fields |= {(name, key) for key in model.model_fields if key not in CHOOSING | shared}
+    assert fields == set(ROWS) | EXEMPT
+
+
+def models_named(name: str) -> type[BaseModel]:
+    return next(model for model in models(Environment) if model.__name__ == name)
+
+
+def rendered(mapping: dict[str, Any]) -> dict[str, str]:
+    files = render(parse(mapping))
+    del files["environment.yaml"]
+    return files
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[".".join(row) for row in ROWS])
+def test_the_field_changes_what_is_rendered(row: tuple[str, str]) -> None:
+    start, path, value = ROWS[row]
+    before, after = copy.deepcopy(start), copy.deepcopy(start)
+    if row == NEEDS_A_SECOND_PROFILE:
+        for mapping in (before, after):
+            mapping["pools"][3]["sharing"]["layout"] = {"1g.5gb": 1, "2g.10gb": 1}
+            mapping["workloads"][3]["slice"] = "2g.10gb"
+    if value is ...:
+        after = {
+            **copy.deepcopy(EMBEDDED),
+            "pools": [{"name": "t4", "machine": "g2.5xlarge", "nodes": 1}],
+            "workloads": [],
+        }
+    else:
+        here: Any = after
+        *parents, last = [int(part) if part.isdigit() else part for part in path.split("/")]
+        for part in parents:
+            here = here[part]
+        here[last] = value
+    assert rendered(before) != rendered(after)
+
+
+def test_the_connection_changes_no_manifest() -> None:
+    other = {**EXISTING, "cluster": {"kind": "existing", "kubeconfig": "/other", "context": "c"}}
+    assert rendered(EXISTING) == rendered(other)

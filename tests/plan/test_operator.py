@@ -1,0 +1,133 @@
+"""The operator's release: chart, driver ownership, tolerations, and no key that the chart does not know."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from infra.config import load, parse
+from infra.model.environment import Environment
+from infra.plan import gpu_operator, sharing
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT.parent / "shared/reference/charts/gpu-operator/values.yaml"
+# The chart's own values say nothing of these two; its dependency node-feature-discovery 0.19.0 takes them.
+OF_THE_DEPENDENCY = {"node-feature-discovery.gc.tolerations", "node-feature-discovery.master.tolerations"}
+
+
+def existing(*pools: dict[str, Any], **operator: str) -> Environment:
+    named = [{"name": f"p{i}", "selector": {"pool": f"p{i}"}, **pool} for i, pool in enumerate(pools)]
+    return parse(
+        {
+            "name": "e",
+            "cluster": {"kind": "existing", "kubeconfig": "/k"},
+            "gpu_operator": operator,
+            "pools": named,
+        }
+    )
+
+
+LOCAL = load(ROOT / "Pulumi.local.yaml")
+OTHERS = [
+    existing({"machine": "g2.5xlarge"}),
+    existing({"machine": "g2.5xlarge"}, driver="host", toolkit="host"),
+    existing({"machine": "g4.p1.40g", "sharing": {"kind": "mig", "layout": "all-1g.5gb"}}),
+]
+
+
+def unknown_keys(values: Any, known: Any, path: str = "") -> set[str]:
+    """Keys of ours that the chart's values file does not have; a block left empty there takes anything."""
+    if not isinstance(values, dict) or not isinstance(known, dict) or not known:
+        return set()
+    found = {f"{path}{key}" for key in values if key not in known}
+    for key in values:
+        found |= unknown_keys(values[key], known.get(key), f"{path}{key}.")
+    return found
+
+
+@pytest.mark.parametrize("env", [LOCAL, *OTHERS])
+def test_the_chart_knows_every_key(env: Environment) -> None:
+    if not REFERENCE.exists():
+        pytest.skip("no reference chart values beside this checkout")
+    unknown = unknown_keys(gpu_operator.values(env), yaml.safe_load(REFERENCE.read_text()))
+    assert unknown <= OF_THE_DEPENDENCY
+
+
+@pytest.mark.parametrize("env", [LOCAL, *OTHERS])
+def test_our_own_chart_takes_the_same_values(env: Environment) -> None:
+    schema = json.loads((ROOT / "charts/gpu-operator-sim/values.schema.json").read_text())
+    jsonschema.validate(gpu_operator.values(env), schema)
+
+
+def test_an_embedded_cluster_gets_our_chart_and_another_nvidias() -> None:
+    ours, theirs = gpu_operator.release(LOCAL), gpu_operator.release(OTHERS[0])
+    assert (ours.chart, ours.repository, ours.version) == ("charts/gpu-operator-sim", None, None)
+    assert (theirs.chart, theirs.version) == ("gpu-operator", "v26.7.0")
+    assert theirs.repository is not None
+    assert theirs.repository.startswith("https://")
+    assert ours.namespace == theirs.namespace == "gpu-operator"
+
+
+def test_the_operands_are_told_the_configmaps_by_name() -> None:
+    values = gpu_operator.values(LOCAL)
+    plugin, mig = sharing.device_plugin_config_map(LOCAL), sharing.mig_parted_config_map(LOCAL)
+    assert plugin is not None
+    assert mig is not None
+    assert values["devicePlugin"]["config"] == {"name": plugin["metadata"]["name"], "default": "default"}
+    assert values["devicePlugin"]["config"]["default"] in plugin["data"]
+    assert values["migManager"]["config"] == {"name": mig["metadata"]["name"], "default": "all-disabled"}
+    assert values["mig"] == {"strategy": "mixed"}
+
+
+def test_without_sharing_and_mig_there_is_nothing_to_be_told() -> None:
+    values = gpu_operator.values(OTHERS[0])
+    assert values["devicePlugin"] == {"enabled": True}
+    assert values["migManager"] == {"enabled": False}
+
+
+def test_pods_that_ask_for_no_gpu_see_none() -> None:
+    guard = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}
+    assert gpu_operator.values(LOCAL)["toolkit"] == {"enabled": True, "env": [guard]}
+    assert gpu_operator.values(LOCAL)["cdi"] == {"enabled": True}
+
+
+@pytest.mark.parametrize(
+    ("pools", "branch"),
+    [(["g2.5xlarge"], "595"), (["g2.5xlarge", "g1.4xlarge"], "580"), (["g3.xlarge"], "580")],
+)
+def test_volta_keeps_the_driver_on_its_last_branch(pools: list[str], branch: str) -> None:
+    env = existing(*({"machine": name} for name in pools))
+    assert gpu_operator.values(env)["driver"]["version"].split(".")[0] == branch
+
+
+def test_hosts_may_own_the_driver_and_the_toolkit() -> None:
+    values = gpu_operator.values(OTHERS[1])
+    assert values["driver"] == {"enabled": False}
+    assert values["toolkit"] == {"enabled": False}
+
+
+def test_every_operand_tolerates_every_taint_of_gpu_nodes() -> None:
+    own = {"key": "team", "value": "a", "effect": "NoExecute"}
+    env = existing(
+        {"machine": "g2.5xlarge", "taints": [own]},
+        {"machine": "g1.4xlarge", "taints": [own]},
+        {"machine": "m6i.xlarge", "taints": [{"key": "web"}]},
+        gpu_taint="node-role.kubernetes.io/gpu",
+    )
+    tolerations = [
+        {"key": "node-role.kubernetes.io/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "team", "operator": "Exists", "effect": "NoExecute"},
+    ]
+    values = gpu_operator.values(env)
+    assert values["daemonsets"]["tolerations"] == tolerations
+    discovery = values["node-feature-discovery"]
+    for block in (values["operator"], *(discovery[role] for role in ("gc", "master", "worker"))):
+        assert block["tolerations"][0]["key"] == "node-role.kubernetes.io/control-plane"
+        assert block["tolerations"][1:] == tolerations

@@ -1,0 +1,178 @@
+"""Workloads' objects: what they ask for, where they may run, and what the restricted level asks of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.config import load, parse
+from infra.plan import nodes, workloads
+
+pytestmark = pytest.mark.unit
+
+LOCAL = load(Path(__file__).parents[2] / "Pulumi.local.yaml")
+IMAGE = "tensorflow/tensorflow:2.12.0-gpu"
+
+
+def manifest(pools: list[dict[str, Any]], **workload: Any) -> dict[str, Any]:
+    named = [{"name": f"p{i}", "nodes": 1, **pool} for i, pool in enumerate(pools)]
+    work = {"name": "w", "kind": "pod", "image": IMAGE, **workload}
+    env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": named, "workloads": [work]})
+    return workloads.manifests(env)[0]
+
+
+def pod_spec(found: dict[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = found["spec"]
+    return spec if found["kind"] == "Pod" else spec["template"]["spec"]
+
+
+def asked(found: dict[str, Any]) -> dict[str, str]:
+    resources: dict[str, dict[str, str]] = pod_spec(found)["containers"][0]["resources"]
+    gpus = {key: value for key, value in resources["requests"].items() if key.startswith("nvidia.com/")}
+    assert gpus == {k: v for k, v in resources["limits"].items() if k.startswith("nvidia.com/")}
+    return gpus
+
+
+T4 = {"machine": "g2.5xlarge"}
+SHARED = {**T4, "sharing": {"kind": "time_slicing", "replicas": 4}}
+CUT = {"machine": "g4.p1.40g", "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}}
+SEVEN = {"machine": "g4.p1.40g", "sharing": {"kind": "mig", "layout": "all-1g.5gb"}}
+CPU = {"machine": "m6i.xlarge"}
+
+
+@pytest.mark.parametrize(
+    ("pools", "workload", "request_"),
+    [
+        ([T4], {"pool": "p0"}, {"nvidia.com/gpu": "1"}),
+        ([SHARED], {"pool": "p0"}, {"nvidia.com/gpu.shared": "1"}),
+        ([CUT], {"pool": "p0", "slice": "2g.10gb", "count": 2}, {"nvidia.com/mig-2g.10gb": "2"}),
+        ([SEVEN], {"pool": "p0"}, {"nvidia.com/mig-1g.5gb": "1"}),
+        ([CUT, {"machine": "g4.p4.40g"}], {"gpu_product": "NVIDIA-A100-PCIE-40GB"}, {"nvidia.com/gpu": "1"}),
+        (
+            [CUT],
+            {"gpu_product": "NVIDIA-A100-PCIE-40GB", "slice": "3g.20gb"},
+            {"nvidia.com/mig-3g.20gb": "1"},
+        ),
+        ([T4, CPU], {}, {}),
+        ([T4, CPU], {"pool": "p1"}, {}),
+    ],
+)
+def test_the_request_follows_from_the_pool(
+    pools: list[dict[str, Any]], workload: dict[str, Any], request_: dict[str, str]
+) -> None:
+    assert asked(manifest(pools, **workload)) == request_
+
+
+def test_a_workload_tolerates_the_taints_of_its_own_pools_only() -> None:
+    own = {"key": "team", "value": "a", "effect": "NoExecute"}
+    spec = pod_spec(manifest([{**SHARED, "taints": [own]}, {**CUT, "taints": [{"key": "other"}]}], pool="p0"))
+    assert spec["nodeSelector"] == {"gpuform.io/pool": "p0"}
+    assert spec["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Equal", "value": "true", "effect": "NoSchedule"},
+        {"key": "team", "operator": "Equal", "value": "a", "effect": "NoExecute"},
+    ]
+
+
+def test_a_workload_without_a_gpu_tolerates_nothing() -> None:
+    spec = pod_spec(manifest([SHARED, CPU]))
+    assert "tolerations" not in spec
+    assert "nodeSelector" not in spec
+
+
+def test_the_three_kinds() -> None:
+    deployment = manifest([SHARED], pool="p0", kind="deployment", replicas=3)
+    assert (deployment["kind"], deployment["spec"]["replicas"]) == ("Deployment", 3)
+    selector = deployment["spec"]["selector"]["matchLabels"]
+    assert selector.items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    assert pod_spec(deployment)["restartPolicy"] == "Always"
+    job = manifest([SHARED], pool="p0", kind="job", parallelism=2)
+    assert (job["kind"], job["spec"]["parallelism"], job["spec"]["completions"]) == ("Job", 2, 2)
+    assert pod_spec(job)["restartPolicy"] == "Never"
+    assert manifest([SHARED], pool="p0")["kind"] == "Pod"
+
+
+def test_the_local_workloads_obey_the_restricted_level() -> None:
+    for found in workloads.manifests(LOCAL):
+        spec = pod_spec(found)
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }
+
+
+def test_namespaces_are_restricted_except_the_operators() -> None:
+    key = "pod-security.kubernetes.io/enforce"
+    found = {
+        item["metadata"]["name"]: item["metadata"]["labels"][key] for item in workloads.namespaces(LOCAL)
+    }
+    assert found == {
+        "gpu-operator": "privileged",
+        "examples": "restricted",
+        "neighbours-mig": "restricted",
+        "neighbours-time-sliced": "restricted",
+    }
+    used = {item["metadata"]["namespace"] for item in workloads.manifests(LOCAL)}
+    assert used <= set(found)
+
+
+def test_the_default_namespace_is_not_made() -> None:
+    env = parse(
+        {
+            "name": "e",
+            "cluster": {"kind": "embedded"},
+            "pools": [{"name": "t4", "nodes": 1, **T4}],
+            "workloads": [{"name": "w", "kind": "pod", "pool": "t4", "image": IMAGE}],
+        }
+    )
+    assert [item["metadata"]["name"] for item in workloads.namespaces(env)] == ["gpu-operator"]
+
+
+def test_every_local_pod_fits_on_the_nodes_it_names() -> None:
+    """The cores that the pods of a pool ask for are there on its nodes."""
+    for pool in LOCAL.pools:
+        machine = pool.node_machine
+        assert machine is not None
+        cores = sum(float(w.cpu) * w.pods for w in LOCAL.workloads if w.pool == pool.name)
+        assert cores <= machine.vcpu * (pool.nodes or 0)
+
+
+def test_a_simulated_node_says_what_the_simulator_reads() -> None:
+    node = nodes.simulated_nodes(LOCAL, LOCAL.pool("t4-shared"))[1]
+    assert node["metadata"]["name"] == "t4-shared-1"
+    assert node["metadata"]["annotations"] == {
+        "kwok.x-k8s.io/node": "fake",
+        "simulator.gpuform.io/cpu": "28",
+        "simulator.gpuform.io/memory": "168Gi",
+        "simulator.gpuform.io/pods": "110",
+        "simulator.gpuform.io/gpu": "10de:1eb8",
+        "simulator.gpuform.io/gpu-count": "1",
+    }
+    labels = node["metadata"]["labels"]
+    assert labels["kubernetes.io/hostname"] == "t4-shared-1"
+    assert labels["node.kubernetes.io/instance-type"] == "g2.5xlarge"
+    assert labels["nvidia.com/device-plugin.config"] == "slice-4"
+    assert node["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
+
+
+def test_a_node_without_gpu_has_no_gpu_annotation_and_no_taint() -> None:
+    node = nodes.simulated_nodes(LOCAL, LOCAL.pool("cpu"))[0]
+    assert not [key for key in node["metadata"]["annotations"] if "gpu" in key.rpartition("/")[2]]
+    assert "spec" not in node
+
+
+def test_no_node_has_the_mig_label_before_the_operands_run() -> None:
+    every = [node for pool in LOCAL.pools for node in nodes.simulated_nodes(LOCAL, pool)]
+    assert len(every) == 9
+    assert all("nvidia.com/mig.config" not in node["metadata"]["labels"] for node in every)
+
+
+def test_an_existing_cluster_has_its_own_nodes() -> None:
+    cluster = {"kind": "existing", "kubeconfig": "/k"}
+    pool = {"name": "t4", "selector": {"a": "b"}, **T4}
+    env = parse({"name": "e", "cluster": cluster, "pools": [pool]})
+    assert nodes.simulated_nodes(env, env.pools[0]) == ()

@@ -1,0 +1,49 @@
+"""Bumble's guide: layouts by name, and pods pinned by product (FACTS 1, rows 11 to 13)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.config import load, parse
+from infra.plan import gpu_operator, sharing, workloads
+
+pytestmark = pytest.mark.unit
+
+LOCAL = load(Path(__file__).parents[2] / "Pulumi.local.yaml")
+
+
+def test_bumble_all_1g_5gb() -> None:
+    pool = LOCAL.pool("a100-7")
+    assert sharing.mig_config_name(pool) == "all-1g.5gb"
+    assert sharing.offered(LOCAL, pool) == {"nvidia.com/mig-1g.5gb": 7}
+
+
+def test_bumble_own_layout_of_three_small_and_two_middle_slices() -> None:
+    pool = {
+        "name": "ds",
+        "selector": {"kubernetes.io/hostname": "ds-node1"},
+        "gpu": {"models": ["A100-40GB"], "count": 1},
+        "sharing": {"kind": "mig", "layout": {"1g.5gb": 3, "2g.10gb": 2}},
+    }
+    env = parse(
+        {
+            "name": "bumble",
+            "cluster": {"kind": "existing", "kubeconfig": "~/.kube/config"},
+            "gpu_operator": {"driver": "host"},
+            "pools": [pool],
+        }
+    )
+    config_map = sharing.mig_parted_config_map(env)
+    assert config_map is not None
+    # An object of our own: the operator writes over edits of its default one.
+    assert config_map["metadata"]["name"].startswith("nvidia-mig-config-")
+    assert sharing.offered(env, env.pools[0]) == {"nvidia.com/mig-1g.5gb": 3, "nvidia.com/mig-2g.10gb": 2}
+    assert gpu_operator.values(env)["driver"] == {"enabled": False}
+
+
+def test_bumble_pod_pinned_by_product() -> None:
+    found = next(item for item in workloads.manifests(LOCAL) if item["metadata"]["name"] == "pod-a100")
+    assert found["spec"]["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-A100-PCIE-40GB"}
+    assert found["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
