@@ -77,3 +77,4 @@ def _write(path: Path, content: dict[str, Any]) -> None:
     beside.write_text(json.dumps(content), encoding="utf-8")
     beside.chmod(0o600)
     beside.replace(path)
+    path.with_name(path.name + ".attrs").unlink(missing_ok=True)  # a hash of the old content

@@ -14,6 +14,7 @@ from typing import Any
 
 from gpuform.errors import Failure
 
+_DYING_S = 1.0  # an engine whose gpuform was killed just now takes a moment to go
 _WRITING_S = 2.0  # a lock file without content is being written, or its writer was killed
 
 
@@ -51,6 +52,10 @@ def _refuse_living(owner: Owner, path: Path, stack: str) -> None:
             f"wait for it, or, if it is gone, run 'pulumi cancel --yes --stack {stack}' ({path})",
         )
     command = _command(owner.pid)
+    deadline = time.monotonic() + _DYING_S
+    while command and time.monotonic() < deadline:
+        time.sleep(0.1)
+        command = _command(owner.pid)
     if command:
         raise Failure(
             f"stack {stack}",

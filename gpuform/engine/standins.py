@@ -33,7 +33,7 @@ class _Ours:
     @property
     def version(self) -> str:
         """The version that programs ask the engine for: that of the SDK they import."""
-        if self.kind == "language":
+        if self.kind == "language" or self.name == "pulumi-python":
             return PULUMI
         return version("pulumi-kubernetes" if self.name == "kubernetes" else "gpuform")
 
@@ -45,6 +45,9 @@ class _Ours:
 _OURS = (
     _Ours("language", "python", "gpuform.plugins.language", stands_in=True),
     _Ours("resource", "kubernetes", "gpuform.plugins.kubernetes", stands_in=True),
+    _Ours(
+        "resource", "pulumi-python", "pulumi.dynamic", stands_in=False
+    ),  # part of the SDK, started as it says
     _Ours("resource", "gpuform", "gpuform.plugins.nodes", stands_in=False),
 )
 

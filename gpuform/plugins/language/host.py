@@ -135,7 +135,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         )
 
     async def InstallDependencies(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """Install what the project names into its interpreter, with pip; a missing environment is not made."""
+        """Install what the project names into its interpreter, with pip; makes no environment."""
         interpreter = await _interpreter(request.info, context)
         folder = Path(request.info.program_directory)
         wanted = packages.pip_arguments(folder)

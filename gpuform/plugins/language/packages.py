@@ -37,7 +37,7 @@ def installed(interpreter: Interpreter) -> list[tuple[str, str]]:
 
 
 def pip_arguments(project: Path) -> list[str]:
-    """What ``pip install`` gets for a project: its requirements.txt, else the project itself, else nothing."""
+    """What ``pip install`` gets for a project: its requirements.txt, else the project, else nothing."""
     if (project / "requirements.txt").is_file():
         return ["-r", "requirements.txt"]
     return ["-e", "."] if (project / "pyproject.toml").is_file() else []

@@ -87,14 +87,12 @@ def _trace(error: BaseException) -> str:
 
     Where no frame is the user's, as with an error inside an Output, the frames of the SDK are kept.
     """
-    frames = list(traceback.walk_tb(error.__traceback__))
-    outer = (_is_runner, lambda file: _is_runner(file) or _is_sdk(file))
-    skipped = [
-        next((n for n, (f, _) in enumerate(frames) if not hide(f.f_code.co_filename)), -1) for hide in outer
-    ]
-    start = skipped[1] if skipped[1] >= 0 else skipped[0]
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    users = [n for n, file in enumerate(files) if not _is_runner(file) and not _is_sdk(file)]
+    if files and not users and not _is_runner(files[-1]):
+        users = [n for n, file in enumerate(files) if not _is_runner(file)]
     shown: TracebackType | None = error.__traceback__
-    for _ in range(max(start, 0)):
+    for _ in range(users[0] if users else len(files)):
         shown = shown.tb_next if shown is not None else None
     return "".join(traceback.format_exception(type(error), error, shown))
 

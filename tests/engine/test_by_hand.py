@@ -1,0 +1,128 @@
+"""What ``gpuform local env`` prints, used as a person would."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuform.engine import engine_env, export_lines, forget, plugins
+from gpuform.paths import Paths
+from tests.engine.conftest import Project
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def shell(project: Project):
+    lines = export_lines(engine_env(project.paths, project.toolchain))
+    project.engine.prepare()
+
+    def run(command: str) -> str:
+        script = f"eval {shlex.quote(lines)}\n{command}"
+        done = subprocess.run(
+            ["bash", "-euc", script], cwd=project.paths.root, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+    return run
+
+
+def test_plain_pulumi_works_from_the_checkout(project: Project, shell) -> None:
+    project.program("import pulumi; pulumi.export('colour', pulumi.Config().require('colour'))")
+    assert "+ 1 to create" in shell("pulumi preview")
+    shell("pulumi up --yes --stack local")
+    assert shell("pulumi stack output colour").strip() == "blue"
+    file = project.stack_file("config: {'tried:colour': red}\n")
+    shell("pulumi up --yes --skip-preview")
+    assert shell("pulumi stack output colour").strip() == "red"
+    assert file.read_text() == "config: {'tried:colour': red}\n"
+    assert "deleted" in shell("pulumi destroy --yes")
+    assert file.read_text() == "config: {'tried:colour': red}\n"
+
+
+def test_pulumi_config_works_on_the_stack_file_itself(project: Project, shell) -> None:
+    assert shell("pulumi config get colour").strip() == "blue"
+    shell("pulumi config set colour green")
+    text = (project.paths.root / "Pulumi.local.yaml").read_text()
+    assert "tried:colour: green" in text
+    assert "encryptionsalt" not in text
+
+
+def test_kubectl_and_helm_are_the_toolchains(project: Project, shell) -> None:
+    assert shell("command -v kubectl helm pulumi").split("\n")[:3] == [
+        str(project.paths.shims / name) for name in ("kubectl", "helm", "pulumi")
+    ]
+    assert shell('"$GPUFORM_HELM" version --short').startswith("v3.")
+    assert shell('echo "$KUBECONFIG"').strip() == str(project.paths.kubeconfig)
+
+
+def test_the_environment_can_be_taken_twice(project: Project, shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With our wrapper first on PATH, the wrapper still starts the real pulumi."""
+    real = project.toolchain.path("pulumi").resolve()
+
+    class Confused:
+        def path(self, name: str) -> Path:
+            return project.paths.shims / name
+
+    engine_env(project.paths, Confused())
+    assert f"exec {real}" in (project.paths.shims / "pulumi").read_text()
+    assert (project.paths.shims / "helm").resolve() == project.toolchain.path("helm").resolve()
+
+
+def test_a_users_own_settings_do_not_leak_in(project: Project, shell, tmp_path: Path) -> None:
+    shell("true")
+    lines = export_lines(engine_env(project.paths, project.toolchain))
+    other = (
+        "export PULUMI_CONFIG_PASSPHRASE_FILE=/nowhere PULUMI_BACKEND_URL=file:///nowhere PULUMI_STACK=other"
+    )
+    script = f"{other}\neval {shlex.quote(lines)}\npulumi preview"
+    done = subprocess.run(["bash", "-euc", script], cwd=project.paths.root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_official_plugin_wins_and_is_not_announced(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "user"
+    ours = {plugin.name: plugin for plugin in plugins(project.paths)}["pulumi-resource-kubernetes"]
+    official = home / "plugins" / f"resource-kubernetes-v{ours.version}" / "pulumi-resource-kubernetes"
+    official.parent.mkdir(parents=True)
+    official.write_text("#!/bin/sh\n")
+    official.chmod(0o755)
+    assert ours.official is None
+    assert ours.notice.startswith("gpuform: stand-in for pulumi-resource-kubernetes")
+    monkeypatch.setenv("PULUMI_HOME", str(home))
+    engine_env(project.paths, project.toolchain)
+    placed = project.paths.state / "engine" / "home" / "plugins" / official.parent.name / official.name
+    assert placed.resolve() == official
+    found = {plugin.name: plugin for plugin in plugins(project.paths)}["pulumi-resource-kubernetes"]
+    assert (found.official, found.notice) == (official, "")
+
+
+def test_forget_leaves_nothing_of_the_engine(project: Project) -> None:
+    project.engine.up()
+    forget(project.paths)
+    assert not (project.paths.state / "engine").exists()
+    assert not project.paths.shims.exists()
+    assert project.engine.up().changes == {"create": 3}
+
+
+@pytest.mark.unit
+def test_export_lines_are_safe_to_eval() -> None:
+    lines = export_lines({"B": "two words; $(false) 'x'", "A": "1"})
+    done = subprocess.run(
+        ["sh", "-euc", lines + '\nprintf %s "$B"'], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "two words; $(false) 'x'"
+    assert lines.splitlines()[1] == "export A=1"
+
+
+@pytest.mark.unit
+def test_looking_for_plugins_starts_and_writes_nothing(tmp_path: Path) -> None:
+    names = [plugin.name for plugin in plugins(Paths(tmp_path, tmp_path / "state", tmp_path / "cache"))]
+    assert names == ["pulumi-language-python", "pulumi-resource-kubernetes"]
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,187 @@
+"""Locks and state that killed runs leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuform.engine.checkpoint import repair
+from gpuform.engine.locks import release_dead
+from gpuform.engine.places import Places
+from gpuform.errors import Failure
+from tests.engine.conftest import TWO_COMPONENTS, Project
+
+SLOW = (
+    TWO_COMPONENTS + "\nimport asyncio; pulumi.export('late', pulumi.Output.from_input(asyncio.sleep(60)))\n"
+)
+
+
+def _lock(folder: Path, pid: int, host: str | None = None) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "0a1b.json"
+    file.write_text(
+        json.dumps(
+            {
+                "pid": pid,
+                "username": "somebody",
+                "hostname": host or socket.gethostname(),
+                "timestamp": "2026-01-02T03:04:05.678901234Z",
+            }
+        )
+    )
+    return file
+
+
+def _dead() -> int:
+    process = subprocess.Popen([sys.executable, "-c", "pass"])
+    process.wait()
+    return process.pid
+
+
+@pytest.mark.unit
+def test_a_dead_owners_lock_is_removed_with_one_line(tmp_path: Path) -> None:
+    pid = _dead()
+    file = _lock(tmp_path, pid)
+    file.with_name(file.name + ".attrs").write_text("{}")
+    assert release_dead(tmp_path, "local") == [
+        f"removed the lock on stack local of process {pid}, which is gone"
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.unit
+def test_a_number_that_was_given_to_another_program_is_no_owner(tmp_path: Path) -> None:
+    _lock(tmp_path, os.getpid())
+    assert len(release_dead(tmp_path, "local")) == 1
+
+
+@pytest.mark.unit
+def test_an_owner_on_another_host_is_left_alone(tmp_path: Path) -> None:
+    file = _lock(tmp_path, 1, host="elsewhere")
+    with pytest.raises(
+        Failure, match="locked by process 1 on host elsewhere since 2026-01-02 03:04:05"
+    ) as caught:
+        release_dead(tmp_path, "local")
+    assert "pulumi cancel --yes --stack local" in str(caught.value)
+    assert file.exists()
+
+
+@pytest.mark.unit
+def test_a_half_written_lock_is_removed(tmp_path: Path) -> None:
+    file = tmp_path / "0a1b.json"
+    file.write_text('{"pid": 12')
+    os.utime(file, (time.time() - 60, time.time() - 60))
+    assert release_dead(tmp_path, "local") == [
+        "removed the lock on stack local of a run that was killed while it wrote it"
+    ]
+
+
+@pytest.mark.unit
+def test_pending_creates_of_resuming_providers_are_forgotten(tmp_path: Path) -> None:
+    file = tmp_path / "local.json"
+    pending = [
+        {"resource": {"urn": "u1", "type": "kubernetes:core/v1:Pod"}, "type": "creating"},
+        {"resource": {"urn": "u2", "type": "aws:ec2/instance:Instance"}, "type": "creating"},
+    ]
+    file.write_text(json.dumps({"checkpoint": {"latest": {"pending_operations": pending, "resources": []}}}))
+    assert repair(file, "local") == ["1 operation(s) of an interrupted run will be taken up again"]
+    assert json.loads(file.read_text())["checkpoint"]["latest"]["pending_operations"] == pending[1:]
+    assert repair(file, "local") == []
+
+
+@pytest.mark.unit
+def test_a_state_that_was_cut_short_comes_back_from_the_backup(tmp_path: Path) -> None:
+    file = tmp_path / "local.json"
+    sound = {"checkpoint": {"latest": {"resources": [{"urn": "u"}]}}}
+    file.with_name("local.json.bak").write_text(json.dumps(sound))
+    file.write_text('{"checkpoint": {"lat')
+    assert repair(file, "local") == ["the state of stack local was cut short; took the engine's backup"]
+    assert json.loads(file.read_text()) == sound
+
+
+@pytest.mark.unit
+def test_a_damaged_state_without_backup_names_the_way_out(tmp_path: Path) -> None:
+    file = tmp_path / "local.json"
+    file.write_text("")
+    with pytest.raises(Failure, match="its state is damaged and has no sound backup") as caught:
+        repair(file, "local")
+    assert "start anew" in str(caught.value)
+
+
+def _start(project: Project) -> subprocess.Popen[bytes]:
+    """An ``up`` in a process of its own, at work on the stack."""
+    code = (
+        "import sys; from pathlib import Path; from gpuform.engine import Engine;"
+        "from gpuform.paths import Paths;"
+        "from gpuform.toolchain import Toolchain;"
+        "Engine(Paths(*map(Path, sys.argv[1:])), Toolchain(Paths.here())).up()"
+    )
+    paths = project.paths
+    folders = [str(paths.root), str(paths.state), str(paths.cache)]
+    process = subprocess.Popen([sys.executable, "-c", code, *folders], stdout=subprocess.DEVNULL)
+    locks = Places(paths).locks("tried", "local")
+    deadline = time.monotonic() + 30
+    while not (list(locks.glob("*.json")) and _resources(project)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return process
+
+
+def _resources(project: Project) -> list[object]:
+    file = Places(project.paths).checkpoint("tried", "local")
+    latest = json.loads(file.read_text())["checkpoint"].get("latest") if file.exists() else None
+    return (latest or {}).get("resources") or []
+
+
+def _ours(project: Project) -> list[str]:
+    """Command lines of processes that run for this project."""
+    answer = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True)
+    return [line for line in answer.stdout.splitlines() if str(project.paths.root) in line]
+
+
+@pytest.mark.engine
+def test_a_killed_run_leaves_nothing_running_and_does_not_block_the_next(project: Project) -> None:
+    project.program(SLOW)
+    process = _start(project)
+    process.kill()
+    process.wait()
+    project.program(TWO_COMPONENTS)
+    result = project.engine.up()
+    assert any(line.startswith("removed the lock on stack local of process") for line in project.said)
+    assert result.changes == {"same": 3}
+    deadline = time.monotonic() + 5
+    while _ours(project) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert _ours(project) == []
+
+
+@pytest.mark.engine
+def test_a_run_that_still_works_is_named_and_left_alone(project: Project) -> None:
+    project.program(SLOW)
+    process = _start(project)
+    try:
+        with pytest.raises(
+            Failure, match=r"stack local: is being changed by process \d+ \(pulumi up|/pulumi up"
+        ) as caught:
+            project.engine.up()
+        assert "wait for it to end, or stop it with 'kill -INT" in str(caught.value)
+        assert process.poll() is None
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
+@pytest.mark.engine
+def test_a_run_that_is_asked_to_end_gives_its_lock_back(project: Project) -> None:
+    project.program(SLOW)
+    process = _start(project)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) != 0
+    assert list(Places(project.paths).locks("tried", "local").glob("*.json")) == []

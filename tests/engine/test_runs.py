@@ -1,0 +1,145 @@
+"""Up, preview, destroy and outputs of small programs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpuform.engine import EngineFailure, Event, Message, Step, Summary
+from tests.engine.conftest import TWO_COMPONENTS, Project
+
+pytestmark = pytest.mark.engine
+
+
+def test_up_creates_then_changes_nothing_then_destroy_deletes(project: Project) -> None:
+    first = project.engine.up()
+    assert first.changes == {"create": 3}
+    assert [(step.op, step.type, step.name) for step in first.steps if step.type == "test:parts:Part"] == [
+        ("create", "test:parts:Part", "first"),
+        ("create", "test:parts:Part", "second"),
+    ]
+    assert first.changed
+    second = project.engine.up()
+    assert second.changes == {"same": 3}
+    assert not second.changed
+    assert second.steps == ()
+    gone = project.engine.destroy()
+    assert gone.changes == {"delete": 3}
+    assert not project.engine.export()["deployment"].get("resources")
+
+
+def test_preview_plans_and_does_nothing(project: Project) -> None:
+    planned = project.engine.preview()
+    assert planned.changes == {"create": 3}
+    assert {step.phase for step in planned.steps} == {"planned"}
+    assert "would create test:parts:Part first" in project.said
+    assert not project.engine.export()["deployment"].get("resources")
+
+
+def test_without_a_terminal_every_change_is_one_line(project: Project) -> None:
+    project.engine.up()
+    assert [line for line in project.said if line.startswith("created")] == [
+        "created test:parts:Part first",
+        "created test:parts:Part second",
+    ]
+
+
+def test_configuration_reaches_the_program_and_secrets_are_encrypted(project: Project) -> None:
+    project.program("""
+        import pulumi
+        config = pulumi.Config()
+        pulumi.export("colour", config.require("colour"))
+        pulumi.export("list", config.require_object("list"))
+        pulumi.export("hush", pulumi.Output.secret("not for the state file"))
+    """)
+    project.stack_file("config:\n  tried:colour: blue\n  tried:list: [{a: 1}, {a: 2}]\n")
+    project.engine.up()
+    assert project.engine.outputs() == {"colour": "blue", "list": [{"a": 1}, {"a": 2}], "hush": "[secret]"}
+    assert project.engine.outputs(show_secrets=True)["hush"] == "not for the state file"
+    assert "not for the state file" not in json.dumps(project.engine.export())
+    for file in project.paths.state.rglob("*"):
+        assert not file.is_file() or b"not for the state file" not in file.read_bytes(), file
+
+
+def test_configuration_larger_than_an_environment_variable(project: Project) -> None:
+    project.program("""
+        import pulumi
+        pulumi.export("length", len(pulumi.Config().require("long")))
+    """)
+    project.stack_file(f"config:\n  tried:long: {'x' * 300_000}\n")
+    project.engine.up()
+    assert project.engine.outputs() == {"length": 300_000}
+
+
+def test_the_stack_file_is_read_anew_and_never_written(project: Project) -> None:
+    project.program("import pulumi; pulumi.export('colour', pulumi.Config().require('colour'))")
+    project.engine.up()
+    file = project.stack_file("# a comment of mine\nconfig:\n  tried:colour: green\n")
+    project.engine.up()
+    assert project.engine.outputs() == {"colour": "green"}
+    assert file.read_text() == "# a comment of mine\nconfig:\n  tried:colour: green\n"
+    assert sorted(path.name for path in project.paths.root.iterdir()) == [
+        ".gpuform",
+        "Pulumi.local.yaml",
+        "Pulumi.yaml",
+        "infra",
+    ]
+
+
+def test_events_come_while_the_run_works(project: Project) -> None:
+    project.program(TWO_COMPONENTS + "\nprint('said by the program')\n")
+    events: list[Event] = []
+    project.engine.up(on_event=events.append)
+    assert any(isinstance(event, Step) and event.phase == "started" for event in events)
+    assert Message("info", "said by the program") in events
+    assert isinstance(events[-1], Summary)
+    assert project.said == [line for line in project.said if line.startswith("gpuform: ")]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("raise ValueError('boom')", "ValueError: boom"),
+        ("import pulumi\nraise pulumi.RunError('a: is wrong; use b')", "a: is wrong; use b"),
+        ("import not_a_module", "ModuleNotFoundError: No module named 'not_a_module'"),
+        ("raise SystemExit(7)", "Program exited with code 7"),
+        ("def broken(:", "SyntaxError: invalid syntax"),
+    ],
+)
+def test_a_program_that_fails_says_why_once(project: Project, source: str, reason: str) -> None:
+    project.program(source)
+    with pytest.raises(EngineFailure, match="pulumi up of stack local: failed") as caught:
+        project.engine.up()
+    assert reason in str(caught.value)
+    said = "\n".join(project.said)
+    assert said.count(reason) == 1
+    assert "gpuform/plugins/language" not in said
+    assert not any(resource["type"] == "test:parts:Part" for resource in _resources(project))
+
+
+def _resources(project: Project) -> list[dict[str, str]]:
+    return list(project.engine.export()["deployment"].get("resources") or [])
+
+
+def test_a_missing_program_is_named(project: Project) -> None:
+    (project.paths.root / "infra" / "__main__.py").unlink()
+    with pytest.raises(EngineFailure, match=r"no program to run: .*infra/__main__\.py does not exist"):
+        project.engine.up()
+
+
+def test_bad_yaml_in_the_stack_file_is_the_engines_own_error(project: Project) -> None:
+    project.stack_file("config: [\n")
+    with pytest.raises(EngineFailure, match="invalid YAML file: yaml: line 1"):
+        project.engine.up()
+
+
+def test_a_virtual_environment_that_is_not_there(project: Project) -> None:
+    (project.paths.root / "Pulumi.yaml").write_text(
+        "name: tried\nmain: infra/\nruntime: {name: python, options: {virtualenv: nowhere}}\n"
+    )
+    with pytest.raises(
+        EngineFailure, match=r"nowhere, named by the 'virtualenv' option in Pulumi.yaml"
+    ) as caught:
+        project.engine.up()
+    assert "does not exist; create it with 'python3 -m venv" in str(caught.value)
