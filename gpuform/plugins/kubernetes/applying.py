@@ -12,7 +12,15 @@ from gpuform.plugins.kubernetes import manifests
 from gpuform.plugins.kubernetes.client import ApiError, Unreachable
 from gpuform.plugins.kubernetes.cluster import Cluster
 from gpuform.plugins.kubernetes.discovery import ResourceType
-from gpuform.plugins.kubernetes.messages import exists, is_stale, refusal, subject, without_secrets
+from gpuform.plugins.kubernetes.ignoring import without_ignored
+from gpuform.plugins.kubernetes.messages import (
+    exists,
+    is_stale,
+    of_official_provider,
+    refusal,
+    subject,
+    without_secrets,
+)
 from gpuform.plugins.kubernetes.naming import field_manager, object_id, split_id
 from gpuform.plugins.kubernetes.waiting import NotReady, limit, until_gone, until_ready
 from gpuform.plugins.properties import has_unknown
@@ -151,20 +159,25 @@ class Applying:
     async def _apply(self, call: Call, path: str, news: Properties, manager: str, urn: str) -> dict[str, Any]:
         manager = manifests.annotation(news, manifests.PATCH_MANAGER) or manager
         force = manifests.flag(news, manifests.PATCH_FORCE)
+        body = manifests.payload(news)
+        if call.ignore_changes and (live := await self.client.find(path)):
+            body = without_ignored(body, live, manager, call.ignore_changes)
         for attempt in range(_STALE_ATTEMPTS):
             try:
                 answer = await self.client.apply(
-                    path, manifests.payload(news), manager=manager, force=force, dry_run=call.preview
+                    path, body, manager=manager, force=force, dry_run=call.preview
                 )
                 break
             except ApiError as error:
-                if not is_stale(error) or attempt == _STALE_ATTEMPTS - 1:
+                if of_official_provider(error) and not force:
+                    force = True
+                elif not is_stale(error) or attempt == _STALE_ATTEMPTS - 1:
                     raise
         await self._pass_warnings(call, answer, news)
-        live: dict[str, Any] = answer.json()
+        found: dict[str, Any] = answer.json()
         if urn and answer.status_code == 201 and not call.preview:
-            await call.info(f"{subject(live)}: it was gone from the cluster; it has been made again")
-        return live
+            await call.info(f"{subject(found)}: it was gone from the cluster; it has been made again")
+        return found
 
     async def _pass_warnings(self, call: Call, answer: httpx.Response, news: Properties) -> None:
         for header in answer.headers.get_list("warning"):

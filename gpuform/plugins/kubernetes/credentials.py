@@ -19,7 +19,7 @@ _EXEC_SECONDS = 60  # an exec plugin that asks a person cannot be answered from 
 
 
 def tls(access: Access, user: Mapping[str, Any] | None = None) -> ssl.SSLContext | bool:
-    """The TLS settings of ``access``; raises `OSError` or `ssl.SSLError` (a `ValueError` in part) if unusable."""
+    """The TLS settings of ``access``; `OSError` or `ValueError` if unusable."""
     cluster = access.cluster
     user = access.user if user is None else user
     if cluster.get("insecure-skip-tls-verify"):

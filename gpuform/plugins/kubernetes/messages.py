@@ -33,6 +33,14 @@ def is_field_conflict(error: ApiError) -> bool:
     return error.code == 409 and any(c.get("reason") == "FieldManagerConflict" for c in error.causes)
 
 
+def of_official_provider(error: ApiError) -> bool:
+    """Whether every field in conflict was written by a create of the official provider."""
+    return is_field_conflict(error) and all(
+        (match := _CONFLICT.search(str(cause.get("message")))) and match["manager"] == "pulumi-kubernetes"
+        for cause in error.causes
+    )
+
+
 def is_stale(error: ApiError) -> bool:
     """Whether somebody else wrote at the same moment, so that trying again helps."""
     return error.code == 409 and error.reason == "Conflict" and not is_field_conflict(error)

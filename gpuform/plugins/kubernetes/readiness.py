@@ -146,6 +146,18 @@ def _claim(manifest: Manifest) -> Waiting:
     return READY if phase == "Bound" else Waiting(f"it is {phase or 'Pending'}")
 
 
+def _quota(manifest: Manifest) -> Waiting:
+    wanted = (manifest.get("spec") or {}).get("hard") or {}
+    seen = (manifest.get("status") or {}).get("hard") or {}
+    missing = sorted(set(wanted) - set(seen))
+    return Waiting(f"the controller has not counted {', '.join(missing)} yet") if missing else READY
+
+
+def _volume(manifest: Manifest) -> Waiting:
+    phase = (manifest.get("status") or {}).get("phase")
+    return READY if phase in ("Available", "Bound") else Waiting(f"it is {phase or 'Pending'}")
+
+
 def _of_condition(type: str) -> Callable[[Manifest], Waiting]:
     def check(manifest: Manifest) -> Waiting:
         found = condition(manifest, type)
@@ -160,7 +172,9 @@ _TABLE: dict[tuple[str, str], Callable[[Manifest], Waiting]] = {
     ("", "Pod"): _pod,
     ("", "Service"): _service,
     ("", "Namespace"): _namespace,
+    ("", "PersistentVolume"): _volume,
     ("", "PersistentVolumeClaim"): _claim,
+    ("", "ResourceQuota"): _quota,
     ("", "Node"): _of_condition("Ready"),
     ("apps", "Deployment"): _deployment,
     ("apps", "DaemonSet"): _daemon_set,
