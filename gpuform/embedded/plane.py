@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 
 from gpuform.embedded import kubeconfig, lock, simulation, starting
 from gpuform.embedded.kwokctl import Tools
@@ -27,7 +28,8 @@ class ControlPlane:
 
     def __init__(self, paths: Paths, toolchain: Tools) -> None:
         """Touches nothing; ``toolchain`` is asked for binaries only when something has to be started."""
-        self._layout = Layout(paths)
+        # Our processes are known by this path, so it must be spelled one way only.
+        self._layout = Layout(replace(paths, state=paths.state.resolve()))
         self._tools = toolchain
 
     def start(
@@ -51,9 +53,10 @@ class ControlPlane:
                 mode=0o700, exist_ok=True
             )  # a stop --delete that we waited for removed it
             starting.bring_up(self._layout, self._tools, port, progress)
-            self._write_kubeconfig()
+            if self._write_kubeconfig():
+                simulation.stop(self._layout)  # it has read the old one
             if simulator:
-                simulation.ensure(self._layout, self._tools)
+                simulation.ensure(self._layout, self._tools, progress)
 
     def stop(self, delete: bool = False) -> None:
         """End every process of this checkout's control plane, and with ``delete`` remove its data, ports,
@@ -98,10 +101,12 @@ class ControlPlane:
         simulation.stop(self._layout)
         starting.end_members(self._layout)
 
-    def _write_kubeconfig(self) -> None:
-        """Only where it differs, so that a start that starts nothing changes no file."""
+    def _write_kubeconfig(self) -> bool:
+        """Whether it had to be written; a start that starts nothing changes no file."""
         path = self._layout.paths.kubeconfig
         port = Record.load(self._layout).ports[starting.APISERVER]
         text = kubeconfig.render(f"https://127.0.0.1:{port}", self._layout.pki)
-        if not path.is_file() or path.read_text() != text or path.stat().st_mode & 0o777 != 0o600:
-            write_private(path, text)
+        if path.is_file() and path.read_text() == text and path.stat().st_mode & 0o777 == 0o600:
+            return False
+        write_private(path, text)
+        return True

@@ -65,13 +65,13 @@ def require(port: int, asked: bool) -> None:
 def holder(port: int) -> str:
     """Who listens on a loopback port, as far as this user may see it: ``process 71 (python3)``."""
     inodes = _listeners(port)
-    for folder in Path("/proc").glob("[0-9]*"):
+    for entry in Path("/proc").glob("[0-9]*/fd/*"):
         try:
-            links = {str(entry.readlink()) for entry in (folder / "fd").iterdir()}
-            if links & inodes:
-                return f"process {folder.name} ({(folder / 'comm').read_text().strip()})"
+            if str(entry.readlink()) in inodes:
+                process = entry.parent.parent
+                return f"process {process.name} ({(process / 'comm').read_text().strip()})"
         except OSError:
-            continue  # another user's process, or one that just ended
+            continue  # closed meanwhile, or another user's
     return "another process"
 
 

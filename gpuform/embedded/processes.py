@@ -32,6 +32,12 @@ class Process:
     started: int
 
     @property
+    def born(self) -> float:
+        """When it was started, in seconds since 1970, to the hundredth."""
+        boot = next(line for line in (PROC / "stat").read_text().splitlines() if line.startswith("btime "))
+        return int(boot.split()[1]) + self.started / os.sysconf("SC_CLK_TCK")
+
+    @property
     def rss_bytes(self) -> int:
         """Resident bytes now; 0 once it has ended."""
         try:

@@ -1,0 +1,130 @@
+"""What the control plane can do for its users: nodes, pods, controllers, tokens and rights."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.cluster
+
+CONTAINERS = [{"name": "main", "image": "none"}]
+TOLERATIONS = [{"operator": "Exists"}]
+
+
+def eventually(question: Callable[[], Any], wanted: Any, seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while (answer := question()) != wanted and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert answer == wanted
+
+
+def node(name: str, group: str, **annotations: str) -> dict[str, Any]:
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "tests": group}
+    shape = {f"simulator.gpuform.io/{key}": value for key, value in [("cpu", "28"), ("memory", "168Gi")]}
+    metadata = {"name": name, "labels": labels, "annotations": shape | annotations}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+
+
+@pytest.fixture
+def namespace(kubectl):
+    """A namespace of its own, and two nodes of kwok's that are named after it."""
+    name = f"embedded-{uuid.uuid4().hex[:8]}"
+    kubectl("create", "namespace", name)
+    items = [node(f"{name}-{i}", name, **{"kwok.x-k8s.io/node": "fake"}) for i in range(2)]
+    kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")
+    kubectl("delete", "node", "-l", f"tests={name}")
+
+
+def ready(kubectl, name: str) -> str:
+    path = '{.status.conditions[?(@.type=="Ready")].status}'
+    return kubectl("get", "node", name, "-o", f"jsonpath={path}")
+
+
+def test_only_nodes_with_the_annotation_are_played_by_kwok(namespace, kubectl):
+    kubectl("create", "-f", "-", input=json.dumps(node(f"{namespace}-real", namespace)))
+    eventually(lambda: [ready(kubectl, f"{namespace}-{i}") for i in range(2)], ["True", "True"])
+    leases = ["get", "lease", "-n", "kube-node-lease", "-o", "jsonpath={.items[*].metadata.name}"]
+    eventually(lambda: {f"{namespace}-0", f"{namespace}-1"} <= set(kubectl(*leases).split()), True)
+    assert f"{namespace}-real" not in kubectl(*leases)
+    assert ready(kubectl, f"{namespace}-real") != "True"
+
+
+def test_a_deployment_a_daemon_set_and_a_job_run(namespace, kubectl):
+    pod = {"containers": CONTAINERS, "tolerations": TOLERATIONS}
+    select = {"selector": {"matchLabels": {"app": "x"}}}
+
+    def workload(version: str, kind: str, **spec: Any) -> dict[str, Any]:
+        template = {"metadata": {"labels": {"app": "x", "kind": kind}}, "spec": pod | spec.pop("pod", {})}
+        metadata = {"name": kind.lower(), "namespace": namespace}
+        return {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": metadata,
+            "spec": spec | {"template": template},
+        }
+
+    items = [
+        workload("apps/v1", "Deployment", replicas=3, **select),
+        workload("apps/v1", "DaemonSet", **select, pod={"nodeSelector": {"tests": namespace}}),
+        workload("batch/v1", "Job", pod={"restartPolicy": "Never"}),
+    ]
+    kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+    def state() -> list[str]:
+        asked = [
+            ("deployment", ".readyReplicas"),
+            ("daemonset", ".numberReady"),
+            ("job", ".succeeded"),
+        ]
+        return [
+            kubectl("get", kind, kind, "-n", namespace, "-o", f"jsonpath={{.status{p}}}") for kind, p in asked
+        ]
+
+    eventually(state, ["3", "2", "1"])
+
+
+def test_service_accounts_get_tokens_and_only_the_rights_they_are_given(namespace, kubectl):
+    eventually(
+        lambda: kubectl(
+            "get", "serviceaccount", "default", "-n", namespace, "-o", "name", "--ignore-not-found"
+        ),
+        "serviceaccount/default\n",
+    )
+    kubectl("create", "serviceaccount", "reader", "-n", namespace)
+    token = kubectl("create", "token", "reader", "-n", namespace).strip()
+    # An empty kubeconfig keeps kubectl from presenting the administrator's certificate beside the token.
+    server = kubectl("config", "view", "-o", "jsonpath={.clusters[0].cluster.server}")
+    asks = ["--kubeconfig", "/dev/null", "--server", server, "--insecure-skip-tls-verify", "--token", token]
+    who = kubectl(*asks, "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}")
+    assert who == f"system:serviceaccount:{namespace}:reader"
+    with pytest.raises(AssertionError, match='cannot list resource "secrets"'):
+        kubectl(*asks, "get", "secrets", "-n", namespace)
+    kubectl("create", "role", "read", "--verb=list", "--resource=secrets", "-n", namespace)
+    kubectl(
+        "create",
+        "rolebinding",
+        "read",
+        "--role=read",
+        f"--serviceaccount={namespace}:reader",
+        "-n",
+        namespace,
+    )
+    eventually(lambda: kubectl(*asks, "get", "secrets", "-n", namespace), "")
+
+
+def test_the_node_lifecycle_controller_keeps_pods_off_a_node_until_it_is_ready(namespace, kubectl):
+    """Every new node carries the taint; only that controller takes it off."""
+    kubectl("create", "-f", "-", input=json.dumps(node(f"{namespace}-real", namespace)))
+
+    def taints(name: str) -> str:
+        return kubectl("get", "node", name, "-o", "jsonpath={.spec.taints[*].key}")
+
+    eventually(lambda: taints(f"{namespace}-0"), "")
+    assert taints(f"{namespace}-real") == "node.kubernetes.io/not-ready"

@@ -1,0 +1,175 @@
+"""Start, repair, stop: on one control plane that these tests kill again and again."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuform.embedded import starting
+from gpuform.embedded.ports import is_free
+from gpuform.embedded.processes import MEMBERS, scan
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def plane(own):
+    """Runs, and holds the ConfigMap ``kept``."""
+    own.start()
+    if "kept" not in own.kubectl("get", "configmap", "-o", "name"):
+        own.kubectl("create", "configmap", "kept", "--from-literal=a=b")
+    return own
+
+
+def holds_its_data(plane) -> bool:
+    return plane.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}") == "b"
+
+
+def works(plane) -> bool:
+    """Every member runs once and the API takes a pod."""
+    plane.kubectl("run", "probe", "--image=none", "--dry-run=server")
+    return set(plane.pids()) == set(MEMBERS)
+
+
+def test_a_second_start_does_nothing_and_is_quick(plane):
+    before, written = plane.pids(), plane.paths.kubeconfig.stat().st_mtime_ns
+    began = time.monotonic()
+    plane.start()
+    took = time.monotonic() - began
+    assert plane.said == []
+    assert plane.pids() == before
+    assert plane.paths.kubeconfig.stat().st_mtime_ns == written
+    assert took < 0.5
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_a_killed_member_is_started_again(plane, member):
+    before = plane.pids()
+    plane.kill(member)
+    assert set(plane.pids()) == set(MEMBERS) - {member}
+    plane.start()
+    after = plane.pids()
+    assert works(plane)
+    assert holds_its_data(plane)
+    assert {name for name in MEMBERS if after[name] != before[name]} == {member}
+
+
+def test_all_members_killed_at_once_come_back(plane):
+    plane.kill(*MEMBERS)
+    assert plane.pids() == {}
+    plane.start()
+    assert works(plane)
+    assert holds_its_data(plane)
+
+
+def test_a_stop_keeps_data_port_and_kubeconfig(plane):
+    kubeconfig, server = plane.paths.kubeconfig.read_text(), plane.plane.status().server
+    plane.plane.stop()
+    assert plane.pids() == {}
+    assert not plane.layout.lock.exists()
+    assert is_free(int(server.rpartition(":")[2]))
+    status = plane.plane.status()
+    assert not status.ready
+    assert status.kubernetes is None
+    assert all(member.pid is None and member.rss_bytes == 0 for member in status.members)
+    plane.start()
+    assert plane.paths.kubeconfig.read_text() == kubeconfig
+    assert plane.plane.status().server == server
+    assert holds_its_data(plane)
+
+
+def test_a_process_id_file_that_names_a_stranger_fools_nobody(plane):
+    """kwokctl alone would take the stranger for the scheduler, and end it in its place."""
+    stranger = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
+    try:
+        plane.kill("kube-scheduler")
+        (plane.layout.workdir / "pids" / "kube-scheduler.pid").write_text(str(stranger))
+        plane.start()
+        assert works(plane)
+        (plane.layout.workdir / "pids" / "kube-scheduler.pid").write_text(str(stranger))
+        plane.plane.stop()
+        assert os.waitpid(stranger, os.WNOHANG) == (0, 0)
+    finally:
+        os.kill(stranger, signal.SIGKILL)
+        os.waitpid(stranger, 0)
+
+
+def test_members_that_run_but_do_not_answer_are_started_anew(plane, monkeypatch):
+    monkeypatch.setattr(starting, "WEDGED_SECONDS", 1.0)
+    before = plane.pids()
+    os.kill(before["kube-apiserver"], signal.SIGSTOP)
+    plane.start()
+    assert "does not answer" in plane.said[0]
+    assert works(plane)
+    assert holds_its_data(plane)
+    assert before["kube-apiserver"] not in plane.pids().values()
+
+
+def test_another_port_moves_the_cluster_with_its_data(plane):
+    old = plane.plane.status().server
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    plane.start(port=port)
+    assert plane.plane.status().server == f"https://127.0.0.1:{port}" != old
+    assert f"https://127.0.0.1:{port}" in plane.paths.kubeconfig.read_text()
+    assert holds_its_data(plane)
+    assert is_free(int(old.rpartition(":")[2]))
+    before = plane.pids()
+    plane.start()
+    assert plane.pids() == before
+
+
+def test_a_deleted_state_folder_leaves_no_orphans(plane):
+    """Whoever removes the folder by hand gets a new control plane, and the old one's processes are ended."""
+    before = set(plane.pids().values())
+    shutil.rmtree(plane.state)
+    plane.start()
+    assert works(plane)
+    assert before.isdisjoint(plane.pids().values())
+
+
+def test_the_kubeconfig_is_private_and_whole(plane):
+    path = plane.paths.kubeconfig
+    assert path.stat().st_mode & 0o777 == 0o600
+    content = yaml.safe_load(path.read_text())
+    assert content["current-context"] == "gpuform-local"
+    assert [context["name"] for context in content["contexts"]] == ["gpuform-local"]
+    assert str(plane.state) not in path.read_text()
+    user = content["users"][0]["user"]
+    assert base64.b64decode(user["client-key-data"]).startswith(b"-----BEGIN RSA PRIVATE KEY")
+    path.chmod(0o644)
+    plane.start()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_nothing_listens_beyond_loopback(plane):
+    inodes = set()
+    for process in scan(plane.layout):
+        inodes |= {str(entry.readlink()) for entry in Path(f"/proc/{process.pid}/fd").iterdir()}
+    listening = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for row in Path(table).read_text().splitlines()[1:]:
+            columns = row.split()
+            if columns[3] == "0A" and f"socket:[{columns[9]}]" in inodes:
+                listening.append(columns[1].partition(":")[0])
+    assert len(listening) >= 5
+    assert set(listening) == {"0100007F"}
+
+
+def test_the_members_say_where_they_are_and_what_they_take(plane):
+    status = plane.plane.status()
+    assert status.ready
+    assert status.kubernetes == "v1.34.4"
+    running = {member.name: member for member in status.members if member.running}
+    assert list(running) == list(MEMBERS)
+    assert len({member.port for member in running.values()}) == len(MEMBERS)
+    megabytes = sum(member.rss_bytes for member in running.values()) / 2**20
+    assert 200 < megabytes < 700

@@ -1,0 +1,75 @@
+"""The node simulator as a member: started with the rest, again when it died, anew when its input changed."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+
+import pytest
+
+from gpuform.embedded.processes import MEMBERS, SIMULATOR
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(
+        importlib.util.find_spec("gpuform.simulator.__main__") is None,
+        reason="gpuform.simulator has no __main__ module",
+    ),
+]
+
+
+@pytest.fixture
+def simulated(own):
+    own.start(simulator=True)
+    return own
+
+
+def stays(cluster, seconds: float = 2.0) -> int:
+    """The simulator's process id, once it has lived for a while: a wrong argument ends it at once."""
+    pid = cluster.pids()[SIMULATOR]
+    time.sleep(seconds)
+    assert cluster.pids()[SIMULATOR] == pid, cluster.layout.log(SIMULATOR).read_text()
+    return pid
+
+
+def test_it_runs_beside_the_members_and_a_second_start_leaves_it(simulated):
+    pid = stays(simulated)
+    simulated.start(simulator=True)
+    assert simulated.said == []
+    assert simulated.pids()[SIMULATOR] == pid
+    rows = {member.name: member for member in simulated.plane.status().members}
+    assert rows[SIMULATOR].running
+    assert rows[SIMULATOR].port is None
+    assert rows[SIMULATOR].rss_bytes > 10 * 2**20
+
+
+def test_killed_it_is_started_again(simulated):
+    before = simulated.pids()
+    simulated.kill(SIMULATOR)
+    simulated.start(simulator=True)
+    after = simulated.pids()
+    assert after[SIMULATOR] != before[SIMULATOR]
+    assert {name: after[name] for name in MEMBERS} == {name: before[name] for name in MEMBERS}
+    assert simulated.layout.log(SIMULATOR).with_name("simulator.previous.log").exists()
+
+
+def test_a_new_kubeconfig_gives_it_a_new_start(simulated):
+    before = simulated.pids()[SIMULATOR]
+    simulated.paths.kubeconfig.unlink()
+    simulated.start(simulator=True)
+    assert simulated.pids()[SIMULATOR] != before
+
+
+def test_newer_code_gives_it_a_new_start(simulated, monkeypatch):
+    before = simulated.pids()[SIMULATOR]
+    monkeypatch.setattr("gpuform.embedded.simulation._newest_source", time.time)
+    simulated.start(simulator=True)
+    assert simulated.pids()[SIMULATOR] != before
+
+
+def test_a_start_without_it_leaves_it_alone_and_a_stop_ends_it(simulated):
+    before = simulated.pids()[SIMULATOR]
+    simulated.start(simulator=False)
+    assert simulated.pids()[SIMULATOR] == before
+    simulated.plane.stop()
+    assert simulated.pids() == {}

@@ -1,0 +1,138 @@
+"""First starts: killed half way, two at once, on ports that are taken, on data that is broken."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuform.embedded.processes import MEMBERS
+from gpuform.errors import Failure, InputError
+
+pytestmark = pytest.mark.cluster
+
+START = """
+import sys
+from pathlib import Path
+from gpuform.embedded import ControlPlane
+from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
+here = Paths.here()
+paths = Paths(root=here.root, state=Path(sys.argv[1]), cache=here.cache)
+ControlPlane(paths, Toolchain(here)).start(simulator=False, progress=lambda line: print(line, flush=True))
+"""
+
+
+def start(cluster) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", START, str(cluster.state)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["alone", "with kwokctl"])
+@pytest.mark.parametrize("after", [0.02, 0.2, 0.4, 1.0])
+def test_a_start_that_is_killed_is_repaired_by_the_next(fresh, after, group):
+    """``after`` counts from the first line that the start prints, just before it changes something."""
+    killed = start(fresh)
+    assert killed.stdout.readline() == "creating the control plane\n"
+    time.sleep(after)
+    (os.killpg if group else os.kill)(killed.pid, signal.SIGKILL)
+    killed.wait()
+    fresh.start()
+    assert set(fresh.pids()) == set(MEMBERS)
+    fresh.kubectl("run", "probe", "--image=none")
+    fresh.plane.stop()
+    assert fresh.pids() == {}
+    assert not fresh.layout.lock.exists()
+
+
+def test_of_two_starts_at_once_the_second_waits_and_finds_it_running(fresh):
+    first, second = start(fresh), start(fresh)
+    said = sorted(process.communicate(timeout=120)[0].splitlines() for process in (first, second))
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert said == [["creating the control plane"], ["waiting for another start or stop to end"]]
+    assert set(fresh.pids()) == set(MEMBERS)
+
+
+def test_two_checkouts_run_side_by_side(control_plane, fresh):
+    fresh.start()
+    ours, theirs = fresh.plane.status(), control_plane.plane.status()
+    assert ours.ready
+    assert theirs.ready
+    assert {m.port for m in ours.members if m.port}.isdisjoint({m.port for m in theirs.members if m.port})
+    fresh.kubectl("create", "configmap", "only-here")
+    assert "only-here" not in control_plane.kubectl("get", "configmap", "-o", "name")
+    fresh.plane.stop(delete=True)
+    assert control_plane.plane.status().ready
+    assert fresh.pids() == {}
+
+
+def test_a_stop_without_a_start_changes_nothing(fresh):
+    fresh.plane.stop()
+    fresh.plane.stop(delete=True)
+    assert not fresh.state.exists()
+    assert not fresh.plane.status().running
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_refused_before_anything_starts(fresh):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(InputError) as refused:
+            fresh.start(port=port)
+    assert str(refused.value) == (
+        f"--port {port}: taken by process {os.getpid()} ({_comm()}); "
+        "end that process, or take another port: gpuform local start --port N"
+    )
+    assert fresh.pids() == {}
+    assert not fresh.layout.record.exists()
+
+
+@pytest.mark.parametrize("port", [0, 80, 65536, -1])
+def test_what_is_no_port_is_refused(fresh, port):
+    with pytest.raises(InputError) as refused:
+        fresh.start(port=port)
+    assert str(refused.value) == f"--port {port}: not a port that a user may listen on; use one of 1024-65535"
+
+
+def test_a_stopped_cluster_whose_ports_are_taken(fresh):
+    """The apiserver's is in kubeconfigs, so it is asked about; the others are nobody's business and move."""
+    fresh.start()
+    fresh.kubectl("create", "configmap", "kept")
+    ports = {member.name: member.port for member in fresh.plane.status().members}
+    fresh.plane.stop()
+    with socket.create_server(("127.0.0.1", ports["kube-apiserver"])):
+        with pytest.raises(InputError) as refused:
+            fresh.start()
+        assert f"port {ports['kube-apiserver']} of its kubeconfig: taken by process" in str(refused.value)
+        assert "gpuform local start --port N" in refused.value.remedy
+        assert "gpuform local stop --delete" in refused.value.remedy
+        assert fresh.pids() == {}
+    with socket.create_server(("127.0.0.1", ports["etcd"])):
+        fresh.start()
+    moved = {member.name: member.port for member in fresh.plane.status().members}
+    assert moved["kube-apiserver"] == ports["kube-apiserver"]
+    assert moved["etcd"] != ports["etcd"]
+    assert "configmap/kept" in fresh.kubectl("get", "configmap", "-o", "name")
+
+
+def test_data_beyond_repair_is_said_to_be_so(fresh):
+    fresh.start()
+    fresh.plane.stop()
+    (fresh.layout.etcd / "member" / "snap" / "db").write_bytes(b"no database at all\n" * 10000)
+    with pytest.raises(Failure) as failed:
+        fresh.start()
+    assert "etcd ends as soon as it is started" in failed.value.fact
+    assert failed.value.remedy.endswith("to begin anew without its data: gpuform local stop --delete")
+    assert fresh.pids() == {}
+    fresh.plane.stop(delete=True)
+    fresh.start()
+    assert fresh.plane.status().ready
+
+
+def _comm() -> str:
+    return Path(f"/proc/{os.getpid()}/comm").read_text().strip()
