@@ -79,6 +79,7 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local") -> dict[str
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
         "PULUMI_STACK": stack,
+        "GPUFORM_STATE": str(paths.state),  # for the program, which asks where the kubeconfig lies
         "GPUFORM_HELM": str(paths.shims / "helm"),
         "KUBECONFIG": str(paths.kubeconfig),
         "PATH": os.pathsep.join([str(paths.shims), *others]),

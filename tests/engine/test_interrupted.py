@@ -129,7 +129,7 @@ def _start(project: Project) -> subprocess.Popen[bytes]:
     process = subprocess.Popen([sys.executable, "-c", code, *folders], stdout=subprocess.DEVNULL)
     locks = Places(paths).locks("tried", "local")
     deadline = time.monotonic() + 30
-    while not (list(locks.glob("*.json")) and _resources(project)) and time.monotonic() < deadline:
+    while not (list(locks.glob("*.json")) and len(_resources(project)) == 3) and time.monotonic() < deadline:
         time.sleep(0.05)
     return process
 

@@ -138,7 +138,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         """Install what the project names into its interpreter, with pip; makes no environment."""
         interpreter = await _interpreter(request.info, context)
         folder = Path(request.info.program_directory)
-        wanted = packages.pip_arguments(folder)
+        wanted = packages.pip_arguments(folder, interpreter)
         if not wanted:
             return
         command = [str(interpreter.executable), "-m", "pip", "install", *wanted]

@@ -36,11 +36,25 @@ def installed(interpreter: Interpreter) -> list[tuple[str, str]]:
     return sorted({(dist.metadata["Name"], dist.version) for dist in distributions(path=folders)})
 
 
-def pip_arguments(project: Path) -> list[str]:
-    """What ``pip install`` gets for a project: its requirements.txt, else the project, else nothing."""
+def pip_arguments(project: Path, interpreter: Interpreter) -> list[str]:
+    """What ``pip install`` gets for a project: its requirements.txt, else the project itself, else nothing.
+
+    Also nothing when the project is installed from its folder already: its files are then in use as they are.
+    """
     if (project / "requirements.txt").is_file():
         return ["-r", "requirements.txt"]
-    return ["-e", "."] if (project / "pyproject.toml").is_file() else []
+    if not (project / "pyproject.toml").is_file() or _in_use(project, interpreter):
+        return []
+    return ["-e", "."]
+
+
+def _in_use(project: Path, interpreter: Interpreter) -> bool:
+    for folder in interpreter.package_folders():
+        for record in folder.glob("*.dist-info/direct_url.json"):
+            origin = json.loads(record.read_text(encoding="utf-8"))
+            if origin.get("dir_info", {}).get("editable") and origin.get("url") == project.resolve().as_uri():
+                return True
+    return False
 
 
 def _declared(interpreter: Interpreter) -> Iterator[RequiredPlugin]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import runpy
 import sys
+import tomllib
+from pathlib import Path
 
 
 def main() -> None:
@@ -19,9 +21,22 @@ def main() -> None:
     if kind == "analyzer":
         sys.argv = ["pulumi.policy", *args, folder]
         runpy.run_module("pulumi.policy", run_name="__main__", alter_sys=True)
+    elif name := distribution(Path(folder)):
+        sys.argv = ["pulumi.run.plugin", name, *args]
+        runpy.run_module("pulumi.run.plugin", run_name="__main__", alter_sys=True)
     else:
         sys.argv = [folder, *args]
         runpy.run_path(folder, run_name="__main__")
+
+
+def distribution(folder: Path) -> str | None:
+    """Name of the package that the folder builds, if it says how: such a plugin is run as a module."""
+    try:
+        declared = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    name = declared.get("project", {}).get("name")
+    return str(name) if name and declared.get("build-system", {}).get("build-backend") else None
 
 
 def die_with_parent() -> None:

@@ -1,0 +1,77 @@
+"""The whole platform as one component for programs in any Pulumi language.
+
+The package is called ``gpuform-platform``, not ``gpuform``: that is the provider of our own resource types,
+and a program that uses this component needs both.
+"""
+
+# No postponed annotations here: the schema's reader takes them as they are.
+
+from importlib.metadata import version
+from typing import Any, Optional, TypedDict
+
+import pulumi
+from pulumi.provider.experimental import component_provider_host
+
+from components.embedded_cluster import EmbeddedCluster, EmbeddedClusterArgs
+from components.existing_cluster import ExistingCluster, ExistingClusterArgs
+from infra.__main__ import platform
+from infra.config import parse
+from infra.model.environment import Environment
+from infra.model.errors import InputError
+from infra.plan.sharing import offered
+
+PACKAGE = "gpuform-platform"
+
+
+class GpuPlatformArgs(TypedDict):
+    """What the component takes. The package schema is read from these annotations."""
+
+    environment: dict[str, Any]
+    """The environment, as `gpuform:environment` of a stack file has it. Decides which resources there are, so
+    it must be known before the run."""
+    kubeconfig: Optional[pulumi.Input[str]]  # noqa: UP045 - the schema's reader knows no other spelling
+    """Path of a kubeconfig, where the environment's cluster is embedded; an existing one names its own."""
+
+
+class GpuPlatform(pulumi.ComponentResource):
+    """Node pools, the GPU operator, sharing and workloads on one cluster."""
+
+    offered: pulumi.Output[dict[str, dict[str, int]]]
+    """What each node of a pool offers, by pool and resource name."""
+
+    def __init__(
+        self,
+        name: str,
+        args: GpuPlatformArgs,
+        opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
+    ) -> None:
+        """Register everything; bad input fails with its path, the fact and the remedy."""
+        super().__init__(f"{PACKAGE}:index:GpuPlatform", name, {}, opts)
+        try:
+            environment = parse(args["environment"])
+        except InputError as error:
+            raise pulumi.InputPropertyError("environment", str(error)) from None
+        platform(environment, _cluster(name, environment, args.get("kubeconfig"), self))
+        self.offered = pulumi.Output.from_input(
+            {pool.name: offered(environment, pool) for pool in environment.pools}
+        )
+        self.register_outputs({"offered": self.offered})
+
+
+def _cluster(
+    name: str, environment: Environment, kubeconfig: pulumi.Input[str] | None, parent: pulumi.Resource
+) -> EmbeddedCluster | ExistingCluster:
+    opts = pulumi.ResourceOptions(parent=parent)
+    if environment.cluster.kind == "existing":
+        return ExistingCluster(name, ExistingClusterArgs(cluster=environment.cluster), opts)
+    if kubeconfig is None:
+        raise pulumi.InputPropertyError(
+            "kubeconfig",
+            "is missing; an embedded cluster needs the path that 'gpuform local env' prints as KUBECONFIG",
+        )
+    return EmbeddedCluster(name, EmbeddedClusterArgs(kubeconfig=kubeconfig), opts)
+
+
+def main() -> None:
+    """Serve the component to the engine that started this process."""
+    component_provider_host(components=[GpuPlatform], name=PACKAGE, version=version("gpuform"))
