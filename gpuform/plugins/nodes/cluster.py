@@ -1,0 +1,123 @@
+"""Nodes, and the pods and events on them, through the Kubernetes API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from gpuform.plugins.handler import PluginError
+from gpuform.plugins.kubernetes.client import ApiError, Client
+
+Manifest = dict[str, Any]
+MERGE = "application/merge-patch+json"
+MANAGER = "gpuform-nodes"  # field manager of everything but a pool's labels
+
+
+class Refused(Exception):
+    """The eviction was refused for now; ``str()`` is the server's reason, with the budget's name."""
+
+
+class NodesClient(Client):
+    """A client that does not repeat an eviction: a refusal is an answer, and the pods are looked at anew."""
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        content: bytes | None,
+        headers: dict[str, str],
+    ) -> httpx.Response:
+        response = await super()._send(method, path, params, content, headers)
+        if response.status_code == 429 and path.endswith("/eviction"):
+            raise ApiError(429, response.json())
+        return response
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One cluster. Raises `Unreachable` and `ApiError` as the client does."""
+
+    client: Client
+
+    async def nodes(self, selector: str) -> list[Manifest]:
+        """The nodes that ``selector`` matches, by name; none is an empty list."""
+        try:
+            answer = await self.client.get("/api/v1/nodes", {"labelSelector": selector})
+        except ApiError as error:
+            if error.code != 400:
+                raise
+            raise PluginError(
+                f"selector {selector!r}: {error.message}; write it as key=value,key2=value2"
+            ) from error
+        found: list[Manifest] = answer["items"]
+        return sorted(found, key=lambda item: str(item["metadata"]["name"]))
+
+    async def node(self, name: str) -> Manifest | None:
+        """One node, or None when it is gone."""
+        return await self.client.find(f"/api/v1/nodes/{name}")
+
+    async def patch(self, name: str, body: Mapping[str, Any]) -> Manifest:
+        """JSON merge patch; with a resourceVersion in it, `ApiError` 409 when the node has changed since."""
+        answer = await self.client.request(
+            "PATCH", f"/api/v1/nodes/{name}", params={"fieldManager": MANAGER}, body=body, content_type=MERGE
+        )
+        changed: Manifest = answer.json()
+        return changed
+
+    async def pods(self, node: str) -> list[Manifest]:
+        """The pods bound to a node that have not ended, by namespace and name."""
+        query = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+        answer = await self.client.get("/api/v1/pods", {"fieldSelector": query})
+        found: list[Manifest] = answer["items"]
+        return sorted(found, key=pod_name)
+
+    async def evict(self, pod: Manifest) -> None:
+        """Ask for the eviction of this very pod; gone is fine. Raises `Refused` when a budget forbids it."""
+        meta = pod["metadata"]
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
+            "deleteOptions": {"preconditions": {"uid": meta["uid"]}},
+        }
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
+        try:
+            await self.client.request("POST", path, body=body)
+        except ApiError as error:
+            if error.code == 429:
+                causes = "; ".join(str(item.get("message")) for item in error.causes if item.get("message"))
+                raise Refused(causes or error.message) from error
+            if error.code not in (404, 409):  # gone, or another pod of that name by now
+                raise
+
+    async def warnings(self, node: str) -> list[str]:
+        """What went wrong on a node, the newest first: ``reason: message`` of its Warning events."""
+        query = f"involvedObject.kind=Node,involvedObject.name={node},type=Warning"
+        answer = await self.client.get("/api/v1/events", {"fieldSelector": query})
+        events: Sequence[Manifest] = answer["items"]
+        newest = sorted(events, key=_when, reverse=True)
+        return [
+            f"{item.get('reason', 'Warning')}: {' '.join(str(item.get('message')).split())}"
+            for item in newest
+        ]
+
+
+def pod_name(pod: Manifest) -> str:
+    """``namespace/name``."""
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def labels(node: Manifest) -> Mapping[str, str]:
+    """A node's labels, empty where it has none."""
+    found: Mapping[str, str] = node["metadata"].get("labels") or {}
+    return found
+
+
+def _when(event: Manifest) -> str:
+    return str(
+        event.get("eventTime") or event.get("lastTimestamp") or event["metadata"].get("creationTimestamp")
+    )

@@ -1,0 +1,88 @@
+"""Freeing one node of the pods that use its GPUs, within disruption budgets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from gpuform.plugins.handler import Call, PluginError
+from gpuform.plugins.nodes.cluster import Cluster, Manifest, Refused, pod_name
+
+_PAUSE_S = 1.0
+
+
+def uses_gpu(pod: Manifest) -> bool:
+    """Whether a container of it asks for a resource of NVIDIA's; operands that only watch the GPU do not."""
+    spec = pod.get("spec") or {}
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        resources = container.get("resources") or {}
+        for asked in (resources.get("requests") or {}, resources.get("limits") or {}):
+            if any(key.startswith("nvidia.com/") and str(count) != "0" for key, count in asked.items()):
+                return True
+    return False
+
+
+def obstacle(pod: Manifest) -> str:
+    """Why the pod cannot be evicted with the hope of seeing it again elsewhere; empty when it can."""
+    owners = pod["metadata"].get("ownerReferences") or []
+    controller = next((item["kind"] for item in owners if item.get("controller")), None)
+    if controller is None:
+        return "has no controller that would bring it back"
+    if controller == "DaemonSet":
+        return "belongs to a DaemonSet, which would bring it back to this node at once"
+    if controller == "Node":
+        return "is a static pod of the node"
+    return ""
+
+
+async def users(cluster: Cluster, node: str) -> list[Manifest]:
+    """The pods on ``node`` that use its GPUs and have not ended."""
+    return [pod for pod in await cluster.pods(node) if uses_gpu(pod)]
+
+
+def refusal(node: str, pods: Sequence[Manifest]) -> str:
+    """Why the layout of ``node`` cannot be changed, naming each pod in the way; empty when it can."""
+    blocked = [f"pod {pod_name(pod)} {why}" for pod in pods if (why := obstacle(pod)) and not _leaving(pod)]
+    if not blocked:
+        return ""
+    return f"node {node}: its GPUs are in use: {'; '.join(blocked)}; delete it, or let it end, and run again"
+
+
+async def drain(call: Call, cluster: Cluster, node: str, timeout_s: float) -> None:
+    """Evict every pod that uses a GPU of ``node`` and wait until the last is gone.
+
+    A refused eviction is asked for again until ``timeout_s`` is over. Raises `PluginError` naming the pods
+    that are left and the disruption budget that holds them.
+    """
+    deadline = time.monotonic() + timeout_s
+    while pods := await users(cluster, node):
+        if why := refusal(node, pods):
+            raise PluginError(why)
+        answers = await asyncio.gather(*(_ask(cluster, pod) for pod in pods))
+        held = {pod_name(pod): answer for pod, answer in zip(pods, answers, strict=True)}
+        await call.status(f"node {node}: waiting for {len(pods)} pods to leave: {_listed(held)}")
+        if time.monotonic() > deadline:
+            raise PluginError(
+                f"node {node}: {len(pods)} pods still use its GPUs after {timeout_s:.0f} s: {_listed(held)}; "
+                "give the disruption budget room (more replicas, or a lower minimum), or raise timeoutSeconds"
+            )
+        await call.sleep(_PAUSE_S)
+
+
+async def _ask(cluster: Cluster, pod: Manifest) -> str:
+    if _leaving(pod):
+        return "is terminating"
+    try:
+        await cluster.evict(pod)
+    except Refused as refused:
+        return f"eviction refused: {refused}"
+    return "evicted"
+
+
+def _leaving(pod: Manifest) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _listed(held: dict[str, str]) -> str:
+    return "; ".join(f"{name} {state}" for name, state in sorted(held.items()))

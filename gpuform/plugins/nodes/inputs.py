@@ -1,0 +1,86 @@
+"""What the inputs of the two types may be, and their errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuform.plugins.handler import Checked, Properties
+from gpuform.plugins.properties import UNKNOWN, Secret, has_unknown, reveal
+
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+TIMEOUT_S = 600  # a relayout takes minutes where the GPU must be reset or the node rebooted
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_Failures = Iterator[tuple[str, str]]
+
+
+def checked(news: Properties, known: tuple[str, ...], failures: _Failures) -> Checked:
+    """The inputs without empty ones; a kubeconfig given as contents becomes a secret, for it holds keys."""
+    inputs = {key: value for key, value in news.items() if value is not None}
+    kubeconfig = inputs.get("kubeconfig")
+    if isinstance(kubeconfig, str) and ("\n" in kubeconfig.strip() or kubeconfig.lstrip().startswith("{")):
+        inputs["kubeconfig"] = Secret(kubeconfig)
+    unknown = [(key, f"is no input; the inputs are {', '.join(known)}") for key in inputs if key not in known]
+    return Checked(inputs, [*unknown, *failures])
+
+
+def selector_failures(news: Properties) -> _Failures:
+    """The selector must be there: an empty one would match every node."""
+    if reveal(news.get("selector")) is not UNKNOWN and not reveal(news.get("selector")):
+        yield "selector", "is empty, which would match every node; write it as key=value,key2=value2"
+    if not reveal(news.get("kubeconfig")):
+        yield "kubeconfig", "is missing; give a path, or the contents"
+
+
+def pool_failures(news: Properties) -> _Failures:
+    """What is wrong with the inputs of PoolNodes."""
+    yield from selector_failures(news)
+    plain = reveal(news)
+    if has_unknown(plain.get("labels")) or has_unknown(plain.get("taints")):
+        return
+    for key, value in (plain.get("labels") or {}).items():
+        if not isinstance(value, str) or not _LABEL_VALUE.fullmatch(value):
+            yield f'labels["{key}"]', f"{value!r} is no label value; use up to 63 of A-Z a-z 0-9 - _ ."
+    seen = set()
+    for index, taint in enumerate(plain.get("taints") or []):
+        path = f"taints[{index}]"
+        if not isinstance(taint, Mapping) or not taint.get("key"):
+            yield path, "has no key; a taint is {key, value, effect}"
+        elif taint.get("effect") not in EFFECTS:
+            yield f"{path}.effect", f"{taint.get('effect')!r} is none of {', '.join(EFFECTS)}"
+        elif (taint["key"], taint["effect"]) in seen:
+            yield path, f"{taint['key']}:{taint['effect']} is there twice; keep one"
+        else:
+            seen.add((taint["key"], taint["effect"]))
+
+
+def layout_failures(news: Properties) -> _Failures:
+    """What is wrong with the inputs of MigLayout."""
+    yield from selector_failures(news)
+    plain = reveal(news)
+    config, offers = plain.get("config"), plain.get("offers")
+    if config is not UNKNOWN and (
+        not isinstance(config, str) or not config or not _LABEL_VALUE.fullmatch(config)
+    ):
+        yield "config", f"{config!r} is no name of a layout; it becomes a label's value"
+    if not has_unknown(offers):
+        if not isinstance(offers, Mapping) or not offers:
+            yield "offers", "is empty; say what each node offers with this layout"
+        else:
+            yield from (_offer(key, value) for key, value in offers.items() if not _countable(key, value))
+    timeout = plain.get("timeoutSeconds")
+    if timeout is not None and timeout is not UNKNOWN and not (_number(timeout) and timeout > 0):
+        yield "timeoutSeconds", f"{timeout!r} is no time; give seconds above 0"
+
+
+def _countable(key: str, value: Any) -> bool:
+    return key.startswith("nvidia.com/") and isinstance(value, int) and _number(value) and value >= 0
+
+
+def _offer(key: str, value: Any) -> tuple[str, str]:
+    return f'offers["{key}"]', f"{value!r} is no count of a resource nvidia.com/...; give a whole number"
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,85 @@
+"""What a node says about its MIG layout, and what it was promised to say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from gpuform.plugins.nodes.cluster import Manifest, labels
+
+CONFIG = "nvidia.com/mig.config"
+STATE = "nvidia.com/mig.config.state"
+NOTE = "gpuform.io/relayout"
+_SLICES = "nvidia.com/mig-"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A layout: its name in the mig-parted configuration, and what each node then offers."""
+
+    config: str
+    offers: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a relayout that is under way leaves on its node, so that the next run can finish or undo it.
+
+    ``source`` is the label before it began (empty for none), ``target`` the layout it leads to, ``cordoned``
+    whether it was this relayout that closed the node to new pods.
+    """
+
+    source: str
+    target: str
+    cordoned: bool
+
+    def text(self) -> str:
+        """The annotation's value."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def on(cls, node: Manifest) -> Note | None:
+        """The note on ``node``; one that cannot be read counts as none."""
+        text = (node["metadata"].get("annotations") or {}).get(NOTE)
+        try:
+            found = json.loads(text) if text else None
+            return cls(str(found["source"]), str(found["target"]), bool(found["cordoned"])) if found else None
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def label(node: Manifest) -> str:
+    """The layout that the node was told to have."""
+    return labels(node).get(CONFIG, "")
+
+
+def state(node: Manifest) -> str:
+    """How far NVIDIA's MIG manager is with it: pending, rebooting, success, failed, or empty."""
+    return labels(node).get(STATE, "")
+
+
+def differences(node: Manifest, wanted: Wanted) -> list[str]:
+    """What the node offers that it should not, or does not that it should; empty when it is as promised.
+
+    Every resource in the promise must have its count (absent is 0); no other MIG slice may be offered.
+    """
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    slices = {key: 0 for key in allocatable if key.startswith(_SLICES)}
+    promised = {**slices, **wanted.offers}
+    return [
+        f"{key} {allocatable.get(key, 0)} instead of {count}"
+        for key, count in sorted(promised.items())
+        if str(allocatable.get(key, 0)) != str(count)
+    ]
+
+
+def done(node: Manifest, wanted: Wanted) -> bool:
+    """Whether nothing is left to do: label, state and offer are right and no relayout is noted."""
+    settled = label(node) == wanted.config and state(node) == "success"
+    return settled and not differences(node, wanted) and Note.on(node) is None
+
+
+def under_way(node: Manifest, wanted: Wanted) -> bool:
+    """Whether the node has been told already and has not failed: to wait is all there is to do."""
+    return label(node) == wanted.config and state(node) != "failed" and Note.on(node) is None

@@ -1,0 +1,183 @@
+"""``gpuform:nodes:MigLayout``: one MIG layout on every node that a selector finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gpuform.plugins.handler import (
+    Call,
+    Change,
+    Checked,
+    Diffed,
+    InitFailed,
+    PluginError,
+    Properties,
+    ReadResult,
+)
+from gpuform.plugins.kubernetes.client import Unreachable
+from gpuform.plugins.nodes.cluster import Cluster, Manifest, pod_name
+from gpuform.plugins.nodes.drain import obstacle, refusal, users
+from gpuform.plugins.nodes.inputs import TIMEOUT_S, checked, layout_failures
+from gpuform.plugins.nodes.layout import CONFIG, NOTE, Note, Wanted, done, label, under_way
+from gpuform.plugins.nodes.relayout import Relayout
+from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
+
+_INPUTS = ("kubeconfig", "context", "selector", "config", "offers", "timeoutSeconds")
+
+
+class MigLayout:
+    """Nodes are laid out one after the other (see `Relayout`); whether there is work is read off the nodes.
+
+    Before the first node is touched, a pod in the way that eviction would lose for good is an error on all of
+    them. Deleting takes the label off and leaves the layout on the GPU, as NVIDIA's MIG manager does.
+    """
+
+    def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
+        """``clusters`` gives the cluster of a resource's inputs."""
+        self._clusters = clusters
+
+    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
+        """Validate the inputs; ``timeoutSeconds`` is 600 where it is not given."""
+        return checked({"timeoutSeconds": TIMEOUT_S, **news}, _INPUTS, layout_failures(news))
+
+    async def diff(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Diffed:
+        """Changed inputs, and ``nodes`` when a live node has another layout, is new, or is gone.
+
+        A cluster that cannot be reached is a warning, and the inputs alone are compared.
+        """
+        changes = {
+            key: Change.UPDATE
+            for key in ("selector", "config", "offers")
+            if has_unknown(news.get(key)) or reveal(old_inputs.get(key)) != reveal(news.get(key))
+        }
+        if not has_unknown(news):
+            try:
+                nodes = await self._nodes(news)
+            except Unreachable as error:
+                await call.warn(f"{error}; the nodes were not looked at")
+            else:
+                open_work = any(not done(node, _wanted(news)) for node in nodes)
+                if open_work or _names(nodes) != sorted(reveal(olds.get("nodes")) or []):
+                    changes["nodes"] = Change.UPDATE
+        return Diffed(changes=changes)
+
+    async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
+        """Lay out every node that matches."""
+        if call.preview:
+            return "", await self._expected(call, news)
+        return call.name, await self._lay_out(call, news)
+
+    async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
+        """``nodes`` are those that have the layout; None when no node matches any more."""
+        if not inputs:
+            raise PluginError(
+                f"{id}: a MigLayout cannot be imported; declare it, a node that has it is left alone"
+            )
+        nodes = await self._nodes(inputs)
+        if not nodes:
+            return None
+        laid_out = _names([node for node in nodes if done(node, _wanted(inputs))])
+        return ReadResult(id, {**inputs, "nodes": laid_out}, inputs)
+
+    async def update(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Properties:
+        """Lay out every node that matches and has not got there yet."""
+        if call.preview:
+            return await self._expected(call, news)
+        return await self._lay_out(call, news)
+
+    async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
+        """Take the label off where it still says this layout; open nodes that a killed run left closed."""
+        cluster = self._clusters(old_inputs)
+        for node in await self._nodes(old_inputs):
+            note, name = Note.on(node), str(node["metadata"]["name"])
+            changes: Manifest = {"metadata": {}}
+            if label(node) == reveal(old_inputs["config"]):
+                changes["metadata"]["labels"] = {CONFIG: None}
+            if note:
+                changes["metadata"]["annotations"] = {NOTE: None}
+                changes |= {"spec": {"unschedulable": None}} if note.cordoned else {}
+            if changes != {"metadata": {}}:
+                await cluster.patch(name, changes)
+
+    async def _lay_out(self, call: Call, news: Properties) -> Properties:
+        cluster, wanted = self._clusters(news), _wanted(news)
+        nodes = await self._nodes(news)
+        if not nodes:
+            raise PluginError(
+                f"{call.name}: no node matches the selector {reveal(news['selector'])!r}; label the "
+                "nodes, or correct it (`kubectl get nodes --show-labels` shows what there is)"
+            )
+        await self._refuse(cluster, nodes, wanted)
+        timeout_s = float(call.timeout or reveal(news.get("timeoutSeconds")) or TIMEOUT_S)
+        ready: list[str] = []
+        changed = False
+        for name in _names(sorted(nodes, key=_begun_first), ordered=True):
+            try:
+                changed |= await Relayout(call, cluster, name, wanted, timeout_s).run()
+            except PluginError as error:
+                if changed:  # the engine must know what has been done, or a destroy would pass it by
+                    raise InitFailed(call.name, {**news, "nodes": sorted(ready)}, [str(error)]) from error
+                raise
+            ready.append(name)
+        return {**news, "nodes": sorted(ready)}
+
+    async def _refuse(self, cluster: Cluster, nodes: Sequence[Manifest], wanted: Wanted) -> None:
+        for node in nodes:
+            if _must_be_free(node, wanted):
+                name = str(node["metadata"]["name"])
+                if why := refusal(name, await users(cluster, name)):
+                    raise PluginError(why)
+
+    async def _expected(self, call: Call, news: Properties) -> Properties:
+        """Say in a preview what would happen to which node."""
+        if has_unknown(news):
+            return {**news, "nodes": UNKNOWN}
+        try:
+            nodes, cluster, wanted = await self._nodes(news), self._clusters(news), _wanted(news)
+            for node in nodes:
+                if _must_be_free(node, wanted):
+                    await self._tell(call, cluster, node, wanted)
+        except Unreachable as error:
+            await call.warn(f"{error}; the nodes were not looked at")
+            nodes = []
+        return {**news, "nodes": _names(nodes) or UNKNOWN}
+
+    async def _tell(self, call: Call, cluster: Cluster, node: Manifest, wanted: Wanted) -> None:
+        name = str(node["metadata"]["name"])
+        pods = await users(cluster, name)
+        leaving = ", ".join(pod_name(pod) for pod in pods if not obstacle(pod))
+        evicted = f"; would evict {leaving}" if leaving else ""
+        await call.info(f"node {name}: layout {label(node) or 'none'} -> {wanted.config}{evicted}")
+        if why := refusal(name, pods):
+            await call.warn(why)
+
+    async def _nodes(self, inputs: Properties) -> list[Manifest]:
+        return await self._clusters(inputs).nodes(str(reveal(inputs["selector"])))
+
+
+def _wanted(inputs: Properties) -> Wanted:
+    plain = reveal(inputs)
+    return Wanted(str(plain["config"]), plain["offers"])
+
+
+def _must_be_free(node: Manifest, wanted: Wanted) -> bool:
+    return not done(node, wanted) and not under_way(node, wanted) and not _told(node, wanted)
+
+
+def _told(node: Manifest, wanted: Wanted) -> bool:
+    """Whether a killed run has evicted the pods and set the label already."""
+    note = Note.on(node)
+    return note is not None and note.target == wanted.config == label(node)
+
+
+def _begun_first(node: Manifest) -> tuple[bool, str]:
+    return Note.on(node) is None, str(node["metadata"]["name"])
+
+
+def _names(nodes: Sequence[Manifest], ordered: bool = False) -> list[str]:
+    names = [str(node["metadata"]["name"]) for node in nodes]
+    return names if ordered else sorted(names)

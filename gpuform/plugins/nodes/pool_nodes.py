@@ -1,0 +1,176 @@
+"""``gpuform:nodes:PoolNodes``: a pool's labels and taints on nodes that a selector finds."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gpuform.plugins.handler import Call, Change, Checked, Diffed, PluginError, Properties, ReadResult
+from gpuform.plugins.kubernetes.client import ApiError, Unreachable
+from gpuform.plugins.nodes import taints
+from gpuform.plugins.nodes.cluster import Cluster, Manifest, labels
+from gpuform.plugins.nodes.inputs import checked, pool_failures
+from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
+
+_INPUTS = ("kubeconfig", "context", "selector", "labels", "taints")
+_ATTEMPTS = 5  # a node's status changes every few seconds; five collisions in a row do not happen by chance
+
+
+class PoolNodes:
+    """Labels by server-side apply, so that what others set stays theirs; taints one by one, since the API
+    holds a node's taints as one list that the node controllers write as well.
+
+    The field manager follows from the URN. A label or taint that somebody else set to another value is an
+    error. Which cluster it is (kubeconfig, context) is no part of the comparison: the nodes are looked at.
+    """
+
+    def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
+        """``clusters`` gives the cluster of a resource's inputs."""
+        self._clusters = clusters
+
+    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
+        """Validate selector, labels and taints."""
+        return checked(news, _INPUTS, pool_failures(news))
+
+    async def diff(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Diffed:
+        """Changed inputs, and ``nodes`` when a live node lacks something, is new, or is gone.
+
+        A cluster that cannot be reached is a warning, and the inputs alone are compared.
+        """
+        changes = {
+            key: Change.UPDATE
+            for key in ("selector", "labels", "taints")
+            if has_unknown(news.get(key)) or reveal(old_inputs.get(key)) != reveal(news.get(key))
+        }
+        if not has_unknown(news):
+            try:
+                nodes = await self._clusters(news).nodes(str(reveal(news["selector"])))
+            except Unreachable as error:
+                await call.warn(f"{error}; the nodes were not looked at")
+            else:
+                lacking = any(_lacks(node, reveal(news)) for node in nodes)
+                if lacking or _names(nodes) != sorted(reveal(olds.get("nodes")) or []):
+                    changes["nodes"] = Change.UPDATE
+        return Diffed(changes=changes)
+
+    async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
+        """Put labels and taints on every node that matches."""
+        if call.preview:
+            return "", await self._expected(call, news)
+        return call.name, {**news, "nodes": await self._put(call, {}, (), news)}
+
+    async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
+        """``nodes`` are those that match and carry everything; there is nothing to import."""
+        if not inputs:
+            raise PluginError(
+                f"{id}: a PoolNodes cannot be imported; declare it, it takes the nodes as they are"
+            )
+        nodes = await self._clusters(inputs).nodes(str(reveal(inputs["selector"])))
+        carrying = _names([node for node in nodes if not _lacks(node, reveal(inputs))])
+        return ReadResult(id, {**inputs, "nodes": carrying}, inputs)
+
+    async def update(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Properties:
+        """Bring every node that matches up to date; nodes that no longer match lose what was ours."""
+        if call.preview:
+            return await self._expected(call, news)
+        before = reveal(olds.get("nodes")) or []
+        return {**news, "nodes": await self._put(call, reveal(old_inputs), before, news)}
+
+    async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
+        """Take our labels and taints off, also from nodes that match no longer; gone ones are fine."""
+        cluster, old = self._clusters(old_inputs), reveal(old_inputs)
+        names = {*(reveal(olds.get("nodes")) or []), *_names(await cluster.nodes(str(old["selector"])))}
+        for name in sorted(names):
+            await self._set(cluster, call, name, {}, old)
+
+    async def _expected(self, call: Call, news: Properties) -> Properties:
+        if has_unknown(news):
+            return {**news, "nodes": UNKNOWN}
+        try:
+            nodes = await self._clusters(news).nodes(str(reveal(news["selector"])))
+        except Unreachable as error:
+            await call.warn(f"{error}; the nodes were not looked at")
+            return {**news, "nodes": UNKNOWN}
+        lacking = [str(node["metadata"]["name"]) for node in nodes if _lacks(node, reveal(news))]
+        if lacking:
+            await call.info(f"gets labels and taints: {', '.join(lacking)}")
+        return {**news, "nodes": _names(nodes) or UNKNOWN}
+
+    async def _put(
+        self, call: Call, old: Mapping[str, Any], before: Sequence[str], news: Properties
+    ) -> list[str]:
+        cluster, new = self._clusters(news), reveal(news)
+        names = _names(await cluster.nodes(str(new["selector"])))
+        if not names:
+            raise PluginError(
+                f"{call.name}: no node matches the selector {new['selector']!r}; label the pool's nodes, "
+                "or correct its selector (`kubectl get nodes --show-labels` shows what there is)"
+            )
+        for name in sorted(set(before) - set(names)):
+            await self._set(cluster, call, name, {}, old)
+        for index, name in enumerate(names, 1):
+            await call.status(f"labels and taints: node {name} ({index} of {len(names)})")
+            await self._set(cluster, call, name, new, old)
+        return names
+
+    async def _set(
+        self, cluster: Cluster, call: Call, name: str, new: Mapping[str, Any], old: Mapping[str, Any]
+    ) -> None:
+        """Make one node carry what ``new`` says and no longer what only ``old`` said."""
+        node = await cluster.node(name)
+        if node is None:
+            return
+        # Refuse before the first change: a foreign taint must not leave the labels half done.
+        taints.merged(node, new, old)
+        manager = f"gpuform-pool-{hashlib.sha256(call.urn.encode()).hexdigest()[:8]}"
+        # The uid keeps server-side apply from making a node that was deleted meanwhile.
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "Node"}
+        body["metadata"] = {"name": name, "uid": node["metadata"]["uid"], "labels": new.get("labels") or {}}
+        try:
+            await cluster.client.apply(f"/api/v1/nodes/{name}", body, manager=manager)
+        except ApiError as error:
+            if error.code == 409 and error.causes:
+                who = "; ".join(f"{item.get('field')}: {item.get('message')}" for item in error.causes)
+                raise PluginError(
+                    f"node {name}: a label of this pool is set to another value by somebody else ({who}); "
+                    "take it off, or give the pool the same value"
+                ) from error
+            raise
+        await self._taint(cluster, name, new, old)
+
+    async def _taint(
+        self, cluster: Cluster, name: str, new: Mapping[str, Any], old: Mapping[str, Any]
+    ) -> None:
+        for attempt in range(_ATTEMPTS):
+            node = await cluster.node(name)
+            if node is None or (wanted := taints.merged(node, new, old)) == taints.live(node):
+                return
+            version = node["metadata"]["resourceVersion"]
+            try:
+                await cluster.patch(
+                    name, {"metadata": {"resourceVersion": version}, "spec": {"taints": wanted or None}}
+                )
+                return
+            except ApiError as error:
+                if error.code != 409 or attempt == _ATTEMPTS - 1:
+                    raise
+                await asyncio.sleep(0.1 * 2**attempt)
+
+
+def _names(nodes: Sequence[Manifest]) -> list[str]:
+    return sorted(str(node["metadata"]["name"]) for node in nodes)
+
+
+def _lacks(node: Manifest, inputs: Mapping[str, Any]) -> bool:
+    live = {taints.key_of(item): taints.value_of(item) for item in taints.live(node)}
+    wanted = {taints.key_of(item): taints.value_of(item) for item in inputs.get("taints") or []}
+    tainted = all(live.get(key) == value for key, value in wanted.items())
+    return not tainted or any(
+        labels(node).get(key) != value for key, value in (inputs.get("labels") or {}).items()
+    )

@@ -1,0 +1,161 @@
+"""One node from one MIG layout to another, in steps that a later run can take up.
+
+Cordon and note what is done; evict the pods that use the GPUs; set the label; wait for the MIG manager and for
+the device plugin; uncordon and take the note off. The note is an annotation of the node (`Note`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from gpuform.plugins.handler import Call, Cancelled, PluginError
+from gpuform.plugins.nodes.cluster import Cluster, Manifest
+from gpuform.plugins.nodes.drain import drain
+from gpuform.plugins.nodes.layout import (
+    CONFIG,
+    NOTE,
+    STATE,
+    Note,
+    Wanted,
+    differences,
+    done,
+    label,
+    state,
+    under_way,
+)
+
+_REVERT_S = 60.0  # how long the old layout may take to come back before the node is opened again anyway
+_EVENTS = 3  # the newest events of a node are about what has just failed
+
+
+@dataclass(frozen=True)
+class Relayout:
+    """The way of one node to one layout; ``timeout_s`` bounds the eviction and the change, each."""
+
+    call: Call
+    cluster: Cluster
+    name: str
+    wanted: Wanted
+    timeout_s: float
+
+    async def run(self) -> bool:
+        """Bring the node there; False when it was there already.
+
+        Raises `PluginError` with the node's reason, after which the node has its old label and takes pods
+        again; `Cancelled` before the label is set leaves the node as it was, later it leaves the note.
+        """
+        node = await self._node()
+        if done(node, self.wanted):
+            return False
+        if under_way(node, self.wanted):
+            await self._settled(None)
+            return True
+        found = Note.on(node)
+        note = await self._begin(node, found)
+        try:
+            if label(node) != self.wanted.config or (state(node) == "failed" and not _same_way(found, note)):
+                await drain(self.call, self.cluster, self.name, self.timeout_s)
+                await self._tell(node)
+        except (PluginError, Cancelled):
+            with contextlib.suppress(PluginError):  # the error that led here is the one to show
+                await self._end(note)
+            raise
+        await self._settled(note)
+        await self._end(note)
+        return True
+
+    async def _begin(self, node: Manifest, found: Note | None) -> Note:
+        """Close the node and note it, in one patch; a note that is there is taken up."""
+        closed = bool((node.get("spec") or {}).get("unschedulable"))
+        note = Note(
+            source=found.source if found else label(node),
+            target=self.wanted.config,
+            cordoned=found.cordoned if found else not closed,
+        )
+        way = f"{note.source or 'no layout'} -> {note.target}"
+        await self.call.status(f"node {self.name}: {'taking up' if found else 'beginning'} {way}")
+        body: dict[str, Any] = {
+            "metadata": {"annotations": {NOTE: note.text()}},
+            "spec": {"unschedulable": True},
+        }
+        await self.cluster.patch(self.name, body)
+        return note
+
+    async def _tell(self, node: Manifest) -> None:
+        """Set the label; the state goes with it, for a success of the layout before is none of this one."""
+        if label(node) == self.wanted.config:  # it failed: the MIG manager acts on a change of the label only
+            await self.cluster.patch(self.name, {"metadata": {"labels": {CONFIG: None, STATE: None}}})
+            await asyncio.sleep(1)  # not to be cancelled here, with the label gone
+        await self.cluster.patch(
+            self.name, {"metadata": {"labels": {CONFIG: self.wanted.config, STATE: None}}}
+        )
+
+    async def _settled(self, note: Note | None) -> None:
+        """Wait until the node offers what it was promised to; a failure takes the change back."""
+        deadline, pause = time.monotonic() + self.timeout_s, 0.25
+        while True:
+            node = await self._node()
+            if state(node) == "failed":
+                await self._fail(node, note, f"layout {self.wanted.config} failed")
+            rest = differences(node, self.wanted)
+            if state(node) == "success" and label(node) == self.wanted.config and not rest:
+                return
+            where = f"{CONFIG} is {label(node) or 'unset'}, its state {state(node) or 'unset'}"
+            where += f", it offers {', '.join(rest)}" if rest else ""
+            if time.monotonic() > deadline:
+                await self._fail(
+                    node, note, f"no layout {self.wanted.config} after {self.timeout_s:.0f} s: {where}"
+                )
+            await self.call.status(f"node {self.name}: waiting for layout {self.wanted.config}: {where}")
+            await self.call.sleep(pause)
+            pause = min(pause * 1.5, 2.0)
+
+    async def _fail(self, node: Manifest, note: Note | None, what: str) -> None:
+        reasons = (await self.cluster.warnings(self.name))[:_EVENTS]
+        if not _ready(node):
+            reasons.insert(0, "the node is not Ready")
+        text = f"node {self.name}: {what}" + (
+            f" (its latest warnings: {'; '.join(reasons)})" if reasons else ""
+        )
+        if note is None:
+            raise PluginError(f"{text}; the label was set before this run and stays as it is")
+        await self.cluster.patch(
+            self.name, {"metadata": {"labels": {CONFIG: note.source or None, STATE: None}}}
+        )
+        await self._reverted(note)
+        await self._end(note)
+        raise PluginError(f"{text}; its label is {note.source or 'unset'} again and it takes pods")
+
+    async def _reverted(self, note: Note) -> None:
+        """Keep pods away while the MIG manager puts the old layout back; without a label it does nothing."""
+        deadline = time.monotonic() + min(_REVERT_S, self.timeout_s)
+        while note.source and time.monotonic() < deadline:
+            if state(await self._node()) in ("success", "failed"):
+                return
+            await self.call.sleep(0.5)
+
+    async def _end(self, note: Note) -> None:
+        body: dict[str, Any] = {"metadata": {"annotations": {NOTE: None}}}
+        if note.cordoned:
+            body["spec"] = {"unschedulable": None}
+        await self.cluster.patch(self.name, body)
+
+    async def _node(self) -> Manifest:
+        node = await self.cluster.node(self.name)
+        if node is None:
+            raise PluginError(f"node {self.name}: it is gone; run again for the nodes that are left")
+        return node
+
+
+def _same_way(found: Note | None, note: Note) -> bool:
+    """Whether the killed run that left ``found`` was going where this one goes: its failure is this one's."""
+    return found is not None and found.target == note.target
+
+
+def _ready(node: Manifest) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)

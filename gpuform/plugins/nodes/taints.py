@@ -1,0 +1,50 @@
+"""A node's taints: one list that the node controllers write as well, so ours go in and out singly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuform.plugins.handler import PluginError
+from gpuform.plugins.nodes.cluster import Manifest
+
+
+def live(node: Manifest) -> list[Manifest]:
+    """The taints that the node has."""
+    found: list[Manifest] = (node.get("spec") or {}).get("taints") or []
+    return found
+
+
+def key_of(taint: Mapping[str, Any]) -> tuple[str, str]:
+    """What a node can have only once: key and effect."""
+    return str(taint["key"]), str(taint["effect"])
+
+
+def value_of(taint: Mapping[str, Any]) -> str:
+    """The value, empty where there is none."""
+    return str(taint.get("value") or "")
+
+
+def merged(node: Manifest, new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Manifest]:
+    """The node's taints with ours: those of ``old`` go, those of ``new`` come, the rest stays.
+
+    Raises `PluginError` for a taint that is there with another value and was not ours.
+    """
+    ours = {key_of(item): value_of(item) for item in old.get("taints") or []}
+    wanted = {key_of(item): item for item in new.get("taints") or []}
+    result = []
+    for item in live(node):
+        key = key_of(item)
+        if key in wanted:
+            if value_of(item) not in (value_of(wanted[key]), ours.get(key)):
+                raise PluginError(
+                    f"node {node['metadata']['name']}: the taint {key[0]}={value_of(item)}:{key[1]} is "
+                    f"there, not of this pool, which wants the value {value_of(wanted[key])!r}; take one off"
+                )
+            changed = {**item, "value": value_of(wanted.pop(key))}
+            result.append({name: value for name, value in changed.items() if name != "value" or value})
+        elif ours.get(key) != value_of(item):
+            result.append(item)
+    added = ({"key": key[0], "effect": key[1], "value": value_of(item)} for key, item in wanted.items())
+    result += [{name: value for name, value in item.items() if value} for item in added]
+    return result

@@ -1,0 +1,97 @@
+"""Inputs of the two types: one table of what is wrong and what is said."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gpuform.plugins.handler import Call, Engine
+from gpuform.plugins.nodes.provider import Nodes
+from gpuform.plugins.properties import UNKNOWN, Secret
+
+pytestmark = pytest.mark.unit
+
+POOL = {"kubeconfig": "~/.kube/config", "selector": "a=b", "labels": {"x": "y"}, "taints": []}
+LAYOUT = {
+    "kubeconfig": "~/.kube/config",
+    "selector": "a=b",
+    "config": "all-1g.5gb",
+    "offers": {"nvidia.com/mig-1g.5gb": 7},
+}
+
+
+def _check(token, news):
+    provider = Nodes(Engine())
+    call = Call("urn", token, "n", Engine(), asyncio.Event())
+    return asyncio.run(provider.handler(token).check(call, {}, news))
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (
+            {"selector": ""},
+            ("selector", "is empty, which would match every node; write it as key=value,key2=value2"),
+        ),
+        ({"kubeconfig": None}, ("kubeconfig", "is missing; give a path, or the contents")),
+        (
+            {"lables": {}},
+            ("lables", "is no input; the inputs are kubeconfig, context, selector, labels, taints"),
+        ),
+        (
+            {"labels": {"a": "b c"}},
+            ('labels["a"]', "'b c' is no label value; use up to 63 of A-Z a-z 0-9 - _ ."),
+        ),
+        ({"taints": [{"value": "x"}]}, ("taints[0]", "has no key; a taint is {key, value, effect}")),
+        (
+            {"taints": [{"key": "k", "effect": "Never"}]},
+            ("taints[0].effect", "'Never' is none of NoSchedule, PreferNoSchedule, NoExecute"),
+        ),
+        (
+            {"taints": [{"key": "k", "effect": "NoExecute"}] * 2},
+            ("taints[1]", "k:NoExecute is there twice; keep one"),
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_pool(change, expected):
+    assert _check("gpuform:nodes:PoolNodes", POOL).failures == []
+    assert _check("gpuform:nodes:PoolNodes", {**POOL, **change}).failures == [expected]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"config": ""}, ("config", "'' is no name of a layout; it becomes a label's value")),
+        ({"offers": {}}, ("offers", "is empty; say what each node offers with this layout")),
+        (
+            {"offers": {"cpu": 1}},
+            ('offers["cpu"]', "1 is no count of a resource nvidia.com/...; give a whole number"),
+        ),
+        (
+            {"offers": {"nvidia.com/gpu": 0.5}},
+            ('offers["nvidia.com/gpu"]', "0.5 is no count of a resource nvidia.com/...; give a whole number"),
+        ),
+        ({"timeoutSeconds": 0}, ("timeoutSeconds", "0 is no time; give seconds above 0")),
+    ],
+)
+def test_what_is_wrong_with_a_layout(change, expected):
+    assert _check("gpuform:nodes:MigLayout", LAYOUT).failures == []
+    assert _check("gpuform:nodes:MigLayout", {**LAYOUT, **change}).failures == [expected]
+
+
+def test_what_is_unknown_is_not_judged():
+    unknown = {"kubeconfig": UNKNOWN, "selector": UNKNOWN, "labels": UNKNOWN, "taints": [UNKNOWN]}
+    assert _check("gpuform:nodes:PoolNodes", unknown).failures == []
+
+
+def test_a_kubeconfig_given_as_contents_becomes_a_secret():
+    contents = "apiVersion: v1\nkind: Config\n"
+    assert _check("gpuform:nodes:PoolNodes", {**POOL, "kubeconfig": contents}).inputs["kubeconfig"] == Secret(
+        contents
+    )
+    assert _check("gpuform:nodes:PoolNodes", POOL).inputs["kubeconfig"] == "~/.kube/config"
+
+
+def test_a_layout_has_ten_minutes_where_nothing_is_said():
+    assert _check("gpuform:nodes:MigLayout", LAYOUT).inputs["timeoutSeconds"] == 600

@@ -1,0 +1,299 @@
+"""MigLayout on a real API server with a real scheduler; the tests play NVIDIA's MIG manager."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from gpuform.plugins.handler import Cancelled, InitFailed, PluginError
+from gpuform.plugins.nodes.layout import CONFIG, NOTE, STATE
+
+pytestmark = pytest.mark.cluster
+
+SMALL, LARGE = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
+LAYOUTS = {"small": {SMALL: 7, "nvidia.com/gpu": 0}, "large": {LARGE: 2}}
+TO_SMALL = {"config": "small", "offers": {SMALL: 7}, "timeoutSeconds": 15}
+TO_LARGE = {"config": "large", "offers": {LARGE: 2}, "timeoutSeconds": 15}
+
+
+async def _open(scene, name):
+    """The node takes pods and carries no note."""
+    node = await scene.node(name)
+    return not node["spec"].get("unschedulable") and NOTE not in node["metadata"]["annotations"]
+
+
+def test_a_fresh_node_gets_its_layout_and_is_then_left_alone(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        manager = scene.manager(LAYOUTS)
+        async with manager.working():
+            outputs = await scene.create("MigLayout", **TO_SMALL)
+            assert outputs["nodes"] == [name]
+            assert await scene.changes("MigLayout", **TO_SMALL) == set()
+            before = (await scene.node(name))["metadata"]["resourceVersion"]
+            await scene.update("MigLayout", **TO_SMALL)
+        node = await scene.node(name)
+        assert node["status"]["allocatable"][SMALL] == "7"
+        assert node["metadata"]["labels"][CONFIG] == "small"
+        assert node["metadata"]["resourceVersion"] == before
+        assert await _open(scene, name)
+
+    play(act)
+
+
+def test_pods_are_evicted_before_the_change_and_come_back_after_it(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        manager = scene.manager({**LAYOUTS, "both": {SMALL: 3, LARGE: 1}})
+        async with manager.working():
+            await scene.create("MigLayout", **TO_SMALL)
+            await scene.deploy(SMALL, replicas=2)
+            before = await scene.until(lambda: _two(scene, name))
+            both = {"config": "both", "offers": {SMALL: 3, LARGE: 1}, "timeoutSeconds": 20}
+            assert await scene.changes("MigLayout", **both) == {"config", "nodes", "offers"}
+            await scene.update("MigLayout", **both)
+            after = await scene.until(lambda: _two(scene, name))
+        assert manager.busy == []
+        assert not set(before) & set(after)
+
+    play(act)
+
+
+async def _two(scene, name):
+    running = await scene.running(name)
+    return running if len(running) == 2 else []
+
+
+def test_a_disruption_budget_holds_and_is_named(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        manager = scene.manager(LAYOUTS)
+        async with manager.working():
+            await scene.create("MigLayout", **TO_SMALL)
+            await scene.deploy(SMALL, replicas=2)
+            await scene.until(lambda: _two(scene, name))
+            await scene.budget(2)
+            with pytest.raises(PluginError) as failure:
+                await scene.update("MigLayout", **{**TO_LARGE, "timeoutSeconds": 3})
+        message = str(failure.value)
+        assert f"node {name}: 2 pods still use its GPUs after 3 s: default/{scene.pool}-" in message
+        assert f"disruption budget budget-{scene.pool} needs 2 healthy pods" in message
+        assert len(await scene.running(name)) == 2
+        assert (await scene.labels(name))[CONFIG] == "small"
+        assert await _open(scene, name)
+
+    play(act)
+
+
+def test_a_pod_that_would_not_come_back_is_named_and_nothing_is_changed(play):
+    async def act(scene):
+        first, second = await scene.add_node("0"), await scene.add_node("1")
+        await scene.offers(second, {SMALL: 7})
+        await scene.pod(f"bare-{scene.pool}", second, SMALL)
+        before = [(await scene.node(name))["metadata"]["labels"] for name in (first, second)]
+        with pytest.raises(
+            PluginError, match=f"node {second}: .*pod default/bare-{scene.pool} has no controller"
+        ):
+            await scene.create("MigLayout", **TO_LARGE)
+        assert [(await scene.node(name))["metadata"]["labels"] for name in (first, second)] == before
+        assert await _open(scene, first)
+        assert await _open(scene, second)
+        assert len(await scene.users(second)) == 1
+
+    play(act)
+
+
+def test_a_failed_change_puts_the_label_back_and_says_why(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        manager = scene.manager(LAYOUTS)
+        async with manager.working():
+            await scene.create("MigLayout", **TO_SMALL)
+            wanted = (
+                rf"node {name}: layout no-such failed .*there is no layout no-such.*its label is small again"
+            )
+            with pytest.raises(PluginError, match=wanted):
+                await scene.update("MigLayout", config="no-such", offers={SMALL: 1}, timeoutSeconds=15)
+            assert await _open(scene, name)
+            assert (await scene.labels(name))[CONFIG] == "small"
+            assert (await scene.labels(name))[
+                STATE
+            ] == "success"  # the old layout is back before the node opens
+            await scene.update("MigLayout", **TO_LARGE)
+            assert (await scene.labels(name))[CONFIG] == "large"
+
+    play(act)
+
+
+def test_a_layout_that_offers_something_else_is_a_failure(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        manager = scene.manager({"large": {LARGE: 2, SMALL: 1}})
+        async with manager.working():
+            wanted = r"no layout large after 2 s: .* success, it offers nvidia\.com/mig-1g\.5gb 1 instead"
+            with pytest.raises(PluginError, match=wanted):
+                await scene.create("MigLayout", **{**TO_LARGE, "timeoutSeconds": 2})
+        assert CONFIG not in await scene.labels(name)
+        assert await _open(scene, name)
+
+    play(act)
+
+
+def test_a_label_that_failed_before_is_set_anew(play):
+    async def act(scene):
+        name = await scene.add_node("0", {CONFIG: "small", STATE: "failed"})
+        manager = scene.manager(LAYOUTS)
+        manager.seen[name] = "small"
+        async with manager.working():
+            await scene.create("MigLayout", **TO_SMALL)
+        assert (await scene.labels(name))[STATE] == "success"
+
+    play(act)
+
+
+def test_a_relayout_that_was_killed_is_finished_by_the_next_run(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        manager = scene.manager(LAYOUTS)
+        async with manager.working():
+            await scene.create("MigLayout", **TO_SMALL)
+            await scene.deploy(SMALL)
+            await scene.until(lambda: scene.running(name))
+            manager.hold.clear()
+            news = await scene.checked("MigLayout", **TO_LARGE)
+            run = asyncio.ensure_future(
+                scene.ask("MigLayout", "update", "id", scene.inputs, scene.outputs, news)
+            )
+            await scene.until(lambda: _in_state(scene, name, "pending"))
+            run.cancel()  # as SIGKILL: nothing after the point where it stands is run
+            with contextlib.suppress(asyncio.CancelledError):
+                await run
+            assert not await _open(scene, name)
+            assert "nodes" in await scene.changes("MigLayout", **TO_LARGE)
+            manager.hold.set()
+            await scene.update("MigLayout", **TO_LARGE)
+            assert await _open(scene, name)
+            assert (await scene.labels(name))[CONFIG] == "large"
+
+    play(act)
+
+
+async def _in_state(scene, name, state):
+    return (await scene.labels(name)).get(STATE) == state
+
+
+def test_a_killed_run_that_had_only_cordoned_is_taken_up_even_by_another_layout(play):
+    async def act(scene):
+        note = '{"cordoned": true, "source": "small", "target": "large"}'
+        name = await scene.add_node("0", {CONFIG: "small", STATE: "success"}, unschedulable=True)
+        await scene.cluster.patch(name, {"metadata": {"annotations": {NOTE: note}}})
+        await scene.offers(name, {SMALL: 7})
+        await scene.create("MigLayout", **TO_SMALL)
+        assert await _open(scene, name)
+        assert (await scene.labels(name))[CONFIG] == "small"
+
+    play(act)
+
+
+def test_a_node_that_was_closed_before_stays_closed(play):
+    async def act(scene):
+        name = await scene.add_node("0", unschedulable=True)
+        async with scene.manager(LAYOUTS).working():
+            await scene.create("MigLayout", **TO_SMALL)
+        node = await scene.node(name)
+        assert node["spec"]["unschedulable"] is True
+        assert NOTE not in node["metadata"]["annotations"]
+
+    play(act)
+
+
+def test_a_cancel_before_the_label_is_set_leaves_the_node_as_it_was(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        async with scene.manager(LAYOUTS).working():
+            await scene.create("MigLayout", **TO_SMALL)
+            await scene.deploy(SMALL)
+            await scene.until(lambda: scene.running(name))
+            await scene.budget(1)
+            call = scene.call("MigLayout")
+            news = await scene.checked("MigLayout", **TO_LARGE)
+            handler = scene.provider.handler("gpuform:nodes:MigLayout")
+            run = asyncio.ensure_future(handler.update(call, "id", scene.inputs, scene.outputs, news))
+            await scene.until(lambda: _noted(scene, name))
+            call.cancelled.set()
+            with pytest.raises(Cancelled):
+                await run
+            assert await _open(scene, name)
+            assert (await scene.labels(name))[CONFIG] == "small"
+
+    play(act)
+
+
+async def _noted(scene, name):
+    return NOTE in (await scene.node(name))["metadata"]["annotations"]
+
+
+def test_nodes_go_one_after_the_other_and_what_was_done_is_kept(play):
+    async def act(scene):
+        names = [await scene.add_node(str(number)) for number in range(3)]
+        manager = scene.manager(LAYOUTS)
+        closed = []
+
+        async def watch():
+            while True:
+                nodes = await scene.cluster.nodes(scene.selector)
+                closed.append(sum(bool(node["spec"].get("unschedulable")) for node in nodes))
+                await asyncio.sleep(0.05)
+
+        manager.absent.add(names[2])
+        async with manager.working():
+            watcher = asyncio.ensure_future(watch())
+            with pytest.raises(InitFailed, match=f"node {names[2]}: no layout large after 2 s") as failure:
+                await scene.create("MigLayout", **{**TO_LARGE, "timeoutSeconds": 2})
+            watcher.cancel()
+        assert failure.value.properties["nodes"] == names[:2]
+        assert max(closed) == 1
+
+    play(act)
+
+
+def test_delete_takes_the_label_off_and_leaves_the_layout(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        async with scene.manager(LAYOUTS).working():
+            await scene.create("MigLayout", **TO_LARGE)
+            await scene.ask("MigLayout", "delete", "id", scene.inputs, scene.outputs)
+        node = await scene.node(name)
+        assert CONFIG not in node["metadata"]["labels"]
+        assert node["status"]["allocatable"][LARGE] == "2"
+
+    play(act)
+
+
+def test_a_preview_says_what_would_be_evicted_and_does_nothing(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        async with scene.manager(LAYOUTS).working():
+            await scene.create("MigLayout", **TO_SMALL)
+            await scene.deploy(SMALL)
+            (pod,) = await scene.until(lambda: scene.running(name))
+            await scene.pod(f"bare-{scene.pool}", name, SMALL)
+            scene.log.lines.clear()
+            news = await scene.checked("MigLayout", **TO_LARGE)
+            await scene.ask("MigLayout", "update", "id", scene.inputs, scene.outputs, news, preview=True)
+        assert scene.log.lines[0] == f"node {name}: layout small -> large; would evict default/{pod}"
+        assert f"pod default/bare-{scene.pool} has no controller" in scene.log.lines[1]
+        assert (await scene.labels(name))[CONFIG] == "small"
+        assert await _open(scene, name)
+
+    play(act)
+
+
+def test_no_match_names_the_selector(play):
+    async def act(scene):
+        with pytest.raises(PluginError, match=f"no node matches the selector 'pool={scene.pool}'"):
+            await scene.create("MigLayout", **TO_SMALL)
+
+    play(act)

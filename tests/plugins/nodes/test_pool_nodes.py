@@ -1,0 +1,117 @@
+"""PoolNodes on a real API server."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuform.plugins.handler import PluginError
+from gpuform.plugins.properties import UNKNOWN
+
+pytestmark = pytest.mark.cluster
+
+TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
+MINE = {"labels": {"gpuform.io/pool": "a"}, "taints": [TAINT]}
+
+
+async def _taints(scene, name):
+    return [
+        item
+        for item in (await scene.node(name))["spec"].get("taints") or []
+        if "kubernetes.io" not in item["key"]
+    ]
+
+
+def test_labels_and_taints_come_and_go_and_nothing_else(play):
+    async def act(scene):
+        other = {"key": "team", "value": "x", "effect": "NoExecute"}
+        name = await scene.add_node("0", {"kept": "yes"}, taints=[other])
+        outputs = await scene.create("PoolNodes", **MINE)
+        assert outputs["nodes"] == [name]
+        assert (await scene.labels(name))["gpuform.io/pool"] == "a"
+        assert await _taints(scene, name) == [other, TAINT]
+        assert await scene.changes("PoolNodes", **MINE) == set()
+        await scene.update("PoolNodes", labels={"gpuform.io/pool": "b"}, taints=[{**TAINT, "value": "yes"}])
+        assert (await scene.labels(name))["gpuform.io/pool"] == "b"
+        assert await _taints(scene, name) == [other, {**TAINT, "value": "yes"}]
+        await scene.ask("PoolNodes", "delete", "id", scene.inputs, scene.outputs)
+        assert "gpuform.io/pool" not in await scene.labels(name)
+        assert (await scene.labels(name))["kept"] == "yes"
+        assert await _taints(scene, name) == [other]
+
+    play(act)
+
+
+def test_a_node_that_joins_and_a_label_that_was_taken_are_changes(play):
+    async def act(scene):
+        first = await scene.add_node("0")
+        await scene.create("PoolNodes", **MINE)
+        second = await scene.add_node("1")
+        assert await scene.changes("PoolNodes", **MINE) == {"nodes"}
+        assert (await scene.update("PoolNodes", **MINE))["nodes"] == [first, second]
+        assert await _taints(scene, second) == [TAINT]
+        await scene.cluster.patch(first, {"metadata": {"labels": {"gpuform.io/pool": None}}})
+        assert await scene.changes("PoolNodes", **MINE) == {"nodes"}
+        found = await scene.ask("PoolNodes", "read", "id", scene.inputs, scene.outputs)
+        assert found.properties["nodes"] == [second]
+        await scene.update("PoolNodes", **MINE)
+        assert (await scene.labels(first))["gpuform.io/pool"] == "a"
+        await scene.cluster.client.request("DELETE", f"/api/v1/nodes/{second}")
+        assert await scene.changes("PoolNodes", **MINE) == {"nodes"}
+        await scene.ask("PoolNodes", "delete", "id", scene.inputs, scene.outputs)
+
+    play(act)
+
+
+def test_nodes_that_match_no_longer_lose_what_was_ours(play):
+    async def act(scene):
+        first, second = await scene.add_node("0", {"half": "a"}), await scene.add_node("1", {"half": "b"})
+        await scene.create("PoolNodes", **MINE)
+        await scene.update("PoolNodes", **MINE, selector=f"{scene.selector},half=b")
+        assert "gpuform.io/pool" not in await scene.labels(first)
+        assert await _taints(scene, first) == []
+        assert await _taints(scene, second) == [TAINT]
+
+    play(act)
+
+
+def test_no_match_names_the_selector(play):
+    async def act(scene):
+        with pytest.raises(PluginError, match=rf"no node matches the selector 'pool={scene.pool}'"):
+            await scene.create("PoolNodes", **MINE)
+        with pytest.raises(PluginError, match=r"selector 'a=b=c': .*write it as key=value"):
+            await scene.create("PoolNodes", **MINE, selector="a=b=c")
+
+    play(act)
+
+
+def test_what_somebody_else_set_is_not_overwritten(play):
+    async def act(scene):
+        name = await scene.add_node("0", {"gpuform.io/pool": "theirs"})
+        with pytest.raises(
+            PluginError, match=r"set to another value by somebody else \(\.metadata\.labels\.gpuform"
+        ):
+            await scene.create("PoolNodes", **MINE)
+        assert await _taints(scene, name) == []
+        await scene.cluster.patch(name, {"metadata": {"labels": {"gpuform.io/pool": None}}})
+        await scene.cluster.patch(name, {"spec": {"taints": [{**TAINT, "value": "theirs"}]}})
+        with pytest.raises(
+            PluginError, match=r"taint nvidia\.com/gpu=theirs:NoSchedule is there, not of this pool"
+        ):
+            await scene.create("PoolNodes", **MINE)
+        assert "gpuform.io/pool" not in await scene.labels(name)
+
+    play(act)
+
+
+def test_a_preview_says_which_nodes_and_changes_none(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        news = await scene.checked("PoolNodes", **MINE)
+        id, outputs = await scene.ask("PoolNodes", "create", news, preview=True)
+        assert (id, outputs["nodes"]) == ("", [name])
+        assert scene.log.lines == [f"gets labels and taints: {name}"]
+        assert "gpuform.io/pool" not in await scene.labels(name)
+        _, outputs = await scene.ask("PoolNodes", "create", {**news, "selector": UNKNOWN}, preview=True)
+        assert outputs["nodes"] is UNKNOWN
+
+    play(act)

@@ -1,0 +1,100 @@
+"""What is read off nodes and pods, without a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuform.plugins.nodes.drain import obstacle, refusal, uses_gpu
+from gpuform.plugins.nodes.layout import NOTE, Note, Wanted, differences, done, under_way
+
+pytestmark = pytest.mark.unit
+
+SLICE = "nvidia.com/mig-1g.5gb"
+
+
+def _pod(resources=None, owner=None, init=None, **meta):
+    spec = {"containers": [{"resources": resources or {}}], "initContainers": [{"resources": init or {}}]}
+    owners = [{"kind": owner, "controller": True}] if owner else [{"kind": "X", "controller": False}]
+    return {"metadata": {"name": "p", "namespace": "n", "ownerReferences": owners, **meta}, "spec": spec}
+
+
+def _node(config="", state="", offers=None, note=""):
+    labels = {"nvidia.com/mig.config": config, "nvidia.com/mig.config.state": state}
+    meta = {"name": "n", "labels": labels, "annotations": {NOTE: note} if note else {}}
+    return {"metadata": meta, "status": {"allocatable": offers or {}}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (_pod(), False),
+        (_pod({"limits": {"cpu": "1"}}), False),
+        (_pod({"limits": {"nvidia.com/gpu": "0"}}), False),
+        (_pod({"limits": {"nvidia.com/gpu.shared": "1"}}), True),
+        (_pod({"requests": {SLICE: "1"}}), True),
+        (_pod(init={"limits": {"nvidia.com/gpu": "1"}}), True),
+    ],
+)
+def test_which_pods_use_a_gpu(pod, expected):
+    assert uses_gpu(pod) is expected
+
+
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        ("ReplicaSet", ""),
+        ("Job", ""),
+        (None, "has no controller that would bring it back"),
+        ("DaemonSet", "belongs to a DaemonSet, which would bring it back to this node at once"),
+        ("Node", "is a static pod of the node"),
+    ],
+)
+def test_which_pods_cannot_be_evicted(owner, expected):
+    assert obstacle(_pod(owner=owner)) == expected
+
+
+def test_a_bare_pod_that_is_leaving_is_no_obstacle():
+    assert refusal("n", [_pod(deletionTimestamp="2026-01-01T00:00:00Z")]) == ""
+    assert "pod n/p has no controller" in refusal("n", [_pod()])
+
+
+@pytest.mark.parametrize(
+    ("offers", "live", "expected"),
+    [
+        ({SLICE: 7}, {SLICE: "7", "cpu": "8"}, []),
+        ({SLICE: 7, "nvidia.com/gpu": 0}, {SLICE: "7"}, []),
+        ({SLICE: 7}, {SLICE: "7", "nvidia.com/mig-3g.20gb": "0"}, []),
+        ({SLICE: 7}, {SLICE: "6"}, [f"{SLICE} 6 instead of 7"]),
+        ({SLICE: 7}, {SLICE: "7", "nvidia.com/mig-3g.20gb": "1"}, ["nvidia.com/mig-3g.20gb 1 instead of 0"]),
+        (
+            {SLICE: 7, "nvidia.com/gpu": 0},
+            {SLICE: "7", "nvidia.com/gpu": "1"},
+            ["nvidia.com/gpu 1 instead of 0"],
+        ),
+    ],
+)
+def test_what_a_node_offers_against_what_it_should(offers, live, expected):
+    assert differences(_node(offers=live), Wanted("c", offers)) == expected
+
+
+@pytest.mark.parametrize(
+    ("node", "is_done", "is_under_way"),
+    [
+        (_node("c", "success", {SLICE: "7"}), True, True),
+        (_node("c", "success", {SLICE: "1"}), False, True),
+        (_node("c", "pending"), False, True),
+        (_node("c", "failed"), False, False),
+        (_node("d", "success", {SLICE: "7"}), False, False),
+        (_node("c", "success", {SLICE: "7"}, Note("", "c", True).text()), False, False),
+    ],
+)
+def test_where_a_node_stands(node, is_done, is_under_way):
+    wanted = Wanted("c", {SLICE: 7})
+    assert (done(node, wanted), under_way(node, wanted)) == (is_done, is_under_way)
+
+
+def test_a_note_survives_its_annotation_and_a_broken_one_counts_as_none():
+    note = Note("small", "large", True)
+    assert Note.on(_node(note=note.text())) == note
+    assert Note.on(_node(note="{")) is None
+    assert Note.on(_node(note='{"source": "a"}')) is None
