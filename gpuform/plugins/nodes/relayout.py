@@ -1,7 +1,7 @@
 """One node from one MIG layout to another, in steps that a later run can take up.
 
-Cordon and note what is done; evict the pods that use the GPUs; set the label; wait for the MIG manager and for
-the device plugin; uncordon and take the note off. The note is an annotation of the node (`Note`).
+Cordon and note what is done; evict the pods that use the GPUs; set the label; wait for the MIG manager and
+for the device plugin; uncordon and take the note off. The note is an annotation of the node (`Note`).
 """
 
 from __future__ import annotations
