@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 
 from gpuform.simulator import device_plugin, keys
 from gpuform.simulator.nvidia_config import DEVICE_PLUGIN, MIG_PARTED, NvidiaConfig
@@ -16,11 +17,16 @@ MIG_FILE = "config.yaml"
 
 
 async def resolve(
-    node: Node, pods: list[Pod], maps: ConfigMaps, helper: NvidiaConfig
+    node: Node, pods: list[Pod], maps: ConfigMaps, listed: Container[str], helper: NvidiaConfig
 ) -> dict[str, Config | Broken]:
-    """Configurations by pod uid, for the pods that read one. Raises HelperError."""
+    """Configurations by pod uid, for the pods that read one. Raises HelperError.
+
+    Pods of a namespace whose ConfigMaps are not ``listed`` yet are left out: nothing is known about them.
+    """
     found: dict[str, Config | Broken] = {}
     for pod in pods:
+        if pod.template.config_map and pod.namespace not in listed:
+            continue
         if pod.operand in CONFIGURED:
             found[pod.uid] = await _plugin(node, pod, maps, helper)
         elif pod.operand == "mig-manager":
@@ -30,10 +36,12 @@ async def resolve(
 
 async def _plugin(node: Node, pod: Pod, maps: ConfigMaps, helper: NvidiaConfig) -> Config | Broken:
     label = node.labels.get(keys.PLUGIN_CONFIG, "")
+    mounted = (pod.namespace, pod.template.config_map) in maps
     if pod.loaded:
-        # It reads again when the label changes and at no other time: an edited ConfigMap goes unnoticed.
+        # It reads again when the label changes and at no other time: an edited ConfigMap goes unnoticed, and
+        # one that is deleted under a running pod does too.
         kept = json.loads(pod.loaded)
-        if kept["label"] == label or not pod.template.config_map:
+        if kept["label"] == label or not mounted:
             return Config(kept["label"], kept["strategy"], kept["config"])
     if not pod.template.config_map:
         return await helper.read(DEVICE_PLUGIN, EMPTY, "")

@@ -141,7 +141,7 @@ def act(world: World) -> list[Action]:
 
 
 def select(label: str, default: str, names: list[str]) -> str | Broken:
-    """Which key of the ConfigMap a node reads, as the config manager chooses; "" is an empty configuration."""
+    """The ConfigMap's key that a node reads, as the config manager chooses; "" is an empty configuration."""
     if not names:
         return Broken("no configuration files available", manager=True)
     wanted = label or default

@@ -1,7 +1,7 @@
 """The simulator's own hardware table, keyed by PCI device id.
 
-Typed by hand from NVIDIA's product pages, its MIG user guide and mig-parted's shipped table of device ids. It is
-on purpose not the planner's: two tables that disagree are found, one table that is wrong is not.
+Typed by hand from NVIDIA's product pages, its MIG user guide and mig-parted's shipped table of device ids. On
+purpose it is not the planner's: two tables that disagree are found, one table that is wrong is not.
 Product names are what NVML reports; memory is NVML's total in MiB.
 """
 

@@ -1,8 +1,8 @@
 """The MIG manager: takes the node's GPUs to the layout that its label names.
 
 Order of the real one: state ``pending``, the operands that use the GPU are sent away by their labels, the
-layout is applied, the operands come back, state ``success`` or ``failed``. It acts once per value of the label;
-what it has dealt with is noted on the node, so that it can be killed at any point.
+layout is applied, the operands come back, state ``success`` or ``failed``. It acts once per value of the
+label; what it has dealt with is noted on the node, so that it can be killed at any point.
 """
 
 from __future__ import annotations

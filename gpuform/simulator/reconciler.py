@@ -99,7 +99,7 @@ class Reconciler:
         if node is None or not self.store.synced:
             return
         pods = list(self.store.on_node.get(name, {}).values())
-        found = await configs.resolve(node, pods, self.store.config_maps, self._helper)
+        found = await configs.resolve(node, pods, self.store.config_maps, self.store.listed, self._helper)
         expired = frozenset(self._expired.get(name, ()))
         world = World(node, self.store.cluster, pods, found, expired)
         self._watch_stopped(world)

@@ -17,6 +17,7 @@ from gpuform.simulator.world import Cluster
 Json = dict[str, Any]
 log = logging.getLogger("simulator")
 OURS = f"{keys.PART_OF}={keys.CHART}"
+NODES, PODS, DEPLOYMENTS = "/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/deployments"
 
 
 class Store:
@@ -32,6 +33,8 @@ class Store:
         self.config_maps: dict[tuple[str, str], dict[str, str]] = {}
         self.deployments: dict[tuple[str, str], str] = {}
         self.cluster = Cluster()
+        self.listed: set[str] = set()
+        """Namespaces whose ConfigMaps are known."""
         self._synced: set[str] = set()
         self._config_watches: dict[str, asyncio.Task[None]] = {}
 
@@ -39,20 +42,23 @@ class Store:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            group.create_task(self._follow("/api/v1/nodes", {}, self.put_node, self._drop_node))
-            pods = {"fieldSelector": "spec.nodeName!="}
-            group.create_task(self._follow("/api/v1/pods", pods, self.put_pod, self._drop_pod))
-            deployments = "/apis/apps/v1/deployments"
+            group.create_task(self._follow(NODES, {}, self.put_node, self._drop_node))
+            bound = {"fieldSelector": "spec.nodeName!="}
+            group.create_task(self._follow(PODS, bound, self.put_pod, self._drop_pod))
             ours = {"labelSelector": OURS}
-            group.create_task(self._follow(deployments, ours, self._put_deployment, self._drop_deployment))
+            group.create_task(self._follow(DEPLOYMENTS, ours, self._put_deployment, self._drop_deployment))
 
     @property
     def synced(self) -> bool:
         """Whether nodes, pods and Deployments have been listed once; nothing is taken back before."""
-        return len(self._synced) >= 3
+        return self._synced >= {NODES, PODS, DEPLOYMENTS}
 
     async def _follow(
-        self, path: str, params: dict[str, str], put: Callable[[Json], None], drop: Callable[[str, str], None]
+        self,
+        path: str,
+        params: dict[str, str],
+        put: Callable[[Json, bool], None],
+        drop: Callable[[str, str], None],
     ) -> None:
         """List, watch, and list again whenever the watch breaks: the server may be restarted under us."""
         known: set[tuple[str, str]] = set()
@@ -64,12 +70,13 @@ class Store:
                     version = found
                     for item in items:
                         listed.add(_key(item))
-                        put(item)
+                        put(item, True)
                 for key in known - listed:
                     drop(*key)
                 known = listed
                 if path not in self._synced:
                     self._synced.add(path)
+                    self.listed |= {path.split("/")[4]} if path.endswith("/configmaps") else set()
                     self._changed(list(self.nodes))
                 pause = 0.2
                 while True:
@@ -80,7 +87,7 @@ class Store:
                             drop(*_key(item))
                         elif kind != "BOOKMARK":
                             known.add(_key(item))
-                            put(item)
+                            put(item, False)
             except Gone:
                 log.info("watch of %s is too old: listing again", path)
             except (httpx.HTTPError, ValueError, KeyError) as error:
@@ -88,11 +95,11 @@ class Store:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 3.0)
 
-    def put_node(self, raw: Json) -> None:
-        """Take a node over, unless a newer version is known."""
+    def put_node(self, raw: Json, listed: bool = False) -> None:
+        """Take a node over, unless a newer version is known; what was ``listed`` counts in any case."""
         node = node_of(raw)
         old = self.nodes.get(node.name)
-        if old is None or old.uid != node.uid or old.version < node.version:
+        if listed or old is None or old.uid != node.uid or old.version < node.version:
             self.nodes[node.name] = node
             if old is None or _differs(old, node):
                 self._changed((node.name,))
@@ -100,14 +107,14 @@ class Store:
     def _drop_node(self, _: str, name: str) -> None:
         self.nodes.pop(name, None)
 
-    def put_pod(self, raw: Json) -> None:
-        """Take a pod over, unless a newer version is known."""
+    def put_pod(self, raw: Json, listed: bool = False) -> None:
+        """Take a pod over, unless a newer version is known; what was ``listed`` counts in any case."""
         pod = pod_of(raw)
         if pod is None:
             return
         key = (pod.namespace, pod.name)
         old = self.pods.get(key)
-        if old is not None and old.uid == pod.uid and old.version >= pod.version:
+        if not listed and old is not None and old.uid == pod.uid and old.version >= pod.version:
             return
         self.pods[key] = pod
         self.on_node.setdefault(pod.node, {})[key] = pod
@@ -121,7 +128,7 @@ class Store:
             self._cluster_changed(pod)
             self._changed((pod.node,))
 
-    def _put_deployment(self, raw: Json) -> None:
+    def _put_deployment(self, raw: Json, _: bool) -> None:
         meta = raw["metadata"]
         self.deployments[_key(raw)] = meta.get("labels", {}).get("app", "")
         if meta["namespace"] not in self._config_watches:
@@ -134,7 +141,7 @@ class Store:
         self.deployments.pop((namespace, name), None)
         self._cluster_changed(None)
 
-    def _put_config_map(self, raw: Json) -> None:
+    def _put_config_map(self, raw: Json, _: bool) -> None:
         self.config_maps[_key(raw)] = dict(raw.get("data") or {})
         self._readers_changed(*_key(raw))
 
