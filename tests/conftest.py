@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,12 @@ class Kubectl(Protocol):
     """Runs kubectl, returns stdout; a failing one raises AssertionError with its stderr."""
 
     def __call__(self, *args: str, input: str | None = None) -> str: ...
+
+
+def pytest_configure() -> None:
+    """A session that is told to end, as ``timeout`` does, still ends what it started."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @dataclass(frozen=True)

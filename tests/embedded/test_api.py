@@ -119,12 +119,10 @@ def test_service_accounts_get_tokens_and_only_the_rights_they_are_given(namespac
     eventually(lambda: kubectl(*asks, "get", "secrets", "-n", namespace), "")
 
 
-def test_the_node_lifecycle_controller_keeps_pods_off_a_node_until_it_is_ready(namespace, kubectl):
-    """Every new node carries the taint; only that controller takes it off."""
-    kubectl("create", "-f", "-", input=json.dumps(node(f"{namespace}-real", namespace)))
-
-    def taints(name: str) -> str:
-        return kubectl("get", "node", name, "-o", "jsonpath={.spec.taints[*].key}")
-
-    eventually(lambda: taints(f"{namespace}-0"), "")
-    assert taints(f"{namespace}-real") == "node.kubernetes.io/not-ready"
+def test_the_node_lifecycle_controller_opens_a_node_to_pods_once_it_is_there(namespace, kubectl):
+    """The apiserver taints every new node; only that controller takes the taint off."""
+    name, taints = f"{namespace}-late", "jsonpath={.spec.taints[*].key}"
+    late = json.dumps(node(name, namespace, **{"kwok.x-k8s.io/node": "fake"}))
+    assert kubectl("create", "-f", "-", "-o", taints, input=late) == "node.kubernetes.io/not-ready"
+    eventually(lambda: ready(kubectl, name), "True")
+    eventually(lambda: kubectl("get", "node", name, "-o", taints), "")
