@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from typing import Any
 
 from gpuform.plugins.base import ResourceProvider
@@ -37,7 +38,7 @@ class Clusters:
 class Nodes(ResourceProvider):
     """``gpuform:nodes:PoolNodes`` and ``gpuform:nodes:MigLayout``."""
 
-    name, version = "gpuform", "0.1.0"
+    name, version = "gpuform", importlib.metadata.version("gpuform")
     supports_autonaming = False
 
     def __init__(self, engine: Engine) -> None:
