@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container
 
 from gpuform.simulator import device_plugin, keys
 from gpuform.simulator.nvidia_config import DEVICE_PLUGIN, MIG_PARTED, NvidiaConfig
@@ -17,16 +16,11 @@ MIG_FILE = "config.yaml"
 
 
 async def resolve(
-    node: Node, pods: list[Pod], maps: ConfigMaps, listed: Container[str], helper: NvidiaConfig
+    node: Node, pods: list[Pod], maps: ConfigMaps, helper: NvidiaConfig
 ) -> dict[str, Config | Broken]:
-    """Configurations by pod uid, for the pods that read one. Raises HelperError.
-
-    Pods of a namespace whose ConfigMaps are not ``listed`` yet are left out: nothing is known about them.
-    """
+    """Configurations by pod uid, for the pods that read one. Raises HelperError."""
     found: dict[str, Config | Broken] = {}
     for pod in pods:
-        if pod.template.config_map and pod.namespace not in listed:
-            continue
         if pod.operand in CONFIGURED:
             found[pod.uid] = await _plugin(node, pod, maps, helper)
         elif pod.operand == "mig-manager":

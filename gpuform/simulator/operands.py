@@ -25,8 +25,6 @@ def _waiting(world: World, pod: Pod) -> list[Action]:
     if not all(world.running(operand) for operand in pod.template.after) or not validator.ready(world, pod):
         return []
     config = world.configs.get(pod.uid)
-    if config is None and pod.operand in CONFIGURED:
-        return []
     if isinstance(config, Broken) and config.mount:
         return [Event(pod, "FailedMount", config.message, "kubelet")]
     failure = problem(world, pod)

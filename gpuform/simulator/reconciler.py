@@ -96,10 +96,10 @@ class Reconciler:
 
     async def _look(self, name: str) -> None:
         node = self.store.nodes.get(name)
-        if node is None or not self.store.synced:
-            return
         pods = list(self.store.on_node.get(name, {}).values())
-        found = await configs.resolve(node, pods, self.store.config_maps, self.store.listed, self._helper)
+        if node is None or not self.store.knows(pods):
+            return
+        found = await configs.resolve(node, pods, self.store.config_maps, self._helper)
         expired = frozenset(self._expired.get(name, ()))
         world = World(node, self.store.cluster, pods, found, expired)
         self._watch_stopped(world)

@@ -33,8 +33,6 @@ class Store:
         self.config_maps: dict[tuple[str, str], dict[str, str]] = {}
         self.deployments: dict[tuple[str, str], str] = {}
         self.cluster = Cluster()
-        self.listed: set[str] = set()
-        """Namespaces whose ConfigMaps are known."""
         self._synced: set[str] = set()
         self._config_watches: dict[str, asyncio.Task[None]] = {}
 
@@ -48,10 +46,10 @@ class Store:
             ours = {"labelSelector": OURS}
             group.create_task(self._follow(DEPLOYMENTS, ours, self._put_deployment, self._drop_deployment))
 
-    @property
-    def synced(self) -> bool:
-        """Whether nodes, pods and Deployments have been listed once; nothing is taken back before."""
-        return self._synced >= {NODES, PODS, DEPLOYMENTS}
+    def knows(self, pods: Iterable[Pod]) -> bool:
+        """Whether everything that decides about these pods' node has been listed; nothing is done before."""
+        maps = {_config_maps(pod.namespace) for pod in pods if pod.template.config_map}
+        return self._synced >= {NODES, PODS, DEPLOYMENTS, *maps}
 
     async def _follow(
         self,
@@ -76,7 +74,6 @@ class Store:
                 known = listed
                 if path not in self._synced:
                     self._synced.add(path)
-                    self.listed |= {path.split("/")[4]} if path.endswith("/configmaps") else set()
                     self._changed(list(self.nodes))
                 pause = 0.2
                 while True:
@@ -118,8 +115,17 @@ class Store:
             return
         self.pods[key] = pod
         self.on_node.setdefault(pod.node, {})[key] = pod
+        if pod.template.config_map:
+            self._watch_config_maps(pod.namespace)
         self._cluster_changed(pod)
         self._changed((pod.node,))
+
+    def _watch_config_maps(self, namespace: str) -> None:
+        """Follow the ConfigMaps of a namespace with operands that read one."""
+        path = _config_maps(namespace)
+        if path not in self._config_watches:
+            follow = self._follow(path, {}, self._put_config_map, self._drop_config_map)
+            self._config_watches[path] = self._group.create_task(follow)
 
     def _drop_pod(self, namespace: str, name: str) -> None:
         pod = self.pods.pop((namespace, name), None)
@@ -131,10 +137,6 @@ class Store:
     def _put_deployment(self, raw: Json, _: bool) -> None:
         meta = raw["metadata"]
         self.deployments[_key(raw)] = meta.get("labels", {}).get("app", "")
-        if meta["namespace"] not in self._config_watches:
-            path = f"/api/v1/namespaces/{meta['namespace']}/configmaps"
-            follow = self._follow(path, {}, self._put_config_map, self._drop_config_map)
-            self._config_watches[meta["namespace"]] = self._group.create_task(follow)
         self._cluster_changed(None)
 
     def _drop_deployment(self, namespace: str, name: str) -> None:
@@ -170,6 +172,10 @@ class Store:
         if found != self.cluster:
             self.cluster = found
             self._changed(list(self.nodes))
+
+
+def _config_maps(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps"
 
 
 def _key(raw: Json) -> tuple[str, str]:

@@ -1,11 +1,11 @@
-"""The simulator on a real control plane, with plain kubectl and helm: nodes come up and offer what is declared."""
+"""The simulator on a real control plane, with plain kubectl and helm: nodes offer what is declared."""
 
 from __future__ import annotations
 
 import json
-import subprocess
+import os
+import signal
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +15,22 @@ import yaml
 pytestmark = pytest.mark.cluster
 
 CHART = Path(__file__).parents[2] / "charts" / "gpu-operator-sim"
-NAMESPACE = "gpu-operator"
-PLUGIN = {
-    "whole": "version: v1\n",
-    "slice-4": """\
+SLICE_4 = """\
 version: v1
 sharing:
   timeSlicing:
     renameByDefault: true
     failRequestsGreaterThanOne: true
     resources: [{name: nvidia.com/gpu, replicas: 4}]
-""",
-    "any": """\
+"""
+ANY = """\
 version: v1
 flags: {migStrategy: none}
 sharing:
   timeSlicing:
     resources: [{name: nvidia.com/gpu, replicas: 3}]
-""",
-}
+"""
+PLUGIN = {"whole": "version: v1\n", "slice-4": SLICE_4, "any": ANY}
 MIG = """\
 version: v1
 mig-configs:
@@ -48,287 +45,185 @@ VALUES = {
     "migManager": {"config": {"name": "mig-config"}},
     "driver": {"version": "580.126.09"},
 }
-LABEL, MIG_LABEL, STATE = (
-    "nvidia.com/device-plugin.config",
-    "nvidia.com/mig.config",
-    "nvidia.com/mig.config.state",
+LABEL = "nvidia.com/device-plugin.config"
+MIG_LABEL, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+DEVICES = "simulator.gpuform.io/devices"
+PLUGIN_APP = "nvidia-device-plugin-daemonset"
+OPERANDS = (
+    "nvidia-driver-daemonset",
+    "nvidia-container-toolkit-daemonset",
+    PLUGIN_APP,
+    "gpu-feature-discovery",
+    "nvidia-dcgm-exporter",
+    "nvidia-operator-validator",
 )
-GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 
 
-def config_map(name: str, data: dict[str, str]) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "data": data,
-    }
-
-
-def pod_manifest(name: str, **limits: int) -> dict[str, Any]:
-    asks = {f"nvidia.com/{key.replace('__', '-').replace('_', '.')}": count for key, count in limits.items()}
-    container = {"name": "main", "image": "simulated.gpuform.io/main", "resources": {"limits": asks}}
-    toleration = {"key": GPU, "operator": "Exists"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"tolerations": [toleration], "terminationGracePeriodSeconds": 0, "containers": [container]},
-    }
-
-
-class Site:
-    """A cluster with the simulated operator installed."""
-
-    def __init__(self, plane: Any) -> None:
-        self.plane = plane
-
-    def apply(self, *documents: dict[str, Any]) -> None:
-        self.plane.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(documents))
-
-    def get(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(
-            self.plane.kubectl("get", kind, name, "-n", namespace, "-o", "json")
-        )
-        return found
-
-    def helm(self, *args: str) -> None:
-        command = [str(self.plane.toolchain.path("helm")), "--kubeconfig", str(self.plane.kubeconfig), *args]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-
-    def node(self, name: str, gpu: str = "", count: int = 1, **labels: str) -> str:
-        marks = {
-            "kwok.x-k8s.io/node": "fake",
-            "simulator.gpuform.io/cpu": "16",
-            "simulator.gpuform.io/memory": "64Gi",
-        }
-        spec: dict[str, Any] = {}
-        if gpu:
-            marks |= {"simulator.gpuform.io/gpu": f"10de:{gpu}", "simulator.gpuform.io/gpu-count": str(count)}
-            spec["taints"] = [{"key": GPU, "value": "true", "effect": "NoSchedule"}]
-        chosen = {f"nvidia.com/{key.replace('_', '.')}": value for key, value in labels.items()}
-        if "device.plugin.config" in "".join(chosen):
-            chosen = {LABEL: next(iter(chosen.values()))}
-        meta = {"name": name, "annotations": marks, "labels": {"kubernetes.io/os": "linux", **chosen}}
-        self.apply({"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec})
-        return name
-
-    def label(self, node: str, label: str, value: str) -> None:
-        self.plane.kubectl("label", "node", node, "--overwrite", f"{label}={value}")
-
-    def labels(self, node: str) -> dict[str, str]:
-        labels: dict[str, str] = self.get("node", node)["metadata"]["labels"]
-        return labels
-
-    def allocatable(self, node: str) -> dict[str, str]:
-        status = self.get("node", node)["status"]
-        return {k: v for k, v in status.get("allocatable", {}).items() if k.startswith("nvidia.com/")}
-
-    def offers(self, node: str, **expected: int) -> None:
-        wanted = {f"nvidia.com/{k.replace('__', '-').replace('_', '.')}": str(v) for k, v in expected.items()}
-        eventually(lambda: self.allocatable(node), lambda found: found == wanted)
-
-    def operand(self, node: str, app: str) -> dict[str, Any]:
-        selector = ["-l", f"app={app}", "--field-selector", f"spec.nodeName={node}"]
-        found = json.loads(self.plane.kubectl("get", "pods", "-n", NAMESPACE, *selector, "-o", "json"))
-        assert len(found["items"]) == 1, found["items"]
-        pod: dict[str, Any] = found["items"][0]
-        return pod
-
-    def phase(self, pod: str, expected: str) -> dict[str, Any]:
-        found = eventually(lambda: self.get("pod", pod), lambda p: p["status"].get("phase") == expected)
-        return dict(found)
-
-    def events(self, name: str, namespace: str = "default") -> str:
-        selector = f"involvedObject.name={name}"
-        found = json.loads(
-            self.plane.kubectl("get", "events", "-n", namespace, "--field-selector", selector, "-o", "json")
-        )
-        return "\n".join(event["message"] for event in found["items"])
-
-
-def eventually(look: Callable[[], Any], good: Callable[[Any], bool], seconds: float = 30) -> Any:
-    """The first good look; the last look is in the failure's message."""
-    end = time.monotonic() + seconds
-    while not good(found := look()):
-        assert time.monotonic() < end, f"after {seconds} s: {found}"
-        time.sleep(0.2)
-    return found
-
-
-@pytest.fixture(scope="module")
-def site(simulated_plane: Any) -> Iterator[Site]:
-    site = Site(simulated_plane)
-    site.apply(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
-        config_map("plugin-config", PLUGIN),
-        config_map("mig-config", {"config.yaml": MIG}),
-    )
-    site.node("cpu-0")
+@pytest.fixture(autouse=True, scope="module")
+def operator(site: Any) -> None:
+    site.config_map("plugin-config", PLUGIN)
+    site.config_map("mig-config", {"config.yaml": MIG})
     values = site.plane.paths.state / "values.yaml"
     values.write_text(yaml.safe_dump(VALUES))
-    site.helm(
-        "upgrade", "--install", "gpu-operator", str(CHART), "-n", NAMESPACE, "-f", str(values), "--wait"
-    )
-    yield site
-    site.plane.kubectl("delete", "pods", "--all", "-n", "default", "--wait=false")
-    site.helm("uninstall", "gpu-operator", "-n", NAMESPACE, "--wait")
-    site.plane.kubectl("delete", "nodes", "--all", "--wait=false")
-    site.plane.kubectl("delete", "namespace", NAMESPACE, "--wait=true")
+    place = ["-n", "gpu-operator", "-f", str(values)]
+    site.helm("upgrade", "--install", "gpu-operator", str(CHART), *place, "--wait")
 
 
-def test_cern_time_slicing_slice_4(site: Site) -> None:
-    node = site.node("t4-0", "1eb8", device_plugin_config="slice-4")
-    site.offers(node, gpu_shared=4)
-    assert GPU not in site.get("node", node)["status"]["capacity"]
-    labels = eventually(lambda: site.labels(node), lambda found: "nvidia.com/gpu.product" in found)
+@pytest.fixture
+def t4(site: Any) -> str:
+    """A T4 in four slices."""
+    node = site.node("t4-0", "1eb8", config="slice-4")
+    site.offers(node, {"gpu.shared": 4})
+    return str(node)
+
+
+def test_cern_time_slicing_slice_4(site: Any, t4: str) -> None:
+    assert "nvidia.com/gpu" not in site.get("node", t4)["status"]["capacity"]
+    labels = site.labelled(t4, "nvidia.com/gpu.product")
     assert labels["nvidia.com/gpu.product"] == "Tesla-T4"
     assert labels["nvidia.com/gpu.memory"] == "15360"
     assert labels["nvidia.com/cuda.driver-version.full"] == "580.126.09"
 
 
-def test_cern_two_slices_are_refused_one_is_given(site: Site) -> None:
-    site.offers(site.node("t4-0", "1eb8", device_plugin_config="slice-4"), gpu_shared=4)
-    site.apply(pod_manifest("greedy", gpu_shared=2), pod_manifest("modest", gpu_shared=1))
+def test_cern_two_slices_are_refused_one_is_given(site: Any, t4: str) -> None:
+    site.pod("greedy", {"gpu.shared": 2})
+    site.pod("modest", {"gpu.shared": 1})
     refused = site.phase("greedy", "Failed")["status"]
     assert refused["reason"] == "UnexpectedAdmissionError"
     assert "maximum request size for shared resources is 1; found 2" in refused["message"]
     running = site.phase("modest", "Running")
-    assert running["metadata"]["annotations"]["simulator.gpuform.io/devices"].endswith("::0")
-    site.plane.kubectl("delete", "pod", "greedy", "modest")
+    assert running["spec"]["nodeName"] == t4
+    assert running["metadata"]["annotations"][DEVICES].endswith("::0")
+    site.kubectl("delete", "pod", "greedy", "modest")
 
 
-def test_cern_operands_run_and_the_cuda_job_completes(site: Site) -> None:
-    site.offers(site.node("t4-0", "1eb8", device_plugin_config="slice-4"), gpu_shared=4)
-    for app in (
-        "nvidia-driver-daemonset",
-        "nvidia-container-toolkit-daemonset",
-        "nvidia-device-plugin-daemonset",
-        "gpu-feature-discovery",
-        "nvidia-dcgm-exporter",
-        "nvidia-operator-validator",
-    ):
-        phase = eventually(lambda app=app: site.operand("t4-0", app)["status"]["phase"], "Running".__eq__)
-        assert phase == "Running"
-    assert site.operand("t4-0", "nvidia-cuda-validator")["status"]["phase"] == "Succeeded"
+def test_cern_operands_run_and_the_cuda_job_completes(site: Any, t4: str) -> None:
+    def phases() -> dict[str, list[str]]:
+        apps = (*OPERANDS, "nvidia-cuda-validator")
+        return {app: [pod["status"]["phase"] for pod in site.operands(t4, app)] for app in apps}
+
+    wanted = {app: ["Running"] for app in OPERANDS} | {"nvidia-cuda-validator": ["Succeeded"]}
+    site.until(phases, wanted.__eq__)
 
 
-def test_cern_v100_whole_and_cpu_node_without_gpus(site: Site) -> None:
-    site.offers(site.node("v100-0", "1db1", 4), gpu=4)
+def test_cern_v100_whole_and_a_cpu_node_without_gpus(site: Any) -> None:
+    site.offers(site.node("v100-0", "1db1", 4), {"gpu": 4})
     assert site.allocatable("cpu-0") == {}
-    assert "nvidia.com/gpu.present" not in site.labels("cpu-0")
+    assert "nvidia.com/gpu.present" not in site.get("node", "cpu-0")["metadata"]["labels"]
 
 
-def test_cisco_time_slicing_any_not_renamed(site: Site) -> None:
-    node = site.node("g4dn-0", "1eb8", device_plugin_config="any")
-    site.offers(node, gpu=3)
-    eventually(lambda: site.labels(node).get("nvidia.com/gpu.product"), "Tesla-T4-SHARED".__eq__)
+def test_cisco_time_slicing_any_not_renamed(site: Any) -> None:
+    node = site.node("g4dn-0", "1eb8", config="any")
+    site.offers(node, {"gpu": 3})
+    site.labelled(node, "nvidia.com/gpu.product", "Tesla-T4-SHARED")
 
 
-def test_cern_mig_mixed(site: Site) -> None:
+def test_cern_mig_mixed(site: Any) -> None:
     node = site.node("mig-0", "20b0")
-    site.offers(node, gpu=1)
-    eventually(lambda: site.labels(node).get(STATE), "success".__eq__)
+    site.labelled(node, STATE, "success")
     site.label(node, MIG_LABEL, "3g.20gb-2x2g.10gb")
-    site.offers(node, gpu=0, mig__3g_20gb=1, mig__2g_10gb=2)
-    eventually(lambda: site.labels(node).get(STATE), "success".__eq__)
-    site.apply(pod_manifest("simulation", mig__3g_20gb=1))
+    site.offers(node, {"gpu": 0, "mig-3g.20gb": 1, "mig-2g.10gb": 2})
+    site.labelled(node, STATE, "success")
+    site.pod("simulation", {"mig-3g.20gb": 1})
     site.phase("simulation", "Running")
 
 
-def test_bumble_refuses_to_cut_a_gpu_in_use_then_all_1g5gb(site: Site) -> None:
+def test_bumble_refuses_to_cut_a_gpu_in_use_then_all_1g5gb(site: Any) -> None:
     node = site.node("mig-1", "20f1")
-    site.offers(node, gpu=1)
-    site.plane.kubectl("cordon", "v100-0")
-    site.apply(
-        pod_manifest("busy", gpu=1) | {"spec": {**pod_manifest("busy", gpu=1)["spec"], "nodeName": node}}
-    )
+    site.labelled(node, STATE, "success")
+    site.offers(node, {"gpu": 1})
+    site.pod("busy", {"gpu": 1}, node)
     site.phase("busy", "Running")
     site.label(node, MIG_LABEL, "all-1g.5gb")
-    eventually(lambda: site.labels(node).get(STATE), "failed".__eq__)
-    assert "In use by another client: default/busy" in eventually(lambda: site.events(node), bool)
-    site.offers(node, gpu=1)
-    site.plane.kubectl("delete", "pod", "busy")
+    site.labelled(node, STATE, "failed")
+    site.events(node, "In use by another client: default/busy")
+    site.offers(node, {"gpu": 1})
+    site.kubectl("delete", "pod", "busy")
     site.label(node, MIG_LABEL, "all-disabled")
-    eventually(lambda: site.labels(node).get(STATE), "success".__eq__)
+    site.labelled(node, STATE, "success")
     site.label(node, MIG_LABEL, "all-1g.5gb")
-    site.offers(node, gpu=0, mig__1g_5gb=7)
-    site.plane.kubectl("uncordon", "v100-0")
+    site.offers(node, {"gpu": 0, "mig-1g.5gb": 7})
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [("trap", "does not fit into the placements"), ("all-9g.5gb", "selected mig-config not present")],
-)
-def test_layout_that_cannot_be_fails_and_the_old_one_stays(site: Site, name: str, why: str) -> None:
+IMPOSSIBLE = [
+    ("trap", "does not fit into the placements of 8 memory slices"),
+    ("all-9g.5gb", "selected mig-config not present: all-9g.5gb"),
+]
+
+
+@pytest.mark.parametrize(("name", "why"), IMPOSSIBLE)
+def test_layout_that_cannot_be_fails_and_the_old_one_stays(site: Any, name: str, why: str) -> None:
     node = site.node("mig-2", "20b0")
-    site.offers(node, gpu=1)
-    eventually(lambda: site.labels(node).get(STATE), "success".__eq__)
+    site.labelled(node, STATE, "success")
     site.label(node, MIG_LABEL, name)
-    eventually(lambda: site.labels(node).get(STATE), "failed".__eq__)
-    eventually(lambda: site.events(node), lambda text: why in text)
-    site.offers(node, gpu=1)
+    site.labelled(node, STATE, "failed")
+    site.events(node, why)
+    site.offers(node, {"gpu": 1})
     site.label(node, MIG_LABEL, "all-disabled")
 
 
-def test_unknown_label_crash_loops_and_the_right_one_recovers(site: Site) -> None:
-    node = site.node("typo-0", "1eb8", device_plugin_config="slice-9")
-    app = "nvidia-device-plugin-daemonset"
-    eventually(lambda: site.labels(node).get("nvidia.com/gpu.present"), bool)
-
-    def crash() -> str:
-        pods = json.loads(
-            site.plane.kubectl(
-                "get",
-                "pods",
-                "-n",
-                NAMESPACE,
-                "-l",
-                f"app={app}",
-                "--field-selector",
-                f"spec.nodeName={node}",
-                "-o",
-                "json",
-            )
-        )["items"]
-        return json.dumps([pod["status"] for pod in pods])
-
-    eventually(crash, lambda text: "CrashLoopBackOff" in text)
-    pod = site.operand(node, app)["metadata"]["name"]
-    told = eventually(lambda: site.events(pod, NAMESPACE), bool)
-    assert "specified config slice-9 does not exist" in told
+def test_unknown_label_crash_loops_and_the_right_one_recovers(site: Any) -> None:
+    node = site.node("typo-0", "1eb8", config="slice-9")
+    site.until(lambda: json.dumps(site.operands(node, PLUGIN_APP)), lambda text: "CrashLoopBackOff" in text)
+    (pod,) = site.operands(node, PLUGIN_APP)
+    site.events(pod["metadata"]["name"], "specified config slice-9 does not exist", "gpu-operator")
     assert site.allocatable(node) == {}
     site.label(node, LABEL, "slice-4")
-    site.offers(node, gpu_shared=4)
+    site.offers(node, {"gpu.shared": 4})
     site.label(node, LABEL, "nonsense")
-    site.offers(node, gpu_shared=0)
+    site.offers(node, {"gpu.shared": 0})
     site.label(node, LABEL, "whole")
-    site.offers(node, gpu=1, gpu_shared=0)
+    site.offers(node, {"gpu": 1, "gpu.shared": 0})
 
 
-def test_operand_gone_nothing_offered_and_a_roll_keeps_allocations(site: Site) -> None:
-    node = site.node("roll-0", "1eb8", device_plugin_config="slice-4")
-    site.offers(node, gpu_shared=4)
-    manifest = pod_manifest("keeps", gpu_shared=1)
-    manifest["spec"]["nodeName"] = node
-    site.apply(manifest)
-    given = site.phase("keeps", "Running")["metadata"]["annotations"]["simulator.gpuform.io/devices"]
+def test_operand_gone_nothing_offered_and_a_roll_keeps_allocations(site: Any) -> None:
+    node = site.node("roll-0", "1eb8", config="slice-4")
+    site.offers(node, {"gpu.shared": 4})
+    site.pod("keeps", {"gpu.shared": 1}, node)
+    given = site.phase("keeps", "Running")["metadata"]["annotations"][DEVICES]
     site.label(node, "nvidia.com/gpu.deploy.device-plugin", "false")
-    site.offers(node, gpu_shared=0)
-    assert site.get("node", node)["status"]["capacity"][SHARED] == "4"
+    site.offers(node, {"gpu.shared": 0})
+    assert site.get("node", node)["status"]["capacity"]["nvidia.com/gpu.shared"] == "4"
     site.label(node, "nvidia.com/gpu.deploy.device-plugin", "true")
-    site.offers(node, gpu_shared=4)
+    site.offers(node, {"gpu.shared": 4})
     kept = site.get("pod", "keeps")
     assert kept["status"]["phase"] == "Running"
-    assert kept["metadata"]["annotations"]["simulator.gpuform.io/devices"] == given
-    site.plane.kubectl("delete", "pod", "keeps")
+    assert kept["metadata"]["annotations"][DEVICES] == given
+    site.kubectl("delete", "pod", "keeps")
 
 
-def test_edited_config_map_changes_nothing(site: Site) -> None:
-    node = site.node("edit-0", "1eb8", device_plugin_config="slice-4")
-    site.offers(node, gpu_shared=4)
-    site.apply(config_map("plugin-config", {**PLUGIN, "slice-4": PLUGIN["slice-4"].replace("4", "8")}))
+def test_edited_config_map_changes_nothing(site: Any, t4: str) -> None:
+    site.config_map("plugin-config", {**PLUGIN, "slice-4": SLICE_4.replace("4", "8")})
     time.sleep(2)
-    assert site.allocatable(node) == {SHARED: "4"}
-    site.apply(config_map("plugin-config", PLUGIN))
+    assert site.allocatable(t4) == {"gpu.shared": 4}
+    site.config_map("plugin-config", PLUGIN)
+
+
+def test_killed_simulator_comes_back_and_changes_nothing(site: Any, t4: str) -> None:
+    def versions() -> dict[str, str]:
+        found = json.loads(site.kubectl("get", "nodes,pods", "-A", "-o", "json"))["items"]
+        return {item["metadata"]["uid"]: item["metadata"]["resourceVersion"] for item in found}
+
+    before = versions()
+    member = next(m for m in site.plane.plane.status().members if m.name == "simulator")
+    os.kill(member.pid, signal.SIGKILL)
+    site.plane.plane.start(simulator=True)
+    time.sleep(3)
+    assert versions() == before
+    site.label(t4, LABEL, "whole")
+    site.offers(t4, {"gpu": 1, "gpu.shared": 0})
+    site.label(t4, LABEL, "slice-4")
+    site.offers(t4, {"gpu": 0, "gpu.shared": 4})
+
+
+def test_uninstalled_operator_takes_its_labels_and_the_offer_with_it(site: Any) -> None:
+    node = site.node("last-0", "1eb8", config="slice-4")
+    site.offers(node, {"gpu.shared": 4})
+    site.helm("uninstall", "gpu-operator", "-n", "gpu-operator", "--wait")
+    site.offers(node, {"gpu.shared": 0})
+    ours = ("nvidia.com/", "feature.node.kubernetes.io/")
+    labels = site.until(
+        lambda: {k for k in site.get("node", node)["metadata"]["labels"] if k.startswith(ours)},
+        lambda found: found == {LABEL},
+    )
+    assert labels == {LABEL}

@@ -171,7 +171,7 @@ def resolved(binary: Path, label: str, pod: Pod, maps: configs.ConfigMaps) -> Co
     async def once() -> Config | Broken | None:
         helper = NvidiaConfig(binary)
         try:
-            found = await configs.resolve(node(label), [pod], maps, {"gpu-operator"}, helper)
+            found = await configs.resolve(node(label), [pod], maps, helper)
         finally:
             await helper.close()
         return found.get(pod.uid)
@@ -195,11 +195,9 @@ def test_edited_config_map_goes_unnoticed_until_the_label_changes(binary: Path, 
     assert resolved(binary, "typo", pod, maps) == Broken("specified config typo does not exist", manager=True)
 
 
-def test_missing_config_map_and_unlisted_namespace(binary: Path, make_pod: object) -> None:
+def test_missing_config_map(binary: Path, make_pod: object) -> None:
     assert callable(make_pod)
     missing = resolved(binary, "", make_pod("p", "gfd", config_map="cm"), {})
     assert isinstance(missing, Broken)
     assert missing.mount
     assert 'configmap "cm" not found' in missing.message
-    elsewhere = make_pod("p", "gfd", config_map="cm", namespace="not-listed")
-    assert resolved(binary, "", elsewhere, {}) is None

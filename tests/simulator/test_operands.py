@@ -68,10 +68,6 @@ def test_missing_config_map_is_a_failed_mount(make_world: Any, make_pod: Any) ->
     assert operands.act(world) == [Event(pod, "FailedMount", 'configmap "x" not found', "kubelet")]
 
 
-def test_nothing_known_of_the_config_maps_nothing_done(make_world: Any, make_pod: Any) -> None:
-    assert operands.act(make_world(pods=(waiting(make_pod, "gfd"),), operands=("driver",))) == []
-
-
 def test_validator_waits_for_its_cuda_job(make_world: Any, make_pod: Any) -> None:
     pod = waiting(make_pod, "validator", after=("driver", "device-plugin"))
     world = make_world(operands=("driver", "device-plugin"), pods=(pod,))
