@@ -185,3 +185,6 @@ def test_a_run_that_is_asked_to_end_gives_its_lock_back(project: Project) -> Non
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) != 0
     assert list(Places(project.paths).locks("tried", "local").glob("*.json")) == []
+    said = (project.paths.logs / "pulumi-up-local.log").read_text()
+    assert "Traceback" not in said
+    assert "error: update canceled" in said

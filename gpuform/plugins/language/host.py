@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -36,6 +37,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         """Nothing is started before the engine asks."""
         self._engine = engine
         self._children = Children()
+        self._ending: asyncio.Task[None] | None = None
 
     async def Handshake(self, request: Any, context: Any) -> Any:
         """Take the engine's address from the handshake when the command line had none."""
@@ -68,7 +70,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             env=interpreter.process_environment(os.environ),
             request=json.dumps(self._program_request(request)).encode(),
         )
-        if code == SHOWN:
+        if code == SHOWN or self._ending is not None:
             return language_pb2.RunResponse(bail=True)
         if code != 0:
             return language_pb2.RunResponse(
@@ -161,9 +163,13 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     GenerateProgram = GenerateProject = GeneratePackage = _refuse
 
     async def Cancel(self, request: Any, context: Any) -> Any:
-        """End what runs; the engine calls this on Ctrl-C."""
-        self._children.interrupt()
+        """End what runs, then this host: the engine asks on Ctrl-C and at the end of every run."""
+        self._ending = asyncio.create_task(self._end())
         return empty_pb2.Empty()
+
+    async def _end(self) -> None:
+        await self._children.end()
+        os.kill(os.getpid(), signal.SIGTERM)  # `serve` answers what is under way and returns
 
 
 def _response(output: Output) -> Any:

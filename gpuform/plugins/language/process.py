@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,11 +28,9 @@ class Children:
         """None runs yet."""
         self._running: set[Process] = set()
 
-    def interrupt(self) -> None:
-        """SIGINT to every child that still runs; does not wait."""
-        for process in self._running:
-            with suppress(ProcessLookupError):
-                process.send_signal(signal.SIGINT)
+    async def end(self) -> None:
+        """Ask every child that still runs to end, without a word of its own, and see to it that all do."""
+        await asyncio.gather(*(self._end(process) for process in list(self._running)))
 
     async def run(self, command: Sequence[str], *, cwd: str, env: Mapping[str, str], request: bytes) -> int:
         """Run with our stdout and stderr, ``request`` on stdin; the exit code, negative for a signal."""
