@@ -237,4 +237,6 @@ def _failure(result: Result, code: int, log: Path | None) -> EngineFailure:
 def _reason(text: str) -> str:
     """The line of a message that says what is wrong: the last of a traceback, else the first."""
     lines = [part.strip() for part in text.splitlines() if part.strip()] or ["no reason given"]
-    return lines[-1] if lines[0].startswith("Program failed with") else lines[0]
+    if lines[0].startswith("Program failed with"):
+        return lines[-1]
+    return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]

@@ -6,11 +6,15 @@ and a program that uses this component needs both.
 
 # No postponed annotations here: the schema's reader takes them as they are.
 
+import sys
 from importlib.metadata import version
 from typing import Any, Optional, TypedDict
 
 import pulumi
-from pulumi.provider.experimental import component_provider_host
+from pulumi.provider import ConstructResult
+from pulumi.provider import main as serve
+from pulumi.provider.experimental.component import ComponentProvider
+from pulumi.provider.server import ComponentInitError
 
 from components.embedded_cluster import EmbeddedCluster, EmbeddedClusterArgs
 from components.existing_cluster import ExistingCluster, ExistingClusterArgs
@@ -48,7 +52,7 @@ class GpuPlatform(pulumi.ComponentResource):
         """Register everything; bad input fails with its path, the fact and the remedy."""
         super().__init__(f"{PACKAGE}:index:GpuPlatform", name, {}, opts)
         try:
-            environment = parse(args["environment"])
+            environment = parse(_whole(args["environment"]))
         except InputError as error:
             raise pulumi.InputPropertyError("environment", str(error)) from None
         platform(environment, _cluster(name, environment, args.get("kubeconfig"), self))
@@ -56,6 +60,15 @@ class GpuPlatform(pulumi.ComponentResource):
             {pool.name: offered(environment, pool) for pool in environment.pools}
         )
         self.register_outputs({"offered": self.offered})
+
+
+def _whole(value: Any) -> Any:
+    """``value`` with its whole numbers as such: between the engine and a plugin every number is a float."""
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _cluster(
@@ -72,6 +85,22 @@ def _cluster(
     return EmbeddedCluster(name, EmbeddedClusterArgs(kubeconfig=kubeconfig), opts)
 
 
+class _Provider(ComponentProvider):
+    def construct(
+        self,
+        name: str,
+        resource_type: str,
+        inputs: Any,
+        options: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
+    ) -> ConstructResult:
+        try:
+            return super().construct(name, resource_type, inputs, options)
+        except ComponentInitError as error:
+            if isinstance(error.inner, pulumi.InputPropertyError):
+                raise error.inner from None  # as the SDK has it, the user would get our traceback
+            raise
+
+
 def main() -> None:
     """Serve the component to the engine that started this process."""
-    component_provider_host(components=[GpuPlatform], name=PACKAGE, version=version("gpuform"))
+    serve(_Provider([GpuPlatform], PACKAGE, version=version("gpuform")), sys.argv[1:])

@@ -59,10 +59,12 @@ def _run(program: str, parallel: int, pulumi: Any) -> int:
     try:
         loop.run_until_complete(pulumi.runtime.run_in_stack(lambda: _start(program)))
     except pulumi.RunError as error:
-        pulumi.log.error(str(error))
+        if not _is_echo(error):
+            pulumi.log.error(str(error))
         return SHOWN
     except Exception as error:
-        pulumi.log.error("Program failed with an unhandled exception:\n" + _trace(error))
+        if not _is_echo(error):
+            pulumi.log.error("Program failed with an unhandled exception:\n" + _trace(error))
         return SHOWN
     finally:
         executor.shutdown(wait=True)
@@ -80,6 +82,11 @@ def _start(program: str) -> None:
 
         raise pulumi.RunError(f"no program to run: {main_file} does not exist")
     runpy.run_path(program, run_name="__main__")
+
+
+def _is_echo(error: Exception) -> bool:
+    """Whether the engine has ended the run already: it has said why, and what waits for it fails with this."""
+    return str(error).startswith(("Resource monitor has terminated", "resource monitor shut down"))
 
 
 def _trace(error: BaseException) -> str:
