@@ -105,11 +105,11 @@ def read(env: Environment, kubeconfig: Path, context: str | None = None) -> Clus
     Raises what httpx raises when the cluster cannot be reached.
     """
     import kr8s
-    from kr8s.objects import APIObject, Node, Pod
+    from kr8s.objects import Node, Pod
 
     api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
-    nodes = [dict(node.raw) for node in Node.list(api=api) if isinstance(node, APIObject)]
-    pods = [dict(pod.raw) for pod in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(pod, APIObject)]
+    nodes = [dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node)]
+    pods = [dict(pod.raw) for pod in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(pod, Pod)]
     return summarise(env, nodes, pods)
 
 

@@ -43,10 +43,9 @@ _NO_LIMIT = (
 async def serve(register: Callable[[grpc.aio.Server], None]) -> None:
     """Serve on a free port of 127.0.0.1, print the port as the engine expects it, run until told to end.
 
-    ``register`` adds the servicers. Returns on SIGTERM, and within 2 s after the process that started this
-    one is gone, so that a killed engine leaves no plugin behind. There is no limit on message sizes. SIGINT
-    is ignored: Ctrl-C reaches the whole process group, and the engine then asks each plugin to cancel and
-    ends it when that is done.
+    ``register`` adds the servicers. Returns on SIGINT, by which the engine ends a plugin (each is in a process
+    group of its own, so the user's Ctrl-C does not reach it), on SIGTERM, and within 2 s after the process that
+    started this one is gone, so that a killed engine leaves no plugin behind. There is no limit on message sizes.
     """
     server = grpc.aio.server(options=_NO_LIMIT)
     register(server)
@@ -56,8 +55,8 @@ async def serve(register: Callable[[grpc.aio.Server], None]) -> None:
     print(port, flush=True)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(ending, stop.set)
     while not stop.is_set() and os.getppid() == parent:
         try:
             await asyncio.wait_for(stop.wait(), 1)
