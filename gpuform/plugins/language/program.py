@@ -85,7 +85,7 @@ def _start(program: str) -> None:
 
 
 def _is_echo(error: Exception) -> bool:
-    """Whether the engine has ended the run already: it has said why, and what waits for it fails with this."""
+    """Whether the engine has ended the run: it has said why, and what still waits for it fails with this."""
     return str(error).startswith(("Resource monitor has terminated", "resource monitor shut down"))
 
 
