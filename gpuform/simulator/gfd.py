@@ -107,7 +107,7 @@ def _resource(
 def _mixed(world: World, gpu: Gpu, config: Config) -> dict[str, str]:
     found: dict[str, str] = {}
     for profile, count in sorted(_instances(world).items()):
-        # NVIDIA's label keeps the profile's name as it is; a label cannot hold "+", a resource name neither.
+        # Neither a label's key nor a resource's name can hold "+".
         prefix = f"mig-{profile.replace('+', '.')}"
         found |= _slice(prefix, gpu, profile, count, _shared(config, f"{keys.VENDOR}{prefix}"))
     return found

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A MIG profile: its slices, the memory slices it may start at, how often at most, MiB (0: unknown)."""
+    """A MIG profile: its slices, the memory slices it may start at, MiB (0: unknown).
+
+    One instance of a GPU at most has the ``media`` engines (``+me``).
+    """
 
     compute: int
     memory_slices: int
     starts: tuple[int, ...]
     memory_mib: int = 0
-    at_most: int = 8
+    media: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ def _eight(names: str, extra: str, mib: tuple[int, ...] = (), multiprocessors: i
         name: Profile(compute, slices, places, size)
         for name, (compute, slices), places, size in zip(names.split(), shapes, starts, sizes, strict=True)
     }
-    profiles[extra] = Profile(1, 1, starts[0], sizes[0], at_most=1)
+    profiles[extra] = Profile(1, 1, starts[0], sizes[0], media=True)
     return Mig(8, 7, profiles, multiprocessors)
 
 
@@ -72,9 +75,9 @@ _A30 = Mig(
     4,
     {
         "1g.6gb": Profile(1, 1, (0, 1, 2, 3)),
-        "1g.6gb+me": Profile(1, 1, (0, 1, 2, 3), at_most=1),
+        "1g.6gb+me": Profile(1, 1, (0, 1, 2, 3), media=True),
         "2g.12gb": Profile(2, 2, (0, 2)),
-        "2g.12gb+me": Profile(2, 2, (0, 2), at_most=1),
+        "2g.12gb+me": Profile(2, 2, (0, 2), media=True),
         "4g.24gb": Profile(4, 4, (0,)),
     },
     14,
@@ -84,15 +87,16 @@ _RTX_PRO_6000 = Mig(
     4,
     {
         **{f"1g.24gb{kind}": Profile(1, 1, (0, 1, 2, 3)) for kind in ("", "+gfx", "-me")},
-        "1g.24gb+me.all": Profile(1, 1, (0, 1, 2, 3), at_most=1),
+        "1g.24gb+me.all": Profile(1, 1, (0, 1, 2, 3), media=True),
         **{f"2g.48gb{kind}": Profile(2, 2, (0, 2)) for kind in ("", "+gfx", "-me")},
-        "2g.48gb+me.all": Profile(2, 2, (0, 2), at_most=1),
+        "2g.48gb+me.all": Profile(2, 2, (0, 2), media=True),
         **{f"4g.96gb{kind}": Profile(4, 4, (0,)) for kind in ("", "+gfx")},
     },
 )
 
 GPUS: dict[str, Gpu] = {
     "1db1": Gpu("Tesla V100-SXM2-16GB", 16384, (7, 0), "volta", last_branch=580),
+    "1db5": Gpu("Tesla V100-SXM2-32GB", 32768, (7, 0), "volta", last_branch=580),
     "1db4": Gpu("Tesla V100-PCIE-16GB", 16384, (7, 0), "volta", last_branch=580),
     "1df6": Gpu("Tesla V100S-PCIE-32GB", 32768, (7, 0), "volta", last_branch=580),
     "1eb8": Gpu("Tesla T4", 15360, (7, 5), "turing"),

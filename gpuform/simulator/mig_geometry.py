@@ -29,9 +29,10 @@ def place(mig: Mig, layout: Mapping[str, int]) -> tuple[Placed, ...]:
         profile = mig.profiles.get(name)
         if profile is None:
             raise DoesNotFit(f"this GPU has no profile {name}; it has {', '.join(mig.profiles)}")
-        if count > profile.at_most:
-            raise DoesNotFit(f"{name} exists at most {profile.at_most} time(s) on a GPU, {count} asked for")
         wanted.extend([name] * count)
+    media = [name for name in wanted if mig.profiles[name].media]
+    if len(media) > 1:
+        raise DoesNotFit(f"one instance at most has the media engines, {len(media)} ask for them")
     if sum(mig.profiles[name].compute for name in wanted) > mig.compute:
         raise DoesNotFit(f"{_spelled(layout)} needs more than {mig.compute} compute slices")
     wanted.sort(key=lambda name: (-mig.profiles[name].memory_slices, len(mig.profiles[name].starts), name))
@@ -59,7 +60,7 @@ def _search(mig: Mig, wanted: list[str], index: int, taken: set[int]) -> list[Pl
 def most(mig: Mig, name: str) -> int:
     """How many instances of one profile fit on an empty GPU."""
     profile = mig.profiles[name]
-    count = min(profile.at_most, len(profile.starts))
+    count = len(profile.starts)
     while count:
         try:
             place(mig, {name: count})
