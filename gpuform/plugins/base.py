@@ -43,20 +43,19 @@ _NO_LIMIT = (
 async def serve(register: Callable[[grpc.aio.Server], None]) -> None:
     """Serve on a free port of 127.0.0.1, print the port as the engine expects it, run until told to end.
 
-    ``register`` adds the servicers. Returns on SIGINT, by which the engine ends a plugin (each is in a process
-    group of its own, so the user's Ctrl-C does not reach it), on SIGTERM, and within 2 s after the process that
-    started this one is gone, so that a killed engine leaves no plugin behind. There is no limit on message sizes.
+    ``register`` adds the servicers. There is no limit on message sizes. Returns on SIGTERM; on SIGINT, by
+    which the engine ends a plugin (a plugin has a process group of its own, so the user's Ctrl-C does not
+    reach it); and within 2 s after the process that started this one is gone.
     """
     server = grpc.aio.server(options=_NO_LIMIT)
     register(server)
     port = server.add_insecure_port("127.0.0.1:0")
     parent = os.getppid()
+    stop = asyncio.Event()
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(ending, stop.set)
     await server.start()
     print(port, flush=True)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(ending, stop.set)
     while not stop.is_set() and os.getppid() == parent:
         try:
             await asyncio.wait_for(stop.wait(), 1)

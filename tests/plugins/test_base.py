@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize("module", ["nodes", "kubernetes"])
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=["engine", "system"])
 def test_a_plugin_ends_at_once_when_it_is_told_to(module: str, ending: signal.Signals) -> None:
-    """The engine ends plugins by SIGINT and waits 5 s for each that does not go: every run would pay for it."""
+    """The engine ends plugins by SIGINT and waits 5 s for each that does not go."""
     command = [sys.executable, "-P", "-m", f"gpuform.plugins.{module}", "127.0.0.1:1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as plugin:
         assert plugin.stdout is not None
