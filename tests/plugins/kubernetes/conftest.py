@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +15,11 @@ from typing import Any
 
 import grpc
 import pytest
-from google.protobuf import json_format
+from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
+
+from gpuform.engine import Engine, EngineFailure, Result, engine_env
+from gpuform.paths import Paths
 
 
 class Refused(Exception):
@@ -45,8 +52,8 @@ class Provider:
 
 
 _REQUESTS: dict[str, Callable[[], Any]] = {
-    "GetPluginInfo": __import__("google.protobuf.empty_pb2", fromlist=["Empty"]).Empty,
-    "Cancel": __import__("google.protobuf.empty_pb2", fromlist=["Empty"]).Empty,
+    "GetPluginInfo": empty_pb2.Empty,
+    "Cancel": empty_pb2.Empty,
     "GetSchema": provider_pb2.GetSchemaRequest,
     "Handshake": provider_pb2.ProviderHandshakeRequest,
     "CheckConfig": provider_pb2.CheckRequest,
@@ -79,8 +86,6 @@ def start_provider() -> Iterator[Callable[..., Provider]]:
     started: list[tuple[subprocess.Popen[bytes], grpc.Channel]] = []
 
     def start(**environment: str) -> Provider:
-        import os
-
         process = subprocess.Popen(
             [sys.executable, "-m", "gpuform.plugins.kubernetes"],
             stdout=subprocess.PIPE,
@@ -115,3 +120,109 @@ def reference() -> Path:
     if not folder.is_dir():
         pytest.skip("../shared/reference is not there: the recorded answers of the official provider")
     return folder
+
+
+@dataclass
+class Stack:
+    """A small project whose resources go to the embedded control plane, run by the real engine."""
+
+    engine: Engine
+    folder: Path
+    kubeconfig: Path
+    namespace: str
+    kubectl: Callable[..., str]
+    toolchain: Any
+
+    def program(self, source: str, kubeconfig: str | None = None) -> None:
+        """Give the program; `namespace` names one that exists, `opts` the provider of the cluster."""
+        head = HEAD.format(kubeconfig=kubeconfig or str(self.kubeconfig), namespace=self.namespace)
+        (self.folder / "infra" / "__main__.py").write_text(head + textwrap.dedent(source))
+
+    def up(self, source: str) -> Result:
+        self.program(source)
+        return self.engine.up()
+
+    def preview(self, source: str) -> Result:
+        self.program(source)
+        return self.engine.preview()
+
+    def failure(self, source: str) -> str:
+        """What a failing up says."""
+        with pytest.raises(EngineFailure) as caught:
+            self.up(source)
+        return "\n".join(caught.value.result.errors)
+
+    def preview_failure(self, source: str) -> str:
+        with pytest.raises(EngineFailure) as caught:
+            self.preview(source)
+        return "\n".join(caught.value.result.errors)
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(
+            self.kubectl("get", kind, name, "-n", self.namespace, "-o", "json")
+        )
+        return found
+
+    def forget(self, name: str) -> None:
+        """Take a resource out of the engine's state, as if the engine had been killed before it noted it."""
+        urns = [r["urn"] for r in self.engine.export()["deployment"]["resources"]]
+        urn = next(urn for urn in urns if urn.endswith(f"::{name}"))
+        paths = Paths(self.folder, self.folder / ".gpuform", self.folder.parent / "cache")
+        done = subprocess.run(
+            [str(paths.shims / "pulumi"), "state", "delete", urn, "--stack", "local", "--yes"],
+            env={**os.environ, **engine_env(paths, self.toolchain)},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+
+    def state(self) -> str:
+        return json.dumps(self.engine.export())
+
+
+HEAD = """
+import pulumi
+from pulumi import Output, ResourceOptions
+import pulumi_kubernetes as k8s
+from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, NodePatch, Pod, Secret, Service
+from pulumi_kubernetes.apps.v1 import Deployment
+from pulumi_kubernetes.batch.v1 import Job
+from pulumi_kubernetes.scheduling.v1 import PriorityClass
+from pulumi_kubernetes.apiextensions import CustomResource
+namespace = {namespace!r}
+provider = k8s.Provider("cluster", kubeconfig={kubeconfig!r})
+opts = ResourceOptions(provider=provider)
+"""
+
+
+@pytest.fixture
+def stack(tmp_path: Path, control_plane: Any, request: pytest.FixtureRequest) -> Iterator[Stack]:
+    root = tmp_path / "checkout"
+    (root / "infra").mkdir(parents=True)
+    (root / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
+    (root / "Pulumi.local.yaml").write_text("config: {}\n")
+    paths = Paths(root, root / ".gpuform", tmp_path / "cache")
+    digest = hashlib.sha256(request.node.name.encode()).hexdigest()[:8]
+    namespace = f"engine-{digest}"
+    control_plane.kubectl("create", "namespace", namespace)
+    engine = Engine(paths, control_plane.toolchain, say=lambda line: None)
+    yield Stack(
+        engine, root, control_plane.kubeconfig, namespace, control_plane.kubectl, control_plane.toolchain
+    )
+    control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.fixture
+def node(control_plane: Any) -> Iterator[str]:
+    """A simulated node for pods that ask for nothing special."""
+    name = "plain-0"
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+    }
+    control_plane.kubectl("apply", "-f", "-", input=json.dumps(manifest))
+    control_plane.kubectl("wait", "--for=condition=Ready", f"node/{name}", "--timeout=30s")
+    yield name
+    control_plane.kubectl("delete", "node", name)
