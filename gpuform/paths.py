@@ -21,10 +21,12 @@ class Paths:
 
     @classmethod
     def here(cls) -> Paths:
-        """The checkout that this package is installed from; ``GPUFORM_STATE`` and ``GPUFORM_CACHE``
-        override the two others.
+        """The checkout that the working directory lies in, else the one that this package is installed from;
+        ``GPUFORM_STATE`` and ``GPUFORM_CACHE`` override the two others.
         """
-        root = Path(__file__).resolve().parent.parent
+        root = next(
+            filter(_is_checkout, (Path.cwd(), *Path.cwd().parents)), Path(__file__).resolve().parent.parent
+        )
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return cls(
             root=root,
@@ -46,3 +48,8 @@ class Paths:
     def logs(self) -> Path:
         """Logs of everything that was started for this checkout."""
         return self.state / "logs"
+
+
+def _is_checkout(folder: Path) -> bool:
+    project = folder / "Pulumi.yaml"
+    return project.is_file() and project.read_text().startswith("name: gpuform\n")

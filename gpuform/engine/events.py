@@ -14,8 +14,8 @@ _PAST = {
     "update": "updated",
     "delete": "deleted",
     "replace": "replaced",
-    "create-replacement": "created",
-    "delete-replaced": "deleted",
+    "create-replacement": "replaced",
+    "delete-replaced": "deleted the old",
     "read": "read",
     "refresh": "refreshed",
     "import": "imported",
@@ -134,6 +134,8 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Event | None]] = {
 def line(event: Event) -> str | None:
     """The event for a log or a pipe, one line where it is one; None for what is not worth one."""
     match event:
+        case Step("replace", _, _):
+            return None  # only stands between the making of the new one and the end of the old one
         case Step(op, _, "done") if op != "same" and event.type != "pulumi:pulumi:Stack":
             return f"{_PAST.get(op, op)} {event.type} {event.name}"
         case Step(op, _, "planned") if op != "same" and event.type != "pulumi:pulumi:Stack":

@@ -1,0 +1,108 @@
+"""A checkout of its own for each journey: the real program, engine, control plane and simulator."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuform.embedded import ControlPlane
+from gpuform.embedded.layout import Layout
+from gpuform.embedded.processes import scan
+from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
+
+HERE = Paths.here()
+
+
+@dataclass
+class Checkout:
+    """A checkout whose stack file may be changed, and the command line to run in it."""
+
+    paths: Paths
+
+    def gpuform(self, *args: str, code: int = 0, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.command(*args),
+            env=self.env,
+            cwd=self.paths.root,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        assert done.returncode == code, f"gpuform {' '.join(args)}: {done.stdout}{done.stderr}"
+        return done
+
+    def command(self, *args: str) -> list[str]:
+        return [sys.executable, "-c", "from gpuform.cli.main import main; main()", *args]
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {name: value for name, value in os.environ.items() if name != "GPUFORM_STATE"}
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.gpuform("status", "--json").stdout)
+        return found
+
+    def offers(self) -> dict[str, list[dict[str, int]]]:
+        """What each pool's nodes offer, without zeros."""
+        return {
+            pool["name"]: [
+                {key: count for key, count in node["allocatable"].items() if count} for node in pool["nodes"]
+            ]
+            for pool in self.status()["pools"]
+        }
+
+    def change(self, edit: Callable[[dict[str, Any]], None]) -> None:
+        """Edit the environment in the stack file."""
+        file = self.paths.root / "Pulumi.local.yaml"
+        content = yaml.safe_load(file.read_text())
+        edit(content["config"]["gpuform:environment"])
+        file.write_text(yaml.safe_dump(content, sort_keys=False))
+
+    def running(self) -> list[Any]:
+        return list(scan(Layout(self.paths)))
+
+
+def make_checkout(folder: Path) -> Checkout:
+    root = folder / "checkout"
+    root.mkdir()
+    for name in ("Pulumi.yaml", "Pulumi.local.yaml"):
+        (root / name).write_text((HERE.root / name).read_text())
+    for name in ("infra", "components", "gpuform", "charts", "toolchain", ".venv"):
+        (root / name).symlink_to(HERE.root / name)
+    return Checkout(Paths(root=root, state=root / ".gpuform", cache=HERE.cache))
+
+
+def close(checkout: Checkout) -> None:
+    ControlPlane(checkout.paths, Toolchain(checkout.paths)).stop(delete=True)
+    assert not checkout.running()
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    """A checkout in which the main job has run once; tests that change it put it back."""
+    checkout = make_checkout(tmp_path_factory.mktemp("up"))
+    try:
+        checkout.first = checkout.gpuform("local", "up")  # type: ignore[attr-defined]
+        yield checkout
+    finally:
+        close(checkout)
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Checkout]:
+    """A checkout in which nothing has run."""
+    checkout = make_checkout(tmp_path)
+    try:
+        yield checkout
+    finally:
+        close(checkout)

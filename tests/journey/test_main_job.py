@@ -1,0 +1,161 @@
+"""The main job as a newcomer meets it, and the changes that follow."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.journey.conftest import Checkout
+
+pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+
+
+@pytest.fixture
+def changed(up: Checkout) -> Iterator[Checkout]:
+    """The checkout after ``up``; its stack file and cluster are put back when the test ends."""
+    file = up.paths.root / "Pulumi.local.yaml"
+    before = file.read_text()
+    yield up
+    file.write_text(before)
+    up.gpuform("local", "up")
+
+
+def changes(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The lines that say what an update did."""
+    verbs = ("created", "updated", "replaced", "deleted")
+    return sorted(line for line in done.stdout.splitlines() if line.startswith(verbs))
+
+
+def pods(up: Checkout) -> dict[str, dict[str, Any]]:
+    """Pods by namespace and name without the parts that controllers generate."""
+    found = {}
+    for pod in up.status()["pods"]:
+        words = pod["name"].split("-")
+        short = "-".join(words[:-2]) if pod["namespace"].startswith("neighbours") else pod["name"]
+        found[f"{pod['namespace']}/{short}"] = pod
+    return found
+
+
+def test_every_pool_offers_what_the_sources_show(up: Checkout) -> None:
+    assert up.offers() == {
+        "t4-shared": [{"nvidia.com/gpu.shared": 4}] * 2,
+        "a100-mig": [{"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-2g.10gb": 2}],
+        "a100-7": [{"nvidia.com/mig-1g.5gb": 7}],
+        "a100-whole": [{"nvidia.com/gpu": 4}],
+        "v100": [{"nvidia.com/gpu": 4}],
+        "g4dn-shared": [{"nvidia.com/gpu": 3}],
+        "cpu": [{}, {}],
+    }
+
+
+def test_cern_three_neighbours_run_on_shares_and_on_slices(up: Checkout) -> None:
+    found = pods(up)
+    for name in ("simulation", "inference", "notebook"):
+        assert found[f"neighbours-time-sliced/{name}"]["phase"] == "Running"
+        assert found[f"neighbours-time-sliced/{name}"]["node"].startswith("t4-shared-")
+        assert found[f"neighbours-mig/{name}"]["node"] == "a100-mig-0"
+        assert found[f"neighbours-mig/{name}"]["phase"] == "Running"
+
+
+def test_cern_tf_gpu_bumble_pinned_and_no_gpu_land_where_they_should(up: Checkout) -> None:
+    found = pods(up)
+    assert found["examples/tf-gpu"]["node"].startswith("t4-shared-")
+    assert found["examples/pod-a100"]["node"] == "a100-whole-0"
+    assert found["examples/no-gpu"]["node"].startswith("cpu-")
+    assert {pod["phase"] for name, pod in found.items() if name.startswith("examples/")} == {"Running"}
+
+
+def test_cern_operands_are_seen_running_and_the_validator_completed(up: Checkout) -> None:
+    operands = [pod for pod in up.status()["pods"] if pod["namespace"] == "gpu-operator"]
+    running = {pod["name"].rsplit("-", 1)[0] for pod in operands if pod["phase"] == "Running"}
+    assert {
+        "nvidia-driver-daemonset",
+        "nvidia-container-toolkit-daemonset",
+        "nvidia-device-plugin-daemonset",
+        "nvidia-dcgm-exporter",
+        "nvidia-operator-validator",
+        "nvidia-mig-manager",
+        "gpu-feature-discovery",
+        "gpu-operator-node-feature-discovery-worker",
+    } <= running
+    completed = [pod for pod in operands if pod["name"].startswith("nvidia-cuda-validator")]
+    assert completed
+    assert {pod["phase"] for pod in completed} == {"Succeeded"}
+
+
+def test_the_output_ends_with_tables_the_report_and_what_is_simulated(up: Checkout) -> None:
+    out = up.first.stdout  # type: ignore[attr-defined]
+    assert "gpu.shared 4" in out
+    assert "mig-2g.10gb 2, mig-3g.20gb 1" in out
+    assert "simulated here: the nodes (kwok)" in out
+    report = up.paths.state / "report" / "index.html"
+    assert str(report) in out
+    assert "a100-mig" in report.read_text()
+    assert (up.paths.state / "report" / "status.json").exists()
+
+
+def test_again_changes_nothing(up: Checkout) -> None:
+    done = up.gpuform("local", "up")
+    assert changes(done) == []
+    assert "unchanged" in done.stdout
+
+
+def test_replicas_4_to_8_touches_only_what_depends_on_it(changed: Checkout) -> None:
+    def edit(env: dict[str, Any]) -> None:
+        env["pools"][0]["sharing"]["replicas"] = 8
+
+    changed.change(edit)
+    done = changed.gpuform("local", "up")
+    assert changes(done) == [
+        "deleted the old kubernetes:core/v1:ConfigMap sharing-device-plugin",
+        "replaced kubernetes:core/v1:ConfigMap sharing-device-plugin",
+        "updated kubernetes:core/v1:Node pools-t4-shared-0",
+        "updated kubernetes:core/v1:Node pools-t4-shared-1",
+        "updated kubernetes:helm.sh/v3:Release gpu-operator-release",
+    ]
+    assert changed.offers()["t4-shared"] == [{"nvidia.com/gpu.shared": 8}] * 2
+    running = [pod for name, pod in pods(changed).items() if name.startswith("neighbours-time-sliced/")]
+    assert {pod["phase"] for pod in running} == {"Running"}
+
+
+@pytest.mark.parametrize(
+    ("pool", "layout", "offers"),
+    [
+        (2, {"2g.10gb": 3}, {"nvidia.com/mig-2g.10gb": 3}),
+        (
+            1,
+            {"3g.20gb": 1, "2g.10gb": 2, "1g.5gb": 0},
+            None,
+        ),
+        (
+            1,
+            {"4g.20gb": 1, "3g.20gb": 1},
+            {"nvidia.com/mig-4g.20gb": 1, "nvidia.com/mig-3g.20gb": 1},
+        ),
+    ],
+    ids=["an idle pool", "zero slices are bad input", "a pool in use"],
+)
+def test_another_mig_layout(changed: Checkout, pool: int, layout: dict[str, int], offers: Any) -> None:
+    def edit(env: dict[str, Any]) -> None:
+        env["pools"][pool]["sharing"]["layout"] = layout
+        if pool == 1:  # the neighbours must name slices that the new layout has
+            mig = [w for w in env["workloads"] if w["namespace"] == "neighbours-mig"]
+            kept = copy.copy(mig[0]) | {"slice": "4g.20gb"}, copy.copy(mig[1]) | {"slice": "3g.20gb"}
+            env["workloads"] = [w for w in env["workloads"] if w not in mig] + list(kept)
+
+    changed.change(edit)
+    if offers is None:
+        done = changed.gpuform("local", "up", code=2)
+        assert "pools[1].sharing.layout.1g.5gb: 0" in done.stderr
+        return
+    done = changed.gpuform("local", "up")
+    names = {line.split()[-1] for line in changes(done)}
+    assert {"sharing-mig-parted", "gpu-operator-release"} <= names
+    name = {1: "a100-mig", 2: "a100-7"}[pool]
+    assert f"mig-{name}" in names
+    assert changed.offers()[name] == [offers]
+    assert all(pod["phase"] in ("Running", "Succeeded") for pod in changed.status()["pods"])
