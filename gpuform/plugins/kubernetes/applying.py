@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -32,9 +31,10 @@ _BLOCKED_ATTEMPTS = 20  # times 0.5 s: a namespace that is being made, or its se
 class Applying:
     """Creates and updates objects of one cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        """Work on ``cluster``."""
+    def __init__(self, cluster: Cluster, waits: bool = True) -> None:
+        """Work on ``cluster``; ``waits`` is whether an operation ends only when the object is ready."""
         self.cluster = cluster
+        self.waits = waits
         self.client = cluster.client
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
@@ -54,10 +54,12 @@ class Applying:
         if kind is None:
             return "", news
         manager = field_manager(call.urn)
-        if "generateName" in news["metadata"] and "name" not in news["metadata"]:
-            live = await self._post(call, kind, news, manager)
+        metadata = manifests.payload(news)["metadata"]
+        namespace = str(metadata.get("namespace") or self.cluster.access.namespace)
+        if "generateName" in metadata and "name" not in metadata:
+            live = await self._post(call, kind.path(namespace), news, manager)
         else:
-            path = kind.path(self._namespace(news), news["metadata"]["name"])
+            path = kind.path(namespace, metadata["name"])
             if not await self._free(call, path, news, manager):
                 return "", news
             live = await self._apply_new(call, path, news, manager)
@@ -66,9 +68,10 @@ class Applying:
         return await self._finish(call, kind, live, news, manager)
 
     async def _type(self, call: Call, news: Properties) -> ResourceType | None:
+        body = manifests.payload(news)
         if call.preview:
-            return await self.cluster.type_of(news)
-        return await self.cluster.awaited_type(call, news)
+            return await self.cluster.type_of(body)
+        return await self.cluster.awaited_type(call, body)
 
     async def _free(self, call: Call, path: str, news: Properties, manager: str) -> bool:
         """Whether the name is free, or ours from a create that was killed.
@@ -101,30 +104,26 @@ class Applying:
                 return await self._apply(call, path, news, manager, urn="")
             except ApiError as error:
                 if not _not_yet(error):
-                    raise refusal(error, news, news) from None
+                    raise refusal(error, manifests.payload(news), news) from None
                 if call.preview:
                     return None
                 if attempt == _BLOCKED_ATTEMPTS - 1:
-                    raise refusal(error, news, news) from None
+                    raise refusal(error, manifests.payload(news), news) from None
             await call.sleep(0.5)
         return None
 
-    async def _post(
-        self, call: Call, kind: ResourceType, news: Properties, manager: str
-    ) -> dict[str, Any] | None:
+    async def _post(self, call: Call, path: str, news: Properties, manager: str) -> dict[str, Any] | None:
         """Create under a name that the server makes up; nothing recognises such an object after a kill."""
         params = {"fieldManager": manager, "fieldValidation": "Strict"}
         if call.preview:
             params["dryRun"] = "All"
         body = manifests.payload(news)
         try:
-            answer = await self.client.request(
-                "POST", kind.path(self._namespace(news)), params=params, body=body
-            )
+            answer = await self.client.request("POST", path, params=params, body=body)
         except ApiError as error:
             if call.preview and _not_yet(error):
                 return None
-            raise refusal(error, _labelled(body), news) from None
+            raise refusal(error, body, news) from None
         live: dict[str, Any] = answer.json()
         return live
 
@@ -152,7 +151,7 @@ class Applying:
         except ApiError as error:
             if call.preview and _not_yet(error):
                 return news
-            raise refusal(error, news, [news, olds], call.urn) from None
+            raise refusal(error, manifests.payload(news), [news, olds], call.urn) from None
         _, state = await self._finish(call, kind, live, news, manager, initial)
         return state
 
@@ -194,7 +193,7 @@ class Applying:
         initial: str = "",
     ) -> tuple[str, Properties]:
         id = object_id(live)
-        if not call.preview and not manifests.flag(news, manifests.SKIP_AWAIT):
+        if self.waits and not call.preview and not manifests.flag(news, manifests.SKIP_AWAIT):
             path = kind.path(live["metadata"].get("namespace"), live["metadata"]["name"])
             try:
                 live = await until_ready(call, self.client, path, live, limit(call, news))
@@ -206,9 +205,6 @@ class Applying:
                 raise InitFailed(id, state, [f"{subject(live)}: {failure}"]) from None
         return ("" if call.preview else id), manifests.outputs(live, news, manager, initial)
 
-    def _namespace(self, news: Properties) -> str:
-        return str(news["metadata"].get("namespace") or self.cluster.access.namespace)
-
 
 def _not_yet(error: ApiError) -> bool:
     """Whether only something that the object lives in is not there yet, or still going."""
@@ -218,9 +214,3 @@ def _not_yet(error: ApiError) -> bool:
         return False
     terminating = any(cause.get("reason") == "NamespaceTerminating" for cause in error.causes)
     return terminating or "error looking up service account" in error.message
-
-
-def _labelled(body: Mapping[str, Any]) -> dict[str, Any]:
-    """``body`` with a name to show where the server was to make one up."""
-    metadata = body["metadata"]
-    return {**body, "metadata": {**metadata, "name": f"{metadata['generateName']}*"}}

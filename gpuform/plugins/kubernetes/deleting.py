@@ -8,8 +8,25 @@ from gpuform.plugins.kubernetes.client import ApiError, Unreachable
 from gpuform.plugins.kubernetes.cluster import Cluster
 from gpuform.plugins.kubernetes.messages import refusal
 from gpuform.plugins.kubernetes.naming import split_id
+from gpuform.plugins.kubernetes.replacement import group_of
 from gpuform.plugins.kubernetes.waiting import limit, until_gone
 
+# The official provider deletes everything in the foreground, that is, waits until dependents are gone. Kinds
+# of these groups have none to wait for but those below, and the garbage collector, which must release every
+# object of a foreground delete, takes about 6 a second (measured: 200 Nodes 35 s; in the background 2 s).
+_WITHOUT_DEPENDENTS = (
+    "",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "coordination.k8s.io",
+    "networking.k8s.io",
+    "node.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "scheduling.k8s.io",
+    "storage.k8s.io",
+)
+_WITH_DEPENDENTS = (("", "ReplicationController"), ("", "Pod"))
 _POLICIES = {"foreground": "Foreground", "background": "Background", "orphan": "Orphan"}
 
 
@@ -46,7 +63,7 @@ async def delete_object(
 
 
 async def _ask(cluster: Cluster, path: str, manifest: Properties, uid: str) -> None:
-    wanted = manifests.annotation(manifest, manifests.PROPAGATION).lower() or "foreground"
+    wanted = manifests.annotation(manifest, manifests.PROPAGATION).lower() or _default_policy(manifest)
     if wanted not in _POLICIES:
         raise PluginError(
             f"annotation {manifests.PROPAGATION} is {wanted!r}; use one of {', '.join(_POLICIES)}"
@@ -63,3 +80,9 @@ async def _ask(cluster: Cluster, path: str, manifest: Properties, uid: str) -> N
         if error.code == 404 or (error.code == 409 and "uid" in error.message.lower()):
             return
         raise refusal(error, manifest, manifest) from None
+
+
+def _default_policy(manifest: Properties) -> str:
+    key = (group_of(str(manifest["apiVersion"])), str(manifest["kind"]))
+    alone = key[0] in _WITHOUT_DEPENDENTS and key not in _WITH_DEPENDENTS
+    return "background" if alone else "foreground"

@@ -90,9 +90,14 @@ def _without_none(value: Any) -> Any:
 def outputs(live: Mapping[str, Any], inputs: Properties, manager: str, initial: str = "") -> Properties:
     """The state of an object: what is live, and what the next operation must know.
 
-    What the program marked secret is secret here as well, as is the content of every Secret.
+    What the program marked secret is secret here as well, as is the content of every Secret. Of the managed
+    fields only those of ``manager`` are kept: others' entries carry a time with every heartbeat, so that each
+    refresh would show a change, and they are the largest part of a Node.
     """
-    state: Properties = conceal(dict(live), inputs)
+    metadata = dict(live["metadata"])
+    if "managedFields" in metadata:
+        metadata["managedFields"] = [f for f in metadata["managedFields"] if f.get("manager") == manager]
+    state: Properties = conceal({**live, "metadata": metadata}, inputs)
     if is_secret(live):
         for key in ("data", "stringData"):
             if key in state:

@@ -16,7 +16,10 @@ _SHORT = 200
 
 
 def subject(manifest: Mapping[str, Any]) -> str:
-    """``Kind namespace/name``, as every message begins."""
+    """``Kind namespace/name``, as every message begins; ``prefix*`` where the server makes up the name."""
+    metadata = manifest["metadata"]
+    if "name" not in metadata:
+        manifest = {**manifest, "metadata": {**metadata, "name": f"{metadata.get('generateName', '')}*"}}
     return f"{manifest.get('kind')} {object_id(manifest)}"
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 from gpuform.plugins.handler import Call, PluginError, Properties
-from gpuform.plugins.properties import UNKNOWN, reveal
+from gpuform.plugins.properties import UNKNOWN, Secret, reveal
 
 AUTONAMED = "pulumi.com/autonamed"
 
@@ -49,22 +48,22 @@ def named(call: Call, olds: Properties, news: Properties) -> Properties:
     The eight digits follow from the engine's random seed. Raises `PluginError` when the stack's configuration
     forbids automatic names.
     """
-    metadata = news.get("metadata")
-    if metadata is UNKNOWN or (isinstance(metadata, Mapping) and _has_name(metadata)):
+    metadata = reveal(news.get("metadata"))
+    if metadata is UNKNOWN or (metadata and (metadata.get("name") or metadata.get("generateName"))):
         return news
-    metadata = reveal(metadata) or {}
-    if reveal(metadata.get("annotations")) is UNKNOWN:
+    annotations = (metadata or {}).get("annotations")
+    if annotations is UNKNOWN:
         return news
-    result = dict(news)
-    fresh = copy.deepcopy(dict(metadata))
-    fresh["annotations"] = {**(fresh.get("annotations") or {}), AUTONAMED: "true"}
-    fresh["name"] = str(_metadata(olds)["name"]) if autonamed(olds) else _made_up(call)
-    result["metadata"] = fresh
-    return result
+    name = str(_metadata(olds)["name"]) if autonamed(olds) else _made_up(call)
+    return with_metadata(news, annotations={**(annotations or {}), AUTONAMED: "true"}, name=name)
 
 
-def _has_name(metadata: Mapping[str, Any]) -> bool:
-    return bool(metadata.get("name") or metadata.get("generateName"))
+def with_metadata(inputs: Properties, **fields: Any) -> Properties:
+    """``inputs`` with more metadata; metadata that is secret as a whole stays so."""
+    metadata = inputs.get("metadata")
+    if isinstance(metadata, Secret):
+        return inputs | {"metadata": Secret({**reveal(metadata), **fields})}
+    return inputs | {"metadata": {**(metadata or {}), **fields}}
 
 
 def _made_up(call: Call) -> str:

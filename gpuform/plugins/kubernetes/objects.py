@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +13,14 @@ from gpuform.plugins.kubernetes.cluster import Cluster
 from gpuform.plugins.kubernetes.deleting import delete_object
 from gpuform.plugins.kubernetes.difference import changes, declared
 from gpuform.plugins.kubernetes.messages import refusal, subject, without_secrets
-from gpuform.plugins.kubernetes.naming import autonamed, field_manager, named, object_id, split_id
+from gpuform.plugins.kubernetes.naming import (
+    autonamed,
+    field_manager,
+    named,
+    object_id,
+    split_id,
+    with_metadata,
+)
 from gpuform.plugins.kubernetes.readiness import readiness
 from gpuform.plugins.kubernetes.replacement import replacing
 from gpuform.plugins.kubernetes.waiting import explain
@@ -24,10 +30,12 @@ from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 class Objects:
     """The handler of every kind that needs no handler of its own."""
 
+    waits = True  # whether an object is ready is part of its resource
+
     def __init__(self, cluster: Cluster) -> None:
         """Work on ``cluster``."""
         self.cluster = cluster
-        self.applying = Applying(cluster)
+        self.applying = Applying(cluster, self.waits)
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
         """Give the object its kind, a name and a namespace."""
@@ -81,18 +89,17 @@ class Objects:
         kind = await self.cluster.type_of(news)
         if kind is None:
             return None
-        path = kind.path(_namespace(news, self.cluster.access.namespace), news["metadata"]["name"])
+        body = manifests.payload(news)
+        path = kind.path(_namespace(body, self.cluster.access.namespace), body["metadata"]["name"])
         live = await self.cluster.client.find(path)
         if live is None:
             return None
         manager = str(olds.get("__fieldManager") or field_manager(call.urn))
         try:
             # Forced, because a conflict is the update's to report; the preview of the update reports it too.
-            answer = await self.cluster.client.apply(
-                path, manifests.payload(news), manager=manager, force=True, dry_run=True
-            )
+            answer = await self.cluster.client.apply(path, body, manager=manager, force=True, dry_run=True)
         except ApiError as error:
-            raise refusal(error, news, [news, old_inputs], call.urn) from None
+            raise refusal(error, body, [news, old_inputs], call.urn) from None
         return changes(declared(live), declared(answer.json()))
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
@@ -122,7 +129,7 @@ class Objects:
         state = manifests.outputs(live, fresh, manager, str(olds.get("__initialApiVersion") or ""))
         result = ReadResult(object_id(live), state, fresh)
         missing = readiness(live)
-        if inputs and not missing.ready and not manifests.flag(inputs, manifests.SKIP_AWAIT):
+        if self.waits and inputs and not missing.ready and not manifests.flag(inputs, manifests.SKIP_AWAIT):
             reason = await explain(self.cluster.client, live, missing)
             text = without_secrets(f"{subject(live)}: {reason}", inputs)
             raise InitFailed(result.id, state, [text], fresh)
@@ -144,8 +151,7 @@ def _namespace(inputs: Mapping[str, Any], default: str) -> Any:
 
 
 def _with_namespace(inputs: Properties, namespace: str) -> Properties:
-    metadata = inputs.get("metadata")
-    plain = reveal(metadata)
-    if plain is UNKNOWN or (isinstance(plain, Mapping) and plain.get("namespace")):
+    metadata = reveal(inputs.get("metadata"))
+    if metadata is UNKNOWN or (isinstance(metadata, Mapping) and metadata.get("namespace")):
         return inputs
-    return inputs | {"metadata": {**copy.copy(metadata or {}), "namespace": namespace}}
+    return with_metadata(inputs, namespace=namespace)

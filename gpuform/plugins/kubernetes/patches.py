@@ -19,8 +19,11 @@ class Patches(Objects):
     """``kubernetes:core/v1:NodePatch`` and its like: applied to an existing object, taken off on delete.
 
     The fields get a field manager of their own; annotation pulumi.com/patchFieldManager names another one,
-    pulumi.com/patchForce takes fields over. Nothing is replaced but a patch that moves to another object.
+    pulumi.com/patchForce takes fields over. Nothing is replaced but a patch that moves to another object, and
+    nobody waits: whether the object is ready is its owner's affair.
     """
+
+    waits = False
 
     def name(self, call: Call, olds: Properties, inputs: Properties) -> Properties:
         """A patch needs the name of what it patches."""
@@ -44,13 +47,14 @@ class Patches(Objects):
                 raise
             await self.cluster.preview_without(call, problem)
             return "", news
-        metadata = news["metadata"]
+        body = manifests.payload(news)
+        metadata = body["metadata"]
         namespace = metadata.get("namespace") or self.cluster.access.namespace
         path = found.path(namespace, metadata["name"]) if found else ""
         if found is None or await self.cluster.client.find(path) is None:
             if call.preview:
                 return "", news
-            raise PluginError(f"{subject(news)}: there is no such object to patch; create it first")
+            raise PluginError(f"{subject(body)}: there is no such object to patch; create it first")
         id = f"{namespace}/{metadata['name']}" if found.namespaced else str(metadata["name"])
         state = await self.applying.update(call, id, {}, news)
         return ("" if call.preview else id), state

@@ -98,9 +98,10 @@ CustomResource("w", api_version="none.gpuform.io/v1", kind="Nothing", metadata={
 
 def test_a_job_that_fails_is_an_error_at_once(stack: Any, node: str) -> None:
     source = """
-Job("j", metadata={"name": "j", "namespace": namespace}, spec={
-    "backoff_limit": 0, "active_deadline_seconds": 1, "template": {"spec": {"restart_policy": "Never", "node_selector": {"no": "where"},
-    "containers": [{"name": "c", "image": "x"}]}}}, opts=opts)
+containers = [{"name": "c", "image": "x"}]
+pod = {"restart_policy": "Never", "node_selector": {"no": "where"}, "containers": containers}
+Job("j", metadata={"name": "j", "namespace": namespace}, opts=opts,
+    spec={"backoff_limit": 0, "active_deadline_seconds": 1, "template": {"spec": pod}})
 """
     text = stack.failure(source)
     assert f"Job {stack.namespace}/j: Failed: DeadlineExceeded: " in text
