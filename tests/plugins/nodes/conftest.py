@@ -1,19 +1,18 @@
-"""A cluster's nodes as the tests make them, and a stand-in for NVIDIA's MIG manager on them."""
+"""A pool of nodes as the tests make them, and the provider that works on it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from gpuform.plugins.handler import Call, Engine
-from gpuform.plugins.kubernetes.client import ApiError
 from gpuform.plugins.nodes.drain import users
+from gpuform.plugins.nodes.layout import NOTE
 from gpuform.plugins.nodes.provider import Nodes
 
 _numbers = itertools.count()
@@ -95,6 +94,11 @@ class Scene:
     async def node(self, name: str) -> Any:
         return await self.cluster.client.get(f"/api/v1/nodes/{name}")
 
+    async def is_open(self, name: str) -> bool:
+        """Whether the node takes pods and carries no note of a relayout."""
+        node = await self.node(name)
+        return not node["spec"].get("unschedulable") and NOTE not in node["metadata"]["annotations"]
+
     async def labels(self, name: str) -> Any:
         return (await self.node(name))["metadata"]["labels"]
 
@@ -158,10 +162,6 @@ class Scene:
             pod["metadata"]["name"] for pod in pods if (pod.get("status") or {}).get("phase") == "Running"
         ]
 
-    def manager(self, layouts: Mapping[str, Mapping[str, int]]) -> MigManager:
-        """What acts on the layout labels of this pool while ``async with`` its ``working()``."""
-        return MigManager(self, layouts)
-
     async def users(self, name: str) -> list[str]:
         """The names of the pods on a node that use its GPUs."""
         return [item["metadata"]["name"] for item in await users(self.cluster, name)]
@@ -170,74 +170,6 @@ class Scene:
 def _spec(resource: str, **more: Any) -> dict[str, Any]:
     container = {"name": "c", "image": "x", "resources": {"limits": {resource: "1"}}}
     return {"containers": [container], "terminationGracePeriodSeconds": 0, **more}
-
-
-@dataclass
-class MigManager:
-    """What NVIDIA's MIG manager and device plugin do to a node whose label changes: state, then the offer.
-
-    ``layouts`` maps a label's value to what the node then offers; any other value fails. It refuses, as the
-    real one does, while a pod uses the GPU. ``hold`` stops it between pending and the end.
-    """
-
-    scene: Scene
-    layouts: Mapping[str, Mapping[str, int]]
-    hold: asyncio.Event = field(default_factory=asyncio.Event)
-    seen: dict[str, str] = field(default_factory=dict)
-    busy: list[str] = field(default_factory=list)
-    absent: set[str] = field(default_factory=set)  # nodes where it does not run
-
-    def __post_init__(self) -> None:
-        self.hold.set()
-
-    async def act(self, name: str, wanted: str) -> None:
-        if await self.scene.users(name):
-            self.busy.append(name)
-            await self.state(name, "failed", "the GPU is in use")
-            return
-        await self.state(name, "pending")
-        await self.hold.wait()
-        if wanted not in self.layouts:
-            await self.state(name, "failed", f"there is no layout {wanted}")
-            return
-        live = (await self.scene.node(name))["status"].get("allocatable") or {}
-        gone = {key: None for key in live if key.startswith("nvidia.com/")}
-        await self.scene.offers(name, {**gone, **self.layouts[wanted]})
-        await self.state(name, "success")
-
-    async def state(self, name: str, state: str, warning: str = "") -> None:
-        await self.scene.cluster.patch(name, {"metadata": {"labels": {"nvidia.com/mig.config.state": state}}})
-        if warning:
-            node = {"apiVersion": "v1", "kind": "Node", "name": name}
-            meta = {"generateName": "mig-", "namespace": "default"}
-            event = {"apiVersion": "v1", "kind": "Event", "metadata": meta, "involvedObject": node}
-            event |= {"type": "Warning", "reason": "MIGConfigFailed", "message": warning}
-            event |= {"lastTimestamp": "2026-01-01T00:00:00Z"}
-            await self.scene.apply("/api/v1/namespaces/default/events", event)
-
-    async def run(self) -> None:
-        while True:
-            for node in await self.scene.cluster.nodes(self.scene.selector):
-                name, wanted = (
-                    node["metadata"]["name"],
-                    node["metadata"]["labels"].get("nvidia.com/mig.config", ""),
-                )
-                if wanted != self.seen.get(name, ""):
-                    self.seen[name] = wanted
-                    if wanted and name not in self.absent:
-                        with contextlib.suppress(ApiError):
-                            await self.act(name, wanted)
-            await asyncio.sleep(0.1)
-
-    @contextlib.asynccontextmanager
-    async def working(self) -> AsyncIterator[None]:
-        task = asyncio.ensure_future(self.run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
 
 @pytest.fixture

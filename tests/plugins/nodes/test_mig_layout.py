@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-
 import pytest
 
-from gpuform.plugins.handler import Cancelled, InitFailed, PluginError
-from gpuform.plugins.nodes.layout import CONFIG, NOTE, STATE
+from gpuform.plugins.handler import PluginError
+from gpuform.plugins.nodes.layout import CONFIG, STATE
+from tests.plugins.nodes.mig_manager import MigManager
 
 pytestmark = pytest.mark.cluster
 
@@ -18,16 +16,10 @@ TO_SMALL = {"config": "small", "offers": {SMALL: 7}, "timeoutSeconds": 15}
 TO_LARGE = {"config": "large", "offers": {LARGE: 2}, "timeoutSeconds": 15}
 
 
-async def _open(scene, name):
-    """The node takes pods and carries no note."""
-    node = await scene.node(name)
-    return not node["spec"].get("unschedulable") and NOTE not in node["metadata"]["annotations"]
-
-
 def test_a_fresh_node_gets_its_layout_and_is_then_left_alone(play):
     async def act(scene):
         name = await scene.add_node("0")
-        manager = scene.manager(LAYOUTS)
+        manager = MigManager(scene, LAYOUTS)
         async with manager.working():
             outputs = await scene.create("MigLayout", **TO_SMALL)
             assert outputs["nodes"] == [name]
@@ -38,7 +30,7 @@ def test_a_fresh_node_gets_its_layout_and_is_then_left_alone(play):
         assert node["status"]["allocatable"][SMALL] == "7"
         assert node["metadata"]["labels"][CONFIG] == "small"
         assert node["metadata"]["resourceVersion"] == before
-        assert await _open(scene, name)
+        assert await scene.is_open(name)
 
     play(act)
 
@@ -46,7 +38,7 @@ def test_a_fresh_node_gets_its_layout_and_is_then_left_alone(play):
 def test_pods_are_evicted_before_the_change_and_come_back_after_it(play):
     async def act(scene):
         name = await scene.add_node("0")
-        manager = scene.manager({**LAYOUTS, "both": {SMALL: 3, LARGE: 1}})
+        manager = MigManager(scene, {**LAYOUTS, "both": {SMALL: 3, LARGE: 1}})
         async with manager.working():
             await scene.create("MigLayout", **TO_SMALL)
             await scene.deploy(SMALL, replicas=2)
@@ -69,7 +61,7 @@ async def _two(scene, name):
 def test_a_disruption_budget_holds_and_is_named(play):
     async def act(scene):
         name = await scene.add_node("0")
-        manager = scene.manager(LAYOUTS)
+        manager = MigManager(scene, LAYOUTS)
         async with manager.working():
             await scene.create("MigLayout", **TO_SMALL)
             await scene.deploy(SMALL, replicas=2)
@@ -82,7 +74,7 @@ def test_a_disruption_budget_holds_and_is_named(play):
         assert f"disruption budget budget-{scene.pool} needs 2 healthy pods" in message
         assert len(await scene.running(name)) == 2
         assert (await scene.labels(name))[CONFIG] == "small"
-        assert await _open(scene, name)
+        assert await scene.is_open(name)
 
     play(act)
 
@@ -98,8 +90,8 @@ def test_a_pod_that_would_not_come_back_is_named_and_nothing_is_changed(play):
         ):
             await scene.create("MigLayout", **TO_LARGE)
         assert [(await scene.node(name))["metadata"]["labels"] for name in (first, second)] == before
-        assert await _open(scene, first)
-        assert await _open(scene, second)
+        assert await scene.is_open(first)
+        assert await scene.is_open(second)
         assert len(await scene.users(second)) == 1
 
     play(act)
@@ -108,7 +100,7 @@ def test_a_pod_that_would_not_come_back_is_named_and_nothing_is_changed(play):
 def test_a_failed_change_puts_the_label_back_and_says_why(play):
     async def act(scene):
         name = await scene.add_node("0")
-        manager = scene.manager(LAYOUTS)
+        manager = MigManager(scene, LAYOUTS)
         async with manager.working():
             await scene.create("MigLayout", **TO_SMALL)
             wanted = (
@@ -116,7 +108,7 @@ def test_a_failed_change_puts_the_label_back_and_says_why(play):
             )
             with pytest.raises(PluginError, match=wanted):
                 await scene.update("MigLayout", config="no-such", offers={SMALL: 1}, timeoutSeconds=15)
-            assert await _open(scene, name)
+            assert await scene.is_open(name)
             assert (await scene.labels(name))[CONFIG] == "small"
             assert (await scene.labels(name))[
                 STATE
@@ -130,13 +122,13 @@ def test_a_failed_change_puts_the_label_back_and_says_why(play):
 def test_a_layout_that_offers_something_else_is_a_failure(play):
     async def act(scene):
         name = await scene.add_node("0")
-        manager = scene.manager({"large": {LARGE: 2, SMALL: 1}})
+        manager = MigManager(scene, {"large": {LARGE: 2, SMALL: 1}})
         async with manager.working():
             wanted = r"no layout large after 2 s: .* success, it offers nvidia\.com/mig-1g\.5gb 1 instead"
             with pytest.raises(PluginError, match=wanted):
                 await scene.create("MigLayout", **{**TO_LARGE, "timeoutSeconds": 2})
         assert CONFIG not in await scene.labels(name)
-        assert await _open(scene, name)
+        assert await scene.is_open(name)
 
     play(act)
 
@@ -144,7 +136,7 @@ def test_a_layout_that_offers_something_else_is_a_failure(play):
 def test_a_label_that_failed_before_is_set_anew(play):
     async def act(scene):
         name = await scene.add_node("0", {CONFIG: "small", STATE: "failed"})
-        manager = scene.manager(LAYOUTS)
+        manager = MigManager(scene, LAYOUTS)
         manager.seen[name] = "small"
         async with manager.working():
             await scene.create("MigLayout", **TO_SMALL)
@@ -153,116 +145,10 @@ def test_a_label_that_failed_before_is_set_anew(play):
     play(act)
 
 
-def test_a_relayout_that_was_killed_is_finished_by_the_next_run(play):
-    async def act(scene):
-        name = await scene.add_node("0")
-        manager = scene.manager(LAYOUTS)
-        async with manager.working():
-            await scene.create("MigLayout", **TO_SMALL)
-            await scene.deploy(SMALL)
-            await scene.until(lambda: scene.running(name))
-            manager.hold.clear()
-            news = await scene.checked("MigLayout", **TO_LARGE)
-            run = asyncio.ensure_future(
-                scene.ask("MigLayout", "update", "id", scene.inputs, scene.outputs, news)
-            )
-            await scene.until(lambda: _in_state(scene, name, "pending"))
-            run.cancel()  # as SIGKILL: nothing after the point where it stands is run
-            with contextlib.suppress(asyncio.CancelledError):
-                await run
-            assert not await _open(scene, name)
-            assert "nodes" in await scene.changes("MigLayout", **TO_LARGE)
-            manager.hold.set()
-            await scene.update("MigLayout", **TO_LARGE)
-            assert await _open(scene, name)
-            assert (await scene.labels(name))[CONFIG] == "large"
-
-    play(act)
-
-
-async def _in_state(scene, name, state):
-    return (await scene.labels(name)).get(STATE) == state
-
-
-def test_a_killed_run_that_had_only_cordoned_is_taken_up_even_by_another_layout(play):
-    async def act(scene):
-        note = '{"cordoned": true, "source": "small", "target": "large"}'
-        name = await scene.add_node("0", {CONFIG: "small", STATE: "success"}, unschedulable=True)
-        await scene.cluster.patch(name, {"metadata": {"annotations": {NOTE: note}}})
-        await scene.offers(name, {SMALL: 7})
-        await scene.create("MigLayout", **TO_SMALL)
-        assert await _open(scene, name)
-        assert (await scene.labels(name))[CONFIG] == "small"
-
-    play(act)
-
-
-def test_a_node_that_was_closed_before_stays_closed(play):
-    async def act(scene):
-        name = await scene.add_node("0", unschedulable=True)
-        async with scene.manager(LAYOUTS).working():
-            await scene.create("MigLayout", **TO_SMALL)
-        node = await scene.node(name)
-        assert node["spec"]["unschedulable"] is True
-        assert NOTE not in node["metadata"]["annotations"]
-
-    play(act)
-
-
-def test_a_cancel_before_the_label_is_set_leaves_the_node_as_it_was(play):
-    async def act(scene):
-        name = await scene.add_node("0")
-        async with scene.manager(LAYOUTS).working():
-            await scene.create("MigLayout", **TO_SMALL)
-            await scene.deploy(SMALL)
-            await scene.until(lambda: scene.running(name))
-            await scene.budget(1)
-            call = scene.call("MigLayout")
-            news = await scene.checked("MigLayout", **TO_LARGE)
-            handler = scene.provider.handler("gpuform:nodes:MigLayout")
-            run = asyncio.ensure_future(handler.update(call, "id", scene.inputs, scene.outputs, news))
-            await scene.until(lambda: _noted(scene, name))
-            call.cancelled.set()
-            with pytest.raises(Cancelled):
-                await run
-            assert await _open(scene, name)
-            assert (await scene.labels(name))[CONFIG] == "small"
-
-    play(act)
-
-
-async def _noted(scene, name):
-    return NOTE in (await scene.node(name))["metadata"]["annotations"]
-
-
-def test_nodes_go_one_after_the_other_and_what_was_done_is_kept(play):
-    async def act(scene):
-        names = [await scene.add_node(str(number)) for number in range(3)]
-        manager = scene.manager(LAYOUTS)
-        closed = []
-
-        async def watch():
-            while True:
-                nodes = await scene.cluster.nodes(scene.selector)
-                closed.append(sum(bool(node["spec"].get("unschedulable")) for node in nodes))
-                await asyncio.sleep(0.05)
-
-        manager.absent.add(names[2])
-        async with manager.working():
-            watcher = asyncio.ensure_future(watch())
-            with pytest.raises(InitFailed, match=f"node {names[2]}: no layout large after 2 s") as failure:
-                await scene.create("MigLayout", **{**TO_LARGE, "timeoutSeconds": 2})
-            watcher.cancel()
-        assert failure.value.properties["nodes"] == names[:2]
-        assert max(closed) == 1
-
-    play(act)
-
-
 def test_delete_takes_the_label_off_and_leaves_the_layout(play):
     async def act(scene):
         name = await scene.add_node("0")
-        async with scene.manager(LAYOUTS).working():
+        async with MigManager(scene, LAYOUTS).working():
             await scene.create("MigLayout", **TO_LARGE)
             await scene.ask("MigLayout", "delete", "id", scene.inputs, scene.outputs)
         node = await scene.node(name)
@@ -275,7 +161,7 @@ def test_delete_takes_the_label_off_and_leaves_the_layout(play):
 def test_a_preview_says_what_would_be_evicted_and_does_nothing(play):
     async def act(scene):
         name = await scene.add_node("0")
-        async with scene.manager(LAYOUTS).working():
+        async with MigManager(scene, LAYOUTS).working():
             await scene.create("MigLayout", **TO_SMALL)
             await scene.deploy(SMALL)
             (pod,) = await scene.until(lambda: scene.running(name))
@@ -286,7 +172,7 @@ def test_a_preview_says_what_would_be_evicted_and_does_nothing(play):
         assert scene.log.lines[0] == f"node {name}: layout small -> large; would evict default/{pod}"
         assert f"pod default/bare-{scene.pool} has no controller" in scene.log.lines[1]
         assert (await scene.labels(name))[CONFIG] == "small"
-        assert await _open(scene, name)
+        assert await scene.is_open(name)
 
     play(act)
 
