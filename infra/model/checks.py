@@ -9,16 +9,22 @@ from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
-from infra.model.sharing import Mig
+from infra.model.sharing import Mig, Mps
 from infra.model.workload import Workload, cpu_millis, memory_bytes
 
 BUILT_IN_NAMESPACES = ("default",)
 _SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator")
 
 
-def check_operator(cluster: str, driver: str, toolkit: str) -> None:
-    """A toolkit needs a driver below it, and simulated nodes come without either."""
+def check_operator(cluster: str, driver: str, toolkit: str, repository: str | None) -> None:
+    """Simulated nodes come without driver and toolkit, and the embedded cluster with a chart of its own."""
     if cluster == "embedded":
+        if repository:
+            raise InputError(
+                "gpu_operator.repository",
+                "an embedded cluster takes the chart in charts/gpu-operator-sim",
+                "leave it out, or use cluster kind existing",
+            )
         for key, owner in (("driver", driver), ("toolkit", toolkit)):
             if owner == "host":
                 raise InputError(
@@ -72,6 +78,13 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
 
 
 def _check_strategy(strategy: MigStrategy, pool: Pool, path: str) -> None:
+    if isinstance(pool.sharing, Mps) and strategy == "mixed":
+        # The operator sets the strategy by environment, which the device plugin puts above its configuration.
+        raise InputError(
+            f"{path}.sharing.kind",
+            "the device plugin does not start with MPS under gpu_operator.mig_strategy mixed",
+            "use mig_strategy: none or single, or share by time_slicing",
+        )
     if not isinstance(pool.sharing, Mig):
         return
     if strategy == "none":

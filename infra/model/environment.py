@@ -47,6 +47,12 @@ class GpuOperatorSpec(Model):
     toolkit: Literal["operator", "host"] = Field(
         default="operator", description="Who installs NVIDIA's container toolkit."
     )
+    repository: str | None = Field(
+        default=None,
+        strict=True,
+        pattern=r"^(https?|oci)://\S+$",
+        description="Helm repository with the operator's chart; NVIDIA's own if left out.",
+    )
 
 
 class Environment(Model):
@@ -63,7 +69,8 @@ class Environment(Model):
     @model_validator(mode="after")
     def _holds_together(self) -> Environment:
         checks.check_pools(self.cluster.kind, self.gpu_operator.mig_strategy, self.pools)
-        checks.check_operator(self.cluster.kind, self.gpu_operator.driver, self.gpu_operator.toolkit)
+        operator = self.gpu_operator
+        checks.check_operator(self.cluster.kind, operator.driver, operator.toolkit, operator.repository)
         checks.check_workloads(self.gpu_operator.mig_strategy, self.pools, self.workloads)
         return self
 

@@ -31,7 +31,7 @@ def release(env: Environment) -> ChartRelease:
     embedded = isinstance(env.cluster, EmbeddedCluster)
     return ChartRelease(
         chart="charts/gpu-operator-sim" if embedded else "gpu-operator",
-        repository=None if embedded else versions.GPU_OPERATOR_REPOSITORY,
+        repository=None if embedded else env.gpu_operator.repository or versions.GPU_OPERATOR_REPOSITORY,
         version=None if embedded else versions.GPU_OPERATOR,
         namespace=sharing.NAMESPACE,
         name="gpu-operator",

@@ -69,7 +69,6 @@ def _plugin_config(env: Environment, pool: Pool | None) -> Manifest:
             "resources": [{"name": labels.NVIDIA_GPU, "replicas": sharing.replicas}],
         }
     if isinstance(sharing, Mps):
-        strategy = "none"  # the device plugin does not start with MPS and mixed
         block["mps"] = {"resources": [{"name": labels.NVIDIA_GPU, "replicas": sharing.replicas}]}
     config: Manifest = {"version": "v1", "flags": {"migStrategy": strategy}}
     if block:

@@ -28,7 +28,6 @@ EMBEDDED: dict[str, Any] = {
     "pools": [
         {"name": "t4", "machine": "g2.5xlarge", "nodes": 1, "taints": [{"key": "a", "value": "b"}]},
         {"name": "slices", "machine": "g2.5xlarge", "nodes": 1, "sharing": SLICES},
-        {"name": "mps", "machine": "g2.5xlarge", "nodes": 1, "sharing": {"kind": "mps", "replicas": 4}},
         {"name": "mig", "machine": "g4.p1.40g", "nodes": 1, "sharing": SEVEN},
         {"name": "gpu", "nodes": 1, "gpu": {"models": ["T4"], "count": 1}},
     ],
@@ -41,6 +40,14 @@ EMBEDDED: dict[str, Any] = {
         {"name": "four", "kind": "pod", "pool": "gpu", "image": IMAGE},
     ],
 }  # fmt: skip
+MPS: dict[str, Any] = {
+    "name": "e",
+    "cluster": {"kind": "embedded"},
+    "gpu_operator": {"mig_strategy": "none"},
+    "pools": [
+        {"name": "mps", "machine": "g2.5xlarge", "nodes": 1, "sharing": {"kind": "mps", "replicas": 4}}
+    ],
+}
 EXISTING: dict[str, Any] = {
     "name": "e",
     "cluster": {"kind": "existing", "kubeconfig": "/k"},
@@ -57,18 +64,19 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Environment", "workloads"): (EMBEDDED, "workloads", []),
     ("GpuOperatorSpec", "mig_strategy"): (EMBEDDED, "gpu_operator/mig_strategy", "single"),
     ("GpuOperatorSpec", "gpu_taint"): (EMBEDDED, "gpu_operator/gpu_taint", "node-role.kubernetes.io/gpu"),
+    ("GpuOperatorSpec", "repository"): (EXISTING, "gpu_operator/repository", "https://mirror.example/charts"),
     ("GpuOperatorSpec", "driver"): (EXISTING, "gpu_operator/driver", "host"),
     ("GpuOperatorSpec", "toolkit"): (EXISTING, "gpu_operator/toolkit", "host"),
     ("Pool", "name"): (EXISTING, "pools/0/name", "other"),
     ("Pool", "machine"): (EMBEDDED, "pools/0/machine", "g4dn.4xlarge"),
-    ("Pool", "gpu"): (EMBEDDED, "pools/4/gpu", {"models": ["T4"], "count": 4}),
+    ("Pool", "gpu"): (EMBEDDED, "pools/3/gpu", {"models": ["T4"], "count": 4}),
     ("Pool", "nodes"): (EMBEDDED, "pools/0/nodes", 2),
     ("Pool", "selector"): (EXISTING, "pools/0/selector", {"a": "c"}),
     ("Pool", "labels"): (EMBEDDED, "pools/0/labels", {"a": "c"}),
     ("Pool", "taints"): (EMBEDDED, "pools/0/taints", []),
     ("Pool", "sharing"): (EMBEDDED, "pools/0/sharing", {"kind": "time_slicing", "replicas": 2}),
-    ("GpuChoice", "models"): (EMBEDDED, "pools/4/gpu/models", ["L4"]),
-    ("GpuChoice", "count"): (EMBEDDED, "pools/4/gpu/count", 4),
+    ("GpuChoice", "models"): (EMBEDDED, "pools/3/gpu/models", ["L4"]),
+    ("GpuChoice", "count"): (EMBEDDED, "pools/3/gpu/count", 4),
     ("Taint", "key"): (EMBEDDED, "pools/0/taints/0/key", "c"),
     ("Taint", "value"): (EMBEDDED, "pools/0/taints/0/value", "c"),
     ("Taint", "effect"): (EMBEDDED, "pools/0/taints/0/effect", "NoExecute"),
@@ -79,12 +87,12 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
         "pools/1/sharing/fail_requests_greater_than_one",
         False,
     ),
-    ("Mps", "replicas"): (EMBEDDED, "pools/2/sharing/replicas", 8),
-    ("Mig", "layout"): (EMBEDDED, "pools/3/sharing/layout", {"1g.5gb": 6}),
+    ("Mps", "replicas"): (MPS, "pools/0/sharing/replicas", 8),
+    ("Mig", "layout"): (EMBEDDED, "pools/2/sharing/layout", {"1g.5gb": 6}),
     ("PodWorkload", "name"): (EMBEDDED, "workloads/0/name", "other"),
     ("PodWorkload", "namespace"): (EMBEDDED, "workloads/0/namespace", "other"),
     ("PodWorkload", "pool"): (EMBEDDED, "workloads/0/pool", "slices"),
-    ("PodWorkload", "gpu_product"): (EMBEDDED, "workloads/4/gpu_product", "Tesla-T4-SHARED"),
+    ("PodWorkload", "gpu_product"): (EMBEDDED, "workloads/4/gpu_product", "NVIDIA-A100-PCIE-40GB"),
     ("PodWorkload", "slice"): (EMBEDDED, "workloads/3/slice", "1g.5gb"),
     ("PodWorkload", "count"): (EMBEDDED, "workloads/3/count", 2),
     ("PodWorkload", "cpu"): (EMBEDDED, "workloads/0/cpu", 2),
@@ -143,7 +151,7 @@ def test_the_field_changes_what_is_rendered(row: tuple[str, str]) -> None:
     before, after = copy.deepcopy(start), copy.deepcopy(start)
     if row == NEEDS_A_SECOND_PROFILE:
         for mapping in (before, after):
-            mapping["pools"][3]["sharing"]["layout"] = {"1g.5gb": 1, "2g.10gb": 1}
+            mapping["pools"][2]["sharing"]["layout"] = {"1g.5gb": 1, "2g.10gb": 1}
             mapping["workloads"][3]["slice"] = "2g.10gb"
     if value is ...:
         after = {

@@ -31,7 +31,6 @@ def every_kind_of_sharing() -> Environment:
     wide = {"kind": "mig", "layout": "all-1g.10gb"}
     media = {"kind": "mig", "layout": "all-1g.5gb+me"}
     mapping["pools"] += [
-        {"name": "mps", **t4, "sharing": {"kind": "mps", "replicas": 4}},
         {"name": "keep", **t4, "sharing": {"kind": "time_slicing", "replicas": 2, "rename": False}},
         {"name": "wide", "machine": "g4.p1.40g", "nodes": 1, "sharing": wide},
         {"name": "big", "machine": "p4de.24xlarge", "nodes": 1, "sharing": wide},
@@ -47,11 +46,21 @@ def check(toolchain: Toolchain, kind: str, text: str, folder: Path) -> subproces
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
+def mps() -> Environment:
+    """MPS, which takes another strategy than the slices of the local stack."""
+    pool = {"name": "mps", "machine": "g2.5xlarge", "nodes": 1, "sharing": {"kind": "mps", "replicas": 4}}
+    operator = {"mig_strategy": "none"}
+    return parse({"name": "m", "cluster": {"kind": "embedded"}, "gpu_operator": operator, "pools": [pool]})
+
+
 def test_nvidias_device_plugin_types_keep_every_key(toolchain: Toolchain, tmp_path: Path) -> None:
     config_map = sharing.device_plugin_config_map(every_kind_of_sharing())
+    others = sharing.device_plugin_config_map(mps())
     assert config_map is not None
-    assert len(config_map["data"]) == 5
-    for text in config_map["data"].values():
+    assert others is not None
+    assert len(config_map["data"]) == 4
+    assert list(others["data"]) == ["default", "mps-4"]
+    for text in (*config_map["data"].values(), *others["data"].values()):
         found = check(toolchain, "device-plugin", text, tmp_path)
         assert found.returncode == 0, found.stdout + found.stderr
     misspelled = config_map["data"]["slice-4"].replace("renameByDefault", "renameByDefualt")

@@ -55,7 +55,7 @@ def test_without_sharing_there_is_no_configuration_and_no_label() -> None:
 
 def test_one_key_per_way_of_sharing_and_a_default() -> None:
     slicing = {"kind": "time_slicing", "replicas": 4}
-    found = env(t4(**slicing), t4(**slicing), t4(kind="mps", replicas=2), t4())
+    found = env(t4(**slicing), t4(**slicing), t4(kind="mps", replicas=2), t4(), mig_strategy="none")
     assert list(plugin(found)) == ["default", "mps-2", "slice-4"]
     keys = [sharing.pool_labels(found, p)["nvidia.com/device-plugin.config"] for p in found.pools]
     assert keys == ["slice-4", "slice-4", "mps-2", "default"]
@@ -86,10 +86,8 @@ def test_every_way_of_time_slicing_has_its_key(rename: bool, fail: bool, key: st
     }
 
 
-def test_mps_never_meets_mixed() -> None:
-    """The device plugin does not start with MPS under the strategy mixed."""
-    found = plugin(env(t4(kind="mps", replicas=3)))
-    assert found["default"]["flags"] == {"migStrategy": "mixed"}
+def test_mps() -> None:
+    found = plugin(env(t4(kind="mps", replicas=3), mig_strategy="none"))
     assert found["mps-3"] == {
         "version": "v1",
         "flags": {"migStrategy": "none"},
@@ -169,7 +167,7 @@ def test_a_mig_gpu_that_is_not_cut_is_told_so() -> None:
         (t4(), "mixed", {"nvidia.com/gpu": 1}),
         (t4(kind="time_slicing", replicas=4), "mixed", {"nvidia.com/gpu.shared": 4}),
         (t4(kind="time_slicing", replicas=3, rename=False), "mixed", {"nvidia.com/gpu": 3}),
-        (t4(kind="mps", replicas=5), "mixed", {"nvidia.com/gpu": 5}),
+        (t4(kind="mps", replicas=5), "single", {"nvidia.com/gpu": 5}),
         ({"machine": "g1.4xlarge"}, "mixed", {"nvidia.com/gpu": 4}),
         (
             {"machine": "g1.4xlarge", "sharing": {"kind": "time_slicing", "replicas": 2}},

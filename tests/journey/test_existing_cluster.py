@@ -1,0 +1,152 @@
+"""The same platform half on a cluster that is there already: its nodes are found, labelled and given back.
+
+Somebody else's cluster is played by a second embedded one. NVIDIA's chart repository is out of reach, so one
+on loopback serves our chart under the name and version of theirs; the release goes the same way.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuform.embedded import ControlPlane
+from gpuform.engine import Engine, EngineFailure
+from gpuform.paths import Paths
+from gpuform.status import read
+from gpuform.toolchain import Toolchain
+from infra import versions
+from infra.config import load
+from tests.journey.conftest import HERE, Checkout
+
+pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+
+CPU = {"cpu": "16", "memory": "120Gi", "pods": "110"}
+ONE_A100 = {**CPU, "gpu": "10de:20f1", "gpu-count": "1"}
+
+
+def node(name: str, labels: dict[str, str], machine: dict[str, str]) -> dict[str, Any]:
+    annotations = {f"simulator.gpuform.io/{key}": value for key, value in machine.items()}
+    known = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name}
+    labels = {**labels, **known}
+    metadata = {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake", **annotations}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+
+
+class Theirs:
+    """The cluster that was there, and kubectl on it."""
+
+    def __init__(self, state: Path) -> None:
+        paths = Paths(root=HERE.root, state=state, cache=HERE.cache)
+        self.tools = Toolchain(paths)
+        self.plane = ControlPlane(paths, self.tools)
+        self.kubeconfig = paths.kubeconfig
+
+    def kubectl(self, *args: str, input: str | None = None) -> str:
+        command = [str(self.tools.path("kubectl")), "--kubeconfig", str(self.kubeconfig), *args]
+        done = subprocess.run(command, input=input, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def node(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.kubectl("get", "node", name, "-o", "json"))
+        return found
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Iterator[Theirs]:
+    cluster = Theirs(tmp_path / "theirs")
+    try:
+        cluster.plane.start()
+        for manifest in (
+            node("theirs-gpu", {"rack": "7"}, ONE_A100),
+            node("theirs-cpu", {"rack": "1"}, CPU),
+        ):
+            cluster.kubectl("apply", "-f", "-", input=json.dumps(manifest))
+        yield cluster
+    finally:
+        cluster.plane.stop(delete=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, toolchain: Toolchain) -> Iterator[str]:
+    """URL of a chart repository on loopback."""
+    chart, served = tmp_path / "gpu-operator", tmp_path / "repository"
+    shutil.copytree(HERE.root / "charts" / "gpu-operator-sim", chart)
+    described = yaml.safe_load((chart / "Chart.yaml").read_text())
+    described |= {"name": "gpu-operator", "version": versions.GPU_OPERATOR}
+    (chart / "Chart.yaml").write_text(yaml.safe_dump(described))
+    helm = str(toolchain.path("helm"))
+    subprocess.run([helm, "package", str(chart), "-d", str(served)], check=True, capture_output=True)
+    subprocess.run([helm, "repo", "index", str(served)], check=True, capture_output=True)
+    handler = functools.partial(_Quiet, directory=str(served))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def declare(checkout: Checkout, theirs: Theirs, repository: str, selector: dict[str, str]) -> None:
+    environment = {
+        "name": "there",
+        "cluster": {"kind": "existing", "kubeconfig": str(theirs.kubeconfig)},
+        "gpu_operator": {"repository": repository},
+        "pools": [
+            {
+                "name": "a100",
+                "gpu": {"models": ["A100-40GB"], "count": 1},
+                "selector": selector,
+                "sharing": {"kind": "mig", "layout": "all-1g.5gb"},
+            }
+        ],
+    }
+    stack = {"config": {"gpuform:environment": environment}}
+    (checkout.paths.root / "Pulumi.there.yaml").write_text(yaml.safe_dump(stack))
+
+
+def quiet_engine(checkout: Checkout) -> Engine:
+    return Engine(checkout.paths, Toolchain(checkout.paths), say=lambda line: None)
+
+
+def test_nodes_are_found_labelled_cut_and_given_back(
+    fresh: Checkout, theirs: Theirs, repository: str
+) -> None:
+    before = theirs.node("theirs-cpu")["metadata"]["labels"]
+    declare(fresh, theirs, repository, {"rack": "7"})
+    engine = quiet_engine(fresh)
+    engine.up("there", on_event=lambda event: None)
+    found = theirs.node("theirs-gpu")
+    assert found["metadata"]["labels"]["gpuform.io/pool"] == "a100"
+    assert found["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
+    status = read(load(fresh.paths.root / "Pulumi.there.yaml"), theirs.kubeconfig)
+    assert [pool.settled for pool in status.pools] == [True]
+    assert status.pools[0].planned == {"nvidia.com/mig-1g.5gb": 7}
+    ours = {key for key in theirs.node("theirs-cpu")["metadata"]["labels"] if key.startswith("gpuform.io/")}
+    assert ours == set(), "a node that no selector matches gets nothing of ours"
+    assert before.items() <= theirs.node("theirs-cpu")["metadata"]["labels"].items()
+    assert not engine.preview("there", on_event=lambda event: None).changed
+    engine.destroy("there", on_event=lambda event: None)
+    left = theirs.node("theirs-gpu")
+    assert "gpuform.io/pool" not in left["metadata"]["labels"]
+    assert left["metadata"]["labels"]["rack"] == "7"
+    assert not left["spec"].get("taints")
+
+
+def test_a_selector_that_matches_nothing_is_named(fresh: Checkout, theirs: Theirs, repository: str) -> None:
+    declare(fresh, theirs, repository, {"rack": "8"})
+    with pytest.raises(EngineFailure, match="rack=8"):
+        quiet_engine(fresh).up("there", on_event=lambda event: None)

@@ -1,0 +1,65 @@
+"""``make up`` killed at some moment of its first run, and typed again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.journey.conftest import Checkout
+
+pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+
+
+@pytest.mark.parametrize("seconds", [0.7, 3, 5, 7, 10])
+def test_up_after_a_kill_goes_on_and_ends_as_if_nothing_had_happened(fresh: Checkout, seconds: float) -> None:
+    first = subprocess.Popen(
+        fresh.command("local", "up"),
+        env=fresh.env,
+        cwd=fresh.paths.root,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    time.sleep(seconds)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    fresh.gpuform("local", "up")
+    assert fresh.offers()["a100-mig"] == [{"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-2g.10gb": 2}]
+    assert all(pod["phase"] in ("Running", "Succeeded") for pod in fresh.status()["pods"])
+    again = fresh.gpuform("local", "up")
+    assert "37 unchanged" in again.stdout
+
+
+def test_stop_leaves_no_process_and_up_goes_on_from_the_data(fresh: Checkout) -> None:
+    fresh.gpuform("local", "up")
+    fresh.gpuform("local", "stop")
+    assert fresh.running() == []
+    locks = list((fresh.paths.state / "engine").rglob("locks/**/*.json"))
+    assert locks == []
+    assert "37 unchanged" in fresh.gpuform("local", "up").stdout
+    fresh.gpuform("local", "stop", "--delete")
+    assert not fresh.paths.kubeconfig.exists()
+
+
+def test_the_engine_by_hand(fresh: Checkout) -> None:
+    fresh.gpuform("local", "start")
+    lines = fresh.gpuform("local", "env").stdout
+
+    def shell(command: str) -> str:
+        script = f"{lines}\n{command}"
+        done = subprocess.run(
+            ["bash", "-euc", script], cwd=fresh.paths.root, env=fresh.env, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "37 to create" in shell("pulumi preview --color never")
+    assert "37 created" in shell("pulumi up --yes --skip-preview --color never")
+    assert '"nvidia.com/gpu.shared":4' in shell("pulumi stack output pools --json").replace(" ", "")
+    assert "a100-mig-0" in shell("kubectl get nodes")
+    assert "37 deleted" in shell("pulumi destroy --yes --skip-preview --color never")
+    assert "No resources found" in shell("kubectl get nodes 2>&1")
