@@ -172,7 +172,7 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
     async def Invoke(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Answer through `invoke`."""
         result = await self.invoke(request.tok, from_struct(request.args))
-        return provider_pb2.InvokeResponse(**{"return": to_struct(result)})
+        return provider_pb2.InvokeResponse(**{"return": to_struct(result)})  # type: ignore[arg-type]  # a keyword
 
     @answers.answered
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
