@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -86,7 +87,7 @@ def up() -> None:
     current = _settled(environment, paths)
     report = write(paths.state / "report", current)
     console.print(tables.pools(current), "", tables.pods(current), "", sep="\n")
-    say(f"{result.summary}; {time.monotonic() - began:.0f} s in all; report: {report}")
+    say(f"{result.summary}; {time.monotonic() - began:.0f} s in all; report: {_short(report)}")
     say(tables.SIMULATED)
     unsettled = [pool.name for pool in current.pools if not pool.settled]
     if unsettled:
@@ -107,6 +108,11 @@ def _settled(environment: Environment, paths: Paths) -> ClusterStatus:
         if all(pool.settled for pool in current.pools) or time.monotonic() > deadline:
             return current
         time.sleep(0.3)
+
+
+def _short(path: Path) -> Path:
+    """The path as seen from the working directory, where it lies below it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _control_plane() -> ControlPlane:

@@ -93,7 +93,7 @@ def test_the_output_ends_with_tables_the_report_and_what_is_simulated(up: Checko
     assert "mig-2g.10gb 2, mig-3g.20gb 1" in out
     assert "simulated here: the nodes (kwok)" in out
     report = up.paths.state / "report" / "index.html"
-    assert str(report) in out
+    assert "report: .gpuform/report/index.html" in out
     assert "a100-mig" in report.read_text()
     assert (up.paths.state / "report" / "status.json").exists()
 
