@@ -41,6 +41,9 @@ format: setup ## Format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+docs: setup ## Write the environment's schema and page again from the model
+	@$(BIN)/python -m infra.schema docs
+
 lock: ## Renew requirements.lock (needs uv)
 	uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock
 
