@@ -1,0 +1,55 @@
+"""Which cluster a provider configuration means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuform.plugins.kubernetes.kubeconfig import resolve
+
+pytestmark = pytest.mark.unit
+
+CONFIG = {
+    "current-context": "one",
+    "clusters": [
+        {"name": "c", "cluster": {"server": "https://c:1/"}},
+        {"name": "d", "cluster": {"server": "https://d:2"}},
+    ],
+    "users": [{"name": "u", "user": {"client-certificate": "u.crt"}}],
+    "contexts": [
+        {"name": "one", "context": {"cluster": "c", "user": "u", "namespace": "n"}},
+        {"name": "two", "context": {"cluster": "d", "user": "u"}},
+    ],
+}
+
+
+def test_a_kubeconfig_is_contents_a_path_or_the_environments(tmp_path: Any) -> None:
+    file = tmp_path / "config"
+    file.write_text(yaml.safe_dump(CONFIG))
+    contents = resolve({"kubeconfig": yaml.safe_dump(CONFIG)}, {})
+    assert (contents.server, contents.namespace, contents.context) == ("https://c:1", "n", "one")
+    path = resolve({"kubeconfig": str(file), "context": "two", "namespace": "m"}, {})
+    assert (path.server, path.namespace) == ("https://d:2", "m")
+    assert path.user["client-certificate"] == str(tmp_path / "u.crt")
+    assert resolve({}, {"KUBECONFIG": f"{tmp_path}/none:{file}"}).server == "https://c:1"
+    assert resolve({}, {"HOME": str(tmp_path)}).problem.startswith("there is no kubeconfig")
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        (
+            {"kubeconfig": yaml.safe_dump(CONFIG), "context": "three"},
+            "context 'three' is not in the kubeconfig",
+        ),
+        ({"kubeconfig": "a: b: canary"}, "it is not valid YAML"),
+        ({"kubeconfig": "/none/such"}, "No such file or directory"),
+        ({"kubeconfig": "- a\n- b\n"}, "kubeconfig: it is not a kubeconfig"),
+    ],
+)
+def test_a_broken_kubeconfig_is_a_reason_not_a_crash(config: Any, problem: str) -> None:
+    found = resolve(config, {})
+    assert problem in found.problem
+    assert "canary" not in found.problem
