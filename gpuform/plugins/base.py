@@ -15,6 +15,7 @@ A provider is a `ResourceProvider` with one `Handler` (see gpuform.plugins.handl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -51,9 +52,7 @@ async def serve(register: Callable[[grpc.aio.Server], None]) -> None:
     register(server)
     port = server.add_insecure_port("127.0.0.1:0")
     parent = os.getppid()
-    stop = asyncio.Event()
-    for ending in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(ending, stop.set)
+    stop = _stop_on_signals(asyncio.get_running_loop())
     await server.start()
     print(port, flush=True)
     while not stop.is_set() and os.getppid() == parent:
@@ -62,6 +61,23 @@ async def serve(register: Callable[[grpc.aio.Server], None]) -> None:
         except TimeoutError:
             continue
     await server.stop(grace=1)
+
+
+def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
+    """An event that SIGINT and SIGTERM set.
+
+    Not by the loop's own handlers: those go with the loop, and a signal that comes while the process ends
+    would print a KeyboardInterrupt, which the engine shows as if the program had said it.
+    """
+    stop = asyncio.Event()
+
+    def end(number: int, frame: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: it is ending already
+            loop.call_soon_threadsafe(stop.set)
+
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, end)
+    return stop
 
 
 async def serve_provider(make: Callable[[Engine], ResourceProvider], argv: list[str] | None = None) -> None:

@@ -17,7 +17,12 @@ def write(folder: Path, current: ClusterStatus) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "status.json").write_text(json.dumps(current.to_json(), indent=2) + "\n")
     recorder = Console(
-        record=True, width=140, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+        record=True,
+        width=140,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        highlight=False,
     )
     recorder.print(tables.pools(current), tables.pods(current), tables.SIMULATED, sep="\n\n")
     page = folder / "index.html"

@@ -5,22 +5,49 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 pytestmark = pytest.mark.unit
 
+PLUGINS = ["nodes", "kubernetes", "language"]
 
-@pytest.mark.parametrize("module", ["nodes", "kubernetes"])
+
+def start(module: str) -> subprocess.Popen[str]:
+    """A plugin that has printed its port, which is when the engine may end it."""
+    command = [sys.executable, "-P", "-m", f"gpuform.plugins.{module}", "127.0.0.1:1"]
+    plugin = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert plugin.stdout is not None
+    assert int(plugin.stdout.readline()) > 0
+    return plugin
+
+
+@pytest.mark.parametrize("module", PLUGINS)
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=["engine", "system"])
 def test_a_plugin_ends_at_once_when_it_is_told_to(module: str, ending: signal.Signals) -> None:
     """The engine ends plugins by SIGINT and waits 5 s for each that does not go."""
-    command = [sys.executable, "-P", "-m", f"gpuform.plugins.{module}", "127.0.0.1:1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as plugin:
-        assert plugin.stdout is not None
-        assert int(plugin.stdout.readline()) > 0
+    plugin = start(module)
+    try:
         plugin.send_signal(ending)
-        try:
-            assert plugin.wait(timeout=4) == 0
-        finally:
-            plugin.kill()
+        _, said = plugin.communicate(timeout=4)
+    finally:
+        plugin.kill()
+    assert (plugin.returncode, said) == (0, "")
+
+
+@pytest.mark.parametrize("module", PLUGINS)
+def test_a_plugin_that_is_ending_can_be_told_again(module: str) -> None:
+    """The engine shows what a plugin says last as if the program had said it."""
+    plugin = start(module)
+    deadline = time.monotonic() + 10
+    try:
+        while plugin.poll() is None and time.monotonic() < deadline:
+            plugin.send_signal(signal.SIGINT)
+            time.sleep(0.001)
+        _, said = plugin.communicate(timeout=1)
+    finally:
+        plugin.kill()
+    assert said == ""
+    # The interpreter gives the signal back to the system in its very last moment.
+    assert plugin.returncode in (0, -signal.SIGINT)
