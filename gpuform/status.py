@@ -146,7 +146,7 @@ def _pool(
     found = sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
     return PoolStatus(
         name=pool.name,
-        sharing=pool.sharing.kind,
+        sharing=pool.sharing.kind if pool.gpus else "none",
         detail=_detail(pool),
         machine=pool.machine or " or ".join(gpu.name for gpu in pool.gpus),
         planned=dict(offered(env, pool)),

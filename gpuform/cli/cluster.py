@@ -40,7 +40,9 @@ def status(
     if as_json:
         typer.echo(json.dumps(current.to_json(), indent=2))
         return
-    console.print(tables.pools(current), tables.pods(current), sep="\n\n")
+    console.print(tables.pools(current), "", tables.pods(current), "", sep="\n")
+    for trouble in tables.troubles(current):
+        say(trouble)
     if env.cluster.kind == "embedded":
         say(tables.SIMULATED)
 

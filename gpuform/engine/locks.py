@@ -57,9 +57,10 @@ def _refuse_living(owner: Owner, path: Path, stack: str) -> None:
         time.sleep(0.1)
         command = _command(owner.pid)
     if command:
+        program = Path(command.split()[0]).name
         raise Failure(
             f"stack {stack}",
-            f"is being changed by process {owner.pid} ({command}) since {owner.since:%H:%M:%S}",
+            f"is being changed by process {owner.pid} ({program}) since {owner.since:%H:%M:%S}",
             f"wait for it to end, or stop it with 'kill -INT {owner.pid}'",
         )
 

@@ -24,7 +24,8 @@ def write(folder: Path, current: ClusterStatus) -> Path:
         color_system="truecolor",
         highlight=False,
     )
-    recorder.print(tables.pools(current), tables.pods(current), tables.SIMULATED, sep="\n\n")
+    recorder.print(tables.pools(current), "", tables.pods(current), "", *tables.troubles(current), sep="\n")
+    recorder.print(tables.SIMULATED)
     page = folder / "index.html"
     recorder.save_html(str(page), inline_styles=True)
     return page

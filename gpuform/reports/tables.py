@@ -39,7 +39,10 @@ def pools(current: ClusterStatus) -> Table:
 
 
 def pods(current: ClusterStatus, namespaces: tuple[str, ...] = SYSTEM_NAMESPACES) -> Table:
-    """One line per pod outside the system namespaces: what it asked for and where it landed."""
+    """One line per pod outside the system namespaces: what it asked for and where it landed.
+
+    Why one is not as it should be is said by ``troubles``: a scheduler's message fits into no column.
+    """
     table = _table("Pods", "namespace", "pod", "asks for", "node", "phase")
     for pod in current.pods:
         if pod.namespace not in namespaces:
@@ -47,6 +50,11 @@ def pods(current: ClusterStatus, namespaces: tuple[str, ...] = SYSTEM_NAMESPACES
                 pod.namespace, pod.name, counts(pod.requests) or "no GPU", pod.node or "-", _phase(pod)
             )
     return table
+
+
+def troubles(current: ClusterStatus) -> list[str]:
+    """One line for each pod that is not as it should be, system namespaces included."""
+    return [f"{pod.namespace}/{pod.name}: {pod.reason}" for pod in current.pods if pod.reason]
 
 
 def members(status: Status) -> Table:
@@ -153,6 +161,4 @@ def _in_use(nodes: tuple[NodeStatus, ...]) -> str:
 
 def _phase(pod: PodStatus) -> Text:
     fine = pod.phase in ("Running", "Succeeded") and not pod.reason
-    return Text(
-        pod.phase if not pod.reason else f"{pod.phase}: {pod.reason}", style="green" if fine else "red"
-    )
+    return Text(pod.phase, style="green" if fine else "red")

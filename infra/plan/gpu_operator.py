@@ -45,6 +45,8 @@ def values(env: Environment) -> Values:
     control_plane = {"key": labels.CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule"}
     # Helm replaces lists, so the chart's own toleration of the control plane is repeated.
     everywhere = [control_plane, *tolerations]
+    # What only has to run somewhere keeps off the GPU nodes, unless the environment has no others.
+    somewhere = everywhere if all(pool.gpus for pool in env.pools) else [control_plane]
     return {
         "cdi": {"enabled": True},
         "daemonsets": {"tolerations": tolerations},
@@ -53,11 +55,11 @@ def values(env: Environment) -> Values:
         "mig": {"strategy": env.gpu_operator.mig_strategy},
         "migManager": _mig_manager(env),
         "node-feature-discovery": {
-            "gc": {"tolerations": everywhere},
-            "master": {"tolerations": everywhere},
+            "gc": {"tolerations": somewhere},
+            "master": {"tolerations": somewhere},
             "worker": {"tolerations": everywhere},
         },
-        "operator": {"tolerations": everywhere},
+        "operator": {"tolerations": somewhere},
         "psa": {"enabled": True},
         "toolkit": _toolkit(env),
     }

@@ -168,7 +168,7 @@ def test_a_run_that_still_works_is_named_and_left_alone(project: Project) -> Non
     process = _start(project)
     try:
         with pytest.raises(
-            Failure, match=r"stack local: is being changed by process \d+ \(pulumi up|/pulumi up"
+            Failure, match=r"stack local: is being changed by process \d+ \(pulumi\) since"
         ) as caught:
             project.engine.up()
         assert "wait for it to end, or stop it with 'kill -INT" in str(caught.value)

@@ -127,7 +127,17 @@ def test_every_operand_tolerates_every_taint_of_gpu_nodes() -> None:
     ]
     values = gpu_operator.values(env)
     assert values["daemonsets"]["tolerations"] == tolerations
+    worker = values["node-feature-discovery"]["worker"]["tolerations"]
+    assert worker[0]["key"] == "node-role.kubernetes.io/control-plane"
+    assert worker[1:] == tolerations
+
+
+@pytest.mark.parametrize(("machines", "taints"), [(["g2.5xlarge", "m6i.xlarge"], 0), (["g2.5xlarge"], 1)])
+def test_the_operator_itself_keeps_off_gpu_nodes_where_there_are_others(
+    machines: list[str], taints: int
+) -> None:
+    values = gpu_operator.values(existing(*({"machine": name} for name in machines)))
     discovery = values["node-feature-discovery"]
-    for block in (values["operator"], *(discovery[role] for role in ("gc", "master", "worker"))):
-        assert block["tolerations"][0]["key"] == "node-role.kubernetes.io/control-plane"
-        assert block["tolerations"][1:] == tolerations
+    for block in (values["operator"], discovery["gc"], discovery["master"]):
+        keys = [toleration["key"] for toleration in block["tolerations"]]
+        assert keys == ["node-role.kubernetes.io/control-plane", "nvidia.com/gpu"][: 1 + taints]
