@@ -87,8 +87,9 @@ class Client:
         params: Mapping[str, str] | None = None,
         body: Any = None,
         content_type: str = "application/json",
+        repeat: bool = True,
     ) -> httpx.Response:
-        """Send one request and return the successful answer."""
+        """Send one request and return the successful answer; ``repeat`` it while the server asks to wait."""
         if self._down and time.monotonic() - self._down[0] < _UNREACHABLE_SECONDS:
             raise Unreachable(self._down[1])
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
@@ -100,7 +101,7 @@ class Client:
             if response.status_code == 401 and self._tokens.renewable and attempt == 0:
                 await self._authorization(renew=True)
                 continue
-            if response.status_code not in _RETRIED or attempt == _ATTEMPTS - 1:
+            if not repeat or response.status_code not in _RETRIED or attempt == _ATTEMPTS - 1:
                 break
             await asyncio.sleep(float(response.headers.get("Retry-After") or 0.2 * 4**attempt))
         raise ApiError(response.status_code, _status(response))

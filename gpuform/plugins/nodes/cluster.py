@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
-
 from gpuform.plugins.handler import PluginError
 from gpuform.plugins.kubernetes.client import ApiError, Client
 
@@ -18,23 +16,6 @@ MANAGER = "gpuform-nodes"  # field manager of everything but a pool's labels
 
 class Refused(Exception):
     """The eviction was refused for now; ``str()`` is the server's reason, with the budget's name."""
-
-
-class NodesClient(Client):
-    """A client that does not repeat an eviction: a refusal is an answer, and the pods are looked at anew."""
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, str] | None,
-        content: bytes | None,
-        headers: dict[str, str],
-    ) -> httpx.Response:
-        response = await super()._send(method, path, params, content, headers)
-        if response.status_code == 429 and path.endswith("/eviction"):
-            raise ApiError(429, response.json())
-        return response
 
 
 @dataclass(frozen=True)
@@ -86,7 +67,8 @@ class Cluster:
         }
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
         try:
-            await self.client.request("POST", path, body=body)
+            # A refusal is an answer: before asking again, the pods are looked at anew.
+            await self.client.request("POST", path, body=body, repeat=False)
         except ApiError as error:
             if error.code == 429:
                 causes = "; ".join(str(item.get("message")) for item in error.causes if item.get("message"))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from gpuform.plugins.handler import (
     Call,
-    Change,
     Checked,
     Diffed,
     InitFailed,
@@ -15,13 +14,16 @@ from gpuform.plugins.handler import (
     ReadResult,
 )
 from gpuform.plugins.kubernetes.client import Unreachable
+from gpuform.plugins.nodes import live
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, pod_name
 from gpuform.plugins.nodes.drain import obstacle, refusal, users
 from gpuform.plugins.nodes.inputs import TIMEOUT_S, checked, layout_failures
 from gpuform.plugins.nodes.layout import CONFIG, NOTE, Note, Wanted, done, label, under_way
+from gpuform.plugins.nodes.live import node_names
 from gpuform.plugins.nodes.relayout import Relayout
 from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 
+_COMPARED = ("selector", "config", "offers")
 _INPUTS = ("kubeconfig", "context", "selector", "config", "offers", "timeoutSeconds")
 
 
@@ -43,25 +45,15 @@ class MigLayout:
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Diffed:
-        """Changed inputs, and ``nodes`` when a live node has another layout, is new, or is gone.
+        """Changed inputs, and ``nodes`` when a live node has another layout, is new, or is gone."""
 
-        A cluster that cannot be reached is a warning, and the inputs alone are compared.
-        """
-        changes = {
-            key: Change.UPDATE
-            for key in ("selector", "config", "offers")
-            if has_unknown(news.get(key)) or reveal(old_inputs.get(key)) != reveal(news.get(key))
-        }
-        if not has_unknown(news):
-            try:
-                nodes = await self._nodes(news)
-            except Unreachable as error:
-                await call.warn(f"{error}; the nodes were not looked at")
-            else:
-                open_work = any(not done(node, _wanted(news)) for node in nodes)
-                if open_work or _names(nodes) != sorted(reveal(olds.get("nodes")) or []):
-                    changes["nodes"] = Change.UPDATE
-        return Diffed(changes=changes)
+        def as_wanted(node: Manifest) -> bool:
+            return done(node, _wanted(news))
+
+        async def nodes() -> Sequence[Manifest]:
+            return await self._nodes(news)
+
+        return await live.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted)
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
         """Lay out every node that matches."""
@@ -78,7 +70,7 @@ class MigLayout:
         nodes = await self._nodes(inputs)
         if not nodes:
             return None
-        laid_out = _names([node for node in nodes if done(node, _wanted(inputs))])
+        laid_out = node_names([node for node in nodes if done(node, _wanted(inputs))])
         return ReadResult(id, {**inputs, "nodes": laid_out}, inputs)
 
     async def update(
@@ -115,7 +107,7 @@ class MigLayout:
         timeout_s = float(call.timeout or reveal(news.get("timeoutSeconds")) or TIMEOUT_S)
         ready: list[str] = []
         changed = False
-        for name in _names(sorted(nodes, key=_begun_first), ordered=True):
+        for name in (str(node["metadata"]["name"]) for node in sorted(nodes, key=_begun_first)):
             try:
                 changed |= await Relayout(call, cluster, name, wanted, timeout_s).run()
             except PluginError as error:
@@ -144,7 +136,7 @@ class MigLayout:
         except Unreachable as error:
             await call.warn(f"{error}; the nodes were not looked at")
             nodes = []
-        return {**news, "nodes": _names(nodes) or UNKNOWN}
+        return {**news, "nodes": node_names(nodes) or UNKNOWN}
 
     async def _tell(self, call: Call, cluster: Cluster, node: Manifest, wanted: Wanted) -> None:
         name = str(node["metadata"]["name"])
@@ -176,8 +168,3 @@ def _told(node: Manifest, wanted: Wanted) -> bool:
 
 def _begun_first(node: Manifest) -> tuple[bool, str]:
     return Note.on(node) is None, str(node["metadata"]["name"])
-
-
-def _names(nodes: Sequence[Manifest], ordered: bool = False) -> list[str]:
-    names = [str(node["metadata"]["name"]) for node in nodes]
-    return names if ordered else sorted(names)

@@ -7,14 +7,16 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpuform.plugins.handler import Call, Change, Checked, Diffed, PluginError, Properties, ReadResult
+from gpuform.plugins.handler import Call, Checked, Diffed, PluginError, Properties, ReadResult
 from gpuform.plugins.kubernetes.client import ApiError, Unreachable
-from gpuform.plugins.nodes import taints
+from gpuform.plugins.nodes import live, taints
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, labels
 from gpuform.plugins.nodes.inputs import checked, pool_failures
+from gpuform.plugins.nodes.live import node_names
 from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 
 _INPUTS = ("kubeconfig", "context", "selector", "labels", "taints")
+_COMPARED = ("selector", "labels", "taints")
 _ATTEMPTS = 5  # a node's status changes every few seconds; five collisions in a row do not happen by chance
 
 
@@ -37,25 +39,15 @@ class PoolNodes:
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Diffed:
-        """Changed inputs, and ``nodes`` when a live node lacks something, is new, or is gone.
+        """Changed inputs, and ``nodes`` when a live node lacks something, is new, or is gone."""
 
-        A cluster that cannot be reached is a warning, and the inputs alone are compared.
-        """
-        changes = {
-            key: Change.UPDATE
-            for key in ("selector", "labels", "taints")
-            if has_unknown(news.get(key)) or reveal(old_inputs.get(key)) != reveal(news.get(key))
-        }
-        if not has_unknown(news):
-            try:
-                nodes = await self._clusters(news).nodes(str(reveal(news["selector"])))
-            except Unreachable as error:
-                await call.warn(f"{error}; the nodes were not looked at")
-            else:
-                lacking = any(_lacks(node, reveal(news)) for node in nodes)
-                if lacking or _names(nodes) != sorted(reveal(olds.get("nodes")) or []):
-                    changes["nodes"] = Change.UPDATE
-        return Diffed(changes=changes)
+        def as_wanted(node: Manifest) -> bool:
+            return not _lacks(node, reveal(news))
+
+        async def nodes() -> Sequence[Manifest]:
+            return await self._clusters(news).nodes(str(reveal(news["selector"])))
+
+        return await live.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted)
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
         """Put labels and taints on every node that matches."""
@@ -70,7 +62,7 @@ class PoolNodes:
                 f"{id}: a PoolNodes cannot be imported; declare it, it takes the nodes as they are"
             )
         nodes = await self._clusters(inputs).nodes(str(reveal(inputs["selector"])))
-        carrying = _names([node for node in nodes if not _lacks(node, reveal(inputs))])
+        carrying = node_names([node for node in nodes if not _lacks(node, reveal(inputs))])
         return ReadResult(id, {**inputs, "nodes": carrying}, inputs)
 
     async def update(
@@ -85,7 +77,7 @@ class PoolNodes:
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         """Take our labels and taints off, also from nodes that match no longer; gone ones are fine."""
         cluster, old = self._clusters(old_inputs), reveal(old_inputs)
-        names = {*(reveal(olds.get("nodes")) or []), *_names(await cluster.nodes(str(old["selector"])))}
+        names = {*(reveal(olds.get("nodes")) or []), *node_names(await cluster.nodes(str(old["selector"])))}
         for name in sorted(names):
             await self._set(cluster, call, name, {}, old)
 
@@ -100,13 +92,13 @@ class PoolNodes:
         lacking = [str(node["metadata"]["name"]) for node in nodes if _lacks(node, reveal(news))]
         if lacking:
             await call.info(f"gets labels and taints: {', '.join(lacking)}")
-        return {**news, "nodes": _names(nodes) or UNKNOWN}
+        return {**news, "nodes": node_names(nodes) or UNKNOWN}
 
     async def _put(
         self, call: Call, old: Mapping[str, Any], before: Sequence[str], news: Properties
     ) -> list[str]:
         cluster, new = self._clusters(news), reveal(news)
-        names = _names(await cluster.nodes(str(new["selector"])))
+        names = node_names(await cluster.nodes(str(new["selector"])))
         if not names:
             raise PluginError(
                 f"{call.name}: no node matches the selector {new['selector']!r}; label the pool's nodes, "
@@ -161,10 +153,6 @@ class PoolNodes:
                 if error.code != 409 or attempt == _ATTEMPTS - 1:
                     raise
                 await asyncio.sleep(0.1 * 2**attempt)
-
-
-def _names(nodes: Sequence[Manifest]) -> list[str]:
-    return sorted(str(node["metadata"]["name"]) for node in nodes)
 
 
 def _lacks(node: Manifest, inputs: Mapping[str, Any]) -> bool:

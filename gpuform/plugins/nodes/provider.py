@@ -7,8 +7,9 @@ from typing import Any
 
 from gpuform.plugins.base import ResourceProvider
 from gpuform.plugins.handler import Engine, Handler, PluginError, Properties
+from gpuform.plugins.kubernetes.client import Client
 from gpuform.plugins.kubernetes.kubeconfig import resolve
-from gpuform.plugins.nodes.cluster import Cluster, NodesClient
+from gpuform.plugins.nodes.cluster import Cluster
 from gpuform.plugins.nodes.mig_layout import MigLayout
 from gpuform.plugins.nodes.pool_nodes import PoolNodes
 from gpuform.plugins.properties import reveal
@@ -19,14 +20,14 @@ class Clusters:
 
     def __init__(self) -> None:
         """No client is made before a resource needs it."""
-        self._clients: dict[tuple[str, str], NodesClient] = {}
+        self._clients: dict[tuple[str, str], Client] = {}
 
     def of(self, inputs: Properties) -> Cluster:
         """The cluster of a resource's inputs; that it cannot be reached shows in the first request."""
         config = {key: str(reveal(inputs.get(key)) or "") for key in ("kubeconfig", "context")}
         key = (config["kubeconfig"], config["context"])
         if key not in self._clients:
-            self._clients[key] = NodesClient(resolve(config))
+            self._clients[key] = Client(resolve(config))
         return Cluster(self._clients[key])
 
     async def close(self) -> None:

@@ -94,6 +94,19 @@ class Scene:
     async def node(self, name: str) -> Any:
         return await self.cluster.client.get(f"/api/v1/nodes/{name}")
 
+    def writes(self) -> list[tuple[str, str]]:
+        """Method and path of every request from now on that is no GET, filled as they are sent."""
+        found: list[tuple[str, str]] = []
+        send = self.cluster.client.request
+
+        async def request(method: str, path: str, **more: Any) -> Any:
+            if method != "GET":
+                found.append((method, path))
+            return await send(method, path, **more)
+
+        self.cluster.client.request = request  # type: ignore[method-assign]
+        return found
+
     async def is_open(self, name: str) -> bool:
         """Whether the node takes pods and carries no note of a relayout."""
         node = await self.node(name)

@@ -1,0 +1,45 @@
+"""The diff that both types share: the inputs against the old ones, and against the nodes as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from gpuform.plugins.handler import Call, Change, Diffed, Properties
+from gpuform.plugins.kubernetes.client import Unreachable
+from gpuform.plugins.nodes.cluster import Manifest
+from gpuform.plugins.properties import has_unknown, reveal
+
+
+async def diff(
+    call: Call,
+    keys: Sequence[str],
+    old_inputs: Properties,
+    olds: Properties,
+    news: Properties,
+    nodes: Callable[[], Awaitable[Sequence[Manifest]]],
+    as_wanted: Callable[[Manifest], bool],
+) -> Diffed:
+    """Changed inputs among ``keys``, and ``nodes`` when a live node is not as wanted, is new, or is gone.
+
+    A cluster that cannot be reached is a warning, and the inputs alone are compared.
+    """
+    changes = {
+        key: Change.UPDATE
+        for key in keys
+        if has_unknown(news.get(key)) or reveal(old_inputs.get(key)) != reveal(news.get(key))
+    }
+    if not has_unknown(news):
+        try:
+            found = await nodes()
+        except Unreachable as error:
+            await call.warn(f"{error}; the nodes were not looked at")
+        else:
+            known = sorted(reveal(olds.get("nodes")) or [])
+            if node_names(found) != known or not all(as_wanted(node) for node in found):
+                changes["nodes"] = Change.UPDATE
+    return Diffed(changes=changes)
+
+
+def node_names(nodes: Sequence[Manifest]) -> list[str]:
+    """The nodes' names, sorted."""
+    return sorted(str(node["metadata"]["name"]) for node in nodes)
