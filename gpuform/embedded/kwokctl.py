@@ -21,7 +21,7 @@ from gpuform.errors import Failure
 from infra import versions
 
 STAGES = Path(__file__).resolve().parent.parent / "simulator" / "stages.yaml"
-# Toolchain name -> variable of kwokctl, so that it takes our binary and downloads nothing.
+# Toolchain name -> variable of kwokctl, so that it takes our binary and never downloads one.
 BINARIES = {
     "etcd": "KWOK_ETCD_BINARY",
     "kube-apiserver": "KWOK_KUBE_APISERVER_BINARY",
@@ -122,10 +122,22 @@ def linked(layout: Layout) -> dict[str, Path]:
     """The binaries that the installed cluster runs, by toolchain name."""
     found = {}
     for name in BINARIES:
-        link = layout.workdir / "bin" / ("kwok-controller" if name == "kwok" else name)
+        link = _bin(layout.workdir, name)
         if link.is_symlink():
             found[name] = link.readlink()
     return found
+
+
+def link(layout: Layout, binaries: Mapping[str, Path]) -> None:
+    """Put our binaries where kwokctl would link them, since it cannot take every path that they may have."""
+    for name, binary in binaries.items():
+        place = _bin(layout.workdir, name)
+        place.parent.mkdir(exist_ok=True)
+        place.symlink_to(binary)
+
+
+def _bin(workdir: Path, name: str) -> Path:
+    return workdir / "bin" / ("kwok-controller" if name == "kwok" else name)
 
 
 def run(layout: Layout, tools: Tools, *command: str) -> None:
@@ -134,12 +146,19 @@ def run(layout: Layout, tools: Tools, *command: str) -> None:
     Raises :class:`Failure` with the last line of that log.
     """
     log = layout.paths.logs / "kwokctl.log"
-    argv = [str(tools.path("kwokctl")), *command, "--name", CLUSTER, "--config", str(layout.config)]
+    argv = [
+        str(tools.path("kwokctl")),
+        *command,
+        "--name",
+        CLUSTER,
+        "--config",
+        str(layout.told(layout.config)),
+    ]
     with log.open("a") as out:
         try:
             done = subprocess.run(
                 argv,
-                env=_environment(layout, tools),
+                env=_environment(layout),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -151,7 +170,7 @@ def run(layout: Layout, tools: Tools, *command: str) -> None:
         raise Failure("kwokctl", last_line(log), f"see {log}")
 
 
-def _environment(layout: Layout, tools: Tools) -> dict[str, str]:
+def _environment(layout: Layout) -> dict[str, str]:
     """Nothing of the caller's but where its home and temporary files are: no proxy, no KWOK_ or Go setting.
 
     kwokctl would poll the new server with kubectl processes, which costs the start more than the server
@@ -159,13 +178,13 @@ def _environment(layout: Layout, tools: Tools) -> dict[str, str]:
     kwokctl prefers a kubectl that it finds there.
     """
     own = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    binaries = {variable: str(tools.path(name)) for name, variable in BINARIES.items()}
+    binaries = {variable: str(_bin(layout.told(layout.workdir), name)) for name, variable in BINARIES.items()}
     return (
         own
         | binaries
         | {
             "PATH": "",
-            "KWOK_WORKDIR": str(layout.kwok_home),
+            "KWOK_WORKDIR": str(layout.told(layout.kwok_home)),
             "KWOK_KUBE_VERSION": f"v{versions.KUBERNETES}",
             "KWOK_KUBECTL_BINARY": shutil.which("true") or "/bin/true",
         }

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from gpuform.embedded import alias
 from gpuform.paths import Paths
 
 CLUSTER = "gpuform"  # kwokctl's name of the cluster; one per checkout, so it need not differ between them
@@ -62,6 +63,11 @@ class Layout:
     def workdir(self) -> Path:
         """kwokctl's folder of our cluster: links to binaries, process ids, own kubeconfig, certificates."""
         return self.kwok_home / "clusters" / CLUSTER
+
+    def told(self, path: Path) -> Path:
+        """``path``, which lies below ``home``, as kwokctl and the members are told it: see :mod:`alias`."""
+        link = alias.path(self.home)
+        return link / path.relative_to(self.home) if link else path
 
     def log(self, member: str) -> Path:
         """Log of one member; kwokctl's folder of logs is a link to the checkout's."""

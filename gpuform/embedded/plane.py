@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 
-from gpuform.embedded import kubeconfig, lock, simulation, starting
+from gpuform.embedded import alias, kubeconfig, lock, simulation, starting
 from gpuform.embedded.kwokctl import Tools
 from gpuform.embedded.layout import Layout, Record, complete_pki, write_private
 from gpuform.embedded.probe import Probe
@@ -52,6 +52,7 @@ class ControlPlane:
             self._layout.home.mkdir(
                 mode=0o700, exist_ok=True
             )  # a stop --delete that we waited for removed it
+            alias.ensure(self._layout.home)
             starting.bring_up(self._layout, self._tools, port, progress)
             if self._write_kubeconfig():
                 simulation.stop(self._layout)  # it has read the old one
@@ -64,9 +65,11 @@ class ControlPlane:
         """
         if not self._layout.paths.state.exists():
             self._end_all()
+            alias.remove(self._layout.home)
             return
         with lock.held(self._layout.lock, lambda: None):
             self._end_all()
+            alias.remove(self._layout.home)
             if delete:
                 shutil.rmtree(self._layout.home, ignore_errors=True)
                 self._layout.paths.kubeconfig.unlink(missing_ok=True)

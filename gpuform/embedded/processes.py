@@ -1,8 +1,8 @@
 """Finding our own processes, and ending them and nobody else's.
 
 A process is ours by what it runs: kwokctl starts every member through a link in our state folder, so that
-folder's path is in its command line. A process id from a file proves nothing after a reboot or a kill.
-Signals go through a pidfd taken before the process is looked at, so that a reused id is never hit.
+folder's path, as kwokctl was told it, is in its command line. A process id from a file proves nothing after
+a reboot or a kill. Signals go through a pidfd taken before the process is looked at, so that a reused id is never hit.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ def _look(layout: Layout, pid: int) -> Process | None:
 
 def _name(layout: Layout, argv: list[str]) -> str | None:
     program = Path(argv[0])
-    if program.parent == layout.workdir / "bin":
+    if program.parent == layout.told(layout.workdir) / "bin":
         if "--version" in argv:
             return None  # kwokctl asking a binary for its version
         name = "kwok" if program.name == "kwok-controller" else program.name
         return name if name in MEMBERS else None
-    if program.name == KWOKCTL and str(layout.config) in argv:
+    if program.name == KWOKCTL and str(layout.told(layout.config)) in argv:
         return KWOKCTL
     if "gpuform.simulator" in argv and str(layout.paths.kubeconfig) in argv:
         return SIMULATOR

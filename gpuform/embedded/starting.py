@@ -6,6 +6,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from gpuform.embedded import kwokctl, ports
 from gpuform.embedded.kwokctl import Tools, last_line
@@ -50,7 +51,7 @@ def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress)
         _start_missing(layout, tools)
     else:
         progress("creating the control plane")
-        _install(layout, tools, target, text)
+        _install(layout, tools, target, text, binaries)
     _supervise(layout, tools, wanted[APISERVER], progress)
 
 
@@ -93,13 +94,14 @@ def _ports(
     return wanted
 
 
-def _install(layout: Layout, tools: Tools, target: Record, text: str) -> None:
+def _install(layout: Layout, tools: Tools, target: Record, text: str, binaries: Mapping[str, Path]) -> None:
     """Have kwokctl create the cluster; data and certificates of an earlier one are taken over."""
     end_members(layout)
     Record(ports=target.ports, digest=target.digest, installed=False).store(layout)
     shutil.rmtree(layout.kwok_home, ignore_errors=True)
     layout.workdir.mkdir(parents=True)
     (layout.workdir / "logs").symlink_to(layout.paths.logs, target_is_directory=True)
+    kwokctl.link(layout, binaries)
     if complete_pki(layout.pki):
         shutil.copytree(layout.pki, layout.workdir / "pki")
     write_private(layout.config, text)
