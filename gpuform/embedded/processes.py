@@ -2,7 +2,8 @@
 
 A process is ours by what it runs: kwokctl starts every member through a link in our state folder, so that
 folder's path, as kwokctl was told it, is in its command line. A process id from a file proves nothing after
-a reboot or a kill. Signals go through a pidfd taken before the process is looked at, so that a reused id is never hit.
+a reboot or a kill. Signals go through a pidfd taken before the process is looked at, so that a reused id is
+never hit.
 """
 
 from __future__ import annotations
