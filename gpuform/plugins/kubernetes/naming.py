@@ -42,6 +42,22 @@ def autonamed(manifest: Mapping[str, Any]) -> bool:
     return isinstance(annotations, Mapping) and annotations.get(AUTONAMED) == "true"
 
 
+def same_place(old: Mapping[str, Any], new: Mapping[str, Any], default: str) -> bool:
+    """Whether both are one object to the server: the same name and namespace, ``default`` where none is said.
+
+    A name that is not known yet, or that the server makes up, is no name in common.
+    """
+    name = _metadata(new).get("name")
+    if name in (None, UNKNOWN) or name != _metadata(old).get("name"):
+        return False
+    return namespace_of(old, default) == namespace_of(new, default)
+
+
+def namespace_of(manifest: Mapping[str, Any], default: str) -> Any:
+    """The namespace that a manifest says, or ``default``."""
+    return _metadata(manifest).get("namespace") or default
+
+
 def named(call: Call, olds: Properties, news: Properties) -> Properties:
     """``news`` with a name: its own, else the one it had, else ``<resource>-<8 hex>``.
 

@@ -17,7 +17,9 @@ from gpuform.plugins.kubernetes.naming import (
     autonamed,
     field_manager,
     named,
+    namespace_of,
     object_id,
+    same_place,
     split_id,
     with_metadata,
 )
@@ -58,7 +60,7 @@ class Objects:
             return Diffed()
         replaces = self.replaces(news, old_inputs, asked)
         if replaces or has_unknown(news):
-            return Diffed(asked, replaces, delete_before_replace=bool(replaces) and not autonamed(news))
+            return Diffed(asked, replaces, delete_before_replace=self._in_the_way(replaces, old_inputs, news))
         try:
             found = await self._server_changes(call, olds, old_inputs, news)
         except Unreachable as problem:
@@ -66,12 +68,17 @@ class Objects:
             found = None
         return Diffed(asked if found is None else found)
 
+    def _in_the_way(self, replaces: list[str], old: Properties, new: Properties) -> bool:
+        """Whether the old object must go first; where it need not, dependents move before it goes."""
+        default = self.cluster.access.namespace
+        return bool(replaces) and not autonamed(new) and same_place(old, new, default)
+
     def _changed_inputs(self, old: Properties, new: Properties) -> dict[str, Change]:
         """What differs between two sets of inputs; the default namespace is the same, said or not."""
         default = self.cluster.access.namespace
         found = changes(manifests.payload(old), manifests.payload(new))
         path = "metadata.namespace"
-        if path in found and _namespace(old, default) == _namespace(new, default):
+        if path in found and namespace_of(old, default) == namespace_of(new, default):
             del found[path]
         return found
 
@@ -90,7 +97,7 @@ class Objects:
         if kind is None:
             return None
         body = manifests.payload(news)
-        path = kind.path(_namespace(body, self.cluster.access.namespace), body["metadata"]["name"])
+        path = kind.path(namespace_of(body, self.cluster.access.namespace), body["metadata"]["name"])
         live = await self.cluster.client.find(path)
         if live is None:
             return None
@@ -142,12 +149,6 @@ class Objects:
 
 def _known(manifest: Properties) -> dict[str, Any]:
     return {key: manifest[key] for key in ("apiVersion", "kind") if isinstance(manifest.get(key), str)}
-
-
-def _namespace(inputs: Mapping[str, Any], default: str) -> Any:
-    metadata = reveal(inputs.get("metadata"))
-    found = metadata.get("namespace") if isinstance(metadata, Mapping) else None
-    return found or default
 
 
 def _with_namespace(inputs: Properties, namespace: str) -> Properties:
