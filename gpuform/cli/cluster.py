@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from gpuform import writable
 from gpuform.cli.output import console, say
 from gpuform.errors import Failure
 from gpuform.paths import Paths
@@ -56,6 +57,7 @@ def render(
     from infra.plan.render import render as files
 
     rendered = files(load(Paths.here().root / f"Pulumi.{stack}.yaml"))
+    writable.require(output, "name a folder that you may write with -o")
     output.mkdir(parents=True, exist_ok=True)
     for name, text in rendered.items():
         (output / name).parent.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gpuform import writable
 from gpuform.cli.output import console, say, warn
 from gpuform.errors import Failure
 from gpuform.paths import Paths
@@ -79,6 +80,7 @@ def up() -> None:
 
     began = time.monotonic()
     paths = Paths.here()
+    writable.require_state(paths.state)
     environment = load(paths.root / f"Pulumi.{STACK}.yaml")
     tools = Toolchain(paths)
     tools.ensure(*CATALOGUE)

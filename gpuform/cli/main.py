@@ -24,6 +24,12 @@ class Commands(TyperGroup):
         except Failure as error:
             typer.echo(f"failed: {error}", err=True)
             raise typer.Exit(1) from None
+        except BrokenPipeError:
+            raise  # the reader of our output has gone; typer ends quietly
+        except OSError as error:
+            subject = error.filename if error.filename is not None else type(error).__name__
+            typer.echo(f"failed: {subject}: {error.strerror or error}", err=True)
+            raise typer.Exit(1) from None
 
 
 app = typer.Typer(

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 
+from gpuform import writable
 from gpuform.embedded import alias, kubeconfig, lock, simulation, starting
 from gpuform.embedded.kwokctl import Tools
 from gpuform.embedded.layout import Layout, Record, complete_pki, write_private
@@ -41,10 +42,11 @@ class ControlPlane:
         """Bring up what does not run, and return once the API takes pods.
 
         ``port`` is the apiserver's, on 127.0.0.1; a running cluster moves there and keeps its data. Raises
-        InputError when the port is taken or is none, Failure when a member does not come up. ``simulator``
-        false starts none, and leaves one that runs alone.
+        InputError when the port is taken or is none or the state cannot be written, Failure when a member
+        does not come up. ``simulator`` false starts none, and leaves one that runs alone.
         """
         paths = self._layout.paths
+        writable.require_state(paths.state)
         for folder in (paths.state, self._layout.home, paths.logs):
             folder.mkdir(parents=True, exist_ok=True)
         self._layout.home.chmod(0o700)  # it holds the certificate authority's key
@@ -67,6 +69,7 @@ class ControlPlane:
             self._end_all()
             alias.remove(self._layout.home)
             return
+        writable.require_state(self._layout.paths.state)
         with lock.held(self._layout.lock, lambda: None):
             self._end_all()
             alias.remove(self._layout.home)

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from gpuform import writable
 from gpuform.engine import checkpoint, locks
 from gpuform.engine.environment import UNSET, engine_env
 from gpuform.engine.events import Event, Message, Step, Summary, Violation, counted, line
@@ -144,6 +145,7 @@ class Engine:
     def prepare(self, stack: str = "local") -> dict[str, str]:
         """Make sure that ``stack`` exists and can be worked on; the environment of its runs."""
         if self._env is None:
+            writable.require_state(self._paths.state)
             self._env = {name: value for name, value in os.environ.items() if name not in UNSET}
             self._env.update(engine_env(self._paths, self._tools, stack))
             for plugin in plugins(self._paths):

@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+from gpuform import writable
 from gpuform.errors import InputError
 from gpuform.toolchain.catalogue import Module
 
@@ -23,11 +24,13 @@ def go_caches() -> tuple[Path, Path]:
 
 
 def require(tools: Path, *modules: Module) -> None:
-    """Raise InputError unless there is room to build the modules into ``tools``.
+    """Raise InputError unless ``tools`` can be written and there is room to build the modules into it.
 
     A module that Go has downloaded already is taken to be compiled too, so only its binaries count: after a
     ``clean`` nobody is asked for space that is used already. Places on one disk are added up.
     """
+    if modules:
+        writable.require(tools, _remedy("GPUFORM_CACHE"))
     downloads, compiled = go_caches()
     demand: list[tuple[Path, int]] = []
     for module in modules:
@@ -49,11 +52,16 @@ def require_mb(place: Path, megabytes: int, variable: str = "GPUFORM_CACHE") -> 
     """Raise InputError unless that many MB (10^6 bytes) are free at ``place``; ``variable`` moves it."""
     free = shutil.disk_usage(_existing(place)).free
     if free < megabytes * 10**6:
+        writable.require(place, _remedy(variable))  # a file system that takes no files has no room either
         raise InputError(
             "toolchain",
             f"{free / 10**9:.1f} GB free at {place}, {megabytes / 1000:.1f} GB needed",
             f"free space or set {variable} to a place on a larger disk",
         )
+
+
+def _remedy(variable: str) -> str:
+    return f"make it a folder that you may write, or set {variable} to one"
 
 
 def _existing(place: Path) -> Path:

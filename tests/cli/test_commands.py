@@ -65,6 +65,74 @@ def test_an_unknown_stack_is_bad_input(run: CliRunner) -> None:
     assert not Path("x").exists()
 
 
+@pytest.mark.parametrize("command", [["up"], ["start"], ["stop"], ["env"]])
+@pytest.mark.parametrize("below", ["", "/x"])
+def test_a_state_that_cannot_be_a_folder_is_bad_input(
+    run: CliRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], below: str
+) -> None:
+    (tmp_path / "file").write_text("kept")
+    monkeypatch.setenv("GPUFORM_STATE", f"{tmp_path}/file{below}")
+    result = run.invoke(app, ["local", *command])
+    if command == ["stop"] and below:
+        assert result.exit_code == 0  # there can be nothing to stop
+    else:
+        assert result.exit_code == 2
+        file = f"{tmp_path}/file is a file" if below else "is a file"
+        assert result.stderr == (
+            f"error: {tmp_path}/file{below}: {file}, not a folder; "
+            "make it a folder that you may write, or set GPUFORM_STATE to one\n"
+        )
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+@pytest.mark.parametrize("below", ["", "/x"])
+def test_rendering_into_a_file_is_bad_input(run: CliRunner, tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").write_text("kept")
+    result = run.invoke(app, ["render", "local", "-o", f"{tmp_path}/file{below}"])
+    assert result.exit_code == 2
+    assert f"error: {tmp_path}/file{below}: " in result.stderr
+    assert "is a file, not a folder; name a folder that you may write with -o" in result.stderr
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_folder_that_cannot_be_made_is_bad_input(run: CliRunner) -> None:
+    result = run.invoke(app, ["render", "local", "-o", "/proc/nowhere"])
+    assert result.exit_code == 2
+    assert "error: /proc/nowhere: cannot be written (" in result.stderr
+
+
+def test_any_other_failed_system_call_is_a_line_and_no_traceback(run: CliRunner, tmp_path: Path) -> None:
+    (tmp_path / "out" / "nodes.yaml").mkdir(parents=True)
+    result = run.invoke(app, ["render", "local", "-o", f"{tmp_path}/out"])
+    assert result.exit_code == 1
+    assert result.stderr == f"failed: {tmp_path}/out/nodes.yaml: Is a directory\n"
+
+
+def test_a_failed_system_call_without_a_file_says_what_it_knows(
+    run: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr("gpuform.doctor.findings", refused)
+    result = run.invoke(app, ["doctor"])
+    assert result.exit_code == 1
+    assert result.stderr == "failed: ConnectionRefusedError: Connection refused\n"
+
+
+def test_a_reader_that_goes_away_is_no_failure_of_ours(
+    run: CliRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in ``gpuform gpus | head -1``."""
+
+    def gone(*_: object) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("gpuform.doctor.findings", gone)
+    result = run.invoke(app, ["doctor"])
+    assert result.stderr == ""
+
+
 def test_status_of_a_cluster_that_is_not_there_fails_and_says_how_to_start_it(run: CliRunner) -> None:
     result = run.invoke(app, ["status", "local"])
     assert result.exit_code == 1

@@ -43,6 +43,34 @@ def test_no_space_for_the_toolchain(cold: Path, tmp_path: Path, monkeypatch: pyt
     )
 
 
+@pytest.mark.parametrize("below", ["", "/x"])
+def test_a_cache_that_cannot_be_a_folder_is_bad_input(cold: Path, tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(InputError, match=r"file is a file, not a folder; .*set GPUFORM_CACHE to one"):
+        space.require(Path(f"{tmp_path}/file{below}") / "tools", KUBERNETES)
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_cache_that_cannot_be_written_is_not_called_full(cold: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"^/proc/\.cache/gpuform/tools: cannot be written \(.*GPUFORM_CACHE"
+    ):
+        space.require(Path("/proc/.cache/gpuform/tools"), KUBERNETES)
+
+
+def test_a_go_cache_that_cannot_be_written_is_not_called_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOMODCACHE", "/proc/go/pkg/mod")
+    monkeypatch.setenv("GOCACHE", "/proc/go-build")
+    with pytest.raises(InputError, match=r"^/proc/go/pkg/mod: cannot be written .*GOMODCACHE and GOCACHE"):
+        space.require(tmp_path / "tools", KUBERNETES)
+
+
+def test_a_cache_that_holds_every_tool_need_not_be_writable(cold: Path) -> None:
+    space.require(Path("/proc/.cache/gpuform/tools"))
+
+
 def test_no_space_is_noticed_before_anything_is_built(fake_go, monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 0.0001)
     with pytest.raises(
