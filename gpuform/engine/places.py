@@ -44,6 +44,11 @@ class Places:
         return self.folder / "project"
 
     @property
+    def runs(self) -> Path:
+        """A folder per run under way, see :mod:`gpuform.scratch`."""
+        return self.folder / "runs"
+
+    @property
     def pulumi(self) -> Path:
         """Link to the real pulumi that the wrapper of that name in ``Paths.shims`` starts."""
         return self.folder / "pulumi"

@@ -180,13 +180,14 @@ class Engine:
 
         began = time.monotonic()
         log = self._paths.logs / f"pulumi-{operation}-{stack}.log"
+        root, runs = self._paths.root, self._places.runs
         if terminal:
-            code = follow(command, env=env, cwd=self._paths.root, output=None, on_event=take)
+            code = follow(command, env=env, cwd=root, runs=runs, output=None, on_event=take)
         else:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("wb") as output:
                 command += ["--color", "never", "--non-interactive"]
-                code = follow(command, env=env, cwd=self._paths.root, output=output, on_event=take)
+                code = follow(command, env=env, cwd=root, runs=runs, output=output, on_event=take)
         result = Result(
             operation,
             stack,

@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from gpuform import scratch
 from gpuform.engine.events import Event, parse
 
 _POLL_S = 0.05
@@ -29,6 +29,7 @@ def follow(
     *,
     env: Mapping[str, str],
     cwd: Path,
+    runs: Path,
     output: IO[bytes] | None,
     on_event: Callable[[Event], None],
 ) -> int:
@@ -36,11 +37,11 @@ def follow(
 
     ``output`` takes its display; None leaves the display to the terminal, which then also delivers Ctrl-C.
     Otherwise SIGINT and SIGTERM to this process become one SIGINT to the engine, which ends what it has
-    begun and no more. Events pass through a pipe, for the engine writes secrets into them. On Linux the
-    engine does not outlive this process, however that ends.
+    begun and no more. Events pass through a pipe, for the engine writes secrets into them; it lies in a
+    folder of this run below ``runs``. On Linux the engine does not outlive this process, however that ends.
     """
-    with tempfile.TemporaryDirectory(prefix="gpuform-") as folder:
-        pipe = Path(folder) / "events"
+    with scratch.folder(runs) as folder:
+        pipe = folder / "events"
         os.mkfifo(pipe, 0o600)
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         try:

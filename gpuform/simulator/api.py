@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import ssl
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -103,11 +103,11 @@ def _tls(cluster: Json, user: Json, folder: Path) -> ssl.SSLContext | bool:
         context.verify_mode = ssl.CERT_NONE
     certificate, key = _bytes(user, "client-certificate", folder), _bytes(user, "client-key", folder)
     if certificate and key:
-        # The ssl module reads a key pair from a file only; this one is gone when the block ends, mode 0600.
-        with tempfile.NamedTemporaryFile() as file:
+        # The ssl module reads a key pair from a file only; this one is in memory, which a kill frees, too.
+        with os.fdopen(os.memfd_create("client-key"), "wb") as file:
             file.write(certificate + b"\n" + key)
             file.flush()
-            context.load_cert_chain(file.name)
+            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
     return context
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuform import scratch
 from gpuform.engine.checkpoint import repair
 from gpuform.engine.locks import release_dead
 from gpuform.engine.places import Places
@@ -55,6 +56,18 @@ def test_a_dead_owners_lock_is_removed_with_one_line(tmp_path: Path) -> None:
         f"removed the lock on stack local of process {pid}, which is gone"
     ]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.unit
+def test_a_dead_runs_folder_is_removed_by_the_next_and_a_living_ones_stays(tmp_path: Path) -> None:
+    dead, living, odd = (tmp_path / name for name in (f"{_dead()}-a", f"{os.getpid()}-b", "odd"))
+    for left in (dead, living, odd):
+        left.mkdir()
+        (left / "events").touch()
+    with scratch.folder(tmp_path) as mine:
+        assert set(tmp_path.iterdir()) == {living, mine}
+        assert mine.stat().st_mode & 0o777 == 0o700
+    assert list(tmp_path.iterdir()) == [living]
 
 
 @pytest.mark.unit
@@ -147,15 +160,23 @@ def _ours(project: Project) -> list[str]:
 
 
 @pytest.mark.engine
-def test_a_killed_run_leaves_nothing_running_and_does_not_block_the_next(project: Project) -> None:
+def test_a_killed_run_leaves_nothing_running_and_does_not_block_the_next(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     project.program(SLOW)
+    temporary, runs = tmp_path / "temporary", Places(project.paths).runs
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     process = _start(project)
     process.kill()
     process.wait()
+    assert [left.name.partition("-")[0] for left in runs.iterdir()] == [str(process.pid)]
+    assert list(temporary.glob("gpuform*")) == []
     project.program(TWO_COMPONENTS)
     result = project.engine.up()
     assert any(line.startswith("removed the lock on stack local of process") for line in project.said)
     assert result.changes == {"same": 3}
+    assert list(runs.iterdir()) == []
     deadline = time.monotonic() + 5
     while _ours(project) and time.monotonic() < deadline:
         time.sleep(0.1)

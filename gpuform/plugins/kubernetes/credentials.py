@@ -7,8 +7,10 @@ import base64
 import json
 import os
 import ssl
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,16 +40,29 @@ def tls(access: Access, user: Mapping[str, Any] | None = None) -> ssl.SSLContext
 def _client_certificate(context: ssl.SSLContext, user: Mapping[str, Any]) -> None:
     certificate, key = user.get("client-certificate-data"), user.get("client-key-data")
     if certificate and key:
-        # The ssl module loads a key from a file only; it is readable by this user alone and gone at once.
-        descriptor, name = tempfile.mkstemp(prefix="gpuform-")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(base64.b64decode(certificate) + b"\n" + base64.b64decode(key))
+        pair = base64.b64decode(certificate) + b"\n" + base64.b64decode(key)
+        with as_file(pair) as name:
             context.load_cert_chain(name)
-        finally:
-            Path(name).unlink()
     elif user.get("client-certificate"):
         context.load_cert_chain(user["client-certificate"], user.get("client-key"))
+
+
+@contextmanager
+def as_file(content: bytes) -> Iterator[str]:
+    """A name under which ``content`` can be read, for the ssl module loads a key from a file only.
+
+    On Linux the file is in memory, so that a key never gets on a disk, where a kill would leave it.
+    """
+    if sys.platform == "linux":
+        with os.fdopen(os.memfd_create("client-key"), "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name
 
 
 class Tokens:

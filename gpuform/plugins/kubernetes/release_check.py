@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -76,11 +75,11 @@ async def _render(
 
 async def _lint(helm: Helm, chart: Chart, values: Mapping[str, Any], secrets: tuple[str, ...]) -> None:
     """Lint a chart, fetching it first where it is in a repository; helm's complaints are its stdout."""
-    with tempfile.TemporaryDirectory() as folder:
+    with helm.folder() as folder:
         where = chart.reference
         if not Path(where).exists():
-            await helm.run("pull", "--destination", folder, chart=chart, cluster=False, secrets=secrets)
-            where = str(next(Path(folder).iterdir()))
+            await helm.run("pull", "--destination", str(folder), chart=chart, cluster=False, secrets=secrets)
+            where = str(next(folder.iterdir()))
         await helm.run("lint", "--quiet", where, values=values, cluster=False, secrets=secrets)
 
 

@@ -15,13 +15,13 @@ import json
 import os
 import shutil
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from gpuform import scratch
 from gpuform.paths import Paths
 from gpuform.plugins.handler import PluginError
 from gpuform.plugins.kubernetes.kubeconfig import Access
@@ -85,7 +85,7 @@ class Helm:
         When ``cancelled`` is set, helm is told to stop, and marks the release as failed. Raises `HelmError`.
         """
         hidden = tuple(secrets)
-        with self._folder() as folder:
+        with self.folder() as folder:
             command = list(args)
             if chart:
                 command += await self._located(chart, folder, hidden)
@@ -189,17 +189,9 @@ class Helm:
         ours["HELM_DATA_HOME"] = str(folder / "data")
         return ours
 
-    @contextlib.contextmanager
-    def _folder(self) -> Iterator[Path]:
-        runs = self._private("runs")
-        for left in runs.iterdir():  # of a plugin that was killed
-            if not _alive(left.name.partition("-")[0]):
-                shutil.rmtree(left, ignore_errors=True)
-        folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=runs))
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    def folder(self) -> contextlib.AbstractContextManager[Path]:
+        """A private folder for as long as the context lasts; what a killed plugin left goes, too."""
+        return scratch.folder(self._private("runs"))
 
     def _private(self, name: str) -> Path:
         folder = self._home / name
@@ -225,16 +217,6 @@ async def _finished(
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
     return await work
-
-
-def _alive(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except (ProcessLookupError, ValueError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _reason(errors: str) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from gpuform.plugins.kubernetes.credentials import as_file
 from gpuform.plugins.kubernetes.kubeconfig import resolve
 
 pytestmark = pytest.mark.unit
@@ -53,3 +56,10 @@ def test_a_broken_kubeconfig_is_a_reason_not_a_crash(config: Any, problem: str) 
     found = resolve(config, {})
     assert problem in found.problem
     assert "canary" not in found.problem
+
+
+def test_a_client_key_gets_on_no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/none/such")
+    with as_file(b"key") as name:
+        assert [Path(name).read_bytes() for _ in range(2)] == [b"key", b"key"]  # ssl opens it twice
+    assert not Path(name).exists()
