@@ -50,7 +50,7 @@ def same_place(old: Mapping[str, Any], new: Mapping[str, Any], default: str) -> 
     name = _metadata(new).get("name")
     if name in (None, UNKNOWN) or name != _metadata(old).get("name"):
         return False
-    return namespace_of(old, default) == namespace_of(new, default)
+    return bool(namespace_of(old, default) == namespace_of(new, default))
 
 
 def namespace_of(manifest: Mapping[str, Any], default: str) -> Any:

@@ -19,9 +19,10 @@ async def diff(
     nodes: Callable[[], Awaitable[Sequence[Manifest]]],
     as_wanted: Callable[[Manifest], bool],
 ) -> Diffed:
-    """Changed inputs among ``keys``, and ``nodes`` when a live node is not as wanted, is new, or is gone.
+    """Changed inputs among ``keys``, and ``nodes`` when a live node is new or not as wanted.
 
-    A cluster that cannot be reached is a warning, and the inputs alone are compared.
+    One that is gone is no change: there is nothing left to do on it. A cluster that cannot be reached is a
+    warning, and the inputs alone are compared.
     """
     changes = {
         key: Change.UPDATE
@@ -34,8 +35,8 @@ async def diff(
         except Unreachable as error:
             await call.warn(f"{error}; the nodes were not looked at")
         else:
-            known = sorted(reveal(olds.get("nodes")) or [])
-            if node_names(found) != known or not all(as_wanted(node) for node in found):
+            new = set(node_names(found)) - set(reveal(olds.get("nodes")) or [])
+            if new or not all(as_wanted(node) for node in found):
                 changes["nodes"] = Change.UPDATE
     return Diffed(changes=changes)
 

@@ -45,7 +45,7 @@ class MigLayout:
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Diffed:
-        """Changed inputs, and ``nodes`` when a live node has another layout, is new, or is gone."""
+        """Changed inputs, and ``nodes`` when a live node is new or has another layout."""
 
         def as_wanted(node: Manifest) -> bool:
             return done(node, _wanted(news))

@@ -39,13 +39,19 @@ class PoolNodes:
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Diffed:
-        """Changed inputs, and ``nodes`` when a live node lacks something, is new, or is gone."""
+        """Changed inputs, and ``nodes`` when a live node is new, lacks something, or has left the pool."""
+        left: list[Manifest] = []
 
         def as_wanted(node: Manifest) -> bool:
-            return not _lacks(node, reveal(news))
+            return node not in left and not _lacks(node, reveal(news))
 
         async def nodes() -> Sequence[Manifest]:
-            return await self._clusters(news).nodes(str(reveal(news["selector"])))
+            cluster = self._clusters(news)
+            found = await cluster.nodes(str(reveal(news["selector"])))
+            for name in sorted(set(reveal(olds.get("nodes")) or []) - set(node_names(found))):
+                if node := await cluster.node(name):  # it lives on with what is ours
+                    left.append(node)
+            return [*found, *left]
 
         return await live.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted)
 

@@ -35,6 +35,20 @@ def test_a_fresh_node_gets_its_layout_and_is_then_left_alone(play):
     play(act)
 
 
+def test_a_node_that_is_gone_is_no_change_and_one_that_comes_is(play):
+    async def act(scene):
+        await scene.add_node("0")
+        second = await scene.add_node("1")
+        async with MigManager(scene, LAYOUTS).working():
+            await scene.create("MigLayout", **TO_SMALL)
+            await scene.cluster.client.request("DELETE", f"/api/v1/nodes/{second}")
+            assert await scene.changes("MigLayout", **TO_SMALL) == set()
+            await scene.add_node("1")  # the same name, and no layout yet
+            assert await scene.changes("MigLayout", **TO_SMALL) == {"nodes"}
+
+    play(act)
+
+
 def test_pods_are_evicted_before_the_change_and_come_back_after_it(play):
     async def act(scene):
         name = await scene.add_node("0")

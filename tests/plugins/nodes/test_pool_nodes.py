@@ -55,8 +55,22 @@ def test_a_node_that_joins_and_a_label_that_was_taken_are_changes(play):
         assert found.properties["nodes"] == [second]
         await scene.update("PoolNodes", **MINE)
         assert (await scene.labels(first))["gpuform.io/pool"] == "a"
-        await scene.cluster.client.request("DELETE", f"/api/v1/nodes/{second}")
+
+    play(act)
+
+
+def test_a_node_that_is_gone_is_no_change_and_one_that_left_the_pool_is(play):
+    async def act(scene):
+        first, second, third = [await scene.add_node(name) for name in "012"]
+        await scene.create("PoolNodes", **MINE)
+        await scene.cluster.client.request("DELETE", f"/api/v1/nodes/{third}")
+        assert await scene.changes("PoolNodes", **MINE) == set()
+        await scene.cluster.patch(second, {"metadata": {"labels": {"pool": f"{scene.pool}-left"}}})
         assert await scene.changes("PoolNodes", **MINE) == {"nodes"}
+        assert (await scene.update("PoolNodes", **MINE))["nodes"] == [first]
+        assert await _taints(scene, second) == []
+        assert await scene.changes("PoolNodes", **MINE) == set()
+        await scene.cluster.client.request("DELETE", f"/api/v1/nodes/{second}")
         await scene.ask("PoolNodes", "delete", "id", scene.inputs, scene.outputs)
 
     play(act)
