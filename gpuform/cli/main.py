@@ -12,7 +12,7 @@ from gpuform.errors import Failure, InputError
 
 
 class Commands(TyperGroup):
-    """Ends every command alike: 2 for bad input, 1 for work that failed, the message on stderr."""
+    """Ends every command alike: 2 for bad input, 1 for work that failed, 130 for Ctrl-C; why, on stderr."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors become a message and an exit code."""
@@ -24,6 +24,9 @@ class Commands(TyperGroup):
         except Failure as error:
             typer.echo(f"failed: {error}", err=True)
             raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            typer.echo("interrupted; the same command goes on from here", err=True)
+            raise typer.Exit(130) from None
         except BrokenPipeError:
             raise  # the reader of our output has gone; typer ends quietly
         except OSError as error:

@@ -82,12 +82,18 @@ def _lines(reader: int, process: subprocess.Popen[bytes]) -> Iterator[str]:
 
 @contextmanager
 def _signals_to(process: subprocess.Popen[bytes], *, terminal: bool) -> Iterator[None]:
-    """Turn what would end this process into a request to the engine to end."""
+    """Turn what would end this process into a request to the engine to end.
+
+    Raises KeyboardInterrupt when the engine has ended after a SIGINT: nobody asks then what it has reported.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    received = set()
+
     def forward(number: int, frame: object) -> None:
+        received.add(number)
         if number == signal.SIGTERM or not terminal:
             process.send_signal(signal.SIGINT)
 
@@ -97,6 +103,8 @@ def _signals_to(process: subprocess.Popen[bytes], *, terminal: bool) -> Iterator
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if signal.SIGINT in received:
+        raise KeyboardInterrupt
 
 
 def _die_with_parent() -> None:

@@ -34,6 +34,26 @@ def test_up_after_a_kill_goes_on_and_ends_as_if_nothing_had_happened(fresh: Chec
     assert "37 unchanged" in again.stdout
 
 
+def test_ctrl_c_ends_the_update_in_order_and_says_how_it_goes_on(fresh: Checkout) -> None:
+    first = subprocess.Popen(
+        fresh.command("local", "up"),
+        env=fresh.env,
+        cwd=fresh.paths.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert first.stdout is not None
+    while "gpu-operator" not in first.stdout.readline():
+        assert first.poll() is None
+    first.send_signal(signal.SIGINT)
+    _, said = first.communicate(timeout=60)
+    assert first.returncode == 130
+    assert said.splitlines()[-1] == "interrupted; the same command goes on from here"
+    fresh.gpuform("local", "up")
+    assert "37 unchanged" in fresh.gpuform("local", "up").stdout
+
+
 def test_stop_leaves_no_process_and_up_goes_on_from_the_data(fresh: Checkout) -> None:
     fresh.gpuform("local", "up")
     fresh.gpuform("local", "stop")
