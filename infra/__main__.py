@@ -37,7 +37,8 @@ def platform(env: Environment, on: EmbeddedCluster | ExistingCluster) -> None:
 
     namespaces = Namespaces("namespaces", NamespacesArgs(environment=env), after())
     sharing = GpuSharing("sharing", GpuSharingArgs(environment=env), after(namespaces))
-    pools = NodePools("pools", NodePoolsArgs(environment=env, kubeconfig=on.kubeconfig), after())
+    # A node's label names a key of the new ConfigMap: it moves as late as it can, just before the release.
+    pools = NodePools("pools", NodePoolsArgs(environment=env, kubeconfig=on.kubeconfig), after(sharing))
     operator = GpuOperator("gpu-operator", GpuOperatorArgs(environment=env), after(sharing, pools))
     layouts = MigLayouts("mig", MigLayoutsArgs(environment=env, kubeconfig=on.kubeconfig), after(operator))
     Workloads("workloads", WorkloadsArgs(environment=env), after(namespaces, operator, layouts))
