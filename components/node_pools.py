@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 
@@ -30,7 +32,7 @@ class NodePools(pulumi.ComponentResource):
         env, child = args.environment, pulumi.ResourceOptions(parent=self)
         for pool in env.pools:
             for node in simulated_nodes(env, pool):
-                resource(f"{name}-{node['metadata']['name']}", node, child)
+                resource(f"{name}-{node['metadata']['name']}", _ours(node), child)
             if pool.selector:
                 PoolNodes(
                     f"{name}-{pool.name}",
@@ -42,3 +44,10 @@ class NodePools(pulumi.ComponentResource):
                     opts=child,
                 )
         self.register_outputs({})
+
+
+def _ours(node: Mapping[str, Any]) -> dict[str, Any]:
+    """A simulated node is this program's alone: what somebody else set on a field of it is overwritten."""
+    metadata = node["metadata"]
+    annotations = {**metadata.get("annotations", {}), "pulumi.com/patchForce": "true"}
+    return {**node, "metadata": {**metadata, "annotations": annotations}}

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,19 @@ class Checkout:
             ]
             for pool in self.status()["pools"]
         }
+
+    def kubectl(self, *args: str) -> str:
+        command = [str(Toolchain(self.paths).path("kubectl")), "--kubeconfig", str(self.paths.kubeconfig)]
+        done = subprocess.run([*command, *args], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stderr}"
+        return done.stdout
+
+    def unsettled(self, pool: str, seconds: float = 20) -> None:
+        """Wait until a pool's nodes offer nothing, or are gone."""
+        deadline = time.monotonic() + seconds
+        while any(self.offers()[pool]):
+            assert time.monotonic() < deadline, f"{pool} still offers {self.offers()[pool]}"
+            time.sleep(0.2)
 
     def change(self, edit: Callable[[dict[str, Any]], None]) -> None:
         """Edit the environment in the stack file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -108,6 +109,7 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(changed: Checkout) -> N
     def edit(env: dict[str, Any]) -> None:
         env["pools"][0]["sharing"]["replicas"] = 8
 
+    before = pods(changed)
     changed.change(edit)
     done = changed.gpuform("local", "up")
     assert changes(done) == [
@@ -118,8 +120,63 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(changed: Checkout) -> N
         "updated kubernetes:helm.sh/v3:Release gpu-operator-release",
     ]
     assert changed.offers()["t4-shared"] == [{"nvidia.com/gpu.shared": 8}] * 2
-    running = [pod for name, pod in pods(changed).items() if name.startswith("neighbours-time-sliced/")]
-    assert {pod["phase"] for pod in running} == {"Running"}
+    order = [
+        done.stdout.index(line)
+        for line in (
+            "replaced kubernetes:core/v1:ConfigMap",
+            "updated kubernetes:core/v1:Node pools-t4-shared-",
+            "updated kubernetes:helm.sh/v3:Release",
+            "deleted the old kubernetes:core/v1:ConfigMap",
+        )
+    ]
+    assert order == sorted(order)
+    after = pods(changed)
+    users = [name for name in before if name.startswith(("neighbours-time-sliced/", "examples/"))]
+    assert len(users) == 6
+    assert [after[name] for name in users] == [before[name] for name in users]  # the same pods, still running
+    assert {after[name]["phase"] for name in users} == {"Running"}
+
+
+def test_nodes_that_are_gone_are_no_change_of_the_layout(changed: Checkout) -> None:
+    def nodes(count: int) -> list[str]:
+        changed.change(lambda env: env["pools"][2].update(nodes=count))
+        return changes(changed.gpuform("local", "up"))
+
+    more = [
+        "created kubernetes:core/v1:Node pools-a100-7-1",
+        "updated gpuform:nodes:MigLayout mig-a100-7",
+    ]
+    assert nodes(2) == more
+    assert nodes(1) == ["deleted kubernetes:core/v1:Node pools-a100-7-1"]
+    assert nodes(1) == []
+    assert nodes(2) == more
+
+
+@pytest.mark.parametrize(
+    ("drift", "mended"),
+    [
+        (
+            ("label", "node", "g4dn-shared-0", "nvidia.com/device-plugin.config=nosuch", "--overwrite"),
+            "updated",
+        ),
+        (("delete", "node", "g4dn-shared-0"), "created"),
+    ],
+    ids=["another label", "a node deleted"],
+)
+def test_what_was_changed_by_hand_is_mended(changed: Checkout, drift: tuple[str, ...], mended: str) -> None:
+    changed.kubectl("taint", "node", "g4dn-shared-0", "nvidia.com/gpu-")
+    changed.kubectl(*drift)
+    changed.unsettled("g4dn-shared")
+    done = changed.gpuform("local", "up")
+    assert "pools g4dn-shared do not offer what was planned: reading the cluster anew" in done.stdout
+    assert changes(done) == [f"{mended} kubernetes:core/v1:Node pools-g4dn-shared-0"]
+    assert changed.offers()["g4dn-shared"] == [{"nvidia.com/gpu": 3}]
+    node = json.loads(changed.kubectl("get", "node", "g4dn-shared-0", "-o", "json"))
+    assert [(taint["key"], taint["effect"]) for taint in node["spec"]["taints"]] == [
+        ("nvidia.com/gpu", "NoSchedule")
+    ]
+    assert node["metadata"]["labels"]["nvidia.com/device-plugin.config"].startswith("slice-3")
+    assert changes(changed.gpuform("local", "up")) == []
 
 
 @pytest.mark.parametrize(
