@@ -42,7 +42,7 @@ format: setup ## Format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 lock: ## Renew requirements.lock (needs uv)
-	uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock
+	uv pip compile pyproject.toml --extra dev --extra aws --python-version 3.11 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock
 
 clean: down ## Forget the embedded cluster and its Pulumi state
 	@rm -rf .gpuform
