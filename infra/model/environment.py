@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from infra.model import checks
+from infra.model.aws import AwsCluster
 from infra.model.base import LabelKey, Model, Name
 from infra.model.labels import NVIDIA_GPU
 from infra.model.pool import Pool
@@ -29,7 +30,7 @@ class ExistingCluster(Model):
     )
 
 
-Cluster = Annotated[EmbeddedCluster | ExistingCluster, Field(discriminator="kind")]
+Cluster = Annotated[EmbeddedCluster | ExistingCluster | AwsCluster, Field(discriminator="kind")]
 
 
 class GpuOperatorSpec(Model):
@@ -78,6 +79,11 @@ class Environment(Model):
     def context(self) -> str | None:
         """Context in the cluster's kubeconfig; None for its current one."""
         return self.cluster.context if isinstance(self.cluster, ExistingCluster) else None
+
+    def ami(self, pool: Pool) -> str:
+        """The pinned image of the pool's nodes, an AMI id or a dated alias; AWS only."""
+        assert isinstance(self.cluster, AwsCluster)
+        return self.cluster.images[pool.image.key]
 
     def pool(self, name: str) -> Pool:
         """The pool of that name; KeyError for none."""

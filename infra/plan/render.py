@@ -19,7 +19,7 @@ def render(env: Environment) -> dict[str, str]:
     release = gpu_operator.release(env)
     chart = {key: value for key, value in vars(release).items() if value is not None}
     files = {
-        "environment.yaml": _documents([env.model_dump(mode="json", exclude_none=True)]),
+        "environment.yaml": _documents([env.model_dump(mode="json", exclude_none=True, by_alias=True)]),
         "namespaces.yaml": _documents(workloads.namespaces(env)),
         "gpu-operator.yaml": _documents([chart]),
     }
