@@ -67,6 +67,9 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
                 "name a machine, or another count",
             )
         return
+    if cluster == "aws":
+        _check_aws_place(pool, path)
+        return
     if pool.nodes is not None:
         raise InputError(
             f"{path}.nodes",
@@ -75,6 +78,16 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
         )
     if pool.selector is None:
         raise InputError(f"{path}.selector", "missing", "give the labels by which the pool's nodes are found")
+
+
+def _check_aws_place(pool: Pool, path: str) -> None:
+    if pool.selector is not None:
+        raise InputError(
+            f"{path}.selector", "the pool's nodes are made", "give nodes: N or elastic, or use kind existing"
+        )
+    if (pool.nodes is None) == (pool.elastic is None):
+        both = "both nodes and elastic are given" if pool.nodes else "neither nodes nor elastic is given"
+        raise InputError(f"{path}.nodes", both, "say how many by one of the two")
 
 
 def _check_strategy(strategy: MigStrategy, pool: Pool, path: str) -> None:

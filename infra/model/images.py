@@ -1,8 +1,8 @@
 """Node images of EKS: one table with what each of them contains, and how a pinned one is named.
 
 Sources: EKS API, values of ``amiType``; AWS's pages on the accelerated AL2023 images (NVIDIA's driver and
-container toolkit inside, no device plugin) and on Bottlerocket's NVIDIA variants (device plugin too); the block
-devices are those of the images themselves. EKS publishes no AL2 image any more.
+container toolkit inside, no device plugin) and on Bottlerocket's NVIDIA variants (device plugin too); the
+block devices are those of the images themselves. EKS publishes no AL2 image any more.
 """
 
 from __future__ import annotations
