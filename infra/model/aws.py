@@ -13,7 +13,9 @@ from infra.model.base import Count, Model, listing
 from infra.model.choices import MachineName
 from infra.model.errors import InputError
 from infra.model.images import IMAGES, ImageKey, check_pin
+from infra.model.machines import MACHINES
 
+_PLAIN = tuple(name for name, machine in MACHINES.items() if machine.seller == "ec2" and not machine.gpus)
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 _ADMIN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+")
 _RESERVED_TAGS = ("aws:", "kubernetes.io/", "karpenter.sh/", "eks:", "gpuform.io/")
@@ -131,6 +133,10 @@ class AwsCluster(Model):
                 )
             if zone in self.network.zones[:index]:
                 raise InputError(f"network.zones[{index}]", f"{zone!r} is given twice", "name each zone once")
+        machine = MACHINES[self.system.machine]
+        if machine.seller != "ec2" or machine.gpus:
+            fact = f"{machine.name} is no EC2 instance type without a GPU"
+            raise InputError("system.machine", fact, f"use {' or '.join(_PLAIN)}")
         for key, pin in self.images.items():
             try:
                 check_pin(IMAGES[key], pin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.model import labels, offer
+from infra.model import labels, offer, unused
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
@@ -46,6 +46,7 @@ def check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> N
                 "give each pool a name of its own",
             )
         seen[pool.name] = index
+        unused.check_pool(cluster, pool, path)
         _check_place(cluster, pool, path)
         _check_strategy(strategy, pool, path)
 

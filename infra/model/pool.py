@@ -63,7 +63,7 @@ class Pool(Model):
     capacity: tuple[Capacity, ...] = Field(
         default=("on_demand",),
         min_length=1,
-        description="How nodes are bought (AWS): of those named, the first of reserved, on_demand, spot to be had.",
+        description="How nodes are bought (AWS): the first to be had of reserved, on_demand, spot.",
     )
     workload_class: PoolClass = Field(
         default="inference",
