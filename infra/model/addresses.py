@@ -13,7 +13,7 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.model.aws import AwsCluster
+from infra.model.aws import AwsCluster, Network
 from infra.model.elastic import CPU, MEMORY_GIB
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES, Machine
@@ -26,7 +26,7 @@ BLOCK = 16
 
 
 @dataclass(frozen=True)
-class ZoneSubnets:
+class Subnets:
     """The two subnets of one zone: nodes and pods live in the private one, NAT gateways in the other."""
 
     zone: str
@@ -34,14 +34,15 @@ class ZoneSubnets:
     public: str
 
 
-def subnets(cidr: str, zones: tuple[str, ...]) -> tuple[ZoneSubnets, ...]:
+def subnets(network: Network) -> tuple[Subnets, ...]:
     """One private and one public subnet per zone, none of which overlap.
 
     The VPC falls into four equal blocks for two or three zones and into eight for more; each zone has one of
     them, and the last one is cut once more for the public subnets. So a third zone moves no address of the
-    first two, while a fourth one does, and AWS then makes the subnets anew. /16 over three zones: private /18,
-    public /20. Raises InputError where the public subnets would be smaller than AWS allows.
+    first two, while a fourth one does, and AWS then makes the subnets anew. /16 over three zones: private
+    /18, public /20. Raises InputError where the public subnets would be smaller than AWS allows.
     """
+    cidr, zones = network.cidr, network.zones
     vpc = ipaddress.IPv4Network(cidr)
     bits = len(zones).bit_length()
     if vpc.prefixlen + 2 * bits > SMALLEST_SUBNET:
@@ -52,9 +53,7 @@ def subnets(cidr: str, zones: tuple[str, ...]) -> tuple[ZoneSubnets, ...]:
         )
     blocks = list(vpc.subnets(prefixlen_diff=bits))
     public = list(blocks[-1].subnets(prefixlen_diff=bits))
-    return tuple(
-        ZoneSubnets(zone, str(blocks[index]), str(public[index])) for index, zone in enumerate(zones)
-    )
+    return tuple(Subnets(zone, str(blocks[index]), str(public[index])) for index, zone in enumerate(zones))
 
 
 def prefix_delegation(pools: Sequence[Pool]) -> bool:
@@ -84,7 +83,7 @@ def check(cluster: AwsCluster, pools: Sequence[Pool], offered: Sequence[dict[str
     Pools that name zones must find room there, so each set of zones that a pool names is looked at by itself.
     """
     network, path = cluster.network, "cluster.network.cidr"
-    cut = subnets(network.cidr, network.zones)
+    cut = subnets(network)
     blocks = prefix_delegation(pools)
     system = cluster.system.nodes * _per_node(MACHINES[cluster.system.machine].pods, blocks)
     takes = [

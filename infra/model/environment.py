@@ -89,10 +89,10 @@ class Environment(Model):
         return addresses.prefix_delegation(self.pools)
 
     @property
-    def subnets(self) -> tuple[addresses.ZoneSubnets, ...]:
+    def subnets(self) -> tuple[addresses.Subnets, ...]:
         """The subnets of each zone, in the order of the zones; AWS only."""
         assert isinstance(self.cluster, AwsCluster)
-        return addresses.subnets(self.cluster.network.cidr, self.cluster.network.zones)
+        return addresses.subnets(self.cluster.network)
 
     @property
     def image_ships_device_plugin(self) -> bool:
