@@ -18,8 +18,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from infra.model import images
 from infra.model.environment import Environment
-from infra.model.errors import InputError
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, TimeSlicing
 from infra.plan import sharing
@@ -27,15 +27,6 @@ from infra.plan import sharing
 BOUNDARY = "gpuform-part"
 PREPULL_TIMEOUT_S = 1800
 """A node gives a pre-pull half an hour; a pod that needs the image later fetches it itself."""
-
-MIG_KEYS: Mapping[str, str] = {
-    "A100-SXM4-40GB": "a100.40gb",
-    "A100-SXM4-80GB": "a100.80gb",
-    "B200": "b200.180gb",
-    "H100-SXM": "h100.80gb",
-    "H200": "h200.141gb",
-}
-"""Bottlerocket's names of the GPUs that its migmanager knows, of those that EC2 sells."""
 
 
 def of(env: Environment, pool: Pool) -> str:
@@ -64,13 +55,13 @@ def al2023(env: Environment, pool: Pool) -> str:
     return _archive(parts)
 
 
-def prepull_script(images: tuple[str, ...]) -> str:
+def prepull_script(wanted: tuple[str, ...]) -> str:
     """A shell script that fetches images into containerd; public ones only, no login is made.
 
     cloud-init runs it before nodeadm has started containerd, so it leaves the work to a unit of its own that
     waits for it. Whatever becomes of the pre-pull, the node joins.
     """
-    pulls = "; ".join(f"ctr --namespace k8s.io images pull {shlex.quote(image)}" for image in images)
+    pulls = "; ".join(f"ctr --namespace k8s.io images pull {shlex.quote(image)}" for image in wanted)
     work = f"until ctr version >/dev/null 2>&1; do sleep 2; done; {pulls}"
     unit = "systemd-run --no-block --unit=gpuform-prepull --property=Type=oneshot"
     limit = f"--property=TimeoutStartSec={PREPULL_TIMEOUT_S}"
@@ -94,26 +85,19 @@ def with_part(archive: str, content_type: str, text: str) -> str:
 def bottlerocket(env: Environment, pool: Pool) -> str:
     """Bottlerocket's settings in TOML: kubelet limits and how its own device plugin shares the GPUs.
 
-    Raises InputError for what it cannot be told: it runs no shell script, and its MIG manager cuts each GPU
-    into as many slices of one profile as fit.
+    It has no shell for a script, so there is no pre-pull; the model refuses what it cannot be told.
     """
     aws = pool.on_aws
-    if aws.prepull:
-        raise InputError(
-            f"pools[{env.pools.index(pool)}].aws.prepull",
-            "Bottlerocket runs no script at boot that could pull images",
-            "leave it out, or use an AL2023 image",
-        )
     kubernetes: dict[str, Any] = {}
     if aws.max_pods is not None:
         kubernetes["max-pods"] = aws.max_pods
     if aws.pod_pids_limit is not None:
         kubernetes["pod-pids-limit"] = aws.pod_pids_limit
-    tables = {"settings.kubernetes": kubernetes, **_device_plugin(env, pool)}
+    tables = {"settings.kubernetes": kubernetes, **_device_plugin(pool)}
     return "\n".join(_table(name, values) for name, values in tables.items() if values)
 
 
-def _device_plugin(env: Environment, pool: Pool) -> dict[str, dict[str, Any]]:
+def _device_plugin(pool: Pool) -> dict[str, dict[str, Any]]:
     """Tables below settings.kubelet-device-plugins, none where each GPU is one."""
     base, shared = "settings.kubelet-device-plugins.nvidia", pool.sharing
     if isinstance(shared, TimeSlicing):
@@ -127,31 +111,14 @@ def _device_plugin(env: Environment, pool: Pool) -> dict[str, dict[str, Any]]:
         mps = {"replicas": shared.replicas, "rename-by-default": False}
         return {base: {"device-sharing-strategy": "mps"}, f"{base}.mps": mps}
     if isinstance(shared, Mig):
-        return {base: {"device-partitioning-strategy": "mig"}, f"{base}.mig.profile": _mig(env, pool)}
+        return {base: {"device-partitioning-strategy": "mig"}, f"{base}.mig.profile": _mig(pool)}
     return {}
 
 
-def _mig(env: Environment, pool: Pool) -> dict[str, str]:
-    path, layout = f"pools[{env.pools.index(pool)}].sharing.layout", pool.layout or {}
-    if env.gpu_operator.mig_strategy != "single":
-        raise InputError(
-            "gpu_operator.mig_strategy",
-            f"Bottlerocket's device plugin offers slices as nvidia.com/gpu (pool {pool.name})",
-            "use single",
-        )
-    found = {}
-    for gpu in pool.gpus:
-        if gpu.name not in MIG_KEYS:
-            known = ", ".join(MIG_KEYS)
-            raise InputError(path, f"Bottlerocket does not cut {gpu.name}", f"use one of {known}, or AL2023")
-        (profile, count), *others = layout.items()
-        assert gpu.geometry is not None
-        most = gpu.geometry.most(profile)
-        if others or count != most:
-            fact = "Bottlerocket cuts each GPU into as many slices of one profile as fit"
-            raise InputError(path, fact, f"use all-{profile}, or an AL2023 image")
-        found[MIG_KEYS[gpu.name]] = profile
-    return dict(sorted(found.items()))
+def _mig(pool: Pool) -> dict[str, str]:
+    """One profile for each model the nodes may have; each GPU is cut into as many slices as it holds."""
+    (profile,) = pool.layout or {}
+    return {images.BOTTLEROCKET_MIG[gpu.name]: profile for gpu in sorted(pool.gpus, key=lambda gpu: gpu.name)}
 
 
 def _table(name: str, values: Mapping[str, Any]) -> str:

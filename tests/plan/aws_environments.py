@@ -1,4 +1,4 @@
-"""Environments on AWS for the plan's tests: a good one around any pools, and a table of pools of every sort."""
+"""Environments on AWS for the plan's tests: a good one around any pools, and a table of all sorts."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ SPOT = {"capacity": ["on_demand", "spot"], "class": "batch", "taints": [{"key": 
 RESERVED = {"capacity": ["reserved", "on_demand"], "zones": ["us-west-2b"], "class": "training"}
 SEVERAL = {"gpu": {"models": ["L4", "A10G"], "count": 4}, "capacity": ["reserved", "on_demand", "spot"]}
 MIG = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
+MPS = {"machine": "g6e.xlarge", "sharing": {"kind": "mps", "replicas": 4}}
 WHOLE_MIG = {"kind": "mig", "layout": "all-1g.5gb"}
 CARDS = {"efa": True, "reservations": ["cr-0123456789abcdef0"]}
 BOOT = {"max_pods": 110, "pod_pids_limit": 32768}
@@ -61,13 +62,13 @@ TABLE: dict[str, Environment] = {
     "mig": aws({"machine": "p4d.24xlarge", "sharing": MIG, **RESERVED, "aws": CARDS}),
     "mig, one resource": aws({"machine": "p5.48xlarge", "sharing": {"kind": "mig", "layout": "all-1g.10gb"}},
                              mig_strategy="single"),
-    "mps": aws({"machine": "g6e.xlarge", "sharing": {"kind": "mps", "replicas": 4}}, mig_strategy="none"),
-    "whole and none": aws({"machine": "g6.12xlarge", "class": "interactive"}, {"machine": "m6i.4xlarge", **SPOT}),
+    "mps": aws(MPS, mig_strategy="none"),
+    "whole and none": aws({"machine": "g6.12xlarge", "class": "interactive"},
+                          {"machine": "m6i.4xlarge", **SPOT}),
     "at boot": aws({**SLICED, "aws": {**BOOT, "prepull": ["docker.io/library/busybox:1.37"]}},
                    tags={"cost-centre": "4711"}),
     "bottlerocket": aws({**SLICED, "aws": BOTTLE}, {"machine": "m6i.xlarge", "nodes": 1}),
-    "bottlerocket mps": aws({"machine": "g6e.xlarge", "sharing": {"kind": "mps", "replicas": 4}, "aws": BOTTLE},
-                            mig_strategy="none"),
+    "bottlerocket mps": aws({**MPS, "aws": BOTTLE}, mig_strategy="none"),
     "bottlerocket mig": aws({"machine": "p4d.24xlarge", "sharing": WHOLE_MIG, "aws": BOTTLE},
                             mig_strategy="single"),
     "managed": aws({**SLICED, "nodes": 2}),

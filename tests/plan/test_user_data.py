@@ -1,0 +1,118 @@
+"""User data: read back by the formats' own parsers, and its script run with stand-ins for what it calls."""
+
+from __future__ import annotations
+
+import email
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.model.environment import Environment
+from infra.plan import user_data
+from tests.plan.aws_environments import SLICED, TABLE, aws
+
+pytestmark = pytest.mark.unit
+
+
+def text_of(env: Environment) -> str:
+    return user_data.of(env, env.pools[0])
+
+
+def parts_of(text: str) -> dict[str, str]:
+    message = email.message_from_string(text)
+    assert message.is_multipart()
+    assert not message.defects
+    return {part.get_content_type(): part.get_payload() for part in message.get_payload()}  # type: ignore[union-attr,misc]
+
+
+def settings_of(env: Environment) -> dict[str, Any]:
+    settings: dict[str, Any] = tomllib.loads(text_of(env))["settings"]
+    return settings
+
+
+def nvidia_of(env: Environment) -> dict[str, Any]:
+    found: dict[str, Any] = settings_of(env)["kubelet-device-plugins"]["nvidia"]
+    return found
+
+
+def test_nothing_to_say_is_nothing() -> None:
+    assert text_of(TABLE["sliced"]) == ""
+    assert user_data.of(TABLE["bottlerocket"], TABLE["bottlerocket"].pools[1]) == ""
+
+
+def test_al2023_is_told_the_kubelets_limits_by_a_node_config() -> None:
+    parts = parts_of(text_of(TABLE["at boot"]))
+    assert list(parts) == ["application/node.eks.aws", "text/x-shellscript"]
+    assert yaml.safe_load(parts["application/node.eks.aws"]) == {
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "spec": {"kubelet": {"config": {"maxPods": 110, "podPidsLimit": 32768}}},
+    }
+
+
+def test_a_part_more_is_the_last_one() -> None:
+    first = user_data.with_part("", "application/node.eks.aws", "kind: NodeConfig\n")
+    both = user_data.with_part(first, "text/x-shellscript", "#!/bin/bash\n")
+    assert list(parts_of(first)) == ["application/node.eks.aws"]
+    assert list(parts_of(both)) == ["application/node.eks.aws", "text/x-shellscript"]
+
+
+def run_script(folder: Path, script: str, ctr: str) -> subprocess.CompletedProcess[str]:
+    """Run the script where systemd-run runs what it is given at once, and ctr does as told."""
+    for name, body in (
+        ("systemd-run", 'while [ "${1#--}" != "$1" ]; do echo "$1" >> "$LOG"; shift; done; exec "$@"'),
+        ("ctr", ctr),
+    ):
+        (folder / name).write_text(f"#!/bin/bash\n{body}\n")
+        (folder / name).chmod(0o755)
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}", "LOG": str(folder / "log")}
+    return subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=20)
+
+
+def test_the_script_pulls_the_images_once_containerd_answers(tmp_path: Path) -> None:
+    prepull = ["docker.io/tensorflow/tensorflow:2.12.0-gpu", "quay.io/a/b@sha256:" + "0" * 64]
+    env = aws({**SLICED, "aws": {"prepull": prepull}})
+    script = parts_of(text_of(env))["text/x-shellscript"]
+    done = run_script(tmp_path, script, '[ "$1" = version ] || echo "$@" >> "$LOG"')
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("--property") and "pull " in line] == [
+        f"--namespace k8s.io images pull {image}" for image in prepull
+    ]
+    assert "--no-block" in lines  # the node joins meanwhile
+    assert f"--property=TimeoutStartSec={user_data.PREPULL_TIMEOUT_S}" in lines
+
+
+def test_a_failed_pull_keeps_no_node_from_joining(tmp_path: Path) -> None:
+    script = user_data.prepull_script(("docker.io/library/none:1",))
+    assert run_script(tmp_path, script, '[ "$1" = version ]').returncode == 0
+
+
+def test_an_images_name_cannot_be_a_command(tmp_path: Path) -> None:
+    script = user_data.prepull_script(("x; touch $(dirname $LOG)/broken #'",))
+    run_script(tmp_path, script, '[ "$1" = version ] || echo "$@" >> "$LOG"')
+    assert not (tmp_path / "broken").exists()
+
+
+def test_bottlerocket_is_told_the_kubelets_limits_by_settings() -> None:
+    assert settings_of(TABLE["bottlerocket"])["kubernetes"] == {"max-pods": 110, "pod-pids-limit": 32768}
+
+
+def test_bottlerocket_shares_by_settings() -> None:
+    assert nvidia_of(TABLE["bottlerocket"]) == {
+        "device-sharing-strategy": "time-slicing",
+        "time-slicing": {"replicas": 3, "rename-by-default": True, "fail-requests-greater-than-one": True},
+    }
+    assert nvidia_of(TABLE["bottlerocket mps"]) == {
+        "device-sharing-strategy": "mps",
+        "mps": {"replicas": 4, "rename-by-default": False},
+    }
+    assert nvidia_of(TABLE["bottlerocket mig"]) == {
+        "device-partitioning-strategy": "mig",
+        "mig": {"profile": {"a100.40gb": "1g.5gb"}},
+    }
