@@ -61,16 +61,20 @@ def prefix_delegation(pools: Sequence[Pool]) -> bool:
     return any((pool.on_aws.max_pods or 0) > machine.pods for pool in pools for machine in pool.machines)
 
 
-def most_nodes(pool: Pool, offered: dict[str, int]) -> int:
-    """Nodes that the pool may have at most; ``offered``: what one node of it offers."""
+def most_nodes(pool: Pool, machine: Machine, offered: dict[str, int]) -> int:
+    """Nodes that the pool may have at most if all are that machine; ``offered``: what one node offers."""
     if pool.elastic is None:
         return pool.nodes or 0
-    return max(_most_nodes(machine, pool.elastic.max, offered) for machine in pool.machines)
-
-
-def _most_nodes(machine: Machine, limits: dict[str, int], offered: dict[str, int]) -> int:
     per_node = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered}
-    return min(limit // per_node[key] for key, limit in limits.items())
+    return min(limit // per_node[key] for key, limit in pool.elastic.max.items())
+
+
+def _most_addresses(pool: Pool, offered: dict[str, int], blocks: bool) -> int:
+    """Addresses that the pool may take, whichever of its machines it gets."""
+    return max(
+        most_nodes(pool, machine, offered) * _per_node(pool.on_aws.max_pods or machine.pods, blocks)
+        for machine in pool.machines
+    )
 
 
 def _per_node(pods: int, blocks: bool) -> int:
@@ -87,7 +91,7 @@ def check(cluster: AwsCluster, pools: Sequence[Pool], offered: Sequence[dict[str
     blocks = prefix_delegation(pools)
     system = cluster.system.nodes * _per_node(MACHINES[cluster.system.machine].pods, blocks)
     takes = [
-        (frozenset(pool.zones or network.zones), most_nodes(pool, has) * _per_node(_pods(pool), blocks))
+        (frozenset(pool.zones or network.zones), _most_addresses(pool, has, blocks))
         for pool, has in zip(pools, offered, strict=True)
     ]
     takes.append((frozenset(network.zones), system))
@@ -101,10 +105,6 @@ def check(cluster: AwsCluster, pools: Sequence[Pool], offered: Sequence[dict[str
                 f"and nodes and pods there may take {need}",
                 "use a larger network, fewer nodes, or a smaller max_pods",
             )
-
-
-def _pods(pool: Pool) -> int:
-    return pool.on_aws.max_pods or max(machine.pods for machine in pool.machines)
 
 
 def _room(cidr: str) -> int:

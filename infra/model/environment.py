@@ -75,7 +75,7 @@ class Environment(Model):
         checks.check_operator(self.cluster.kind, operator.driver, operator.toolkit, operator.repository)
         checks.check_workloads(operator.mig_strategy, self.pools, self.workloads)
         if isinstance(self.cluster, AwsCluster):
-            aws_checks.check(self.cluster, operator.mig_strategy, self.pools, self.workloads)
+            aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
         return self
 
     @property

@@ -77,6 +77,15 @@ _ROWS = (
     _image("bottlerocket-nvidia-arm64", "Bottlerocket", "arm64", "BOTTLEROCKET_ARM_64_NVIDIA", gpu=True),
 )
 
+BOTTLEROCKET_MIG: Mapping[str, str] = {
+    "A100-SXM4-40GB": "a100.40gb",
+    "A100-SXM4-80GB": "a100.80gb",
+    "B200": "b200.180gb",
+    "H100-SXM": "h100.80gb",
+    "H200": "h200.141gb",
+}
+"""Bottlerocket's names of the GPUs that its migmanager knows, of those that EC2 sells."""
+
 IMAGES: Mapping[ImageKey, Image] = {image.key: image for image in _ROWS}
 
 
