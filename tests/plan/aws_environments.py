@@ -57,6 +57,8 @@ BOTTLE = {"image": "bottlerocket-nvidia", **BOOT}
 
 TABLE: dict[str, Environment] = {
     "sliced": aws({**SLICED, "elastic": {"max": {"nvidia.com/gpu.shared": 24, "memory_gib": 640}}}),
+    "not renamed": aws({"machine": "g4dn.xlarge", "class": "interactive",
+                        "sharing": {"kind": "time_slicing", "replicas": 3, "rename": False}}),
     "by model": aws({**SEVERAL, "aws": {"reservations": ["cr-0a1b2c3d", "cr-00000000"]}}),
     "a stray model": aws({"gpu": {"models": ["A100-SXM4-40GB", "H100-SXM"], "count": 8}}),
     "mig": aws({"machine": "p4d.24xlarge", "sharing": MIG, **RESERVED, "aws": CARDS}),
