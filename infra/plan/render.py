@@ -9,7 +9,7 @@ import yaml
 
 from infra.model import unused
 from infra.model.environment import Environment
-from infra.plan import gpu_operator, nodes, sharing, workloads
+from infra.plan import aws_files, gpu_operator, nodes, sharing, workloads
 
 
 def render(env: Environment) -> dict[str, str]:
@@ -30,6 +30,7 @@ def render(env: Environment) -> dict[str, str]:
         "pools.yaml": [_pool(env, index) for index in range(len(env.pools))],
         "nodes.yaml": [node for pool in env.pools for node in nodes.simulated_nodes(env, pool)],
         "workloads.yaml": list(workloads.manifests(env)),
+        **aws_files.files(env),
     }
     files.update({name: _documents(manifests) for name, manifests in found.items() if manifests})
     return dict(sorted(files.items()))
