@@ -61,7 +61,9 @@ def prepull_script(wanted: tuple[str, ...]) -> str:
     cloud-init runs it before nodeadm has started containerd, so it leaves the work to a unit of its own that
     waits for it. Whatever becomes of the pre-pull, the node joins.
     """
-    pulls = "; ".join(f"ctr --namespace k8s.io images pull {shlex.quote(image)}" for image in wanted)
+    pulls = "; ".join(
+        f"ctr --namespace k8s.io images pull {shlex.quote(full_name(image))}" for image in wanted
+    )
     work = f"until ctr version >/dev/null 2>&1; do sleep 2; done; {pulls}"
     unit = "systemd-run --no-block --unit=gpuform-prepull --property=Type=oneshot"
     limit = f"--property=TimeoutStartSec={PREPULL_TIMEOUT_S}"
@@ -73,6 +75,17 @@ def _archive(parts: list[tuple[str, str]]) -> str:
     for content_type, text in parts:
         archive = with_part(archive, content_type, text)
     return archive
+
+
+def full_name(image: str) -> str:
+    """The image's name with its registry: containerd's own client adds none, as the kubelet does.
+
+    A first part without a dot or a port is no host, so the image is Docker Hub's.
+    """
+    first, slash, _ = image.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return image
+    return f"docker.io/{image}" if slash else f"docker.io/library/{image}"
 
 
 def with_part(archive: str, content_type: str, text: str) -> str:

@@ -88,6 +88,20 @@ def test_the_script_pulls_the_images_once_containerd_answers(tmp_path: Path) -> 
     assert f"--property=TimeoutStartSec={user_data.PREPULL_TIMEOUT_S}" in lines
 
 
+@pytest.mark.parametrize(
+    ("image", "full"),
+    [
+        ("busybox:1.37", "docker.io/library/busybox:1.37"),
+        ("tensorflow/serving:2.12.1-gpu", "docker.io/tensorflow/serving:2.12.1-gpu"),
+        ("quay.io/a/b:1", "quay.io/a/b:1"),
+        ("localhost/a:1", "localhost/a:1"),
+        ("registry:5000/a:1", "registry:5000/a:1"),
+    ],
+)
+def test_an_image_is_pulled_under_the_name_that_pods_will_find(image: str, full: str) -> None:
+    assert f"images pull {full}" in user_data.prepull_script((image,))
+
+
 def test_a_failed_pull_keeps_no_node_from_joining(tmp_path: Path) -> None:
     script = user_data.prepull_script(("docker.io/library/none:1",))
     assert run_script(tmp_path, script, '[ "$1" = version ]').returncode == 0
