@@ -30,3 +30,5 @@ EKS_VPC_CNI = "v1.21.1-eksbuild.1"
 EKS_POD_IDENTITY = "v1.3.10-eksbuild.2"
 EKS_EBS_CSI = "v1.54.0-eksbuild.1"
 EKS_NODE_MONITORING = "v1.4.2-eksbuild.1"
+EKS_CHARTS_REPOSITORY = "https://aws.github.io/eks-charts"  # github.com/aws/eks-charts
+EFA_DEVICE_PLUGIN = "v0.5.30"  # github.com/aws/eks-charts, stable/aws-efa-k8s-device-plugin/Chart.yaml
