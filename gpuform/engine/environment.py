@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from gpuform.engine.places import Places, Tools, link, tool, write
-from gpuform.engine.standins import Plugin, install
+from gpuform.engine.standins import Plugin, answer_for_aws, install
 from gpuform.paths import Paths
 
 # Protects nothing: the state describes this machine only, and lies beside it. It is fixed so that runs by
@@ -60,16 +60,19 @@ exec @PULUMI@ "$@"
 """
 
 
-def engine_env(paths: Paths, toolchain: Tools, stack: str = "local") -> dict[str, str]:
+def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bool = False) -> dict[str, str]:
     """Variables to set for engine runs by hand or by ``Engine``, on top of the caller's environment.
 
     Also puts in place what they point at: the wrapper and links in ``paths.shims``, our plugins. Gets a tool
-    that is missing; errors as ``Toolchain.path``.
+    that is missing; errors as ``Toolchain.path``. ``offline`` runs have a backend of their own and the
+    stand-ins for AWS in front of everything else on PATH.
     """
-    places = Places(paths)
+    places = Places(paths, offline)
     prepare(places, toolchain)
-    others = [entry for entry in os.get_exec_path() if entry != str(paths.shims)]
+    ours = [str(places.answering), str(paths.shims)]
+    others = [entry for entry in os.get_exec_path() if entry not in ours]
     return {
+        **(_offline(places) if offline else {}),
         "PULUMI_HOME": str(places.home),
         "PULUMI_BACKEND_URL": f"file://{quote(str(places.backend))}",
         "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
@@ -82,8 +85,13 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local") -> dict[str
         "GPUFORM_STATE": str(paths.state),  # for the program, which asks where the kubeconfig lies
         "GPUFORM_HELM": str(paths.shims / "helm"),
         "KUBECONFIG": str(paths.kubeconfig),
-        "PATH": os.pathsep.join([str(paths.shims), *others]),
+        "PATH": os.pathsep.join([*(ours if offline else ours[1:]), *others]),
     }
+
+
+def _offline(places: Places) -> dict[str, str]:
+    answer_for_aws(places)
+    return {"GPUFORM_OFFLINE": "1", "GPUFORM_OFFLINE_KUBECONFIG": str(places.paths.kubeconfig)}
 
 
 def export_lines(env: Mapping[str, str]) -> str:

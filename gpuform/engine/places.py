@@ -22,6 +22,7 @@ class Places:
     """Folders and files below the checkout's state; all disposable, none created here."""
 
     paths: Paths
+    offline: bool = False
 
     @property
     def folder(self) -> Path:
@@ -35,8 +36,13 @@ class Places:
 
     @property
     def backend(self) -> Path:
-        """The file backend: checkpoints, locks, history."""
-        return self.folder / "backend"
+        """The file backend: checkpoints, locks, history. What runs offline made up must not pass for real."""
+        return self.folder / ("offline" if self.offline else "backend")
+
+    @property
+    def answering(self) -> Path:
+        """Folder that comes first on the PATH of offline runs: the stand-ins for AWS."""
+        return self.folder / "offline-bin"
 
     @property
     def project(self) -> Path:

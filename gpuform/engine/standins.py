@@ -95,6 +95,12 @@ def install(places: Places) -> list[Plugin]:
     return state
 
 
+def answer_for_aws(places: Places) -> None:
+    """Put what answers for AWS in offline runs where only they look: the engine searches PATH first."""
+    for name, module in (("pulumi-resource-aws", "offline"), ("aws", "offline.aws")):
+        write(places.answering / name, _launcher(f"gpuform.plugins.{module}"), 0o755)
+
+
 def _launcher(module: str) -> str:
     # -P: the engine starts plugins in the program's folder, whose modules must not pass for ours.
     return f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m {module} "$@"\n'

@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.unit
 
 
-@pytest.mark.parametrize("module", ["nodes", "kubernetes"])
+@pytest.mark.parametrize("module", ["nodes", "kubernetes", "offline"])
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=["engine", "system"])
 def test_a_plugin_ends_at_once_when_it_is_told_to(module: str, ending: signal.Signals) -> None:
     """The engine ends plugins by SIGINT and waits 5 s for each that does not go."""
