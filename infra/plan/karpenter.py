@@ -4,8 +4,8 @@ One NodePool for each way of buying; Karpenter tries the heaviest first, so that
 for is used up before on-demand is bought, and spot is what is left. Each of them has the pool's whole limit:
 Karpenter has no limit over several NodePools, and halves would keep the fallback from filling in.
 
-No startup taint is set: nothing would take it away again. Nodes take pods once Karpenter has seen every
-resource that it expected of them, the overlay's among them.
+No startup taint is set: nothing would take it away again. A pod that asks for a GPU or a share is bound once
+its node really offers one, which it does only when the operands have acted.
 """
 
 from __future__ import annotations
