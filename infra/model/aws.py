@@ -14,9 +14,11 @@ from infra.model.choices import MachineName
 from infra.model.errors import InputError
 from infra.model.images import IMAGES, ImageKey, check_pin
 from infra.model.machines import MACHINES
+from infra.model.workload import PinnedImage
 
 _PLAIN = tuple(name for name, machine in MACHINES.items() if machine.seller == "ec2" and not machine.gpus)
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
+_RESERVATION = re.compile(r"cr-([0-9a-f]{8}|[0-9a-f]{17})")
 _ADMIN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+")
 _RESERVED_TAGS = ("aws:", "kubernetes.io/", "karpenter.sh/", "eks:", "gpuform.io/")
 
@@ -63,6 +65,12 @@ def _admin(value: str) -> str:
             f"{value!r} is no ARN of an IAM role or user",
             "write it as arn:aws:iam::111122223333:role/admin",
         )
+    return value
+
+
+def _reservation(value: str) -> str:
+    if not _RESERVATION.fullmatch(value):
+        raise InputError("", f"{value!r} is no capacity reservation", "write its id, cr-0123456789abcdef0")
     return value
 
 
@@ -146,15 +154,30 @@ class AwsCluster(Model):
 
 
 class Disk(Model):
-    """The encrypted gp3 volume of a node; containers and their images lie on it."""
+    """The encrypted gp3 volume of a node; containers and their images lie on it.
 
-    size_gib: Annotated[Count, Field(ge=20, le=16384)] = Field(default=100, description="Size in GiB.")
-    iops: Annotated[Count, Field(ge=3000, le=16000)] = Field(
-        default=3000, description="Operations per second, 3000 to 16000; the first 3000 are free."
+    Ranges and ratios are those of gp3 in AWS's EBS user guide.
+    """
+
+    size_gib: Annotated[Count, Field(ge=20, le=65536)] = Field(default=100, description="Size in GiB.")
+    iops: Annotated[Count, Field(ge=3000, le=80000)] = Field(
+        default=3000, description="Operations per second, 3000 to 80000; the first 3000 are free."
     )
-    throughput: Annotated[Count, Field(ge=125, le=1000)] = Field(
-        default=125, description="MiB per second, 125 to 1000; the first 125 are free."
+    throughput: Annotated[Count, Field(ge=125, le=2000)] = Field(
+        default=125, description="MiB per second, 125 to 2000; the first 125 are free."
     )
+
+    @model_validator(mode="after")
+    def _has_the_ratios_of_gp3(self) -> Disk:
+        if self.iops > 500 * self.size_gib:
+            most = 500 * self.size_gib
+            raise InputError("iops", f"gp3 gives {self.size_gib} GiB {most} at most", "use a larger disk")
+        if 4 * self.throughput > self.iops:
+            least = 4 * self.throughput
+            raise InputError(
+                "throughput", f"gp3 gives {self.throughput} MiB/s from {least} iops on", f"use iops: {least}"
+            )
+        return self
 
 
 class AwsPool(Model):
@@ -166,7 +189,7 @@ class AwsPool(Model):
     )
     disk: Disk = Field(default_factory=Disk, description="The node's volume.")
     efa: bool = Field(default=False, strict=True, description="Elastic Fabric Adapter on every network card.")
-    reservations: tuple[Annotated[str, Field(strict=True, pattern=r"^cr-[0-9a-f]{8,17}$")], ...] = Field(
+    reservations: tuple[Annotated[str, Field(strict=True), AfterValidator(_reservation)], ...] = Field(
         default=(), description="Capacity reservations (cr-...) for capacity: reserved."
     )
     capacity_block: bool = Field(
@@ -183,6 +206,6 @@ class AwsPool(Model):
     pod_pids_limit: Annotated[Count, Field(ge=1024)] | None = Field(
         default=None, description="Processes per pod; no limit if left out."
     )
-    prepull: tuple[str, ...] = Field(
+    prepull: tuple[PinnedImage, ...] = Field(
         default=(), description="Images that a node fetches at boot, before the first pod asks for them."
     )

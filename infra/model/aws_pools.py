@@ -32,9 +32,11 @@ def _check_machines(pool: Pool, path: str) -> None:
     if pool.gpu:
         fact = f"no EC2 type has {pool.gpu.count} of {' or '.join(pool.gpu.models)}"
         raise InputError(f"{path}.gpu", fact, "name a machine, or another count")
-    ec2 = [name for name, machine in MACHINES.items() if machine.seller == "ec2"]
+    ec2 = {name: machine for name, machine in MACHINES.items() if machine.seller == "ec2"}
+    models = {gpu.name for gpu in pool.gpus}
+    same = [name for name, machine in ec2.items() if machine.gpu in models]
     raise InputError(
-        f"{path}.machine", f"{pool.machine} is no EC2 instance type", listing(ec2, pool.machine or "")
+        f"{path}.machine", f"{pool.machine} is no EC2 instance type", f"use {', '.join(same or ec2)}"
     )
 
 
@@ -67,6 +69,12 @@ def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
         )
     if not isinstance(pool.sharing, Mig):
         return
+    if len(pool.layout or {}) > 1:
+        raise InputError(
+            f"{path}.sharing.layout",
+            "Bottlerocket cuts all GPUs of a node by one profile",
+            "use one profile, or an AL2023 image",
+        )
     if strategy != "single":
         raise InputError(
             "gpu_operator.mig_strategy",
