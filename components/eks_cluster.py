@@ -90,7 +90,8 @@ class EksCluster(pulumi.ComponentResource):
                 authentication_mode="API",
                 # The first update installs charts right after: without this, nobody, this program included,
                 # could reach the API until an access entry exists. It cannot be changed later; the entry that
-                # it makes can be deleted once the admins have theirs.
+                # it makes can be deleted once the admins have theirs. EKS refuses a second entry for the same
+                # role, so whoever creates the cluster is not to be named among its admins.
                 bootstrap_cluster_creator_admin_permissions=True,
             ),
             bootstrap_self_managed_addons=False,  # each add-on is declared with its version, see AddOns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pulumi
@@ -23,12 +23,12 @@ COMPUTED: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Recorded:
-    """One registered resource; ``after`` holds the names of the custom resources that it waits for."""
+    """One registered resource; ``after`` names what it waits for, as ``<type> <name>``."""
 
     type: str
     name: str
     inputs: dict[str, Any]
-    urn: str = ""
+    provider: str = ""
     after: frozenset[str] = field(default_factory=frozenset)
 
 
@@ -41,7 +41,7 @@ class Recorder(Mocks):
         self.calls: list[MockCallArgs] = []
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
-        self.resources.append(Recorded(args.typ, args.name, dict(args.inputs)))
+        self.resources.append(Recorded(args.typ, args.name, dict(args.inputs), args.provider or ""))
         outputs = dict(args.inputs)
         if args.typ.startswith("aws:"):
             outputs = {**self._computed(args), **outputs}
@@ -77,18 +77,30 @@ class Recorder(Mocks):
 
 
 class _Monitor(MockMonitor):
-    """Keeps what the mocks do not pass on: the URN of each resource, and what it depends on."""
+    """Keeps what the mocks do not pass on: what each resource depends on, and its parent."""
 
     def __init__(self, mocks: Recorder) -> None:
         super().__init__(mocks)
-        self.recorder = mocks
-        self.waits: dict[str, tuple[str, frozenset[str]]] = {}
+        self.registered: dict[str, tuple[str, frozenset[str]]] = {}
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802  (gRPC's name)
         answer = super().RegisterResource(request)
-        before = frozenset(urn for urn in request.dependencies)
-        self.waits[answer.urn] = (request.parent, before)
+        self.registered[answer.urn] = (request.parent, frozenset(request.dependencies))
         return answer
+
+    def after(self, resource: Recorded) -> frozenset[str]:
+        """``<type> <name>`` of what the resource waits for, itself or through the components around it."""
+        (at,) = [urn for urn in self.registered if _key(urn) == f"{resource.type} {resource.name}"]
+        found: set[str] = set()
+        while at in self.registered:
+            at, before = self.registered[at]
+            found |= before
+        return frozenset(_key(urn) for urn in found)
+
+
+def _key(urn: str) -> str:
+    kind, name = urn.split("::")[-2:]
+    return f"{kind.rpartition('$')[2]} {name}"
 
 
 def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
@@ -106,17 +118,5 @@ def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
         platform(env, cluster(env))
 
     run()
-    recorder.resources = [_complete(monitor, resource) for resource in recorder.resources]
+    recorder.resources = [replace(one, after=monitor.after(one)) for one in recorder.resources]
     return recorder
-
-
-def _complete(monitor: _Monitor, resource: Recorded) -> Recorded:
-    """The resource with everything that it waits for: its own dependencies and those of its parents."""
-    urn = next(urn for urn in monitor.waits if urn.endswith(f"{resource.type}::{resource.name}"))
-    found: set[str] = set()
-    at = urn
-    while at in monitor.waits:
-        at, before = monitor.waits[at]
-        found |= before
-    names = frozenset(one.split("::")[-2].rpartition("$")[2] + " " + one.split("::")[-1] for one in found)
-    return Recorded(resource.type, resource.name, resource.inputs, urn, names)
