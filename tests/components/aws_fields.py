@@ -55,7 +55,9 @@ SECOND = {"max": {"cpu": 40, "memory_gib": 160}}
 Edit = tuple[str, Any]
 ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
     ("AwsCluster", "region", ""): (
-        (("pools/1/zones", []),), ("cluster", {**START["cluster"], "region": "eu-west-2", "network": ELSEWHERE})),
+        (("pools/1/zones", []),),
+        ("cluster", {**START["cluster"], "region": "eu-west-2", "network": ELSEWHERE}),
+    ),
     ("AwsCluster", "version", ""): ((), ("cluster/version", "1.35")),
     ("AwsCluster", "network", ""): ((), ("cluster/network/cidr", "10.1.0.0/16")),
     ("AwsCluster", "endpoint", ""): ((), ("cluster/endpoint", {})),
@@ -95,9 +97,13 @@ ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
     ("Pool", "zones", "managed"): ((), ("pools/1/zones", ["eu-west-1b"])),
     ("Pool", "aws", "elastic"): ((), ("pools/0/aws", {"pod_pids_limit": 2048})),
     ("AwsPool", "image", "elastic"): (
-        (PINNED, ("pools/3", COMES), ("pools/4", {**STAYS, "aws": BOTTLEROCKET})), ("pools/3/aws", BOTTLEROCKET)),
+        (PINNED, ("pools/3", COMES), ("pools/4", {**STAYS, "aws": BOTTLEROCKET})),
+        ("pools/3/aws", BOTTLEROCKET),
+    ),
     ("AwsPool", "image", "managed"): (
-        (PINNED, ("pools/3", STAYS), ("pools/4", {**COMES, "aws": BOTTLEROCKET})), ("pools/3/aws", BOTTLEROCKET)),
+        (PINNED, ("pools/3", STAYS), ("pools/4", {**COMES, "aws": BOTTLEROCKET})),
+        ("pools/3/aws", BOTTLEROCKET),
+    ),
     ("AwsPool", "disk", "elastic"): ((), ("pools/0/aws/disk", {"size_gib": 300})),
     ("AwsPool", "disk", "managed"): ((), ("pools/1/aws/disk", {"size_gib": 300})),
     ("Disk", "size_gib", "elastic"): ((), ("pools/0/aws/disk/size_gib", 300)),
