@@ -105,8 +105,9 @@ def _key(urn: str) -> str:
 
 def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
     """Run the program of ``infra/__main__.py`` on an environment, without an engine."""
-    from infra.__main__ import cluster, platform
+    from infra.__main__ import cluster
     from infra.config import parse
+    from infra.platform import platform
 
     recorder = Recorder(preview)
     monitor = _Monitor(recorder)
