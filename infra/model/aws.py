@@ -110,7 +110,10 @@ class SystemNodes(Model):
 
 
 class AwsCluster(Model):
-    """An EKS cluster with its network, its node groups and Karpenter."""
+    """An EKS cluster with its network, its node groups and Karpenter.
+
+    Karpenter always has its interruption queue, so that spot capacity needs no key of its own here.
+    """
 
     kind: Literal["aws"]
     region: Annotated[str, Field(strict=True), AfterValidator(_region)] = Field(description="AWS region.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -100,6 +100,14 @@ class Environment(Model):
         return isinstance(self.cluster, AwsCluster) and any(
             pool.image.ships_device_plugin for pool in self.pools
         )
+
+    def resolved(self) -> dict[str, Any]:
+        """Input that means the same: with every default, without what this kind of cluster has no use for."""
+        exclude: Any = {
+            "gpu_operator": set(unused.of_operator(self.cluster.kind)),
+            "pools": {i: set(unused.of_pool(self.cluster.kind, pool)) for i, pool in enumerate(self.pools)},
+        }
+        return self.model_dump(mode="json", exclude_none=True, by_alias=True, exclude=exclude)
 
     def ami(self, pool: Pool) -> str:
         """The pinned image of the pool's nodes, an AMI id or a dated alias; AWS only."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-from infra.model import unused
 from infra.model.environment import Environment
 from infra.plan import aws_files, gpu_operator, nodes, sharing, workloads
 
@@ -20,7 +19,7 @@ def render(env: Environment) -> dict[str, str]:
     release = gpu_operator.release(env)
     chart = {key: value for key, value in vars(release).items() if value is not None}
     files = {
-        "environment.yaml": _documents([_resolved(env)]),
+        "environment.yaml": _documents([env.resolved()]),
         "namespaces.yaml": _documents(workloads.namespaces(env)),
         "gpu-operator.yaml": _documents([chart]),
     }
@@ -34,16 +33,6 @@ def render(env: Environment) -> dict[str, str]:
     }
     files.update({name: _documents(manifests) for name, manifests in found.items() if manifests})
     return dict(sorted(files.items()))
-
-
-def _resolved(env: Environment) -> dict[str, Any]:
-    """The environment with its defaults, without what this kind of cluster has no use for."""
-    kind = env.cluster.kind
-    exclude: Any = {
-        "gpu_operator": set(unused.of_operator(kind)),
-        "pools": {index: set(unused.of_pool(kind, pool)) for index, pool in enumerate(env.pools)},
-    }
-    return env.model_dump(mode="json", exclude_none=True, by_alias=True, exclude=exclude)
 
 
 def _pool(env: Environment, index: int) -> dict[str, Any]:

@@ -101,3 +101,60 @@ def test_pods_of_two_elastic_pools_are_kept_apart_by_a_taint() -> None:
     assert "fits pool burst and pool second alike" in message(change({"at": "pools/3", "put": second}))
     del second["taints"], second["sharing"]
     assert parse(change({"at": "pools/3", "put": second})), "another resource is another pod"
+
+
+EMBEDDED = {"kind": "embedded"}
+EXISTING = {"kind": "existing", "kubeconfig": "/k"}
+ONLY_AWS: dict[str, Any] = {
+    "elastic": {"max": {"cpu": 40}},
+    "capacity": ["spot"],
+    "class": "training",
+    "zones": ["eu-west-1a"],
+    "aws": {"max_pods": 110},
+}
+
+
+@pytest.mark.parametrize("key", ONLY_AWS)
+@pytest.mark.parametrize("cluster", [EMBEDDED, EXISTING], ids=["embedded", "existing"])
+def test_what_would_change_nothing_is_refused(cluster: dict[str, Any], key: str) -> None:
+    where: dict[str, Any] = {"nodes": 1} if cluster is EMBEDDED else {"selector": {"a": "b"}}
+    pool = {"name": "p", "machine": "g4dn.xlarge", **where}
+    mapping = {"name": "test", "cluster": cluster, "pools": [pool]}
+    assert parse(mapping)
+    pool[key] = ONLY_AWS[key]
+    assert message(mapping) == f"pools[0].{key}: {REASONS[cluster['kind']][key]}"
+
+
+_CLASS = (
+    "the class says when Karpenter may take nodes away, and this pool's nodes stay; "
+    "leave it out, or make the pool elastic"
+)
+_NOT_AWS = "the cluster is not on AWS; leave it out, or use cluster kind aws"
+_THERE = "the nodes of an existing cluster are there already; leave it out, or use cluster kind aws"
+REASONS = {
+    "embedded": {
+        "elastic": (
+            "an embedded cluster simulates a fixed number of nodes; give nodes: N, or use cluster kind aws"
+        ),
+        "capacity": "simulated nodes are not bought; leave it out, or use cluster kind aws",
+        "class": _CLASS,
+        "zones": _NOT_AWS,
+        "aws": _NOT_AWS,
+    },
+    "existing": {
+        "elastic": _THERE,
+        "capacity": _THERE,
+        "class": _CLASS,
+        "zones": _NOT_AWS,
+        "aws": _NOT_AWS,
+    },
+}
+
+
+def test_arm_images_wait_for_a_machine() -> None:
+    """EC2's only ARM types with a GPU have a T4G, which the catalogue does not have: it says so by name."""
+    said = message(change({"at": "pools/0/machine", "put": "g5g.xlarge"}))
+    assert said == (
+        "pools[0].machine: g5g.xlarge has arm64 with a T4G, which the catalogue does not have; "
+        "name another machine"
+    )
