@@ -20,20 +20,24 @@ _NO_CLASS = (
     "the class says when Karpenter may take nodes away, and this pool's nodes stay",
     "leave it out, or make the pool elastic",
 )
+_NO_KARPENTER = (
+    "the class says when Karpenter may take nodes away, and there is none here",
+    "leave it out, or use cluster kind aws",
+)
 _IMAGE_OWNS = ("on AWS the node image brings it", "leave it out")
 
 _POOL: Mapping[str, Mapping[str, Reason]] = {
     "embedded": {
         "elastic": _FIXED,
         "capacity": _BOUGHT,
-        "workload_class": _NO_CLASS,
+        "workload_class": _NO_KARPENTER,
         "zones": _NOT_AWS,
         "aws": _NOT_AWS,
     },
     "existing": {
         "elastic": _THERE,
         "capacity": _THERE,
-        "workload_class": _NO_CLASS,
+        "workload_class": _NO_KARPENTER,
         "zones": _NOT_AWS,
         "aws": _NOT_AWS,
     },

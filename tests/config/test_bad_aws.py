@@ -126,8 +126,8 @@ def test_what_would_change_nothing_is_refused(cluster: dict[str, Any], key: str)
 
 
 _CLASS = (
-    "the class says when Karpenter may take nodes away, and this pool's nodes stay; "
-    "leave it out, or make the pool elastic"
+    "the class says when Karpenter may take nodes away, and there is none here; "
+    "leave it out, or use cluster kind aws"
 )
 _NOT_AWS = "the cluster is not on AWS; leave it out, or use cluster kind aws"
 _THERE = "the nodes of an existing cluster are there already; leave it out, or use cluster kind aws"
@@ -152,7 +152,7 @@ REASONS = {
 
 
 def test_arm_images_wait_for_a_machine() -> None:
-    """EC2's only ARM types with a GPU have a T4G, which the catalogue does not have: it says so by name."""
+    """The ARM types of the project's EC2 table have a T4G, which the catalogue does not have."""
     said = message(change({"at": "pools/0/machine", "put": "g5g.xlarge"}))
     assert said == (
         "pools[0].machine: g5g.xlarge has arm64 with a T4G, which the catalogue does not have; "
