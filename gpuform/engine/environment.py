@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from gpuform.engine.places import Places, Tools, link, tool, write
-from gpuform.engine.standins import Plugin, answer_for_aws, install
+from gpuform.engine.standins import Plugin, install
 from gpuform.paths import Paths
 
 # Protects nothing: the state describes this machine only, and lies beside it. It is fixed so that runs by
@@ -64,15 +64,15 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
     """Variables to set for engine runs by hand or by ``Engine``, on top of the caller's environment.
 
     Also puts in place what they point at: the wrapper and links in ``paths.shims``, our plugins. Gets a tool
-    that is missing; errors as ``Toolchain.path``. ``offline`` runs have a backend of their own and the
-    stand-ins for AWS in front of everything else on PATH.
+    that is missing; errors as ``Toolchain.path``. ``offline`` runs have a home and a backend of their own,
+    and stand-ins that answer for AWS.
     """
     places = Places(paths, offline)
     prepare(places, toolchain)
     ours = [str(places.answering), str(paths.shims)]
     others = [entry for entry in os.get_exec_path() if entry not in ours]
     return {
-        **(_offline(places) if offline else {}),
+        **(_offline(paths) if offline else {}),
         "PULUMI_HOME": str(places.home),
         "PULUMI_BACKEND_URL": f"file://{quote(str(places.backend))}",
         "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
@@ -89,9 +89,12 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
     }
 
 
-def _offline(places: Places) -> dict[str, str]:
-    answer_for_aws(places)
-    return {"GPUFORM_OFFLINE": "1", "GPUFORM_OFFLINE_KUBECONFIG": str(places.paths.kubeconfig)}
+def _offline(paths: Paths) -> dict[str, str]:
+    return {
+        "GPUFORM_OFFLINE": "1",
+        "GPUFORM_OFFLINE_KUBECONFIG": str(paths.kubeconfig),
+        "PULUMI_IGNORE_AMBIENT_PLUGINS": "true",  # an official pulumi-resource-aws there would ask for AWS
+    }
 
 
 def export_lines(env: Mapping[str, str]) -> str:

@@ -32,7 +32,7 @@ class Places:
     @property
     def home(self) -> Path:
         """PULUMI_HOME of these runs: plugins, workspaces, the engine's own logs."""
-        return self.folder / "home"
+        return self.folder / ("offline-home" if self.offline else "home")
 
     @property
     def backend(self) -> Path:
@@ -41,7 +41,7 @@ class Places:
 
     @property
     def answering(self) -> Path:
-        """Folder that comes first on the PATH of offline runs: the stand-ins for AWS."""
+        """Folder that comes first on the PATH of offline runs: ``aws`` as they have it."""
         return self.folder / "offline-bin"
 
     @property
