@@ -27,11 +27,15 @@ class MigLayouts(pulumi.ComponentResource):
     """
 
     def __init__(self, name: str, args: MigLayoutsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register one MigLayout per pool whose GPUs can be cut, those that are not cut included."""
+        """Register one MigLayout per pool whose GPUs can be cut, those that are not cut included.
+
+        Not for nodes that come with their layout: Karpenter's, which have its label from birth, and those of
+        an image that cuts its GPUs at boot.
+        """
         super().__init__("gpuform:platform:MigLayouts", name, None, opts)
         for pool in args.environment.pools:
             config = mig_config_name(pool)
-            if config:
+            if config and pool.elastic is None and not args.environment.image_ships_device_plugin:
                 MigLayout(
                     f"{name}-{pool.name}",
                     kubeconfig=args.kubeconfig,

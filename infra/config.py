@@ -109,12 +109,21 @@ def _words(kind: str, context: Mapping[str, Any], value: Any, message: str) -> t
         return f"{value} is too small", f"use {context['ge']} or more"
     if kind == "less_than_equal":
         return f"{value} is too large", f"use {context['le']} or less"
-    if kind == "too_short":
-        return "is empty", "give at least one"
+    if kind in ("too_short", "too_long"):
+        return _number_of_entries(context)
     expected = _EXPECTED.get(kind)
     if expected:
         return f"holds {_kind_of(value)}", f"give {expected}"
     return message, "correct it"
+
+
+def _number_of_entries(context: Mapping[str, Any]) -> tuple[str, str]:
+    has = context["actual_length"]
+    if "max_length" in context:
+        return f"has {has} entries", f"give {context['max_length']} or fewer"
+    if has:
+        return f"has {has}", f"give {context['min_length']} or more"
+    return "is empty", "give at least one" if context["min_length"] == 1 else f"give {context['min_length']}"
 
 
 _EXPECTED = {

@@ -17,3 +17,18 @@ CONTAINER_TOOLKIT = "1.20.0"  # gpu-operator values.yaml, toolkit.version
 DEVICE_PLUGIN = "0.20.0"  # gpu-operator values.yaml, devicePlugin.version
 GPU_OPERATOR_REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"  # NVIDIA's chart repository
 GPU_DRIVER_OF_BRANCH = {580: "580.95.05"}  # gpu-operator platform support: R580 is the last branch for Volta
+
+EKS = ("1.33", "1.34", "1.35")  # docs.aws.amazon.com/eks: versions in standard support
+
+KARPENTER = "1.14.1"  # github.com/aws/karpenter-provider-aws/releases; chart and CRD chart have its version
+KARPENTER_REPOSITORY = "oci://public.ecr.aws/karpenter"  # karpenter.sh, getting started
+
+# EKS add-ons: `aws eks describe-addon-versions --addon-name NAME --kubernetes-version MINOR`
+EKS_COREDNS = {"1.33": "v1.12.4-eksbuild.1", "1.34": "v1.12.4-eksbuild.1", "1.35": "v1.13.2-eksbuild.1"}
+EKS_KUBE_PROXY = {"1.33": "v1.33.5-eksbuild.2", "1.34": "v1.34.1-eksbuild.2", "1.35": "v1.35.0-eksbuild.2"}
+EKS_VPC_CNI = "v1.21.1-eksbuild.1"
+EKS_POD_IDENTITY = "v1.3.10-eksbuild.2"
+EKS_EBS_CSI = "v1.54.0-eksbuild.1"
+EKS_NODE_MONITORING = "v1.4.2-eksbuild.1"
+EKS_CHARTS_REPOSITORY = "https://aws.github.io/eks-charts"  # github.com/aws/eks-charts
+EFA_DEVICE_PLUGIN = "v0.5.30"  # github.com/aws/eks-charts, stable/aws-efa-k8s-device-plugin/Chart.yaml

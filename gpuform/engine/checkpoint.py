@@ -15,9 +15,10 @@ from gpuform.errors import Failure
 # Providers whose create finds what an earlier, killed create of the same resource made, and goes on from
 # there. A pending create of any other provider stays in the state, and the engine warns of it.
 RESUMING = ("kubernetes:", "gpuform:")
+_MADE_UP = "aws:"  # in offline runs; making nothing can be taken up at any time
 
 
-def repair(checkpoint: Path, stack: str) -> list[str]:
+def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
     """Restore a damaged checkpoint from its backup and forget creates that will be resumed.
 
     One line per repair. Raises Failure when the checkpoint is damaged and there is no sound backup.
@@ -29,7 +30,7 @@ def repair(checkpoint: Path, stack: str) -> list[str]:
     if content is None:
         content = _restore(checkpoint, stack)
         said.append(f"the state of stack {stack} was cut short; took the engine's backup")
-    forgotten = _forget_pending(content)
+    forgotten = _forget_pending(content, (*RESUMING, _MADE_UP) if offline else RESUMING)
     if forgotten:
         said.append(f"{forgotten} operation(s) of an interrupted run will be taken up again")
     if said:
@@ -48,19 +49,19 @@ def _restore(checkpoint: Path, stack: str) -> dict[str, Any]:
     return backup
 
 
-def _forget_pending(content: dict[str, Any]) -> int:
+def _forget_pending(content: dict[str, Any], resuming: tuple[str, ...]) -> int:
     """Drop pending operations of resuming providers; what is updating or deleting is still in the state."""
     latest = content["checkpoint"].get("latest") or {}
     pending = latest.get("pending_operations") or []
-    kept = [operation for operation in pending if not _resumes(operation)]
+    kept = [operation for operation in pending if not _resumes(operation, resuming)]
     if len(kept) < len(pending):
         latest["pending_operations"] = kept
     return len(pending) - len(kept)
 
 
-def _resumes(operation: dict[str, Any]) -> bool:
+def _resumes(operation: dict[str, Any], resuming: tuple[str, ...]) -> bool:
     kind = str(operation.get("resource", {}).get("type", ""))
-    return kind.startswith(RESUMING) or operation.get("type") != "creating"
+    return kind.startswith(resuming) or operation.get("type") != "creating"
 
 
 def _read(path: Path) -> dict[str, Any] | None:

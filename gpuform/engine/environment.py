@@ -60,16 +60,19 @@ exec @PULUMI@ "$@"
 """
 
 
-def engine_env(paths: Paths, toolchain: Tools, stack: str = "local") -> dict[str, str]:
+def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bool = False) -> dict[str, str]:
     """Variables to set for engine runs by hand or by ``Engine``, on top of the caller's environment.
 
     Also puts in place what they point at: the wrapper and links in ``paths.shims``, our plugins. Gets a tool
-    that is missing; errors as ``Toolchain.path``.
+    that is missing; errors as ``Toolchain.path``. ``offline`` runs have a home and a backend of their own,
+    and stand-ins that answer for AWS.
     """
-    places = Places(paths)
+    places = Places(paths, offline)
     prepare(places, toolchain)
-    others = [entry for entry in os.get_exec_path() if entry != str(paths.shims)]
+    ours = [str(places.answering), str(paths.shims)]
+    others = [entry for entry in os.get_exec_path() if entry not in ours]
     return {
+        **(_offline(paths) if offline else {}),
         "PULUMI_HOME": str(places.home),
         "PULUMI_BACKEND_URL": f"file://{quote(str(places.backend))}",
         "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
@@ -82,7 +85,15 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local") -> dict[str
         "GPUFORM_STATE": str(paths.state),  # for the program, which asks where the kubeconfig lies
         "GPUFORM_HELM": str(paths.shims / "helm"),
         "KUBECONFIG": str(paths.kubeconfig),
-        "PATH": os.pathsep.join([str(paths.shims), *others]),
+        "PATH": os.pathsep.join([*(ours if offline else ours[1:]), *others]),
+    }
+
+
+def _offline(paths: Paths) -> dict[str, str]:
+    return {
+        "GPUFORM_OFFLINE": "1",
+        "GPUFORM_OFFLINE_KUBECONFIG": str(paths.kubeconfig),
+        "PULUMI_IGNORE_AMBIENT_PLUGINS": "true",  # an official pulumi-resource-aws there would ask for AWS
     }
 
 

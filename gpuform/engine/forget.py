@@ -15,7 +15,8 @@ def forget(paths: Paths) -> None:
     Raises Failure while a run holds one of the stacks, and removes nothing then.
     """
     places = Places(paths)
-    for folder in places.backend.glob(".pulumi/locks/*/*/*"):
-        release_dead(folder, folder.name)
+    for backend in (places.backend, Places(paths, offline=True).backend):
+        for folder in backend.glob(".pulumi/locks/*/*/*"):
+            release_dead(folder, folder.name)
     shutil.rmtree(places.folder, ignore_errors=True)
     shutil.rmtree(paths.shims, ignore_errors=True)

@@ -22,6 +22,7 @@ class Places:
     """Folders and files below the checkout's state; all disposable, none created here."""
 
     paths: Paths
+    offline: bool = False
 
     @property
     def folder(self) -> Path:
@@ -31,12 +32,17 @@ class Places:
     @property
     def home(self) -> Path:
         """PULUMI_HOME of these runs: plugins, workspaces, the engine's own logs."""
-        return self.folder / "home"
+        return self.folder / ("offline-home" if self.offline else "home")
 
     @property
     def backend(self) -> Path:
-        """The file backend: checkpoints, locks, history."""
-        return self.folder / "backend"
+        """The file backend: checkpoints, locks, history. What runs offline made up must not pass for real."""
+        return self.folder / ("offline" if self.offline else "backend")
+
+    @property
+    def answering(self) -> Path:
+        """Folder that comes first on the PATH of offline runs: ``aws`` as they have it."""
+        return self.folder / "offline-bin"
 
     @property
     def project(self) -> Path:

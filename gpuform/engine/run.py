@@ -100,10 +100,16 @@ class Engine:
     when another run holds the stack, EngineFailure when the engine ends with an error.
     """
 
-    def __init__(self, paths: Paths, toolchain: Tools, say: Callable[[str], None] = print) -> None:
-        """Start nothing; ``say`` takes notices, and, without a terminal, a line per change."""
+    def __init__(
+        self, paths: Paths, toolchain: Tools, say: Callable[[str], None] = print, offline: bool = False
+    ) -> None:
+        """Start nothing; ``say`` takes notices, and, without a terminal, a line per change.
+
+        ``offline`` runs reach no cloud: a stand-in answers for AWS, and the state is kept apart from that of
+        real runs. Clusters at AWS are then the embedded control plane, where that is up.
+        """
         self._paths = paths
-        self._places = Places(paths)
+        self._places = Places(paths, offline)
         self._tools = toolchain
         self._say = say
         self._env: dict[str, str] | None = None
@@ -147,7 +153,7 @@ class Engine:
         if self._env is None:
             writable.require_state(self._paths.state)
             self._env = {name: value for name, value in os.environ.items() if name not in UNSET}
-            self._env.update(engine_env(self._paths, self._tools, stack))
+            self._env.update(engine_env(self._paths, self._tools, stack, self._places.offline))
             for plugin in plugins(self._paths):
                 if plugin.notice:
                     self._say(plugin.notice)
@@ -155,7 +161,7 @@ class Engine:
         for said in locks.release_dead(self._places.locks(project, stack), stack):
             self._say(said)
         state = self._places.checkpoint(project, stack)
-        for said in checkpoint.repair(state, stack):
+        for said in checkpoint.repair(state, stack, self._places.offline):
             self._say(said)
         if not state.exists():
             # From a folder of its own: the engine writes a new stack's salt next to the project file.

@@ -35,7 +35,7 @@ class _Ours:
         """The version that programs ask the engine for: that of the SDK they import."""
         if self.kind == "language" or self.name == "pulumi-python":
             return PULUMI
-        return version("pulumi-kubernetes" if self.name == "kubernetes" else "gpuform")
+        return version(f"pulumi-{self.name}" if self.name in ("kubernetes", "aws") else "gpuform")
 
     @property
     def folder(self) -> str:
@@ -50,6 +50,10 @@ _OURS = (
     ),  # part of the SDK, started as it says
     _Ours("resource", "gpuform", "gpuform.plugins.nodes", stands_in=False),
 )
+
+
+# Where only offline runs look, which do not look on PATH: no other run may take it for the real one.
+_OFFLINE = _Ours("resource", "aws", "gpuform.plugins.offline", stands_in=False)
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def install(places: Places) -> list[Plugin]:
     state = plugins(places.paths)
     official = {plugin.name: plugin.official for plugin in state}
     folder = places.home / "plugins"
-    for ours in _OURS:
+    for ours in (*_OURS, _OFFLINE) if places.offline else _OURS:
         for other in folder.glob(f"{ours.kind}-{ours.name}-v*"):
             if other.name != ours.folder:
                 shutil.rmtree(other)  # of an older version of ours: this PULUMI_HOME is nobody else's
@@ -92,6 +96,8 @@ def install(places: Places) -> list[Plugin]:
             write(target, _launcher(ours.module), 0o755)
         else:
             link(target, found)
+    if places.offline:
+        write(places.answering / "aws", _launcher("gpuform.plugins.offline.aws"), 0o755)
     return state
 
 

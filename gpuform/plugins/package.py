@@ -18,11 +18,12 @@ from pulumi.provider.server import ComponentInitError
 
 from components.embedded_cluster import EmbeddedCluster, EmbeddedClusterArgs
 from components.existing_cluster import ExistingCluster, ExistingClusterArgs
-from infra.__main__ import platform
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.plan.sharing import offered
+from infra.platform import platform
+from infra.target import Target
 
 PACKAGE = "gpuform-platform"
 
@@ -73,16 +74,25 @@ def _whole(value: Any) -> Any:
 
 def _cluster(
     name: str, environment: Environment, kubeconfig: pulumi.Input[str] | None, parent: pulumi.Resource
-) -> EmbeddedCluster | ExistingCluster:
+) -> Target:
     opts = pulumi.ResourceOptions(parent=parent)
+    on: EmbeddedCluster | ExistingCluster
     if environment.cluster.kind == "existing":
-        return ExistingCluster(name, ExistingClusterArgs(cluster=environment.cluster), opts)
+        on = ExistingCluster(name, ExistingClusterArgs(cluster=environment.cluster), opts)
+        return Target(kubeconfig=on.kubeconfig, provider=on.provider)
+    if environment.cluster.kind != "embedded":
+        raise pulumi.InputPropertyError(
+            "environment",
+            f"cluster.kind: {environment.cluster.kind} makes a cluster, and this component only fills one; "
+            "use kind: existing with its kubeconfig",
+        )
     if kubeconfig is None:
         raise pulumi.InputPropertyError(
             "kubeconfig",
             "is missing; an embedded cluster needs the path that 'gpuform local env' prints as KUBECONFIG",
         )
-    return EmbeddedCluster(name, EmbeddedClusterArgs(kubeconfig=kubeconfig), opts)
+    on = EmbeddedCluster(name, EmbeddedClusterArgs(kubeconfig=kubeconfig), opts)
+    return Target(kubeconfig=on.kubeconfig, provider=on.provider)
 
 
 class _Provider(ComponentProvider):

@@ -36,11 +36,12 @@ class Model(BaseModel):
     @classmethod
     def _only_known_keys(cls, data: Any) -> Any:
         if isinstance(data, dict):
+            known = [field.alias or name for name, field in cls.model_fields.items()]
             for key in data:
                 if key in cls.KEY_HINTS:
                     raise InputError(str(key), *cls.KEY_HINTS[key])
-                if key not in cls.model_fields:
-                    raise InputError(str(key), "unknown key", listing(cls.model_fields, str(key)))
+                if key not in known:
+                    raise InputError(str(key), "unknown key", listing(known, str(key)))
         return data
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.model import labels, offer
+from infra.model import labels, offer, unused
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
@@ -46,6 +46,7 @@ def check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> N
                 "give each pool a name of its own",
             )
         seen[pool.name] = index
+        unused.check_pool(cluster, pool, path)
         _check_place(cluster, pool, path)
         _check_strategy(strategy, pool, path)
 
@@ -67,6 +68,9 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
                 "name a machine, or another count",
             )
         return
+    if cluster == "aws":
+        _check_aws_place(pool, path)
+        return
     if pool.nodes is not None:
         raise InputError(
             f"{path}.nodes",
@@ -75,6 +79,16 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
         )
     if pool.selector is None:
         raise InputError(f"{path}.selector", "missing", "give the labels by which the pool's nodes are found")
+
+
+def _check_aws_place(pool: Pool, path: str) -> None:
+    if pool.selector is not None:
+        raise InputError(
+            f"{path}.selector", "the pool's nodes are made", "give nodes: N or elastic, or use kind existing"
+        )
+    if (pool.nodes is None) == (pool.elastic is None):
+        both = "both nodes and elastic are given" if pool.nodes else "neither nodes nor elastic is given"
+        raise InputError(f"{path}.nodes", both, "say how many by one of the two")
 
 
 def _check_strategy(strategy: MigStrategy, pool: Pool, path: str) -> None:

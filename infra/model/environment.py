@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from infra.model import checks
+from infra.model import addresses, aws_checks, checks, unused
+from infra.model.aws import AwsCluster
 from infra.model.base import LabelKey, Model, Name
 from infra.model.labels import NVIDIA_GPU
 from infra.model.pool import Pool
@@ -29,7 +30,7 @@ class ExistingCluster(Model):
     )
 
 
-Cluster = Annotated[EmbeddedCluster | ExistingCluster, Field(discriminator="kind")]
+Cluster = Annotated[EmbeddedCluster | ExistingCluster | AwsCluster, Field(discriminator="kind")]
 
 
 class GpuOperatorSpec(Model):
@@ -70,14 +71,48 @@ class Environment(Model):
     def _holds_together(self) -> Environment:
         checks.check_pools(self.cluster.kind, self.gpu_operator.mig_strategy, self.pools)
         operator = self.gpu_operator
+        unused.check_operator(self.cluster.kind, operator.model_fields_set)
         checks.check_operator(self.cluster.kind, operator.driver, operator.toolkit, operator.repository)
-        checks.check_workloads(self.gpu_operator.mig_strategy, self.pools, self.workloads)
+        checks.check_workloads(operator.mig_strategy, self.pools, self.workloads)
+        if isinstance(self.cluster, AwsCluster):
+            aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
         return self
 
     @property
     def context(self) -> str | None:
         """Context in the cluster's kubeconfig; None for its current one."""
         return self.cluster.context if isinstance(self.cluster, ExistingCluster) else None
+
+    @property
+    def prefix_delegation(self) -> bool:
+        """Whether the VPC CNI must hand out blocks of addresses for the pods that pools ask for; AWS only."""
+        return addresses.prefix_delegation(self.pools)
+
+    @property
+    def subnets(self) -> tuple[addresses.Subnets, ...]:
+        """The subnets of each zone, in the order of the zones; AWS only."""
+        assert isinstance(self.cluster, AwsCluster)
+        return addresses.subnets(self.cluster.network)
+
+    @property
+    def image_ships_device_plugin(self) -> bool:
+        """Whether sharing comes from the node image's settings, and no ConfigMap is read (Bottlerocket)."""
+        return isinstance(self.cluster, AwsCluster) and any(
+            pool.image.ships_device_plugin for pool in self.pools
+        )
+
+    def resolved(self) -> dict[str, Any]:
+        """Input that means the same: with every default, without what this kind of cluster has no use for."""
+        exclude: Any = {
+            "gpu_operator": set(unused.of_operator(self.cluster.kind)),
+            "pools": {i: set(unused.of_pool(self.cluster.kind, pool)) for i, pool in enumerate(self.pools)},
+        }
+        return self.model_dump(mode="json", exclude_none=True, by_alias=True, exclude=exclude)
+
+    def ami(self, pool: Pool) -> str:
+        """The pinned image of the pool's nodes, an AMI id or a dated alias; AWS only."""
+        assert isinstance(self.cluster, AwsCluster)
+        return self.cluster.images[pool.image.key]
 
     def pool(self, name: str) -> Pool:
         """The pool of that name; KeyError for none."""

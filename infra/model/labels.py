@@ -38,6 +38,22 @@ NVIDIA_GPU = "nvidia.com/gpu"
 NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared"
 NVIDIA_MIG_PREFIX = "nvidia.com/mig-"
 
+# AWS: tags of subnets and security groups, by which load balancers and Karpenter find them.
+ELB = "kubernetes.io/role/elb"
+INTERNAL_ELB = "kubernetes.io/role/internal-elb"
+KARPENTER_DISCOVERY = "karpenter.sh/discovery"
+
+# Kubernetes and Karpenter, AWS: what an instance is; the last three are EC2's own words.
+ZONE = "topology.kubernetes.io/zone"
+NODE_POOL = "karpenter.sh/nodepool"
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+INSTANCE_GPU_NAME = "karpenter.k8s.aws/instance-gpu-name"
+INSTANCE_GPU_COUNT = "karpenter.k8s.aws/instance-gpu-count"
+INSTANCE_GPU_MEMORY = "karpenter.k8s.aws/instance-gpu-memory"
+
+# A taint that the cluster's own parts tolerate by convention: CoreDNS, the EBS CSI controller, Karpenter.
+CRITICAL_ADDONS = "CriticalAddonsOnly"
+
 RESERVED_PREFIXES = (
     "gpuform.io/",
     "simulator.gpuform.io/",

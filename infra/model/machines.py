@@ -17,7 +17,11 @@ from infra.model.gpu import GPUS, Gpu
 
 @dataclass(frozen=True)
 class Machine:
-    """One flavor or instance type, amd64; ``memory`` in GiB, ``gpus`` of the one model ``gpu``."""
+    """One flavor or instance type; ``memory`` in GiB, ``gpus`` of the one model ``gpu``.
+
+    ``pods``: how many its network interfaces have addresses for on EC2, Kubernetes' own limit elsewhere;
+    ``efa``: how many of its network cards take an Elastic Fabric Adapter.
+    """
 
     name: str
     seller: Literal["openstack", "ec2"]
@@ -25,6 +29,9 @@ class Machine:
     memory: int
     gpu: str | None = None
     gpus: int = 0
+    pods: int = 110
+    efa: int = 0
+    arch: Literal["amd64", "arm64"] = "amd64"
 
     @property
     def model(self) -> Gpu | None:
@@ -42,56 +49,56 @@ _ROWS = (
     Machine("g4.p1.40g", "openstack", 16, 120, "A100-PCIE-40GB", 1),
     Machine("g4.p2.40g", "openstack", 32, 240, "A100-PCIE-40GB", 2),
     Machine("g4.p4.40g", "openstack", 64, 480, "A100-PCIE-40GB", 4),
-    Machine("m5.xlarge", "ec2", 4, 16),
-    Machine("m6i.xlarge", "ec2", 4, 16),
-    Machine("m6i.4xlarge", "ec2", 16, 64),
-    Machine("g4dn.12xlarge", "ec2", 48, 192, "T4", 4),
-    Machine("g4dn.16xlarge", "ec2", 64, 256, "T4", 1),
-    Machine("g4dn.2xlarge", "ec2", 8, 32, "T4", 1),
-    Machine("g4dn.4xlarge", "ec2", 16, 64, "T4", 1),
-    Machine("g4dn.8xlarge", "ec2", 32, 128, "T4", 1),
-    Machine("g4dn.metal", "ec2", 96, 384, "T4", 8),
-    Machine("g4dn.xlarge", "ec2", 4, 16, "T4", 1),
-    Machine("g5.12xlarge", "ec2", 48, 192, "A10G", 4),
-    Machine("g5.16xlarge", "ec2", 64, 256, "A10G", 1),
-    Machine("g5.24xlarge", "ec2", 96, 384, "A10G", 4),
-    Machine("g5.2xlarge", "ec2", 8, 32, "A10G", 1),
-    Machine("g5.48xlarge", "ec2", 192, 768, "A10G", 8),
-    Machine("g5.4xlarge", "ec2", 16, 64, "A10G", 1),
-    Machine("g5.8xlarge", "ec2", 32, 128, "A10G", 1),
-    Machine("g5.xlarge", "ec2", 4, 16, "A10G", 1),
-    Machine("g6.12xlarge", "ec2", 48, 192, "L4", 4),
-    Machine("g6.16xlarge", "ec2", 64, 256, "L4", 1),
-    Machine("g6.24xlarge", "ec2", 96, 384, "L4", 4),
-    Machine("g6.2xlarge", "ec2", 8, 32, "L4", 1),
-    Machine("g6.48xlarge", "ec2", 192, 768, "L4", 8),
-    Machine("g6.4xlarge", "ec2", 16, 64, "L4", 1),
-    Machine("g6.8xlarge", "ec2", 32, 128, "L4", 1),
-    Machine("g6.xlarge", "ec2", 4, 16, "L4", 1),
-    Machine("g6e.12xlarge", "ec2", 48, 384, "L40S", 4),
-    Machine("g6e.16xlarge", "ec2", 64, 512, "L40S", 1),
-    Machine("g6e.24xlarge", "ec2", 96, 768, "L40S", 4),
-    Machine("g6e.2xlarge", "ec2", 8, 64, "L40S", 1),
-    Machine("g6e.48xlarge", "ec2", 192, 1536, "L40S", 8),
-    Machine("g6e.4xlarge", "ec2", 16, 128, "L40S", 1),
-    Machine("g6e.8xlarge", "ec2", 32, 256, "L40S", 1),
-    Machine("g6e.xlarge", "ec2", 4, 32, "L40S", 1),
-    Machine("g7e.12xlarge", "ec2", 48, 512, "RTX-PRO-6000", 2),
-    Machine("g7e.24xlarge", "ec2", 96, 1024, "RTX-PRO-6000", 4),
-    Machine("g7e.2xlarge", "ec2", 8, 64, "RTX-PRO-6000", 1),
-    Machine("g7e.48xlarge", "ec2", 192, 2048, "RTX-PRO-6000", 8),
-    Machine("g7e.4xlarge", "ec2", 16, 128, "RTX-PRO-6000", 1),
-    Machine("g7e.8xlarge", "ec2", 32, 256, "RTX-PRO-6000", 1),
-    Machine("gr6.4xlarge", "ec2", 16, 128, "L4", 1),
-    Machine("gr6.8xlarge", "ec2", 32, 256, "L4", 1),
-    Machine("p3dn.24xlarge", "ec2", 96, 768, "V100-SXM2-32GB", 8),
-    Machine("p4d.24xlarge", "ec2", 96, 1152, "A100-SXM4-40GB", 8),
-    Machine("p4de.24xlarge", "ec2", 96, 1152, "A100-SXM4-80GB", 8),
-    Machine("p5.48xlarge", "ec2", 192, 2048, "H100-SXM", 8),
-    Machine("p5.4xlarge", "ec2", 16, 256, "H100-SXM", 1),
-    Machine("p5e.48xlarge", "ec2", 192, 2048, "H200", 8),
-    Machine("p5en.48xlarge", "ec2", 192, 2048, "H200", 8),
-    Machine("p6-b200.48xlarge", "ec2", 192, 2048, "B200", 8),
+    Machine("m5.xlarge", "ec2", 4, 16, pods=58),
+    Machine("m6i.xlarge", "ec2", 4, 16, pods=58),
+    Machine("m6i.4xlarge", "ec2", 16, 64, pods=234),
+    Machine("g4dn.12xlarge", "ec2", 48, 192, "T4", 4, pods=234, efa=1),
+    Machine("g4dn.16xlarge", "ec2", 64, 256, "T4", 1, pods=58, efa=1),
+    Machine("g4dn.2xlarge", "ec2", 8, 32, "T4", 1, pods=29),
+    Machine("g4dn.4xlarge", "ec2", 16, 64, "T4", 1, pods=29),
+    Machine("g4dn.8xlarge", "ec2", 32, 128, "T4", 1, pods=58, efa=1),
+    Machine("g4dn.metal", "ec2", 96, 384, "T4", 8, pods=737, efa=1),
+    Machine("g4dn.xlarge", "ec2", 4, 16, "T4", 1, pods=29),
+    Machine("g5.12xlarge", "ec2", 48, 192, "A10G", 4, pods=737, efa=1),
+    Machine("g5.16xlarge", "ec2", 64, 256, "A10G", 1, pods=234, efa=1),
+    Machine("g5.24xlarge", "ec2", 96, 384, "A10G", 4, pods=737, efa=1),
+    Machine("g5.2xlarge", "ec2", 8, 32, "A10G", 1, pods=58),
+    Machine("g5.48xlarge", "ec2", 192, 768, "A10G", 8, pods=345, efa=1),
+    Machine("g5.4xlarge", "ec2", 16, 64, "A10G", 1, pods=234),
+    Machine("g5.8xlarge", "ec2", 32, 128, "A10G", 1, pods=234, efa=1),
+    Machine("g5.xlarge", "ec2", 4, 16, "A10G", 1, pods=58),
+    Machine("g6.12xlarge", "ec2", 48, 192, "L4", 4, pods=234, efa=1),
+    Machine("g6.16xlarge", "ec2", 64, 256, "L4", 1, pods=737, efa=1),
+    Machine("g6.24xlarge", "ec2", 96, 384, "L4", 4, pods=737, efa=1),
+    Machine("g6.2xlarge", "ec2", 8, 32, "L4", 1, pods=58),
+    Machine("g6.48xlarge", "ec2", 192, 768, "L4", 8, pods=737, efa=1),
+    Machine("g6.4xlarge", "ec2", 16, 64, "L4", 1, pods=234),
+    Machine("g6.8xlarge", "ec2", 32, 128, "L4", 1, pods=234, efa=1),
+    Machine("g6.xlarge", "ec2", 4, 16, "L4", 1, pods=58),
+    Machine("g6e.12xlarge", "ec2", 48, 384, "L40S", 4, pods=292, efa=1),
+    Machine("g6e.16xlarge", "ec2", 64, 512, "L40S", 1, pods=737, efa=1),
+    Machine("g6e.24xlarge", "ec2", 96, 768, "L40S", 4, pods=492, efa=2),
+    Machine("g6e.2xlarge", "ec2", 8, 64, "L40S", 1, pods=58),
+    Machine("g6e.48xlarge", "ec2", 192, 1536, "L40S", 8, pods=492, efa=4),
+    Machine("g6e.4xlarge", "ec2", 16, 128, "L40S", 1, pods=234),
+    Machine("g6e.8xlarge", "ec2", 32, 256, "L40S", 1, pods=234, efa=1),
+    Machine("g6e.xlarge", "ec2", 4, 32, "L40S", 1, pods=58),
+    Machine("g7e.12xlarge", "ec2", 48, 512, "RTX-PRO-6000", 2, pods=632, efa=1),
+    Machine("g7e.24xlarge", "ec2", 96, 1024, "RTX-PRO-6000", 4, pods=632, efa=2),
+    Machine("g7e.2xlarge", "ec2", 8, 64, "RTX-PRO-6000", 1, pods=254),
+    Machine("g7e.48xlarge", "ec2", 192, 2048, "RTX-PRO-6000", 8, pods=632, efa=4),
+    Machine("g7e.4xlarge", "ec2", 16, 128, "RTX-PRO-6000", 1, pods=506),
+    Machine("g7e.8xlarge", "ec2", 32, 256, "RTX-PRO-6000", 1, pods=506, efa=1),
+    Machine("gr6.4xlarge", "ec2", 16, 128, "L4", 1, pods=234),
+    Machine("gr6.8xlarge", "ec2", 32, 256, "L4", 1, pods=234, efa=1),
+    Machine("p3dn.24xlarge", "ec2", 96, 768, "V100-SXM2-32GB", 8, pods=737, efa=1),
+    Machine("p4d.24xlarge", "ec2", 96, 1152, "A100-SXM4-40GB", 8, pods=737, efa=4),
+    Machine("p4de.24xlarge", "ec2", 96, 1152, "A100-SXM4-80GB", 8, pods=737, efa=4),
+    Machine("p5.48xlarge", "ec2", 192, 2048, "H100-SXM", 8, pods=100, efa=32),
+    Machine("p5.4xlarge", "ec2", 16, 256, "H100-SXM", 1, pods=118, efa=1),
+    Machine("p5e.48xlarge", "ec2", 192, 2048, "H200", 8, pods=100, efa=32),
+    Machine("p5en.48xlarge", "ec2", 192, 2048, "H200", 8, pods=198, efa=16),
+    Machine("p6-b200.48xlarge", "ec2", 192, 2048, "B200", 8, pods=198, efa=8),
 )
 
 MACHINES: Mapping[str, Machine] = {machine.name: machine for machine in _ROWS}
@@ -117,3 +124,9 @@ def smallest(models: Iterable[str], count: int) -> Machine | None:
     wanted = set(models)
     fit = [machine for machine in _ROWS if machine.gpu in wanted and machine.gpus == count]
     return min(fit, key=lambda machine: (machine.vcpu, machine.memory, machine.name), default=None)
+
+
+def ec2(models: Iterable[str], count: int) -> tuple[Machine, ...]:
+    """Every EC2 type that has exactly ``count`` of one of the models, in the table's order."""
+    wanted = set(models)
+    return tuple(m for m in _ROWS if m.seller == "ec2" and m.gpu in wanted and m.gpus == count)

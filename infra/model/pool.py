@@ -8,27 +8,16 @@ from pydantic import AfterValidator, Field, model_validator
 
 from infra.model import gpu as catalogue
 from infra.model import labels
+from infra.model.aws import AwsPool
 from infra.model.base import Count, LabelKey, LabelValue, Model, PoolName, listing
+from infra.model.choices import GpuName, MachineName
+from infra.model.elastic import Capacity, Elastic, PoolClass
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
-from infra.model.machines import LEFT_OUT, MACHINES, Machine, smallest
+from infra.model.images import IMAGES, Image
+from infra.model.machines import MACHINES, Machine, ec2, smallest
 from infra.model.mig import Layout
 from infra.model.sharing import Exclusive, Mig, Sharing
-
-
-def _known_gpu(name: str) -> str:
-    gpu = catalogue.find(name)
-    if gpu is None:
-        raise InputError("", f"unknown GPU {name!r}", listing(catalogue.names(), name))
-    return gpu.name
-
-
-def _known_machine(name: str) -> str:
-    if name in LEFT_OUT:
-        raise InputError("", f"{name} has {LEFT_OUT[name]}", "name another machine")
-    if name not in MACHINES:
-        raise InputError("", f"unknown machine {name!r}", listing(MACHINES, name))
-    return name
 
 
 def _own_key(key: str) -> str:
@@ -37,16 +26,6 @@ def _own_key(key: str) -> str:
             "", f"label {key!r} is set from the pool or by the cluster", "use a prefix of your own"
         )
     return key
-
-
-GpuName = Annotated[
-    str,
-    Field(strict=True, json_schema_extra={"enum": list(catalogue.names())}),
-    AfterValidator(_known_gpu),
-]
-MachineName = Annotated[
-    str, Field(strict=True, json_schema_extra={"enum": list(MACHINES)}), AfterValidator(_known_machine)
-]
 
 
 class GpuChoice(Model):
@@ -74,10 +53,27 @@ class Pool(Model):
     gpu: GpuChoice | None = Field(
         default=None, description="GPU models and number per node; this or machine."
     )
-    nodes: Count | None = Field(default=None, description="Number of nodes (embedded cluster).")
+    nodes: Count | None = Field(default=None, description="Number of nodes (embedded cluster, AWS).")
     selector: dict[LabelKey, LabelValue] | None = Field(
         default=None, min_length=1, description="Labels that the pool's nodes carry (existing cluster)."
     )
+    elastic: Elastic | None = Field(
+        default=None, description="Nodes that come and go with the pods (AWS); this or nodes."
+    )
+    capacity: tuple[Capacity, ...] = Field(
+        default=("on_demand",),
+        min_length=1,
+        description="How nodes are bought (AWS): the first to be had of reserved, on_demand, spot.",
+    )
+    workload_class: PoolClass = Field(
+        default="inference",
+        alias="class",
+        description="Whom an elastic pool serves: when its nodes may be taken away follows from it.",
+    )
+    zones: tuple[Annotated[str, Field(strict=True)], ...] = Field(
+        default=(), description="Zones of its nodes (AWS); all of the network's if left out."
+    )
+    aws: AwsPool | None = Field(default=None, description="What its nodes are on AWS.")
     labels: dict[Annotated[LabelKey, AfterValidator(_own_key)], LabelValue] = Field(
         default_factory=dict, description="Node labels beside those that gpuform sets."
     )
@@ -121,6 +117,24 @@ class Pool(Model):
             if self.gpu
             else None
         )
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """The EC2 types its nodes may be: the one named, or every one with these GPUs; none may fit."""
+        if self.gpu:
+            return ec2(self.gpu.models, self.gpu.count)
+        machine = MACHINES[self.machine or ""]
+        return (machine,) if machine.seller == "ec2" else ()
+
+    @property
+    def on_aws(self) -> AwsPool:
+        """Its settings on AWS, the defaults where none are given."""
+        return self.aws or AwsPool()
+
+    @property
+    def image(self) -> Image:
+        """Its node image on AWS: the one named, or the AL2023 one for its GPUs."""
+        return IMAGES[self.on_aws.image or ("al2023-nvidia" if self.gpus else "al2023")]
 
     @property
     def layout(self) -> Layout | None:

@@ -40,6 +40,9 @@ def _pinned_image(value: str) -> str:
     return value
 
 
+PinnedImage = Annotated[str, AfterValidator(_pinned_image), Field(strict=True)]
+
+
 def cpu_millis(value: str) -> int:
     """CPU in thousandths of a core."""
     return int(value[:-1]) if value.endswith("m") else round(float(value) * 1000)
@@ -69,9 +72,7 @@ class _Workload(Model):
     memory: Annotated[str, AfterValidator(_memory)] = Field(
         default="1Gi", strict=True, description="Memory request and limit per pod."
     )
-    image: Annotated[str, AfterValidator(_pinned_image)] = Field(
-        strict=True, description="Image with tag or digest."
-    )
+    image: PinnedImage = Field(description="Image with tag or digest.")
     command: tuple[
         Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)], ...
     ] = Field(default=(), description="Command; the image's own if left out.")

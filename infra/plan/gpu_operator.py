@@ -7,6 +7,7 @@ from typing import Any
 
 from infra import versions
 from infra.model import labels
+from infra.model.aws import AwsCluster
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.plan import sharing
 
@@ -43,10 +44,14 @@ def values(env: Environment) -> Values:
     """Chart values that differ from the chart's own, or must not drift with them."""
     tolerations = gpu_tolerations(env)
     control_plane = {"key": labels.CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule"}
+    system = {"key": labels.CRITICAL_ADDONS, "operator": "Exists", "effect": "NoSchedule"}
     # Helm replaces lists, so the chart's own toleration of the control plane is repeated.
     everywhere = [control_plane, *tolerations]
     # What only has to run somewhere keeps off the GPU nodes, unless the environment has no others.
-    somewhere = everywhere if all(pool.gpus for pool in env.pools) else [control_plane]
+    if isinstance(env.cluster, AwsCluster):
+        somewhere = [control_plane, system]
+    else:
+        somewhere = everywhere if all(pool.gpus for pool in env.pools) else [control_plane]
     return {
         "cdi": {"enabled": True},
         "daemonsets": {"tolerations": tolerations},
@@ -84,13 +89,14 @@ def driver_version(env: Environment) -> str:
 
 
 def _driver(env: Environment) -> Values:
-    if env.gpu_operator.driver == "host":
+    # Every EKS image with NVIDIA's driver has the toolkit, too: the table of images says so.
+    if env.gpu_operator.driver == "host" or isinstance(env.cluster, AwsCluster):
         return {"enabled": False}
     return {"enabled": True, "version": driver_version(env)}
 
 
 def _toolkit(env: Environment) -> Values:
-    if env.gpu_operator.toolkit == "host":
+    if env.gpu_operator.toolkit == "host" or isinstance(env.cluster, AwsCluster):
         return {"enabled": False}
     # A pod that asks for no GPU must not see one by setting NVIDIA_VISIBLE_DEVICES.
     guard = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}
@@ -100,7 +106,7 @@ def _toolkit(env: Environment) -> Values:
 def _device_plugin(env: Environment) -> Values:
     config_map = sharing.device_plugin_config_map(env)
     if config_map is None:
-        return {"enabled": True}
+        return {"enabled": not env.image_ships_device_plugin}
     return {
         "enabled": True,
         "config": {"name": config_map["metadata"]["name"], "default": sharing.DEFAULT_KEY},

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from infra.model.environment import Environment
-from infra.plan import gpu_operator, nodes, sharing, workloads
+from infra.plan import aws_files, gpu_operator, nodes, sharing, workloads
 
 
 def render(env: Environment) -> dict[str, str]:
@@ -19,7 +19,7 @@ def render(env: Environment) -> dict[str, str]:
     release = gpu_operator.release(env)
     chart = {key: value for key, value in vars(release).items() if value is not None}
     files = {
-        "environment.yaml": _documents([env.model_dump(mode="json", exclude_none=True)]),
+        "environment.yaml": _documents([env.resolved()]),
         "namespaces.yaml": _documents(workloads.namespaces(env)),
         "gpu-operator.yaml": _documents([chart]),
     }
@@ -29,6 +29,7 @@ def render(env: Environment) -> dict[str, str]:
         "pools.yaml": [_pool(env, index) for index in range(len(env.pools))],
         "nodes.yaml": [node for pool in env.pools for node in nodes.simulated_nodes(env, pool)],
         "workloads.yaml": list(workloads.manifests(env)),
+        **aws_files.files(env),
     }
     files.update({name: _documents(manifests) for name, manifests in found.items() if manifests})
     return dict(sorted(files.items()))

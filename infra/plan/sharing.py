@@ -47,7 +47,12 @@ def config_key(pool: Pool) -> str:
 
 
 def device_plugin_config_map(env: Environment) -> Manifest | None:
-    """ConfigMap with one key per way of sharing; None where every GPU is exclusive or cut by MIG."""
+    """ConfigMap with one key per way of sharing; None where every GPU is exclusive or cut by MIG.
+
+    None, too, where the node image has a device plugin of its own, which reads no ConfigMap.
+    """
+    if env.image_ships_device_plugin:
+        return None
     pools = {config_key(pool): pool for pool in env.pools if isinstance(pool.sharing, TimeSlicing | Mps)}
     if not pools:
         return None
@@ -101,7 +106,10 @@ def mig_parted_config_map(env: Environment) -> Manifest | None:
     """ConfigMap with every layout the pools use, and ``all-disabled``; None without a MIG-capable GPU.
 
     Two GPU models may mean different layouts by one name (all-1g.10gb); then each entry names its devices.
+    None where the node image cuts its GPUs itself, at boot.
     """
+    if env.image_ships_device_plugin:
+        return None
     names: dict[str, dict[str, Manifest]] = {MIG_DISABLED: {}}
     for pool in env.pools:
         name = mig_config_name(pool)

@@ -1,51 +1,117 @@
-"""Pulumi mocks that record what a program registers."""
+"""Pulumi mocks that record what a program registers, and what it waits for."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pulumi
-from pulumi.runtime.mocks import MockCallArgs, MockResourceArgs, Mocks
+from pulumi.runtime.mocks import MockCallArgs, MockMonitor, MockResourceArgs, Mocks
+
+ACCOUNT = "123456789012"
+COMPUTED: Mapping[str, Mapping[str, Any]] = {
+    "aws:eks/cluster:Cluster": {
+        "endpoint": "https://ABCDEF.gr7.us-west-2.eks.amazonaws.com",
+        "certificateAuthority": {"data": "Q0E="},
+        "kubernetesNetworkConfig": {"serviceIpv4Cidr": "172.20.0.0/16"},
+    },
+    "aws:ec2/launchTemplate:LaunchTemplate": {"latestVersion": 1},
+}
+"""Outputs that AWS alone knows, where the program uses them."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """One registered resource."""
+    """One registered resource; ``after`` names what it waits for, as ``<type> <name>``."""
 
     type: str
     name: str
     inputs: dict[str, Any]
+    provider: str = ""
+    after: frozenset[str] = field(default_factory=frozenset)
 
 
 class Recorder(Mocks):
-    """Answers every registration with its own inputs; in a preview ids are unknown."""
+    """Answers every registration with its own inputs; in a preview ids and computed outputs are unknown."""
 
     def __init__(self, preview: bool) -> None:
         self.preview = preview
         self.resources: list[Recorded] = []
+        self.calls: list[MockCallArgs] = []
 
     def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
-        self.resources.append(Recorded(args.typ, args.name, dict(args.inputs)))
-        return (None if self.preview else f"{args.name}-id", dict(args.inputs))
+        self.resources.append(Recorded(args.typ, args.name, dict(args.inputs), args.provider or ""))
+        outputs = dict(args.inputs)
+        if args.typ.startswith("aws:"):
+            outputs = {**self._computed(args), **outputs}
+            if args.typ == "aws:eks/cluster:Cluster":
+                outputs["vpcConfig"] = {**outputs["vpcConfig"], "clusterSecurityGroupId": "sg-cluster"}
+        return (None if self.preview else f"{args.name}-id", outputs)
 
-    def call(self, args: MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        raise AssertionError(
-            f"the program calls {args.token}, but nothing that it makes may depend on an answer"
-        )
+    def _computed(self, args: MockResourceArgs) -> dict[str, Any]:
+        if self.preview:
+            return {}
+        arn = f"arn:aws:{args.typ.split(':')[1].split('/')[0]}:us-west-2:{ACCOUNT}:{args.name}"
+        return {"arn": arn, "name": args.name, **COMPUTED.get(args.typ, {})}
+
+    def call(self, args: MockCallArgs) -> dict[str, Any]:
+        """Who and where one is; nothing that the program makes may depend on another answer."""
+        self.calls.append(args)
+        if args.token == "aws:index/getCallerIdentity:getCallerIdentity":
+            return {"accountId": ACCOUNT, "arn": f"arn:aws:iam::{ACCOUNT}:user/test", "id": ACCOUNT}
+        if args.token == "aws:index/getPartition:getPartition":
+            return {"partition": "aws", "dnsSuffix": "amazonaws.com", "id": "aws"}
+        if args.token == "aws:ssm/getParameter:getParameter":
+            return {**args.args, "insecureValue": f"release of {args.args['name']}", "value": "secret"}
+        raise AssertionError(f"the program calls {args.token}")
 
     def of(self, type_: str) -> list[Recorded]:
         """The resources of one type, in the order of their names."""
         return sorted((r for r in self.resources if r.type == type_), key=lambda r: r.name)
 
+    def one(self, type_: str) -> Recorded:
+        """The only resource of its type."""
+        (found,) = self.of(type_)
+        return found
+
+
+class _Monitor(MockMonitor):
+    """Keeps what the mocks do not pass on: what each resource depends on, and its parent."""
+
+    def __init__(self, mocks: Recorder) -> None:
+        super().__init__(mocks)
+        self.registered: dict[str, tuple[str, frozenset[str]]] = {}
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802  (gRPC's name)
+        answer = super().RegisterResource(request)
+        self.registered[answer.urn] = (request.parent, frozenset(request.dependencies))
+        return answer
+
+    def after(self, resource: Recorded) -> frozenset[str]:
+        """``<type> <name>`` of what the resource waits for, itself or through the components around it."""
+        (at,) = [urn for urn in self.registered if _key(urn) == f"{resource.type} {resource.name}"]
+        found: set[str] = set()
+        while at in self.registered:
+            at, before = self.registered[at]
+            found |= before
+        return frozenset(_key(urn) for urn in found)
+
+
+def _key(urn: str) -> str:
+    kind, name = urn.split("::")[-2:]
+    return f"{kind.rpartition('$')[2]} {name}"
+
 
 def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
     """Run the program of ``infra/__main__.py`` on an environment, without an engine."""
-    from infra.__main__ import cluster, platform
+    from infra.__main__ import cluster
     from infra.config import parse
+    from infra.platform import platform
 
     recorder = Recorder(preview)
-    pulumi.runtime.set_mocks(recorder, project="gpuform", stack="test", preview=preview)
+    monitor = _Monitor(recorder)
+    pulumi.runtime.set_mocks(recorder, project="gpuform", stack="test", preview=preview, monitor=monitor)
 
     @pulumi.runtime.test
     def run() -> None:
@@ -53,4 +119,5 @@ def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
         platform(env, cluster(env))
 
     run()
+    recorder.resources = [replace(one, after=monitor.after(one)) for one in recorder.resources]
     return recorder

@@ -80,9 +80,10 @@ def test_bad_files(tmp_path: Path, old: str, new: str, message: str | None) -> N
         assert found == message
 
 
-def test_a_rendered_environment_is_declared_again_by_itself() -> None:
+@pytest.mark.parametrize("stack", ["local", "aws-dev", "aws-prod"])
+def test_a_rendered_environment_is_declared_again_by_itself(stack: str) -> None:
     """What is rendered as resolved is input too, and means the same."""
-    env = load(Path(__file__).parents[2] / "Pulumi.local.yaml")
+    env = load(Path(__file__).parents[2] / f"Pulumi.{stack}.yaml")
     assert parse(yaml.safe_load(render(env)["environment.yaml"])) == env
 
 

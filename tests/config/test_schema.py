@@ -26,8 +26,9 @@ def test_what_is_committed_is_what_the_model_says(name: str, made: Any) -> None:
     assert committed == made(), "run: python -m infra.schema docs"
 
 
-def test_the_local_stack_points_to_the_schema_and_obeys_it() -> None:
-    text = (ROOT / "Pulumi.local.yaml").read_text(encoding="utf-8")
+@pytest.mark.parametrize("stack", ["local", "aws-dev", "aws-prod"])
+def test_a_stack_points_to_the_schema_and_obeys_it(stack: str) -> None:
+    text = (ROOT / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8")
     assert text.splitlines()[0] == "# yaml-language-server: $schema=docs/environment.schema.json"
     jsonschema.Draft202012Validator.check_schema(schema.stack_schema())
     jsonschema.validate(yaml.safe_load(text), schema.stack_schema())

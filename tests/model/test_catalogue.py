@@ -110,7 +110,11 @@ def test_every_ec2_gpu_type_is_in_the_table_or_left_out_with_a_reason() -> None:
             int(row["memory_mib"]),
             int(row["gpu_count"]),
         )
-        assert row["arch"] == "amd64"
+        assert (machine.arch, machine.efa, machine.pods) == (
+            row["arch"],
+            int(row["efa"] or 0),
+            int(row["alloc_pods"]),
+        )
         # EC2 says what the card is sold with, NVML what is left beside ECC and firmware.
         assert 0.9 < machine.model.memory_mib / int(row["gpu_memory_mib_each"]) < 1.01, name
 

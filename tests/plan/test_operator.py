@@ -34,11 +34,33 @@ def existing(*pools: dict[str, Any], **operator: str) -> Environment:
     )
 
 
+def aws(image: str, **pool: Any) -> Environment:
+    """A pool on AWS with that image."""
+    return parse(
+        {
+            "name": "e",
+            "cluster": {
+                "kind": "aws",
+                "region": "eu-west-1",
+                "version": "1.34",
+                "network": {"cidr": "10.0.0.0/16", "zones": ["eu-west-1a", "eu-west-1b"]},
+                "images": {"al2023": "ami-01234567", image: "ami-01234567"},
+            },
+            "gpu_operator": {"mig_strategy": "single"},
+            "pools": [{"name": "p", "machine": "p4d.24xlarge", "nodes": 1, "aws": {"image": image}, **pool}],
+        }
+    )
+
+
+SLICES = {"sharing": {"kind": "mig", "layout": "all-1g.5gb"}}
+SHARES = {"sharing": {"kind": "time_slicing", "replicas": 4}}
 LOCAL = load(ROOT / "Pulumi.local.yaml")
 OTHERS = [
     existing({"machine": "g2.5xlarge"}),
     existing({"machine": "g2.5xlarge"}, driver="host", toolkit="host"),
     existing({"machine": "g4.p1.40g", "sharing": {"kind": "mig", "layout": "all-1g.5gb"}}),
+    aws("al2023-nvidia", **SLICES),
+    aws("bottlerocket-nvidia", **SHARES),
 ]
 
 
@@ -141,3 +163,33 @@ def test_the_operator_itself_keeps_off_gpu_nodes_where_there_are_others(
     for block in (values["operator"], discovery["gc"], discovery["master"]):
         keys = [toleration["key"] for toleration in block["tolerations"]]
         assert keys == ["node-role.kubernetes.io/control-plane", "nvidia.com/gpu"][: 1 + taints]
+
+
+@pytest.mark.parametrize("pool", [SLICES, SHARES, {}], ids=["mig", "time slicing", "exclusive"])
+def test_on_al2023_driver_and_toolkit_are_the_images_and_the_rest_is_the_operators(
+    pool: dict[str, Any],
+) -> None:
+    env = aws("al2023-nvidia", **pool)
+    values = gpu_operator.values(env)
+    assert values["driver"] == values["toolkit"] == {"enabled": False}
+    assert values["devicePlugin"]["enabled"] is values["migManager"]["enabled"] is True
+    assert sharing.mig_parted_config_map(env)
+
+
+@pytest.mark.parametrize("pool", [SLICES, SHARES, {}], ids=["mig", "time slicing", "exclusive"])
+def test_on_bottlerocket_the_operator_neither_shares_nor_cuts(pool: dict[str, Any]) -> None:
+    """Its settings do both; a ConfigMap or a label would do nothing there, and there is none."""
+    env = aws("bottlerocket-nvidia", **pool)
+    values = gpu_operator.values(env)
+    for part in ("driver", "toolkit", "devicePlugin", "migManager"):
+        assert values[part] == {"enabled": False}, part
+    assert sharing.device_plugin_config_map(env) is sharing.mig_parted_config_map(env) is None
+    assert not [key for key in sharing.pool_labels(env, env.pools[0]) if key.startswith("nvidia.com/")]
+
+
+def test_on_aws_the_operator_runs_on_the_systems_nodes() -> None:
+    values = gpu_operator.values(aws("al2023-nvidia"))
+    addons = {"key": "CriticalAddonsOnly", "operator": "Exists", "effect": "NoSchedule"}
+    assert addons in values["operator"]["tolerations"]
+    assert addons in values["node-feature-discovery"]["master"]["tolerations"]
+    assert addons not in values["daemonsets"]["tolerations"], "there are no GPUs on them"

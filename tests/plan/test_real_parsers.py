@@ -26,7 +26,7 @@ class Kubectl(Protocol):
 
 def every_kind_of_sharing() -> Environment:
     """The local stack, and what it has no pool for."""
-    mapping = LOCAL.model_dump(mode="json", exclude_none=True)
+    mapping = LOCAL.resolved()
     t4 = {"machine": "g2.5xlarge", "nodes": 1}
     wide = {"kind": "mig", "layout": "all-1g.10gb"}
     media = {"kind": "mig", "layout": "all-1g.5gb+me"}

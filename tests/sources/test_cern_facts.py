@@ -47,7 +47,7 @@ def test_cern_mig_strategy_label_is_operator_wide() -> None:
 
 
 def test_cern_taint_of_gpu_node_groups() -> None:
-    mapping = LOCAL.model_dump(mode="json", exclude_none=True)
+    mapping = LOCAL.resolved()
     mapping["gpu_operator"]["gpu_taint"] = "node-role.kubernetes.io/gpu"
     env = parse(mapping)
     for pool in env.pools:

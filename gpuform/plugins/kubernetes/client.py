@@ -57,12 +57,13 @@ class Client:
         if self._http:
             await self._http.aclose()
 
-    def _client(self) -> httpx.AsyncClient:
+    async def _client(self) -> httpx.AsyncClient:
         if self.access.problem:
             raise Unreachable(f"configured Kubernetes cluster is unreachable: {self.access.problem}")
+        user = await self._user() if self._http is None else {}
         if self._http is None:
             try:
-                verify = tls(self.access)
+                verify = tls(self.access, user)
             except (OSError, ValueError) as problem:
                 raise Unreachable(
                     f"configured Kubernetes cluster is unreachable: unusable certificates: {problem}"
@@ -114,7 +115,7 @@ class Client:
         content: bytes | None,
         headers: dict[str, str],
     ) -> httpx.Response:
-        http = self._client()
+        http = await self._client()
         try:
             return await http.request(
                 method, path, params=params, content=content, headers=headers | await self._authorization()
@@ -125,6 +126,14 @@ class Client:
             if isinstance(problem, httpx.ConnectError | httpx.ConnectTimeout):
                 self._down = (time.monotonic(), message)
             raise Unreachable(message) from None
+
+    async def _user(self) -> Mapping[str, Any]:
+        try:
+            return await self._tokens.certified()
+        except (OSError, ValueError, KeyError) as problem:
+            raise Unreachable(
+                f"configured Kubernetes cluster is unreachable: no credentials: {problem}"
+            ) from None
 
     async def _authorization(self, renew: bool = False) -> dict[str, str]:
         try:

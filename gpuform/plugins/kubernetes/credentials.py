@@ -17,6 +17,7 @@ from typing import Any
 
 from gpuform.plugins.kubernetes.kubeconfig import Access
 
+_CERTIFICATE = ("client-certificate-data", "client-key-data")
 _EXEC_SECONDS = 60  # an exec plugin that asks a person cannot be answered from here
 
 
@@ -73,7 +74,14 @@ class Tokens:
         self._user = user
         self._lock = asyncio.Lock()
         self._token = ""
+        self._certificate: dict[str, str] = {}
         self._expires: datetime | None = None
+
+    async def certified(self) -> Mapping[str, Any]:
+        """The user with the client certificate that its exec plugin gives, if it gives one; `OSError`."""
+        if self._user.get("exec"):
+            await self.header()
+        return {**self._user, **self._certificate}
 
     @property
     def renewable(self) -> bool:
@@ -94,9 +102,9 @@ class Tokens:
             return {}
         async with self._lock:
             stale = self._expires is not None and datetime.now(UTC) >= self._expires
-            if renew or stale or not self._token:
+            if renew or stale or not (self._token or self._certificate):
                 await self._run(user["exec"])
-        return {"Authorization": f"Bearer {self._token}"}
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     async def _run(self, spec: Mapping[str, Any]) -> None:
         extra = {item["name"]: item["value"] for item in spec.get("env") or ()}
@@ -121,8 +129,12 @@ class Tokens:
         if process.returncode:
             raise OSError(f"{spec['command']} failed: {err.decode(errors='replace').strip()[-500:]}")
         status = json.loads(out).get("status") or {}
-        if not status.get("token"):
-            raise OSError(f"{spec['command']} gave no token; client certificates from exec are not supported")
-        self._token = status["token"]
+        pair = [status.get("clientCertificateData"), status.get("clientKeyData")]
+        if not status.get("token") and not all(pair):
+            raise OSError(f"{spec['command']} gave neither a token nor a client certificate with its key")
+        self._token = status.get("token") or ""
+        if all(pair):
+            encoded = [base64.b64encode(str(text).encode()).decode() for text in pair]
+            self._certificate = dict(zip(_CERTIFICATE, encoded, strict=True))
         until = status.get("expirationTimestamp")
         self._expires = datetime.fromisoformat(until) if until else None

@@ -1,4 +1,4 @@
-"""The local stack rendered, byte for byte.
+"""Every stack rendered, byte for byte.
 
 GPUFORM_UPDATE_GOLDEN=1 writes the files again; read the difference before committing it.
 """
@@ -18,25 +18,33 @@ from infra.plan.render import render
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-GOLDEN = Path(__file__).parent / "local"
+GOLDEN = Path(__file__).parent
+STACKS = ("local", "aws-dev", "aws-prod")
 
 
-def test_the_local_stack_is_what_was_reviewed() -> None:
-    files = render(load(ROOT / "Pulumi.local.yaml"))
+def test_every_stack_is_here() -> None:
+    assert {path.name for path in ROOT.glob("Pulumi.*.yaml")} == {f"Pulumi.{stack}.yaml" for stack in STACKS}
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_stack_is_what_was_reviewed(stack: str) -> None:
+    folder = GOLDEN / stack
+    files = render(load(ROOT / f"Pulumi.{stack}.yaml"))
     if os.environ.get("GPUFORM_UPDATE_GOLDEN"):
-        for old in GOLDEN.glob("*.yaml"):
+        folder.mkdir(exist_ok=True)
+        for old in folder.glob("*.yaml"):
             old.unlink()
         for name, text in files.items():
-            (GOLDEN / name).write_text(text, encoding="utf-8")
-    assert {path.name for path in GOLDEN.glob("*.yaml")} == set(files)
+            (folder / name).write_text(text, encoding="utf-8")
+    assert {path.name for path in folder.glob("*.yaml")} == set(files)
     for name, text in files.items():
-        assert (GOLDEN / name).read_bytes() == text.encode(), f"{name} differs from tests/golden/local"
+        assert (folder / name).read_bytes() == text.encode(), f"{name} differs from {folder}"
 
 
 def test_the_bytes_do_not_depend_on_the_process() -> None:
     script = (
         "import hashlib, pathlib; from infra.config import load; from infra.plan.render import render;"
-        "files = render(load(pathlib.Path('Pulumi.local.yaml')));"
+        "files = render(load(pathlib.Path('Pulumi.aws-prod.yaml')));"
         "print(hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest())"
     )
     seen = {

@@ -1,0 +1,204 @@
+"""The EKS control plane, and who may use it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+from pulumi_aws import cloudwatch, ec2, eks, iam, kms
+
+from infra.model import labels
+from infra.model.aws import AwsCluster
+from infra.plan import trust
+from infra.plan.node_groups import Joining
+
+LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
+"""All that EKS writes (API reference, LogSetup)."""
+LOG_DAYS = 90  # an incident is often found weeks later; kept for ever is what a group without a limit does
+KEY_DELETION_DAYS = 30  # the longest that KMS allows: without the key, no secret of the cluster can be read
+
+
+@dataclass(frozen=True, kw_only=True)
+class EksClusterArgs:
+    """What is declared of the cluster, its name, and the private subnets that it gets its addresses from."""
+
+    cluster: AwsCluster
+    cluster_name: str
+    partition: pulumi.Input[str]
+    subnet_ids: list[pulumi.Output[str]]
+
+
+class EksCluster(pulumi.ComponentResource):
+    """A control plane with encrypted secrets, all logs and access entries; it has neither nodes nor add-ons.
+
+    Without public CIDRs its endpoint is reached from inside the VPC only, so the update must then run there.
+    """
+
+    cluster_name: pulumi.Output[str]
+    joining: pulumi.Output[Joining]
+    security_group: pulumi.Output[str]
+    kubeconfig: pulumi.Output[str]
+    provider: kubernetes.Provider
+
+    def __init__(self, name: str, args: EksClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Register the control plane and what it needs to exist before it."""
+        super().__init__("gpuform:aws:EksCluster", name, None, opts)
+        self._name, self._args = name, args
+        self._child = pulumi.ResourceOptions(parent=self)
+        self._cluster = self._control_plane()
+        self.cluster_name = self._cluster.name
+        self.security_group = self._cluster.vpc_config.cluster_security_group_id
+        self.joining = pulumi.Output.all(
+            self._cluster.name,
+            self._cluster.endpoint,
+            self._cluster.certificate_authority.data,
+            self._cluster.kubernetes_network_config.service_ipv4_cidr,
+        ).apply(lambda known: Joining(*known))
+        self._discoverable()
+        admins = self._admins()
+        self.kubeconfig = self._kubeconfig()
+        self.provider = kubernetes.Provider(
+            f"{name}-kubernetes",
+            kubeconfig=self.kubeconfig,
+            # Whoever is to administer the cluster can do so before the first object is asked for.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=admins),
+        )
+        self.register_outputs({"cluster_name": self.cluster_name, "kubeconfig": self.kubeconfig})
+
+    def _control_plane(self) -> eks.Cluster:
+        role, attached = self._role()
+        key, group = self._key(), self._log_group()
+        public = list(self._args.cluster.endpoint.public_cidrs)
+        return eks.Cluster(
+            f"{self._name}-cluster",
+            name=self._args.cluster_name,
+            version=self._args.cluster.version,
+            role_arn=role.arn,
+            vpc_config=eks.ClusterVpcConfigArgs(
+                subnet_ids=self._args.subnet_ids,
+                endpoint_private_access=True,  # nodes reach it without leaving the VPC
+                endpoint_public_access=bool(public),
+                public_access_cidrs=public or None,
+            ),
+            encryption_config=eks.ClusterEncryptionConfigArgs(
+                provider=eks.ClusterEncryptionConfigProviderArgs(key_arn=key.arn), resources=["secrets"]
+            ),
+            enabled_cluster_log_types=list(LOGS),
+            access_config=eks.ClusterAccessConfigArgs(
+                authentication_mode="API",
+                # The first update installs charts right after: without this, nobody, this program included,
+                # could reach the API until an access entry exists. It cannot be changed later; the entry that
+                # it makes can be deleted once the admins have theirs. EKS refuses a second entry for the same
+                # role, so whoever creates the cluster is not to be named among its admins.
+                bootstrap_cluster_creator_admin_permissions=True,
+            ),
+            bootstrap_self_managed_addons=False,  # each add-on is declared with its version, see AddOns
+            upgrade_policy=eks.ClusterUpgradePolicyArgs(support_type="STANDARD"),
+            # Made by EKS itself, the log group would keep everything for ever; without the policy, EKS cannot
+            # make its network interfaces, nor delete them.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[attached, group]),
+        )
+
+    def _role(self) -> tuple[iam.Role, iam.RolePolicyAttachment]:
+        role = iam.Role(
+            f"{self._name}-control-plane",
+            assume_role_policy=json.dumps(trust.trust_policy(trust.CLUSTER)),
+            opts=self._child,
+        )
+        attached = iam.RolePolicyAttachment(
+            f"{self._name}-control-plane",
+            role=role.name,
+            policy_arn=pulumi.Output.format(
+                "arn:{0}:iam::aws:policy/AmazonEKSClusterPolicy", self._args.partition
+            ),
+            opts=self._child,
+        )
+        return role, attached
+
+    def _key(self) -> kms.Key:
+        key = kms.Key(
+            f"{self._name}-secrets",
+            description=f"Secrets of the EKS cluster {self._args.cluster_name}",
+            enable_key_rotation=True,
+            deletion_window_in_days=KEY_DELETION_DAYS,
+            opts=self._child,
+        )
+        kms.Alias(
+            f"{self._name}-secrets",
+            name=f"alias/eks/{self._args.cluster_name}",
+            target_key_id=key.key_id,
+            opts=self._child,
+        )
+        return key
+
+    def _log_group(self) -> cloudwatch.LogGroup:
+        return cloudwatch.LogGroup(
+            f"{self._name}-logs",
+            name=f"/aws/eks/{self._args.cluster_name}/cluster",
+            retention_in_days=LOG_DAYS,
+            opts=self._child,
+        )
+
+    def _discoverable(self) -> None:
+        """Karpenter's nodes get the cluster's own security group, which EKS makes and does not let us tag."""
+        ec2.Tag(
+            f"{self._name}-discovery",
+            resource_id=self.security_group,
+            key=labels.KARPENTER_DISCOVERY,
+            value=self._args.cluster_name,
+            opts=self._child,
+        )
+
+    def _admins(self) -> list[pulumi.Resource]:
+        made: list[pulumi.Resource] = []
+        for arn in self._args.cluster.admins:
+            role = f"{self._name}-admin-{arn.rpartition(':')[2].replace('/', '-')}"
+            entry = eks.AccessEntry(
+                role,
+                cluster_name=self.cluster_name,
+                principal_arn=arn,
+                type="STANDARD",
+                opts=self._child,
+            )
+            made.append(
+                eks.AccessPolicyAssociation(
+                    role,
+                    cluster_name=self.cluster_name,
+                    principal_arn=entry.principal_arn,
+                    policy_arn=pulumi.Output.format(
+                        "arn:{0}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
+                        self._args.partition,
+                    ),
+                    access_scope=eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
+                    opts=self._child,
+                )
+            )
+        return made
+
+    def _kubeconfig(self) -> pulumi.Output[str]:
+        """Holds no token: whoever uses it asks AWS for one, as themselves. A secret all the same."""
+        region = self._args.cluster.region
+        return pulumi.Output.secret(self.joining.apply(lambda cluster: kubeconfig(region, cluster)))
+
+
+def kubeconfig(region: str, joining: Joining) -> str:
+    """A kubeconfig, as JSON, that gets a token from the AWS command line."""
+    command = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "aws",
+        "args": ["eks", "get-token", "--region", region, "--cluster-name", joining.name, "--output", "json"],
+        "interactiveMode": "Never",
+    }
+    name = joining.name
+    cluster = {"server": joining.endpoint, "certificate-authority-data": joining.certificate_authority}
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": {"exec": command}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
+    }
+    return json.dumps(content)

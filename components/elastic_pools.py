@@ -1,0 +1,58 @@
+"""What Karpenter is told of every elastic pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+from pulumi_kubernetes.apiextensions import CustomResource
+
+from infra.model.environment import Environment
+from infra.plan.karpenter import node_pools
+from infra.plan.node_class import ec2_node_class, node_role
+from infra.plan.overlays import node_overlays
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElasticPoolsArgs:
+    """Whose pools."""
+
+    environment: Environment
+
+
+class ElasticPools(pulumi.ComponentResource):
+    """Per pool an EC2NodeClass, its NodeOverlays, and a NodePool for each way of buying nodes.
+
+    They go before Karpenter does: only Karpenter can end the nodes that they stand for.
+    """
+
+    def __init__(self, name: str, args: ElasticPoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Register the objects of each elastic pool; none where there is no such pool."""
+        super().__init__("gpuform:aws:ElasticPools", name, None, opts)
+        self._name = name
+        env = args.environment
+        for pool in env.pools:
+            if pool.elastic is None:
+                continue
+            before = [
+                self._object("class", ec2_node_class(env, pool, node_role(env), env.name), []),
+                # Without them Karpenter would buy a node for a slice without knowing that it has some.
+                *(self._object("overlay", overlay, []) for overlay in node_overlays(env, pool)),
+            ]
+            for node_pool in node_pools(env, pool):
+                self._object("pool", node_pool, before)
+        self.register_outputs({})
+
+    def _object(
+        self, role: str, manifest: Mapping[str, Any], after: Sequence[pulumi.Resource]
+    ) -> CustomResource:
+        return CustomResource(
+            f"{self._name}-{role}-{manifest['metadata']['name']}",
+            api_version=manifest["apiVersion"],
+            kind=manifest["kind"],
+            metadata=manifest["metadata"],
+            spec=manifest["spec"],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+        )

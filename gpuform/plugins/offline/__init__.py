@@ -1,0 +1,1 @@
+"""A stand-in of pulumi-resource-aws for runs without an account: it checks, plans, remembers."""

@@ -1,0 +1,44 @@
+"""Which inputs changed, path by path, and whether AWS can change them in place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuform.plugins.handler import Change
+from gpuform.plugins.offline.row import Row
+from gpuform.plugins.properties import UNKNOWN
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Change]:
+    """Each path that differs; an unknown value may differ, so it does. Plain values."""
+    return dict(_walk(old, new, ""))
+
+
+def replacing(row: Row, changed: Mapping[str, Change]) -> list[str]:
+    """The paths of ``changed`` that need a new object."""
+    return [
+        path
+        for path, change in changed.items()
+        if row.forces(re.sub(r"\[\d+\]", "", path), removed=change is Change.DELETE)
+    ]
+
+
+def _walk(old: Any, new: Any, path: str) -> Iterator[tuple[str, Change]]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in sorted({*old, *new}):
+            name = key if re.fullmatch(r"\w+", key) else f'["{key}"]'
+            joined = name if not path else f"{path}{name}" if name.startswith("[") else f"{path}.{name}"
+            yield from _walk(old.get(key), new.get(key), joined)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, pair in enumerate(zip(old, new, strict=True)):
+            yield from _walk(*pair, f"{path}[{index}]")
+    elif new is UNKNOWN or old != new:
+        yield path, _kind(old, new)
+
+
+def _kind(old: Any, new: Any) -> Change:
+    if old is None:
+        return Change.ADD
+    return Change.DELETE if new is None else Change.UPDATE

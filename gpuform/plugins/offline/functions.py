@@ -1,0 +1,75 @@
+"""The functions of the provider that a program without an account can have an answer from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpuform.plugins.handler import PluginError, Properties
+from gpuform.plugins.offline.outputs import Settings, partitions
+from gpuform.plugins.offline.row import ACCOUNT
+from gpuform.plugins.properties import Secret, reveal
+
+# Public parameters of AWS that name the newest image release: one answer for each, so that runs are alike.
+_PARAMETERS = {"release_version": "1.34.4-20260801", "image_version": "1.50.0-0123abcd"}
+
+
+def answer(token: str, args: Properties, settings: Settings) -> Properties:
+    """What the function returns; `PluginError` names the functions that there are."""
+    if token not in _FUNCTIONS:
+        known = ", ".join(sorted(name.rsplit(":", 1)[-1] for name in _FUNCTIONS))
+        raise PluginError(f"{token}: the offline stand-in of the aws provider answers {known} only")
+    plain = reveal(args)
+    region = plain.get("region") or settings.region
+    if region not in partitions():
+        raise PluginError(f"{token}: {region!r} is no region of AWS; set aws:region")
+    return _FUNCTIONS[token](plain, region)
+
+
+def _identity(args: Properties, region: str) -> Properties:
+    partition = partitions()[region]["name"]
+    return {
+        "id": ACCOUNT,
+        "accountId": ACCOUNT,
+        "arn": f"arn:{partition}:iam::{ACCOUNT}:user/offline",
+        "userId": "AIDAOFFLINE",
+    }
+
+
+def _partition(args: Properties, region: str) -> Properties:
+    entry = partitions()[region]
+    suffix = entry["dnsSuffix"]
+    reverse = ".".join(reversed(suffix.split(".")))
+    return {
+        "id": entry["name"],
+        "partition": entry["name"],
+        "dnsSuffix": suffix,
+        "reverseDnsPrefix": reverse,
+        "region": region,
+    }
+
+
+def _region(args: Properties, region: str) -> Properties:
+    endpoint = f"ec2.{region}.{partitions()[region]['dnsSuffix']}"
+    return {"id": region, "name": region, "region": region, "endpoint": endpoint, "description": region}
+
+
+def _parameter(args: Properties, region: str) -> Properties:
+    name = str(args.get("name") or "")
+    value = _PARAMETERS.get(name.rsplit("/", 1)[-1])
+    if value is None:
+        raise PluginError(
+            f"{name}: offline there are parameters ending in {' and '.join(_PARAMETERS)} only; "
+            "declare the value itself"
+        )
+    arn = f"arn:{partitions()[region]['name']}:ssm:{region}::parameter{name}"
+    common = {"id": name, "name": name, "arn": arn, "type": "String", "version": 1, "region": region}
+    return {**common, "value": Secret(value), "insecureValue": value}
+
+
+_FUNCTIONS: Mapping[str, Callable[[Properties, str], dict[str, Any]]] = {
+    "aws:index/getCallerIdentity:getCallerIdentity": _identity,
+    "aws:index/getPartition:getPartition": _partition,
+    "aws:index/getRegion:getRegion": _region,
+    "aws:ssm/getParameter:getParameter": _parameter,
+}

@@ -1,0 +1,41 @@
+"""The AWS half of the program; another target never imports this module, nor the SDK with it."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_aws as aws
+
+from components.eks_cluster import EksCluster, EksClusterArgs
+from components.network import Network, NetworkArgs
+from infra.aws_nodes import Place, nodes
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.plan.node_groups import cluster_of
+from infra.target import Target
+
+
+def cluster(env: Environment) -> Target:
+    """Network, control plane, nodes and Karpenter; each part comes after those it needs."""
+    declared, name = cluster_of(env), env.name
+    tags = aws.ProviderDefaultTagsArgs(tags={labels.ENVIRONMENT: name, **declared.tags})
+    provider = aws.Provider(f"{name}-aws", region=declared.region, default_tags=tags)
+    on_aws = pulumi.ResourceOptions(providers=[provider])
+    asked = pulumi.InvokeOutputOptions(provider=provider)
+    partition = aws.get_partition_output(opts=asked).partition
+    network = Network("network", NetworkArgs(cluster=declared, cluster_name=name), on_aws)
+    control_plane = EksClusterArgs(
+        cluster=declared,
+        cluster_name=name,
+        partition=partition,
+        subnet_ids=list(network.private_subnets.values()),
+    )
+    eks = EksCluster(name, control_plane, on_aws)
+    place = Place(
+        environment=env,
+        provider=provider,
+        account=aws.get_caller_identity_output(opts=asked).account_id,
+        partition=partition,
+        network=network,
+        eks=eks,
+    )
+    return Target(kubeconfig=eks.kubeconfig, provider=eks.provider, ready=nodes(place))

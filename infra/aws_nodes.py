@@ -1,0 +1,88 @@
+"""What an EKS cluster is filled with before the platform comes: add-ons, nodes and Karpenter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from components.add_ons import AddOns, AddOnsArgs
+from components.efa_device_plugin import EfaDevicePlugin, EfaDevicePluginArgs
+from components.eks_cluster import EksCluster
+from components.karpenter import Karpenter, KarpenterArgs
+from components.network import Network
+from components.node_groups import NodeGroups, NodeGroupsArgs
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.plan import add_ons, efa, node_groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where all of it goes: the account, the network and the control plane."""
+
+    environment: Environment
+    provider: aws.Provider
+    account: pulumi.Output[str]
+    partition: pulumi.Output[str]
+    network: Network
+    eks: EksCluster
+
+    def after(self, *parts: pulumi.Resource) -> pulumi.ResourceOptions:
+        """Options of a part that comes after others, with both providers."""
+        return pulumi.ResourceOptions(providers=[self.provider, self.eks.provider], depends_on=parts)
+
+    def add_ons(self, versions: dict[str, str]) -> AddOnsArgs:
+        """Add-ons of this cluster."""
+        return AddOnsArgs(
+            cluster_name=self.eks.cluster_name,
+            partition=self.partition,
+            versions=versions,
+            settings=add_ons.settings(self.environment),
+        )
+
+    def node_groups(self, *pools: Pool) -> NodeGroupsArgs:
+        """Node groups of this cluster."""
+        return NodeGroupsArgs(
+            environment=self.environment,
+            pools=pools,
+            partition=self.partition,
+            cluster_name=self.eks.cluster_name,
+            joining=self.eks.joining,
+            security_group=self.eks.security_group,
+            subnets=self.network.private_subnets,
+        )
+
+    def karpenter(self) -> KarpenterArgs:
+        """Karpenter on this cluster."""
+        return KarpenterArgs(
+            environment=self.environment,
+            region=node_groups.cluster_of(self.environment).region,
+            partition=self.partition,
+            account=self.account,
+            cluster_name=self.eks.cluster_name,
+        )
+
+
+def nodes(place: Place) -> tuple[pulumi.Resource, ...]:
+    """Register all of it in the order in which it works; what is returned ends the AWS half.
+
+    Nodes get Ready only with the network add-ons, CoreDNS only with nodes, Karpenter's pods only with both.
+    Every node gets out to the internet through the network's routes, so nothing starts before those.
+    """
+    env = place.environment
+    early = AddOns("node-add-ons", place.add_ons(add_ons.before_nodes(env)), place.after(place.network))
+    system = NodeGroups("system", place.node_groups(node_groups.system_pool(env)), place.after(early))
+    made: list[pulumi.Resource] = [
+        AddOns("add-ons", place.add_ons(add_ons.after_nodes(env)), place.after(system))
+    ]
+    pools = node_groups.managed_pools(env)
+    if pools:
+        made.append(NodeGroups("mng", place.node_groups(*pools), place.after(system)))
+    fabric = efa.release(env)
+    if fabric:
+        made.append(EfaDevicePlugin("efa", EfaDevicePluginArgs(release=fabric), place.after(*made)))
+    if any(pool.elastic for pool in env.pools):
+        made.append(Karpenter("karpenter", place.karpenter(), place.after(*made)))
+    return tuple(made)

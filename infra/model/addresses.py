@@ -1,0 +1,111 @@
+"""How a VPC is cut into subnets, and whether its addresses suffice for the pods.
+
+With the VPC CNI every pod has an address of the VPC, and EC2 keeps five of each subnet (AWS's page on subnet
+sizing). Formula: a node takes one address of its own and one per pod it may hold, so a pool takes
+``nodes x (max_pods + 1)``. Where a pool asks for more pods than its machine's interfaces have addresses for,
+the CNI hands out blocks of 16 instead (prefix delegation), on every node and one block ahead of need: then a
+node takes ``16 x (ceil(max_pods / 16) + 1) + 1``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infra.model.aws import AwsCluster, Network
+from infra.model.elastic import CPU, MEMORY_GIB
+from infra.model.errors import InputError
+from infra.model.machines import MACHINES, Machine
+from infra.model.pool import Pool
+
+KEPT_BY_EC2 = 5
+SMALLEST_SUBNET = 28
+"""Prefix of the smallest subnet that AWS makes (VPC user guide, subnet sizing)."""
+BLOCK = 16
+
+
+@dataclass(frozen=True)
+class Subnets:
+    """The two subnets of one zone: nodes and pods live in the private one, NAT gateways in the other."""
+
+    zone: str
+    private: str
+    public: str
+
+
+def subnets(network: Network) -> tuple[Subnets, ...]:
+    """One private and one public subnet per zone, none of which overlap.
+
+    The VPC falls into four equal blocks for two or three zones and into eight for more; each zone has one of
+    them, and the last one is cut once more for the public subnets. So a third zone moves no address of the
+    first two, while a fourth one does, and AWS then makes the subnets anew. /16 over three zones: private
+    /18, public /20. Raises InputError where the public subnets would be smaller than AWS allows.
+    """
+    cidr, zones = network.cidr, network.zones
+    vpc = ipaddress.IPv4Network(cidr)
+    bits = len(zones).bit_length()
+    if vpc.prefixlen + 2 * bits > SMALLEST_SUBNET:
+        raise InputError(
+            "cluster.network.cidr",
+            f"{cidr} leaves {len(zones)} zones no room for subnets of /{SMALLEST_SUBNET}",
+            f"use /{SMALLEST_SUBNET - 2 * bits} or a larger network",
+        )
+    blocks = list(vpc.subnets(prefixlen_diff=bits))
+    public = list(blocks[-1].subnets(prefixlen_diff=bits))
+    return tuple(Subnets(zone, str(blocks[index]), str(public[index])) for index, zone in enumerate(zones))
+
+
+def prefix_delegation(pools: Sequence[Pool]) -> bool:
+    """Whether a pool asks for more pods on a node than its interfaces have single addresses for."""
+    return any((pool.on_aws.max_pods or 0) > machine.pods for pool in pools for machine in pool.machines)
+
+
+def most_nodes(pool: Pool, machine: Machine, offered: dict[str, int]) -> int:
+    """Nodes that the pool may have at most if all are that machine; ``offered``: what one node offers."""
+    if pool.elastic is None:
+        return pool.nodes or 0
+    per_node = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered}
+    return min(limit // per_node[key] for key, limit in pool.elastic.max.items())
+
+
+def _most_addresses(pool: Pool, offered: dict[str, int], blocks: bool) -> int:
+    """Addresses that the pool may take, whichever of its machines it gets."""
+    return max(
+        most_nodes(pool, machine, offered) * _per_node(pool.on_aws.max_pods or machine.pods, blocks)
+        for machine in pool.machines
+    )
+
+
+def _per_node(pods: int, blocks: bool) -> int:
+    return BLOCK * (-(-pods // BLOCK) + 1) + 1 if blocks else pods + 1
+
+
+def check(cluster: AwsCluster, pools: Sequence[Pool], offered: Sequence[dict[str, int]]) -> None:
+    """Refuse a network that is too small; ``offered`` belongs to ``pools``, one by one.
+
+    Pools that name zones must find room there, so each set of zones that a pool names is looked at by itself.
+    """
+    network, path = cluster.network, "cluster.network.cidr"
+    cut = subnets(network)
+    blocks = prefix_delegation(pools)
+    system = cluster.system.nodes * _per_node(MACHINES[cluster.system.machine].pods, blocks)
+    takes = [
+        (frozenset(pool.zones or network.zones), _most_addresses(pool, has, blocks))
+        for pool, has in zip(pools, offered, strict=True)
+    ]
+    takes.append((frozenset(network.zones), system))
+    for zones in dict.fromkeys(zones for zones, _ in takes):
+        need = sum(addresses for of, addresses in takes if of <= zones)
+        room = sum(_room(part.private) for part in cut if part.zone in zones)
+        if need > room:
+            raise InputError(
+                path,
+                f"its private subnets in {', '.join(sorted(zones))} have {room} addresses, "
+                f"and nodes and pods there may take {need}",
+                "use a larger network, fewer nodes, or a smaller max_pods",
+            )
+
+
+def _room(cidr: str) -> int:
+    return ipaddress.IPv4Network(cidr).num_addresses - KEPT_BY_EC2

@@ -1,0 +1,214 @@
+"""What only AWS has: the cluster's network and access, and what a pool's nodes are there."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from infra import versions
+from infra.model.base import Count, Model, listing
+from infra.model.choices import MachineName
+from infra.model.errors import InputError
+from infra.model.images import IMAGES, ImageKey, check_pin
+from infra.model.machines import MACHINES
+from infra.model.workload import PinnedImage
+
+_PLAIN = tuple(name for name, machine in MACHINES.items() if machine.seller == "ec2" and not machine.gpus)
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
+_RESERVATION = re.compile(r"cr-([0-9a-f]{8}|[0-9a-f]{17})")
+_ADMIN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+")
+_RESERVED_TAGS = ("aws:", "kubernetes.io/", "karpenter.sh/", "eks:", "gpuform.io/")
+
+
+def _network(value: str) -> ipaddress.IPv4Network:
+    try:
+        return ipaddress.IPv4Network(value, strict=True)
+    except ValueError as error:
+        raise InputError("", f"{value!r} is no IPv4 network: {error}", "write it as 10.0.0.0/16") from None
+
+
+def _vpc_cidr(value: str) -> str:
+    if not 16 <= _network(value).prefixlen <= 24:
+        raise InputError("", f"{value} is no size for a VPC of this kind", "use a prefix from /16 to /24")
+    return value
+
+
+def _public_cidr(value: str) -> str:
+    if _network(value).prefixlen == 0:
+        raise InputError(
+            "",
+            f"{value} opens the control plane's endpoint to everyone",
+            "name the networks that administer it, or leave it out for a private endpoint",
+        )
+    return value
+
+
+def _region(value: str) -> str:
+    if not _REGION.fullmatch(value):
+        raise InputError("", f"{value!r} is no region", "write it as eu-west-1")
+    return value
+
+
+def _version(value: str) -> str:
+    if value not in versions.EKS:
+        raise InputError("", f"unknown version {value!r}", listing(versions.EKS, value))
+    return value
+
+
+def _admin(value: str) -> str:
+    if not _ADMIN.fullmatch(value):
+        raise InputError(
+            "",
+            f"{value!r} is no ARN of an IAM role or user",
+            "write it as arn:aws:iam::111122223333:role/admin",
+        )
+    return value
+
+
+def _reservation(value: str) -> str:
+    if not _RESERVATION.fullmatch(value):
+        raise InputError("", f"{value!r} is no capacity reservation", "write its id, cr-0123456789abcdef0")
+    return value
+
+
+def _tag_key(value: str) -> str:
+    if not value or value.startswith(_RESERVED_TAGS):
+        raise InputError("", f"tag {value!r} is set by gpuform or by AWS", "use a key of your own")
+    return value
+
+
+class Network(Model):
+    """One VPC; each zone gets a public and a private subnet, nodes and pods live in the private ones."""
+
+    cidr: Annotated[str, Field(strict=True), AfterValidator(_vpc_cidr)] = Field(
+        description="IPv4 network of the VPC, /16 to /24; nodes and pods get their addresses from it."
+    )
+    zones: tuple[Annotated[str, Field(strict=True)], ...] = Field(
+        min_length=2, max_length=6, description="Availability zones, 2 to 6: EKS asks for two."
+    )
+    nat: Literal["single", "per_zone"] = Field(
+        default="single", description="One NAT gateway, or one in each zone, so that no zone needs another."
+    )
+
+
+class Endpoint(Model):
+    """Who reaches the control plane's endpoint; nodes always do, from inside."""
+
+    public_cidrs: tuple[Annotated[str, Field(strict=True), AfterValidator(_public_cidr)], ...] = Field(
+        default=(), description="Networks that reach it from outside; none: it is private only."
+    )
+
+
+class SystemNodes(Model):
+    """Nodes for what has to run before any pool does: Karpenter, CoreDNS, the operator."""
+
+    machine: MachineName = Field(default="m6i.xlarge", description="Instance type without a GPU.")
+    nodes: Count = Field(default=2, description="Number of nodes; two, so that one may go.")
+
+
+class AwsCluster(Model):
+    """An EKS cluster with its network, its node groups and Karpenter.
+
+    Karpenter always has its interruption queue, so that spot capacity needs no key of its own here.
+    """
+
+    kind: Literal["aws"]
+    region: Annotated[str, Field(strict=True), AfterValidator(_region)] = Field(description="AWS region.")
+    version: Annotated[str, Field(strict=True), AfterValidator(_version)] = Field(
+        description="Kubernetes minor version."
+    )
+    network: Network = Field(description="The VPC.")
+    endpoint: Endpoint = Field(default_factory=Endpoint, description="Access to the control plane.")
+    system: SystemNodes = Field(default_factory=SystemNodes, description="Nodes of the cluster's own parts.")
+    admins: tuple[Annotated[str, Field(strict=True), AfterValidator(_admin)], ...] = Field(
+        default=(), description="ARNs of IAM roles and users that administer the cluster."
+    )
+    images: dict[ImageKey, Annotated[str, Field(strict=True)]] = Field(
+        default_factory=dict, description="Pinned image for each kind in use: an AMI id or a dated alias."
+    )
+    tags: dict[Annotated[str, Field(strict=True), AfterValidator(_tag_key)], str] = Field(
+        default_factory=dict, description="Tags of everything that can carry one."
+    )
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> AwsCluster:
+        for index, zone in enumerate(self.network.zones):
+            if zone[:-1] != self.region or not "a" <= zone[-1] <= "z":
+                raise InputError(
+                    f"network.zones[{index}]",
+                    f"{zone!r} is no zone of {self.region}",
+                    f"write it as {self.region}a",
+                )
+            if zone in self.network.zones[:index]:
+                raise InputError(f"network.zones[{index}]", f"{zone!r} is given twice", "name each zone once")
+        machine = MACHINES[self.system.machine]
+        if machine.seller != "ec2" or machine.gpus:
+            fact = f"{machine.name} is no EC2 instance type without a GPU"
+            raise InputError("system.machine", fact, f"use {' or '.join(_PLAIN)}")
+        for key, pin in self.images.items():
+            try:
+                check_pin(IMAGES[key], pin)
+            except InputError as error:
+                raise InputError(f"images.{key}", error.fact, error.remedy) from None
+        return self
+
+
+class Disk(Model):
+    """The encrypted gp3 volume of a node; containers and their images lie on it.
+
+    Ranges and ratios are those of gp3 in AWS's EBS user guide.
+    """
+
+    size_gib: Annotated[Count, Field(ge=20, le=65536)] = Field(default=100, description="Size in GiB.")
+    iops: Annotated[Count, Field(ge=3000, le=80000)] = Field(
+        default=3000, description="Operations per second, 3000 to 80000; the first 3000 are free."
+    )
+    throughput: Annotated[Count, Field(ge=125, le=2000)] = Field(
+        default=125, description="MiB per second, 125 to 2000; the first 125 are free."
+    )
+
+    @model_validator(mode="after")
+    def _has_the_ratios_of_gp3(self) -> Disk:
+        if self.iops > 500 * self.size_gib:
+            most = 500 * self.size_gib
+            raise InputError("iops", f"gp3 gives {self.size_gib} GiB {most} at most", "use a larger disk")
+        if 4 * self.throughput > self.iops:
+            least = 4 * self.throughput
+            raise InputError(
+                "throughput", f"gp3 gives {self.throughput} MiB/s from {least} iops on", f"use iops: {least}"
+            )
+        return self
+
+
+class AwsPool(Model):
+    """What a pool's nodes are on AWS, beside what every kind of cluster knows of them."""
+
+    image: ImageKey | None = Field(
+        default=None,
+        description="Node image; al2023-nvidia for pools with GPUs and al2023 for others if left out.",
+    )
+    disk: Disk = Field(default_factory=Disk, description="The node's volume.")
+    efa: bool = Field(default=False, strict=True, description="Elastic Fabric Adapter on every network card.")
+    reservations: tuple[Annotated[str, Field(strict=True), AfterValidator(_reservation)], ...] = Field(
+        default=(), description="Capacity reservations (cr-...) for capacity: reserved."
+    )
+    capacity_block: bool = Field(
+        default=False, strict=True, description="The reservation is a capacity block for ML."
+    )
+    placement_group: bool = Field(
+        default=False,
+        strict=True,
+        description="All nodes close together in one zone (cluster placement group).",
+    )
+    max_pods: Annotated[Count, Field(le=737)] | None = Field(
+        default=None, description="Pods per node; what its network interfaces hold if left out."
+    )
+    pod_pids_limit: Annotated[Count, Field(ge=1024)] | None = Field(
+        default=None, description="Processes per pod; no limit if left out."
+    )
+    prepull: tuple[PinnedImage, ...] = Field(
+        default=(), description="Images that a node fetches at boot, before the first pod asks for them."
+    )

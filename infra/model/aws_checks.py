@@ -1,0 +1,107 @@
+"""What an AWS environment may not ask for: each with the reason, before anything is asked of AWS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra.model import addresses, aws_pools, offer
+from infra.model.aws import AwsCluster
+from infra.model.errors import InputError
+from infra.model.offer import MigStrategy
+from infra.model.pool import Pool
+from infra.model.workload import Workload
+
+SYSTEM_IMAGE = "al2023"
+"""The system nodes' image; it needs a pin in every AWS environment."""
+
+SYSTEM_POOL = "system"
+LONGEST_NAME = 40
+"""IAM takes role names of 64 characters; the rest is for the role's part, and for what Pulumi adds."""
+
+
+def check(
+    name: str,
+    cluster: AwsCluster,
+    strategy: MigStrategy,
+    pools: Sequence[Pool],
+    workloads: Sequence[Workload],
+) -> None:
+    """Refuse the first thing that AWS, EKS, Karpenter or the node images would not do."""
+    if len(name) > LONGEST_NAME:
+        fact = f"{name!r} is too long for the names of IAM roles that begin with it"
+        raise InputError("name", fact, f"use at most {LONGEST_NAME} characters")
+    for index, pool in enumerate(pools):
+        path = f"pools[{index}]"
+        if pool.name == SYSTEM_POOL:
+            fact = f"{SYSTEM_POOL!r} is the name of the cluster's own nodes"
+            raise InputError(f"{path}.name", fact, "use another name")
+        aws_pools.check(cluster, strategy, pool, path)
+    _check_pins(cluster, pools)
+    _check_one_family(pools)
+    _check_apart(strategy, pools)
+    _check_pinned(strategy, pools, workloads)
+    addresses.check(cluster, pools, [offer.offered(strategy, pool) for pool in pools])
+
+
+def _check_pins(cluster: AwsCluster, pools: Sequence[Pool]) -> None:
+    used = dict.fromkeys([SYSTEM_IMAGE, *(pool.image.key for pool in pools)])
+    for key in used:
+        if key not in cluster.images:
+            raise InputError(
+                f"cluster.images.{key}",
+                "missing, and nodes are made of it",
+                "pin it: an AMI id or a dated alias",
+            )
+    for key in cluster.images:
+        if key not in used:
+            raise InputError(f"cluster.images.{key}", "no pool uses it", "leave it out")
+
+
+def _check_one_family(pools: Sequence[Pool]) -> None:
+    """One release of the operator serves all nodes, and who runs the device plugin depends on the image."""
+    first: dict[str, Pool] = {}
+    for index, pool in enumerate(pools):
+        if pool.gpus:
+            first.setdefault(pool.image.family, pool)
+        if len(first) > 1:
+            other = next(one for family, one in first.items() if family != pool.image.family)
+            raise InputError(
+                f"pools[{index}].aws.image",
+                f"pool {other.name} is {other.image.family} and pool {pool.name} is {pool.image.family}: "
+                "Bottlerocket's own device plugin reads no ConfigMap, AL2023 gets the operator's",
+                "use one family for all pools with GPUs",
+            )
+
+
+def _check_apart(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
+    """A pod that names no pool must not fit two elastic ones alike: Karpenter would take either.
+
+    Workloads of the environment are pinned by the pool's label, so this is about everybody else's pods, which
+    say only what they ask for and what they tolerate.
+    """
+    seen: dict[tuple[str, frozenset[tuple[str, str, str]]], str] = {}
+    for index, pool in enumerate(pools):
+        if pool.elastic is None:
+            continue
+        hard = frozenset((t.key, t.value, t.effect) for t in pool.taints if t.effect != "PreferNoSchedule")
+        for resource in offer.offered(strategy, pool) or ("no GPU",):
+            other = seen.setdefault((resource, hard), pool.name)
+            if other != pool.name:
+                raise InputError(
+                    f"pools[{index}].taints",
+                    f"a pod that asks for {resource} fits pool {other} and pool {pool.name} alike, "
+                    "so Karpenter takes either",
+                    "give one of them a taint of its own",
+                )
+
+
+def _check_pinned(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
+    for index, workload in enumerate(workloads):
+        product = workload.gpu_product
+        found = [pool for pool in pools if product and product in offer.products(strategy, pool)]
+        if found and all(pool.elastic for pool in found):
+            raise InputError(
+                f"workloads[{index}].gpu_product",
+                "Karpenter starts no node for a label that discovery sets after the node has started",
+                f"pin by pool: {' or '.join(pool.name for pool in found)}",
+            )

@@ -1,0 +1,194 @@
+"""What one pool may not ask of AWS: machine, image, zones, network cards, ways of buying, limits."""
+
+from __future__ import annotations
+
+from infra.model import offer
+from infra.model.aws import AwsCluster
+from infra.model.base import listing
+from infra.model.elastic import CPU, MEMORY_GIB
+from infra.model.errors import InputError
+from infra.model.images import BOTTLEROCKET_MIG, IMAGES
+from infra.model.labels import NVIDIA_GPU
+from infra.model.machines import MACHINES
+from infra.model.offer import MigStrategy
+from infra.model.pool import Pool
+from infra.model.sharing import Mig
+
+
+def check(cluster: AwsCluster, strategy: MigStrategy, pool: Pool, path: str) -> None:
+    """Refuse the first thing that the pool's nodes could not be; ``path`` is the pool's own."""
+    _check_machines(pool, path)
+    _check_image(pool, path)
+    _check_bottlerocket(strategy, pool, path)
+    _check_zones(cluster, pool, path)
+    _check_network_cards(pool, path)
+    _check_capacity(pool, path)
+    _check_limits(strategy, pool, path)
+
+
+def _check_machines(pool: Pool, path: str) -> None:
+    if pool.machines:
+        return
+    if pool.gpu:
+        fact = f"no EC2 type has {pool.gpu.count} of {' or '.join(pool.gpu.models)}"
+        raise InputError(f"{path}.gpu", fact, "name a machine, or another count")
+    ec2 = {name: machine for name, machine in MACHINES.items() if machine.seller == "ec2"}
+    models = {gpu.name for gpu in pool.gpus}
+    same = [name for name, machine in ec2.items() if machine.gpu in models]
+    raise InputError(
+        f"{path}.machine", f"{pool.machine} is no EC2 instance type", f"use {', '.join(same or ec2)}"
+    )
+
+
+def _check_image(pool: Pool, path: str) -> None:
+    """The image fits the machine's architecture and has a driver exactly where there is a GPU."""
+    image, path = pool.image, f"{path}.aws.image"
+    arch = pool.machines[0].arch
+    fitting = [key for key, one in IMAGES.items() if one.arch == arch and one.gpu == bool(pool.gpus)]
+    if image.arch != arch:
+        fact = f"{image.key} is for {image.arch}, and {pool.machines[0].name} is {arch}"
+        raise InputError(path, fact, f"use {' or '.join(fitting)}")
+    if image.gpu != bool(pool.gpus):
+        fact = (
+            f"{image.key} has no NVIDIA driver, and nobody else installs one on EKS images"
+            if pool.gpus
+            else f"{image.key} is for GPUs, and {pool.machines[0].name} has none"
+        )
+        raise InputError(path, fact, f"use {' or '.join(fitting)}")
+
+
+def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
+    """Its settings instead of scripts and ConfigMaps: MIG at boot, one profile, as many slices as fit."""
+    if pool.image.family != "Bottlerocket":
+        return
+    if pool.on_aws.prepull:
+        raise InputError(
+            f"{path}.aws.prepull",
+            "Bottlerocket runs no script at boot that could pull images",
+            "leave it out, or use an AL2023 image",
+        )
+    if not isinstance(pool.sharing, Mig):
+        return
+    if len(pool.layout or {}) > 1:
+        raise InputError(
+            f"{path}.sharing.layout",
+            "Bottlerocket cuts all GPUs of a node by one profile",
+            "use one profile, or an AL2023 image",
+        )
+    if strategy != "single":
+        raise InputError(
+            "gpu_operator.mig_strategy",
+            f"Bottlerocket's device plugin offers slices as nvidia.com/gpu (pool {pool.name})",
+            "use single, or an AL2023 image",
+        )
+    for gpu in pool.gpus:
+        if gpu.name not in BOTTLEROCKET_MIG:
+            known = f"use one of {', '.join(BOTTLEROCKET_MIG)}, or an AL2023 image"
+            raise InputError(f"{path}.sharing.kind", f"Bottlerocket does not cut {gpu.name}", known)
+        assert gpu.geometry is not None
+        for profile, count in (pool.layout or {}).items():
+            if count != gpu.geometry.most(profile):
+                raise InputError(
+                    f"{path}.sharing.layout",
+                    "Bottlerocket cuts each GPU into as many slices of one profile as fit",
+                    f"use all-{profile}, or an AL2023 image",
+                )
+
+
+def _check_zones(cluster: AwsCluster, pool: Pool, path: str) -> None:
+    for index, zone in enumerate(pool.zones):
+        if zone not in cluster.network.zones:
+            raise InputError(
+                f"{path}.zones[{index}]",
+                f"unknown zone {zone!r}",
+                listing(cluster.network.zones, zone),
+            )
+        if zone in pool.zones[:index]:
+            raise InputError(f"{path}.zones[{index}]", f"{zone!r} is given twice", "name each zone once")
+
+
+def _check_network_cards(pool: Pool, path: str) -> None:
+    settings = pool.on_aws
+    without = [machine.name for machine in pool.machines if not machine.efa]
+    if settings.efa and without:
+        models = {gpu.name for gpu in pool.gpus}
+        same = [name for name, one in MACHINES.items() if one.efa and one.gpu in models]
+        able = same or [name for name, one in MACHINES.items() if one.efa]
+        raise InputError(
+            f"{path}.aws.efa",
+            f"{', '.join(without)} has no Elastic Fabric Adapter",
+            f"leave it out, or use {', '.join(able)}",
+        )
+    if settings.placement_group and pool.elastic:
+        raise InputError(
+            f"{path}.aws.placement_group",
+            "nodes that come one by one find no room in a cluster placement group",
+            "leave it out, or give the pool nodes: N",
+        )
+    for key, fact in (
+        ("efa", "what goes through an Elastic Fabric Adapter does not leave its subnet"),
+        ("placement_group", "a cluster placement group lies in one zone"),
+    ):
+        if getattr(settings, key) and len(pool.zones) != 1:
+            raise InputError(f"{path}.aws.{key}", fact, "give the pool zones: [ZONE]")
+
+
+def _check_capacity(pool: Pool, path: str) -> None:
+    settings, kinds = pool.on_aws, pool.capacity
+    if len(set(kinds)) < len(kinds):
+        raise InputError(f"{path}.capacity", "a kind is given twice", "name each once")
+    if pool.nodes and len(kinds) > 1:
+        raise InputError(
+            f"{path}.capacity",
+            "a managed node group is bought in one way",
+            "name one kind, or make the pool elastic",
+        )
+    if "reserved" in kinds and not settings.reservations:
+        raise InputError(
+            f"{path}.aws.reservations", "missing, and capacity is reserved", "name the reservation: [cr-...]"
+        )
+    if settings.reservations and "reserved" not in kinds:
+        raise InputError(
+            f"{path}.aws.reservations",
+            "capacity does not say reserved, so nothing would use them",
+            "add reserved to capacity, or leave them out",
+        )
+    if pool.nodes and len(settings.reservations) > 1:
+        raise InputError(
+            f"{path}.aws.reservations",
+            "a managed node group launches into one reservation",
+            "name one, or make a pool for each",
+        )
+    if settings.capacity_block and pool.elastic:
+        raise InputError(
+            f"{path}.aws.capacity_block",
+            "Karpenter sees by itself which reservation is a capacity block",
+            "leave it out",
+        )
+    if settings.capacity_block and kinds != ("reserved",):
+        raise InputError(
+            f"{path}.aws.capacity_block",
+            "a capacity block is a reservation",
+            "use capacity: [reserved], or leave it out",
+        )
+
+
+def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
+    if pool.elastic is None:
+        return
+    offered = offer.offered(strategy, pool)
+    known = [CPU, MEMORY_GIB, *offered]
+    for key, limit in pool.elastic.max.items():
+        here = f"{path}.elastic.max.{key}"
+        if key not in known:
+            fact = (
+                f"started nodes of the pool offer {' and '.join(offered)} instead, so this limits nothing"
+                if key == NVIDIA_GPU and offered
+                else f"nodes of the pool have no {key}"
+            )
+            raise InputError(here, fact, listing(known, key))
+        least = min(
+            {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered}[key] for machine in pool.machines
+        )
+        if limit < least:
+            raise InputError(here, f"one node has {least}, so none may come", f"use {least} or more")

@@ -1,0 +1,33 @@
+"""Pools that grow and shrink: how far, what they are bought as, and whom they serve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from infra.model.base import Count, LabelKey, Model
+
+Capacity = Literal["reserved", "on_demand", "spot"]
+PoolClass = Literal["training", "inference", "interactive", "batch"]
+
+CPU = "cpu"
+MEMORY_GIB = "memory_gib"
+
+
+class Elastic(Model):
+    """Nodes come with the pods that need them, and go without them."""
+
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "min": (
+            "Karpenter keeps no idle nodes in a pool that scales",
+            "leave it out, or give the pool nodes: N",
+        ),
+    }
+
+    max: dict[LabelKey, Count] = Field(
+        min_length=1,
+        description="Most of all its nodes together: cpu (cores), memory_gib, or a resource that they offer, "
+        "for example nvidia.com/gpu.shared.",
+    )

@@ -1,0 +1,122 @@
+"""Node images of EKS: one table with what each of them contains, and how a pinned one is named.
+
+Sources: EKS API, values of ``amiType``; AWS's pages on the accelerated AL2023 images (NVIDIA's driver and
+container toolkit inside, no device plugin) and on Bottlerocket's NVIDIA variants (device plugin too); the
+block devices are those of the images themselves. EKS publishes no AL2 image any more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from infra.model.errors import InputError
+
+ImageKey = Literal[
+    "al2023",
+    "al2023-nvidia",
+    "al2023-nvidia-arm64",
+    "bottlerocket",
+    "bottlerocket-nvidia",
+    "bottlerocket-nvidia-arm64",
+]
+Family = Literal["AL2023", "Bottlerocket"]
+Arch = Literal["amd64", "arm64"]
+
+_AMI = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})")
+_ALIAS = {
+    "AL2023": re.compile(r"al2023@v[0-9]{8}"),
+    "Bottlerocket": re.compile(r"bottlerocket@v?[0-9]+\.[0-9]+\.[0-9]+"),
+}
+_EXAMPLE = {"AL2023": "al2023@v20260801", "Bottlerocket": "bottlerocket@1.50.0"}
+
+
+@dataclass(frozen=True)
+class Image:
+    """One kind of node image; ``data_device`` is the second disk of those that keep containers apart."""
+
+    key: ImageKey
+    family: Family
+    arch: Arch
+    eks_ami_type: str
+    ships_driver: bool
+    ships_toolkit: bool
+    ships_device_plugin: bool
+    root_device: str
+    data_device: str | None
+
+    @property
+    def gpu(self) -> bool:
+        """Whether a GPU can be used with it."""
+        return self.ships_driver
+
+
+def _image(key: ImageKey, family: Family, arch: Arch, ami_type: str, *, gpu: bool) -> Image:
+    bottlerocket = family == "Bottlerocket"
+    return Image(
+        key=key,
+        family=family,
+        arch=arch,
+        eks_ami_type=ami_type,
+        ships_driver=gpu,
+        ships_toolkit=gpu,
+        ships_device_plugin=gpu and bottlerocket,
+        root_device="/dev/xvda",
+        data_device="/dev/xvdb" if bottlerocket else None,
+    )
+
+
+_ROWS = (
+    _image("al2023", "AL2023", "amd64", "AL2023_x86_64_STANDARD", gpu=False),
+    _image("al2023-nvidia", "AL2023", "amd64", "AL2023_x86_64_NVIDIA", gpu=True),
+    _image("al2023-nvidia-arm64", "AL2023", "arm64", "AL2023_ARM_64_NVIDIA", gpu=True),
+    _image("bottlerocket", "Bottlerocket", "amd64", "BOTTLEROCKET_x86_64", gpu=False),
+    _image("bottlerocket-nvidia", "Bottlerocket", "amd64", "BOTTLEROCKET_x86_64_NVIDIA", gpu=True),
+    _image("bottlerocket-nvidia-arm64", "Bottlerocket", "arm64", "BOTTLEROCKET_ARM_64_NVIDIA", gpu=True),
+)
+
+BOTTLEROCKET_MIG: Mapping[str, str] = {
+    "A100-SXM4-40GB": "a100.40gb",
+    "A100-SXM4-80GB": "a100.80gb",
+    "B200": "b200.180gb",
+    "H100-SXM": "h100.80gb",
+    "H200": "h200.141gb",
+}
+"""Bottlerocket's names of the GPUs that its migmanager knows, of those that EC2 sells."""
+
+IMAGES: Mapping[ImageKey, Image] = {image.key: image for image in _ROWS}
+
+
+def check_pin(image: Image, pin: str) -> None:
+    """Refuse what does not name one image for good; the error's path is empty."""
+    example = _EXAMPLE[image.family]
+    if pin.endswith(("@latest", "@recommended")):
+        raise InputError(
+            "",
+            f"{pin} is another image tomorrow, and nodes are replaced behind your back when it changes",
+            f"pin it: an AMI id, or {example}",
+        )
+    if not _AMI.fullmatch(pin) and not _ALIAS[image.family].fullmatch(pin):
+        raise InputError("", f"{pin!r} names no {image.family} image", f"give an AMI id, or {example}")
+
+
+def is_alias(pin: str) -> bool:
+    """Whether the pin is a dated alias, rather than an AMI id."""
+    return "@" in pin
+
+
+def ssm_parameter(image: Image, kubernetes: str, pin: str) -> str:
+    """Public SSM parameter that holds the AMI id of a dated alias; not for an AMI id.
+
+    The paths are AWS's, as EKS and Bottlerocket document them.
+    """
+    version = pin.partition("@")[2]
+    arch = {"amd64": "x86_64", "arm64": "arm64"}[image.arch]
+    if image.family == "Bottlerocket":
+        variant = f"aws-k8s-{kubernetes}" + ("-nvidia" if image.gpu else "")
+        return f"/aws/service/bottlerocket/{variant}/{arch}/{version.removeprefix('v')}/image_id"
+    variant = "nvidia" if image.gpu else "standard"
+    name = f"amazon-eks-node-al2023-{arch}-{variant}-{kubernetes}-{version}"
+    return f"/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2023/{arch}/{variant}/{name}/image_id"

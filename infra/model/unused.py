@@ -1,0 +1,71 @@
+"""Fields of a pool and of the operator that would change nothing on this kind of cluster.
+
+They are refused where they are given, with the reason, and left out of what is rendered as resolved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infra.model.errors import InputError
+from infra.model.pool import Pool
+
+Reason = tuple[str, str]
+
+_FIXED = ("an embedded cluster simulates a fixed number of nodes", "give nodes: N, or use cluster kind aws")
+_BOUGHT = ("simulated nodes are not bought", "leave it out, or use cluster kind aws")
+_THERE = ("the nodes of an existing cluster are there already", "leave it out, or use cluster kind aws")
+_NOT_AWS = ("the cluster is not on AWS", "leave it out, or use cluster kind aws")
+_NO_CLASS = (
+    "the class says when Karpenter may take nodes away, and this pool's nodes stay",
+    "leave it out, or make the pool elastic",
+)
+_NO_KARPENTER = (
+    "the class says when Karpenter may take nodes away, and there is none here",
+    "leave it out, or use cluster kind aws",
+)
+_IMAGE_OWNS = ("on AWS the node image brings it", "leave it out")
+
+_POOL: Mapping[str, Mapping[str, Reason]] = {
+    "embedded": {
+        "elastic": _FIXED,
+        "capacity": _BOUGHT,
+        "workload_class": _NO_KARPENTER,
+        "zones": _NOT_AWS,
+        "aws": _NOT_AWS,
+    },
+    "existing": {
+        "elastic": _THERE,
+        "capacity": _THERE,
+        "workload_class": _NO_KARPENTER,
+        "zones": _NOT_AWS,
+        "aws": _NOT_AWS,
+    },
+}
+_OPERATOR: Mapping[str, Mapping[str, Reason]] = {"aws": {"driver": _IMAGE_OWNS, "toolkit": _IMAGE_OWNS}}
+
+
+def of_pool(cluster: str, pool: Pool) -> Mapping[str, Reason]:
+    """Fields of the pool that this kind of cluster has no use for, each with the reason."""
+    if cluster == "aws":
+        return {} if pool.elastic else {"workload_class": _NO_CLASS}
+    return _POOL[cluster]
+
+
+def of_operator(cluster: str) -> Mapping[str, Reason]:
+    """Settings of the operator that this kind of cluster has no use for."""
+    return _OPERATOR.get(cluster, {})
+
+
+def check_pool(cluster: str, pool: Pool, path: str) -> None:
+    """Refuse the first field that was given and would change nothing."""
+    for name, reason in of_pool(cluster, pool).items():
+        if name in pool.model_fields_set:
+            raise InputError(f"{path}.{Pool.model_fields[name].alias or name}", *reason)
+
+
+def check_operator(cluster: str, given: set[str]) -> None:
+    """Refuse the first setting that was given and would change nothing."""
+    for name, reason in of_operator(cluster).items():
+        if name in given:
+            raise InputError(f"gpu_operator.{name}", *reason)

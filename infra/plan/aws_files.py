@@ -1,0 +1,87 @@
+"""What an AWS environment comes to beside the platform, as documents for people and for review."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.plan import (
+    add_ons,
+    eks,
+    iam,
+    karpenter,
+    network,
+    node_class,
+    node_groups,
+    overlays,
+    sharing,
+    user_data,
+)
+
+Documents = list[dict[str, Any]]
+
+
+def files(env: Environment) -> dict[str, Documents]:
+    """Documents by file name; none for another kind of cluster, no Karpenter without an elastic pool."""
+    if env.cluster.kind != "aws":
+        return {}
+    nodes = [node_groups.system_pool(env), *node_groups.managed_pools(env)]
+    versions = {**add_ons.before_nodes(env), **add_ons.after_nodes(env)}
+    found = {
+        "add-ons.yaml": [{"versions": versions, "settings": add_ons.settings(env)}],
+        "network.yaml": [_network(env)],
+        "node-groups.yaml": [_node_group(env, pool) for pool in nodes],
+    }
+    elastic = [pool for pool in env.pools if pool.elastic]
+    if elastic:
+        releases = [eks.karpenter_crd_release(env), eks.karpenter_release(env)]
+        charts = [{key: value for key, value in vars(one).items() if value is not None} for one in releases]
+        objects: Documents = []
+        for pool in elastic:
+            objects.append(node_class.ec2_node_class(env, pool, node_class.node_role(env), env.name))
+            objects += [*overlays.node_overlays(env, pool), *karpenter.node_pools(env, pool)]
+        found["karpenter.yaml"] = [*charts, *objects]
+        found["iam.yaml"] = _access()
+    return found
+
+
+def _network(env: Environment) -> dict[str, Any]:
+    cluster = node_groups.cluster_of(env)
+    return {
+        **cluster.network.model_dump(mode="json"),
+        "subnets": [vars(zone) for zone in env.subnets],
+        "endpoints": list(network.interface_endpoints(cluster)),
+        "public_cidrs": list(cluster.endpoint.public_cidrs),
+    }
+
+
+def _node_group(env: Environment, pool: Pool) -> dict[str, Any]:
+    """A managed node group as it will be; what its nodes are told at boot in clear text."""
+    found: dict[str, Any] = {
+        "node group": pool.name,
+        "nodes": pool.nodes,
+        "machines": [machine.name for machine in pool.machines],
+        "bought": node_groups.capacity_type(pool),
+        "reservations": list(pool.on_aws.reservations),
+        "zones": list(node_groups.zones(env, pool)),
+        "image": {"type": pool.image.eks_ami_type, "pin": env.ami(pool)},
+        "volumes": node_class.block_devices(pool),
+        "placement group": pool.on_aws.placement_group,
+        "labels": sharing.pool_labels(env, pool),
+        "taints": sharing.pool_taints(env, pool),
+        "user data": user_data.of(env, pool),
+    }
+    if pool.on_aws.efa:
+        found["network interfaces"] = node_class.network_interfaces(pool)
+    return {key: value for key, value in found.items() if value}
+
+
+def _access() -> Documents:
+    """Karpenter's policies with the places that only AWS fills in, in braces."""
+    policies = iam.controller_policies()
+    return [
+        *({"policy": name, "document": policy} for name, policy in sorted(policies.items())),
+        {"policy": "interruption queue", "document": iam.queue_policy()},
+        {"role": "nodes", "policies": list(iam.node_role_policies())},
+    ]

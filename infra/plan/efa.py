@@ -1,0 +1,35 @@
+"""The device plugin that offers a node's Elastic Fabric Adapters to pods, as vpc.amazonaws.com/efa."""
+
+from __future__ import annotations
+
+from infra import versions
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.plan.gpu_operator import ChartRelease
+from infra.plan.sharing import pool_taints
+
+
+def release(env: Environment) -> ChartRelease | None:
+    """AWS's chart on the nodes of the pools that have such adapters; None where no pool has."""
+    pools = [pool for pool in env.pools if pool.on_aws.efa]
+    if not pools:
+        return None
+    tolerations = []
+    for pool in pools:
+        for taint in pool_taints(env, pool):
+            entry = {"key": taint["key"], "operator": "Exists", "effect": taint["effect"]}
+            if entry not in tolerations:
+                tolerations.append(entry)
+    return ChartRelease(
+        chart="aws-efa-k8s-device-plugin",
+        repository=versions.EKS_CHARTS_REPOSITORY,
+        version=versions.EFA_DEVICE_PLUGIN,
+        namespace="kube-system",
+        name="aws-efa-k8s-device-plugin",
+        # The chart knows its nodes by a list of instance types, and by default also those without an adapter
+        # of ours: the pool's label says it exactly.
+        values={
+            "supportedInstanceLabels": {"keys": [labels.POOL], "values": [pool.name for pool in pools]},
+            "tolerations": tolerations,
+        },
+    )

@@ -1,0 +1,80 @@
+"""EKS's add-ons and Karpenter's two releases: which versions, and the values that follow from the pools."""
+
+from __future__ import annotations
+
+from infra import versions
+from infra.model.aws import AwsCluster
+from infra.model.environment import Environment
+from infra.plan import overlays
+from infra.plan.gpu_operator import ChartRelease, Values
+
+KARPENTER_NAMESPACE = "kube-system"
+"""Where the source and upstream install it; its API priority there keeps it served when others crowd."""
+SERVICE_ACCOUNT = "karpenter"
+
+
+def add_ons(env: Environment) -> dict[str, str]:
+    """Pinned version of every add-on by EKS's name for it; two follow the cluster's Kubernetes version."""
+    cluster = _cluster(env)
+    return {
+        "aws-ebs-csi-driver": versions.EKS_EBS_CSI,
+        "coredns": versions.EKS_COREDNS[cluster.version],
+        "eks-node-monitoring-agent": versions.EKS_NODE_MONITORING,
+        "eks-pod-identity-agent": versions.EKS_POD_IDENTITY,
+        "kube-proxy": versions.EKS_KUBE_PROXY[cluster.version],
+        "vpc-cni": versions.EKS_VPC_CNI,
+    }
+
+
+def interruption_queue(env: Environment) -> str:
+    """Name of the queue with AWS's warnings: the cluster's own, as in the source and upstream."""
+    return env.name
+
+
+def karpenter_crd_release(env: Environment) -> ChartRelease:
+    """Karpenter's CRDs as a release of their own: Helm never upgrades those that a chart brings along."""
+    return _release("karpenter-crd", {})
+
+
+def karpenter_release(env: Environment) -> ChartRelease:
+    """Karpenter itself, without its CRDs."""
+    return _release("karpenter", karpenter_values(env))
+
+
+def _release(chart: str, values: Values) -> ChartRelease:
+    return ChartRelease(
+        chart=f"{versions.KARPENTER_REPOSITORY}/{chart}",
+        repository=None,
+        version=versions.KARPENTER,
+        namespace=KARPENTER_NAMESPACE,
+        name=chart,
+        values=values,
+    )
+
+
+def karpenter_values(env: Environment) -> Values:
+    """Chart values: the source's, and the feature gates that the pools need.
+
+    The chart keeps its replicas on nodes of their own and off the nodes that Karpenter makes; there are no
+    more of them than system nodes, or the release would wait for a pod that no node takes.
+    """
+    size = {"cpu": "1", "memory": "1Gi"}
+    return {
+        "controller": {"resources": {"requests": size, "limits": dict(size)}},
+        "replicas": min(2, _cluster(env).system.nodes),
+        "serviceAccount": {"name": SERVICE_ACCOUNT},
+        "settings": {
+            "clusterName": env.name,
+            "eksControlPlane": True,
+            "interruptionQueue": interruption_queue(env),
+            "featureGates": {
+                "nodeOverlay": any(overlays.node_overlays(env, pool) for pool in env.pools),
+                "reservedCapacity": any(pool.elastic and "reserved" in pool.capacity for pool in env.pools),
+            },
+        },
+    }
+
+
+def _cluster(env: Environment) -> AwsCluster:
+    assert isinstance(env.cluster, AwsCluster)  # only the AWS program asks
+    return env.cluster

@@ -1,0 +1,133 @@
+"""Karpenter's EC2NodeClass of an elastic pool: image, disks, network and access of its nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.model import images, labels
+from infra.model.aws import AwsCluster
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.plan import karpenter, user_data
+
+Manifest = dict[str, Any]
+
+BOTTLEROCKET_ROOT_GIB = 4
+"""The operating system's own disk; Karpenter's default for it. Containers lie on the second one."""
+
+
+def node_role(env: Environment) -> str:
+    """Name of the IAM role of Karpenter's nodes."""
+    return f"{env.name}-karpenter-node"
+
+
+def ec2_node_class(env: Environment, pool: Pool, role_name: str, discovery: str) -> Manifest:
+    """The EC2NodeClass; subnets and security groups are those tagged ``karpenter.sh/discovery: discovery``.
+
+    Only the private subnets may carry the tag. Karpenter makes the instance profile for the role itself.
+    """
+    cluster = _cluster(env)
+    found_by = [{"tags": {labels.KARPENTER_DISCOVERY: discovery}}]
+    spec: Manifest = {
+        "amiFamily": pool.image.family,
+        "amiSelectorTerms": [_image(cluster, pool)],
+        "role": role_name,
+        "subnetSelectorTerms": found_by,
+        "securityGroupSelectorTerms": found_by,
+        "blockDeviceMappings": block_devices(pool),
+        # A pod is one hop further from the metadata service than its node: it shall not have its credentials.
+        "metadataOptions": {
+            "httpEndpoint": "enabled",
+            "httpProtocolIPv6": "disabled",
+            "httpPutResponseHopLimit": 1,
+            "httpTokens": "required",
+        },
+        "tags": {**cluster.tags, "Name": f"{env.name}-{pool.name}", labels.POOL: pool.name},
+    }
+    spec.update(_options(env, pool))
+    return {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": pool.name, "labels": karpenter.own_labels(env, pool)},
+        "spec": spec,
+    }
+
+
+def _options(env: Environment, pool: Pool) -> Manifest:
+    """What is there only where the pool asks for it."""
+    aws = pool.on_aws
+    found: Manifest = {}
+    kubelet = _kubelet(pool)
+    if kubelet:
+        found["kubelet"] = kubelet
+    if "reserved" in pool.capacity:
+        found["capacityReservationSelectorTerms"] = [{"id": name} for name in sorted(aws.reservations)]
+    if aws.efa:
+        found["networkInterfaces"] = network_interfaces(pool)
+    text = user_data.of(env, pool)
+    if text:
+        found["userData"] = text
+    return found
+
+
+def _cluster(env: Environment) -> AwsCluster:
+    assert isinstance(env.cluster, AwsCluster)  # only the AWS program asks
+    return env.cluster
+
+
+def _image(cluster: AwsCluster, pool: Pool) -> dict[str, str]:
+    """One pinned image; an alias names the NVIDIA variant too, Karpenter picks it by the instance's GPU."""
+    pin = cluster.images[pool.image.key]
+    return {"alias" if images.is_alias(pin) else "id": pin}
+
+
+def _kubelet(pool: Pool) -> Manifest:
+    """What Karpenter counts with, and what it hands on.
+
+    It refuses the limit of processes for Bottlerocket, whose settings have it from the user data.
+    """
+    aws = pool.on_aws
+    found: Manifest = {}
+    if aws.max_pods is not None:
+        found["maxPods"] = aws.max_pods
+    if aws.pod_pids_limit is not None and pool.image.family == "AL2023":
+        found["podPidsLimit"] = aws.pod_pids_limit
+    return found
+
+
+def block_devices(pool: Pool) -> list[Manifest]:
+    """Encrypted gp3 volumes; the declared one holds the containers and their images."""
+    disk, image = pool.on_aws.disk, pool.image
+    declared = {
+        "volumeSize": f"{disk.size_gib}Gi",
+        "volumeType": "gp3",
+        "iops": disk.iops,
+        "throughput": disk.throughput,
+        "encrypted": True,
+        "deleteOnTermination": True,
+    }
+    if image.data_device is None:
+        return [{"deviceName": image.root_device, "ebs": declared}]
+    system = {
+        "volumeSize": f"{BOTTLEROCKET_ROOT_GIB}Gi",
+        "volumeType": "gp3",
+        "encrypted": True,
+        "deleteOnTermination": True,
+    }
+    return [
+        {"deviceName": image.root_device, "ebs": system},
+        {"deviceName": image.data_device, "ebs": declared},
+    ]
+
+
+def network_interfaces(pool: Pool) -> list[Manifest]:
+    """One address for the node, and an EFA without one on each network card.
+
+    Where the pool leaves the type open, as many cards as its smallest type has.
+    """
+    cards = min(machine.efa for machine in pool.machines)
+    primary = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
+    adapters = [
+        {"networkCardIndex": card, "deviceIndex": 1, "interfaceType": "efa-only"} for card in range(cards)
+    ]
+    return [primary, *adapters]

@@ -1,0 +1,149 @@
+"""EKS managed node groups: the nodes of pools that have a fixed number of them, and of the cluster itself."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from infra.model import images, labels
+from infra.model.aws import AwsCluster
+from infra.model.environment import Environment
+from infra.model.pool import Pool, Taint
+from infra.plan import sharing, user_data
+
+SYSTEM = "system"
+
+TAINT_EFFECTS = {
+    "NoSchedule": "NO_SCHEDULE",
+    "NoExecute": "NO_EXECUTE",
+    "PreferNoSchedule": "PREFER_NO_SCHEDULE",
+}
+"""Kubernetes' effects in the words of the EKS API."""
+
+_CAPACITY = {"on_demand": "ON_DEMAND", "spot": "SPOT", "reserved": "ON_DEMAND"}
+
+
+@dataclass(frozen=True)
+class Joining:
+    """What a node must know of its cluster to join it."""
+
+    name: str
+    endpoint: str
+    certificate_authority: str
+    service_cidr: str
+
+
+def cluster_of(env: Environment) -> AwsCluster:
+    """The AWS cluster; asked only on AWS."""
+    assert isinstance(env.cluster, AwsCluster)
+    return env.cluster
+
+
+def system_pool(env: Environment) -> Pool:
+    """The nodes of the cluster's own parts, as a pool that nothing else tolerates.
+
+    Without nodes of their own, Karpenter's pods could be scheduled to a node that Karpenter removes, and
+    CoreDNS would wait for room on nodes that it takes CoreDNS to start.
+    """
+    system = cluster_of(env).system
+    taint = Taint(key=labels.CRITICAL_ADDONS, value="true")
+    return Pool(name=SYSTEM, machine=system.machine, nodes=system.nodes, taints=(taint,))
+
+
+def managed_pools(env: Environment) -> tuple[Pool, ...]:
+    """The pools that become managed node groups, in their order."""
+    return tuple(pool for pool in env.pools if pool.nodes is not None)
+
+
+def zones(env: Environment, pool: Pool) -> tuple[str, ...]:
+    """The zones that the pool's nodes may be in."""
+    return pool.zones or cluster_of(env).network.zones
+
+
+def capacity_type(pool: Pool) -> str:
+    """How EKS buys the nodes; a reservation is on-demand capacity that the launch template points to."""
+    return "CAPACITY_BLOCK" if pool.on_aws.capacity_block else _CAPACITY[pool.capacity[0]]
+
+
+def taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
+    """The pool's taints in the words of the EKS API."""
+    return [{**taint, "effect": TAINT_EFFECTS[taint["effect"]]} for taint in sharing.pool_taints(env, pool)]
+
+
+def release_parameter(env: Environment, pool: Pool) -> str | None:
+    """Public SSM parameter with the EKS release version of a dated alias; None for an AMI id.
+
+    It lies beside the one with the AMI id: AL2023 calls it release_version (1.34.2-20260801), Bottlerocket
+    image_version (1.50.0-1a2b3c4d). So a node group keeps one release, and EKS still knows the image's type,
+    adds the cluster's facts to the user data and labels the nodes; Karpenter resolves the same alias.
+    """
+    cluster = cluster_of(env)
+    pin = cluster.images[pool.image.key]
+    if not images.is_alias(pin):
+        return None
+    name = {"AL2023": "release_version", "Bottlerocket": "image_version"}[pool.image.family]
+    return images.ssm_parameter(pool.image, cluster.version, pin).replace("/image_id", f"/{name}")
+
+
+def boot(env: Environment, pool: Pool, joining: Joining | None = None) -> str | None:
+    """User data in base64; None for none.
+
+    ``joining`` is for an image named by its AMI id: EKS then adds nothing, not even labels and taints, so the
+    node is told everything here.
+    """
+    text = user_data.of(env, pool)
+    if joining is not None:
+        add = _al2023_joins if pool.image.family == "AL2023" else _bottlerocket_joins
+        text = add(env, pool, joining, text)
+    return base64.b64encode(text.encode()).decode() if text else None
+
+
+def _al2023_joins(env: Environment, pool: Pool, joining: Joining, text: str) -> str:
+    """One more NodeConfig in the archive; nodeadm merges them."""
+    cluster = {
+        "name": joining.name,
+        "apiServerEndpoint": joining.endpoint,
+        "certificateAuthority": joining.certificate_authority,
+        "cidr": joining.service_cidr,
+    }
+    set_taints = [
+        f"{taint['key']}={taint['value']}:{taint['effect']}" for taint in sharing.pool_taints(env, pool)
+    ]
+    flags = [f"--node-labels={','.join(f'{k}={v}' for k, v in sharing.pool_labels(env, pool).items())}"]
+    if set_taints:
+        flags.append(f"--register-with-taints={','.join(set_taints)}")
+    config = {
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "spec": {"cluster": cluster, "kubelet": {"flags": flags}},
+    }
+    part = f"--{user_data.BOUNDARY}\nContent-Type: application/node.eks.aws\n\n{sharing.to_yaml(config)}\n"
+    end = f"--{user_data.BOUNDARY}--\n"
+    head = f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{user_data.BOUNDARY}"\n\n'
+    return (text or head).removesuffix(end) + part + end
+
+
+def _bottlerocket_joins(env: Environment, pool: Pool, joining: Joining, text: str) -> str:
+    """The facts in ``settings.kubernetes``; TOML takes each table once, so they go into one that is there."""
+    facts = {
+        "api-server": joining.endpoint,
+        "cluster-certificate": joining.certificate_authority,
+        "cluster-name": joining.name,
+    }
+    set_taints: dict[str, list[str]] = {}
+    for taint in sharing.pool_taints(env, pool):
+        set_taints.setdefault(taint["key"], []).append(f"{taint['value']}:{taint['effect']}")
+    head = "[settings.kubernetes]\n"
+    started = text if head in text else f"{head}\n{text}" if text else head
+    tables = [
+        started.replace(head, head + _toml(facts), 1),
+        "[settings.kubernetes.node-labels]\n" + _toml(sharing.pool_labels(env, pool)),
+        *(["[settings.kubernetes.node-taints]\n" + _toml(set_taints)] if set_taints else []),
+    ]
+    return "\n".join(tables)
+
+
+def _toml(values: dict[str, Any]) -> str:
+    return "".join(f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in sorted(values.items()))

@@ -1,0 +1,55 @@
+"""Karpenter's NodeOverlays: what a node will offer once the operands have acted.
+
+Karpenter knows a new node by its instance type, and that says one GPU where there will be four shares: it
+would start four nodes for four pods (its issue 729). The overlay says what comes. Its amount is per node, not
+per GPU, so there is one overlay for each number of GPUs. NodeOverlay is alpha (``karpenter.sh/v1alpha1``) and
+off by default: the release switches it on where there is one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.model.sharing import Exclusive
+from infra.plan import karpenter, sharing
+
+Manifest = dict[str, Any]
+
+
+def node_overlays(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
+    """One overlay for each number of GPUs that the pool's machines have; none where each GPU is one."""
+    if pool.elastic is None or not pool.gpus or isinstance(pool.sharing, Exclusive):
+        return ()
+    counts = sorted({machine.gpus for machine in pool.machines})
+    return tuple(_overlay(env, pool, count) for count in counts)
+
+
+def _overlay(env: Environment, pool: Pool, count: int) -> Manifest:
+    names = [karpenter.node_pool_name(pool, capacity) for capacity in pool.capacity]
+    return {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": f"{pool.name}-{count}-gpu", "labels": karpenter.own_labels(env, pool)},
+        "spec": {
+            "requirements": [
+                {"key": labels.NODE_POOL, "operator": "In", "values": sorted(names)},
+                {"key": labels.INSTANCE_GPU_COUNT, "operator": "In", "values": [str(count)]},
+            ],
+            "capacity": capacity(env, pool, count),
+        },
+    }
+
+
+def capacity(env: Environment, pool: Pool, count: int) -> dict[str, str]:
+    """Extended resources of a node with ``count`` GPUs.
+
+    Where the whole GPU is not offered under its own name, it is said to be 0: else a pod that asks for one
+    would buy such a node, and wait beside it.
+    """
+    offered = sharing.offered(env, pool)
+    found = {name: str(amount * count // pool.gpu_count) for name, amount in offered.items()}
+    found.setdefault(labels.NVIDIA_GPU, "0")
+    return dict(sorted(found.items()))

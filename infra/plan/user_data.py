@@ -1,0 +1,142 @@
+"""What a node on AWS is told at boot, beside what EKS or Karpenter tells it.
+
+Both add their own part, and theirs wins. On AL2023 Karpenter turns ours into the first parts of a MIME
+archive and appends a NodeConfig with the cluster's name, endpoint, certificate and CIDR, the node's labels,
+its taints (``karpenter.sh/unregistered`` too) and ``spec.kubelet`` of the EC2NodeClass; nodeadm merges all
+NodeConfigs, a later one over an earlier one. On Bottlerocket it parses our TOML and writes api-server,
+cluster-certificate, cluster-name, node-labels, node-taints and max-pods into settings.kubernetes. A managed
+node group adds the same facts. None of them is repeated here.
+
+Sources: nodeadm's API node.eks.aws/v1alpha1; Karpenter 1.14.1, ``pkg/providers/amifamily/bootstrap``;
+Bottlerocket's reference of ``settings.kubelet-device-plugins`` and its migmanager.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from infra.model import images
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.model.sharing import Mig, Mps, TimeSlicing
+from infra.plan import sharing
+
+BOUNDARY = "gpuform-part"
+PREPULL_TIMEOUT_S = 1800
+"""A node gives a pre-pull half an hour; a pod that needs the image later fetches it itself."""
+
+
+def of(env: Environment, pool: Pool) -> str:
+    """User data of the pool's nodes in the format of their image; empty if there is nothing to say."""
+    return al2023(env, pool) if pool.image.family == "AL2023" else bottlerocket(env, pool)
+
+
+def al2023(env: Environment, pool: Pool) -> str:
+    """A MIME archive with a NodeConfig and a shell script, each only if there is something to say."""
+    aws = pool.on_aws
+    config: dict[str, int] = {}
+    if aws.max_pods is not None:
+        config["maxPods"] = aws.max_pods
+    if aws.pod_pids_limit is not None:
+        config["podPidsLimit"] = aws.pod_pids_limit
+    parts = []
+    if config:
+        node_config = {
+            "apiVersion": "node.eks.aws/v1alpha1",
+            "kind": "NodeConfig",
+            "spec": {"kubelet": {"config": config}},
+        }
+        parts.append(("application/node.eks.aws", sharing.to_yaml(node_config)))
+    if aws.prepull:
+        parts.append(('text/x-shellscript; charset="us-ascii"', prepull_script(aws.prepull)))
+    return _archive(parts)
+
+
+def prepull_script(wanted: tuple[str, ...]) -> str:
+    """A shell script that fetches images into containerd; public ones only, no login is made.
+
+    cloud-init runs it before nodeadm has started containerd, so it leaves the work to a unit of its own that
+    waits for it. Whatever becomes of the pre-pull, the node joins.
+    """
+    pulls = "; ".join(
+        f"ctr --namespace k8s.io images pull {shlex.quote(full_name(image))}" for image in wanted
+    )
+    work = f"until ctr version >/dev/null 2>&1; do sleep 2; done; {pulls}"
+    unit = "systemd-run --no-block --unit=gpuform-prepull --property=Type=oneshot"
+    limit = f"--property=TimeoutStartSec={PREPULL_TIMEOUT_S}"
+    return f"#!/bin/bash\n{unit} {limit} /bin/bash -c {shlex.quote(work)} || true\n"
+
+
+def _archive(parts: list[tuple[str, str]]) -> str:
+    archive = ""
+    for content_type, text in parts:
+        archive = with_part(archive, content_type, text)
+    return archive
+
+
+def full_name(image: str) -> str:
+    """The image's name with its registry: containerd's own client adds none, as the kubelet does.
+
+    A first part without a dot or a port is no host, so the image is Docker Hub's.
+    """
+    first, slash, _ = image.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return image
+    return f"docker.io/{image}" if slash else f"docker.io/library/{image}"
+
+
+def with_part(archive: str, content_type: str, text: str) -> str:
+    """The MIME archive with one more part at its end; an empty text is an archive without parts."""
+    end = f"--{BOUNDARY}--\n"
+    head = f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{BOUNDARY}"\n\n'
+    return f"{archive.removesuffix(end) or head}--{BOUNDARY}\nContent-Type: {content_type}\n\n{text}\n{end}"
+
+
+def bottlerocket(env: Environment, pool: Pool) -> str:
+    """Bottlerocket's settings in TOML: kubelet limits and how its own device plugin shares the GPUs.
+
+    It has no shell for a script, so there is no pre-pull; the model refuses what it cannot be told.
+    """
+    aws = pool.on_aws
+    kubernetes: dict[str, Any] = {}
+    if aws.max_pods is not None:
+        kubernetes["max-pods"] = aws.max_pods
+    if aws.pod_pids_limit is not None:
+        kubernetes["pod-pids-limit"] = aws.pod_pids_limit
+    tables = {"settings.kubernetes": kubernetes, **_device_plugin(pool)}
+    return "\n".join(_table(name, values) for name, values in tables.items() if values)
+
+
+def _device_plugin(pool: Pool) -> dict[str, dict[str, Any]]:
+    """Tables below settings.kubelet-device-plugins, none where each GPU is one."""
+    base, shared = "settings.kubelet-device-plugins.nvidia", pool.sharing
+    if isinstance(shared, TimeSlicing):
+        slicing = {
+            "replicas": shared.replicas,
+            "rename-by-default": shared.rename,
+            "fail-requests-greater-than-one": shared.fail_requests_greater_than_one,
+        }
+        return {base: {"device-sharing-strategy": "time-slicing"}, f"{base}.time-slicing": slicing}
+    if isinstance(shared, Mps):
+        mps = {"replicas": shared.replicas, "rename-by-default": False}
+        return {base: {"device-sharing-strategy": "mps"}, f"{base}.mps": mps}
+    if isinstance(shared, Mig):
+        return {base: {"device-partitioning-strategy": "mig"}, f"{base}.mig.profile": _mig(pool)}
+    return {}
+
+
+def _mig(pool: Pool) -> dict[str, str]:
+    """One profile for each model the nodes may have; each GPU is cut into as many slices as it holds."""
+    (profile,) = pool.layout or {}
+    return {images.BOTTLEROCKET_MIG[gpu.name]: profile for gpu in sorted(pool.gpus, key=lambda gpu: gpu.name)}
+
+
+def _table(name: str, values: Mapping[str, Any]) -> str:
+    """One TOML table of plain values; JSON's spelling of texts, numbers and truth values is TOML's too."""
+    lines = [
+        f"{json.dumps(key) if '.' in key else key} = {json.dumps(value)}" for key, value in values.items()
+    ]
+    return "\n".join([f"[{name}]", *lines, ""])

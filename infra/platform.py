@@ -1,0 +1,33 @@
+"""The platform half of the program: the same parts on every kind of cluster."""
+
+from __future__ import annotations
+
+import pulumi
+
+from components.elastic_pools import ElasticPools, ElasticPoolsArgs
+from components.gpu_operator import GpuOperator, GpuOperatorArgs
+from components.gpu_sharing import GpuSharing, GpuSharingArgs
+from components.mig_layouts import MigLayouts, MigLayoutsArgs
+from components.namespaces import Namespaces, NamespacesArgs
+from components.node_pools import NodePools, NodePoolsArgs
+from components.workloads import Workloads, WorkloadsArgs
+from infra.model.environment import Environment
+from infra.target import Target
+
+
+def platform(env: Environment, on: Target) -> None:
+    """Register the platform half on a cluster; each part comes after those it needs."""
+
+    def after(*parts: pulumi.Resource) -> pulumi.ResourceOptions:
+        return pulumi.ResourceOptions(providers={"kubernetes": on.provider}, depends_on=(*on.ready, *parts))
+
+    namespaces = Namespaces("namespaces", NamespacesArgs(environment=env), after())
+    sharing = GpuSharing("sharing", GpuSharingArgs(environment=env), after(namespaces))
+    # A node's label names a key of the new ConfigMap: it moves as late as it can, just before the release.
+    pools = NodePools("pools", NodePoolsArgs(environment=env, kubeconfig=on.kubeconfig), after(sharing))
+    operator = GpuOperator("gpu-operator", GpuOperatorArgs(environment=env), after(sharing, pools))
+    layouts = MigLayouts("mig", MigLayoutsArgs(environment=env, kubeconfig=on.kubeconfig), after(operator))
+    ready: list[pulumi.Resource] = [namespaces, operator, layouts]
+    if any(pool.elastic for pool in env.pools):
+        ready.append(ElasticPools("elastic", ElasticPoolsArgs(environment=env), after(operator)))
+    Workloads("workloads", WorkloadsArgs(environment=env), after(*ready))

@@ -1,0 +1,139 @@
+"""Every field that matters on AWS: where it lies, and another value for it; the program must then differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+IMAGE = "tensorflow/tensorflow:2.12.0-gpu"
+RESERVATION = "cr-0123456789abcdef0"
+
+START: dict[str, Any] = {
+    "name": "e",
+    "cluster": {
+        "kind": "aws",
+        "region": "eu-west-1",
+        "version": "1.34",
+        "network": {"cidr": "10.0.0.0/16", "zones": ["eu-west-1a", "eu-west-1b"]},
+        "endpoint": {"public_cidrs": ["203.0.113.0/24"]},
+        "system": {},
+        "admins": ["arn:aws:iam::111122223333:role/a"],
+        "images": {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"},
+        "tags": {"a": "b"},
+    },
+    "gpu_operator": {},
+    "pools": [
+        {
+            "name": "t4",
+            "machine": "g4dn.xlarge",
+            "elastic": {"max": {"cpu": 40}},
+            "sharing": {"kind": "time_slicing", "replicas": 3},
+            "taints": [{"key": "a", "value": "b"}],
+            "aws": {"disk": {"size_gib": 200}},
+        },
+        {
+            "name": "a100",
+            "machine": "p4d.24xlarge",
+            "nodes": 1,
+            "zones": ["eu-west-1a"],
+            "taints": [{"key": "a", "value": "b"}],
+            "aws": {"disk": {"size_gib": 200}},
+        },
+        {"name": "l4", "gpu": {"models": ["L4"], "count": 1}, "elastic": {"max": {"cpu": 64}}},
+    ],
+    "workloads": [{"name": "pod", "kind": "pod", "pool": "t4", "image": IMAGE}],
+}
+
+RESERVED = {"reservations": [RESERVATION]}
+BOTTLEROCKET = {"image": "bottlerocket"}
+PINNED = ("cluster/images/bottlerocket", "bottlerocket@1.50.0")
+COMES: dict[str, Any] = {"name": "comes", "machine": "m6i.xlarge", "elastic": {"max": {"cpu": 4}}}
+STAYS: dict[str, Any] = {"name": "stays", "machine": "m6i.xlarge", "nodes": 1}
+ELSEWHERE = {"cidr": "10.0.0.0/16", "zones": ["eu-west-2a", "eu-west-2b"]}
+SECOND = {"max": {"cpu": 40, "memory_gib": 160}}
+
+# (Type, field, pool or other place): edits before, and the one that must change something.
+Edit = tuple[str, Any]
+ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
+    ("AwsCluster", "region", ""): (
+        (("pools/1/zones", []),),
+        ("cluster", {**START["cluster"], "region": "eu-west-2", "network": ELSEWHERE}),
+    ),
+    ("AwsCluster", "version", ""): ((), ("cluster/version", "1.35")),
+    ("AwsCluster", "network", ""): ((), ("cluster/network/cidr", "10.1.0.0/16")),
+    ("AwsCluster", "endpoint", ""): ((), ("cluster/endpoint", {})),
+    ("AwsCluster", "system", ""): ((), ("cluster/system", {"nodes": 3})),
+    ("AwsCluster", "admins", ""): ((), ("cluster/admins", [])),
+    ("AwsCluster", "images", "elastic and managed"): ((), ("cluster/images/al2023-nvidia", "ami-01234567")),
+    ("AwsCluster", "images", "system"): ((), ("cluster/images/al2023", "al2023@v20260802")),
+    ("AwsCluster", "tags", ""): ((), ("cluster/tags", {"a": "c"})),
+    ("Network", "cidr", ""): ((), ("cluster/network/cidr", "10.1.0.0/16")),
+    ("Network", "zones", ""): ((), ("cluster/network/zones", ["eu-west-1a", "eu-west-1c"])),
+    ("Network", "nat", ""): ((), ("cluster/network/nat", "per_zone")),
+    ("Endpoint", "public_cidrs", ""): ((), ("cluster/endpoint/public_cidrs", ["198.51.100.0/24"])),
+    ("SystemNodes", "machine", ""): ((), ("cluster/system/machine", "m6i.4xlarge")),
+    ("SystemNodes", "nodes", ""): ((), ("cluster/system/nodes", 3)),
+    ("Elastic", "max", "amount"): ((), ("pools/0/elastic/max/cpu", 80)),
+    ("Elastic", "max", "another key"): ((), ("pools/0/elastic", SECOND)),
+    ("Elastic", "max", "an offered resource"): ((), ("pools/0/elastic/max", {"nvidia.com/gpu.shared": 30})),
+    ("Pool", "name", "elastic"): ((("workloads", []),), ("pools/0/name", "other")),
+    ("Pool", "name", "managed"): ((), ("pools/1/name", "other")),
+    ("Pool", "machine", "elastic"): ((), ("pools/0/machine", "g4dn.2xlarge")),
+    ("Pool", "machine", "managed"): ((), ("pools/1/machine", "p4de.24xlarge")),
+    ("Pool", "gpu", "elastic"): ((), ("pools/2/gpu", {"models": ["A10G"], "count": 1})),
+    ("GpuChoice", "models", "elastic"): ((), ("pools/2/gpu/models", ["L4", "A10G"])),
+    ("GpuChoice", "count", "elastic"): ((), ("pools/2/gpu/count", 4)),
+    ("Pool", "nodes", "managed"): ((), ("pools/1/nodes", 2)),
+    ("Pool", "elastic", ""): ((), ("pools/0/elastic", {"max": {"cpu": 4}})),
+    ("Pool", "labels", "elastic"): ((), ("pools/0/labels", {"a": "c"})),
+    ("Pool", "labels", "managed"): ((), ("pools/1/labels", {"a": "c"})),
+    ("Pool", "taints", "elastic"): ((), ("pools/0/taints/0/value", "c")),
+    ("Pool", "taints", "managed"): ((), ("pools/1/taints/0/effect", "NoExecute")),
+    ("Pool", "sharing", "elastic"): ((), ("pools/0/sharing", {"kind": "exclusive"})),
+    ("Pool", "sharing", "managed"): ((), ("pools/1/sharing", {"kind": "mig", "layout": "all-1g.5gb"})),
+    ("Pool", "capacity", "elastic"): ((), ("pools/0/capacity", ["on_demand", "spot"])),
+    ("Pool", "capacity", "managed"): ((), ("pools/1/capacity", ["spot"])),
+    ("Pool", "workload_class", "elastic"): ((), ("pools/0/class", "training")),
+    ("Pool", "zones", "elastic"): ((), ("pools/0/zones", ["eu-west-1b"])),
+    ("Pool", "zones", "managed"): ((), ("pools/1/zones", ["eu-west-1b"])),
+    ("Pool", "aws", "elastic"): ((), ("pools/0/aws", {"pod_pids_limit": 2048})),
+    ("AwsPool", "image", "elastic"): (
+        (PINNED, ("pools/3", COMES), ("pools/4", {**STAYS, "aws": BOTTLEROCKET})),
+        ("pools/3/aws", BOTTLEROCKET),
+    ),
+    ("AwsPool", "image", "managed"): (
+        (PINNED, ("pools/3", STAYS), ("pools/4", {**COMES, "aws": BOTTLEROCKET})),
+        ("pools/3/aws", BOTTLEROCKET),
+    ),
+    ("AwsPool", "disk", "elastic"): ((), ("pools/0/aws/disk", {"size_gib": 300})),
+    ("AwsPool", "disk", "managed"): ((), ("pools/1/aws/disk", {"size_gib": 300})),
+    ("Disk", "size_gib", "elastic"): ((), ("pools/0/aws/disk/size_gib", 300)),
+    ("Disk", "size_gib", "managed"): ((), ("pools/1/aws/disk/size_gib", 300)),
+    ("Disk", "iops", "elastic"): ((), ("pools/0/aws/disk/iops", 4000)),
+    ("Disk", "iops", "managed"): ((), ("pools/1/aws/disk/iops", 4000)),
+    ("Disk", "throughput", "elastic"): ((), ("pools/0/aws/disk/throughput", 250)),
+    ("Disk", "throughput", "managed"): ((), ("pools/1/aws/disk/throughput", 250)),
+    ("AwsPool", "efa", "elastic"): (
+        (("pools/0/machine", "g4dn.8xlarge"), ("pools/0/zones", ["eu-west-1a"])), ("pools/0/aws/efa", True)),
+    ("AwsPool", "efa", "managed"): ((), ("pools/1/aws/efa", True)),
+    ("AwsPool", "reservations", "elastic"): (
+        (("pools/0/capacity", ["reserved"]), ("pools/0/aws", RESERVED)),
+        ("pools/0/aws/reservations", [RESERVATION, "cr-01234567"]),
+    ),
+    ("AwsPool", "reservations", "managed"): (
+        (("pools/1/capacity", ["reserved"]), ("pools/1/aws", RESERVED)),
+        ("pools/1/aws/reservations", ["cr-01234567"]),
+    ),
+    ("AwsPool", "capacity_block", "managed"): (
+        (("pools/1/capacity", ["reserved"]), ("pools/1/aws", RESERVED)),
+        ("pools/1/aws/capacity_block", True),
+    ),
+    ("AwsPool", "placement_group", "managed"): ((), ("pools/1/aws/placement_group", True)),
+    ("AwsPool", "max_pods", "elastic"): ((), ("pools/0/aws/max_pods", 20)),
+    ("AwsPool", "max_pods", "managed"): ((), ("pools/1/aws/max_pods", 110)),
+    ("AwsPool", "max_pods", "more than the addresses"): ((), ("pools/0/aws/max_pods", 110)),
+    ("AwsPool", "pod_pids_limit", "elastic"): ((), ("pools/0/aws/pod_pids_limit", 32768)),
+    ("AwsPool", "pod_pids_limit", "managed"): ((), ("pools/1/aws/pod_pids_limit", 32768)),
+    ("AwsPool", "prepull", "elastic"): ((), ("pools/0/aws/prepull", [IMAGE])),
+    ("AwsPool", "prepull", "managed"): ((), ("pools/1/aws/prepull", [IMAGE])),
+}  # fmt: skip
+FIELDS = {(model, field) for model, field, _ in ROWS}

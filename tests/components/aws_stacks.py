@@ -1,0 +1,55 @@
+"""The two AWS stacks as they are committed, and variants of them for one test each."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.components.recording import Recorded, Recorder
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def stack(name: str) -> dict[str, Any]:
+    content = yaml.safe_load((ROOT / f"Pulumi.{name}.yaml").read_text())
+    environment: dict[str, Any] = content["config"]["gpuform:environment"]
+    return environment
+
+
+def changed(environment: dict[str, Any], **cluster: Any) -> dict[str, Any]:
+    """The environment with other settings of its cluster."""
+    other = copy.deepcopy(environment)
+    other["cluster"].update(cluster)
+    return other
+
+
+def small(*pools: dict[str, Any], **cluster: Any) -> dict[str, Any]:
+    """A private cluster over three zones with these pools."""
+    return {
+        "name": "labs",
+        "cluster": {
+            "kind": "aws",
+            "region": "us-west-2",
+            "version": "1.34",
+            "network": {"cidr": "10.20.0.0/16", "zones": ["us-west-2a", "us-west-2b", "us-west-2c"]},
+            "images": {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"},
+            **cluster,
+        },
+        "pools": list(pools),
+    }
+
+
+def waits_for(recorder: Recorder, resource: Recorded) -> set[str]:
+    """Everything that has to be there before the resource, through others, too."""
+    by_key = {f"{one.type} {one.name}": one for one in recorder.resources}
+    found: set[str] = set()
+    todo = list(resource.after)
+    while todo:
+        key = todo.pop()
+        if key not in found:
+            found.add(key)
+            todo.extend(by_key[key].after if key in by_key else ())
+    return found

@@ -1,0 +1,225 @@
+"""Network, control plane and Karpenter's AWS side, as registered."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from typing import Any
+
+import pytest
+
+from tests.components.aws_stacks import changed, small, stack
+from tests.components.recording import Recorder, record
+
+GPU = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 1}
+ELASTIC = {"name": "t4", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 100}}}
+ENDPOINT = "aws:ec2/vpcEndpoint:VpcEndpoint"
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(scope="module")
+def dev() -> Recorder:
+    return record(stack("aws-dev"))
+
+
+@pytest.fixture(scope="module")
+def prod() -> Recorder:
+    return record(stack("aws-prod"))
+
+
+@pytest.mark.parametrize(
+    ("nat", "gateways"),
+    [
+        ("single", {"us-west-2a": "us-west-2a", "us-west-2b": "us-west-2a", "us-west-2c": "us-west-2a"}),
+        ("per_zone", {"us-west-2a": "us-west-2a", "us-west-2b": "us-west-2b", "us-west-2c": "us-west-2c"}),
+    ],
+)
+def test_every_private_subnet_has_a_table_of_its_own_with_the_right_way_out(
+    nat: str, gateways: dict[str, str]
+) -> None:
+    environment = small(GPU)
+    environment["cluster"]["network"]["nat"] = nat
+    recorded = record(environment)
+    assert len(recorded.of("aws:ec2/natGateway:NatGateway")) == len(set(gateways.values()))
+    assert len(recorded.of("aws:ec2/eip:Eip")) == len(set(gateways.values()))
+    associated = {
+        r.inputs["subnetId"]: r.inputs["routeTableId"]
+        for r in recorded.of("aws:ec2/routeTableAssociation:RouteTableAssociation")
+    }
+    routes = {r.inputs["routeTableId"]: r.inputs for r in recorded.of("aws:ec2/route:Route")}
+    assert len(associated) == 6
+    for zone, gateway in gateways.items():
+        table = associated[f"network-private-{zone}-id"]
+        assert table == f"network-private-{zone}-id"
+        assert routes[table]["natGatewayId"] == f"network-nat-{gateway}-id"
+        assert routes[associated[f"network-public-{zone}-id"]]["gatewayId"] == "network-internet-id"
+
+
+def test_subnets_lie_apart_in_the_vpc_and_are_found_by_their_tags(prod: Recorder) -> None:
+    subnets = {r.name: r.inputs for r in prod.of("aws:ec2/subnet:Subnet")}
+    assert len(subnets) == 6
+    vpc = ipaddress.ip_network(prod.one("aws:ec2/vpc:Vpc").inputs["cidrBlock"])
+    cidrs = [ipaddress.ip_network(inputs["cidrBlock"]) for inputs in subnets.values()]
+    assert all(one.subnet_of(vpc) for one in cidrs)  # type: ignore[arg-type]
+    assert not [(a, b) for a in cidrs for b in cidrs if a is not b and a.overlaps(b)]
+    for name, inputs in subnets.items():
+        assert inputs["mapPublicIpOnLaunch"] is False
+        discovery = inputs["tags"].get("karpenter.sh/discovery")
+        if "private" in name:
+            assert discovery == "aws-prod"
+            assert inputs["tags"]["kubernetes.io/role/internal-elb"] == "1"
+        else:
+            assert discovery is None  # a node there would need a public address
+            assert inputs["tags"]["kubernetes.io/role/elb"] == "1"
+
+
+def test_endpoints_of_a_private_and_of_a_public_cluster() -> None:
+    private = record(small(GPU))
+    public = record(small(GPU, endpoint={"public_cidrs": ["192.0.2.0/24"]}))
+    services = {r.inputs["serviceName"].removeprefix("com.amazonaws.us-west-2.") for r in public.of(ENDPOINT)}
+    assert services == {"s3", "ec2", "ecr.api", "ecr.dkr", "sts"}
+    more = {r.inputs["serviceName"].removeprefix("com.amazonaws.us-west-2.") for r in private.of(ENDPOINT)}
+    assert more - services == {"eks", "eks-auth", "sqs", "ssm"}
+    gateway = next(r for r in private.of(ENDPOINT) if r.inputs["vpcEndpointType"] == "Gateway")
+    assert len(gateway.inputs["routeTableIds"]) == 4
+    for one in private.of(ENDPOINT):
+        if one.inputs["vpcEndpointType"] == "Interface":
+            assert one.inputs["privateDnsEnabled"] is True
+            assert len(one.inputs["subnetIds"]) == 3
+
+
+@pytest.mark.parametrize("name", ["aws-dev", "aws-prod"])
+def test_nothing_is_open_to_everyone(name: str) -> None:
+    open_to_all = [
+        r for r in record(stack(name)).resources if {"0.0.0.0/0", "::/0"} & set(_strings(r.inputs))
+    ]
+    assert {r.type for r in open_to_all} == {"aws:ec2/route:Route"}
+
+
+def test_the_control_plane(prod: Recorder, dev: Recorder) -> None:
+    inputs = prod.one("aws:eks/cluster:Cluster").inputs
+    assert inputs["name"] == "aws-prod"
+    assert inputs["vpcConfig"]["endpointPrivateAccess"] is True
+    assert inputs["vpcConfig"]["endpointPublicAccess"] is False
+    assert "publicAccessCidrs" not in inputs["vpcConfig"]
+    assert all("private" in subnet for subnet in inputs["vpcConfig"]["subnetIds"])
+    assert inputs["encryptionConfig"]["resources"] == ["secrets"]
+    assert inputs["encryptionConfig"]["provider"]["keyArn"].endswith("aws-prod-secrets")
+    assert inputs["enabledClusterLogTypes"] == [
+        "api",
+        "audit",
+        "authenticator",
+        "controllerManager",
+        "scheduler",
+    ]
+    assert inputs["accessConfig"]["authenticationMode"] == "API"
+    assert inputs["bootstrapSelfManagedAddons"] is False
+    assert prod.one("aws:kms/key:Key").inputs["enableKeyRotation"] is True
+    group = prod.one("aws:cloudwatch/logGroup:LogGroup").inputs
+    assert group["name"] == "/aws/eks/aws-prod/cluster"
+    assert group["retentionInDays"] == 90
+    public = dev.one("aws:eks/cluster:Cluster").inputs["vpcConfig"]
+    assert public["endpointPublicAccess"] is True
+    assert public["publicAccessCidrs"] == stack("aws-dev")["cluster"]["endpoint"]["public_cidrs"]
+
+
+def test_access_entries_for_admins_and_for_karpenters_nodes(prod: Recorder) -> None:
+    entries = {r.inputs["principalArn"]: r.inputs["type"] for r in prod.of("aws:eks/accessEntry:AccessEntry")}
+    admins = stack("aws-prod")["cluster"]["admins"]
+    node_role = next(arn for arn, kind in entries.items() if kind == "EC2_LINUX")
+    assert entries == {**dict.fromkeys(admins, "STANDARD"), node_role: "EC2_LINUX"}
+    assert node_role.endswith("karpenter-node")
+    policies = prod.of("aws:eks/accessPolicyAssociation:AccessPolicyAssociation")
+    assert [r.inputs["principalArn"] for r in policies] == sorted(admins)
+    for policy in policies:
+        assert (
+            policy.inputs["policyArn"] == "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+        )
+        assert policy.inputs["accessScope"] == {"type": "cluster"}
+
+
+def test_add_ons_are_pinned_and_only_what_calls_aws_has_a_role(prod: Recorder) -> None:
+    add_ons = {r.inputs["addonName"]: r.inputs for r in prod.of("aws:eks/addon:Addon")}
+    assert set(add_ons) == {
+        *("aws-ebs-csi-driver", "coredns", "eks-node-monitoring-agent", "eks-pod-identity-agent"),
+        *("kube-proxy", "vpc-cni"),
+    }
+    assert all("-eksbuild." in inputs["addonVersion"] for inputs in add_ons.values())
+    (identity,) = add_ons["aws-ebs-csi-driver"]["podIdentityAssociations"]
+    assert identity["serviceAccount"] == "ebs-csi-controller-sa"
+    assert [name for name, inputs in add_ons.items() if "podIdentityAssociations" in inputs] == [
+        "aws-ebs-csi-driver"
+    ]
+
+
+@pytest.mark.parametrize(("max_pods", "prefixes"), [(29, False), (110, True)])
+def test_more_pods_than_addresses_need_prefix_delegation(max_pods: int, prefixes: bool) -> None:
+    recorded = record(small({**GPU, "aws": {"max_pods": max_pods}}))
+    (cni,) = [r.inputs for r in recorded.of("aws:eks/addon:Addon") if r.inputs["addonName"] == "vpc-cni"]
+    assert ("ENABLE_PREFIX_DELEGATION" in cni.get("configurationValues", "")) is prefixes
+
+
+def test_interruptions_reach_karpenter() -> None:
+    recorded = record(small(ELASTIC))
+    queue = recorded.one("aws:sqs/queue:Queue").inputs
+    assert (queue["name"], queue["sqsManagedSseEnabled"], queue["messageRetentionSeconds"]) == (
+        "labs",
+        True,
+        300,
+    )
+    rules = recorded.of("aws:cloudwatch/eventRule:EventRule")
+    targets = recorded.of("aws:cloudwatch/eventTarget:EventTarget")
+    assert len(rules) == 5
+    assert {r.inputs["rule"] for r in targets} == {r.name for r in rules}
+    assert {r.inputs["arn"].rpartition(":")[2] for r in targets} == {"karpenter-interruption"}
+    policy = json.loads(recorded.one("aws:sqs/queuePolicy:QueuePolicy").inputs["policy"])
+    assert [one["Effect"] for one in policy["Statement"]] == ["Allow", "Deny"]
+    assert {one["Resource"] for one in policy["Statement"]} == {targets[0].inputs["arn"]}
+
+
+def test_the_controllers_documents_have_no_place_left_open() -> None:
+    recorded = record(small(ELASTIC))
+    policies = recorded.of("aws:iam/policy:Policy")
+    assert len(policies) >= 5
+    for policy in policies:
+        text = policy.inputs["policy"]
+        assert "{" not in "".join(_strings(json.loads(text))), policy.name
+        assert len(text.replace(" ", "")) <= 6144  # IAM's limit of a managed policy
+    attached = recorded.of("aws:iam/rolePolicyAttachment:RolePolicyAttachment")
+    to_controller = [r for r in attached if r.inputs["role"] == "karpenter-controller"]
+    assert len(to_controller) == len(policies)
+    association = recorded.one("aws:eks/podIdentityAssociation:PodIdentityAssociation").inputs
+    assert (association["namespace"], association["serviceAccount"]) == ("kube-system", "karpenter")
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [*value, *(text for one in value.values() for text in _strings(one))]
+    if isinstance(value, list):
+        return [text for one in value for text in _strings(one)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_karpenters_nodes_have_the_role_that_their_class_names(prod: Recorder) -> None:
+    (role,) = [r for r in prod.of("aws:iam/role:Role") if r.name == "karpenter-node"]
+    for one in prod.of("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"):
+        assert one.inputs["spec"]["role"] == role.inputs["name"]
+        assert one.inputs["spec"]["securityGroupSelectorTerms"] == [
+            {"tags": {"karpenter.sh/discovery": "aws-prod"}}
+        ]
+    tag = prod.one("aws:ec2/tag:Tag").inputs
+    assert (tag["resourceId"], tag["key"], tag["value"]) == (
+        "sg-cluster",
+        "karpenter.sh/discovery",
+        "aws-prod",
+    )
+
+
+def test_a_new_network_moves_the_subnets_and_nothing_of_kubernetes() -> None:
+    environment = stack("aws-dev")
+    network = {**environment["cluster"]["network"], "cidr": "10.77.0.0/16"}
+    before, after = record(environment), record(changed(environment, network=network))
+    now = {(r.type, r.name): r.inputs for r in after.resources}
+    moved = {r.type.split(":")[-1] for r in before.resources if now[r.type, r.name] != r.inputs}
+    assert moved == {"Vpc", "Subnet", "SecurityGroupIngressRule"}

@@ -1,0 +1,164 @@
+"""Managed node groups and their launch templates, as registered."""
+
+from __future__ import annotations
+
+import base64
+import tomllib
+from email import message_from_string
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.components.aws_stacks import small, stack
+from tests.components.recording import Recorder, record
+
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+AMI = "ami-0123456789abcdef0"
+POOL: dict[str, Any] = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 2}
+
+pytestmark = pytest.mark.unit
+
+
+def group(recorded: Recorder, name: str = "mng-t4") -> dict[str, Any]:
+    (found,) = [r.inputs for r in recorded.of(NODE_GROUP) if r.name == name]
+    return found
+
+
+def template(recorded: Recorder, name: str = "mng-t4") -> dict[str, Any]:
+    (found,) = [r.inputs for r in recorded.of(TEMPLATE) if r.name == name]
+    return found
+
+
+def user_data(recorded: Recorder) -> str:
+    return base64.b64decode(template(recorded)["userData"]).decode()
+
+
+@pytest.mark.parametrize("name", ["aws-dev", "aws-prod"])
+def test_no_pod_reaches_a_nodes_credentials_and_every_volume_is_encrypted(name: str) -> None:
+    recorded = record(stack(name))
+    assert len(recorded.of(TEMPLATE)) == len(recorded.of(NODE_GROUP)) > 0
+    for one in recorded.of(TEMPLATE):
+        options = one.inputs["metadataOptions"]
+        assert (options["httpTokens"], options["httpPutResponseHopLimit"]) == ("required", 1)
+        for device in one.inputs["blockDeviceMappings"]:
+            assert (device["ebs"]["encrypted"], device["ebs"]["volumeType"]) == ("true", "gp3")
+    for one in recorded.of("kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"):
+        options = one.inputs["spec"]["metadataOptions"]
+        assert (options["httpTokens"], options["httpPutResponseHopLimit"]) == ("required", 1)
+
+
+@pytest.mark.parametrize("name", ["aws-dev", "aws-prod"])
+def test_every_pool_has_its_label_and_its_taint_whoever_makes_its_nodes(name: str) -> None:
+    recorded, environment = record(stack(name)), stack(name)
+    groups = {r.inputs["labels"]["gpuform.io/pool"]: r.inputs for r in recorded.of(NODE_GROUP)}
+    elastic: dict[str, Any] = {}
+    for one in recorded.of("kubernetes:karpenter.sh/v1:NodePool"):
+        part = one.inputs["spec"]["template"]
+        elastic.setdefault(part["metadata"]["labels"]["gpuform.io/pool"], part["spec"].get("taints", []))
+    for pool in environment["pools"]:
+        gpu = "gpu" in pool or not pool["machine"].startswith("m")
+        own = [taint["key"] for taint in pool.get("taints", [])]
+        expected = (["nvidia.com/gpu"] if gpu else []) + own
+        if "nodes" in pool:
+            assert [taint["key"] for taint in groups[pool["name"]].get("taints", [])] == expected
+            assert groups[pool["name"]]["scalingConfig"]["desiredSize"] == pool["nodes"]
+        else:
+            assert [taint["key"] for taint in elastic[pool["name"]]] == expected
+    assert groups["system"]["taints"] == [
+        {"key": "CriticalAddonsOnly", "value": "true", "effect": "NO_SCHEDULE"}
+    ]
+
+
+def test_a_dated_alias_is_a_release_that_eks_knows() -> None:
+    found = record(small(POOL))
+    assert group(found)["amiType"] == "AL2023_x86_64_NVIDIA"
+    parameter = "amazon-eks-node-al2023-x86_64-nvidia-1.34-v20260801/release_version"
+    assert group(found)["releaseVersion"].endswith(parameter)
+    assert "imageId" not in template(found)
+    assert "userData" not in template(found)  # EKS tells the node everything
+
+
+def test_an_ami_id_is_launched_as_it_is_and_its_nodes_are_told_everything() -> None:
+    images = {"al2023": "al2023@v20260801", "al2023-nvidia": AMI}
+    pool = {**POOL, "sharing": {"kind": "time_slicing", "replicas": 4}, "aws": {"max_pods": 29}}
+    found = record(small(pool, images=images))
+    assert group(found)["amiType"] == "CUSTOM"
+    assert "releaseVersion" not in group(found)
+    assert template(found)["imageId"] == AMI
+    archive = message_from_string(user_data(found))
+    parts = [yaml.safe_load(str(part.get_payload())) for part in archive.walk() if not part.is_multipart()]
+    assert [part["kind"] for part in parts] == ["NodeConfig", "NodeConfig"]
+    assert parts[0]["spec"]["kubelet"]["config"] == {"maxPods": 29}
+    joins = parts[1]["spec"]
+    assert joins["cluster"] == {
+        "name": "labs",
+        "apiServerEndpoint": "https://ABCDEF.gr7.us-west-2.eks.amazonaws.com",
+        "certificateAuthority": "Q0E=",
+        "cidr": "172.20.0.0/16",
+    }
+    node_labels, taints = joins["kubelet"]["flags"]
+    assert "gpuform.io/pool=t4" in node_labels
+    assert "nvidia.com/device-plugin.config=slice-4" in node_labels
+    assert taints == "--register-with-taints=nvidia.com/gpu=true:NoSchedule"
+
+
+@pytest.mark.parametrize("aws", [{}, {"max_pods": 29, "pod_pids_limit": 4096}], ids=["bare", "with settings"])
+def test_a_bottlerocket_ami_id_gets_one_toml_table_of_each_name(aws: dict[str, Any]) -> None:
+    images = {"al2023": "al2023@v20260801", "bottlerocket-nvidia": AMI}
+    pool = {**POOL, "aws": {"image": "bottlerocket-nvidia", **aws}}
+    found = record(small(pool, images=images))
+    settings = tomllib.loads(user_data(found))["settings"]["kubernetes"]
+    assert settings["cluster-name"] == "labs"
+    assert settings["api-server"].startswith("https://")
+    assert settings["node-labels"]["gpuform.io/pool"] == "t4"
+    assert settings["node-taints"] == {"nvidia.com/gpu": ["true:NoSchedule"]}
+    assert settings.get("max-pods") == aws.get("max_pods")
+    assert [one["deviceName"] for one in template(found)["blockDeviceMappings"]] == ["/dev/xvda", "/dev/xvdb"]
+
+
+def test_a_bottlerocket_alias_is_a_release_that_eks_knows() -> None:
+    images = {"al2023": "al2023@v20260801", "bottlerocket-nvidia": "bottlerocket@1.50.0"}
+    found = record(small({**POOL, "aws": {"image": "bottlerocket-nvidia"}}, images=images))
+    assert group(found)["amiType"] == "BOTTLEROCKET_x86_64_NVIDIA"
+    assert group(found)["releaseVersion"].endswith("aws-k8s-1.34-nvidia/x86_64/1.50.0/image_version")
+
+
+def test_fabric_adapters_on_every_card_and_the_nodes_close_together() -> None:
+    aws = {"efa": True, "placement_group": True}
+    pool = {**POOL, "machine": "p5.48xlarge", "zones": ["us-west-2b"], "aws": aws}
+    found = record(small(pool))
+    interfaces = template(found)["networkInterfaces"]
+    adapters = [one for one in interfaces if one["interfaceType"] == "efa-only"]
+    assert [one["networkCardIndex"] for one in adapters] == list(range(32))
+    assert {tuple(one["securityGroups"]) for one in interfaces} == {("sg-cluster",)}
+    assert found.one("aws:ec2/placementGroup:PlacementGroup").inputs["strategy"] == "cluster"
+    assert template(found)["placement"]["groupName"] == "mng-t4"
+    assert group(found)["subnetIds"] == ["network-private-us-west-2b-id"]
+    (plugin,) = [r.inputs for r in found.of("kubernetes:helm.sh/v3:Release") if r.name == "efa-release"]
+    assert plugin["values"]["supportedInstanceLabels"] == {"keys": ["gpuform.io/pool"], "values": ["t4"]}
+    assert plugin["values"]["tolerations"][0]["key"] == "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("capacity", "aws", "kind"),
+    [
+        (["on_demand"], {}, "ON_DEMAND"),
+        (["spot"], {}, "SPOT"),
+        (["reserved"], {"reservations": ["cr-0123456789abcdef0"]}, "ON_DEMAND"),
+        (["reserved"], {"reservations": ["cr-0123456789abcdef0"], "capacity_block": True}, "CAPACITY_BLOCK"),
+    ],
+)
+def test_each_way_of_buying_nodes(capacity: list[str], aws: dict[str, Any], kind: str) -> None:
+    found = record(small({**POOL, "capacity": capacity, "aws": aws}))
+    assert group(found)["capacityType"] == kind
+    target = template(found).get("capacityReservationSpecification")
+    assert (target is not None) is ("reservations" in aws)
+    if target:
+        wanted = {"capacityReservationId": "cr-0123456789abcdef0"}
+        assert target["capacityReservationTarget"] == wanted
+    block = kind == "CAPACITY_BLOCK"
+    assert ("instanceMarketOptions" in template(found)) is block
+    assert template(found).get("instanceType") == ("g4dn.xlarge" if block else None)
+    assert group(found).get("instanceTypes") == (None if block else ["g4dn.xlarge"])

@@ -1,0 +1,216 @@
+"""The AWS program under mocks: nothing hides behind an Output, parts wait, no other target loads the SDK."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pulumi
+import pytest
+
+from tests.components.aws_stacks import changed, small, stack, waits_for
+from tests.components.recording import Recorder, record
+
+RELEASE = "kubernetes:helm.sh/v3:Release"
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+ADD_ON = "aws:eks/addon:Addon"
+STACKS = ("aws-dev", "aws-prod")
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(scope="module", params=STACKS)
+def recorded(request: pytest.FixtureRequest) -> Recorder:
+    return record(stack(request.param))
+
+
+@pytest.fixture(scope="module")
+def prod() -> Recorder:
+    return record(stack("aws-prod"))
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_preview_and_up_register_the_same_resources(name: str) -> None:
+    preview, real = record(stack(name), preview=True), record(stack(name))
+    assert sorted((r.type, r.name) for r in preview.resources) == sorted(
+        (r.type, r.name) for r in real.resources
+    )
+    assert len(real.resources) > 90
+
+
+def test_every_resource_and_every_question_goes_through_the_stacks_own_provider(recorded: Recorder) -> None:
+    assert recorded.calls
+    for call in recorded.calls:
+        assert "pulumi:providers:aws::" in (call.provider or ""), call.token
+    for resource in recorded.resources:
+        if resource.type.startswith("aws:"):
+            assert "pulumi:providers:aws::" in resource.provider, resource.name
+        elif resource.type.startswith("kubernetes:"):
+            assert "pulumi:providers:kubernetes::" in resource.provider, resource.name
+
+
+def test_everything_carries_the_declared_tags(prod: Recorder) -> None:
+    provider = prod.one("pulumi:providers:aws")
+    assert provider.inputs["region"] == "us-west-2"
+    assert json.loads(provider.inputs["defaultTags"])["tags"] == {
+        "gpuform.io/environment": "aws-prod",
+        "cost-center": "research",
+        "data-class": "internal",
+    }
+
+
+NAT = "aws:ec2/natGateway:NatGateway network-nat-us-west-2a"
+GATEWAY = "aws:ec2/internetGateway:InternetGateway network-internet"
+ROUTE = "aws:ec2/route:Route network-private-us-west-2c-nat"
+CLUSTER = "aws:eks/cluster:Cluster aws-prod-cluster"
+LOGS = "aws:cloudwatch/logGroup:LogGroup aws-prod-logs"
+MAY_RUN = "aws:iam/rolePolicyAttachment:RolePolicyAttachment aws-prod-control-plane"
+SYSTEM, SLICES = f"{NODE_GROUP} system-system", f"{NODE_GROUP} mng-a100-mig"
+CRDS, CONTROLLER = f"{RELEASE} karpenter-crd", f"{RELEASE} karpenter-controller"
+IDENTITY = "aws:eks/podIdentityAssociation:PodIdentityAssociation karpenter-controller"
+HEARS = "aws:sqs/queuePolicy:QueuePolicy karpenter-interruption"
+POOL = "kubernetes:karpenter.sh/v1:NodePool elastic-pool"
+CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass elastic-class"
+OVERLAY = "kubernetes:karpenter.sh/v1alpha1:NodeOverlay elastic-overlay"
+ORDER = [
+    (NAT, GATEWAY),
+    (CLUSTER, LOGS),
+    (CLUSTER, MAY_RUN),
+    (SYSTEM, f"{ADD_ON} node-add-ons-vpc-cni"),
+    (SYSTEM, f"{ADD_ON} node-add-ons-kube-proxy"),
+    (SYSTEM, f"{ADD_ON} node-add-ons-eks-pod-identity-agent"),
+    (SYSTEM, ROUTE),
+    (f"{ADD_ON} add-ons-coredns", SYSTEM),
+    (f"{ADD_ON} add-ons-aws-ebs-csi-driver", SYSTEM),
+    (SLICES, SYSTEM),
+    (CRDS, SLICES),
+    (CRDS, f"{ADD_ON} add-ons-coredns"),
+    (CONTROLLER, CRDS),
+    (CONTROLLER, IDENTITY),
+    (CONTROLLER, HEARS),
+    ("kubernetes:core/v1:Namespace namespaces-gpu-operator", CONTROLLER),
+    (f"{POOL}-cpu-spot", f"{RELEASE} gpu-operator-release"),
+    (f"{POOL}-cpu-spot", f"{CLASS}-cpu"),
+    (f"{POOL}-l40s-inference-spot", OVERLAY),
+    ("kubernetes:batch/v1:Job workloads-science-training", f"{POOL}-h100-training"),
+]
+
+
+@pytest.mark.parametrize(("later", "earlier"), ORDER)
+def test_each_part_comes_after_those_it_needs(prod: Recorder, later: str, earlier: str) -> None:
+    (resource,) = [one for one in prod.resources if f"{one.type} {one.name}" == later]
+    assert [key for key in waits_for(prod, resource) if key.startswith(earlier)]
+
+
+def test_the_kubeconfig_holds_no_token_and_is_a_secret() -> None:
+    from infra.__main__ import cluster
+    from infra.config import parse
+
+    recorder = Recorder(preview=False)
+    pulumi.runtime.set_mocks(recorder, project="gpuform", stack="test", preview=False)
+    seen: dict[str, object] = {}
+
+    @pulumi.runtime.test
+    def run() -> pulumi.Output[None]:
+        kubeconfig = cluster(parse(stack("aws-dev"))).kubeconfig
+
+        def keep(values: list[object]) -> None:
+            seen["text"] = values[0]
+
+        async def secret() -> bool:
+            return await kubeconfig.is_secret()
+
+        flag = pulumi.Output.from_input(secret()).apply(lambda value: seen.update(secret=value))
+        return pulumi.Output.all(pulumi.Output.unsecret(kubeconfig), flag).apply(keep)
+
+    run()
+    assert seen["secret"] is True
+    content = json.loads(str(seen["text"]))
+    (user,) = content["users"]
+    assert user["user"] == {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "aws",
+            "args": [
+                "eks",
+                "get-token",
+                "--region",
+                "us-east-1",
+                "--cluster-name",
+                "aws-dev",
+                "--output",
+                "json",
+            ],
+            "interactiveMode": "Never",
+        }
+    }
+    (there,) = content["clusters"]
+    assert there["cluster"]["server"].startswith("https://")
+    assert there["cluster"]["certificate-authority-data"]
+
+
+def test_only_fixed_pools_are_cut_by_a_workflow_and_only_elastic_ones_bring_karpenter() -> None:
+    fixed = {
+        "name": "a",
+        "machine": "p4d.24xlarge",
+        "nodes": 1,
+        "sharing": {"kind": "mig", "layout": "all-1g.5gb"},
+    }
+    elastic = {**fixed, "elastic": {"max": {"cpu": 192}}}
+    del elastic["nodes"]
+    one, other = record(small(fixed)), record(small(elastic))
+    assert [r.name for r in one.of("gpuform:nodes:MigLayout")] == ["mig-a"]
+    assert not other.of("gpuform:nodes:MigLayout")
+    assert not one.of("gpuform:aws:Karpenter")
+    assert not one.of("gpuform:aws:ElasticPools")
+    assert len(other.of("kubernetes:karpenter.sh/v1:NodePool")) == 1
+
+
+def test_a_new_version_reaches_control_plane_add_ons_and_images() -> None:
+    before, after = record(stack("aws-dev")), record(changed(stack("aws-dev"), version="1.35"))
+    now = {(r.type, r.name): r.inputs for r in after.resources}
+    moved = {r.name for r in before.resources if now[r.type, r.name] != r.inputs}
+    assert moved == {"aws-dev-cluster", "add-ons-coredns", "node-add-ons-kube-proxy", "system-system"}
+
+
+LOADED = """
+import sys
+import infra.__main__
+from infra.config import parse
+from tests.components.recording import record
+from tests.components.test_program import existing, local
+record(local())
+record(existing())
+print(sorted(name for name in sys.modules if name.startswith(("pulumi_aws", "botocore", "infra.aws"))))
+"""
+
+
+def test_no_other_target_loads_the_aws_sdk() -> None:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+AWS_LOADED = """
+import sys
+from tests.components.aws_stacks import stack
+from tests.components.recording import record
+record(stack("aws-prod"))
+paths = [name.split(".") for name in sys.modules]
+print(sorted({path[1] for path in paths if path[0] == "pulumi_aws" and len(path) > 2}))
+print(sorted(path[0] for path in paths if path[0] in ("pulumi_openstack", "ansible")))
+"""
+
+
+def test_the_aws_path_loads_only_the_modules_that_it_uses() -> None:
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", AWS_LOADED], cwd=root, capture_output=True, text=True, check=True
+    )
+    parts, others = done.stdout.splitlines()
+    assert parts == str(sorted(["cloudwatch", "ec2", "eks", "iam", "kms", "sqs", "ssm", "vpc"]))
+    assert others == "[]"

@@ -1,0 +1,160 @@
+"""Bad input of an AWS environment: a table of what is wrong and what is said, and what cannot be said."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.config import parse
+from infra.model.errors import InputError
+
+pytestmark = pytest.mark.unit
+
+GOOD = yaml.safe_load((Path(__file__).parent / "good_aws.yaml").read_text())
+ROWS = yaml.safe_load((Path(__file__).parent / "bad_aws.yaml").read_text())
+
+
+def change(*edits: dict[str, Any]) -> dict[str, Any]:
+    """The good environment changed: each edit puts a value somewhere or removes what is there."""
+    mapping: dict[str, Any] = copy.deepcopy(GOOD)
+    for edit in edits:
+        here: Any = mapping
+        *parents, last = [int(part) if part.isdigit() else part for part in edit["at"].split("/")]
+        for part in parents:
+            here = here[part]
+        if edit.get("remove"):
+            del here[last]
+        elif last == len(here) if isinstance(here, list) else False:
+            here.append(copy.deepcopy(edit["put"]))
+        else:
+            here[last] = copy.deepcopy(edit["put"])
+    return mapping
+
+
+def message(mapping: dict[str, Any]) -> str:
+    with pytest.raises(InputError) as caught:
+        parse(mapping)
+    return str(caught.value)
+
+
+def test_the_good_one_is_good() -> None:
+    assert [pool.name for pool in parse(GOOD).pools] == ["burst", "fixed", "cpu"]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["what"] for row in ROWS])
+def test_message(row: dict[str, Any]) -> None:
+    assert message(change(row, *row.get("and", ()))) == row["said"]
+
+
+def test_an_openstack_flavor_is_no_ec2_type() -> None:
+    assert message(change({"at": "pools/0/machine", "put": "g2.5xlarge"})) == (
+        "pools[0].machine: g2.5xlarge is no EC2 instance type; use g4dn.12xlarge, g4dn.16xlarge, "
+        "g4dn.2xlarge, g4dn.4xlarge, g4dn.8xlarge, g4dn.metal, g4dn.xlarge"
+    )
+    said = message(change({"at": "pools/1/machine", "put": "g4.p1.40g"}))
+    assert said.startswith("pools[1].machine: g4.p1.40g is no EC2 instance type; use m5.xlarge, ")
+
+
+def test_an_unknown_machine_lists_the_known_ones() -> None:
+    said = message(change({"at": "pools/0/machine", "put": "g4dn.xlrge"}))
+    assert said.startswith(
+        "pools[0].machine: unknown machine 'g4dn.xlrge'; did you mean g4dn.xlarge? known: "
+    )
+
+
+def test_an_adapter_on_a_type_without_one_names_those_with_one() -> None:
+    said = message(change({"at": "pools/0/aws", "put": {"efa": True}}))
+    assert said == (
+        "pools[0].aws.efa: g4dn.xlarge has no Elastic Fabric Adapter; "
+        "leave it out, or use g4dn.12xlarge, g4dn.16xlarge, g4dn.8xlarge, g4dn.metal"
+    )
+
+
+@pytest.mark.parametrize("place", ["cluster/interruption_queue", "cluster/queue", "pools/0/queue"])
+def test_spot_without_its_queue_cannot_be_said(place: str) -> None:
+    """The queue comes with Karpenter, always, and there is no key to leave it out by."""
+    assert ": unknown key; " in message(change({"at": place, "put": None}))
+    env = parse(change({"at": "pools/0/capacity", "put": ["on_demand", "spot"]}))
+    assert env.pools[0].capacity == ("on_demand", "spot")
+
+
+def test_dra_on_an_elastic_pool_cannot_be_said() -> None:
+    """No pod with nothing but a claim makes Karpenter start a node, and there is no such way of sharing."""
+    said = message(change({"at": "pools/0/sharing", "put": {"kind": "dra"}}))
+    assert said == ("pools[0].sharing.kind: unknown kind 'dra'; known: exclusive, time_slicing, mps, mig")
+
+
+def test_pods_of_two_elastic_pools_are_kept_apart_by_a_taint() -> None:
+    second = {"name": "second", "machine": "g6.xlarge", "elastic": {"max": {"cpu": 8}}}
+    second["sharing"] = {"kind": "time_slicing", "replicas": 2}
+    assert message(change({"at": "pools/3", "put": second})) == (
+        "pools[3].taints: a pod that asks for nvidia.com/gpu.shared fits pool burst and pool second alike, "
+        "so Karpenter takes either; give one of them a taint of its own"
+    )
+    second["taints"] = [{"key": "team", "value": "a"}]
+    assert parse(change({"at": "pools/3", "put": second}))
+    second["taints"] = [{"key": "team", "value": "a", "effect": "PreferNoSchedule"}]
+    assert "fits pool burst and pool second alike" in message(change({"at": "pools/3", "put": second}))
+    del second["taints"], second["sharing"]
+    assert parse(change({"at": "pools/3", "put": second})), "another resource is another pod"
+
+
+EMBEDDED = {"kind": "embedded"}
+EXISTING = {"kind": "existing", "kubeconfig": "/k"}
+ONLY_AWS: dict[str, Any] = {
+    "elastic": {"max": {"cpu": 40}},
+    "capacity": ["spot"],
+    "class": "training",
+    "zones": ["eu-west-1a"],
+    "aws": {"max_pods": 110},
+}
+
+
+@pytest.mark.parametrize("key", ONLY_AWS)
+@pytest.mark.parametrize("cluster", [EMBEDDED, EXISTING], ids=["embedded", "existing"])
+def test_what_would_change_nothing_is_refused(cluster: dict[str, Any], key: str) -> None:
+    where: dict[str, Any] = {"nodes": 1} if cluster is EMBEDDED else {"selector": {"a": "b"}}
+    pool = {"name": "p", "machine": "g4dn.xlarge", **where}
+    mapping = {"name": "test", "cluster": cluster, "pools": [pool]}
+    assert parse(mapping)
+    pool[key] = ONLY_AWS[key]
+    assert message(mapping) == f"pools[0].{key}: {REASONS[cluster['kind']][key]}"
+
+
+_CLASS = (
+    "the class says when Karpenter may take nodes away, and there is none here; "
+    "leave it out, or use cluster kind aws"
+)
+_NOT_AWS = "the cluster is not on AWS; leave it out, or use cluster kind aws"
+_THERE = "the nodes of an existing cluster are there already; leave it out, or use cluster kind aws"
+REASONS = {
+    "embedded": {
+        "elastic": (
+            "an embedded cluster simulates a fixed number of nodes; give nodes: N, or use cluster kind aws"
+        ),
+        "capacity": "simulated nodes are not bought; leave it out, or use cluster kind aws",
+        "class": _CLASS,
+        "zones": _NOT_AWS,
+        "aws": _NOT_AWS,
+    },
+    "existing": {
+        "elastic": _THERE,
+        "capacity": _THERE,
+        "class": _CLASS,
+        "zones": _NOT_AWS,
+        "aws": _NOT_AWS,
+    },
+}
+
+
+def test_arm_images_wait_for_a_machine() -> None:
+    """The ARM types of the project's EC2 table have a T4G, which the catalogue does not have."""
+    said = message(change({"at": "pools/0/machine", "put": "g5g.xlarge"}))
+    assert said == (
+        "pools[0].machine: g5g.xlarge has arm64 with a T4G, which the catalogue does not have; "
+        "name another machine"
+    )

@@ -1,0 +1,98 @@
+"""The VPC's subnets, and how many addresses nodes and pods may take."""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+from typing import Any
+
+import pytest
+
+from infra.config import parse
+from infra.model.addresses import most_nodes, prefix_delegation, subnets
+from infra.model.aws import Network
+from infra.model.environment import Environment
+from infra.model.errors import InputError
+
+pytestmark = pytest.mark.unit
+
+
+def network(cidr: str, zones: int) -> Network:
+    return Network(cidr=cidr, zones=tuple(f"eu-west-1{letter}" for letter in "abcdef"[:zones]))
+
+
+@pytest.mark.parametrize("zones", range(2, 7))
+@pytest.mark.parametrize("prefix", range(16, 23))
+def test_no_two_subnets_overlap_and_all_lie_in_the_vpc(prefix: int, zones: int) -> None:
+    cut = subnets(network(f"10.0.0.0/{prefix}", zones))
+    found = [ipaddress.ip_network(cidr) for zone in cut for cidr in (zone.public, zone.private)]
+    assert len(found) == 2 * zones
+    assert all(one.subnet_of(ipaddress.ip_network(f"10.0.0.0/{prefix}")) for one in found)
+    assert not [pair for pair in itertools.combinations(found, 2) if pair[0].overlaps(pair[1])]
+    assert all(one.prefixlen <= 28 for one in found)
+
+
+def test_a_third_zone_moves_no_subnet_of_the_first_two() -> None:
+    assert subnets(network("10.0.0.0/16", 3))[:2] == subnets(network("10.0.0.0/16", 2))
+
+
+def test_the_smallest_networks() -> None:
+    assert [zone.public for zone in subnets(network("10.0.0.0/24", 2))] == ["10.0.0.192/28", "10.0.0.208/28"]
+    with pytest.raises(InputError, match=r"leaves 6 zones no room for subnets of /28; use /22"):
+        subnets(network("10.0.0.0/23", 6))
+
+
+def environment(cidr: str, **pool: Any) -> Environment:
+    return parse(
+        {
+            "name": "e",
+            "cluster": {
+                "kind": "aws",
+                "region": "eu-west-1",
+                "version": "1.34",
+                "network": {"cidr": cidr, "zones": ["eu-west-1a", "eu-west-1b"]},
+                "images": {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"},
+            },
+            "pools": [{"name": "p", "machine": "g4dn.xlarge", **pool}],
+        }
+    )
+
+
+# /23 over two zones: 2 x (128 - 5) addresses. Two system nodes with 58 pods take 2 x 59, a g4dn.xlarge with
+# 29 pods takes 30, so four of them fit. With blocks of 16, the system's take 2 x (16 x 5 + 1), the others
+# 16 x 3 + 1.
+@pytest.mark.parametrize(
+    ("nodes", "pods", "need"), [(4, None, None), (5, None, 268), (1, 30, None), (2, 30, 260), (9, 13, 244)]
+)
+def test_as_many_nodes_as_there_are_addresses(nodes: int, pods: int | None, need: int | None) -> None:
+    settings = {"max_pods": pods} if pods else {}
+    if need is None or need <= 246:
+        assert environment("10.0.0.0/23", nodes=nodes, aws=settings)
+        return
+    with pytest.raises(InputError) as caught:
+        environment("10.0.0.0/23", nodes=nodes, aws=settings)
+    assert str(caught.value) == (
+        "cluster.network.cidr: its private subnets in eu-west-1a, eu-west-1b have 246 addresses, and nodes "
+        f"and pods there may take {need}; use a larger network, fewer nodes, or a smaller max_pods"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        ({"cpu": 1000}, 250),
+        ({"memory_gib": 160}, 10),
+        ({"cpu": 1000, "nvidia.com/gpu.shared": 32}, 10),
+        ({"cpu": 7}, 1),
+    ],
+)
+def test_the_first_limit_that_is_reached_ends_it(limits: dict[str, int], most: int) -> None:
+    shares = {"kind": "time_slicing", "replicas": 3}
+    env = environment("10.0.0.0/16", elastic={"max": limits}, sharing=shares)
+    assert most_nodes(env.pools[0], env.pools[0].machines[0], {"nvidia.com/gpu.shared": 3}) == most
+
+
+@pytest.mark.parametrize(("pods", "blocks"), [(None, False), (29, False), (30, True), (110, True)])
+def test_blocks_are_handed_out_where_single_addresses_do_not_suffice(pods: int | None, blocks: bool) -> None:
+    env = environment("10.0.0.0/16", nodes=1, aws={"max_pods": pods} if pods else {})
+    assert prefix_delegation(env.pools) is env.prefix_delegation is blocks

@@ -1,0 +1,247 @@
+"""NodePools, EC2NodeClasses and NodeOverlays: what may be bought, how much, and what a node will offer."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.model.environment import Environment
+from infra.model.machines import MACHINES
+from infra.plan import karpenter, node_class, overlays, sharing
+from tests.plan.aws_environments import MIG, MODELS, SLICED, TABLE, aws
+
+pytestmark = pytest.mark.unit
+
+EC2 = Path(__file__).parents[3] / "shared/reference/ec2/gpu-instance-types.csv"
+
+
+def pools_of(env: Environment, index: int = 0) -> dict[str, Any]:
+    return {pool["metadata"]["name"]: pool["spec"] for pool in karpenter.node_pools(env, env.pools[index])}
+
+
+def required(spec: dict[str, Any]) -> dict[str, list[str]]:
+    found = spec["template"]["spec"]["requirements"]
+    return {item["key"]: item["values"] for item in found if item["operator"] == "In"}
+
+
+def node_class_of(env: Environment, index: int = 0) -> dict[str, Any]:
+    manifest = node_class.ec2_node_class(env, env.pools[index], "labs-karpenter-node", "labs")
+    spec: dict[str, Any] = manifest["spec"]
+    return spec
+
+
+def overlay_of(env: Environment) -> dict[str, Any]:
+    (manifest,) = overlays.node_overlays(env, env.pools[0])
+    spec: dict[str, Any] = manifest["spec"]
+    return spec
+
+
+def test_a_reservation_comes_before_on_demand_and_spot_comes_last() -> None:
+    pools = pools_of(TABLE["by model"])
+    assert list(pools) == ["p0-reserved", "p0-on-demand", "p0-spot"]
+    bought = {required(spec)["karpenter.sh/capacity-type"][0]: spec["weight"] for spec in pools.values()}
+    assert bought == {"reserved": 100, "on-demand": 50, "spot": 10}
+    terms = node_class_of(TABLE["by model"])["capacityReservationSelectorTerms"]
+    assert terms == [{"id": "cr-00000000"}, {"id": "cr-0a1b2c3d"}]
+    assert "capacityReservationSelectorTerms" not in node_class_of(TABLE["sliced"])
+    for spec in pools.values():
+        assert spec["template"]["spec"]["nodeClassRef"]["name"] == "p0"
+
+
+def test_one_way_of_buying_is_one_node_pool_with_the_pools_name() -> None:
+    assert list(pools_of(TABLE["sliced"])) == ["p0"]
+
+
+def test_a_pool_with_a_fixed_number_is_not_karpenters() -> None:
+    env = TABLE["managed"]
+    assert karpenter.node_pools(env, env.pools[0]) == ()
+    assert overlays.node_overlays(env, env.pools[0]) == ()
+
+
+def test_zones_and_architecture_are_required() -> None:
+    spec = pools_of(TABLE["mig"])["p0-reserved"]
+    assert required(spec)["topology.kubernetes.io/zone"] == ["us-west-2b"]
+    assert required(spec)["kubernetes.io/arch"] == ["amd64"]
+    assert "topology.kubernetes.io/zone" not in required(pools_of(TABLE["sliced"])["p0"])
+
+
+def allowed(spec: dict[str, Any], instance: dict[str, str]) -> bool:
+    """Whether Karpenter would take the type: every requirement, as scheduling reads them."""
+    values = {
+        "karpenter.k8s.aws/instance-gpu-name": instance["gpu_name"],
+        "karpenter.k8s.aws/instance-gpu-count": instance["gpu_count"],
+        "karpenter.k8s.aws/instance-gpu-memory": instance["gpu_memory_mib_each"],
+        "node.kubernetes.io/instance-type": instance["instance_type"],
+        "kubernetes.io/arch": instance["arch"],
+    }
+    for item in spec["template"]["spec"]["requirements"]:
+        if item["key"] in values:
+            inside = values[item["key"]] in item["values"]
+            if inside == (item["operator"] == "NotIn"):
+                return False
+    return True
+
+
+@pytest.mark.parametrize("models", [*itertools.combinations(MODELS, 1), *itertools.combinations(MODELS, 2)])
+def test_gpus_by_model_let_in_the_types_with_them_and_no_other(models: tuple[str, ...]) -> None:
+    if not EC2.is_file():
+        pytest.skip("no reference table of EC2 types beside this checkout")
+    with EC2.open() as file:
+        types = list(csv.DictReader(file))
+    for count in (1, 2, 4, 8):
+        meant = {
+            m.name for m in MACHINES.values() if m.seller == "ec2" and m.gpus == count and m.gpu in models
+        }
+        if not meant:
+            continue
+        pool = {"gpu": {"models": list(models), "count": count}, "elastic": {"max": {"cpu": 24 * count}}}
+        (spec,) = pools_of(aws(pool)).values()
+        assert {one["instance_type"] for one in types if allowed(spec, one)} == meant
+
+
+def test_limits_name_what_started_nodes_offer() -> None:
+    limits = pools_of(TABLE["sliced"])["p0"]["limits"]
+    assert limits == {"memory": "640Gi", "nvidia.com/gpu.shared": "24"}
+    assert pools_of(TABLE["at boot"])["p0"]["limits"] == {"cpu": "1000"}
+
+
+@pytest.mark.parametrize("env", TABLE.values(), ids=TABLE)
+def test_no_limit_is_on_a_resource_that_no_node_offers(env: Environment) -> None:
+    for index, pool in enumerate(env.pools):
+        offered = sharing.offered(env, pool)
+        for spec in pools_of(env, index).values():
+            assert spec["limits"]
+            assert set(spec["limits"]) <= {"cpu", "memory", *offered}
+
+
+CLASSES = {
+    "training": ("WhenEmpty", "10m", "Never", None),
+    "inference": ("WhenEmptyOrUnderutilized", "5m", "336h", "15m"),
+    "interactive": ("WhenEmptyOrUnderutilized", "5m", "120m", "8h"),
+    "batch": ("WhenEmptyOrUnderutilized", "1m", "24h", "30m"),
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), CLASSES.items())
+def test_the_class_says_when_a_node_may_go(name: str, expected: tuple[str | None, ...]) -> None:
+    (spec,) = pools_of(aws({**SLICED, "class": name})).values()
+    disruption, template = spec["disruption"], spec["template"]["spec"]
+    found = (disruption["consolidationPolicy"], disruption["consolidateAfter"], template["expireAfter"])
+    assert (*found, template.get("terminationGracePeriod")) == expected
+    assert disruption["budgets"]
+
+
+def test_no_training_job_ends_for_a_new_image_or_a_tidier_cluster() -> None:
+    budgets = pools_of(TABLE["mig"])["p0-reserved"]["disruption"]["budgets"]
+    assert {"nodes": "0", "reasons": ["Drifted", "Underutilized"]} in budgets
+
+
+def test_what_expires_by_force_has_a_grace_period() -> None:
+    for row in karpenter.DISRUPTION.values():
+        assert (row.expire_after == "Never") == (row.grace is None)
+
+
+def test_nodes_are_born_with_their_labels_and_taints() -> None:
+    template = pools_of(TABLE["sliced"])["p0"]["template"]
+    assert template["metadata"]["labels"] == {
+        "gpuform.io/environment": "labs",
+        "gpuform.io/pool": "p0",
+        "nvidia.com/device-plugin.config": "slice-3",
+    }
+    assert template["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
+    assert "startupTaints" not in template["spec"]  # nothing takes one away yet
+    mig = pools_of(TABLE["mig"])["p0-reserved"]["template"]["metadata"]["labels"]
+    assert mig["nvidia.com/mig.config"] == "3g.20gb-2x2g.10gb"
+
+
+def test_bottlerocket_looks_at_no_label_of_nvidias() -> None:
+    for name in ("bottlerocket", "bottlerocket mps", "bottlerocket mig"):
+        (spec,) = pools_of(TABLE[name]).values()
+        assert not [key for key in spec["template"]["metadata"]["labels"] if key.startswith("nvidia.com/")]
+
+
+OVERLAYS: list[tuple[Environment, str, dict[str, str]]] = [
+    (TABLE["sliced"], "1", {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "3"}),
+    (TABLE["mps"], "1", {"nvidia.com/gpu": "4"}),
+    (
+        TABLE["mig"],
+        "8",
+        {"nvidia.com/gpu": "0", "nvidia.com/mig-2g.10gb": "16", "nvidia.com/mig-3g.20gb": "8"},
+    ),
+    (TABLE["mig, one resource"], "8", {"nvidia.com/gpu": "56"}),
+    (aws({"machine": "g4dn.12xlarge", "sharing": SLICED["sharing"]}), "4",
+     {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "12"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("env", "count", "capacity"), OVERLAYS)
+def test_the_overlay_says_what_one_node_will_offer(
+    env: Environment, count: str, capacity: dict[str, str]
+) -> None:
+    overlay = overlay_of(env)
+    assert overlay["capacity"] == capacity
+    assert {item["key"]: item["values"] for item in overlay["requirements"]} == {
+        "karpenter.sh/nodepool": sorted(pools_of(env)),
+        "karpenter.k8s.aws/instance-gpu-count": [count],
+    }
+
+
+def test_whole_gpus_need_no_overlay() -> None:
+    env = TABLE["whole and none"]
+    assert [overlays.node_overlays(env, pool) for pool in env.pools] == [(), ()]
+
+
+def test_the_image_is_the_pinned_one() -> None:
+    assert node_class_of(TABLE["sliced"])["amiSelectorTerms"] == [{"alias": "al2023@v20260801"}]
+    bottle = node_class_of(TABLE["bottlerocket"])
+    assert bottle["amiSelectorTerms"] == [{"id": "ami-0123456789abcdef0"}]
+    assert bottle["amiFamily"] == "Bottlerocket"
+
+
+def test_disks_are_encrypted_and_the_declared_one_holds_the_containers() -> None:
+    disk = {"size_gib": 200, "iops": 10000, "throughput": 250}
+    plain, bottle = (
+        node_class_of(aws({**SLICED, "aws": {"disk": disk, **image}}))["blockDeviceMappings"]
+        for image in ({}, {"image": "bottlerocket-nvidia"})
+    )
+    assert [device["deviceName"] for device in plain] == ["/dev/xvda"]
+    assert [device["deviceName"] for device in bottle] == ["/dev/xvda", "/dev/xvdb"]
+    declared = {"volumeSize": "200Gi", "volumeType": "gp3", "iops": 10000, "throughput": 250}
+    always = {"encrypted": True, "deleteOnTermination": True}
+    assert plain[-1]["ebs"] == bottle[-1]["ebs"] == {**declared, **always}
+    assert bottle[0]["ebs"]["encrypted"]
+
+
+def test_pods_do_not_reach_the_nodes_credentials() -> None:
+    metadata = node_class_of(TABLE["sliced"])["metadataOptions"]
+    assert (metadata["httpTokens"], metadata["httpPutResponseHopLimit"]) == ("required", 1)
+
+
+def test_a_fabric_adapter_is_on_every_network_card() -> None:
+    cards = node_class_of(TABLE["mig"])["networkInterfaces"]
+    assert [card["interfaceType"] for card in cards] == ["interface", *["efa-only"] * 4]
+    assert [card["networkCardIndex"] for card in cards] == [0, 0, 1, 2, 3]
+    assert "networkInterfaces" not in node_class_of(TABLE["sliced"])
+
+
+def test_tags_are_the_clusters_and_the_pools() -> None:
+    tags = node_class_of(TABLE["at boot"])["tags"]
+    assert tags == {"Name": "labs-p0", "cost-centre": "4711", "gpuform.io/pool": "p0"}
+
+
+def test_the_limit_of_processes_goes_where_the_image_takes_it() -> None:
+    assert node_class_of(TABLE["at boot"])["kubelet"] == {"maxPods": 110, "podPidsLimit": 32768}
+    assert node_class_of(TABLE["bottlerocket"])["kubelet"] == {"maxPods": 110}
+    assert "kubelet" not in node_class_of(TABLE["sliced"])
+
+
+def test_the_same_environment_gives_the_same_objects() -> None:
+    def planned() -> str:
+        env = aws({"machine": "p4d.24xlarge", "sharing": MIG}, {**SLICED, "taints": [{"key": "b"}]})
+        return repr([(pools_of(env, i), node_class_of(env, i)) for i in range(2)]) + repr(overlay_of(env))
+
+    assert planned() == planned()

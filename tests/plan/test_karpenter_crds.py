@@ -1,0 +1,89 @@
+"""The real API server with Karpenter's real CRDs, CEL included, takes every object that is planned."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.model.environment import Environment
+from infra.plan import karpenter, node_class, overlays
+from tests.conftest import Kubectl, Plane
+from tests.plan.aws_environments import TABLE
+
+pytestmark = pytest.mark.cluster
+
+CRDS = Path(__file__).parents[3] / "shared/reference/crds/karpenter"
+FILES = ("karpenter.sh_nodepools", "karpenter.sh_nodeoverlays", "karpenter.k8s.aws_ec2nodeclasses")
+Manifest = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def karpenter_crds(control_plane: Plane) -> Iterator[Kubectl]:
+    """kubectl on a control plane that has Karpenter's kinds, for as long as this file's tests run."""
+    if not CRDS.is_dir():
+        pytest.skip("no reference CRDs beside this checkout")
+    files = [argument for name in FILES for argument in ("-f", str(CRDS / f"{name}.yaml"))]
+    control_plane.kubectl("apply", "--server-side", *files)
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
+    yield control_plane.kubectl
+    control_plane.kubectl("delete", "--wait=true", *files)
+
+
+def planned(env: Environment) -> list[Manifest]:
+    """Everything that Karpenter is told in one environment."""
+    found: list[Manifest] = []
+    for pool in env.pools:
+        if pool.elastic:
+            found.append(node_class.ec2_node_class(env, pool, node_class.node_role(env), env.name))
+        found += [*karpenter.node_pools(env, pool), *overlays.node_overlays(env, pool)]
+    return found
+
+
+def submit(kubectl: Kubectl, *manifests: Manifest) -> str:
+    items = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+    arguments = ("apply", "--server-side", "--dry-run=server", "--validate=strict", "-o", "name", "-f", "-")
+    return kubectl(*arguments, input=json.dumps(items))
+
+
+def test_the_server_takes_every_object(karpenter_crds: Kubectl) -> None:
+    manifests = [
+        {**manifest, "metadata": {**manifest["metadata"], "name": f"e{index}-{manifest['metadata']['name']}"}}
+        for index, env in enumerate(TABLE.values())
+        for manifest in planned(env)
+    ]
+    kinds = {manifest["kind"] for manifest in manifests}
+    assert kinds == {"NodePool", "EC2NodeClass", "NodeOverlay"}
+    assert len(submit(karpenter_crds, *manifests).split()) == len(manifests)
+
+
+BAD: list[tuple[str, tuple[str, ...], Any, str]] = [
+    ("NodePool", ("spec", "replicas"), 2, "'weight' is not supported on static NodePools"),
+    ("NodePool", ("spec", "weight"), 101, "spec.weight"),
+    ("NodePool", ("spec", "template", "spec", "expireAfter"), "2 hours", "expireAfter"),
+    ("EC2NodeClass", ("spec", "amiFamily"), "Bottlerocket", "when using an AL2023 alias"),
+    ("EC2NodeClass", ("spec", "tags"), {"karpenter.sh/nodepool": "x"}, "restricted tag"),
+    ("EC2NodeClass", ("spec", "instanceProfile"), "x", "exactly one of ['role', 'instanceProfile']"),
+    ("NodeOverlay", ("spec", "capacity"), {"cpu": "4"}, "invalid resource restricted"),
+    ("NodeOverlay", ("spec", "price"), "cheap", "spec.price"),
+]
+
+
+@pytest.mark.parametrize(("kind", "path", "value", "said"), BAD)
+def test_the_server_refuses_what_is_wrong(
+    karpenter_crds: Kubectl, kind: str, path: tuple[str, ...], value: Any, said: str
+) -> None:
+    good = next(manifest for manifest in planned(TABLE["sliced"]) if manifest["kind"] == kind)
+    bad = copy.deepcopy(good)
+    place = bad
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    submit(karpenter_crds, good)
+    with pytest.raises(AssertionError) as refused:
+        submit(karpenter_crds, bad)
+    assert said in str(refused.value)

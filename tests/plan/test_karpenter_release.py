@@ -1,0 +1,85 @@
+"""EKS's add-ons and Karpenter's releases: pinned versions, and no value that the chart does not know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import versions
+from infra.model.environment import Environment
+from infra.plan import eks
+from tests.plan.aws_environments import SLICED, TABLE, aws
+
+pytestmark = pytest.mark.unit
+
+CHART = Path(__file__).parents[3] / "shared/reference/charts/karpenter"
+
+
+def unknown_keys(values: Any, known: Any, path: str = "") -> set[str]:
+    """Keys of ours that the chart's values file does not have; a block left empty there takes anything."""
+    if not isinstance(values, dict) or not isinstance(known, dict) or not known:
+        return set()
+    found = {f"{path}{key}" for key in values if key not in known}
+    for key in values:
+        found |= unknown_keys(values[key], known.get(key), f"{path}{key}.")
+    return found
+
+
+@pytest.mark.parametrize("env", TABLE.values(), ids=TABLE)
+def test_the_chart_knows_every_key(env: Environment) -> None:
+    if not CHART.is_dir():
+        pytest.skip("no reference chart values beside this checkout")
+    known = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert unknown_keys(eks.karpenter_values(env), known) == set()
+    assert unknown_keys({"settings": {"clusterNam": "x"}}, known) == {"settings.clusterNam"}
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == versions.KARPENTER
+
+
+def test_crds_are_a_release_of_their_own_and_of_the_same_version() -> None:
+    both = [eks.karpenter_crd_release(TABLE["sliced"]), eks.karpenter_release(TABLE["sliced"])]
+    assert [one.chart.rpartition("/")[2] for one in both] == ["karpenter-crd", "karpenter"]
+    assert all(one.chart.startswith("oci://") for one in both)
+    assert {(one.version, one.namespace) for one in both} == {("1.14.1", "kube-system")}
+
+
+def gates(env: Environment) -> dict[str, bool]:
+    found: dict[str, bool] = eks.karpenter_values(env)["settings"]["featureGates"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "overlay", "reserved"),
+    [
+        ("sliced", True, False),
+        ("mig", True, True),
+        ("by model", False, True),
+        ("whole and none", False, False),
+        ("managed", False, False),
+    ],
+)
+def test_gates_are_open_where_they_are_used(name: str, overlay: bool, reserved: bool) -> None:
+    assert gates(TABLE[name]) == {"nodeOverlay": overlay, "reservedCapacity": reserved}
+
+
+def test_no_replica_waits_for_a_node_that_is_not_there() -> None:
+    assert eks.karpenter_values(TABLE["sliced"])["replicas"] == 2
+    assert eks.karpenter_values(aws(SLICED, system={"nodes": 1}))["replicas"] == 1
+
+
+def test_every_version_of_eks_has_every_add_on_pinned() -> None:
+    for version in versions.EKS:
+        add_ons = eks.add_ons(aws(SLICED, version=version))
+        assert list(add_ons) == [
+            "aws-ebs-csi-driver",
+            "coredns",
+            "eks-node-monitoring-agent",
+            "eks-pod-identity-agent",
+            "kube-proxy",
+            "vpc-cni",
+        ]
+        assert all("-eksbuild." in pin for pin in add_ons.values())
+        assert add_ons["kube-proxy"].startswith(f"v{version}.")

@@ -1,0 +1,92 @@
+"""User data: read back by the formats' own parsers."""
+
+from __future__ import annotations
+
+import email
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.model.environment import Environment
+from infra.plan import user_data
+from tests.plan.aws_environments import TABLE
+
+pytestmark = pytest.mark.unit
+
+
+def text_of(env: Environment) -> str:
+    return user_data.of(env, env.pools[0])
+
+
+def parts_of(text: str) -> dict[str, str]:
+    message = email.message_from_string(text)
+    assert message.is_multipart()
+    assert not message.defects
+    return {part.get_content_type(): part.get_payload() for part in message.get_payload()}  # type: ignore[union-attr,misc]
+
+
+def settings_of(env: Environment) -> dict[str, Any]:
+    settings: dict[str, Any] = tomllib.loads(text_of(env))["settings"]
+    return settings
+
+
+def nvidia_of(env: Environment) -> dict[str, Any]:
+    found: dict[str, Any] = settings_of(env)["kubelet-device-plugins"]["nvidia"]
+    return found
+
+
+def test_nothing_to_say_is_nothing() -> None:
+    assert text_of(TABLE["sliced"]) == ""
+    assert user_data.of(TABLE["bottlerocket"], TABLE["bottlerocket"].pools[1]) == ""
+
+
+def test_al2023_is_told_the_kubelets_limits_by_a_node_config() -> None:
+    parts = parts_of(text_of(TABLE["at boot"]))
+    assert list(parts) == ["application/node.eks.aws", "text/x-shellscript"]
+    assert yaml.safe_load(parts["application/node.eks.aws"]) == {
+        "apiVersion": "node.eks.aws/v1alpha1",
+        "kind": "NodeConfig",
+        "spec": {"kubelet": {"config": {"maxPods": 110, "podPidsLimit": 32768}}},
+    }
+
+
+def test_a_part_more_is_the_last_one() -> None:
+    first = user_data.with_part("", "application/node.eks.aws", "kind: NodeConfig\n")
+    both = user_data.with_part(first, "text/x-shellscript", "#!/bin/bash\n")
+    assert list(parts_of(first)) == ["application/node.eks.aws"]
+    assert list(parts_of(both)) == ["application/node.eks.aws", "text/x-shellscript"]
+
+
+@pytest.mark.parametrize(
+    ("image", "full"),
+    [
+        ("busybox:1.37", "docker.io/library/busybox:1.37"),
+        ("tensorflow/serving:2.12.1-gpu", "docker.io/tensorflow/serving:2.12.1-gpu"),
+        ("quay.io/a/b:1", "quay.io/a/b:1"),
+        ("localhost/a:1", "localhost/a:1"),
+        ("registry:5000/a:1", "registry:5000/a:1"),
+    ],
+)
+def test_an_image_is_pulled_under_the_name_that_pods_will_find(image: str, full: str) -> None:
+    assert f"images pull {full}" in user_data.prepull_script((image,))
+
+
+def test_bottlerocket_is_told_the_kubelets_limits_by_settings() -> None:
+    assert settings_of(TABLE["bottlerocket"])["kubernetes"] == {"max-pods": 110, "pod-pids-limit": 32768}
+
+
+def test_bottlerocket_shares_by_settings() -> None:
+    assert nvidia_of(TABLE["bottlerocket"]) == {
+        "device-sharing-strategy": "time-slicing",
+        "time-slicing": {"replicas": 3, "rename-by-default": True, "fail-requests-greater-than-one": True},
+    }
+    assert nvidia_of(TABLE["bottlerocket mps"]) == {
+        "device-sharing-strategy": "mps",
+        "mps": {"replicas": 4, "rename-by-default": False},
+    }
+    assert nvidia_of(TABLE["bottlerocket mig"]) == {
+        "device-partitioning-strategy": "mig",
+        "mig": {"profile": {"a100.40gb": "1g.5gb"}},
+    }

@@ -1,0 +1,110 @@
+"""How the cluster of an offline run reaches the program: address, certificate, `aws eks get-token`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gpuform.plugins.kubernetes.credentials import Tokens
+from gpuform.plugins.offline import functions
+from gpuform.plugins.offline.aws import answer
+from gpuform.plugins.offline.cluster import handed_over
+from gpuform.plugins.offline.outputs import Settings, computed
+from gpuform.plugins.offline.table import ROWS
+
+pytestmark = pytest.mark.unit
+
+GET_TOKEN = ["eks", "get-token", "--region", "eu-central-1", "--cluster-name", "tried"]
+
+
+def data(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    cluster = {"server": "https://127.0.0.1:6443", "certificate-authority-data": data("CA")}
+    user = {"client-certificate-data": data("CERT"), "client-key-data": data("KEY")}
+    file = tmp_path / "kubeconfig"
+    file.write_text(json.dumps({"clusters": [{"cluster": cluster}], "users": [{"user": user}]}))
+    return file
+
+
+def test_the_credential_is_the_embedded_clusters(kubeconfig: Path) -> None:
+    environ = {"GPUFORM_OFFLINE_KUBECONFIG": str(kubeconfig)}
+    credential = json.loads(answer(GET_TOKEN, environ))
+    assert credential == {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"clientCertificateData": "CERT", "clientKeyData": "KEY"},
+    }
+    asked = json.dumps({"apiVersion": "client.authentication.k8s.io/v1beta1"})
+    assert json.loads(answer(GET_TOKEN, {**environ, "KUBERNETES_EXEC_INFO": asked}))["apiVersion"].endswith(
+        "beta1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "reason"),
+    [
+        (["s3", "ls"], {}, "aws s3 ls: offline runs answer `aws eks get-token --cluster-name NAME` only"),
+        (GET_TOKEN, {}, "there is no cluster in this offline run; start one"),
+        (GET_TOKEN, {"GPUFORM_OFFLINE_KUBECONFIG": "/nowhere"}, "there is no cluster in this offline run"),
+        (
+            GET_TOKEN,
+            {"GPUFORM_OFFLINE_KUBECONFIG": __file__},
+            "is not the kubeconfig of an embedded control plane",
+        ),
+    ],
+)
+def test_what_cannot_be_answered(arguments: list[str], environ: dict[str, str], reason: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        answer(arguments, environ)
+
+
+def test_the_cluster_has_the_embedded_address(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUFORM_OFFLINE_KUBECONFIG", str(kubeconfig))
+    settings = Settings("eu-central-1")
+    _, outputs = computed(ROWS["aws:eks/cluster:Cluster"], settings, "urn", {"name": "c", "vpcConfig": {}})
+    assert outputs["endpoint"] == "https://127.0.0.1:6443"
+    assert outputs["certificateAuthority"] == {"data": data("CA")}
+    assert handed_over({}) is None
+
+
+def test_a_client_certificate_from_an_exec_plugin_is_shown() -> None:
+    status = {"clientCertificateData": "CERT", "clientKeyData": "KEY"}
+    user = {"exec": {"command": "echo", "args": [json.dumps({"status": status})]}}
+    tokens = Tokens(user)
+    shown = asyncio.run(tokens.certified())
+    assert shown["client-certificate-data"] == data("CERT")
+    assert shown["client-key-data"] == data("KEY")
+    assert asyncio.run(tokens.header()) == {}
+
+
+def test_an_exec_plugin_that_gives_nothing_is_named() -> None:
+    tokens = Tokens({"exec": {"command": "echo", "args": ['{"status": {"clientKeyData": "KEY"}}']}})
+    with pytest.raises(OSError, match="echo gave neither a token nor a client certificate with its key"):
+        asyncio.run(tokens.certified())
+
+
+@pytest.mark.parametrize(
+    ("token", "args", "key", "value"),
+    [
+        ("aws:index/getCallerIdentity:getCallerIdentity", {}, "accountId", "123456789012"),
+        ("aws:index/getPartition:getPartition", {}, "dnsSuffix", "amazonaws.com.cn"),
+        ("aws:index/getRegion:getRegion", {}, "region", "cn-north-1"),
+        (
+            "aws:ssm/getParameter:getParameter",
+            {"name": "/a/release_version"},
+            "insecureValue",
+            "1.34.4-20260801",
+        ),
+    ],
+)
+def test_functions(token: str, args: dict[str, str], key: str, value: str) -> None:
+    assert functions.answer(token, dict(args), Settings("cn-north-1"))[key] == value
