@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,8 +11,9 @@ from gpuform.plugins.offline.outputs import Settings, partitions
 from gpuform.plugins.offline.row import ACCOUNT
 from gpuform.plugins.properties import Secret, reveal
 
-# Public parameters of AWS that name the newest image release: one answer for each, so that runs are alike.
-_PARAMETERS = {"release_version": "1.34.4-20260801", "image_version": "1.50.0-0123abcd"}
+# Public parameters of AWS about one dated image release; what they hold follows from their name.
+_AL2023 = re.compile(r".*/amazon-eks-node-al2023-\S+-(?P<kubernetes>1\.\d+)-v(?P<date>\d{8})/release_version")
+_BOTTLEROCKET = re.compile(r"/aws/service/bottlerocket/\S+/(?P<version>\d+\.\d+\.\d+)/image_version")
 
 
 def answer(token: str, args: Properties, settings: Settings) -> Properties:
@@ -56,15 +58,24 @@ def _region(args: Properties, region: str) -> Properties:
 
 def _parameter(args: Properties, region: str) -> Properties:
     name = str(args.get("name") or "")
-    value = _PARAMETERS.get(name.rsplit("/", 1)[-1])
-    if value is None:
+    value = _release(name)
+    if not value:
         raise PluginError(
-            f"{name}: offline there are parameters ending in {' and '.join(_PARAMETERS)} only; "
-            "declare the value itself"
+            f"{name}: offline there are the release_version of a dated EKS image for AL2023 and the "
+            "image_version of a Bottlerocket release only; declare the value itself"
         )
     arn = f"arn:{partitions()[region]['name']}:ssm:{region}::parameter{name}"
     common = {"id": name, "name": name, "arn": arn, "type": "String", "version": 1, "region": region}
     return {**common, "value": Secret(value), "insecureValue": value}
+
+
+def _release(name: str) -> str:
+    """A patch release and a commit as AWS has them there cannot be known offline; these two never change."""
+    if match := _AL2023.fullmatch(name):
+        return f"{match['kubernetes']}.0-{match['date']}"
+    if match := _BOTTLEROCKET.fullmatch(name):
+        return f"{match['version']}-00000000"
+    return ""
 
 
 _FUNCTIONS: Mapping[str, Callable[[Properties, str], dict[str, Any]]] = {

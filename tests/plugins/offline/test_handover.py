@@ -10,15 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from gpuform.plugins.handler import PluginError
 from gpuform.plugins.kubernetes.credentials import Tokens
 from gpuform.plugins.offline import functions
 from gpuform.plugins.offline.aws import answer
 from gpuform.plugins.offline.cluster import handed_over
 from gpuform.plugins.offline.outputs import Settings, computed
 from gpuform.plugins.offline.table import ROWS
+from gpuform.plugins.properties import reveal
 
 pytestmark = pytest.mark.unit
 
+SSM = "aws:ssm/getParameter:getParameter"
+AL2023 = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023/x86_64/standard/amazon-eks-node-al2023-x86_64"
 GET_TOKEN = ["eks", "get-token", "--region", "eu-central-1", "--cluster-name", "tried"]
 
 
@@ -98,13 +102,21 @@ def test_an_exec_plugin_that_gives_nothing_is_named() -> None:
         ("aws:index/getCallerIdentity:getCallerIdentity", {}, "accountId", "123456789012"),
         ("aws:index/getPartition:getPartition", {}, "dnsSuffix", "amazonaws.com.cn"),
         ("aws:index/getRegion:getRegion", {}, "region", "cn-north-1"),
+        (SSM, {"name": f"{AL2023}-standard-1.34-v20260801/release_version"}, "value", "1.34.0-20260801"),
         (
-            "aws:ssm/getParameter:getParameter",
-            {"name": "/a/release_version"},
+            SSM,
+            {"name": "/aws/service/bottlerocket/aws-k8s-1.34-nvidia/x86_64/1.50.0/image_version"},
             "insecureValue",
-            "1.34.4-20260801",
+            "1.50.0-00000000",
         ),
     ],
 )
 def test_functions(token: str, args: dict[str, str], key: str, value: str) -> None:
-    assert functions.answer(token, dict(args), Settings("cn-north-1"))[key] == value
+    assert reveal(functions.answer(token, dict(args), Settings("cn-north-1"))[key]) == value
+
+
+def test_other_parameters_are_refused() -> None:
+    with pytest.raises(
+        PluginError, match="/my/secret: offline there are the release_version of a dated EKS image"
+    ):
+        functions.answer(SSM, {"name": "/my/secret"}, Settings("cn-north-1"))

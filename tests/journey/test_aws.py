@@ -1,0 +1,181 @@
+"""Both AWS stacks, offline: planned, made, kept, changed where they must be, refreshed and ended."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gpuform.engine import Result
+from gpuform.plugins.offline.provider import NOTICE
+from tests.journey.aws_world import World, world
+
+pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+
+Edit = Callable[[dict[str, Any]], None]
+DEV = {"g4dn-shared": ["g4dn.xlarge"] * 2}
+PROD = {
+    "a100-mig": ["p4d.24xlarge"] * 2,
+    "h100-training": ["p5.48xlarge"] * 2,
+    "l40s-inference": ["g6e.4xlarge"] * 2,
+    "cpu": ["m6i.4xlarge"],
+}
+KINDS = "nodepools.karpenter.sh,ec2nodeclasses.karpenter.k8s.aws,nodeoverlays.karpenter.sh"
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """aws-dev, up; tests that change it put it back."""
+    with world(tmp_path_factory.mktemp("dev"), "aws-dev", DEV) as made:
+        made.first = made.run("preview"), made.run("up")  # type: ignore[attr-defined]
+        yield made
+
+
+def put(*path: str | int, value: Any) -> Edit:
+    """Sets one value of the environment."""
+
+    def edit(environment: dict[str, Any]) -> None:
+        here: Any = environment
+        for part in path[:-1]:
+            here = here[part]
+        here[path[-1]] = value
+
+    return edit
+
+
+def touched(result: Result) -> dict[str, set[str]]:
+    """Names by what is done to them; of a replacement's three steps only the word for all of it."""
+    found: dict[str, set[str]] = {}
+    for step in result.steps:
+        if step.type != "pulumi:pulumi:Stack" and step.op not in ("create-replacement", "delete-replaced"):
+            found.setdefault(step.op, set()).add(step.name)
+    return found
+
+
+def test_what_is_planned_is_made_and_then_stays(dev: World) -> None:
+    planned, made = dev.first  # type: ignore[attr-defined]
+    assert set(planned.changes) == set(made.changes) == {"create"}
+    assert planned.changes == made.changes
+    assert {(step.type, step.name) for step in planned.steps} == {(s.type, s.name) for s in made.steps}
+    assert NOTICE in {message.text for message in planned.messages}
+    assert not [message for message in (*planned.messages, *made.messages) if message.severity != "info"]
+    assert not dev.run("up").changed
+    assert not dev.run("refresh").changed
+    assert not dev.run("preview").changed
+
+
+def test_karpenter_has_what_the_stack_says(dev: World) -> None:
+    items = json.loads(dev.kubectl("get", KINDS, "-o", "json"))["items"]
+    assert Counter(item["kind"] for item in items) == {"NodePool": 1, "EC2NodeClass": 1, "NodeOverlay": 1}
+    (pool,) = (item for item in items if item["kind"] == "NodePool")
+    assert pool["spec"]["limits"] == {"cpu": "16", "nvidia.com/gpu.shared": "12"}
+    read = json.loads(dev.kubectl("get", "configmap", "-n", "kube-system", "karpenter-values", "-o", "json"))
+    assert json.loads(read["data"]["values"])["settings"]["clusterName"] == "aws-dev"
+
+
+POOL = ("pools", 0)
+NETWORK = {
+    *(f"network-{name}" for name in ("vpc", "public", "public-internet", "endpoints", "endpoints-https")),
+    *(f"network-{name}" for name in ("s3", "ec2", "ecr-api", "ecr-dkr", "sts", "nat-us-east-1a")),
+    *(f"network-public-us-east-1{zone}" for zone in "ab"),
+    *(f"network-private-us-east-1{zone}" for zone in "ab"),
+    *(f"network-private-us-east-1{zone}-nat" for zone in "ab"),
+}
+CHANGES: dict[str, tuple[Edit, dict[str, set[str]]]] = {
+    "AMI of elastic nodes": (
+        put("cluster", "images", "al2023-nvidia", value="al2023@v20260901"),
+        {"update": {"elastic-class-g4dn-shared"}},
+    ),
+    "AMI of system nodes": (
+        put("cluster", "images", "al2023", value="al2023@v20260901"),
+        {"update": {"system-system"}},
+    ),
+    "taint": (
+        put(*POOL, "taints", value=[{"key": "work", "value": "notebooks"}]),
+        {
+            "update": {
+                "elastic-pool-g4dn-shared",
+                "gpu-operator-release",  # its operands have to tolerate it
+                "workloads-examples-tensorflow",
+            }
+        },
+    ),
+    "replicas": (
+        put(*POOL, "sharing", "replicas", value=4),
+        {
+            "replace": {"sharing-device-plugin"},  # its name has the content's hash
+            "update": {
+                "elastic-overlay-g4dn-shared-1-gpu",
+                "elastic-pool-g4dn-shared",
+                "gpu-operator-release",
+            },
+        },
+    ),
+    "limits": (
+        put(*POOL, "elastic", "max", value={"cpu": 20, "nvidia.com/gpu.shared": 12}),
+        {"update": {"elastic-pool-g4dn-shared"}},
+    ),
+    "CIDR": (
+        put("cluster", "network", "cidr", value="10.30.0.0/16"),
+        {
+            # A node group cannot move to other subnets; a gateway and the control plane are told of them.
+            "replace": {*NETWORK, "system-system"},
+            "update": {"network-internet", "aws-dev-cluster"},
+        },
+    ),
+    "version": (
+        put("cluster", "version", value="1.35"),
+        {"update": {"aws-dev-cluster", "add-ons-coredns", "node-add-ons-kube-proxy", "system-system"}},
+    ),
+    "system nodes": (put("cluster", "system", "nodes", value=3), {"update": {"system-system"}}),
+    "who reaches it": (
+        put("cluster", "endpoint", "public_cidrs", value=["198.51.100.0/24"]),
+        {"update": {"aws-dev-cluster"}},
+    ),
+    "administrators": (
+        put("cluster", "admins", value=[]),
+        {"delete": {"aws-dev-admin-role-gpu-admins"}},
+    ),
+}
+
+
+@pytest.mark.parametrize(("edit", "expected"), CHANGES.values(), ids=CHANGES)
+def test_a_change_reaches_exactly_what_it_must(dev: World, edit: Edit, expected: dict[str, set[str]]) -> None:
+    with dev.changed(edit):
+        assert touched(dev.run("preview")) == expected
+
+
+def test_changes_are_made_as_planned_and_taken_back(dev: World) -> None:
+    for name in ("AMI of elastic nodes", "taint", "replicas", "limits"):
+        edit, expected = CHANGES[name]
+        with dev.changed(edit):
+            assert touched(dev.run("up")) == expected
+            assert not dev.run("preview").changed
+        assert touched(dev.run("up")) == expected
+    assert not dev.run("preview").changed
+
+
+def test_nothing_is_left_after_destroy(dev: World) -> None:
+    planned, _ = dev.first  # type: ignore[attr-defined]
+    gone = dev.run("destroy")
+    assert gone.changes == {"delete": planned.changes["create"]}
+    assert not dev.engine.export("aws-dev")["deployment"].get("resources")
+
+
+def test_production_is_planned_made_and_stays(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with world(tmp_path_factory.mktemp("prod"), "aws-prod", PROD) as prod:
+        planned, made = prod.run("preview"), prod.run("up")
+        assert planned.changes == made.changes
+        assert set(made.changes) == {"create"}
+        items = json.loads(prod.kubectl("get", KINDS, "-o", "json"))["items"]
+        assert Counter(item["kind"] for item in items)["NodePool"] == 5
+        nodes = json.loads(prod.kubectl("get", "nodes", "-l", "gpuform.io/pool=a100-mig", "-o", "json"))
+        for node in nodes["items"]:
+            assert node["status"]["allocatable"]["nvidia.com/mig-3g.20gb"] == "8"
+            assert node["status"]["allocatable"]["nvidia.com/mig-2g.10gb"] == "16"
+        assert not prod.run("up").changed
+        assert not prod.run("refresh").changed
+        assert prod.run("destroy").changes == {"delete": made.changes["create"]}
