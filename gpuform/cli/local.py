@@ -58,15 +58,21 @@ def status() -> None:
 
 
 @app.command()
-def env() -> None:
+def env(
+    stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = STACK,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Reach no cloud: a stand-in answers for AWS and makes nothing.")
+    ] = False,
+) -> None:
     """Shell lines after which pulumi, kubectl and helm work by hand: eval "$(gpuform local env)"."""
     from gpuform.engine import Engine, engine_env, export_lines
     from gpuform.toolchain import Toolchain
 
     paths = Paths.here()
     tools = Toolchain(paths)
-    Engine(paths, tools, say=warn).prepare(STACK)  # so that `pulumi preview` works before the first `make up`
-    typer.echo(export_lines(engine_env(paths, tools)))
+    # The stack is made, so that `pulumi preview` works before the first `pulumi up`.
+    Engine(paths, tools, say=warn, offline=offline).prepare(stack)
+    typer.echo(export_lines(engine_env(paths, tools, stack, offline)))
 
 
 @app.command()
