@@ -157,7 +157,7 @@ class AwsCluster(Model):
 
 
 class Disk(Model):
-    """The encrypted gp3 volume of a node; containers and their images lie on it.
+    """The encrypted gp3 volume of a node; containers and images lie on it, unless instance_store is given.
 
     Ranges and ratios are those of gp3 in AWS's EBS user guide.
     """
@@ -191,6 +191,11 @@ class AwsPool(Model):
         description="Node image; al2023-nvidia for pools with GPUs and al2023 for others if left out.",
     )
     disk: Disk = Field(default_factory=Disk, description="The node's volume.")
+    instance_store: Literal["raid0"] | None = Field(
+        default=None,
+        description="raid0: the machine's own NVMe disks become one RAID0 volume for containers and "
+        "ephemeral storage; left alone if left out.",
+    )
     efa: bool = Field(default=False, strict=True, description="Elastic Fabric Adapter on every network card.")
     reservations: tuple[Annotated[str, Field(strict=True), AfterValidator(_reservation)], ...] = Field(
         default=(), description="Capacity reservations (cr-...) for capacity: reserved."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.model import addresses, aws_pools, offer
+from infra.model import addresses, aws_pools, elastic, offer
 from infra.model.aws import AwsCluster
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
@@ -36,11 +36,24 @@ def check(
             fact = f"{SYSTEM_POOL!r} is the name of the cluster's own nodes"
             raise InputError(f"{path}.name", fact, "use another name")
         aws_pools.check(cluster, strategy, pool, path)
+    _check_names(pools)
     _check_pins(cluster, pools)
     _check_one_family(pools)
     _check_apart(strategy, pools)
     _check_pinned(strategy, pools, workloads)
     addresses.check(cluster, pools, [offer.offered(strategy, pool) for pool in pools])
+
+
+def _check_names(pools: Sequence[Pool]) -> None:
+    """Each way of buying has a NodePool of its own, whose name another pool must not have."""
+    seen: dict[str, Pool] = {}
+    for index, pool in enumerate(pools):
+        for capacity in pool.capacity if pool.elastic else ():
+            name = elastic.node_pool_name(pool.name, pool.capacity, capacity)
+            other = seen.setdefault(name, pool)
+            if other is not pool:
+                fact = f"a NodePool {name!r} would be both pool {other.name}'s and pool {pool.name}'s"
+                raise InputError(f"pools[{index}].name", fact, "use another name")
 
 
 def _check_pins(cluster: AwsCluster, pools: Sequence[Pool]) -> None:

@@ -20,6 +20,7 @@ def check(cluster: AwsCluster, strategy: MigStrategy, pool: Pool, path: str) -> 
     _check_machines(pool, path)
     _check_image(pool, path)
     _check_bottlerocket(strategy, pool, path)
+    _check_disks(pool, path)
     _check_zones(cluster, pool, path)
     _check_network_cards(pool, path)
     _check_capacity(pool, path)
@@ -93,6 +94,14 @@ def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
                     "Bottlerocket cuts each GPU into as many slices of one profile as fit",
                     f"use all-{profile}, or an AL2023 image",
                 )
+
+
+def _check_disks(pool: Pool, path: str) -> None:
+    without = [machine.name for machine in pool.machines if not machine.nvme]
+    if pool.on_aws.instance_store and without:
+        fact = f"{', '.join(without)} has no NVMe disks of its own"
+        remedy = "leave it out, or use a machine with them, for example g4dn.xlarge or p4d.24xlarge"
+        raise InputError(f"{path}.aws.instance_store", fact, remedy)
 
 
 def _check_zones(cluster: AwsCluster, pool: Pool, path: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -11,6 +11,9 @@ from infra.model.base import Count, LabelKey, Model
 
 Capacity = Literal["reserved", "on_demand", "spot"]
 PoolClass = Literal["training", "inference", "interactive", "batch"]
+
+CAPACITY_TYPES: Mapping[Capacity, str] = {"reserved": "reserved", "on_demand": "on-demand", "spot": "spot"}
+"""Karpenter's words for the ways of buying."""
 
 CPU = "cpu"
 MEMORY_GIB = "memory_gib"
@@ -28,6 +31,12 @@ class Elastic(Model):
 
     max: dict[LabelKey, Count] = Field(
         min_length=1,
-        description="Most of all its nodes together: cpu (cores), memory_gib, or a resource that they offer, "
-        "for example nvidia.com/gpu.shared.",
+        description="Most of its nodes together, for each way of buying on its own (Karpenter has no limit "
+        "over several): cpu (cores), memory_gib, or a resource that they offer, for example "
+        "nvidia.com/gpu.shared.",
     )
+
+
+def node_pool_name(pool: str, kinds: Sequence[Capacity], capacity: Capacity) -> str:
+    """Name of Karpenter's NodePool: the pool's, and how it is bought where there are several ways."""
+    return pool if len(kinds) == 1 else f"{pool}-{CAPACITY_TYPES[capacity]}"

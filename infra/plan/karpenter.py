@@ -71,8 +71,6 @@ DISRUPTION: Mapping[PoolClass, Disruption] = {
 WEIGHTS: Mapping[Capacity, int] = {"reserved": 100, "on_demand": 50, "spot": 10}
 """A heavier NodePool is tried first; Karpenter takes 1 to 100."""
 
-_CAPACITY_TYPES: Mapping[Capacity, str] = {"reserved": "reserved", "on_demand": "on-demand", "spot": "spot"}
-
 EC2_GPUS: Mapping[str, tuple[str, int]] = {
     "A100-SXM4-40GB": ("a100", 40960),
     "A100-SXM4-80GB": ("a100", 81920),
@@ -99,14 +97,10 @@ def node_pools(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
     return tuple(node_pool(env, pool, capacity) for capacity in pool.capacity)
 
 
-def node_pool_name(pool: Pool, capacity: Capacity) -> str:
-    """The pool's name, and how it is bought where there are several ways."""
-    return pool.name if len(pool.capacity) == 1 else f"{pool.name}-{_CAPACITY_TYPES[capacity]}"
-
-
 def node_pool(env: Environment, pool: Pool, capacity: Capacity) -> Manifest:
     """The NodePool of an elastic pool for one way of buying."""
     disruption = DISRUPTION[pool.workload_class]
+    name = elastic.node_pool_name(pool.name, pool.capacity, capacity)
     spec: Manifest = {
         "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": pool.name},
         "requirements": requirements(pool, capacity),
@@ -120,7 +114,7 @@ def node_pool(env: Environment, pool: Pool, capacity: Capacity) -> Manifest:
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
-        "metadata": {"name": node_pool_name(pool, capacity), "labels": own_labels(env, pool)},
+        "metadata": {"name": name, "labels": own_labels(env, pool)},
         "spec": {
             "weight": WEIGHTS[capacity],
             "limits": limits(pool),
@@ -165,7 +159,7 @@ def requirements(pool: Pool, capacity: Capacity) -> list[Manifest]:
     found = [
         _among(labels.ARCH, [pool.image.arch]),
         _among(labels.OS, ["linux"]),
-        _among(labels.CAPACITY_TYPE, [_CAPACITY_TYPES[capacity]]),
+        _among(labels.CAPACITY_TYPE, [elastic.CAPACITY_TYPES[capacity]]),
     ]
     if pool.zones:
         found.append(_among(labels.ZONE, sorted(pool.zones)))

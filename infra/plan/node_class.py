@@ -62,9 +62,11 @@ def _options(env: Environment, pool: Pool) -> Manifest:
         found["kubelet"] = kubelet
     if "reserved" in pool.capacity:
         found["capacityReservationSelectorTerms"] = [{"id": name} for name in sorted(aws.reservations)]
+    if aws.instance_store:
+        found["instanceStorePolicy"] = aws.instance_store.upper()
     if aws.efa:
         found["networkInterfaces"] = network_interfaces(pool)
-    text = user_data.of(env, pool)
+    text = user_data.of(pool)
     if text:
         found["userData"] = text
     return found

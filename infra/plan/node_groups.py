@@ -93,7 +93,7 @@ def boot(env: Environment, pool: Pool, joining: Joining | None = None) -> str | 
     ``joining`` is for an image named by its AMI id: EKS then adds nothing, not even labels and taints, so the
     node is told everything here.
     """
-    text = user_data.of(env, pool)
+    text = user_data.of(pool)
     if joining is not None:
         add = _al2023_joins if pool.image.family == "AL2023" else _bottlerocket_joins
         text = add(env, pool, joining, text)

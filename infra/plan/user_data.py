@@ -8,7 +8,8 @@ cluster-certificate, cluster-name, node-labels, node-taints and max-pods into se
 node group adds the same facts. None of them is repeated here.
 
 Sources: nodeadm's API node.eks.aws/v1alpha1; Karpenter 1.14.1, ``pkg/providers/amifamily/bootstrap``;
-Bottlerocket's reference of ``settings.kubelet-device-plugins`` and its migmanager.
+Bottlerocket's reference of ``settings.kubelet-device-plugins``, ``settings.bootstrap-commands`` and its
+migmanager.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.model import images
-from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, TimeSlicing
 from infra.plan import sharing
@@ -27,14 +27,16 @@ from infra.plan import sharing
 BOUNDARY = "gpuform-part"
 PREPULL_TIMEOUT_S = 1800
 """A node gives a pre-pull half an hour; a pod that needs the image later fetches it itself."""
+BOTTLEROCKET_DIRECTORIES = ("/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods")
+"""What lies on the node's own disks; the same ones as Karpenter 1.14.1 binds for instanceStorePolicy."""
 
 
-def of(env: Environment, pool: Pool) -> str:
+def of(pool: Pool) -> str:
     """User data of the pool's nodes in the format of their image; empty if there is nothing to say."""
-    return al2023(env, pool) if pool.image.family == "AL2023" else bottlerocket(env, pool)
+    return al2023(pool) if pool.image.family == "AL2023" else bottlerocket(pool)
 
 
-def al2023(env: Environment, pool: Pool) -> str:
+def al2023(pool: Pool) -> str:
     """A MIME archive with a NodeConfig and a shell script, each only if there is something to say."""
     aws = pool.on_aws
     config: dict[str, int] = {}
@@ -42,17 +44,21 @@ def al2023(env: Environment, pool: Pool) -> str:
         config["maxPods"] = aws.max_pods
     if aws.pod_pids_limit is not None:
         config["podPidsLimit"] = aws.pod_pids_limit
+    spec: dict[str, Any] = {"kubelet": {"config": config}} if config else {}
+    if _own_disks(pool):
+        spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
     parts = []
-    if config:
-        node_config = {
-            "apiVersion": "node.eks.aws/v1alpha1",
-            "kind": "NodeConfig",
-            "spec": {"kubelet": {"config": config}},
-        }
+    if spec:
+        node_config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
         parts.append(("application/node.eks.aws", sharing.to_yaml(node_config)))
     if aws.prepull:
         parts.append(('text/x-shellscript; charset="us-ascii"', prepull_script(aws.prepull)))
     return _archive(parts)
+
+
+def _own_disks(pool: Pool) -> bool:
+    """Whether the node is told here to use its NVMe disks; Karpenter tells its nodes by the EC2NodeClass."""
+    return pool.on_aws.instance_store == "raid0" and pool.elastic is None
 
 
 def prepull_script(wanted: tuple[str, ...]) -> str:
@@ -95,7 +101,7 @@ def with_part(archive: str, content_type: str, text: str) -> str:
     return f"{archive.removesuffix(end) or head}--{BOUNDARY}\nContent-Type: {content_type}\n\n{text}\n{end}"
 
 
-def bottlerocket(env: Environment, pool: Pool) -> str:
+def bottlerocket(pool: Pool) -> str:
     """Bottlerocket's settings in TOML: kubelet limits and how its own device plugin shares the GPUs.
 
     It has no shell for a script, so there is no pre-pull; the model refuses what it cannot be told.
@@ -107,6 +113,12 @@ def bottlerocket(env: Environment, pool: Pool) -> str:
     if aws.pod_pids_limit is not None:
         kubernetes["pod-pids-limit"] = aws.pod_pids_limit
     tables = {"settings.kubernetes": kubernetes, **_device_plugin(pool)}
+    if _own_disks(pool):
+        # `init` makes one array of the disks, on every boot: what was on them went with the machine.
+        init = ["apiclient", "ephemeral-storage", "init"]
+        bind = ["apiclient", "ephemeral-storage", "bind", "--dirs", *BOTTLEROCKET_DIRECTORIES]
+        steps = {"commands": [init, bind], "mode": "always", "essential": True}
+        tables["settings.bootstrap-commands.instance-store"] = steps
     return "\n".join(_table(name, values) for name, values in tables.items() if values)
 
 

@@ -112,6 +112,8 @@ ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
     ("Disk", "iops", "managed"): ((), ("pools/1/aws/disk/iops", 4000)),
     ("Disk", "throughput", "elastic"): ((), ("pools/0/aws/disk/throughput", 250)),
     ("Disk", "throughput", "managed"): ((), ("pools/1/aws/disk/throughput", 250)),
+    ("AwsPool", "instance_store", "elastic"): ((), ("pools/0/aws/instance_store", "raid0")),
+    ("AwsPool", "instance_store", "managed"): ((), ("pools/1/aws/instance_store", "raid0")),
     ("AwsPool", "efa", "elastic"): (
         (("pools/0/machine", "g4dn.8xlarge"), ("pools/0/zones", ["eu-west-1a"])), ("pools/0/aws/efa", True)),
     ("AwsPool", "efa", "managed"): ((), ("pools/1/aws/efa", True)),

@@ -73,6 +73,7 @@ class World:
     checkout: Checkout
     stack: str
     tools: Mirrored
+    machines: dict[str, list[str]]
     said: list[str] = field(default_factory=list)
 
     @property
@@ -98,6 +99,11 @@ class World:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def nodes(self) -> None:
+        """Nodes as node groups and Karpenter make them of the stack file as it is now."""
+        for manifest in _nodes(self.environment, self.machines):
+            self.kubectl("apply", "-f", "-", input=json.dumps(manifest))
+
     @contextmanager
     def changed(self, edit: Callable[[dict[str, Any]], Any]) -> Iterator[None]:
         """The stack file with another environment, for as long as the context lasts."""
@@ -121,12 +127,11 @@ def world(folder: Path, stack: str, machines: dict[str, list[str]]) -> Iterator[
     plane = ControlPlane(checkout.paths, tools)
     with _served(_packaged(folder / "charts", tools)) as url:
         helm = _helm(folder, url, tools)
-        made = World(checkout, stack, Mirrored(tools, helm))
+        made = World(checkout, stack, Mirrored(tools, helm), machines)
         shutil.copy(HERE.root / made.file.name, made.file)
         try:
             plane.start()
-            for manifest in _nodes(made.environment, machines):
-                made.kubectl("apply", "-f", "-", input=json.dumps(manifest))
+            made.nodes()
             yield made
         finally:
             plane.stop(delete=True)

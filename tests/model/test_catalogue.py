@@ -110,10 +110,11 @@ def test_every_ec2_gpu_type_is_in_the_table_or_left_out_with_a_reason() -> None:
             int(row["memory_mib"]),
             int(row["gpu_count"]),
         )
-        assert (machine.arch, machine.efa, machine.pods) == (
+        assert (machine.arch, machine.efa, machine.pods, machine.nvme) == (
             row["arch"],
             int(row["efa"] or 0),
             int(row["alloc_pods"]),
+            int(row["local_nvme_gb"] or 0),
         )
         # EC2 says what the card is sold with, NVML what is left beside ECC and firmware.
         assert 0.9 < machine.model.memory_mib / int(row["gpu_memory_mib_each"]) < 1.01, name

@@ -53,6 +53,7 @@ MPS = {"machine": "g6e.xlarge", "sharing": {"kind": "mps", "replicas": 4}}
 WHOLE_MIG = {"kind": "mig", "layout": "all-1g.5gb"}
 CARDS = {"efa": True, "reservations": ["cr-0123456789abcdef0"]}
 BOOT = {"max_pods": 110, "pod_pids_limit": 32768}
+DISKS = {"instance_store": "raid0"}
 BOTTLE = {"image": "bottlerocket-nvidia", **BOOT}
 
 TABLE: dict[str, Environment] = {
@@ -74,4 +75,7 @@ TABLE: dict[str, Environment] = {
     "bottlerocket mig": aws({"machine": "p4d.24xlarge", "sharing": WHOLE_MIG, "aws": BOTTLE},
                             mig_strategy="single"),
     "managed": aws({**SLICED, "nodes": 2}),
+    "own disks": aws({**SLICED, "aws": DISKS}, {"machine": "p5.48xlarge", "nodes": 1, "aws": DISKS}),
+    "bottlerocket, own disks": aws({**SLICED, "aws": {**BOTTLE, **DISKS}},
+                                   {"machine": "g6.xlarge", "nodes": 1, "aws": {**BOTTLE, **DISKS}}),
 }  # fmt: skip

@@ -10,14 +10,14 @@ import pytest
 import yaml
 
 from infra.model.environment import Environment
-from infra.plan import user_data
+from infra.plan import node_class, user_data
 from tests.plan.aws_environments import TABLE
 
 pytestmark = pytest.mark.unit
 
 
 def text_of(env: Environment) -> str:
-    return user_data.of(env, env.pools[0])
+    return user_data.of(env.pools[0])
 
 
 def parts_of(text: str) -> dict[str, str]:
@@ -39,7 +39,7 @@ def nvidia_of(env: Environment) -> dict[str, Any]:
 
 def test_nothing_to_say_is_nothing() -> None:
     assert text_of(TABLE["sliced"]) == ""
-    assert user_data.of(TABLE["bottlerocket"], TABLE["bottlerocket"].pools[1]) == ""
+    assert user_data.of(TABLE["bottlerocket"].pools[1]) == ""
 
 
 def test_al2023_is_told_the_kubelets_limits_by_a_node_config() -> None:
@@ -90,3 +90,26 @@ def test_bottlerocket_shares_by_settings() -> None:
         "device-partitioning-strategy": "mig",
         "mig": {"profile": {"a100.40gb": "1g.5gb"}},
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"), [("own disks", "RAID0"), ("bottlerocket, own disks", "RAID0"), ("sliced", None)]
+)
+def test_karpenter_is_told_to_use_the_nodes_disks(name: str, policy: str | None) -> None:
+    manifest = node_class.ec2_node_class(TABLE[name], TABLE[name].pools[0], "role", "labs")
+    assert manifest["spec"].get("instanceStorePolicy") == policy
+
+
+def test_managed_nodes_are_told_to_use_their_disks_and_karpenters_by_their_class() -> None:
+    elastic, managed = TABLE["own disks"].pools
+    assert user_data.of(elastic) == ""
+    config = yaml.safe_load(parts_of(user_data.of(managed))["application/node.eks.aws"])
+    assert config["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
+    elastic, managed = TABLE["bottlerocket, own disks"].pools
+    assert "bootstrap-commands" not in tomllib.loads(user_data.of(elastic))["settings"]
+    steps = tomllib.loads(user_data.of(managed))["settings"]["bootstrap-commands"]["instance-store"]
+    init, bind = steps.pop("commands")
+    assert init == ["apiclient", "ephemeral-storage", "init"]
+    assert bind[:4] == ["apiclient", "ephemeral-storage", "bind", "--dirs"]
+    assert set(bind[4:]) == {"/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"}
+    assert steps == {"mode": "always", "essential": True}

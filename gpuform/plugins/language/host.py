@@ -49,14 +49,13 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return plugin_pb2.PluginInfo(version=PULUMI)
 
     async def GetRequiredPackages(self, request: Any, context: Any) -> Any:
-        """Plugins of the SDKs that are installed for the program."""
-        interpreter = await _interpreter(request.info, context)
-        return language_pb2.GetRequiredPackagesResponse(
-            packages=[
-                plugin_pb2.PackageDependency(name=p.name, kind="resource", version=p.version, server=p.server)
-                for p in packages.required_plugins(interpreter)
-            ]
-        )
+        """None ahead of the run: what is installed is not what is used.
+
+        An SDK says name, version and server of its plugin with everything that it asks for, and the engine
+        gets the plugin then, in the preview already. The official host names the plugin of every SDK that is
+        installed, so that a program on an existing cluster would first download that of AWS.
+        """
+        return language_pb2.GetRequiredPackagesResponse()
 
     async def Run(self, request: Any, context: Any) -> Any:
         """Run the program to its end; it writes to this host's stdout and stderr, which the engine logs."""
