@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuform.engine import Result
+from gpuform.engine import Engine, Result
 from gpuform.plugins.offline.provider import NOTICE
 from tests.journey.aws_world import World, world
 
@@ -181,3 +185,29 @@ def test_production_is_planned_made_and_stays(tmp_path_factory: pytest.TempPathF
         assert not prod.run("up").changed
         assert not prod.run("refresh").changed
         assert prod.run("destroy").changes == {"delete": made.changes["create"]}
+
+
+def test_the_official_plugin_plans_the_same(tmp_path: Path) -> None:
+    if shutil.which("pulumi-resource-aws") is None:
+        pytest.skip("pulumi-resource-aws is not on this machine")
+    if "AWS_ACCESS_KEY_ID" not in os.environ and "AWS_PROFILE" not in os.environ:
+        pytest.skip("no AWS credentials in the environment: the official plugin asks who is calling")
+    with world(tmp_path, "aws-dev", {}) as made:
+        offline = made.run("preview")
+        real = Engine(made.checkout.paths, made.tools, say=made.said.append)
+        planned = real.preview("aws-dev", on_event=lambda event: None)
+        assert {(s.type, s.name, s.op) for s in planned.steps} == {
+            (s.type, s.name, s.op) for s in offline.steps
+        }
+
+
+def test_by_hand_without_an_account(tmp_path: Path) -> None:
+    """The README's lines: a stack is made, and the engine plans it from a shell."""
+    with world(tmp_path, "aws-dev", {}) as made:
+        lines = made.checkout.gpuform("local", "env", "aws-dev", "--offline").stdout
+        script = f"{lines}\npulumi preview --color never"
+        command = ["bash", "-euc", script]
+        done = subprocess.run(command, cwd=made.checkout.paths.root, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert NOTICE in done.stdout
+        assert "105 to create" in done.stdout
