@@ -15,19 +15,29 @@ from infra.model.environment import Environment
 from infra.target import Target
 
 
-def platform(env: Environment, on: Target) -> None:
-    """Register the platform half on a cluster; each part comes after those it needs."""
+def platform(env: Environment, on: Target, within: pulumi.Resource | None = None, prefix: str = "") -> None:
+    """Register the platform half on a cluster; each part comes after those it needs.
+
+    ``within`` becomes the parent of every part and ``prefix`` the beginning of its name, for a program that
+    has several platforms.
+    """
 
     def after(*parts: pulumi.Resource) -> pulumi.ResourceOptions:
-        return pulumi.ResourceOptions(providers={"kubernetes": on.provider}, depends_on=(*on.ready, *parts))
+        return pulumi.ResourceOptions(
+            parent=within, providers={"kubernetes": on.provider}, depends_on=(*on.ready, *parts)
+        )
 
-    namespaces = Namespaces("namespaces", NamespacesArgs(environment=env), after())
-    sharing = GpuSharing("sharing", GpuSharingArgs(environment=env), after(namespaces))
+    namespaces = Namespaces(f"{prefix}namespaces", NamespacesArgs(environment=env), after())
+    sharing = GpuSharing(f"{prefix}sharing", GpuSharingArgs(environment=env), after(namespaces))
     # A node's label names a key of the new ConfigMap: it moves as late as it can, just before the release.
-    pools = NodePools("pools", NodePoolsArgs(environment=env, kubeconfig=on.kubeconfig), after(sharing))
-    operator = GpuOperator("gpu-operator", GpuOperatorArgs(environment=env), after(sharing, pools))
-    layouts = MigLayouts("mig", MigLayoutsArgs(environment=env, kubeconfig=on.kubeconfig), after(operator))
+    pools = NodePools(
+        f"{prefix}pools", NodePoolsArgs(environment=env, kubeconfig=on.kubeconfig), after(sharing)
+    )
+    operator = GpuOperator(f"{prefix}gpu-operator", GpuOperatorArgs(environment=env), after(sharing, pools))
+    layouts = MigLayouts(
+        f"{prefix}mig", MigLayoutsArgs(environment=env, kubeconfig=on.kubeconfig), after(operator)
+    )
     ready: list[pulumi.Resource] = [namespaces, operator, layouts]
     if any(pool.elastic for pool in env.pools):
-        ready.append(ElasticPools("elastic", ElasticPoolsArgs(environment=env), after(operator)))
-    Workloads("workloads", WorkloadsArgs(environment=env), after(*ready))
+        ready.append(ElasticPools(f"{prefix}elastic", ElasticPoolsArgs(environment=env), after(operator)))
+    Workloads(f"{prefix}workloads", WorkloadsArgs(environment=env), after(*ready))

@@ -56,7 +56,8 @@ class GpuPlatform(pulumi.ComponentResource):
             environment = parse(_whole(args["environment"]))
         except InputError as error:
             raise pulumi.InputPropertyError("environment", str(error)) from None
-        platform(environment, _cluster(name, environment, args.get("kubeconfig"), self))
+        target = _cluster(name, environment, args.get("kubeconfig"), self)
+        platform(environment, target, within=self, prefix=f"{name}-")
         self.offered = pulumi.Output.from_input(
             {pool.name: offered(environment, pool) for pool in environment.pools}
         )

@@ -88,7 +88,14 @@ def test_bad_input_fails_with_its_message_alone(using: Project, environment: obj
 @pytest.mark.cluster
 def test_the_component_plans_the_platform(using: Project, control_plane: Plane) -> None:
     more = f", kubeconfig={str(control_plane.kubeconfig)!r}"
-    using.program(PLATFORM.format(environment=CPU_ONLY, more=more))
-    planned = [step.type for step in using.engine.preview().steps]
-    assert planned.count("gpuform-platform:index:GpuPlatform") == 1
-    assert planned.count("kubernetes:core/v1:Node") == 2
+    one = PLATFORM.format(environment=CPU_ONLY, more=more)
+    using.program(f"{one}\nGpuPlatform('other', environment={CPU_ONLY!r}{more})")
+    steps = using.engine.preview().steps
+    planned = [step.type for step in steps]
+    assert planned.count("gpuform-platform:index:GpuPlatform") == 2
+    nodes = [step for step in steps if step.type == "kubernetes:core/v1:Node"]
+    assert {step.name.split("-")[0] for step in nodes} == {"mine", "other"}
+    assert len(nodes) == 4
+    assert all("GpuPlatform$gpuform:platform:NodePools$" in step.urn for step in nodes), (
+        "inside the component"
+    )
