@@ -31,7 +31,8 @@ from infra.config import load
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
-from infra.plan import sharing
+from infra.model.pool import Pool
+from infra.plan import node_groups, sharing
 from tests.journey.conftest import HERE, Checkout, make_checkout
 
 CRDS = HERE.root.parent / "shared" / "reference" / "crds" / "karpenter"
@@ -139,13 +140,16 @@ def world(folder: Path, stack: str, machines: dict[str, list[str]]) -> Iterator[
 
 
 def _nodes(env: Environment, machines: dict[str, list[str]]) -> Iterator[dict[str, Any]]:
+    system = node_groups.system_pool(env)
+    assert system.machine
+    yield _node(env, system, system.machine, "system-0")
     for name, types in machines.items():
         for index, machine in enumerate(types):
-            yield _node(env, name, machine, f"{name}-{index}")
+            yield _node(env, env.pool(name), machine, f"{name}-{index}")
 
 
-def _node(env: Environment, pool_name: str, machine_name: str, name: str) -> dict[str, Any]:
-    pool, machine = env.pool(pool_name), MACHINES[machine_name]
+def _node(env: Environment, pool: Pool, machine_name: str, name: str) -> dict[str, Any]:
+    machine = MACHINES[machine_name]
     annotations = {
         labels.KWOK_NODE: "fake",
         labels.SIM_CPU: str(machine.vcpu),
