@@ -45,7 +45,7 @@ docs: setup ## Write the environment's schema and page again from the model
 	@$(BIN)/python -m infra.schema docs
 
 lock: ## Renew requirements.lock (needs uv)
-	uv pip compile pyproject.toml --extra dev --extra aws --python-version 3.11 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock
+	uv pip compile pyproject.toml --extra dev --extra aws --extra hosts --python-version 3.11 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock
 
 clean: down ## Forget the embedded cluster and its Pulumi state
 	@rm -rf .gpuform
