@@ -22,6 +22,8 @@ PROC = Path("/proc")
 MEMBERS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 SIMULATOR = "simulator"
 KWOKCTL = "kwokctl"
+EXEC_LOOKS = 100  # a millisecond apart; exec takes a few of them on a busy machine
+KERNEL_THREAD = 0x00200000  # PF_KTHREAD among the flags, field 9 of proc_pid_stat(5)
 
 
 @dataclass(frozen=True)
@@ -52,24 +54,38 @@ def scan(layout: Layout) -> list[Process]:
     found = []
     for entry in os.scandir(PROC):
         if entry.name.isdigit():
-            process = _look(layout, int(entry.name))
+            process = look(layout, int(entry.name))
             if process is not None:
                 found.append(process)
     return found
 
 
-def _look(layout: Layout, pid: int) -> Process | None:
-    """The process behind ``pid`` if it is ours; a zombie has no command line and is none."""
+def look(layout: Layout, pid: int) -> Process | None:
+    """The process behind ``pid`` if it is ours."""
     try:
-        raw = (PROC / str(pid) / "cmdline").read_bytes()
-        name = _name(layout, raw.decode(errors="replace").split("\0")) if raw else None
-        if name is None:
-            return None
-        # The second field, the program's name in brackets, may itself hold blanks and brackets.
-        after = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-        return Process(name, pid, int(after[19]))
+        name = _name(layout, _command_line(pid))
+        return None if name is None else Process(name, pid, int(_stat(pid)[19]))
     except (OSError, IndexError):
         return None
+
+
+def _command_line(pid: int) -> list[str]:
+    """Its arguments; one empty one for a kernel thread and a zombie.
+
+    In the midst of exec a process has none yet, and for so short a time that it is waited for.
+    """
+    for _ in range(EXEC_LOOKS):
+        raw = (PROC / str(pid) / "cmdline").read_bytes()
+        state = _stat(pid)
+        if raw or state[0] in "ZX" or int(state[6]) & KERNEL_THREAD:
+            break
+        time.sleep(0.001)
+    return raw.decode(errors="replace").split("\0")
+
+
+def _stat(pid: int) -> list[str]:
+    """proc_pid_stat(5) from its third field on; the second, the name, may itself hold blanks and brackets."""
+    return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 
 def _name(layout: Layout, argv: list[str]) -> str | None:
@@ -97,7 +113,7 @@ def end(layout: Layout, processes: Iterable[Process], grace: float) -> None:
             handle = os.pidfd_open(process.pid)
         except ProcessLookupError:
             continue
-        if _look(layout, process.pid) == process:
+        if look(layout, process.pid) == process:
             handles[process] = handle
         else:
             os.close(handle)

@@ -16,7 +16,7 @@ import yaml
 
 from gpuform.embedded import kwokctl, lock, ports
 from gpuform.embedded.layout import Layout, Record, rotate, write_private
-from gpuform.embedded.processes import Process, end, scan
+from gpuform.embedded.processes import Process, end, look, scan
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 
@@ -143,6 +143,17 @@ def test_ours_is_what_runs_from_our_folder(layout, dummy, tmp_path):
     assert abs(born - time.time()) < 5
     sibling = Layout(Paths(root=tmp_path, state=tmp_path / "state2", cache=tmp_path))
     assert scan(sibling) == []
+
+
+def test_a_process_in_the_midst_of_exec_is_seen(layout):
+    program = layout.workdir / "bin" / "kube-scheduler"
+    program.parent.mkdir(parents=True)
+    program.symlink_to("/bin/sleep")
+    for _ in range(200):
+        with subprocess.Popen([str(program), "60"]) as process:
+            seen = look(layout, process.pid)
+            process.kill()
+        assert seen is not None
 
 
 def test_end_ends_it_and_returns_when_it_is_gone(layout, dummy):
