@@ -12,7 +12,7 @@ from pulumi_aws import ec2, eks, iam, ssm
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.plan import iam as documents
-from infra.plan import node_class, node_groups, sharing, trust
+from infra.plan import node_class, node_groups, sharing, tags, trust
 from infra.plan.node_groups import Joining
 
 
@@ -96,7 +96,7 @@ class NodeGroups(pulumi.ComponentResource):
     def _template(self, pool: Pool) -> ec2.LaunchTemplate:
         env, aws = self._args.environment, pool.on_aws
         alias = node_groups.release_parameter(env, pool)
-        tags = {"Name": f"{env.name}-{pool.name}", **node_groups.cluster_of(env).tags}
+        instance_tags = tags.of_instances(env, pool)
         return ec2.LaunchTemplate(
             f"{self._name}-{pool.name}",
             update_default_version=True,
@@ -116,9 +116,8 @@ class NodeGroups(pulumi.ComponentResource):
             instance_market_options=ec2.LaunchTemplateInstanceMarketOptionsArgs(market_type="capacity-block")
             if aws.capacity_block
             else None,
-            # Default tags reach the template, but neither the instances nor the volumes that it launches.
             tag_specifications=[
-                ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
+                ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=instance_tags)
                 for kind in ("instance", "volume")
             ],
             opts=self._child,

@@ -1,4 +1,4 @@
-"""Karpenter's EC2NodeClass of an elastic pool: image, disks, network and access of its nodes."""
+"""Karpenter's EC2NodeClass of a pool: image, disks, network and access of its nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from infra.model import images, labels
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from infra.plan import karpenter, user_data
+from infra.plan import karpenter, tags, user_data
 
 Manifest = dict[str, Any]
 
@@ -42,7 +42,7 @@ def ec2_node_class(env: Environment, pool: Pool, role_name: str, discovery: str)
             "httpPutResponseHopLimit": 1,
             "httpTokens": "required",
         },
-        "tags": {**cluster.tags, "Name": f"{env.name}-{pool.name}", labels.POOL: pool.name},
+        "tags": tags.of_instances(env, pool),
     }
     spec.update(_options(env, pool))
     return {

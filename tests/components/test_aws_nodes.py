@@ -162,3 +162,13 @@ def test_each_way_of_buying_nodes(capacity: list[str], aws: dict[str, Any], kind
     assert ("instanceMarketOptions" in template(found)) is block
     assert template(found).get("instanceType") == ("g4dn.xlarge" if block else None)
     assert group(found).get("instanceTypes") == (None if block else ["g4dn.xlarge"])
+
+
+def test_instances_and_volumes_say_which_environment_pays_for_them() -> None:
+    recorded = record(stack("aws-prod"))
+    for template in recorded.of(TEMPLATE):
+        tagged = {one["resourceType"]: one["tags"] for one in template.inputs["tagSpecifications"]}
+        assert sorted(tagged) == ["instance", "volume"]
+        for tags in tagged.values():
+            assert tags["gpuform.io/environment"] == "aws-prod"
+            assert tags["cost-center"] == "research"

@@ -230,7 +230,12 @@ def test_a_fabric_adapter_is_on_every_network_card() -> None:
 
 def test_tags_are_the_clusters_and_the_pools() -> None:
     tags = node_class_of(TABLE["at boot"])["tags"]
-    assert tags == {"Name": "labs-p0", "cost-centre": "4711", "gpuform.io/pool": "p0"}
+    assert tags == {
+        "Name": "labs-p0",
+        "cost-centre": "4711",
+        "gpuform.io/environment": "labs",
+        "gpuform.io/pool": "p0",
+    }
 
 
 def test_the_limit_of_processes_goes_where_the_image_takes_it() -> None:

@@ -1,0 +1,18 @@
+"""Tags of the instances and volumes of a pool, however they are launched."""
+
+from __future__ import annotations
+
+from infra.model import labels
+from infra.model.aws import AwsCluster
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+
+
+def of_instances(env: Environment, pool: Pool) -> dict[str, str]:
+    """The cluster's tags, and whose an instance is.
+
+    The provider's default tags reach what Pulumi makes, not what Karpenter or a node group launches.
+    """
+    assert isinstance(env.cluster, AwsCluster)
+    own = {"Name": f"{env.name}-{pool.name}", labels.ENVIRONMENT: env.name, labels.POOL: pool.name}
+    return {**env.cluster.tags, **own}
