@@ -1,4 +1,4 @@
-"""What Karpenter is told of every elastic pool."""
+"""What Karpenter is told of every pool whose nodes it makes: elastic ones, and those that are claimed."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class ElasticPools(pulumi.ComponentResource):
     """
 
     def __init__(self, name: str, args: ElasticPoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the objects of each elastic pool; none where there is no such pool."""
+        """Register the objects of each such pool; none where there is none."""
         super().__init__("gpuform:aws:ElasticPools", name, None, opts)
         self._name = name
         env = args.environment
         for pool in env.pools:
-            if pool.elastic is None:
+            if not pool.by_karpenter:
                 continue
             before = [
                 self._object("class", ec2_node_class(env, pool, node_role(env), env.name), []),

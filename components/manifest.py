@@ -9,6 +9,7 @@ import pulumi
 from pulumi_kubernetes.apps.v1 import Deployment
 from pulumi_kubernetes.batch.v1 import Job
 from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, Node, Pod
+from pulumi_kubernetes.resource.v1 import ResourceClaimTemplate
 
 CLASSES: dict[tuple[str, str], type[pulumi.CustomResource]] = {
     ("v1", "ConfigMap"): ConfigMap,
@@ -17,6 +18,7 @@ CLASSES: dict[tuple[str, str], type[pulumi.CustomResource]] = {
     ("v1", "Pod"): Pod,
     ("apps/v1", "Deployment"): Deployment,
     ("batch/v1", "Job"): Job,
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"): ResourceClaimTemplate,
 }
 
 

@@ -35,7 +35,7 @@ class MigLayouts(pulumi.ComponentResource):
         super().__init__("gpuform:platform:MigLayouts", name, None, opts)
         for pool in args.environment.pools:
             config = mig_config_name(pool)
-            if config and pool.elastic is None and not args.environment.image_ships_device_plugin:
+            if config and not pool.by_karpenter and not args.environment.image_ships_device_plugin:
                 MigLayout(
                     f"{name}-{pool.name}",
                     kubeconfig=args.kubeconfig,

@@ -12,6 +12,7 @@ from components.existing_cluster import ExistingCluster, ExistingClusterArgs
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.errors import InputError
+from infra.model.offer import claimable
 from infra.plan.sharing import offered
 from infra.platform import platform
 from infra.target import Target
@@ -41,7 +42,7 @@ def main() -> None:
     on = cluster(env)
     platform(env, on)
     pulumi.export("kubeconfig", pulumi.Output.secret(on.kubeconfig))
-    pulumi.export("pools", {pool.name: offered(env, pool) for pool in env.pools})
+    pulumi.export("pools", {pool.name: offered(env, pool) | claimable(pool) for pool in env.pools})
 
 
 if __name__ == "__main__":

@@ -83,6 +83,6 @@ def nodes(place: Place) -> tuple[pulumi.Resource, ...]:
     fabric = efa.release(env)
     if fabric:
         made.append(EfaDevicePlugin("efa", EfaDevicePluginArgs(release=fabric), place.after(*made)))
-    if any(pool.elastic for pool in env.pools):
+    if any(pool.by_karpenter for pool in env.pools):
         made.append(Karpenter("karpenter", place.karpenter(), place.after(*made)))
     return tuple(made)

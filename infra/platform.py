@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
+from components.dra_driver import DraDriver, DraDriverArgs
 from components.elastic_pools import ElasticPools, ElasticPoolsArgs
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.gpu_sharing import GpuSharing, GpuSharingArgs
@@ -12,6 +13,7 @@ from components.namespaces import Namespaces, NamespacesArgs
 from components.node_pools import NodePools, NodePoolsArgs
 from components.workloads import Workloads, WorkloadsArgs
 from infra.model.environment import Environment
+from infra.plan import dra
 from infra.target import Target
 
 
@@ -38,6 +40,9 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
         f"{prefix}mig", MigLayoutsArgs(environment=env, kubeconfig=on.kubeconfig), after(operator)
     )
     ready: list[pulumi.Resource] = [namespaces, operator, layouts]
-    if any(pool.elastic for pool in env.pools):
+    claims = dra.release(env)
+    if claims:
+        ready.append(DraDriver(f"{prefix}dra", DraDriverArgs(release=claims), after(operator)))
+    if any(pool.by_karpenter for pool in env.pools):
         ready.append(ElasticPools(f"{prefix}elastic", ElasticPoolsArgs(environment=env), after(operator)))
     Workloads(f"{prefix}workloads", WorkloadsArgs(environment=env), after(*ready))

@@ -16,6 +16,8 @@ GPU_DRIVER = "595.91.07"  # gpu-operator values.yaml, driver.version
 CONTAINER_TOOLKIT = "1.20.0"  # gpu-operator values.yaml, toolkit.version
 DEVICE_PLUGIN = "0.20.0"  # gpu-operator values.yaml, devicePlugin.version
 GPU_OPERATOR_REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"  # NVIDIA's chart repository
+DRA_DRIVER = "0.5.0"  # gpu-operator values.yaml, draDriver.version
+DRA_DRIVER_REPOSITORY = "oci://registry.k8s.io/dra-driver-nvidia/charts"  # its documentation, install
 GPU_DRIVER_OF_BRANCH = {580: "580.95.05"}  # gpu-operator platform support: R580 is the last branch for Volta
 
 EKS = ("1.33", "1.34", "1.35")  # docs.aws.amazon.com/eks: versions in standard support

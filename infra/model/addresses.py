@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infra.model.aws import AwsCluster, Network
-from infra.model.elastic import CPU, MEMORY_GIB
+from infra.model.elastic import CPU, MEMORY_GIB, SURGE
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES, Machine
 from infra.model.pool import Pool
@@ -64,7 +64,7 @@ def prefix_delegation(pools: Sequence[Pool]) -> bool:
 def most_nodes(pool: Pool, machine: Machine, offered: dict[str, int]) -> int:
     """Nodes that the pool may have at most if all are that machine; ``offered``: what one node offers."""
     if pool.elastic is None:
-        return pool.nodes or 0
+        return (pool.nodes or 0) + (SURGE if pool.by_karpenter else 0)
     per_node = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered}
     return min(limit // per_node[key] for key, limit in pool.elastic.max.items())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.model import addresses, aws_pools, elastic, offer
+from infra.model import addresses, aws_pools, offer
 from infra.model.aws import AwsCluster
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
@@ -45,11 +45,10 @@ def check(
 
 
 def _check_names(pools: Sequence[Pool]) -> None:
-    """Each way of buying has a NodePool of its own, whose name another pool must not have."""
+    """Each way of buying has a NodePool of its own, and a fixed number: no two pools have one of one name."""
     seen: dict[str, Pool] = {}
     for index, pool in enumerate(pools):
-        for capacity in pool.capacity if pool.elastic else ():
-            name = elastic.node_pool_name(pool.name, pool.capacity, capacity)
+        for name in pool.node_pools:
             other = seen.setdefault(name, pool)
             if other is not pool:
                 fact = f"a NodePool {name!r} would be both pool {other.name}'s and pool {pool.name}'s"

@@ -14,11 +14,15 @@ from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.sharing import Mig
 
+_FIRST_WITH_CLAIMS = (1, 34)
+"""Kubernetes' release notes: Dynamic Resource Allocation is stable, and on, from here."""
+
 
 def check(cluster: AwsCluster, strategy: MigStrategy, pool: Pool, path: str) -> None:
     """Refuse the first thing that the pool's nodes could not be; ``path`` is the pool's own."""
     _check_machines(pool, path)
     _check_image(pool, path)
+    _check_claims(cluster, pool, path)
     _check_bottlerocket(strategy, pool, path)
     _check_disks(pool, path)
     _check_zones(cluster, pool, path)
@@ -56,6 +60,28 @@ def _check_image(pool: Pool, path: str) -> None:
             else f"{image.key} is for GPUs, and {pool.machines[0].name} has none"
         )
         raise InputError(path, fact, f"use {' or '.join(fitting)}")
+
+
+def _check_claims(cluster: AwsCluster, pool: Pool, path: str) -> None:
+    """A claim needs an API server that knows it, nodes that are there, and nobody else to hand out GPUs."""
+    if not pool.by_claim:
+        return
+    if pool.elastic:
+        raise InputError(
+            f"{path}.sharing.kind",
+            "a pod that has nothing but a claim makes Karpenter start no node, so the pool would stay empty",
+            "give the pool nodes: N, or use another kind",
+        )
+    if tuple(map(int, cluster.version.split("."))) < _FIRST_WITH_CLAIMS:
+        first = ".".join(map(str, _FIRST_WITH_CLAIMS))
+        fact = f"Kubernetes {cluster.version} does not serve resource.k8s.io/v1, which claims are made of"
+        raise InputError(f"{path}.sharing.kind", fact, f"use version {first} or newer, or another kind")
+    if pool.image.ships_device_plugin:
+        raise InputError(
+            f"{path}.sharing.kind",
+            f"the device plugin in {pool.image.key} would hand out the GPUs that are claimed",
+            "use an AL2023 image, or another kind",
+        )
 
 
 def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
@@ -128,11 +154,11 @@ def _check_network_cards(pool: Pool, path: str) -> None:
             f"{', '.join(without)} has no Elastic Fabric Adapter",
             f"leave it out, or use {', '.join(able)}",
         )
-    if settings.placement_group and pool.elastic:
+    if settings.placement_group and pool.by_karpenter:
         raise InputError(
             f"{path}.aws.placement_group",
             "nodes that come one by one find no room in a cluster placement group",
-            "leave it out, or give the pool nodes: N",
+            "leave it out" if pool.by_claim else "leave it out, or give the pool nodes: N",
         )
     for key, fact in (
         ("efa", "what goes through an Elastic Fabric Adapter does not leave its subnet"),
@@ -149,8 +175,8 @@ def _check_capacity(pool: Pool, path: str) -> None:
     if pool.nodes and len(kinds) > 1:
         raise InputError(
             f"{path}.capacity",
-            "a managed node group is bought in one way",
-            "name one kind, or make the pool elastic",
+            f"{'a static NodePool' if pool.by_claim else 'a managed node group'} is bought in one way",
+            "name one kind" if pool.by_claim else "name one kind, or make the pool elastic",
         )
     if "reserved" in kinds and not settings.reservations:
         raise InputError(
@@ -162,13 +188,13 @@ def _check_capacity(pool: Pool, path: str) -> None:
             "capacity does not say reserved, so nothing would use them",
             "add reserved to capacity, or leave them out",
         )
-    if pool.nodes and len(settings.reservations) > 1:
+    if pool.nodes and len(settings.reservations) > 1 and not pool.by_karpenter:
         raise InputError(
             f"{path}.aws.reservations",
             "a managed node group launches into one reservation",
             "name one, or make a pool for each",
         )
-    if settings.capacity_block and pool.elastic:
+    if settings.capacity_block and pool.by_karpenter:
         raise InputError(
             f"{path}.aws.capacity_block",
             "Karpenter sees by itself which reservation is a capacity block",

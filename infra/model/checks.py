@@ -154,6 +154,7 @@ def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload
     if workload.gpu_product:
         found = [pool for pool in pools if workload.gpu_product in offer.products(strategy, pool)]
         if not found:
+            _check_claimed(pools, workload.gpu_product, path)
             known = sorted({product for pool in pools for product in offer.products(strategy, pool)})
             raise InputError(
                 f"{path}.gpu_product",
@@ -165,6 +166,17 @@ def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload
         if getattr(workload, key) is not None:
             raise InputError(f"{path}.{key}", "the workload asks for no GPU", "name a pool or a gpu_product")
     return []
+
+
+def _check_claimed(pools: Sequence[Pool], product: str, path: str) -> None:
+    """A pod that is pinned by product asks for a resource, and claimed GPUs are none."""
+    found = [pool.name for pool in pools if pool.by_claim and product in {gpu.product for gpu in pool.gpus}]
+    if found:
+        raise InputError(
+            f"{path}.gpu_product",
+            f"the GPUs of pool {' or '.join(found)} are had by claim",
+            f"pin by pool: {' or '.join(found)}",
+        )
 
 
 def request(strategy: MigStrategy, candidates: Sequence[Pool], workload: Workload) -> str | None:
@@ -184,6 +196,12 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
         for key in ("slice", "count"):
             if getattr(workload, key) is not None:
                 raise InputError(f"{path}.{key}", f"{where} has no GPU", "leave it out, or name another pool")
+        return
+    claimed = [n for pool in candidates for n in offer.claimable(pool).values()]
+    if claimed and not workload.slice:
+        if workload.amount > max(claimed):
+            fact = f"a node of {where} has {max(claimed)} GPUs to claim"
+            raise InputError(f"{path}.count", fact, f"ask for {max(claimed)} at most, or use more pods")
         return
     slices = [name for pool in candidates for name in pool.layout or {}] if strategy == "mixed" else []
     name = request(strategy, candidates, workload)

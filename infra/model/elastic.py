@@ -37,6 +37,15 @@ class Elastic(Model):
     )
 
 
+SURGE = 1
+"""Nodes that a pool with a fixed number may have for a while beside them, while one is replaced."""
+
+
 def node_pool_name(pool: str, kinds: Sequence[Capacity], capacity: Capacity) -> str:
     """Name of Karpenter's NodePool: the pool's, and how it is bought where there are several ways."""
     return pool if len(kinds) == 1 else f"{pool}-{CAPACITY_TYPES[capacity]}"
+
+
+def static_name(pool: str) -> str:
+    """Name of a NodePool with a fixed number of nodes: Karpenter lets none become one, or cease to be one."""
+    return f"{pool}-static"

@@ -38,6 +38,11 @@ NVIDIA_GPU = "nvidia.com/gpu"
 NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared"
 NVIDIA_MIG_PREFIX = "nvidia.com/mig-"
 
+# NVIDIA: "false" keeps the operator's device plugin off a node, whose GPUs its DRA driver then offers by
+# claim: under this device class, which is also the driver's name.
+DEPLOY_DEVICE_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
+GPU_DEVICE_CLASS = "gpu.nvidia.com"
+
 # AWS: tags of subnets and security groups, by which load balancers and Karpenter find them.
 ELB = "kubernetes.io/role/elb"
 INTERNAL_ELB = "kubernetes.io/role/internal-elb"

@@ -10,7 +10,7 @@ from typing import Literal
 
 from infra.model import labels
 from infra.model.pool import Pool
-from infra.model.sharing import Exclusive, Mig, Mps, TimeSlicing
+from infra.model.sharing import Dra, Exclusive, Mig, Mps, TimeSlicing
 
 MigStrategy = Literal["none", "single", "mixed"]
 
@@ -23,10 +23,11 @@ def mig_resource(profile: str) -> str:
 def offered(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
     """Extended resources that one node of the pool has to give, all above zero, sorted by name.
 
-    A resource that is not in the answer is 0 on the node or not there at all.
+    A resource that is not in the answer is 0 on the node or not there at all. Devices that are had by claim
+    are no extended resource: ``claimable`` has those.
     """
     sharing, gpus = pool.sharing, pool.gpu_count
-    if gpus == 0:
+    if gpus == 0 or isinstance(sharing, Dra):
         return {}
     if isinstance(sharing, TimeSlicing):
         name = labels.NVIDIA_GPU_SHARED if sharing.rename else labels.NVIDIA_GPU
@@ -42,8 +43,18 @@ def offered(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
     return {labels.NVIDIA_GPU: gpus}
 
 
+def claimable(pool: Pool) -> dict[str, int]:
+    """Devices of one node that pods have by claim, by device class; none where a resource is asked for."""
+    return {labels.GPU_DEVICE_CLASS: pool.gpu_count} if pool.by_claim else {}
+
+
 def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
-    """The values that nvidia.com/gpu.product may take on the pool's nodes."""
+    """The values that nvidia.com/gpu.product may take on the pool's nodes.
+
+    None where GPUs are had by claim: the label is there, but a pod that is pinned by it asks for a resource.
+    """
+    if pool.by_claim:
+        return ()
     sharing = pool.sharing
     if isinstance(sharing, Mps) or (isinstance(sharing, TimeSlicing) and not sharing.rename):
         suffix = "-SHARED"

@@ -11,13 +11,13 @@ from infra.model import labels
 from infra.model.aws import AwsPool
 from infra.model.base import Count, LabelKey, LabelValue, Model, PoolName, listing
 from infra.model.choices import GpuName, MachineName
-from infra.model.elastic import Capacity, Elastic, PoolClass
+from infra.model.elastic import Capacity, Elastic, PoolClass, node_pool_name, static_name
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
 from infra.model.images import IMAGES, Image
 from infra.model.machines import MACHINES, Machine, ec2, smallest
 from infra.model.mig import Layout
-from infra.model.sharing import Exclusive, Mig, Sharing
+from infra.model.sharing import Dra, Exclusive, Mig, Sharing
 
 
 def _own_key(key: str) -> str:
@@ -68,7 +68,7 @@ class Pool(Model):
     workload_class: PoolClass = Field(
         default="inference",
         alias="class",
-        description="Whom an elastic pool serves: when its nodes may be taken away follows from it.",
+        description="Whom a pool of Karpenter's serves: when its nodes may be taken away follows from it.",
     )
     zones: tuple[Annotated[str, Field(strict=True)], ...] = Field(
         default=(), description="Zones of its nodes (AWS); all of the network's if left out."
@@ -117,6 +117,24 @@ class Pool(Model):
             if self.gpu
             else None
         )
+
+    @property
+    def by_claim(self) -> bool:
+        """Whether pods have its GPUs by claim (DRA) rather than by an extended resource."""
+        return isinstance(self.sharing, Dra)
+
+    @property
+    def by_karpenter(self) -> bool:
+        """Whether Karpenter makes its nodes: as pods need them, or a fixed number whose GPUs are claimed."""
+        return self.elastic is not None or self.by_claim
+
+    @property
+    def node_pools(self) -> dict[str, Capacity]:
+        """Karpenter's NodePools of the pool, by name: one for each way of buying, in the order declared."""
+        if self.by_claim:
+            return {static_name(self.name): self.capacity[0]}
+        kinds = self.capacity if self.elastic else ()
+        return {node_pool_name(self.name, kinds, kind): kind for kind in kinds}
 
     @property
     def machines(self) -> tuple[Machine, ...]:

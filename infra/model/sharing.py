@@ -88,4 +88,18 @@ class Mig(Model):
     )
 
 
-Sharing = Annotated[Exclusive | TimeSlicing | Mps | Mig, Field(discriminator="kind")]
+class Dra(Model):
+    """Whole GPUs, had by claim (Dynamic Resource Allocation) instead of counted; one pod per GPU.
+
+    NVIDIA's DRA driver offers them, and the device plugin stays off the nodes, or both would hand them out.
+    """
+
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "replicas": ("a claim takes whole GPUs", "leave it out, or use kind: time_slicing or mps"),
+        "layout": ("a claim takes whole GPUs", "leave it out, or use kind: mig"),
+    }
+
+    kind: Literal["dra"]
+
+
+Sharing = Annotated[Exclusive | TimeSlicing | Mps | Mig | Dra, Field(discriminator="kind")]

@@ -24,6 +24,10 @@ _NO_KARPENTER = (
     "the class says when Karpenter may take nodes away, and there is none here",
     "leave it out, or use cluster kind aws",
 )
+_NO_DRA = (
+    "only a pool on AWS is made with NVIDIA's DRA driver and nodes that stay",
+    "use another kind, or cluster kind aws",
+)
 _IMAGE_OWNS = ("on AWS the node image brings it", "leave it out")
 
 _POOL: Mapping[str, Mapping[str, Reason]] = {
@@ -42,13 +46,15 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
         "aws": _NOT_AWS,
     },
 }
+_SHARING: Mapping[str, tuple[tuple[str, ...], Reason]] = {"dra": (("aws",), _NO_DRA)}
+"""Ways of sharing that only some kinds of cluster have, with those kinds."""
 _OPERATOR: Mapping[str, Mapping[str, Reason]] = {"aws": {"driver": _IMAGE_OWNS, "toolkit": _IMAGE_OWNS}}
 
 
 def of_pool(cluster: str, pool: Pool) -> Mapping[str, Reason]:
     """Fields of the pool that this kind of cluster has no use for, each with the reason."""
     if cluster == "aws":
-        return {} if pool.elastic else {"workload_class": _NO_CLASS}
+        return {} if pool.by_karpenter else {"workload_class": _NO_CLASS}
     return _POOL[cluster]
 
 
@@ -62,6 +68,9 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
     for name, reason in of_pool(cluster, pool).items():
         if name in pool.model_fields_set:
             raise InputError(f"{path}.{Pool.model_fields[name].alias or name}", *reason)
+    kinds, reason = _SHARING.get(pool.sharing.kind, ((cluster,), _NO_DRA))
+    if cluster not in kinds:
+        raise InputError(f"{path}.sharing.kind", *reason)
 
 
 def check_operator(cluster: str, given: set[str]) -> None:

@@ -23,7 +23,7 @@ Documents = list[dict[str, Any]]
 
 
 def files(env: Environment) -> dict[str, Documents]:
-    """Documents by file name; none for another kind of cluster, no Karpenter without an elastic pool."""
+    """Documents by file name; none for another kind of cluster, no Karpenter without a pool of its own."""
     if env.cluster.kind != "aws":
         return {}
     nodes = [node_groups.system_pool(env), *node_groups.managed_pools(env)]
@@ -33,12 +33,12 @@ def files(env: Environment) -> dict[str, Documents]:
         "network.yaml": [_network(env)],
         "node-groups.yaml": [_node_group(env, pool) for pool in nodes],
     }
-    elastic = [pool for pool in env.pools if pool.elastic]
-    if elastic:
+    served = [pool for pool in env.pools if pool.by_karpenter]
+    if served:
         releases = [eks.karpenter_crd_release(env), eks.karpenter_release(env)]
         charts = [{key: value for key, value in vars(one).items() if value is not None} for one in releases]
         objects: Documents = []
-        for pool in elastic:
+        for pool in served:
             objects.append(node_class.ec2_node_class(env, pool, node_class.node_role(env), env.name))
             objects += [*overlays.node_overlays(env, pool), *karpenter.node_pools(env, pool)]
         found["karpenter.yaml"] = [*charts, *objects]

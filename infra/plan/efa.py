@@ -6,7 +6,7 @@ from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.plan.gpu_operator import ChartRelease
-from infra.plan.sharing import pool_taints
+from infra.plan.sharing import tolerations
 
 
 def release(env: Environment) -> ChartRelease | None:
@@ -14,12 +14,6 @@ def release(env: Environment) -> ChartRelease | None:
     pools = [pool for pool in env.pools if pool.on_aws.efa]
     if not pools:
         return None
-    tolerations = []
-    for pool in pools:
-        for taint in pool_taints(env, pool):
-            entry = {"key": taint["key"], "operator": "Exists", "effect": taint["effect"]}
-            if entry not in tolerations:
-                tolerations.append(entry)
     return ChartRelease(
         chart="aws-efa-k8s-device-plugin",
         repository=versions.EKS_CHARTS_REPOSITORY,
@@ -30,6 +24,6 @@ def release(env: Environment) -> ChartRelease | None:
         # of ours: the pool's label says it exactly.
         values={
             "supportedInstanceLabels": {"keys": [labels.POOL], "values": [pool.name for pool in pools]},
-            "tolerations": tolerations,
+            "tolerations": tolerations(env, pools),
         },
     )

@@ -67,11 +67,18 @@ def karpenter_values(env: Environment) -> Values:
             "clusterName": env.name,
             "eksControlPlane": True,
             "interruptionQueue": interruption_queue(env),
-            "featureGates": {
-                "nodeOverlay": any(overlays.node_overlays(env, pool) for pool in env.pools),
-                "reservedCapacity": any(pool.elastic and "reserved" in pool.capacity for pool in env.pools),
-            },
+            "featureGates": _feature_gates(env),
         },
+    }
+
+
+def _feature_gates(env: Environment) -> Values:
+    """Karpenter's gates: the static pools' is left at the chart's own "off" where there is no such pool."""
+    reserved = any(pool.by_karpenter and "reserved" in pool.capacity for pool in env.pools)
+    return {
+        "nodeOverlay": any(overlays.node_overlays(env, pool) for pool in env.pools),
+        "reservedCapacity": reserved,
+        **({"staticCapacity": True} if any(pool.by_claim for pool in env.pools) else {}),
     }
 
 

@@ -1,8 +1,11 @@
-"""Karpenter's NodePools: what an elastic pool may buy, how much of it, and when a node may be taken away.
+"""Karpenter's NodePools: what a pool may buy, how much of it, and when a node may be taken away.
 
 One NodePool for each way of buying; Karpenter tries the heaviest first, so that a reservation that is paid
 for is used up before on-demand is bought, and spot is what is left. Each of them has the pool's whole limit:
 Karpenter has no limit over several NodePools, and halves would keep the fallback from filling in.
+
+A pool whose GPUs are claimed has one static NodePool, which keeps its number of nodes: a pod that has nothing
+but a claim starts none.
 
 No startup taint is set: nothing would take it away again. A pod that asks for a GPU or a share is bound once
 its node really offers one, which it does only when the operands have acted.
@@ -91,16 +94,13 @@ Both are what EC2 DescribeInstanceTypes says, as the project's table of EC2 GPU 
 
 
 def node_pools(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
-    """One NodePool for each way of buying, in the order declared; none for a pool with a fixed number."""
-    if pool.elastic is None:
-        return ()
-    return tuple(node_pool(env, pool, capacity) for capacity in pool.capacity)
+    """One NodePool for each way of buying, in the order declared; none for a managed node group's pool."""
+    return tuple(node_pool(env, pool, name, capacity) for name, capacity in pool.node_pools.items())
 
 
-def node_pool(env: Environment, pool: Pool, capacity: Capacity) -> Manifest:
-    """The NodePool of an elastic pool for one way of buying."""
+def node_pool(env: Environment, pool: Pool, name: str, capacity: Capacity) -> Manifest:
+    """One NodePool of a pool, for one way of buying."""
     disruption = DISRUPTION[pool.workload_class]
-    name = elastic.node_pool_name(pool.name, pool.capacity, capacity)
     spec: Manifest = {
         "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": pool.name},
         "requirements": requirements(pool, capacity),
@@ -116,11 +116,26 @@ def node_pool(env: Environment, pool: Pool, capacity: Capacity) -> Manifest:
         "kind": "NodePool",
         "metadata": {"name": name, "labels": own_labels(env, pool)},
         "spec": {
-            "weight": WEIGHTS[capacity],
-            "limits": limits(pool),
-            "disruption": disruption.block(),
+            **(_fixed(pool, disruption) if pool.by_claim else _scaled(pool, disruption, capacity)),
             "template": {"metadata": {"labels": node_labels(env, pool)}, "spec": spec},
         },
+    }
+
+
+def _scaled(pool: Pool, disruption: Disruption, capacity: Capacity) -> Manifest:
+    return {"weight": WEIGHTS[capacity], "limits": limits(pool), "disruption": disruption.block()}
+
+
+def _fixed(pool: Pool, disruption: Disruption) -> Manifest:
+    """A static NodePool: no weight and no limit but that of nodes, and nothing to consolidate.
+
+    Without room for one node more, Karpenter would keep a drifted node rather than take it away first.
+    """
+    assert pool.nodes is not None
+    return {
+        "replicas": pool.nodes,
+        "limits": {"nodes": str(pool.nodes + elastic.SURGE)},
+        "disruption": {**disruption.block(), "consolidateAfter": "Never"},
     }
 
 

@@ -54,7 +54,7 @@ def system_pool(env: Environment) -> Pool:
 
 def managed_pools(env: Environment) -> tuple[Pool, ...]:
     """The pools that become managed node groups, in their order."""
-    return tuple(pool for pool in env.pools if pool.nodes is not None)
+    return tuple(pool for pool in env.pools if not pool.by_karpenter)
 
 
 def zones(env: Environment, pool: Pool) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.model import elastic, labels
+from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.sharing import Exclusive
@@ -28,14 +28,13 @@ def node_overlays(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
 
 
 def _overlay(env: Environment, pool: Pool, count: int) -> Manifest:
-    names = [elastic.node_pool_name(pool.name, pool.capacity, capacity) for capacity in pool.capacity]
     return {
         "apiVersion": "karpenter.sh/v1alpha1",
         "kind": "NodeOverlay",
         "metadata": {"name": f"{pool.name}-{count}-gpu", "labels": karpenter.own_labels(env, pool)},
         "spec": {
             "requirements": [
-                {"key": labels.NODE_POOL, "operator": "In", "values": sorted(names)},
+                {"key": labels.NODE_POOL, "operator": "In", "values": sorted(pool.node_pools)},
                 {"key": labels.INSTANCE_GPU_COUNT, "operator": "In", "values": [str(count)]},
             ],
             "capacity": capacity(env, pool, count),

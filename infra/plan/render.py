@@ -7,8 +7,10 @@ from typing import Any
 
 import yaml
 
+from infra.model import offer
 from infra.model.environment import Environment
-from infra.plan import aws_files, gpu_operator, nodes, sharing, workloads
+from infra.plan import aws_files, dra, gpu_operator, nodes, sharing, workloads
+from infra.plan.gpu_operator import ChartRelease
 
 
 def render(env: Environment) -> dict[str, str]:
@@ -17,15 +19,16 @@ def render(env: Environment) -> dict[str, str]:
     The same environment gives the same bytes; nothing here asks a cluster or a cloud.
     """
     release = gpu_operator.release(env)
-    chart = {key: value for key, value in vars(release).items() if value is not None}
+    claims = dra.release(env)
     files = {
         "environment.yaml": _documents([env.resolved()]),
         "namespaces.yaml": _documents(workloads.namespaces(env)),
-        "gpu-operator.yaml": _documents([chart]),
+        "gpu-operator.yaml": _documents([_chart(release)]),
     }
     maps = [sharing.device_plugin_config_map(env), sharing.mig_parted_config_map(env)]
     found = {
         "sharing.yaml": [manifest for manifest in maps if manifest],
+        "dra-driver.yaml": [_chart(claims)] if claims else [],
         "pools.yaml": [_pool(env, index) for index in range(len(env.pools))],
         "nodes.yaml": [node for pool in env.pools for node in nodes.simulated_nodes(env, pool)],
         "workloads.yaml": list(workloads.manifests(env)),
@@ -33,6 +36,10 @@ def render(env: Environment) -> dict[str, str]:
     }
     files.update({name: _documents(manifests) for name, manifests in found.items() if manifests})
     return dict(sorted(files.items()))
+
+
+def _chart(release: ChartRelease) -> dict[str, Any]:
+    return {key: value for key, value in vars(release).items() if value is not None}
 
 
 def _pool(env: Environment, index: int) -> dict[str, Any]:
@@ -44,6 +51,9 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
         "taints": sharing.pool_taints(env, pool),
         "offered": sharing.offered(env, pool),
     }
+    claimable = offer.claimable(pool)
+    if claimable:
+        found["claimable"] = claimable
     if pool.selector is not None:
         found["selector"] = dict(pool.selector)
     mig = sharing.mig_config_name(pool)

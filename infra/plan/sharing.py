@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -144,7 +144,9 @@ def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
     ``nvidia.com/mig.config`` is not one of them: it is set once the operands run, node by node.
     """
     found = {**pool.labels, labels.POOL: pool.name, labels.ENVIRONMENT: env.name}
-    if pool.gpus and device_plugin_config_map(env) is not None:
+    if pool.by_claim:
+        found[labels.DEPLOY_DEVICE_PLUGIN] = "false"
+    elif pool.gpus and device_plugin_config_map(env) is not None:
         found[labels.DEVICE_PLUGIN_CONFIG] = config_key(pool)
     return dict(sorted(found.items()))
 
@@ -154,6 +156,17 @@ def pool_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
     gpu = [{"key": env.gpu_operator.gpu_taint, "value": "true", "effect": "NoSchedule"}] if pool.gpus else []
     own = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in pool.taints]
     return gpu + own
+
+
+def tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]:
+    """Tolerations of these pools' taints whatever their values, each once: what a DaemonSet there needs."""
+    found: list[dict[str, str]] = []
+    for pool in pools:
+        for taint in pool_taints(env, pool):
+            entry = {"key": taint["key"], "operator": "Exists", "effect": taint["effect"]}
+            if entry not in found:
+                found.append(entry)
+    return found
 
 
 def offered(env: Environment, pool: Pool) -> dict[str, int]:

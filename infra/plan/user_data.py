@@ -58,7 +58,7 @@ def al2023(pool: Pool) -> str:
 
 def _own_disks(pool: Pool) -> bool:
     """Whether the node is told here to use its NVMe disks; Karpenter tells its nodes by the EC2NodeClass."""
-    return pool.on_aws.instance_store == "raid0" and pool.elastic is None
+    return pool.on_aws.instance_store == "raid0" and not pool.by_karpenter
 
 
 def prepull_script(wanted: tuple[str, ...]) -> str:

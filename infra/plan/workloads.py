@@ -9,7 +9,7 @@ from infra.model import checks, labels, offer
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
-from infra.plan import sharing
+from infra.plan import dra, sharing
 
 Manifest = dict[str, Any]
 _USER = 1000  # any user but root; images that bring their own root user run as this one
@@ -36,14 +36,27 @@ def _namespace(env: Environment, name: str, level: str) -> Manifest:
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
-    """One object per workload, in the order declared."""
-    return tuple(_manifest(env, workload) for workload in env.workloads)
+    """One object per workload, in the order declared, after the template of its claim if it has one."""
+    found: list[Manifest] = []
+    for workload in env.workloads:
+        if _by_claim(_pools(env, workload)):
+            found.append(dra.claim_template(workload, _metadata(env, workload)))
+        found.append(_manifest(env, workload))
+    return tuple(found)
+
+
+def _metadata(env: Environment, workload: Workload) -> Manifest:
+    own = {labels.APP_NAME: workload.name, labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"}
+    return {"name": workload.name, "namespace": workload.namespace, "labels": own}
+
+
+def _by_claim(pools: Sequence[Pool]) -> bool:
+    return any(pool.by_claim for pool in pools)
 
 
 def _manifest(env: Environment, workload: Workload) -> Manifest:
-    own = {labels.APP_NAME: workload.name, labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"}
-    metadata = {"name": workload.name, "namespace": workload.namespace, "labels": own}
-    template = {"metadata": {"labels": own}}
+    metadata = _metadata(env, workload)
+    template = {"metadata": {"labels": metadata["labels"]}}
     if isinstance(workload, DeploymentWorkload):
         spec = {
             "replicas": workload.replicas,
@@ -79,6 +92,8 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         "resources": {"requests": requests, "limits": limits},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
+    if _by_claim(pools):
+        container["resources"]["claims"] = [{"name": dra.REQUEST}]
     if workload.command:
         container["command"] = list(workload.command)
     spec: Manifest = {
@@ -91,6 +106,9 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
+    if _by_claim(pools):
+        name = dra.template_name(workload)
+        spec["resourceClaims"] = [{"name": dra.REQUEST, "resourceClaimTemplateName": name}]
     if workload.pool:
         spec["nodeSelector"] = {labels.POOL: workload.pool}
     if workload.gpu_product:

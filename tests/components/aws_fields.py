@@ -48,6 +48,9 @@ BOTTLEROCKET = {"image": "bottlerocket"}
 PINNED = ("cluster/images/bottlerocket", "bottlerocket@1.50.0")
 COMES: dict[str, Any] = {"name": "comes", "machine": "m6i.xlarge", "elastic": {"max": {"cpu": 4}}}
 STAYS: dict[str, Any] = {"name": "stays", "machine": "m6i.xlarge", "nodes": 1}
+BY_CLAIM = {"kind": "dra"}
+CLAIMED: dict[str, Any] = {"name": "claimed", "machine": "g6.12xlarge", "nodes": 1, "sharing": BY_CLAIM}
+HAS_CLAIMED = (("pools/3", CLAIMED),)
 ELSEWHERE = {"cidr": "10.0.0.0/16", "zones": ["eu-west-2a", "eu-west-2b"]}
 SECOND = {"max": {"cpu": 40, "memory_gib": 160}}
 
@@ -83,6 +86,20 @@ ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
     ("GpuChoice", "models", "elastic"): ((), ("pools/2/gpu/models", ["L4", "A10G"])),
     ("GpuChoice", "count", "elastic"): ((), ("pools/2/gpu/count", 4)),
     ("Pool", "nodes", "managed"): ((), ("pools/1/nodes", 2)),
+    ("Pool", "nodes", "static"): (HAS_CLAIMED, ("pools/3/nodes", 2)),
+    ("Pool", "sharing", "static"): (HAS_CLAIMED, ("pools/3/sharing", {"kind": "exclusive"})),
+    ("Pool", "capacity", "static"): (HAS_CLAIMED, ("pools/3/capacity", ["spot"])),
+    ("Pool", "workload_class", "static"): (HAS_CLAIMED, ("pools/3/class", "training")),
+    ("Pool", "zones", "static"): (HAS_CLAIMED, ("pools/3/zones", ["eu-west-1b"])),
+    ("Pool", "labels", "static"): (HAS_CLAIMED, ("pools/3/labels", {"a": "c"})),
+    ("Pool", "taints", "static"): (HAS_CLAIMED, ("pools/3/taints", [{"key": "c"}])),
+    ("Pool", "gpu", "static"): (
+        (("pools/3", {**CLAIMED, "machine": None, "gpu": {"models": ["T4"], "count": 1}}),),
+        ("pools/3/gpu", {"models": ["L4"], "count": 1}),
+    ),
+    ("PodWorkload", "pool", "static"): (HAS_CLAIMED, ("workloads/0/pool", "claimed")),
+    ("PodWorkload", "count", "static"): (
+        (*HAS_CLAIMED, ("workloads/0/pool", "claimed")), ("workloads/0/count", 2)),
     ("Pool", "elastic", ""): ((), ("pools/0/elastic", {"max": {"cpu": 4}})),
     ("Pool", "labels", "elastic"): ((), ("pools/0/labels", {"a": "c"})),
     ("Pool", "labels", "managed"): ((), ("pools/1/labels", {"a": "c"})),
@@ -124,6 +141,15 @@ ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
     ("AwsPool", "reservations", "managed"): (
         (("pools/1/capacity", ["reserved"]), ("pools/1/aws", RESERVED)),
         ("pools/1/aws/reservations", ["cr-01234567"]),
+    ),
+    ("AwsPool", "reservations", "static"): (
+        (("pools/3", {**CLAIMED, "capacity": ["reserved"], "aws": RESERVED}),),
+        ("pools/3/aws/reservations", [RESERVATION, "cr-01234567"]),
+    ),
+    ("AwsPool", "disk", "static"): (HAS_CLAIMED, ("pools/3/aws", {"disk": {"size_gib": 300}})),
+    ("AwsPool", "efa", "static"): (
+        (("pools/3", {**CLAIMED, "zones": ["eu-west-1a"], "machine": "g6.24xlarge"}),),
+        ("pools/3/aws", {"efa": True}),
     ),
     ("AwsPool", "capacity_block", "managed"): (
         (("pools/1/capacity", ["reserved"]), ("pools/1/aws", RESERVED)),

@@ -82,10 +82,14 @@ def test_spot_without_its_queue_cannot_be_said(place: str) -> None:
     assert env.pools[0].capacity == ("on_demand", "spot")
 
 
-def test_dra_on_an_elastic_pool_cannot_be_said() -> None:
-    """No pod with nothing but a claim makes Karpenter start a node, and there is no such way of sharing."""
-    said = message(change({"at": "pools/0/sharing", "put": {"kind": "dra"}}))
-    assert said == ("pools[0].sharing.kind: unknown kind 'dra'; known: exclusive, time_slicing, mps, mig")
+@pytest.mark.parametrize("cluster", [{"kind": "embedded"}, {"kind": "existing", "kubeconfig": "/k"}])
+def test_claims_are_made_on_aws_alone(cluster: dict[str, Any]) -> None:
+    where: dict[str, Any] = {"nodes": 1} if cluster["kind"] == "embedded" else {"selector": {"a": "b"}}
+    pool = {"name": "p", "machine": "g4dn.xlarge", **where, "sharing": {"kind": "dra"}}
+    assert message({"name": "test", "cluster": cluster, "pools": [pool]}) == (
+        "pools[0].sharing.kind: only a pool on AWS is made with NVIDIA's DRA driver and nodes that stay; "
+        "use another kind, or cluster kind aws"
+    )
 
 
 def test_pods_of_two_elastic_pools_are_kept_apart_by_a_taint() -> None:

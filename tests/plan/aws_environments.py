@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from infra.config import parse
@@ -16,7 +17,12 @@ IMAGES = {
 MODELS = ("T4", "L4", "A10G", "L40S", "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200", "B200")
 
 
-def aws(*pools: dict[str, Any], mig_strategy: str = "mixed", **cluster: Any) -> Environment:
+def aws(
+    *pools: dict[str, Any],
+    mig_strategy: str = "mixed",
+    workloads: Sequence[dict[str, Any]] = (),
+    **cluster: Any,
+) -> Environment:
     """An environment with these pools; each may leave out its name and how many it has."""
     named = [{"name": f"p{index}", **pool} for index, pool in enumerate(pools)]
     for pool in named:
@@ -36,6 +42,7 @@ def aws(*pools: dict[str, Any], mig_strategy: str = "mixed", **cluster: Any) -> 
             },
             "gpu_operator": {"mig_strategy": mig_strategy},
             "pools": named,
+            "workloads": workloads,
         }
     )
 
@@ -54,6 +61,7 @@ WHOLE_MIG = {"kind": "mig", "layout": "all-1g.5gb"}
 CARDS = {"efa": True, "reservations": ["cr-0123456789abcdef0"]}
 BOOT = {"max_pods": 110, "pod_pids_limit": 32768}
 DISKS = {"instance_store": "raid0"}
+CLAIMED = {"machine": "g6.12xlarge", "nodes": 2, "sharing": {"kind": "dra"}}
 BOTTLE = {"image": "bottlerocket-nvidia", **BOOT}
 
 TABLE: dict[str, Environment] = {
@@ -74,6 +82,7 @@ TABLE: dict[str, Environment] = {
     "bottlerocket mps": aws({**MPS, "aws": BOTTLE}, mig_strategy="none"),
     "bottlerocket mig": aws({"machine": "p4d.24xlarge", "sharing": WHOLE_MIG, "aws": BOTTLE},
                             mig_strategy="single"),
+    "claimed": aws(CLAIMED, SLICED),
     "managed": aws({**SLICED, "nodes": 2}),
     "own disks": aws({**SLICED, "aws": DISKS}, {"machine": "p5.48xlarge", "nodes": 1, "aws": DISKS}),
     "bottlerocket, own disks": aws({**SLICED, "aws": {**BOTTLE, **DISKS}},

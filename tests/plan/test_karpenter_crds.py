@@ -38,7 +38,7 @@ def planned(env: Environment) -> list[Manifest]:
     """Everything that Karpenter is told in one environment."""
     found: list[Manifest] = []
     for pool in env.pools:
-        if pool.elastic:
+        if pool.by_karpenter:
             found.append(node_class.ec2_node_class(env, pool, node_class.node_role(env), env.name))
         found += [*karpenter.node_pools(env, pool), *overlays.node_overlays(env, pool)]
     return found
@@ -59,6 +59,24 @@ def test_the_server_takes_every_object(karpenter_crds: Kubectl) -> None:
     kinds = {manifest["kind"] for manifest in manifests}
     assert kinds == {"NodePool", "EC2NodeClass", "NodeOverlay"}
     assert len(submit(karpenter_crds, *manifests).split()) == len(manifests)
+
+
+def test_a_static_pool_is_taken_and_stays_one(karpenter_crds: Kubectl) -> None:
+    (static,) = (one for one in planned(TABLE["claimed"]) if "replicas" in one["spec"])
+    for key, value, said in (
+        ("weight", 10, "'weight' is not supported on static NodePools"),
+        ("limits", {"nodes": "3", "cpu": "8"}, "only 'limits.nodes' is supported on static NodePools"),
+        ("replicas", -1, "spec.replicas"),
+    ):
+        with pytest.raises(AssertionError) as refused:
+            submit(karpenter_crds, {**static, "spec": {**static["spec"], key: value}})
+        assert said in str(refused.value)
+    karpenter_crds("apply", "--server-side", "-f", "-", input=json.dumps(static))
+    elastic = {**static, "spec": {key: value for key, value in static["spec"].items() if key != "replicas"}}
+    with pytest.raises(AssertionError) as kept:
+        submit(karpenter_crds, elastic)
+    assert "Cannot transition NodePool between static" in str(kept.value)
+    karpenter_crds("delete", "nodepool", static["metadata"]["name"])
 
 
 BAD: list[tuple[str, tuple[str, ...], Any, str]] = [

@@ -1,0 +1,126 @@
+"""GPUs that are had by claim: static NodePools, the driver's release, and what a workload's pods claim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra import versions
+from infra.model import offer
+from infra.model.environment import Environment
+from infra.plan import dra, eks, gpu_operator, karpenter, node_class, overlays, render, sharing, workloads
+from tests.plan.aws_environments import CLAIMED, SLICED, TABLE, aws
+
+pytestmark = pytest.mark.unit
+
+ENV = TABLE["claimed"]
+WORK = {"name": "train", "namespace": "lab", "pool": "p0", "image": "a:1"}
+KINDS = {"pod": {}, "deployment": {"replicas": 2}, "job": {"parallelism": 2}}
+
+
+def node_pool(env: Environment) -> dict[str, Any]:
+    (manifest,) = karpenter.node_pools(env, env.pools[0])
+    return manifest
+
+
+def test_the_node_pool_keeps_its_number_and_has_room_for_one_that_replaces_another() -> None:
+    manifest = node_pool(ENV)
+    assert manifest["metadata"]["name"] == "p0-static"
+    spec = manifest["spec"]
+    assert (spec["replicas"], spec["limits"]) == (2, {"nodes": "3"})
+    assert "weight" not in spec
+    assert spec["disruption"]["consolidateAfter"] == "Never"
+    assert spec["template"]["spec"]["nodeClassRef"]["name"] == "p0"
+    assert node_class.ec2_node_class(ENV, ENV.pools[0], "role", "labs")["metadata"]["name"] == "p0"
+
+
+def test_its_class_says_when_an_old_node_is_replaced() -> None:
+    training = node_pool(aws({**CLAIMED, "class": "training"}))["spec"]
+    assert training["template"]["spec"]["expireAfter"] == "Never"
+    assert {"nodes": "0", "reasons": ["Drifted", "Underutilized"]} in training["disruption"]["budgets"]
+
+
+def test_there_is_nothing_to_tell_karpenter_of_what_its_nodes_will_offer() -> None:
+    assert overlays.node_overlays(ENV, ENV.pools[0]) == ()
+
+
+def test_the_gate_is_open_where_there_is_a_static_pool_and_not_named_elsewhere() -> None:
+    gates = eks.karpenter_values(ENV)["settings"]["featureGates"]
+    assert gates == {"nodeOverlay": True, "reservedCapacity": False, "staticCapacity": True}
+    assert "staticCapacity" not in eks.karpenter_values(TABLE["sliced"])["settings"]["featureGates"]
+
+
+def test_one_label_keeps_the_device_plugin_off_and_the_driver_on() -> None:
+    claimed, sliced = ENV.pools
+    assert sharing.pool_labels(ENV, claimed)["nvidia.com/gpu.deploy.device-plugin"] == "false"
+    assert "nvidia.com/device-plugin.config" not in sharing.pool_labels(ENV, claimed)
+    assert "nvidia.com/gpu.deploy.device-plugin" not in sharing.pool_labels(ENV, sliced)
+    release = dra.release(ENV)
+    assert release
+    assert release.values["kubeletPlugin"]["nodeSelector"] == {"nvidia.com/gpu.deploy.device-plugin": "false"}
+    assert gpu_operator.values(ENV)["devicePlugin"]["enabled"], "the other pool has it"
+    born = node_pool(ENV)["spec"]["template"]["metadata"]["labels"]
+    assert born["nvidia.com/gpu.deploy.device-plugin"] == "false"
+
+
+def test_the_driver_is_one_pinned_release_that_tolerates_its_pools_alone() -> None:
+    release = dra.release(aws({**CLAIMED, "taints": [{"key": "a"}]}, {**SLICED, "taints": [{"key": "b"}]}))
+    assert release
+    assert release.version == versions.DRA_DRIVER
+    assert release.chart == "oci://registry.k8s.io/dra-driver-nvidia/charts/dra-driver-nvidia-gpu"
+    assert [one["key"] for one in release.values["kubeletPlugin"]["tolerations"]] == ["nvidia.com/gpu", "a"]
+    assert release.namespace == "gpu-operator", "the only namespace that lets privileged pods in"
+    assert dra.release(TABLE["sliced"]) is None
+
+
+def test_compute_domains_are_off_and_with_them_what_needs_a_certificate() -> None:
+    release = dra.release(ENV)
+    assert release
+    assert release.values["resources"] == {"gpus": {"enabled": True}, "computeDomains": {"enabled": False}}
+    assert release.values["webhook"] == {"enabled": False}
+
+
+def test_a_claimed_node_offers_no_resource_and_says_so() -> None:
+    pool = ENV.pools[0]
+    assert sharing.offered(ENV, pool) == {}
+    assert offer.claimable(pool) == {"gpu.nvidia.com": 4}
+    assert offer.claimable(ENV.pools[1]) == {}
+    files = render.render(ENV)
+    assert "claimable:\n  gpu.nvidia.com: 4" in files["pools.yaml"]
+    assert "dra-driver.yaml" not in render.render(TABLE["sliced"])
+
+
+def with_work(env: dict[str, Any] = CLAIMED, **work: Any) -> list[dict[str, Any]]:
+    return list(workloads.manifests(aws(env, workloads=[{**WORK, **work}])))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_workloads_pods_claim_what_they_would_have_asked_for(kind: str) -> None:
+    template, work = with_work(kind=kind, count=2, **KINDS[kind])
+    assert (template["kind"], template["apiVersion"]) == ("ResourceClaimTemplate", "resource.k8s.io/v1")
+    assert (template["metadata"]["name"], template["metadata"]["namespace"]) == ("train-2-gpu", "lab")
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"] == {
+        "deviceClassName": "gpu.nvidia.com",
+        "allocationMode": "ExactCount",
+        "count": 2,
+    }
+    spec = work["spec"] if kind == "pod" else work["spec"]["template"]["spec"]
+    assert spec["resourceClaims"] == [{"name": "gpu", "resourceClaimTemplateName": "train-2-gpu"}]
+    resources = spec["containers"][0]["resources"]
+    assert resources["claims"] == [{"name": "gpu"}]
+    assert set(resources["requests"]) | set(resources["limits"]) == {"cpu", "memory"}
+    assert spec["nodeSelector"] == {"gpuform.io/pool": "p0"}
+    assert spec["tolerations"][0]["key"] == "nvidia.com/gpu"
+
+
+def test_another_number_is_another_template_because_none_can_be_changed() -> None:
+    names = {with_work(kind="pod", count=count)[0]["metadata"]["name"] for count in (1, 2)}
+    assert names == {"train-1-gpu", "train-2-gpu"}
+
+
+def test_a_workload_on_other_pools_claims_nothing() -> None:
+    (work,) = with_work(SLICED, kind="pod")
+    assert "resourceClaims" not in work["spec"]
+    assert "claims" not in work["spec"]["containers"][0]["resources"]
