@@ -11,9 +11,11 @@ from components.gpu_sharing import GpuSharing, GpuSharingArgs
 from components.mig_layouts import MigLayouts, MigLayoutsArgs
 from components.namespaces import Namespaces, NamespacesArgs
 from components.node_pools import NodePools, NodePoolsArgs
+from components.readiness_gate import ReadinessGate, ReadinessGateArgs
 from components.workloads import Workloads, WorkloadsArgs
 from infra.model.environment import Environment
 from infra.plan import dra
+from infra.plan.startup import any_gated
 from infra.target import Target
 
 
@@ -39,10 +41,15 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
     layouts = MigLayouts(
         f"{prefix}mig", MigLayoutsArgs(environment=env, kubeconfig=on.kubeconfig), after(operator)
     )
-    ready: list[pulumi.Resource] = [namespaces, operator, layouts]
+    before: list[pulumi.Resource] = [operator]
+    if any_gated(env):
+        # Before the pools whose nodes wait for it, and after them when all of it goes.
+        gate = ReadinessGateArgs(environment=env)
+        before.append(ReadinessGate(f"{prefix}readiness-gate", gate, after(operator)))
+    ready = [namespaces, layouts, *before]
     claims = dra.release(env)
     if claims:
         ready.append(DraDriver(f"{prefix}dra", DraDriverArgs(release=claims), after(operator)))
     if any(pool.by_karpenter for pool in env.pools):
-        ready.append(ElasticPools(f"{prefix}elastic", ElasticPoolsArgs(environment=env), after(operator)))
+        ready.append(ElasticPools(f"{prefix}elastic", ElasticPoolsArgs(environment=env), after(*before)))
     Workloads(f"{prefix}workloads", WorkloadsArgs(environment=env), after(*ready))

@@ -20,6 +20,13 @@ DRA_DRIVER = "0.5.0"  # gpu-operator values.yaml, draDriver.version
 DRA_DRIVER_REPOSITORY = "oci://registry.k8s.io/dra-driver-nvidia/charts"  # its documentation, install
 GPU_DRIVER_OF_BRANCH = {580: "580.95.05"}  # gpu-operator platform support: R580 is the last branch for Volta
 
+# The readiness gate's image; the digest is that of the index of all platforms:
+# github.com/docker-library/repo-info, repos/python/remote/3.13.15-alpine3.24.md
+READINESS_GATE_IMAGE = (
+    "docker.io/library/python:3.13.15-alpine3.24"
+    "@sha256:79e7a9b9ff1cbceff819f856fb374477792a5967759d94df266de7b7b4120e6f"
+)
+
 EKS = ("1.33", "1.34", "1.35")  # docs.aws.amazon.com/eks: versions in standard support
 
 KARPENTER = "1.14.1"  # github.com/aws/karpenter-provider-aws/releases; chart and CRD chart have its version

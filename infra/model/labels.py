@@ -7,6 +7,9 @@ Kubernetes and NVIDIA are theirs, ``gpuform.io/`` and ``simulator.gpuform.io/`` 
 # Ours.
 POOL = "gpuform.io/pool"
 ENVIRONMENT = "gpuform.io/environment"
+# The startup taint of elastic GPU nodes, and the annotation with what such a node shall offer.
+GPU_NOT_READY = "gpuform.io/gpu-not-ready"
+OFFERS = "gpuform.io/offers"
 
 # What the simulator and the kwok stages read from a simulated node.
 KWOK_NODE = "kwok.x-k8s.io/node"

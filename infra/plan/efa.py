@@ -5,6 +5,7 @@ from __future__ import annotations
 from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
+from infra.plan import startup
 from infra.plan.gpu_operator import ChartRelease
 from infra.plan.sharing import tolerations
 
@@ -24,6 +25,6 @@ def release(env: Environment) -> ChartRelease | None:
         # of ours: the pool's label says it exactly.
         values={
             "supportedInstanceLabels": {"keys": [labels.POOL], "values": [pool.name for pool in pools]},
-            "tolerations": tolerations(env, pools),
+            "tolerations": [*tolerations(env, pools), *startup.tolerations(pools)],
         },
     )

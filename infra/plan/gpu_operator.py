@@ -9,7 +9,7 @@ from infra import versions
 from infra.model import labels
 from infra.model.aws import AwsCluster
 from infra.model.environment import EmbeddedCluster, Environment
-from infra.plan import sharing
+from infra.plan import sharing, startup
 
 Values = dict[str, Any]
 Toleration = dict[str, str]
@@ -71,8 +71,9 @@ def values(env: Environment) -> Values:
 
 
 def gpu_tolerations(env: Environment) -> list[Toleration]:
-    """Tolerations of the GPU taint and of every taint of a pool with GPUs, each once, in the pools' order."""
+    """Tolerations of every taint of a pool with GPUs, each once: GPU taint, startup taint, then their own."""
     found = [{"key": env.gpu_operator.gpu_taint, "operator": "Exists", "effect": "NoSchedule"}]
+    found += startup.tolerations(env.pools)
     for pool in env.pools:
         for taint in pool.taints if pool.gpus else ():
             entry = {"key": taint.key, "operator": "Exists", "effect": taint.effect}

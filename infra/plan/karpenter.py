@@ -7,8 +7,8 @@ Karpenter has no limit over several NodePools, and halves would keep the fallbac
 A pool whose GPUs are claimed has one static NodePool, which keeps its number of nodes: a pod that has nothing
 but a claim starts none.
 
-No startup taint is set: nothing would take it away again. A pod that asks for a GPU or a share is bound once
-its node really offers one, which it does only when the operands have acted.
+A node with GPUs is born with the startup taint, which the readiness gate lifts: without it, a pod is bound as
+soon as the node offers what it asks for, whether or not a single kernel has run there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from infra.model.elastic import Capacity, PoolClass
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 from infra.model.pool import Pool
-from infra.plan import sharing
+from infra.plan import sharing, startup
 
 Manifest = dict[str, Any]
 
@@ -111,13 +111,16 @@ def node_pool(env: Environment, pool: Pool, name: str, capacity: Capacity) -> Ma
     taints = sharing.pool_taints(env, pool)
     if taints:
         spec["taints"] = taints
+    startup_taints = startup.startup_taints(pool)
+    if startup_taints:
+        spec["startupTaints"] = startup_taints
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
         "metadata": {"name": name, "labels": own_labels(env, pool)},
         "spec": {
             **(_fixed(pool, disruption) if pool.by_claim else _scaled(pool, disruption, capacity)),
-            "template": {"metadata": {"labels": node_labels(env, pool)}, "spec": spec},
+            "template": {"metadata": node_metadata(env, pool), "spec": spec},
         },
     }
 
@@ -142,6 +145,12 @@ def _fixed(pool: Pool, disruption: Disruption) -> Manifest:
 def own_labels(env: Environment, pool: Pool) -> dict[str, str]:
     """Labels of Karpenter's objects themselves."""
     return {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform", labels.POOL: pool.name}
+
+
+def node_metadata(env: Environment, pool: Pool) -> Manifest:
+    """Labels, and where the node waits for the readiness gate, what it has to offer."""
+    promise = startup.promise(env, pool)
+    return {"labels": node_labels(env, pool), **({"annotations": promise} if promise else {})}
 
 
 def node_labels(env: Environment, pool: Pool) -> dict[str, str]:

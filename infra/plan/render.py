@@ -9,7 +9,7 @@ import yaml
 
 from infra.model import offer
 from infra.model.environment import Environment
-from infra.plan import aws_files, dra, gpu_operator, nodes, sharing, workloads
+from infra.plan import aws_files, dra, gpu_operator, nodes, readiness_gate, sharing, workloads
 from infra.plan.gpu_operator import ChartRelease
 
 
@@ -31,6 +31,7 @@ def render(env: Environment) -> dict[str, str]:
         "dra-driver.yaml": [_chart(claims)] if claims else [],
         "pools.yaml": [_pool(env, index) for index in range(len(env.pools))],
         "nodes.yaml": [node for pool in env.pools for node in nodes.simulated_nodes(env, pool)],
+        "readiness-gate.yaml": list(readiness_gate.manifests(env)),
         "workloads.yaml": list(workloads.manifests(env)),
         **aws_files.files(env),
     }

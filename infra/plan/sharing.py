@@ -59,7 +59,7 @@ def device_plugin_config_map(env: Environment) -> Manifest | None:
     data = {DEFAULT_KEY: to_yaml(_plugin_config(env, None))}
     for key in sorted(pools):
         data[key] = to_yaml(_plugin_config(env, pools[key]))
-    return _config_map(env, DEVICE_PLUGIN_CONFIG, data)
+    return config_map(env, DEVICE_PLUGIN_CONFIG, data)
 
 
 def _plugin_config(env: Environment, pool: Pool | None) -> Manifest:
@@ -119,7 +119,7 @@ def mig_parted_config_map(env: Environment) -> Manifest | None:
     if not any(gpu.mig_capable for pool in env.pools for gpu in pool.gpus):
         return None
     configs = {name: _per_device(entries) for name, entries in sorted(names.items())}
-    return _config_map(env, MIG_CONFIG, {"config.yaml": to_yaml({"version": "v1", "mig-configs": configs})})
+    return config_map(env, MIG_CONFIG, {"config.yaml": to_yaml({"version": "v1", "mig-configs": configs})})
 
 
 def _mig_entry(gpu: Gpu, sharing: Mig) -> Manifest:
@@ -178,7 +178,8 @@ def _digest(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:8]
 
 
-def _config_map(env: Environment, base: str, data: dict[str, str]) -> Manifest:
+def config_map(env: Environment, base: str, data: dict[str, str]) -> Manifest:
+    """A ConfigMap in the operator's namespace, whose name ends in a hash of its content."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

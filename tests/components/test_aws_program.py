@@ -74,6 +74,7 @@ HEARS = "aws:sqs/queuePolicy:QueuePolicy karpenter-interruption"
 POOL = "kubernetes:karpenter.sh/v1:NodePool elastic-pool"
 CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass elastic-class"
 OVERLAY = "kubernetes:karpenter.sh/v1alpha1:NodeOverlay elastic-overlay"
+GATE, RBAC = "kubernetes:apps/v1:Deployment", "kubernetes:rbac.authorization.k8s.io/v1"
 ORDER = [
     (NAT, GATEWAY),
     (CLUSTER, LOGS),
@@ -92,6 +93,10 @@ ORDER = [
     (CONTROLLER, HEARS),
     ("kubernetes:core/v1:Namespace namespaces-gpu-operator", CONTROLLER),
     (f"{POOL}-cpu-spot", f"{RELEASE} gpu-operator-release"),
+    (f"{GATE} readiness-gate-deployment", f"{RELEASE} gpu-operator-release"),
+    (f"{GATE} readiness-gate-deployment", "kubernetes:core/v1:ConfigMap readiness-gate-program"),
+    (f"{GATE} readiness-gate-deployment", f"{RBAC}:RoleBinding readiness-gate-role-binding"),
+    (f"{POOL}-l40s-inference-spot", f"{GATE} readiness-gate-deployment"),
     (f"{POOL}-cpu-spot", f"{CLASS}-cpu"),
     (f"{POOL}-l40s-inference-spot", OVERLAY),
     ("kubernetes:batch/v1:Job workloads-science-training", f"{POOL}-h100-training"),
@@ -166,6 +171,29 @@ def test_only_fixed_pools_are_cut_by_a_workflow_and_only_elastic_ones_bring_karp
     assert not one.of("gpuform:aws:Karpenter")
     assert not one.of("gpuform:aws:ElasticPools")
     assert len(other.of("kubernetes:karpenter.sh/v1:NodePool")) == 1
+
+
+def test_only_elastic_gpus_bring_the_readiness_gate() -> None:
+    plain = {"name": "a", "machine": "m6i.xlarge", "elastic": {"max": {"cpu": 16}}}
+    fixed = {"name": "b", "machine": "g4dn.xlarge", "nodes": 1}
+    without = record(small(plain, fixed))
+    assert not without.of("gpuform:platform:ReadinessGate")
+    both = record(small(plain, {"name": "b", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 16}}}))
+    assert both.one("gpuform:platform:ReadinessGate").name == "readiness-gate"
+    made = {one.name for one in both.resources} - {one.name for one in without.resources}
+    roles = (
+        "account",
+        "cluster-role",
+        "cluster-role-binding",
+        "role",
+        "role-binding",
+        "program",
+        "deployment",
+    )
+    assert {name for name in made if name.startswith("readiness")} == {
+        "readiness-gate",
+        *(f"readiness-gate-{role}" for role in roles),
+    }
 
 
 def test_a_new_version_reaches_control_plane_add_ons_and_images() -> None:

@@ -1,5 +1,6 @@
 """An AWS stack offline: the real program and engine, the embedded control plane for EKS, charts on loopback.
 
+Nodes of elastic pools have their startup taint, and the readiness gate's own program lifts it.
 The charts that AWS and NVIDIA publish are out of reach, so helm is given a mirror: Karpenter's CRDs are the
 real ones, the operator is our simulated one, and the other charts are a ConfigMap with the values.
 """
@@ -32,7 +33,8 @@ from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 from infra.model.pool import Pool
-from infra.plan import node_groups, sharing
+from infra.plan import node_groups, sharing, startup
+from tests.incluster.played_gate import PlayedGate
 from tests.journey.conftest import HERE, Checkout, make_checkout
 
 CRDS = HERE.root.parent / "shared" / "reference" / "crds" / "karpenter"
@@ -130,10 +132,13 @@ def world(folder: Path, stack: str, machines: dict[str, list[str]]) -> Iterator[
         helm = _helm(folder, url, tools)
         made = World(checkout, stack, Mirrored(tools, helm), machines)
         shutil.copy(HERE.root / made.file.name, made.file)
+        gate = folder / "gate"
+        gate.mkdir()
         try:
             plane.start()
             made.nodes()
-            yield made
+            with PlayedGate(made.kubectl, gate).following():
+                yield made
         finally:
             plane.stop(delete=True)
     assert not checkout.running()
@@ -166,7 +171,8 @@ def _node(env: Environment, pool: Pool, machine_name: str, name: str) -> dict[st
         labels.INSTANCE_TYPE: machine.name,
     }
     metadata = {"name": name, "labels": sharing.pool_labels(env, pool) | own, "annotations": annotations}
-    spec = {"taints": sharing.pool_taints(env, pool)}
+    annotations |= startup.promise(env, pool)
+    spec = {"taints": [*sharing.pool_taints(env, pool), *startup.startup_taints(pool)]}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
 
 

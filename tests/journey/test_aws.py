@@ -80,6 +80,21 @@ def test_karpenter_has_what_the_stack_says(dev: World) -> None:
     assert json.loads(read["data"]["values"])["settings"]["clusterName"] == "aws-dev"
 
 
+def test_elastic_nodes_are_let_in_with_the_evidence(dev: World) -> None:
+    """The workloads run, so a node was let in; no other taint of theirs has gone."""
+    noted = r"jsonpath={.metadata.annotations.gpuform\.io/gpu-ready}"
+    dev.kubectl("wait", "nodes", "-l", "gpuform.io/pool=g4dn-shared", f"--for={noted}", "--timeout=60s")
+    items = json.loads(dev.kubectl("get", "nodes", "-l", "gpuform.io/pool=g4dn-shared", "-o", "json"))[
+        "items"
+    ]
+    assert len(items) == 2
+    for node in items:
+        assert [taint["key"] for taint in node["spec"]["taints"]] == ["nvidia.com/gpu"]
+        evidence = json.loads(node["metadata"]["annotations"]["gpuform.io/gpu-ready"])
+        assert evidence["offers"] == {"nvidia.com/gpu.shared": 3}
+        assert set(evidence["operands"]) == {"nvidia-device-plugin-daemonset", "nvidia-operator-validator"}
+
+
 POOL = ("pools", 0)
 NETWORK = {
     *(f"network-{name}" for name in ("vpc", "public", "public-internet", "endpoints", "endpoints-https")),
@@ -210,4 +225,4 @@ def test_by_hand_without_an_account(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=made.checkout.paths.root, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         assert NOTICE in done.stdout
-        assert "105 to create" in done.stdout
+        assert "113 to create" in done.stdout

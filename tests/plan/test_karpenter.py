@@ -153,7 +153,8 @@ def test_nodes_are_born_with_their_labels_and_taints() -> None:
         "nvidia.com/device-plugin.config": "slice-3",
     }
     assert template["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
-    assert "startupTaints" not in template["spec"]  # nothing takes one away yet
+    assert template["spec"]["startupTaints"] == [{"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}]
+    assert template["metadata"]["annotations"] == {"gpuform.io/offers": '{"nvidia.com/gpu.shared": 3}'}
     mig = pools_of(TABLE["mig"])["p0-reserved"]["template"]["metadata"]["labels"]
     assert mig["nvidia.com/mig.config"] == "3g.20gb-2x2g.10gb"
 

@@ -1,0 +1,46 @@
+"""The place where the readiness gate is played."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from infra.plan import gpu_operator, readiness_gate, sharing, workloads
+from tests.conftest import Plane
+from tests.incluster.gate_site import CHART, ENV, Site
+from tests.incluster.played_gate import NAMESPACE, PlayedGate
+
+
+@pytest.fixture(scope="module")
+def planned(simulated_plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("gate")
+    site = Site(simulated_plane, PlayedGate(simulated_plane.kubectl, folder))
+    system = {
+        "metadata": {"name": "system-0", "annotations": {"kwok.x-k8s.io/node": "fake"}},
+        "spec": {"taints": [{"key": "CriticalAddonsOnly", "value": "true", "effect": "NoSchedule"}]},
+    }
+    system["metadata"]["labels"] = {"kubernetes.io/os": "linux"}
+    shares = sharing.device_plugin_config_map(ENV)
+    assert shares
+    own = readiness_gate.manifests(ENV)
+    site.apply({"apiVersion": "v1", "kind": "Node", **system}, *workloads.namespaces(ENV))
+    site.apply(shares, *own)
+    values = folder / "values.json"
+    values.write_text(json.dumps(gpu_operator.values(ENV)))
+    site.helm("install", "gpu-operator", str(CHART), "-n", NAMESPACE, "-f", str(values), "--wait")
+    yield site
+    site.clear()
+    site.helm("uninstall", "gpu-operator", "-n", NAMESPACE, "--wait")
+    site.kubectl("delete", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": own}))
+    site.kubectl("delete", "node", "system-0")
+    site.kubectl("delete", "namespace", NAMESPACE, "--wait=true")
+
+
+@pytest.fixture
+def site(planned: Site) -> Iterator[Site]:
+    planned.gate.log.unlink(missing_ok=True)
+    planned.gate.log.touch()
+    yield planned
+    planned.clear()

@@ -1,0 +1,136 @@
+"""A control plane with the simulated operator, and what the gate looks at: nodes, pods, operands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpuform.simulator import keys
+from infra.config import parse
+from infra.plan import karpenter, sharing, workloads
+from tests.conftest import Plane
+from tests.incluster.played_gate import NAMESPACE, PlayedGate
+from tests.plan.aws_environments import SLICED, aws
+
+ENV = aws({**SLICED, "taints": [{"key": "team", "value": "a"}]})
+POOL = ENV.pools[0]
+TAINT = "gpuform.io/gpu-not-ready"
+READY = "gpuform.io/gpu-ready"
+DRIVER = "595.91.07"
+VALIDATOR = "nvidia-operator-validator"
+CHART = Path(__file__).parents[2] / "charts" / "gpu-operator-sim"
+Manifest = dict[str, Any]
+
+
+class Site:
+    """A control plane with the operator and the gate of one environment, as the plan has them."""
+
+    def __init__(self, plane: Plane, gate: PlayedGate) -> None:
+        self.plane = plane
+        self.kubectl = plane.kubectl
+        self.gate = gate
+
+    def helm(self, *args: str) -> None:
+        command = [str(self.plane.toolchain.path("helm")), "--kubeconfig", str(self.plane.kubeconfig), *args]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    def apply(self, *manifests: Manifest) -> None:
+        self.kubectl(
+            "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
+        )
+
+    def node(self, name: str, gpus: int = 1, labels: dict[str, str] | None = None) -> None:
+        """A node as Karpenter makes one from the pool's NodePool."""
+        (pool,) = karpenter.node_pools(ENV, POOL)
+        template = pool["spec"]["template"]
+        hardware = {"kwok.x-k8s.io/node": "fake", keys.GPU_ID: "10de:1eb8", keys.GPU_COUNT: str(gpus)}
+        hardware[keys.HOST_DRIVER] = DRIVER
+        metadata = {
+            "name": name,
+            "labels": {
+                "kubernetes.io/os": "linux",
+                "kubernetes.io/hostname": name,
+                keys.PCI_PRESENT: "true",  # else the operator takes its labels off until discovery has run
+                **template["metadata"]["labels"],
+                **(labels or {}),
+            },
+            "annotations": {**template["metadata"]["annotations"], **hardware},
+        }
+        spec = {"taints": [*template["spec"]["taints"], *template["spec"]["startupTaints"]]}
+        self.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
+
+    def pod(self, name: str, node: str) -> None:
+        """A pod of the pool for one share, as a workload is planned, on one node by the scheduler's hand."""
+        declared = {"name": name, "kind": "pod", "pool": POOL.name, "image": "x:1"}
+        (manifest,) = workloads.manifests(parse({**ENV.resolved(), "workloads": [declared]}))
+        manifest["spec"]["nodeSelector"]["kubernetes.io/hostname"] = node
+        self.apply(manifest)
+
+    def get(self, kind: str, name: str) -> Manifest:
+        found: Manifest = json.loads(self.kubectl("get", kind, name, "-n", "default", "-o", "json"))
+        return found
+
+    def taints(self, node: str) -> list[str]:
+        return [taint["key"] for taint in self.get("node", node)["spec"].get("taints", [])]
+
+    def phase(self, pod: str) -> str:
+        phase: str = self.get("pod", pod)["status"]["phase"]
+        return phase
+
+    def operand(self, app: str, node: str) -> list[Manifest]:
+        where = ("-n", NAMESPACE, "-l", f"app={app}", "--field-selector", f"spec.nodeName={node}")
+        found: list[Manifest] = json.loads(self.kubectl("get", "pods", *where, "-o", "json"))["items"]
+        return found
+
+    def ready(self, app: str, node: str) -> bool:
+        return any(
+            one["type"] == "Ready" and one["status"] == "True"
+            for pod in self.operand(app, node)
+            for one in pod["status"].get("conditions", [])
+        )
+
+    def waits(self, node: str, pod: str, why: str, looks: int = 8) -> None:
+        """The gate has said why, and goes on looking; node and pod stay as they are."""
+        until(self.gate.log.read_text, lambda text: f"{node} waits" in text and why in text)
+        for _ in range(looks):
+            assert TAINT in self.taints(node)
+            assert READY not in self.get("node", node)["metadata"]["annotations"]
+            assert self.phase(pod) == "Pending"
+            time.sleep(0.2)
+
+    def lets_in(self, node: str, pod: str) -> dict[str, Any]:
+        """The evidence of a node that is let in, and on which the pod then runs."""
+        until(lambda: self.taints(node), lambda taints: TAINT not in taints)
+        until(lambda: self.phase(pod), "Running".__eq__)
+        evidence: dict[str, Any] = json.loads(self.get("node", node)["metadata"]["annotations"][READY])
+        return evidence
+
+    def acted(self, node: str) -> None:
+        """Every operand of the node has acted."""
+        offered = sharing.offered(ENV, POOL)["nvidia.com/gpu.shared"]
+        until(
+            lambda: self.get("node", node).get("status", {}).get("allocatable", {}),
+            lambda there: there.get("nvidia.com/gpu.shared") == str(offered),
+        )
+        until(lambda: self.ready(VALIDATOR, node), bool)
+
+    def clear(self) -> None:
+        self.kubectl("delete", "pods", "--all", "-n", "default", "--wait=true")
+        names = self.kubectl("get", "nodes", "-l", "gpuform.io/pool", "-o", "name").split()
+        self.kubectl("delete", "nodes", "-l", "gpuform.io/pool", "--wait=true")
+        for name in names:  # nobody else takes away in time what ran on a node that is gone
+            where = ("-n", NAMESPACE, "--field-selector", f"spec.nodeName={name.removeprefix('node/')}")
+            self.kubectl("delete", "pods", *where, "--force", "--grace-period=0")
+
+
+def until(look: Callable[[], Any], good: Callable[[Any], bool], seconds: float = 40) -> Any:
+    end = time.monotonic() + seconds
+    while not good(found := look()):
+        assert time.monotonic() < end, f"after {seconds} s: {found}"
+        time.sleep(0.1)
+    return found
