@@ -8,9 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuform import claims as dra
+from gpuform.claims import Claims
 from gpuform.paths import Paths
 from infra.model import labels
 from infra.model.environment import Environment, ExistingCluster
+from infra.model.offer import claimable
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, TimeSlicing
 from infra.plan.sharing import offered
@@ -21,7 +24,10 @@ FINISHED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """One node; ``allocatable`` and ``used`` count GPU resources (``nvidia.com/...``), nothing else."""
+    """One node; ``allocatable`` and ``used`` count GPU resources (``nvidia.com/...``), nothing else.
+
+    Where GPUs are had by claim they are no resource: their devices are counted, as ``gpu.nvidia.com``.
+    """
 
     name: str
     ready: bool
@@ -51,7 +57,7 @@ class PoolStatus:
 
 @dataclass(frozen=True)
 class PodStatus:
-    """One pod; ``reason`` is empty for one that is as it should be; ``requests`` counts GPU resources."""
+    """One pod; ``reason`` is empty for one that is as it should be; ``requests`` counts GPUs as nodes do."""
 
     namespace: str
     name: str
@@ -110,23 +116,38 @@ def read(env: Environment, kubeconfig: Path, context: str | None = None) -> Clus
     api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
     nodes = [dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node)]
     pods = [dict(pod.raw) for pod in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(pod, Pod)]
-    return summarise(env, nodes, pods)
+    claims = Claims()
+    if any(pool.by_claim for pool in env.pools):
+        claims = dra.gather(
+            *([dict(one.raw) for one in _every(api, kind)] for kind in (dra.SLICES, dra.CLAIMS))
+        )
+    return summarise(env, nodes, pods, claims)
+
+
+def _every(api: Any, kind: str) -> Iterable[Any]:
+    import kr8s
+
+    found: Iterable[Any] = api.get(kind, namespace=kr8s.ALL)
+    return found
 
 
 def summarise(
-    env: Environment, nodes: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]]
+    env: Environment,
+    nodes: Iterable[Mapping[str, Any]],
+    pods: Iterable[Mapping[str, Any]],
+    claims: Claims = Claims(),  # noqa: B008  (frozen)
 ) -> ClusterStatus:
-    """Bring live nodes and pods together with the pools that were declared."""
+    """Bring live nodes, pods and claims together with the pools that were declared."""
     by_pool: dict[str, list[Mapping[str, Any]]] = {}
     for node in nodes:
         by_pool.setdefault(node["metadata"].get("labels", {}).get(labels.POOL, ""), []).append(node)
-    statuses = sorted((_pod(pod) for pod in pods), key=lambda pod: (pod.namespace, pod.name))
+    statuses = sorted((_pod(pod, claims) for pod in pods), key=lambda pod: (pod.namespace, pod.name))
     used: dict[str, Counter[str]] = {}
     for pod in statuses:
         if pod.node and pod.phase not in FINISHED:
             used.setdefault(pod.node, Counter()).update(pod.requests)
     return ClusterStatus(
-        pools=tuple(_pool(env, pool, by_pool.get(pool.name, []), used) for pool in env.pools),
+        pools=tuple(_pool(env, pool, by_pool.get(pool.name, []), used, claims) for pool in env.pools),
         pods=tuple(statuses),
     )
 
@@ -137,11 +158,15 @@ def _detail(pool: Pool) -> str:
         return f"{sharing.replicas} per GPU"
     if isinstance(sharing, Mig):
         return ", ".join(f"{count}x {profile}" for profile, count in sorted((pool.layout or {}).items()))
-    return ""
+    return "whole GPUs by claim" if pool.by_claim else ""
 
 
 def _pool(
-    env: Environment, pool: Pool, nodes: Iterable[Mapping[str, Any]], used: Mapping[str, Mapping[str, int]]
+    env: Environment,
+    pool: Pool,
+    nodes: Iterable[Mapping[str, Any]],
+    used: Mapping[str, Mapping[str, int]],
+    claims: Claims,
 ) -> PoolStatus:
     found = sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
     return PoolStatus(
@@ -149,25 +174,28 @@ def _pool(
         sharing=pool.sharing.kind if pool.gpus else "none",
         detail=_detail(pool),
         machine=pool.machine or " or ".join(gpu.name for gpu in pool.gpus),
-        planned=dict(offered(env, pool)),
-        nodes=tuple(_node(node, used.get(node["metadata"]["name"], {})) for node in found),
+        planned=offered(env, pool) | claimable(pool),
+        nodes=tuple(_node(node, used.get(node["metadata"]["name"], {}), claims) for node in found),
     )
 
 
-def _node(node: Mapping[str, Any], used: Mapping[str, int]) -> NodeStatus:
+def _node(node: Mapping[str, Any], used: Mapping[str, int], claims: Claims) -> NodeStatus:
     status = node.get("status", {})
     conditions = {c["type"]: c["status"] for c in status.get("conditions", [])}
     return NodeStatus(
         name=node["metadata"]["name"],
         ready=conditions.get("Ready") == "True",
-        allocatable=_gpu_resources(status.get("allocatable", {})),
+        allocatable={
+            **_gpu_resources(status.get("allocatable", {})),
+            **claims.devices.get(node["metadata"]["name"], {}),
+        },
         used={key: used[key] for key in sorted(used)},
     )
 
 
-def _pod(pod: Mapping[str, Any]) -> PodStatus:
+def _pod(pod: Mapping[str, Any], claims: Claims) -> PodStatus:
     status, spec = pod.get("status", {}), pod["spec"]
-    requests: Counter[str] = Counter()
+    requests: Counter[str] = Counter(claims.of_pod(pod))
     for container in spec.get("containers", []):
         requests.update(_gpu_resources(container.get("resources", {}).get("limits", {})))
     return PodStatus(

@@ -18,6 +18,8 @@ def act(world: World) -> list[Action]:
     if keys.GPU_ID in world.node.annotations:
         desired[keys.PCI_PRESENT] = "true"
     if not world.cluster.nfd_installed:
+        if not OS_RELEASE.keys() & world.node.labels.keys():
+            return []  # it has never been here: the node was born with what it has
         desired = {}
     elif not (world.cluster.nfd_running and world.running("nfd-worker")):
         return []

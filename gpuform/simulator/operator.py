@@ -27,7 +27,8 @@ def act(world: World) -> list[Action]:
     labels = world.node.labels
     ours = {key for key in labels if key.startswith(keys.DEPLOY)} - {keys.DEPLOY_OPERANDS} | {keys.PRESENT}
     if not world.cluster.operator_installed:
-        return difference("gpu-operator", world, {}, ours | gfd.owned(labels) | {keys.MIG_STATE})
+        own = {key for key in ours if labels.get(key) != "false"}  # that is not a word of the operator's own
+        return difference("gpu-operator", world, {}, own | gfd.owned(labels) | {keys.MIG_STATE})
     if not world.cluster.operator_running:
         return []
     if labels.get(keys.PCI_PRESENT) != "true":
@@ -35,6 +36,9 @@ def act(world: World) -> list[Action]:
     desired = {keys.PRESENT: "true"}
     if labels.get(keys.DEPLOY_OPERANDS) != "false":
         wanted = {f"{keys.DEPLOY}{component}": "true" for component in COMPONENTS}
+        if labels.get(f"{keys.DEPLOY}device-plugin") == "false":
+            # The real validator waits there for ever, and nobody minds; our release waits for its DaemonSets.
+            del wanted[f"{keys.DEPLOY}operator-validator"]
         if labels.get(keys.MIG_CAPABLE) == "true":
             wanted[f"{keys.DEPLOY}mig-manager"] = "true"
             if world.cluster.mig_default == DEFAULT_LAYOUT:

@@ -43,7 +43,10 @@ NVIDIA_MIG_PREFIX = "nvidia.com/mig-"
 
 # NVIDIA: "false" keeps the operator's device plugin off a node, whose GPUs its DRA driver then offers by
 # claim: under this device class, which is also the driver's name.
+# The operator takes such labels off again as long as a node shows no GPU, and discovery says so only later:
+# the node has to be born with that label, too.
 DEPLOY_DEVICE_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
+PCI_PRESENT = "feature.node.kubernetes.io/pci-10de.present"
 GPU_DEVICE_CLASS = "gpu.nvidia.com"
 
 # AWS: tags of subnets and security groups, by which load balancers and Karpenter find them.

@@ -3,7 +3,8 @@
 The driver is a release of its own beside the operator's. The operator can bring it, too, but only by a
 GPUCluster, which excludes the ClusterPolicy that all other ways of sharing need, and with it the cluster
 could not have both. The two keep off each other's nodes by one label: the operator leaves its device plugin
-away where it is "false", and the driver runs only there.
+away where it is "false", and the driver runs only there. What is left of the operator on such a node is
+discovery and monitoring; its validator waits for the resource of a device plugin, so it does not get ready.
 """
 
 from __future__ import annotations

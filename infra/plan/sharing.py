@@ -145,7 +145,7 @@ def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
     """
     found = {**pool.labels, labels.POOL: pool.name, labels.ENVIRONMENT: env.name}
     if pool.by_claim:
-        found[labels.DEPLOY_DEVICE_PLUGIN] = "false"
+        found |= {labels.DEPLOY_DEVICE_PLUGIN: "false", labels.PCI_PRESENT: "true"}
     elif pool.gpus and device_plugin_config_map(env) is not None:
         found[labels.DEVICE_PLUGIN_CONFIG] = config_key(pool)
     return dict(sorted(found.items()))

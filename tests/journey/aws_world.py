@@ -44,12 +44,19 @@ kind: ConfigMap
 metadata: {name: "{{ .Release.Name }}-values"}
 data: {values: {{ .Values | toJson | quote }}}
 """
+DEVICE_CLASS = """\
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu.nvidia.com}
+spec: {selectors: [{cel: {expression: device.driver == 'gpu.nvidia.com'}}]}
+"""
 WRAPPER = """\
 #!/bin/sh
 for word in "$@"; do
   shift
   case $word in
     oci://public.ecr.aws/karpenter/*) word=@CHARTS@/${word##*/}-@KARPENTER@.tgz ;;
+    oci://registry.k8s.io/dra-driver-nvidia/charts/*) word=@CHARTS@/${word##*/}-@DRA@.tgz ;;
     https://aws.github.io/eks-charts | https://helm.ngc.nvidia.com/nvidia) word=@URL@ ;;
   esac
   set -- "$@" "$word"
@@ -186,6 +193,8 @@ def _packaged(folder: Path, tools: Toolchain) -> Path:
     _chart(source, "karpenter-crd", versions.KARPENTER, crds)
     _chart(source, "karpenter", versions.KARPENTER, {"values.yaml": VALUES})
     _chart(source, "aws-efa-k8s-device-plugin", versions.EFA_DEVICE_PLUGIN, {"values.yaml": VALUES})
+    classes = {"values.yaml": VALUES, "class.yaml": DEVICE_CLASS}
+    _chart(source, "dra-driver-nvidia-gpu", versions.DRA_DRIVER, classes)
     operator = source / "gpu-operator"
     shutil.copytree(HERE.root / "charts" / "gpu-operator-sim", operator)
     described = yaml.safe_load((operator / "Chart.yaml").read_text())
@@ -224,6 +233,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 def _helm(folder: Path, url: str, tools: Toolchain) -> Path:
     script = WRAPPER
     marks = {"@URL@": url, "@CHARTS@": str(folder / "charts"), "@KARPENTER@": versions.KARPENTER}
+    marks["@DRA@"] = versions.DRA_DRIVER
     for mark, value in (marks | {"@HELM@": str(tools.path("helm"))}).items():
         script = script.replace(mark, shlex.quote(value))
     file = folder / "helm"

@@ -62,6 +62,8 @@ def test_one_label_keeps_the_device_plugin_off_and_the_driver_on() -> None:
     assert gpu_operator.values(ENV)["devicePlugin"]["enabled"], "the other pool has it"
     born = node_pool(ENV)["spec"]["template"]["metadata"]["labels"]
     assert born["nvidia.com/gpu.deploy.device-plugin"] == "false"
+    # Without it the operator would take the other away again before discovery has seen the GPU.
+    assert born["feature.node.kubernetes.io/pci-10de.present"] == "true"
 
 
 def test_the_driver_is_one_pinned_release_that_tolerates_its_pools_alone() -> None:

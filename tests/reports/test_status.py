@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gpuform.claims import gather
 from gpuform.reports import tables
 from gpuform.status import summarise
 from infra.config import parse
@@ -142,3 +143,33 @@ def test_tables_say_what_is_offered_and_where_pods_are(capsys: pytest.CaptureFix
     assert "gpu.shared 4" in out
     assert "t4-0" in out
     assert "no GPU" in out
+
+
+def test_claimed_gpus_are_counted_as_devices_and_not_as_a_resource() -> None:
+    cluster = {
+        "kind": "aws",
+        "region": "us-west-2",
+        "version": "1.34",
+        "network": {"cidr": "10.0.0.0/16", "zones": ["us-west-2a", "us-west-2b"]},
+        "images": {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"},
+    }
+    pool = {"name": "l4", "machine": "g6.12xlarge", "nodes": 1, "sharing": {"kind": "dra"}}
+    env = parse({"name": "test", "cluster": cluster, "pools": [pool]})
+    whole, slice_ = {"name": "gpu-0"}, {"name": "mig", "attributes": {"type": {"string": "mig"}}}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "l4-0"}
+    slices = [
+        {"spec": {**spec, "pool": {"name": "l4-0", "generation": 1}, "devices": [whole] * 8}},
+        {"spec": {**spec, "pool": {"name": "l4-0", "generation": 2}, "devices": [*[whole] * 4, slice_]}},
+    ]
+    asked = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 3}}]}
+    claims = gather(
+        slices, [{"metadata": {"namespace": "default", "name": "a-gpu-x"}, "spec": {"devices": asked}}]
+    )
+    running = {"phase": "Running", "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "a-gpu-x"}]}
+    current = summarise(env, [node("l4-0", "l4")], [pod("a", "l4-0", running)], claims)
+    (found,) = current.pools
+    assert (found.planned, found.detail) == ({"gpu.nvidia.com": 4}, "whole GPUs by claim")
+    assert (found.nodes[0].allocatable, found.nodes[0].used) == ({"gpu.nvidia.com": 4}, {"gpu.nvidia.com": 3})
+    assert found.settled
+    assert current.pods[0].requests == {"gpu.nvidia.com": 3}
+    assert not summarise(env, [node("l4-0", "l4")], []).pools[0].settled, "no driver has published anything"

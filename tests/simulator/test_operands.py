@@ -131,6 +131,17 @@ def test_operator_away_changes_nothing_uninstalled_takes_all_back(make_world: An
     assert gone == dict.fromkeys(mine)
 
 
+def test_a_node_that_shows_no_gpu_loses_even_what_others_have_set(make_world: Any) -> None:
+    """As NVIDIA's operator does: a node has to be born with the label that NFD would give it."""
+    off = {f"{keys.DEPLOY}device-plugin": "false"}
+    gone = labels_of(operator.act(make_world(labels={**off, keys.PCI_PRESENT: "false"})))
+    assert gone == dict.fromkeys(off)
+    born = {**off, keys.PCI_PRESENT: "true"}
+    assert not labels_of(operator.act(make_world(labels=born))).keys() & born.keys()
+    assert operator.act(make_world(labels=born, cluster=Cluster())) == []
+    assert nfd.act(make_world(labels=born, cluster=Cluster())) == []
+
+
 def test_nfd_sees_the_pci_bus(make_world: Any) -> None:
     world = make_world(labels={keys.PCI_PRESENT: "false"})
     assert labels_of(nfd.act(world))[keys.PCI_PRESENT] == "true"
