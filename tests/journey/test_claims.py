@@ -97,3 +97,9 @@ def test_another_number_moves_the_workload_to_another_template(dev: World) -> No
         ]
         assert [item["metadata"]["name"] for item in found] == ["train-1-gpu"]
         assert not dev.run("preview").changed
+
+
+def test_it_ends_with_a_destroy(dev: World) -> None:
+    ended = dev.run("destroy")
+    assert set(ended.changes) == {"delete"}
+    assert dev.kubectl("get", "deployments,resourceclaims", "-n", "examples", "-o", "name") == ""
