@@ -1,0 +1,158 @@
+"""A bed: hosts on a bridge of their own, with an apt repository beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.bed import cgroups, layout, mirror, network, places, refusal
+from tests.bed.base import base
+from tests.bed.host import Host, group, started
+from tests.bed.locks import held
+
+FIRST = 11  # the last part of the first host's address
+
+
+class Bed:
+    """Hosts gpu-1, gpu-2, ... reached by ssh; everything below one folder, everything gone after ``down``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.folder = places.bed(name)
+        self._lock = places.shared() / "locks" / name
+
+    @property
+    def key(self) -> Path:
+        """The private key that logs in to every host."""
+        return self.folder / "key"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The hosts' keys."""
+        return self.folder / "known_hosts"
+
+    @property
+    def ssh_config(self) -> Path:
+        """For ssh and testinfra."""
+        return self.folder / "ssh_config"
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What was written down when the bed was made; empty where there is none."""
+        try:
+            found: dict[str, Any] = json.loads((self.folder / "bed.json").read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return {}
+        return found
+
+    @property
+    def hosts(self) -> list[Host]:
+        """Every host that the bed has, running or not."""
+        return [Host(name, address, self.folder) for name, address in self.record.get("hosts", {}).items()]
+
+    def host(self, name: str) -> Host:
+        """One host by its name."""
+        return next(host for host in self.hosts if host.name == name)
+
+    @property
+    def gateway(self) -> str:
+        """This machine's address as the hosts see it."""
+        return str(self.record["gateway"])
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the process that the bed was made for has ended."""
+        owner = self.record.get("owner")
+        return owner is not None and started(owner[0]) != owner[1]
+
+    def up(self, hosts: int, *, owner: int | None = None) -> list[Host]:
+        """Boot hosts until there are as many; returns them all once each answers.
+
+        ``owner``: the process that the bed is for; the next ``sweep`` after its end takes the bed down.
+        """
+        refusal.check()
+        lower = f"{layout.layer()}:{base()}"
+        with held(self._lock):
+            record = self.record or self._begin(owner)
+            network.ensure(network.Subnet(*record["subnet"]), self.folder)
+            for number in range(len(record["hosts"]), hosts):
+                record["hosts"][f"gpu-{number + 1}"] = record["prefix"] + str(FIRST + number)
+            self._write(record)
+            for host in self.hosts:
+                layout.furnish(host, self.gateway, self._apt())
+            layout.ssh_files(self.folder, self.hosts)
+            (self.folder / "inventory.json").write_text(json.dumps(self.inventory(), indent=2) + "\n")
+            for host in self.hosts:
+                if not host.running:
+                    host.start(lower, record["bridge"])
+            for host in self.hosts:
+                host.wait()
+        return self.hosts
+
+    def down(self) -> None:
+        """End everything of the bed and forget it; a bed that is not there is fine."""
+        with held(self._lock):
+            cgroups.end(group(self.folder))
+            network.release(self.folder)
+            shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+    def inventory(self) -> dict[str, Any]:
+        """An inventory of all hosts, in the form of ``ansible-inventory --list``."""
+        options = f"-o UserKnownHostsFile={self.known_hosts} -o StrictHostKeyChecking=yes"
+        hostvars = {
+            host.name: {
+                "ansible_host": host.address,
+                "ansible_port": host.port,
+                "ansible_user": "root",
+                "ansible_ssh_private_key_file": str(self.key),
+                "ansible_ssh_common_args": options,
+                "ansible_become": False,
+            }
+            for host in self.hosts
+        }
+        groups = {name: {"hosts": list(hostvars)} for name in ("kube_node", "gpu")}
+        return {"_meta": {"hostvars": hostvars}, "all": {"children": list(groups)}, **groups}
+
+    def _begin(self, owner: int | None) -> dict[str, Any]:
+        self.folder.mkdir(parents=True, mode=0o700)
+        subnet = network.claim(self.folder)
+        layout.keys(self.folder)
+        record: dict[str, Any] = {
+            "owner": [owner, started(owner)] if owner else None,
+            "subnet": [subnet.second, subnet.third],
+            "bridge": subnet.bridge,
+            "gateway": subnet.gateway,
+            "prefix": subnet.address(0)[:-1],
+            "hosts": {},
+        }
+        self._write(record)
+        return record
+
+    def _write(self, record: dict[str, Any]) -> None:
+        new = self.folder / "bed.json.new"
+        new.write_text(json.dumps(record, indent=2) + "\n")
+        os.replace(new, self.folder / "bed.json")
+
+    def _apt(self) -> str:
+        suites = [
+            f"deb http://mirror.bed/debian/{number} {suite} main contrib non-free non-free-firmware\n"
+            for number, source in enumerate(mirror.sources())
+            for suite in source.suites
+        ]
+        return "".join(suites)
+
+
+def sweep() -> list[str]:
+    """Take down the beds whose owner has ended; returns their names."""
+    swept = []
+    for name in places.names():
+        bed = Bed(name)
+        if bed.abandoned:
+            bed.down()
+            swept.append(name)
+    return swept

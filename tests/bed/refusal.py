@@ -1,0 +1,46 @@
+"""Why this machine boots no hosts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+# tool -> Debian package
+TOOLS = {
+    "debootstrap": "debootstrap",
+    "systemd-nspawn": "systemd-container",
+    "ip": "iproute2",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "unshare": "util-linux",
+    "dpkg-deb": "dpkg",
+    "apt-ftparchive": "apt-utils",
+    "gpg": "gnupg",
+}
+
+
+class Refused(Exception):
+    """This machine cannot boot hosts; ``str()`` says why and what to do about it."""
+
+
+def check() -> None:
+    """Raise Refused unless this user on this machine has what a bed needs."""
+    if os.geteuid() != 0:
+        raise Refused("hosts are booted by root only (mounts, bridges): run the tests as root")
+    missing = sorted({package for tool, package in TOOLS.items() if shutil.which(tool) is None})
+    if missing:
+        raise Refused(f"missing here: {', '.join(missing)}; on Debian: apt-get install {' '.join(missing)}")
+    for what, command in _TRIALS.items():
+        done = subprocess.run(["unshare", "--mount", "sh", "-c", command], capture_output=True, text=True)
+        if done.returncode:
+            raise Refused(f"{what} is refused here: {done.stderr.strip()}")
+
+
+_TRIALS = {
+    "an overlay mount": (
+        "mount -t tmpfs none /mnt && mkdir /mnt/low /mnt/up /mnt/work /mnt/root && "
+        "mount -t overlay none -o lowerdir=/mnt/low,upperdir=/mnt/up,workdir=/mnt/work /mnt/root"
+    ),
+    "a network bridge": "unshare --net ip link add name probe type bridge",
+}
