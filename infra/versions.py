@@ -17,6 +17,7 @@ CONTAINER_TOOLKIT = "1.20.0"  # gpu-operator values.yaml, toolkit.version
 DEVICE_PLUGIN = "0.20.0"  # gpu-operator values.yaml, devicePlugin.version
 GPU_OPERATOR_REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"  # NVIDIA's chart repository
 GPU_DRIVER_OF_BRANCH = {580: "580.95.05"}  # gpu-operator platform support: R580 is the last branch for Volta
+HOST_CONTAINER_TOOLKIT = "1.19.1"  # github.com/NVIDIA/nvidia-container-toolkit/releases; on own hosts
 
 EKS = ("1.33", "1.34", "1.35")  # docs.aws.amazon.com/eks: versions in standard support
 
