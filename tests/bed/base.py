@@ -14,10 +14,23 @@ from tests.bed.locks import held
 from tests.bed.refusal import Refused
 
 # What a host of a fresh installation has: an init, ssh, what Ansible needs, and the tools of an administrator.
-PACKAGES = (
-    "systemd systemd-sysv dbus libpam-systemd udev openssh-server python3 python3-apt iproute2 iputils-ping "
-    "ca-certificates sudo procps kmod less"
-).split()
+PACKAGES = [
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "libpam-systemd",
+    "udev",
+    "openssh-server",
+    "python3",
+    "python3-apt",
+    "iproute2",
+    "iputils-ping",
+    "ca-certificates",
+    "sudo",
+    "procps",
+    "kmod",
+    "less",
+]
 MADE = "made"  # written last: a base without it was interrupted
 
 

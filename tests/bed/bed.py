@@ -8,10 +8,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.bed import cgroups, layout, mirror, network, places, refusal
+from tests.bed import cgroups, layout, mirror, network, places, refusal, serving
 from tests.bed.base import base
 from tests.bed.host import Host, group, started
 from tests.bed.locks import held
+from tests.bed.repository import Repository
 
 FIRST = 11  # the last part of the first host's address
 
@@ -63,6 +64,25 @@ class Bed:
         return str(self.record["gateway"])
 
     @property
+    def url(self) -> str:
+        """What the bed serves to its hosts; files put into ``web`` are below it."""
+        return f"http://{self.gateway}"
+
+    @property
+    def web(self) -> Path:
+        """The folder behind ``url``."""
+        return self.folder / "web"
+
+    @property
+    def repository(self) -> Repository:
+        """The apt repository with packages named as NVIDIA's; empty until a test puts some in."""
+        return self.repository_named("nvidia")
+
+    def repository_named(self, name: str) -> Repository:
+        """One more repository, with a key of its own."""
+        return Repository(self.web / name, self.folder / "private" / name, f"{self.url}/{name}/")
+
+    @property
     def abandoned(self) -> bool:
         """Whether the process that the bed was made for has ended."""
         owner = self.record.get("owner")
@@ -81,6 +101,7 @@ class Bed:
             for number in range(len(record["hosts"]), hosts):
                 record["hosts"][f"gpu-{number + 1}"] = record["prefix"] + str(FIRST + number)
             self._write(record)
+            serving.ensure(self.folder, self.gateway)
             for host in self.hosts:
                 layout.furnish(host, self.gateway, self._apt())
             layout.ssh_files(self.folder, self.hosts)
