@@ -1,0 +1,183 @@
+"""One playbook on an inventory's hosts, through ansible-runner, in a private folder that does not stay."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gpuform import scratch, writable
+from gpuform.errors import Failure, InputError
+from gpuform.hosts.events import Event, Ledger, Outcome
+from gpuform.hosts.job import Job
+from gpuform.hosts.listing import asked, static
+from gpuform.hosts.secrets import Hiding, secrets_of
+from gpuform.paths import Paths
+
+# What the run sees of the caller's environment: no setting of Ansible's, no secret of Pulumi's or a cloud's.
+_PASSED = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SSH_AUTH_SOCK")
+# sun_path holds 108 bytes, and ssh adds a dot and 16 characters to the name that it binds first.
+_SOCKET_ROOM = 108 - 1 - 17 - len("/0123456789")
+
+
+def run(
+    playbook: str,
+    inventory: Mapping[str, Any],
+    *,
+    check: bool = False,
+    limit: Sequence[str] = (),
+    forks: int | None = None,
+    ansible: Path | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    paths: Paths | None = None,
+) -> Outcome:
+    """Run ``playbook``, a file of ``ansible/playbooks``, on what ``ansible-inventory --list`` would print.
+
+    ``check`` changes nothing and says what would change. ``limit`` are names of hosts or groups.
+    ``cancelled`` is asked twice a second. A KeyboardInterrupt goes on only when everything has ended.
+    Secrets in the inventory are in no event and no result. Host keys are verified, whatever the user's own
+    configuration of ssh or Ansible says. Raises InputError for an unknown playbook or limit, `Failure` where
+    ansible-runner is missing; what fails on hosts is in the outcome.
+    """
+    paths = paths or Paths.here()
+    ansible = ansible or paths.root / "ansible"
+    if not (ansible / "playbooks" / playbook).is_file():
+        known = ", ".join(sorted(file.name for file in (ansible / "playbooks").glob("*.yml"))) or "none"
+        raise InputError("playbook", f"{playbook} is not in {ansible / 'playbooks'}", f"there are: {known}")
+    _require()
+    hosts = asked(inventory, limit)
+    hide, ledger = Hiding(secrets_of(inventory)), Ledger(hosts)
+    writable.require_state(paths.state)
+    with scratch.folder(paths.state / "hosts") as folder, _sockets(folder) as sockets:
+        (folder / "tmp").mkdir(mode=0o700)
+        listing = _private(folder / "inventory" / "hosts.json", json.dumps(static(inventory)))
+        job = Job(
+            folder=str(folder),
+            project=str(ansible),
+            playbook=f"playbooks/{playbook}",
+            inventory=str(listing),
+            variables=_variables(folder, sockets, ansible / "ansible.cfg"),
+            command=_command(check, limit, forks),
+            folders=(str(sockets), str(folder)),
+        )
+        ended: dict[str, Any] = {"rc": 254, "cancelled": False}
+        for item in _items(job, paths, cancelled or (lambda: False)):
+            if item["kind"] == "end":
+                ended = item
+                continue
+            event = Event(**hide(item))
+            ledger.add(event)
+            if on_event:
+                on_event(event)
+    return ledger.outcome(int(ended["rc"]), cancelled=bool(ended["cancelled"]))
+
+
+def _require() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("ansible_runner") is None or find_spec("ansible") is None:
+        raise Failure(
+            "hosts", "ansible-core and ansible-runner are not installed", "pip install -e '.[hosts]'"
+        )
+
+
+def _command(check: bool, limit: Sequence[str], forks: int | None) -> str:
+    words = ["--check", "--diff"] if check else []
+    words += ["--limit", ",".join(limit)] if limit else []
+    words += ["--forks", str(forks)] if forks else []
+    return " ".join(words)
+
+
+def _variables(folder: Path, sockets: Path, config: Path) -> dict[str, str]:
+    if not config.is_file():
+        config = _private(folder / "ansible.cfg", "")
+    return {
+        "ANSIBLE_CONFIG": str(config),
+        "ANSIBLE_HOME": str(folder / "ansible"),
+        "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
+        "ANSIBLE_INVENTORY_ENABLED": "yaml",
+        "ANSIBLE_HOST_KEY_CHECKING": "True",  # ansible-runner turns it off where nothing is said
+        "ANSIBLE_SSH_EXTRA_ARGS": "-o StrictHostKeyChecking=yes",
+        "ANSIBLE_NOCOLOR": "True",
+        "ANSIBLE_DISPLAY_ARGS_TO_STDOUT": "False",
+    }
+
+
+def _private(file: Path, text: str) -> Path:
+    """Write a file that only this user reads, in a folder that only this user enters."""
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    file.touch(mode=0o600, exist_ok=False)
+    file.write_text(text)
+    return file
+
+
+@contextmanager
+def _sockets(folder: Path) -> Iterator[Path]:
+    """A folder of mode 0700 for ssh's sockets: in the run's, or a short one where its path is too long."""
+    inside = folder / "cp"
+    if len(os.fsencode(inside)) <= _SOCKET_ROOM:
+        inside.mkdir(mode=0o700)
+        yield inside
+        return
+    made = Path(tempfile.mkdtemp(prefix="gpuform-ssh-"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _environment(job: Job, paths: Paths) -> dict[str, str]:
+    """A short environment: ansible-runner writes the whole of it into its artifacts."""
+    beside = str(Path(sys.executable).parent)  # where ansible-playbook lies
+    path = [beside, *(entry for entry in os.get_exec_path() if entry != beside), str(paths.shims)]
+    return {
+        **{name: os.environ[name] for name in _PASSED if name in os.environ},
+        "PATH": os.pathsep.join(path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TMPDIR": str(Path(job.folder) / "tmp"),
+    }
+
+
+def _items(job: Job, paths: Paths, cancelled: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+    """What the process of the run says; it has ended, and removed its folder, when this does."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "gpuform.hosts.process"],
+        env=_environment(job, paths),
+        cwd=paths.root,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C at the terminal is for this process alone, which ends that one
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.5):
+            if cancelled():
+                process.terminate()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        process.stdin.write(json.dumps(asdict(job)).encode() + b"\n")
+        process.stdin.flush()  # and left open: its end is the end of the run
+        for line in process.stdout:
+            yield json.loads(line)
+    finally:
+        done.set()
+        process.stdin.close()
+        process.stdout.close()
+        process.wait()
