@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -63,6 +64,8 @@ def sockets() -> Iterator[str]:
     """A private folder for the sockets of shared ssh connections; ssh refuses paths over 108 letters."""
     with tempfile.TemporaryDirectory(prefix="gpuform-") as folder:
         yield f"{folder}/%C"
+        for socket in Path(folder).iterdir():  # else each connection stays for a minute
+            subprocess.run(["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "_"], capture_output=True)
 
 
 @pytest.fixture(scope="session")

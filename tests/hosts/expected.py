@@ -64,12 +64,11 @@ class Expected:
 
 
 def read(path: Path, limit: str = "", stack: str = "") -> dict[str, Expected]:
-    """The hosts of that file that are in a pool, by name; ``limit`` names some of them, comma separated."""
+    """The hosts of that file by name; ``limit`` names some of them, comma separated."""
     inventory = json.loads(path.read_text())
     hosts = {
         name: expected(name, variables, stack)
         for name, variables in sorted(inventory["_meta"]["hostvars"].items())
-        if variables.get("gpuform_pool")
     }
     wanted = [name for name in limit.split(",") if name]
     return {name: hosts[name] for name in wanted} if wanted else hosts
@@ -78,8 +77,9 @@ def read(path: Path, limit: str = "", stack: str = "") -> dict[str, Expected]:
 def expected(name: str, variables: Mapping[str, Any], stack: str = "") -> Expected:
     """One host's declaration from its variables."""
     gpu = variables.get("validate_inventory_gpu") or {}
-    pool = str(variables["gpuform_pool"])
-    kubeconfig = str(variables.get("gpuform_kubeconfig") or "")
+    pool = str(variables.get("gpuform_pool") or "")
+    path = str(variables.get("gpuform_kubeconfig") or "")
+    kubeconfig = str(Path(path).expanduser()) if path else ""
     return Expected(
         host=name,
         pool=pool,
@@ -96,8 +96,8 @@ def expected(name: str, variables: Mapping[str, Any], stack: str = "") -> Expect
         mig=_mig(variables, bool(kubeconfig)),
         kubeconfig=kubeconfig,
         context=str(variables.get("gpuform_context") or ""),
-        labels={"gpuform.io/pool": pool, **(variables.get("gpuform_node_labels") or {})},
-        taints=tuple(variables.get("gpuform_node_taints") or ()),
+        labels=({"gpuform.io/pool": pool} if pool else {}) | (variables.get("gpuform_labels") or {}),
+        taints=tuple(variables.get("gpuform_taints") or ()),
         connection={key: value for key, value in variables.items() if key.startswith("ansible_")},
         stack=stack,
     )
@@ -105,8 +105,8 @@ def expected(name: str, variables: Mapping[str, Any], stack: str = "") -> Expect
 
 def _mig(variables: Mapping[str, Any], joined: bool) -> dict[str, dict[str, int]] | None:
     """The slices of mig-parted's config, or of the operator's; on a host of neither MIG is off."""
-    if "gpuform_node_mig" in variables:
-        return {"all": dict(variables["gpuform_node_mig"])}
+    if "gpuform_mig" in variables:
+        return {"all": dict(variables["gpuform_mig"])}
     layout = variables.get("nvidia_mig_layout")
     if not layout:
         return None if joined else {"all": {}}

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import testinfra
@@ -65,6 +66,7 @@ def _machine(connection: Mapping[str, Any], name: str, control_path: str) -> Hos
     address = str(connection.get("ansible_host") or name)
     port = connection.get("ansible_port") or 22
     user = connection.get("ansible_user")
+    key = connection.get("ansible_ssh_private_key_file")
     where = f"[{address}]" if ":" in address else address
     options = [
         str(connection.get("ansible_ssh_common_args") or ""),
@@ -75,7 +77,7 @@ def _machine(connection: Mapping[str, Any], name: str, control_path: str) -> Hos
     return testinfra.get_host(
         f"ssh://{f'{user}@' if user else ''}{where}:{port}",
         ssh_extra_args=" ".join(filter(None, options)),
-        ssh_identity_file=connection.get("ansible_ssh_private_key_file"),
+        ssh_identity_file=str(Path(key).expanduser()) if key else None,
         controlpersist=60,
         sudo=become,
     )

@@ -139,7 +139,7 @@ def test_modules(driver: Host, expected: Expected) -> None:
         wanted = {"open": OPEN, "proprietary": PROPRIETARY}[expected.driver_modules]
         expect(
             flavour == wanted,
-            f"the nvidia module is of licence {flavour!r}; {expected.driver_modules} modules are of {wanted!r}",
+            f"module nvidia has licence {flavour!r}; {expected.driver_modules} modules have {wanted!r}",
             f"run {expected.apply}, or declare the other modules for pool {expected.pool}",
         )
 
