@@ -16,13 +16,14 @@ class Packages:
     installed: Mapping[str, str]
     held: frozenset[str]
 
-    def at(self, version: str, names: re.Pattern[str]) -> dict[str, str]:
-        """The installed packages with such a name that carry that upstream version."""
-        return {
-            name: found
+    def like(self, carriers: re.Pattern[str], names: re.Pattern[str]) -> frozenset[str]:
+        """The installed packages with such a name that have the upstream version of a carrier."""
+        versions = {upstream(found) for name, found in self.installed.items() if carriers.fullmatch(name)}
+        return frozenset(
+            name
             for name, found in self.installed.items()
-            if names.fullmatch(name) and upstream(found) == version
-        }
+            if names.fullmatch(name) and upstream(found) in versions
+        )
 
 
 def upstream(version: str) -> str:

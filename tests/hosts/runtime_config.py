@@ -78,6 +78,8 @@ def _host_text(host: Host, runtime: str, apply: str) -> str:
     result = host.run(command)
     if result.rc == 0:
         return str(result.stdout)
+    if result.rc == 127:
+        raise Wrong(f"{runtime} is not installed", f"run {apply}")
     raise Wrong(
         f"`{command}` ends with {result.rc}: {first_line(result.stderr or result.stdout)}",
         f"mend or remove the file that it names before {runtime} is restarted, or run {apply}",

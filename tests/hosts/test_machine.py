@@ -1,4 +1,4 @@
-"""The host itself: that it answers, that its services run, its clock, its CUDA toolkit."""
+"""The host itself: that its services run, its clock, its CUDA toolkit."""
 
 from __future__ import annotations
 
@@ -8,23 +8,12 @@ import time
 import pytest
 from testinfra.host import Host
 
-from tests.hosts import places
 from tests.hosts.expected import Expected
 from tests.hosts.findings import expect, first_line
 
 CLOCKS = ("chronyd", "chrony", "systemd-timesyncd", "ntpsec", "ntp")
 SKEW_S = 5.0
 """Certificates and leases of a cluster take that much without harm; a clock that is kept is within 0.1 s."""
-
-
-def test_reachable(place: places.Place, expected: Expected) -> None:
-    """The host answers; every other check of one that does not is left out."""
-    address = expected.connection.get("ansible_host", expected.host)
-    expect(
-        not place.trouble,
-        place.trouble,
-        f"check that {address} is up and that ssh takes its key and yours: `ssh {address} true`",
-    )
 
 
 def test_units(machine: Host, expected: Expected) -> None:
