@@ -11,6 +11,8 @@ from typing import Any
 from gpuform.paths import Paths
 from infra.model import labels
 from infra.model.environment import Environment, ExistingCluster
+from infra.model.errors import InputError
+from infra.model.hosts import HostsCluster
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, TimeSlicing
 from infra.plan.sharing import offered
@@ -93,8 +95,14 @@ class ClusterStatus:
 
 
 def cluster_of(env: Environment, paths: Paths) -> tuple[Path, str | None]:
-    """Kubeconfig and context of the environment's cluster."""
+    """Kubeconfig and context of the environment's cluster; InputError for own hosts that have joined none."""
     if isinstance(env.cluster, ExistingCluster):
+        return Path(env.cluster.kubeconfig).expanduser(), env.cluster.context
+    if isinstance(env.cluster, HostsCluster):
+        if env.cluster.kubeconfig is None:
+            raise InputError(
+                "cluster.kubeconfig", "missing, so there is no cluster", "see `gpuform hosts status`"
+            )
         return Path(env.cluster.kubeconfig).expanduser(), env.cluster.context
     return paths.kubeconfig, None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ from infra.model.hosts import HostsCluster
 from infra.plan import inventory as plan
 
 ROOT = Path(__file__).resolve().parent.parent
+_MADE = {"__pycache__", ".ansible"}
+"""Folders that tools make beside the roles."""
 _BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 
 
@@ -40,6 +43,17 @@ def keys(env: Environment, root: Path = ROOT) -> Mapping[str, str]:
 def text(found: Mapping[str, Any]) -> str:
     """An inventory as JSON, the same bytes every time."""
     return json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def content(found: str, root: Path = ROOT) -> str:
+    """A hash of an inventory's text, the roles and the playbooks: what is on hosts follows from them."""
+    digest = hashlib.sha256(found.encode())
+    for folder in ("playbooks", "roles"):
+        for file in sorted((root / "ansible" / folder).rglob("*")):
+            if file.is_file() and not _MADE.intersection(file.parts):
+                name = file.relative_to(root).as_posix()
+                digest.update(f"\0{name}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def _key(path: str, file: Path) -> str:

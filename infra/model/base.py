@@ -80,7 +80,7 @@ def _label_value(value: str) -> str:
 
 
 def _host_name(value: str) -> str:
-    """A node's name that is a value of the label kubernetes.io/hostname as well, and no group of Ansible's."""
+    """A node's name, which the label kubernetes.io/hostname holds as well, and no group of Ansible's."""
     if not _DNS_SUBDOMAIN.fullmatch(value) or len(value) > 63:
         raise InputError(
             "", f"{value!r} is not a name that a node can have", "use at most 63 of a-z, 0-9, - and ."

@@ -161,6 +161,13 @@ def pool_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
     return gpu + own
 
 
+def node_selector(pool: Pool) -> str | None:
+    """The selector of nodes that nobody here makes: the pool's own, or its hosts by name; None for others."""
+    if pool.hosts:
+        return f"{labels.HOSTNAME} in ({','.join(sorted(host.name for host in pool.hosts))})"
+    return ",".join(f"{key}={value}" for key, value in sorted((pool.selector or {}).items())) or None
+
+
 def offered(env: Environment, pool: Pool) -> dict[str, int]:
     """Extended resources of one node of the pool once the operands have acted; what is not named is 0."""
     return offer.offered(env.gpu_operator.mig_strategy, pool)
