@@ -38,6 +38,7 @@ class Place:
     driver: Host | None
     toolkit: Host | None
     trouble: str = ""
+    by_ssh: bool = True
 
 
 def place(expected: Expected, backend: str, control_path: str) -> Place:
@@ -88,11 +89,11 @@ def _pods(expected: Expected) -> Place:
         driver = _pod(expected, *DRIVER)
         toolkit = _pod(expected, *TOOLKIT)
     except LookupError as error:
-        return Place(None, None, None, str(error))
+        return Place(None, None, None, str(error), by_ssh=False)
     if driver is None and toolkit is None:
         found = f"neither {DRIVER[0]} nor {TOOLKIT[0]} has a running pod on {expected.host}"
-        return Place(None, None, None, found)
-    return Place(None, driver, toolkit)
+        return Place(None, None, None, found, by_ssh=False)
+    return Place(None, driver, toolkit, by_ssh=False)
 
 
 def _pod(expected: Expected, app: str, container: str) -> Host | None:

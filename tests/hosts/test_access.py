@@ -9,9 +9,13 @@ from tests.hosts.findings import expect
 
 def test_reachable(place: places.Place, expected: Expected) -> None:
     """The host answers; every other check of one that does not is left out."""
-    address = expected.connection.get("ansible_host", expected.host)
-    expect(
-        not place.trouble,
-        place.trouble,
-        f"check that {address} is up and that ssh takes its key and yours: `ssh {address} true`",
+    way = expected.connection
+    user = f"{way['ansible_user']}@" if way.get("ansible_user") else ""
+    command = f"ssh -p {way.get('ansible_port') or 22} {user}{way.get('ansible_host') or expected.host} true"
+    address = way.get("ansible_host") or expected.host
+    remedy = (
+        f"check that {address} is up and that ssh takes its key and yours: `{command}`"
+        if place.by_ssh
+        else "see `kubectl -n gpu-operator get pods -o wide`"
     )
+    expect(not place.trouble, place.trouble, remedy)
