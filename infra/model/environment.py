@@ -80,7 +80,7 @@ class Environment(Model):
         if isinstance(self.cluster, AwsCluster):
             aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
         if isinstance(self.cluster, HostsCluster):
-            host_checks.check(self.cluster, self.pools, self.workloads)
+            host_checks.check(self.cluster, operator.repository, self.pools, self.workloads)
         return self
 
     @property

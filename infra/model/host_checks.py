@@ -13,14 +13,19 @@ from infra.model.sharing import Mig
 from infra.model.workload import Workload
 
 
-def check(cluster: HostsCluster, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
-    """Refuse the first thing that the hosts, or what is installed on them, could not be."""
+def check(
+    cluster: HostsCluster, charts: str | None, pools: Sequence[Pool], workloads: Sequence[Workload]
+) -> None:
+    """Refuse the first thing that the hosts, or what is installed on them, could not be.
+
+    ``charts`` is the repository of the operator's chart, where one is given.
+    """
     _check_hosts(cluster, pools)
     for index, pool in enumerate(pools):
         _check_pool(cluster, pool, f"pools[{index}]")
     _check_used(cluster, pools)
     _check_toolkit(cluster)
-    _check_joined(cluster, workloads)
+    _check_joined(cluster, charts, workloads)
 
 
 def driver_of(cluster: HostsCluster, pool: Pool) -> Driver:
@@ -146,13 +151,16 @@ def _check_toolkit(cluster: HostsCluster) -> None:
             raise InputError(f"cluster.acknowledge[{index}]", f"{cve} {fact}", "leave it out")
 
 
-def _check_joined(cluster: HostsCluster, workloads: Sequence[Workload]) -> None:
+def _check_joined(cluster: HostsCluster, charts: str | None, workloads: Sequence[Workload]) -> None:
     if cluster.kubeconfig:
         return
     if cluster.context:
         raise InputError(
             "cluster.context", "there is no kubeconfig that could have it", "give kubeconfig too"
         )
+    if charts:
+        fact = "the hosts have joined no cluster that gets the operator"
+        raise InputError("gpu_operator.repository", fact, "give cluster.kubeconfig first")
     if workloads:
         raise InputError(
             "workloads",

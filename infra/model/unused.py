@@ -28,8 +28,8 @@ _IMAGE_OWNS = ("on AWS the node image brings it", "leave it out")
 
 _NAMED = ("the hosts are there, and named one by one", "leave it out, and name them in hosts")
 _NOT_HOSTS = ("the pool's nodes are not own hosts", "leave it out, or use cluster kind hosts")
-_ANSIBLE_DRIVER = ("Ansible installs the driver on own hosts", "leave it out; cluster.driver says which")
-_ANSIBLE_TOOLKIT = ("Ansible installs the toolkit on own hosts", "leave it out; cluster.toolkit says which")
+_ANSIBLE_DRIVER = ("Ansible installs the driver on own hosts", "leave it out (cluster.driver says which)")
+_ANSIBLE_TOOLKIT = ("Ansible installs the toolkit on own hosts", "leave it out (cluster.toolkit says which)")
 
 _ONLY_HOSTS = {"hosts": _NOT_HOSTS, "driver": _NOT_HOSTS}
 _POOL: Mapping[str, Mapping[str, Reason]] = {
