@@ -24,7 +24,7 @@ def verify(
         Literal["ssh", "kubectl"] | None,
         typer.Option(help="ssh to the hosts, or kubectl in the operator's driver and toolkit pods."),
     ] = None,
-    limit: Annotated[list[str] | None, typer.Option(help="Only this host; may be repeated.")] = None,
+    limit: Annotated[list[str] | None, typer.Option(help="Only this host or group; may be repeated.")] = None,
 ) -> None:
     """Check hosts against what is declared, and say what mends each finding. Exit code 1 if a check failed.
 
@@ -70,16 +70,20 @@ def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
         if backend == "kubectl" and not env.cluster.kubeconfig:
             fact = "the hosts have joined no cluster (cluster.kubeconfig)"
             raise InputError("--backend", fact, "use --backend ssh")
+        kubeconfig = env.cluster.kubeconfig
+        if kubeconfig and not Path(kubeconfig).expanduser().is_file():
+            remedy = "leave it out until the hosts have joined a cluster"
+            raise InputError("cluster.kubeconfig", f"{kubeconfig} is not there", remedy)
         return expectations.of_hosts(env)
     if backend == "ssh":
         fact = f"the nodes of a cluster of kind {env.cluster.kind} are not reached by ssh"
         raise InputError("--backend", fact, "use --backend kubectl")
-    kubeconfig, context = cluster_of(env, paths)
+    file, context = cluster_of(env, paths)
     try:
-        found = expectations.of_nodes(env, _nodes(kubeconfig, context), kubeconfig, context)
+        found = expectations.of_nodes(env, _nodes(file, context), file, context)
     except (OSError, httpx.HTTPError, ValueError) as error:
         fact = f"cannot be reached ({error or type(error).__name__})"
-        raise Failure(f"cluster of {env.name}", fact, f"look at {kubeconfig}") from None
+        raise Failure(f"cluster of {env.name}", fact, f"look at {file}") from None
     return found
 
 

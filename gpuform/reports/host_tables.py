@@ -38,6 +38,11 @@ def findings(report: Report) -> Iterator[str]:
             yield f"{one.host}: {one.check}: {one.fact}; {one.remedy}"
     counts = {word: sum(one.verdict == word for one in report.verdicts) for word in _WORDS}
     yield (
-        f"{len(report.hosts)} hosts over {report.backend}: {counts['PASS']} checks passed, "
-        f"{counts['FAIL']} failed, {counts['SKIP']} had nothing to check"
+        f"{_count(len(report.hosts), 'host')} over {report.backend}: "
+        f"{_count(counts['PASS'], 'check')} passed, {counts['FAIL']} failed, "
+        f"{counts['SKIP']} had nothing to check"
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -32,6 +32,7 @@ class RuntimeConfig:
     binaries: Mapping[str, str]
     cdi: bool | None
     cdi_dirs: tuple[str, ...]
+    serves_kubernetes: bool = True
 
 
 def read(host: Host, runtime: str, in_pod: bool, apply: str) -> RuntimeConfig:
@@ -59,6 +60,7 @@ def containerd(config: Mapping[str, Any]) -> RuntimeConfig:
         binaries={name: (one.get("options") or {}).get("BinaryName", "") for name, one in runtimes.items()},
         cdi=cri.get("enable_cdi"),
         cdi_dirs=tuple(cri.get("cdi_spec_dirs", ())),
+        serves_kubernetes=not any("cri" in name.split(".") for name in config.get("disabled_plugins", ())),
     )
 
 

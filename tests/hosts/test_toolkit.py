@@ -82,6 +82,11 @@ def test_toolkit_packages(packages: Packages, expected: Expected) -> None:
 def test_runtime(toolkit: Host, config: RuntimeConfig, place: places.Place, expected: Expected) -> None:
     """The container runtime hands containers their GPUs, by its second runtime or by CDI, and keeps runc."""
     runtime, mend = expected.runtime, f"run {expected.apply} to have the drop-in written again"
+    expect(
+        config.serves_kubernetes,
+        f"{runtime}'s disabled_plugins switches the CRI plugin off, so no kubelet can use it",
+        "take it out of /etc/containerd/config.toml and restart containerd",
+    )
     if expected.mode == "cdi":
         expect(
             config.cdi is not False and config.cdi is not None,

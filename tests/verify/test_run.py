@@ -121,7 +121,7 @@ def test_a_host_out_of_reach_fails_once(tmp_path: Path) -> None:
 
 def test_only_the_hosts_asked_for(programs: Path) -> None:
     assert run("one", "two", limit=("two",)).hosts == ("two",)
-    with pytest.raises(InputError, match="--limit: no host 'three'; known: one, two"):
+    with pytest.raises(InputError, match="--limit: no host or group 'three'; known: one, two"):
         run("one", "two", limit=("three",))
 
 
