@@ -122,9 +122,9 @@ def test_all_that_is_right_ends_well(checkout: Path, monkeypatch: pytest.MonkeyP
             "error: --backend: the hosts have joined no cluster (cluster.kubeconfig); use --backend ssh\n",
         ),
         (
-            {"kubeconfig": "/nowhere"},
+            {"kubeconfig": "/"},
             [],
-            "error: cluster.kubeconfig: /nowhere is not there; leave it out until the hosts have joined a cluster\n",
+            "error: cluster.kubeconfig: / is not there; leave it out until the hosts have joined a cluster\n",
         ),
     ],
 )
