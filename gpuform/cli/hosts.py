@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuform.cli.hosts_verify import verify
-from gpuform.cli.output import console, say, warn
+from gpuform.cli.output import console, say
 from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 

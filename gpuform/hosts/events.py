@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuform.hosts.reasons import reason
 
+END = "gpuform end of run"  # the task that every host reaches which nothing has stopped
 STOPPED = "the run stopped before this host was done; run the same again"
 _KEPT_OUTPUT = 40  # lines: an error of ansible-playbook itself is said in its last few
 _ENDINGS = ("ok", "changed", "failed", "unreachable", "skipped")
@@ -19,8 +20,8 @@ class Event:
     """One thing that happened.
 
     ``kind`` is ``play``, ``task`` (it begins, on every host), ``started``, ``ok``, ``changed``, ``skipped``,
-    ``failed``, ``unreachable`` (of one host), ``stopped`` (no host is left to go on with), ``output`` (a line
-    outside any task) or ``stats``. ``ignored`` is a failure that the playbook passes over.
+    ``failed``, ``unreachable``, ``done`` (of one host; the last is at its end), ``output`` (a line outside
+    any task) or ``stats``. ``ignored`` is a failure that the playbook passes over.
     """
 
     kind: str
@@ -95,7 +96,7 @@ class Ledger:
         self._facts: dict[str, dict[str, Any]] = {}
         self._stats: Mapping[str, Mapping[str, int]] | None = None
         self._output: list[str] = []
-        self._stopped = False
+        self._done: set[str] = set()
 
     def add(self, event: Event) -> None:
         """Take the next event."""
@@ -105,8 +106,8 @@ class Ledger:
             self._changes.setdefault(event.host, []).append(event.task)
             if event.diff:
                 self._diffs.setdefault(event.host, []).append(event.diff)
-        elif event.kind == "stopped":
-            self._stopped = True
+        elif event.kind == "done":
+            self._done.add(event.host)
         elif event.kind == "stats":
             self._stats = event.stats
         elif event.kind == "output":
@@ -132,9 +133,9 @@ class Ledger:
             failed = 1
         if failed or dark:
             message = f"{task}: {said}" if failed and task else said or "failed without a message"
-        elif message:
-            message = message if self._stats is None else STOPPED
-        elif self._stopped or name not in stats.get("processed", {}):
+        elif name in self._done:
+            message = ""
+        elif self._stats is not None:
             message = STOPPED
         return HostResult(
             ok=not message,
@@ -154,12 +155,12 @@ def read(raw: Mapping[str, Any]) -> Event | None:
     kind, data = str(raw.get("event")), raw.get("event_data") or {}
     task = _task(data)
     if kind == "playbook_on_stats":
-        keys = ("ok", "changed", "failures", "dark", "processed")
+        keys = ("changed", "failures", "dark")
         return Event("stats", stats={key: dict(data.get(key) or {}) for key in keys})
-    if kind == "playbook_on_no_hosts_remaining":
-        return Event("stopped")
+    if task == END:
+        return Event("done", host=str(data.get("host"))) if kind == "runner_on_ok" else None
     if kind == "playbook_on_play_start":
-        return Event("play", message=str(data.get("play") or ""))
+        return Event("play", message=str(data.get("play"))) if data.get("play") != END else None
     if kind in ("playbook_on_task_start", "playbook_on_handler_task_start"):
         return Event("task", task=task)
     if kind in ("verbose", "error", "warning"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to run; paths are absolute, but the playbook's, which lies in ``project``.
+    """What to run; paths are absolute.
 
     ``variables`` are set for ansible-playbook, ``command`` are more words for it. ``folders`` are removed at
     the end.

@@ -93,7 +93,6 @@ def _play(job: Job, tell: Callable[[Mapping[str, Any]], None], cancel: threading
         envvars=dict(job.variables),
         settings={"suppress_output_file": True, "pexpect_timeout": 1},
         quiet=True,
-        suppress_env_files=True,
         event_handler=on_event,
         cancel_callback=ending,
     )

@@ -17,7 +17,7 @@ from typing import Any
 
 from gpuform import scratch, writable
 from gpuform.errors import Failure, InputError
-from gpuform.hosts.events import Event, Ledger, Outcome
+from gpuform.hosts.events import END, Event, Ledger, Outcome
 from gpuform.hosts.job import Job
 from gpuform.hosts.listing import asked, static
 from gpuform.hosts.secrets import Hiding, secrets_of
@@ -64,7 +64,7 @@ def run(
         job = Job(
             folder=str(folder),
             project=str(ansible),
-            playbook=f"playbooks/{playbook}",
+            playbook=str(_private(folder / "run.json", json.dumps(_plays(ansible / "playbooks" / playbook)))),
             inventory=str(listing),
             variables=_variables(folder, sockets, ansible / "ansible.cfg"),
             command=_command(check, limit, forks),
@@ -89,6 +89,17 @@ def _require() -> None:
         raise Failure(
             "hosts", "ansible-core and ansible-runner are not installed", "pip install -e '.[hosts]'"
         )
+
+
+def _plays(playbook: Path) -> list[dict[str, Any]]:
+    """The playbook, and at its end a task for every host that is still there.
+
+    A host that neither failed nor got so far was stopped by another one's failure (serial, any_errors_fatal),
+    which Ansible tells nobody.
+    """
+    task = {"name": END, "ansible.builtin.debug": {"msg": ""}}
+    last = {"name": END, "hosts": "all", "gather_facts": False, "tasks": [task]}
+    return [{"import_playbook": str(playbook)}, last]
 
 
 def _command(check: bool, limit: Sequence[str], forks: int | None) -> str:
