@@ -37,7 +37,10 @@ def _check(token, news):
         ({"kubeconfig": None}, ("kubeconfig", "is missing; give a path, or the contents")),
         (
             {"lables": {}},
-            ("lables", "is no input; the inputs are kubeconfig, context, selector, labels, taints"),
+            (
+                "lables",
+                "is no input; the inputs are kubeconfig, context, selector, labels, taints, mayBeEmpty",
+            ),
         ),
         (
             {"labels": {"a": "b c"}},
