@@ -8,7 +8,8 @@ import tomllib
 import pytest
 from testinfra.host import Host
 
-from tests.hosts import nvidia_smi, places, runtime_config
+from tests.hosts import container, nvidia_smi, places, runtime_config
+from tests.hosts import packages as package_manager
 from tests.hosts.expected import Expected
 from tests.hosts.findings import Wrong, expect, first_line
 from tests.hosts.packages import Packages, upstream
@@ -45,23 +46,20 @@ def config(toolkit: Host, place: places.Place, expected: Expected) -> RuntimeCon
 
 def test_toolkit_version(toolkit: Host, ctk: str, place: places.Place, expected: Expected) -> None:
     """The toolkit is of the pinned version, and no older one than is safe unless an older one is pinned."""
-    found = _version(toolkit, ctk, place)
-    if _numbers(expected.toolkit_version) >= _numbers(FLOOR):
+    for found in sorted(_versions(toolkit, ctk, place), key=_numbers):
+        if _numbers(expected.toolkit_version) >= _numbers(FLOOR):
+            expect(
+                _numbers(found) >= _numbers(FLOOR),
+                f"container toolkit {found} is below the floor {FLOOR} ({CLOSED})",
+                f"run {expected.apply} to install {expected.toolkit_version}",
+            )
+        overwrites = f"container toolkit {REFUSED} overwrites containerd's imports"
+        expect(found != REFUSED, overwrites, f"run {expected.apply}")
         expect(
-            _numbers(found) >= _numbers(FLOOR),
-            f"container toolkit {found} is below the floor {FLOOR} ({CLOSED})",
-            f"run {expected.apply} to install {expected.toolkit_version}",
+            found == expected.toolkit_version,
+            f"container toolkit {found} is installed; {expected.toolkit_version} is pinned",
+            f"run {expected.apply} to bring it back, or pin the one that is installed",
         )
-    expect(
-        found != REFUSED,
-        f"container toolkit {REFUSED} overwrites containerd's imports",
-        f"run {expected.apply}",
-    )
-    expect(
-        found == expected.toolkit_version,
-        f"container toolkit {found} is installed; {expected.toolkit_version} is pinned",
-        f"run {expected.apply} to bring it back, or pin the one that is installed",
-    )
 
 
 def test_toolkit_packages(packages: Packages, expected: Expected) -> None:
@@ -140,33 +138,45 @@ def test_cdi(toolkit: Host, driver: Host, ctk: str, expected: Expected) -> None:
     expect(not missing, f"the CDI specification lacks {', '.join(missing)}", mend)
 
 
-def test_no_gpu_without_request(toolkit: Host, config: RuntimeConfig, expected: Expected) -> None:
+def test_no_gpu_without_request(
+    toolkit: Host, config: RuntimeConfig, place: places.Place, expected: Expected
+) -> None:
     """A container that asks for no GPU sees none, whatever NVIDIA_VISIBLE_DEVICES its image sets."""
-    ours = [name for name, binary in config.binaries.items() if binary.rpartition("/")[2].startswith(BINARY)]
-    if not ours:
-        return  # no handler reads that variable; CDI gives devices by name only
+    programs = {binary or "runc" for binary in config.binaries.values()}
+    if any(program.rpartition("/")[2].startswith(BINARY) for program in programs):
+        expect(
+            _accepts(toolkit, expected) is False,
+            f"{GUARD} is on: any image that sets NVIDIA_VISIBLE_DEVICES=all sees every GPU",
+            f"run `nvidia-ctk config --in-place --set {GUARD}=false`, or {expected.apply}",
+        )
+    for program in sorted(programs) if place.machine else ():
+        seen = sorted(name for name in container.devices(toolkit, program) if name.startswith("nvidia"))
+        expect(
+            not seen,
+            f"a container that {program} starts without a request sees {', '.join(seen)}",
+            f"run {expected.apply}, and see `nvidia-ctk config` for what hands GPUs out",
+        )
+
+
+def _accepts(toolkit: Host, expected: Expected) -> bool:
+    """Whether that variable counts in a container without privileges; it does unless it is said not to."""
     text = toolkit.run(f"cat {' '.join(CONFIGS)} 2>/dev/null").stdout
     try:
-        accepted = tomllib.loads(text).get(GUARD, True)
+        return bool(tomllib.loads(text).get(GUARD, True))
     except tomllib.TOMLDecodeError as error:
         raise Wrong(f"the toolkit's config.toml is no TOML: {error}", f"run {expected.apply}") from None
-    expect(
-        accepted is False,
-        f"{GUARD} is on: any image that sets NVIDIA_VISIBLE_DEVICES=all sees every GPU",
-        f"run `nvidia-ctk config --in-place --set {GUARD}=false`, or {expected.apply}",
-    )
 
 
-def _version(host: Host, ctk: str, place: places.Place) -> str:
-    """The tool's own word; the package's where it was built without one."""
+def _versions(host: Host, ctk: str, place: places.Place) -> set[str]:
+    """What the tool says of itself, and what its package says, which may not be the same."""
     said = re.search(r"version v?(\d+\.\d+\.\d+)", host.run(f"{ctk} --version").stdout)
-    if said:
-        return said[1]
+    versions = {said[1]} if said else set()
     if place.machine:
-        package = host.package("nvidia-container-toolkit")
-        if package.is_installed:
-            return upstream(package.version)
-    raise Wrong(f"`{ctk} --version` names no version", "install the toolkit from its packages")
+        installed = package_manager.read(host).installed.get("nvidia-container-toolkit-base")
+        versions |= {upstream(installed)} if installed else set()
+    if not versions:
+        raise Wrong(f"`{ctk} --version` names no version", "install the toolkit from its packages")
+    return versions
 
 
 def _numbers(version: str) -> tuple[int, ...]:
