@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tests.bed import cgroups, layout, mirror, network, places, refusal, serving
+from tests.bed import cgroups, layout, mirror, network, packages, places, refusal, serving, tools
 from tests.bed.base import base
 from tests.bed.host import Host, group, started
 from tests.bed.locks import held
@@ -78,6 +79,25 @@ class Bed:
         """The apt repository with packages named as NVIDIA's; empty until a test puts some in."""
         return self.repository_named("nvidia")
 
+    def furnish_repository(
+        self,
+        *,
+        drivers: Iterable[str] = ("580.95.05",),
+        toolkits: Iterable[str] = ("1.19.1",),
+        cuda: Iterable[str] = ("12.2",),
+    ) -> Repository:
+        """Fill ``repository`` with what NVIDIA's would have of these versions, and publish it."""
+        repository = self.repository
+        for version in drivers:
+            repository.put(*packages.driver(version))
+        for version in toolkits:
+            repository.put(*packages.toolkit(version, tools.nvidia_ctk()))
+        for version in cuda:
+            repository.put(packages.cuda(version))
+        repository.put(packages.mig_manager())
+        repository.publish()
+        return repository
+
     def repository_named(self, name: str) -> Repository:
         """One more repository, with a key of its own."""
         return Repository(self.web / name, self.folder / "private" / name, f"{self.url}/{name}/")
@@ -102,6 +122,10 @@ class Bed:
                 record["hosts"][f"gpu-{number + 1}"] = record["prefix"] + str(FIRST + number)
             self._write(record)
             serving.ensure(self.folder, self.gateway)
+            if not (self.web / "machine/Packages").exists():
+                machine = self.repository_named("machine")
+                machine.put(*packages.machine(os.uname().release))
+                machine.publish()
             for host in self.hosts:
                 layout.furnish(host, self.gateway, self._apt())
             layout.ssh_files(self.folder, self.hosts)
@@ -165,7 +189,7 @@ class Bed:
             for number, source in enumerate(mirror.sources())
             for suite in source.suites
         ]
-        return "".join(suites)
+        return "".join([*suites, "deb [trusted=yes] http://mirror.bed/machine ./\n"])
 
 
 def sweep() -> list[str]:

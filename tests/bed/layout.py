@@ -9,32 +9,40 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import yaml
+
 from tests.bed import places
 from tests.bed.host import Host
 
 IMAGE = Path(__file__).with_name("image")  # the fakes, at the places they have in a host
+FAKES = Path("usr/local/lib/fake-gpu")
+
+
+def _files() -> dict[Path, Path]:
+    """Place in a host -> file: the fakes, and beside them what they import."""
+    root = Path(__file__).parents[2]
+    found = {path.relative_to(IMAGE): path for path in IMAGE.rglob("*") if path.is_file()}
+    for name in ("__init__", "hardware", "mig_geometry"):
+        module = Path("gpuform/simulator") / f"{name}.py"
+        found[FAKES / module] = root / module
+    for path in Path(yaml.__file__).parent.glob("*.py"):
+        found[FAKES / "yaml" / path.name] = path
+    return {place: path for place, path in sorted(found.items()) if path.suffix != ".pyc"}
 
 
 def layer() -> Path:
     """A folder of ``IMAGE``'s files, which lies between the base and each host; made once per content."""
-    files = sorted(path for path in IMAGE.rglob("*") if path.is_file())
+    files = _files()
     digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.relative_to(IMAGE)}\0".encode() + file.read_bytes() + b"\0")
+    for place, file in files.items():
+        digest.update(f"{place}\0".encode() + file.read_bytes() + b"\0")
     folder = places.shared() / f"layer-{digest.hexdigest()[:12]}"
     if folder.exists():
         return folder
     places.shared().mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix="making-", dir=places.shared()))
-    for file in files:
-        copy = work / file.relative_to(IMAGE)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, copy)
-        copy.chmod(0o755 if file.read_bytes().startswith(b"#!") else 0o644)
-        if copy.suffix == ".service":
-            wanted = work / "etc/systemd/system/multi-user.target.wants" / copy.name
-            wanted.parent.mkdir(parents=True, exist_ok=True)
-            wanted.symlink_to(f"/{copy.relative_to(work)}")
+    for place, file in files.items():
+        _place(work, place, file)
     for path, _, _ in os.walk(work):
         Path(path).chmod(0o755)
     try:
@@ -42,6 +50,17 @@ def layer() -> Path:
     except OSError:  # another session was faster
         shutil.rmtree(work)
     return folder
+
+
+def _place(work: Path, place: Path, file: Path) -> None:
+    copy = work / place
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, copy)
+    copy.chmod(0o755 if file.read_bytes().startswith(b"#!") else 0o644)
+    if copy.suffix == ".service":
+        wanted = work / "etc/systemd/system/multi-user.target.wants" / copy.name
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        wanted.symlink_to(f"/{place}")
 
 
 def keys(folder: Path) -> None:
