@@ -183,7 +183,8 @@ class Driver(Model):
         description="Kernel modules; what NVIDIA recommends for the GPU and the branch if left out.",
     )
     repository: Repository | None = Field(
-        default=None, description="A mirror of NVIDIA's repository (source nvidia); NVIDIA's if left out."
+        default=None,
+        description="Repository with NVIDIA's packages (source nvidia); one that hosts know if left out.",
     )
     runfile: Runfile | None = Field(default=None, description="The installer (source runfile).")
 
@@ -221,7 +222,7 @@ class Toolkit(Model):
         description="How containers get their GPUs: devices by CDI, or a second runtime beside runc.",
     )
     repository: Repository | None = Field(
-        default=None, description="A mirror of NVIDIA's repository; NVIDIA's if left out."
+        default=None, description="Repository with NVIDIA's packages; one that hosts know if left out."
     )
 
 

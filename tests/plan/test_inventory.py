@@ -48,6 +48,7 @@ ROLES = {
     "nvidia_container_toolkit_version",
     "nvidia_container_toolkit_runtime",
     "nvidia_container_toolkit_mode",
+    "nvidia_container_toolkit_acknowledge",
     "nvidia_container_toolkit_repository",
     "nvidia_mig_layout",
     "nvidia_mig_config",

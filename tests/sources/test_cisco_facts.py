@@ -60,4 +60,5 @@ def test_cisco_node_with_its_toolkit_and_nvcc() -> None:
     host = inventory.inventory(env, {})["_meta"]["hostvars"]["node"]
     assert host["validate_inventory_gpu"] == {"model": "T4", "product": "Tesla T4", "count": 1}
     assert host["nvidia_container_toolkit_version"] == "1.15.0"
+    assert host["nvidia_container_toolkit_acknowledge"] == list(env.resolved()["cluster"]["acknowledge"])
     assert host["cuda_toolkit_version"] == "12.2"
