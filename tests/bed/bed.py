@@ -91,7 +91,7 @@ class Bed:
         for version in drivers:
             repository.put(*packages.driver(version))
         for version in toolkits:
-            repository.put(*packages.toolkit(version, tools.nvidia_ctk()))
+            repository.put(*packages.toolkit(version, tools.nvidia_ctk(), tools.cdi_units()))
         for version in cuda:
             repository.put(packages.cuda(version))
         repository.put(packages.mig_manager())

@@ -7,8 +7,9 @@ toolkit installation guide).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.bed.deb import Package
 
@@ -70,8 +71,13 @@ def _pinning(version: str) -> Package:
     return Package(name, f"{version}-1", {f"/etc/apt/preferences.d/{name}": pin}, fields=relations)
 
 
-def toolkit(version: str, nvidia_ctk: Path | None = None) -> Iterator[Package]:
-    """The container toolkit, as NVIDIA splits it; ``nvidia_ctk`` is the real program, which asks no GPU."""
+def toolkit(
+    version: str, nvidia_ctk: Path | None = None, units: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Package]:
+    """The container toolkit, as NVIDIA splits it; ``nvidia_ctk`` is the real program, which asks no GPU.
+
+    ``units`` are those of the toolkit's source; it has them since 1.18.
+    """
     full = f"{version}-1"
     same = f"(= {full})"
     real = "/usr/lib/nvidia-container-toolkit/nvidia-ctk"
@@ -91,7 +97,10 @@ def toolkit(version: str, nvidia_ctk: Path | None = None) -> Iterator[Package]:
     }
     if nvidia_ctk:
         files[real] = nvidia_ctk
-    yield Package("nvidia-container-toolkit-base", full, files)
+    if int(version.split(".")[1]) >= 18:
+        files |= {f"/lib/systemd/system/{name}": text for name, text in units.items()}
+    configured = {"postinst": _CONFIGURED} if nvidia_ctk else {}
+    yield Package("nvidia-container-toolkit-base", full, files, scripts=configured)
     needs = (f"nvidia-container-toolkit-base {same}", f"libnvidia-container-tools {same}")
     hook = {"/usr/bin/nvidia-container-runtime-hook": "#!/bin/sh\nexit 0\n"}
     yield Package("nvidia-container-toolkit", full, hook, needs)
@@ -111,13 +120,29 @@ def cuda(version: str) -> Package:
     text = f"Cuda compilation tools, release {version}, V{version}.140"
     nvcc = f'#!/bin/sh\necho "nvcc: NVIDIA (R) Cuda compiler driver"\necho "{text}"\n'
     name = f"cuda-toolkit-{version.replace('.', '-')}"
-    return Package(name, f"{version}.2-1", {f"/usr/local/cuda-{version}/bin/nvcc": nvcc})
+    link = f"#!/bin/sh\nln -sfn cuda-{version} /usr/local/cuda\n"  # NVIDIA's does it by update-alternatives
+    files = {f"/usr/local/cuda-{version}/bin/nvcc": nvcc}
+    return Package(name, f"{version}.2-1", files, scripts={"postinst": link})
 
 
 def machine(kernel: str) -> Iterator[Package]:
     """What the distribution would have for a machine of this kernel: a host's own kernel has no headers here."""
     yield Package(f"linux-headers-{kernel}", kernel.split("-")[0])
     yield Package("dkms", "3.0.10-8+deb12u9")  # newer than the distribution's, which brings a compiler
+
+
+# What NVIDIA's package does after it is unpacked: write its configuration, switch its units on.
+_CONFIGURED = """\
+#!/bin/sh
+set -e
+[ "$1" = configure ] || exit 0
+mkdir -p /etc/nvidia-container-runtime
+nvidia-ctk --quiet config --config-file=/etc/nvidia-container-runtime/config.toml --in-place
+systemctl daemon-reload
+for unit in nvidia-cdi-refresh.path nvidia-cdi-refresh.service; do
+    [ ! -e "/lib/systemd/system/$unit" ] || systemctl enable --now "$unit" || true
+done
+"""
 
 
 def _unit(title: str, command: str, name: str) -> str:

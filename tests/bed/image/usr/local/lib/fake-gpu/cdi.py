@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def _devices(card: Card) -> list[tuple[str, list[str]]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--output", default="")
+    parser.add_argument("--output", default=os.environ.get("NVIDIA_CTK_CDI_OUTPUT_FILE_PATH", ""))
     given, _ = parser.parse_known_args(sys.argv[3:])
     try:
         text = yaml.safe_dump(spec(), sort_keys=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,7 +102,18 @@ def load() -> bool:
     """Put the driver on the disk into the kernel, if none is there; whether one is there now."""
     if not LOADED.exists() and MODULE.exists() and not nouveau() and cards():
         write(LOADED, read(MODULE))
+        _list_module()
     return LOADED.exists()
+
+
+def _list_module() -> None:
+    """Name the module where depmod would: the toolkit's nvidia-cdi-refresh.service looks there."""
+    dep = Path("/lib/modules") / os.uname().release / "modules.dep"
+    line = "updates/dkms/nvidia.ko:\n"
+    if not dep.exists() or line not in dep.read_text():
+        dep.parent.mkdir(parents=True, exist_ok=True)
+        with dep.open("a") as file:
+            file.write(line)
 
 
 def loaded() -> dict[str, Any]:
