@@ -1,15 +1,16 @@
 """Which NVIDIA driver, container toolkit and CUDA toolkit fit which GPU.
 
-Branches: NVIDIA's data center driver documentation; where no page names a GPU's first one, it is that of the
-drivers that came out with the GPU (A10G, A30, A100 80GB PCIe, L4, L40S, H200). Open kernel modules exist from
-R515 and are NVIDIA's default from R560; they need Turing or newer, and Blackwell runs with nothing else (driver
-installation guide, kernel modules). R580 is the last branch for Volta, and B200 needs 570.133.20 (GPU
-operator's platform support). Drivers from which MIG works: NVIDIA's MIG user guide, deployment considerations,
-whose two lines for Ampere (450.80.02) and Hopper (525.53) stand in each other's place in its editions of 2025.
-CUDA 11, 12 and 13 run from R450, R525 and R580 on (CUDA compatibility, minor version compatibility); the first
-release that compiles for a compute capability, and CUDA 13 without Volta: CUDA's release notes. Product names
-are NVML's, as nvidia-smi prints them. Not in the tables: GPUs that the project's catalogue does not have, and
-boards with NVSwitch but fewer than eight GPUs of one host.
+Branches: NVIDIA's data center driver documentation; where no page names a GPU's first one, it is that of
+the drivers that came out with the GPU (A10G, A30, A100 80GB PCIe, L4, L40S, H200). Open kernel modules
+exist from R515 and are NVIDIA's default from R560; they need Turing or newer, and Blackwell runs with
+nothing else (driver installation guide, kernel modules). R580 is the last branch for Volta, and B200
+needs 570.133.20 (GPU operator's platform support). Drivers from which MIG works: NVIDIA's MIG user
+guide, deployment considerations, whose two lines for Ampere (450.80.02) and Hopper (525.53) stand in
+each other's place in its editions of 2025. CUDA 11, 12 and 13 run from R450, R525 and R580 on (CUDA
+compatibility, minor version compatibility); the first release that compiles for a compute capability,
+and CUDA 13 without Volta: CUDA's release notes. Product names are NVML's, as nvidia-smi prints them. Not
+in the tables: GPUs that the project's catalogue does not have, and boards with NVSwitch but fewer than
+eight GPUs of one host.
 """
 
 from __future__ import annotations
