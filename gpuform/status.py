@@ -156,7 +156,7 @@ def _pool(
         name=pool.name,
         sharing=pool.sharing.kind if pool.gpus else "none",
         detail=_detail(pool),
-        machine=pool.machine or " or ".join(gpu.name for gpu in pool.gpus),
+        machine=pool.machine or " or ".join(gpu.name for gpu in pool.gpus) or "own hosts",
         planned=dict(offered(env, pool)),
         nodes=tuple(_node(node, used.get(node["metadata"]["name"], {})) for node in found),
     )

@@ -14,8 +14,6 @@ from infra.model.hosts import HostsCluster
 from infra.plan import inventory as plan
 
 ROOT = Path(__file__).resolve().parent.parent
-_MADE = {"__pycache__", ".ansible"}
-"""Folders that tools make beside the roles."""
 _BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 
 
@@ -50,8 +48,8 @@ def content(found: str, root: Path = ROOT) -> str:
     digest = hashlib.sha256(found.encode())
     for folder in ("playbooks", "roles"):
         for file in sorted((root / "ansible" / folder).rglob("*")):
-            if file.is_file() and not _MADE.intersection(file.parts):
-                name = file.relative_to(root).as_posix()
+            name = file.relative_to(root).as_posix()
+            if file.is_file() and "/." not in name and "/__pycache__/" not in name:
                 digest.update(f"\0{name}\0".encode() + file.read_bytes())
     return digest.hexdigest()
 

@@ -17,7 +17,7 @@ from infra.model.errors import InputError
 _DRIVER = re.compile(r"\d{3}\.\d{2,3}(\.\d{2})?")
 _TOOLKIT = re.compile(r"\d+\.\d+\.\d+")
 _CUDA = re.compile(r"\d+\.\d+")
-_URL = re.compile(r"https?://[^\s@]+")
+_URL = re.compile(r"https?://[^\s@{}]+")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _OTHER_MACHINES = re.compile(r"aarch64|arm64|sbsa|ppc64le")
 _RUNFILE = re.compile(r"NVIDIA-Linux-[a-z0-9_]+-(\d[\d.]*\d)[^/]*\.run")
@@ -87,8 +87,18 @@ def _sha256(value: str) -> str:
 def _own_path(value: str) -> str:
     if not value.startswith(("/", "~/")):
         raise InputError("", f"{value!r} means another file in every folder", "begin it with / or ~/")
-    if any(letter.isspace() or letter in "\"'" for letter in value):
-        raise InputError("", f"{value!r} cannot stand in ssh's options", "use a path without spaces")
+    if any(letter.isspace() or letter in "\"'{}" for letter in value):
+        raise InputError(
+            "", f"{value!r} cannot stand in ssh's options", "use a path without spaces, quotes and braces"
+        )
+    return value
+
+
+def _context(value: str) -> str:
+    if not value or any(letter.isspace() or letter in "{}" for letter in value):
+        raise InputError(
+            "", f"{value!r} is no context's name", "write it as `kubectl config get-contexts` does"
+        )
     return value
 
 
@@ -254,8 +264,8 @@ class HostsCluster(Model):
     kubeconfig: OwnPath | None = Field(
         default=None, description="Path of the kubeconfig, once the hosts have joined a cluster."
     )
-    context: str | None = Field(
-        default=None, strict=True, description="Context in it; its current one if left out."
+    context: Annotated[str, Field(strict=True), AfterValidator(_context)] | None = Field(
+        default=None, description="Context in it; its current one if left out."
     )
     acknowledge: tuple[Acknowledged, ...] = Field(
         default=(), description="Vulnerabilities that an older container toolkit is accepted with."

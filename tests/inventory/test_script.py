@@ -128,6 +128,7 @@ def test_the_hash_sees_every_role_and_the_inventory_and_nothing_that_tools_leave
     assert first != content("{ }", tmp_path)
     (tmp_path / "ansible/roles/driver/__pycache__").mkdir()
     (tmp_path / "ansible/roles/driver/__pycache__/x.pyc").write_bytes(b"\0")
+    (tmp_path / "ansible/roles/driver/tasks/.main.yml.swp").write_bytes(b"\0")
     assert first == content("{}", tmp_path)
     task.write_text("- b\n")
     second = content("{}", tmp_path)

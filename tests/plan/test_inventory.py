@@ -30,6 +30,7 @@ PLACE = {
     "gpuform_kubeconfig",
     "gpuform_labels",
     "gpuform_pool",
+    "gpuform_sharing",
     "gpuform_taints",
 }
 ROLES = {
@@ -132,6 +133,12 @@ def test_what_the_node_of_a_joined_host_carries_is_the_pools() -> None:
     assert (node["nvidia_driver_kubeconfig"], node["nvidia_driver_context"]) == ("~/.kube/labs", "labs")
     alone = of(changed(kubeconfig=None, context=None), "gpu-1")
     assert {alone[key] for key in alone if key.endswith(("_kubeconfig", "_context"))} == {""}
+
+
+def test_a_host_knows_how_its_gpus_are_shared() -> None:
+    assert of(GOOD, "gpu-1")["gpuform_sharing"] == {"kind": "mig", "layout": "all-1g.5gb"}
+    assert of(GOOD, "gpu-3")["gpuform_sharing"] == {"kind": "exclusive"}
+    assert of(GOOD, "cpu-1")["gpuform_sharing"] == of(GOOD, "cp-1")["gpuform_sharing"] == {}
 
 
 def test_the_driver_is_the_pools_or_the_clusters() -> None:
