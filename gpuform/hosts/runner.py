@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -36,6 +36,7 @@ def run(
     check: bool = False,
     limit: Sequence[str] = (),
     forks: int | None = None,
+    secrets: Iterable[str] = (),
     ansible: Path | None = None,
     on_event: Callable[[Event], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
@@ -45,9 +46,9 @@ def run(
 
     ``check`` changes nothing and says what would change. ``limit`` are names of hosts or groups.
     ``cancelled`` is asked twice a second. A KeyboardInterrupt goes on only when everything has ended.
-    Secrets in the inventory are in no event and no result. Host keys are verified, whatever the user's own
-    configuration of ssh or Ansible says. Raises InputError for an unknown playbook or limit, `Failure` where
-    ansible-runner is missing; what fails on hosts is in the outcome.
+    Secrets in the inventory, and ``secrets``, are in no event and no result. Host keys are verified, whatever
+    the user's own configuration of ssh or Ansible says. Raises InputError for an unknown playbook or limit,
+    `Failure` where ansible-runner is missing; what fails on hosts is in the outcome.
     """
     paths = paths or Paths.here()
     ansible = ansible or paths.root / "ansible"
@@ -56,7 +57,7 @@ def run(
         raise InputError("playbook", f"{playbook} is not in {ansible / 'playbooks'}", f"there are: {known}")
     _require()
     hosts = asked(inventory, limit)
-    hide, ledger = Hiding(secrets_of(inventory)), Ledger(hosts)
+    hide, ledger = Hiding([*secrets_of(inventory), *secrets]), Ledger(hosts)
     writable.require_state(paths.state)
     with scratch.folder(paths.state / "hosts") as folder, _sockets(folder) as sockets:
         (folder / "tmp").mkdir(mode=0o700)

@@ -10,6 +10,7 @@ HIDDEN = "(hidden)"
 # Ansible's own variables that hold a secret, and how ours are named: by the last word.
 _NAMES = re.compile(r"(^|_)(pass|password|passphrase|secret|token|private_key)$")
 _IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+_LONG = 8  # characters
 _SHORTEST = 4  # characters: hiding "a" everywhere hides the message
 
 
@@ -25,6 +26,21 @@ def secrets_of(value: Any, name: str = "") -> Iterator[str]:
         if _NAMES.search(name):
             yield value
         yield from _IN_URL.findall(value)
+
+
+def texts_of(value: Any, name: str = "") -> Iterator[str]:
+    """Every text that may be one, in an inventory that is a secret as a whole.
+
+    Short ones are words that messages need, and what Ansible itself reads is how a host is reached.
+    """
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from texts_of(item, str(key))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from texts_of(item, name)
+    elif isinstance(value, str) and len(value) >= _LONG and not name.startswith("ansible_"):
+        yield value
 
 
 class Hiding:

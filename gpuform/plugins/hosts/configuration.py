@@ -21,7 +21,7 @@ from gpuform.plugins.handler import (
     Properties,
     ReadResult,
 )
-from gpuform.plugins.hosts.inputs import KNOWN, checked, forks_of, inventory_of
+from gpuform.plugins.hosts.inputs import KNOWN, checked, forks_of, inventory_of, secrets_in
 from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 
 _SHOWN = 6  # tasks of one host that a preview lists
@@ -103,7 +103,7 @@ class HostConfiguration:
             raise PluginError("; ".join(outcome.failures))
         done = [name for name, result in outcome.hosts.items() if result.ok]
         rest = f"{len(done)} of {len(outcome.hosts)} hosts are done; running the same again goes on"
-        raise InitFailed(id, outputs, [*outcome.failures, rest])
+        raise InitFailed(id, outputs, ["; ".join([*outcome.failures, rest])])  # one, for all to be shown
 
     async def _expected(self, call: Call, news: Properties) -> Properties:
         """What a preview shows: which hosts would change, and what was not looked at."""
@@ -150,6 +150,7 @@ class HostConfiguration:
                 check=check,
                 limit=limit,
                 forks=forks_of(inputs),
+                secrets=secrets_in(inputs),
                 on_event=on_event,
                 cancelled=lambda: call.cancelled.is_set() or self._closed.is_set(),
             )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuform.hosts.listing import hosts_of
-from gpuform.hosts.secrets import secrets_of
+from gpuform.hosts.secrets import secrets_of, texts_of
 from gpuform.plugins.handler import Checked, Properties
 from gpuform.plugins.properties import UNKNOWN, Secret, reveal
 
@@ -32,6 +32,13 @@ def inventory_of(inputs: Properties) -> dict[str, Any]:
     """The inventory; `check` has seen that it is one."""
     found: dict[str, Any] = json.loads(str(reveal(inputs["inventory"])))
     return found
+
+
+def secrets_in(inputs: Properties) -> list[str]:
+    """What must not be shown of an inventory that was declared a secret."""
+    if not isinstance(inputs["inventory"], Secret):
+        return []
+    return list(texts_of(inventory_of(inputs)["_meta"]["hostvars"]))
 
 
 def forks_of(inputs: Properties) -> int | None:
