@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import socket
 import subprocess
 import time
@@ -71,6 +72,10 @@ class Host:
         """Write a file of the host, with the folders above it."""
         command = f"mkdir -p $(dirname '{path}') && cat > '{path}'"
         subprocess.run([*self.ssh(), "--", command], input=text, text=True, check=True, timeout=60)
+
+    def play(self, product: str, count: int) -> None:
+        """Say which GPUs are plugged in, by the name that nvidia-smi prints; none for a count of 0."""
+        self.write("/etc/fake-gpu.json", json.dumps({"product": product, "count": count}) + "\n")
 
     @property
     def running(self) -> bool:

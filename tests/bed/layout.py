@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+import uuid
 from pathlib import Path
 
 import yaml
@@ -58,7 +60,8 @@ def _place(work: Path, place: Path, file: Path) -> None:
     shutil.copyfile(file, copy)
     copy.chmod(0o755 if file.read_bytes().startswith(b"#!") else 0o644)
     if copy.suffix == ".service":
-        wanted = work / "etc/systemd/system/multi-user.target.wants" / copy.name
+        target = re.findall(r"^WantedBy=(.+)$", file.read_text(), re.MULTILINE)[0]
+        wanted = work / f"etc/systemd/system/{target}.wants" / copy.name
         wanted.parent.mkdir(parents=True, exist_ok=True)
         wanted.symlink_to(f"/{place}")
 
@@ -70,17 +73,21 @@ def keys(folder: Path) -> None:
 
 
 def furnish(host: Host, gateway: str, apt: str) -> None:
-    """Write what makes the host itself: name, address, keys, who may log in, where packages come from."""
+    """Write what makes the host itself, once: name, address, keys, who may log in, where packages come from."""
     up = host.folder / "up"
+    done = host.folder / "furnished"
+    if done.exists():
+        return  # what is there now is the host's own business
+    host.folder.mkdir(parents=True, exist_ok=True)
     key = host.folder / "ssh_host_ed25519_key"
-    if not key.exists():
-        host.folder.mkdir(parents=True, exist_ok=True)
-        _keygen(key, host.name)
+    key.unlink(missing_ok=True)
+    _keygen(key, host.name)
     files = {
+        "etc/machine-id": f"{uuid.uuid4().hex}\n",
         "etc/hostname": f"{host.name}\n",
         "etc/hosts": f"127.0.0.1 localhost\n127.0.1.1 {host.name}\n::1 localhost\n{gateway} mirror.bed\n",
         "etc/resolv.conf": "",
-        "etc/systemd/network/10-host0.network": _NETWORK.format(address=host.address, gateway=gateway),
+        "etc/systemd/network/10-host0.network": _NETWORK.format(address=host.address),
         "etc/ssh/ssh_host_ed25519_key": key.read_text(),
         "etc/ssh/ssh_host_ed25519_key.pub": key.with_suffix(".pub").read_text(),
         "root/.ssh/authorized_keys": (host.bed / "key.pub").read_text(),
@@ -93,6 +100,7 @@ def furnish(host: Host, gateway: str, apt: str) -> None:
     (up / "etc/ssh/ssh_host_ed25519_key").chmod(0o600)
     for private in ("root", "root/.ssh"):
         (up / private).chmod(0o700)
+    done.touch()
 
 
 def ssh_files(folder: Path, hosts: list[Host]) -> None:
@@ -117,7 +125,6 @@ Name=host0
 
 [Network]
 Address={address}/24
-Gateway={gateway}
 LinkLocalAddressing=no
 """
 
