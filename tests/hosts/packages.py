@@ -32,12 +32,14 @@ def upstream(version: str) -> str:
 
 
 def read(host: Host) -> Packages:
-    """Ask dpkg and apt-mark, or rpm and dnf's versionlock."""
+    """Ask dpkg, whose word holds where apt cannot read its sources, or rpm and dnf's versionlock."""
     if host.exists("dpkg-query"):
-        lines = host.run(r"dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n'").stdout
-        rows = [line.split() for line in lines.splitlines()]
-        installed = {row[1]: row[2] for row in rows if len(row) == 3 and row[0] == "installed"}
-        return Packages(installed, frozenset(host.run("apt-mark showhold").stdout.split()))
+        form = r"${db:Status-Status} ${db:Status-Want} ${Package} ${Version}\n"
+        lines = host.run("dpkg-query -W -f %s", form).stdout.splitlines()
+        rows = [row for row in map(str.split, lines) if len(row) == 4 and row[0] == "installed"]
+        return Packages(
+            {row[2]: row[3] for row in rows}, frozenset(row[2] for row in rows if row[1] == "hold")
+        )
     lines = host.run(r"rpm -qa --qf '%{NAME} %{VERSION}-%{RELEASE}\n'").stdout
     installed = dict(line.split() for line in lines.splitlines() if len(line.split()) == 2)
     return Packages(installed, _locked(host.run("dnf -q versionlock list").stdout, installed))
