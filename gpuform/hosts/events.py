@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuform.hosts.reasons import reason
+from gpuform.hosts import reasons
 
 END = "gpuform end of run"  # the task that every host reaches which nothing has stopped
 STOPPED = "the run stopped before this host was done; run the same again"
@@ -176,14 +176,14 @@ def _ended(ending: str, data: Mapping[str, Any], task: str) -> Event:
     result = data.get("res") or {}
     if ending == "ok" and result.get("changed"):
         ending = "changed"
-    failed = ending in ("failed", "unreachable")
+    say = {"failed": reasons.failed, "unreachable": reasons.unreachable}.get(ending)
     return Event(
         ending,
         host=str(data.get("host") or ""),
         task=task,
-        message=reason(result) if failed else "",
+        message=say(result) if say else "",
         ignored=bool(data.get("ignore_errors")),
-        diff="" if failed else "\n".join(_diffs(result)),
+        diff="" if say else "\n".join(_diffs(result)),
         facts=_facts(result),
     )
 

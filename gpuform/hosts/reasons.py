@@ -32,16 +32,21 @@ _NETWORK = re.compile(
 )
 
 
-def reason(result: Mapping[str, Any]) -> str:
+def unreachable(result: Mapping[str, Any]) -> str:
+    """Why a host was not reached, from the result of the task that should have run there."""
+    if "censored" in result:
+        return "cannot be reached; why is hidden with the task's output: log in to it by ssh to see"
+    return _meant(str(result.get("msg") or ""))
+
+
+def failed(result: Mapping[str, Any]) -> str:
     """The reason in a module's result; what was hidden by no_log stays hidden."""
     if "censored" in result:
         return "failed; its output is hidden, for it may hold secrets: look at the host"
-    if result.get("unreachable"):
-        return unreachable(str(result.get("msg") or ""))
     return _line("; ".join(dict.fromkeys(_messages(result))) or "failed without a message")
 
 
-def unreachable(message: str) -> str:
+def _meant(message: str) -> str:
     """What ssh meant."""
     for mark, meaning in _SSH.items():
         if mark in message:
