@@ -114,6 +114,7 @@ class Bed:
         ``owner``: the process that the bed is for; the next ``sweep`` after its end takes the bed down.
         """
         refusal.check()
+        refusal.make_room()
         lower = f"{layout.layer()}:{base()}"
         with held(self._lock):
             record = self.record or self._begin(owner)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 # tool -> Debian package
 TOOLS = {
@@ -36,6 +37,23 @@ def check() -> None:
         if done.returncode:
             raise Refused(f"{what} is refused here: {done.stderr.strip()}")
 
+
+def make_room() -> None:
+    """Raise the machine's limit on inotify instances, which all hosts share as they are root's.
+
+    systemd and its services hold about ten in each host; the kernel's default of 128 ends with the twelfth:
+    "Failed to create control group inotify object: Too many open files".
+    """
+    if int(_INSTANCES.read_text()) >= INSTANCES:
+        return
+    try:
+        _INSTANCES.write_text(f"{INSTANCES}\n")
+    except OSError as error:
+        raise Refused(f"{_INSTANCES} is below {INSTANCES} and cannot be raised: {error}") from error
+
+
+INSTANCES = 8192
+_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 
 _TRIALS = {
     "an overlay mount": (
