@@ -1,4 +1,4 @@
-"""A rolling upgrade of three hosts that have joined a cluster: the embedded one, with a node for each of them."""
+"""A rolling upgrade of three hosts that have joined a cluster: the embedded one, with a node for each."""
 
 from __future__ import annotations
 
@@ -90,7 +90,9 @@ def test_a_bad_host_ends_the_upgrade_and_the_next_run_goes_on_from_there(
     assert boot(first) == boots["gpu-1"]
     assert boot(third) != boots["gpu-3"]
     assert _cordoned(control_plane) == ["gpu-3"]  # was so before, stays so
-    assert not [name for host in joined.hosts for name in _notes(control_plane, host.name) if "driver" in name]
+    assert not [
+        name for host in joined.hosts for name in _notes(control_plane, host.name) if "driver" in name
+    ]
 
 
 def test_when_all_is_done_nothing_is_touched(joined: Bed, control_plane: Plane) -> None:
