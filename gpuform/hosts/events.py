@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,8 @@ class Event:
 
     ``kind`` is ``play``, ``task`` (it begins, on every host), ``started``, ``ok``, ``changed``, ``skipped``,
     ``failed``, ``unreachable``, ``done`` (of one host; the last is at its end), ``output`` (a line outside
-    any task) or ``stats``. ``ignored`` is a failure that the playbook passes over.
+    any task) or ``stats``. ``ignored`` is a failure that the playbook passes over,
+    ``play`` tells plays apart: one that goes over the hosts in turns begins more than once.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class Event:
     message: str = ""
     ignored: bool = False
     diff: str = ""
+    play: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     stats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
@@ -87,9 +89,11 @@ class Outcome:
 class Ledger:
     """Collects the events of one run on the hosts that were asked for."""
 
-    def __init__(self, hosts: Sequence[str]) -> None:
-        """``hosts`` are those that a result is owed for."""
+    def __init__(self, hosts: Sequence[str], plays: Sequence[Collection[str]] = ()) -> None:
+        """``hosts`` are those that a result is owed for, ``plays`` the hosts of each play as far as known."""
         self._hosts = tuple(hosts)
+        self._plays = tuple(plays)
+        self._begun: set[str] = set()
         self._failures: dict[str, tuple[str, str]] = {}
         self._changes: dict[str, list[str]] = {}
         self._diffs: dict[str, list[str]] = {}
@@ -108,6 +112,8 @@ class Ledger:
                 self._diffs.setdefault(event.host, []).append(event.diff)
         elif event.kind == "done":
             self._done.add(event.host)
+        elif event.kind == "play":
+            self._begun.add(event.play)
         elif event.kind == "stats":
             self._stats = event.stats
         elif event.kind == "output":
@@ -133,7 +139,7 @@ class Ledger:
             failed = 1
         if failed or dark:
             message = f"{task}: {said}" if failed and task else said or "failed without a message"
-        elif name in self._done:
+        elif name in self._done or self._past(name):
             message = ""
         elif self._stats is not None:
             message = STOPPED
@@ -149,6 +155,11 @@ class Ledger:
             facts=self._facts.get(name, {}),
         )
 
+    def _past(self, name: str) -> bool:
+        """Whether the play that the run ended in, and those behind it, are not about this host."""
+        rest = self._plays[max(len(self._begun) - 1, 0) :]
+        return bool(rest) and not any(name in members for members in rest)
+
 
 def read(raw: Mapping[str, Any]) -> Event | None:
     """An event as ansible-runner hands it over, without what nobody asks for; None where nothing is left."""
@@ -160,7 +171,8 @@ def read(raw: Mapping[str, Any]) -> Event | None:
     if task == END:
         return Event("done", host=str(data.get("host"))) if kind == "runner_on_ok" else None
     if kind == "playbook_on_play_start":
-        return Event("play", message=str(data.get("play"))) if data.get("play") != END else None
+        title, identity = str(data.get("play")), str(data.get("play_uuid"))
+        return Event("play", message=title, play=identity) if title != END else None
     if kind in ("playbook_on_task_start", "playbook_on_handler_task_start"):
         return Event("task", task=task)
     if kind in ("verbose", "error", "warning"):

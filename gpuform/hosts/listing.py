@@ -30,7 +30,7 @@ def asked(inventory: Mapping[str, Any], limit: Sequence[str]) -> list[str]:
         return every
     found: set[str] = set()
     for name in limit:
-        members = [name] if name in every else hosts_of(inventory, name)
+        members = _members(inventory, name, every)
         if not members:
             groups = sorted(key for key in inventory if key not in ("_meta", "all"))
             raise InputError(
@@ -40,6 +40,27 @@ def asked(inventory: Mapping[str, Any], limit: Sequence[str]) -> list[str]:
             )
         found |= set(members)
     return sorted(found)
+
+
+def plays_of(playbook: Any, inventory: Mapping[str, Any]) -> list[set[str]]:
+    """The hosts of each play of a playbook, in order; none where that cannot be read off it.
+
+    A pattern that is more than names joined by ``:`` or ``,`` counts as every host.
+    """
+    if not isinstance(playbook, list) or any("hosts" not in play for play in playbook):
+        return []
+    every, found = hosts_of(inventory), []
+    for play in playbook:
+        pattern = play["hosts"]
+        names = pattern if isinstance(pattern, list) else str(pattern).replace(",", ":").split(":")
+        plain = all(str(name).replace("-", "").replace("_", "").replace(".", "").isalnum() for name in names)
+        members = {host for name in names for host in _members(inventory, str(name), every)}
+        found.append(members if plain else set(every))
+    return found
+
+
+def _members(inventory: Mapping[str, Any], name: str, every: Sequence[str]) -> Sequence[str]:
+    return [name] if name in every else hosts_of(inventory, name)
 
 
 def static(inventory: Mapping[str, Any]) -> dict[str, Any]:

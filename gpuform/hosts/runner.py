@@ -15,11 +15,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from gpuform import scratch, writable
 from gpuform.errors import Failure, InputError
 from gpuform.hosts.events import END, Event, Ledger, Outcome
 from gpuform.hosts.job import Job
-from gpuform.hosts.listing import asked, static
+from gpuform.hosts.listing import asked, plays_of, static
 from gpuform.hosts.secrets import Hiding, secrets_of
 from gpuform.paths import Paths
 
@@ -52,12 +54,14 @@ def run(
     """
     paths = paths or Paths.here()
     ansible = ansible or paths.root / "ansible"
-    if not (ansible / "playbooks" / playbook).is_file():
+    file = ansible / "playbooks" / playbook
+    if not file.is_file():
         known = ", ".join(sorted(file.name for file in (ansible / "playbooks").glob("*.yml"))) or "none"
         raise InputError("playbook", f"{playbook} is not in {ansible / 'playbooks'}", f"there are: {known}")
     _require()
     hosts = asked(inventory, limit)
-    hide, ledger = Hiding([*secrets_of(inventory), *secrets]), Ledger(hosts)
+    ledger = Ledger(hosts, plays_of(_read(file), inventory))
+    hide = Hiding([*secrets_of(inventory), *secrets])
     writable.require_state(paths.state)
     with scratch.folder(paths.state / "hosts") as folder, _sockets(folder) as sockets:
         (folder / "tmp").mkdir(mode=0o700)
@@ -65,7 +69,7 @@ def run(
         job = Job(
             folder=str(folder),
             project=str(ansible),
-            playbook=str(_private(folder / "run.json", json.dumps(_plays(ansible / "playbooks" / playbook)))),
+            playbook=str(_private(folder / "run.json", json.dumps(_plays(file)))),
             inventory=str(listing),
             variables=_variables(folder, sockets, ansible / "ansible.cfg"),
             command=_command(check, limit, forks),
@@ -90,6 +94,14 @@ def _require() -> None:
         raise Failure(
             "hosts", "ansible-core and ansible-runner are not installed", "pip install -e '.[hosts]'"
         )
+
+
+def _read(playbook: Path) -> Any:
+    """The playbook, or None where it is no YAML: what is wrong with it is Ansible's to say."""
+    try:
+        return yaml.safe_load(playbook.read_text())
+    except yaml.YAMLError:
+        return None
 
 
 def _plays(playbook: Path) -> list[dict[str, Any]]:

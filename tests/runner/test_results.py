@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from gpuform.errors import InputError
 from gpuform.hosts.events import STOPPED
@@ -80,6 +81,22 @@ def test_hosts_beside_the_one_that_stopped_the_run_are_not_ok(project: Project) 
     )
     outcome = project.run()
     assert outcome.hosts["two"].message == STOPPED
+
+
+def test_a_host_that_no_later_play_is_about_is_done_when_all_of_another_play_fail(project: Project) -> None:
+    """As a CPU host when the driver fails on every GPU host: Ansible ends the run there."""
+    project.groups = {"gpu": ["one"], "cpu": ["two"]}
+    project.write(command("Prepare", "true"))
+    playbook = project.folder / "ansible" / "playbooks" / "site.yml"
+    task = command("Break", "false")
+    last = {"name": "GPUs", "hosts": "gpu", "gather_facts": False, "tasks": [task]}
+    playbook.write_text(playbook.read_text() + yaml.safe_dump([last]))
+    outcome = project.run()
+    assert outcome.hosts["one"].message == "Break: non-zero return code"
+    assert outcome.hosts["two"].ok
+    later = {"name": "Later", "hosts": "gpu:cpu", "gather_facts": False, "tasks": [command("Later", "true")]}
+    playbook.write_text(playbook.read_text() + yaml.safe_dump([later]))
+    assert project.run().hosts["two"].message == STOPPED
 
 
 def test_each_item_that_failed_is_said(project: Project) -> None:
