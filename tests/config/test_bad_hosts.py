@@ -12,6 +12,7 @@ import yaml
 from infra.config import parse
 from infra.model import drivers
 from infra.model.errors import InputError
+from infra.model.gpu import GPUS
 
 pytestmark = pytest.mark.unit
 
@@ -122,3 +123,23 @@ def test_a_fingerprint_may_have_its_spaces() -> None:
     env = parse(change({"at": "cluster/driver/repository", "put": mirror}))
     found = env.resolved()["cluster"]["driver"]["repository"]["fingerprint"]
     assert found == "EB693B3035CD5710E231E123A4B469963BF863CC"
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_a_gpu_takes_a_run_of_branches_without_a_hole(name: str) -> None:
+    """From its first one to its last one, which only Volta has; CUDA and MIG aside."""
+    taken = []
+    for branch in drivers.BRANCHES:
+        driver = {"source": "nvidia", "version": f"{branch}.999.99"}
+        pool = {"name": "p", "hosts": ["h"], "gpu": {"models": [name], "count": 1}}
+        try:
+            parse({"name": "e", "cluster": {"kind": "hosts", "driver": driver}, "pools": [pool]})
+        except InputError as error:
+            assert error.path == "cluster.driver.version"
+            assert name in error.fact
+        else:
+            taken.append(branch)
+    first, last = drivers.BRANCHES.index(taken[0]), drivers.BRANCHES.index(taken[-1])
+    assert tuple(taken) == drivers.BRANCHES[first : last + 1]
+    assert taken[-1] == (580 if GPUS[name].family == "volta" else drivers.BRANCHES[-1])
+    assert (taken[0] >= 570) == (GPUS[name].family == "blackwell")

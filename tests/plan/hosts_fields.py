@@ -72,5 +72,5 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Pool", "hosts"): (HOSTS, "pools/2/hosts", ["cpu-1", "cpu-2"]),
     ("Pool", "driver"): (HOSTS, "pools/1/driver", OWN),
 }  # fmt: skip
-# It lets an older toolkit through and changes nothing else: tests/config/bad_hosts.yaml has both sides.
+# Each version of the toolkit takes exactly one value of it: tests/config/test_bad_hosts.py has both sides.
 LETS_THROUGH = {("HostsCluster", "acknowledge")}
