@@ -128,7 +128,7 @@ class Bed:
                 machine.put(*packages.machine(os.uname().release))
                 machine.publish()
             for host in self.hosts:
-                layout.furnish(host, self.gateway, self._apt())
+                layout.furnish(host, self.gateway, self._apt(), self.repository_named("machine").key)
             layout.ssh_files(self.folder, self.hosts)
             (self.folder / "inventory.json").write_text(json.dumps(self.inventory(), indent=2) + "\n")
             for host in self.hosts:
@@ -190,7 +190,7 @@ class Bed:
             for number, source in enumerate(mirror.sources())
             for suite in source.suites
         ]
-        return "".join([*suites, "deb [trusted=yes] http://mirror.bed/machine ./\n"])
+        return "".join([*suites, f"deb [signed-by=/{layout.MACHINE_KEY}] http://mirror.bed/machine ./\n"])
 
 
 def sweep() -> list[str]:

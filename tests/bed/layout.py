@@ -17,6 +17,7 @@ from tests.bed import places
 from tests.bed.host import Host
 
 IMAGE = Path(__file__).with_name("image")  # the fakes, at the places they have in a host
+MACHINE_KEY = "usr/share/keyrings/bed-machine.asc"  # of the repository with what fits this machine's kernel
 FAKES = Path("usr/local/lib/fake-gpu")
 
 
@@ -72,7 +73,7 @@ def keys(folder: Path) -> None:
         _keygen(folder / "key", "gpuform-bed")
 
 
-def furnish(host: Host, gateway: str, apt: str) -> None:
+def furnish(host: Host, gateway: str, apt: str, machine_key: Path) -> None:
     """Write what makes the host itself, once: name, address, keys, who may log in, where packages come from."""
     up = host.folder / "up"
     done = host.folder / "furnished"
@@ -92,6 +93,7 @@ def furnish(host: Host, gateway: str, apt: str) -> None:
         "etc/ssh/ssh_host_ed25519_key.pub": key.with_suffix(".pub").read_text(),
         "root/.ssh/authorized_keys": (host.bed / "key.pub").read_text(),
         "etc/apt/sources.list": apt,
+        MACHINE_KEY: machine_key.read_text(),
     }
     for name, text in files.items():
         path = up / name
