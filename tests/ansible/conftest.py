@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import pytest
 
-from tests.bed import Bed, Refused, refusal, sweep
+from gpuform.hosts.events import Outcome
+from gpuform.hosts.runner import run
+from tests.bed import Bed, Refused, refusal, stack, sweep
 
 
 class Beds(Protocol):
@@ -43,3 +46,25 @@ def bed() -> Iterator[Beds]:
     finally:
         for each in made:
             each.down()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Two hosts after one run of site.yml: gpu-1 with a T4, gpu-2 without a GPU."""
+
+    bed: Bed
+    inventory: Mapping[str, Any]
+    first: Outcome
+
+
+@pytest.fixture(scope="session")
+def prepared(bed: Beds) -> Prepared:
+    """Made once; a test leaves it as it was."""
+    made = bed(2)
+    made.furnish_repository()
+    pools = [
+        {"name": "t4", "hosts": ["gpu-1"], "gpu": {"models": ["T4"], "count": 1}},
+        {"name": "cpu", "hosts": ["gpu-2"]},
+    ]
+    inventory = stack.listing(made, pools)
+    return Prepared(made, inventory, run("site.yml", inventory))
