@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
@@ -13,7 +12,7 @@ from tests.bed import mirror, places
 from tests.bed.locks import held
 from tests.bed.refusal import Refused
 
-# What a host of a fresh installation has: an init, ssh, what Ansible needs, and the tools of an administrator.
+# What a host of a fresh installation has: an init, ssh, what Ansible needs, an administrator's tools.
 PACKAGES = [
     "systemd",
     "systemd-sysv",
@@ -63,7 +62,7 @@ def _make(root: Path, url: str) -> None:
             raise Refused(f"debootstrap from {url} ended with {done.returncode}: {tail} (log: {log})")
         _settle(work / "root")
         (work / MADE).touch()
-        os.rename(work, root)
+        work.rename(root)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -182,7 +182,7 @@ class Bed:
     def _write(self, record: dict[str, Any]) -> None:
         new = self.folder / "bed.json.new"
         new.write_text(json.dumps(record, indent=2) + "\n")
-        os.replace(new, self.folder / "bed.json")
+        new.replace(self.folder / "bed.json")
 
     def _apt(self) -> str:
         suites = [

@@ -15,9 +15,10 @@ from tests.bed import places
 
 @dataclass(frozen=True)
 class Package:
-    """One binary package; ``files``: absolute path -> text, or a file to copy; a text with ``#!`` is executable.
+    """One binary package; ``files``: absolute path -> text, or a file to copy.
 
-    ``fields`` are further fields of the control file, ``scripts`` the maintainer's scripts by name.
+    A text with ``#!`` is executable. ``fields`` are further fields of the control file, ``scripts`` the
+    maintainer's scripts by name.
     """
 
     name: str

@@ -52,7 +52,7 @@ class Host:
     def run(
         self, command: str, *, check: bool = True, timeout: float = 300
     ) -> subprocess.CompletedProcess[str]:
-        """Run a shell command as root; raises AssertionError with all output where it fails and ``check`` is on."""
+        """Run a shell command as root; AssertionError with all output where it fails and ``check`` is on."""
         done = subprocess.run(
             [*self.ssh(), "--", command],
             capture_output=True,
@@ -99,7 +99,7 @@ class Host:
             )
 
     def wait(self, since: str = "") -> None:
-        """Return when ssh answers and every unit has started; ``since``: a boot that is not meant any more."""
+        """Return when ssh answers and every unit has started; ``since``: a boot that is not meant."""
         deadline = time.monotonic() + BOOT_SECONDS
         while time.monotonic() < deadline:
             if self._answers():

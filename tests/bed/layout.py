@@ -49,7 +49,7 @@ def layer() -> Path:
     for path, _, _ in os.walk(work):
         Path(path).chmod(0o755)
     try:
-        os.rename(work, folder)
+        work.rename(folder)
     except OSError:  # another session was faster
         shutil.rmtree(work)
     return folder
@@ -74,7 +74,7 @@ def keys(folder: Path) -> None:
 
 
 def furnish(host: Host, gateway: str, apt: str, machine_key: Path) -> None:
-    """Write what makes the host itself, once: name, address, keys, who may log in, where packages come from."""
+    """Write what makes the host itself, once: name, address, keys, where packages come from."""
     up = host.folder / "up"
     done = host.folder / "furnished"
     if done.exists():

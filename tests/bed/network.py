@@ -1,4 +1,4 @@
-"""One bridge per bed with a /24 of its own; its name is the claim on that subnet, and the kernel gives it once."""
+"""One bridge per bed with a /24 of its own; its name is the claim, which the kernel gives only once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Subnet:
 
 
 def claim(folder: Path) -> Subnet:
-    """Make a bridge for the bed in ``folder``, the subnet derived from it, the next one where that is taken."""
+    """Make a bridge for the bed in ``folder``, on the subnet derived from it or the next free one."""
     start = int.from_bytes(hashlib.sha256(str(folder).encode()).digest()[:4]) % (len(SECOND) * 256)
     for step in range(len(SECOND) * 256):
         at = (start + step) % (len(SECOND) * 256)

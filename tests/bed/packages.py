@@ -63,10 +63,15 @@ def _fabricmanager(version: str) -> Package:
     return Package("nvidia-fabricmanager", f"{version}-1", files)  # NVIDIA's does not enable itself
 
 
+_PINNED = (
+    "cuda-drivers libcuda1 libnvidia-* nvidia-driver* nvidia-fabricmanager nvidia-kernel-* nvidia-open "
+    "nvidia-persistenced"
+)
+
+
 def _pinning(version: str) -> Package:
     name = f"nvidia-driver-pinning-{version}"
-    packages = "cuda-drivers libcuda1 libnvidia-* nvidia-driver* nvidia-fabricmanager nvidia-kernel-* nvidia-open nvidia-persistenced"
-    pin = f"Package: {packages}\nPin: version {version}-1\nPin-Priority: 1000\n"
+    pin = f"Package: {_PINNED}\nPin: version {version}-1\nPin-Priority: 1000\n"
     relations = {"Provides": "nvidia-driver-pinning", "Conflicts": "nvidia-driver-pinning"}
     return Package(name, f"{version}-1", {f"/etc/apt/preferences.d/{name}": pin}, fields=relations)
 
@@ -116,7 +121,7 @@ def mig_manager(version: str = "0.13.1") -> Package:
 
 
 def cuda(version: str) -> Package:
-    """``cuda-toolkit-12-2`` for ``12.2``; its nvcc only says its version, as the source of the check shows it."""
+    """``cuda-toolkit-12-2`` for ``12.2``; its nvcc only says its version."""
     text = f"Cuda compilation tools, release {version}, V{version}.140"
     nvcc = f'#!/bin/sh\necho "nvcc: NVIDIA (R) Cuda compiler driver"\necho "{text}"\n'
     name = f"cuda-toolkit-{version.replace('.', '-')}"
@@ -126,7 +131,7 @@ def cuda(version: str) -> Package:
 
 
 def machine(kernel: str) -> Iterator[Package]:
-    """What the distribution would have for a machine of this kernel: a host's own kernel has no headers here."""
+    """What the distribution would have for a machine of this kernel, which no distribution knows."""
     yield Package(f"linux-headers-{kernel}", kernel.split("-")[0])
     yield Package("dkms", "3.0.10-8+deb12u9")  # newer than the distribution's, which brings a compiler
 
@@ -156,8 +161,9 @@ def _unit(title: str, command: str, name: str) -> str:
 def _enabling(unit: str) -> dict[str, str]:
     """Maintainer scripts that start the unit at once and at boot, as Debian's do."""
     start = f"systemctl daemon-reload\nsystemctl enable --now {unit} || true\n"
+    stop = f"systemctl disable --now {unit} || true\n"
     return {
         "postinst": f'#!/bin/sh\nset -e\nif [ "$1" = configure ]; then\n{start}fi\n',
-        "prerm": f'#!/bin/sh\nset -e\nif [ "$1" = remove ]; then\nsystemctl disable --now {unit} || true\nfi\n',
+        "prerm": f'#!/bin/sh\nset -e\nif [ "$1" = remove ]; then\n{stop}fi\n',
         "postrm": "#!/bin/sh\nset -e\nsystemctl daemon-reload || true\n",
     }

@@ -2,8 +2,8 @@
 
     python -m tests.bed.web FOLDER ADDRESS [ARCHIVE ...]
 
-``/debian/N/`` is the Nth archive of this machine's own apt; everything else is FOLDER/web. Hosts reach nothing
-but this server. When the process that the bed was made for has ended, it takes the bed down.
+``/debian/N/`` is the Nth archive of this machine's own apt; everything else is FOLDER/web. Hosts reach
+nothing but this server. When the process that the bed was made for has ended, it takes the bed down.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _one = defaultdict[Path, threading.Lock](threading.Lock)
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Answers GET and HEAD; what an archive has under a name that never changes is fetched once per machine."""
+    """Answers GET and HEAD; what an archive never changes is fetched once per machine."""
 
     protocol_version = "HTTP/1.1"
     archives: tuple[str, ...] = ()

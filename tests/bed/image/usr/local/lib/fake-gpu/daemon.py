@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Plays nvidia-persistenced and the fabric manager: they run as long as the driver in the kernel fits them."""
+"""Plays nvidia-persistenced and the fabric manager, which run where the loaded driver fits them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def main() -> int:
     driver = machine.read(machine.LOADED)["version"]
     if name == "fabricmanager" and driver != sys.argv[2]:
         print(
-            f"fabric manager NVIDIA GPU driver interface version {sys.argv[2]} don't match with driver version "
-            f"{driver}. Please update with matching NVIDIA driver package.",
+            f"fabric manager NVIDIA GPU driver interface version {sys.argv[2]} don't match with "
+            f"driver version {driver}. Please update with matching NVIDIA driver package.",
             file=sys.stderr,
         )
         return 1

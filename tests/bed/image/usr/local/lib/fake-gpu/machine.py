@@ -1,7 +1,7 @@
 """What the fake machine is: its GPUs, the driver on its disk, the driver in its kernel, its MIG instances.
 
-/etc/fake-gpu.json says what it plays: ``product`` and ``count``. Packages of the test repository put the rest on
-the disk; what is "in the kernel" lies in /run, hence is gone with every boot.
+/etc/fake-gpu.json says what it plays: ``product`` and ``count``. Packages of the test repository put the
+rest on the disk; what is "in the kernel" lies in /run, hence is gone with every boot.
 """
 
 from __future__ import annotations

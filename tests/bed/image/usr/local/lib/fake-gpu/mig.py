@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 import machine
+from machine import Card, Refusal
+
 from gpuform.simulator.hardware import Mig
 from gpuform.simulator.mig_geometry import DoesNotFit, Placed, place
-from machine import Card, Refusal
 
 # Profile ids as nvidia-smi mig -lgip lists them (MIG user guide); names are taken as well.
 _IDS = {8: {"7": 0, "4": 5, "3": 9, "2": 14, "1": 19}, 4: {"4": 0, "2": 5, "1": 14}}
@@ -36,10 +37,8 @@ def layout(card: Card) -> Counter[str]:
 def switch(card: Card, on: bool) -> None:
     """Set the mode; refuses as the driver does."""
     if card.gpu.mig is None:
-        raise Refusal(
-            0,
-            f"Unable to enable MIG Mode for GPU {card.bus}: Not Supported\nTreating as warning and moving on.",
-        )
+        what = f"Unable to enable MIG Mode for GPU {card.bus}: Not Supported"
+        raise Refusal(0, f"{what}\nTreating as warning and moving on.")
     if mode(card) != on:
         _keep(card, on, [])
 

@@ -1,17 +1,19 @@
 #!/usr/bin/python3
-"""Plays nvidia-mig-parted: apply, assert and export of a configuration, on the instances that the fake keeps."""
+"""Plays nvidia-mig-parted: apply, assert and export a configuration, on the fake's own instances."""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import machine
 import mig
 import yaml
-from gpuform.simulator.hardware import device_filter
 from machine import Card, Refusal
+
+from gpuform.simulator.hardware import device_filter
 
 
 def wanted(config: dict[str, Any], name: str) -> list[tuple[Card, bool, dict[str, int]]]:
@@ -69,7 +71,7 @@ def answer(args: list[str]) -> str:
         return export()
     if command not in ("apply", "assert"):
         raise Refusal(1, f"No help topic for '{command}'")
-    with sys.stdin if file == "-" else open(file) as stream:
+    with sys.stdin if file == "-" else Path(file).open() as stream:
         plan = wanted(yaml.safe_load(stream), name)
     if "--valid-config" in args or "-a" in args:
         return "Selected MIG configuration is valid"

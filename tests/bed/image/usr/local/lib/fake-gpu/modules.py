@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Plays lsmod, modinfo, modprobe, rmmod and dkms for the driver's modules; this kernel has no modules at all."""
+"""Plays lsmod, modinfo, modprobe, rmmod and dkms for the driver's modules; the kernel here has none."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Plays nvidia-smi: its list, its table, --query-gpu, persistence mode and MIG, in the format of the real one."""
+"""Plays nvidia-smi: its list, its table, --query-gpu, persistence mode, MIG, in the real one's format."""
 
 from __future__ import annotations
 
@@ -115,9 +115,7 @@ def answer(args: list[str]) -> str:
     if args[0] == "--version":
         short = ".".join(driver.split(".")[:2])
         versions = {"NVIDIA-SMI": driver, "NVML": short, "DRIVER": driver, "CUDA": table.cuda(driver)}
-        return "\n".join(
-            f"{name + (' ' if name == 'NVIDIA-SMI' else ' ')}version : {v}" for name, v in versions.items()
-        )
+        return "\n".join(f"{name} version : {version}" for name, version in versions.items())
     if args[0] == "mig":
         return mig_command(cards, args[1:])
     if fields := _value(args, "--query-gpu"):
