@@ -47,13 +47,13 @@ def overview(cards: list[Card], driver: str) -> str:
         f"|{'=' * 41}+{'=' * 24}+{'=' * 22}|",
     ]
     for card in cards:
-        on, memory = mig.mode(card), card.gpu.memory_mib
+        on, memory = mig.mode(card), f"{card.gpu.memory_mib:>7}MiB"
         name = card.gpu.product if len(card.gpu.product) <= 27 else f"{card.gpu.product[:24]}..."
         state = "On" if machine.persistence() else "Off"
         word = "N/A" if on is None else "Enabled" if on else "Disabled"
         lines += [
             f"|{card.index:>4}  {name:<27}{state:>6}  |   {card.bus} Off |                    0 |",
-            f"| N/A   49C    P8             16W /   70W |       0MiB /{memory:>7}MiB |      0%      Default |",
+            f"| N/A   49C    P8             16W /   70W |       0MiB /{memory} |      0%      Default |",
             f"|                                         |                        |{word:>21} |",
             _LINE,
         ]
