@@ -52,11 +52,13 @@ _MISMATCH = (
 )
 _REWRITE = f"run {APPLY} to have the drop-in written again"
 _UPGRADE = "the next upgrade would change a driver in use"
+_REFUSED = "`containerd config dump` ends with 1: containerd: failed to load TOML"
 _NO_TOML = (
-    f"`containerd config dump` ends with 1: containerd: failed to load TOML: {_DROP_IN}: "
-    "(2, 1): expecting a value",
+    f"{_REFUSED}: {_DROP_IN}: (2, 1): expecting a value",
     f"mend or remove the file that it names before containerd is restarted, or run {APPLY}",
 )
+_CARRIERS = "nvidia-driver-cuda nvidia-kernel-open-dkms"
+
 
 BY_HAND = Sabotage(
     "driver version changed by hand",
@@ -65,7 +67,7 @@ BY_HAND = Sabotage(
     {
         **dict.fromkeys(("gpus", "driver_version", "persistence", "mig", "cdi"), _MISMATCH),
         "driver_packages": (
-            f"{_all('nvidia-driver-cuda nvidia-kernel-open-dkms', OTHER_DRIVER)} installed; {DRIVER} is pinned",
+            f"{_all(_CARRIERS, OTHER_DRIVER)} installed; {DRIVER} is pinned",
             f"run {APPLY} to bring it back, or pin the one that is installed",
         ),
         "fabricmanager": (

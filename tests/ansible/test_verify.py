@@ -1,4 +1,4 @@
-"""``gpuform hosts verify`` on a booted host: green once it is prepared, red for each thing that is changed."""
+"""``gpuform hosts verify`` on a booted host: green once prepared, red for each thing that is changed."""
 
 from __future__ import annotations
 
