@@ -197,10 +197,13 @@ def test_a_killed_run_is_cleaned_up_by_the_next(bed: Beds):
     assert _left(made) == NOTHING
 
 
-def test_a_half_made_bed_is_cleaned_up(bed: Beds):
+def test_an_interrupted_beginning_is_in_nobodys_way(bed: Beds):
     made = Bed(f"half-{os.getpid()}")
     made.folder.mkdir(parents=True)
     network.claim(made.folder)
+    assert made.abandoned
+    made.up(1, owner=os.getpid())
+    assert made.hosts[0].out("hostname") == "gpu-1"
     made.down()
     assert _left(made) == NOTHING
 

@@ -104,7 +104,9 @@ class Bed:
 
     @property
     def abandoned(self) -> bool:
-        """Whether the process that the bed was made for has ended."""
+        """Whether the process that the bed was made for has ended, or never got so far as to say so."""
+        if not self.record:
+            return self.folder.exists()
         owner = self.record.get("owner")
         return owner is not None and started(owner[0]) != owner[1]
 
@@ -115,9 +117,12 @@ class Bed:
         """
         refusal.check()
         refusal.make_room()
+        refusal.boot(base())
         lower = f"{layout.layer()}:{base()}"
         with held(self._lock):
-            record = self.record or self._begin(owner)
+            record = self.record
+            if "subnet" not in record:
+                record = self._begin(owner)
             network.ensure(network.Subnet(*record["subnet"]), self.folder)
             for number in range(len(record["hosts"]), hosts):
                 record["hosts"][f"gpu-{number + 1}"] = record["prefix"] + str(FIRST + number)
@@ -138,12 +143,17 @@ class Bed:
                 host.wait()
         return self.hosts
 
-    def down(self) -> None:
-        """End everything of the bed and forget it; a bed that is not there is fine."""
+    def down(self, *, only_abandoned: bool = False) -> bool:
+        """End everything of the bed and forget it; a bed that is not there is fine. Whether it was done."""
         with held(self._lock):
-            cgroups.end(group(self.folder))
-            network.release(self.folder)
-            shutil.rmtree(self.folder, ignore_errors=True)
+            if only_abandoned and not self.abandoned:
+                return False
+            self._end()
+        return True
+
+    def _end(self) -> None:
+        cgroups.end(group(self.folder))
+        network.release(self.folder)
         if self.folder.exists():
             shutil.rmtree(self.folder)
 
@@ -165,16 +175,17 @@ class Bed:
         return {"_meta": {"hostvars": hostvars}, "all": {"children": list(groups)}, **groups}
 
     def _begin(self, owner: int | None) -> dict[str, Any]:
+        self._end()  # what an interrupted beginning left
         self.folder.mkdir(parents=True, mode=0o700)
-        subnet = network.claim(self.folder)
+        record: dict[str, Any] = {"owner": [owner, started(owner)] if owner else None, "hosts": {}}
+        self._write(record)
         layout.keys(self.folder)
-        record: dict[str, Any] = {
-            "owner": [owner, started(owner)] if owner else None,
+        subnet = network.claim(self.folder)
+        record |= {
             "subnet": [subnet.second, subnet.third],
             "bridge": subnet.bridge,
             "gateway": subnet.gateway,
             "prefix": subnet.address(0)[:-1],
-            "hosts": {},
         }
         self._write(record)
         return record
@@ -198,7 +209,6 @@ def sweep() -> list[str]:
     swept = []
     for name in places.names():
         bed = Bed(name)
-        if bed.abandoned:
-            bed.down()
+        if bed.abandoned and bed.down(only_abandoned=True):
             swept.append(name)
     return swept

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import signal
 import time
 from collections.abc import Iterator
@@ -29,6 +30,14 @@ def hierarchies() -> list[Path]:
 
 def make(group: str) -> list[Path]:
     """The group's folders, one per hierarchy, each ready to be entered."""
+    while True:
+        try:
+            return _make(group)
+        except FileNotFoundError:  # the last bed's end has just removed what is above
+            continue
+
+
+def _make(group: str) -> list[Path]:
     made = []
     for top in hierarchies():
         folder = top
@@ -47,6 +56,12 @@ def make(group: str) -> list[Path]:
                     (folder / knob).write_text((folder.parent / knob).read_text())
         made.append(folder)
     return made
+
+
+def entering(folders: list[Path]) -> list[str]:
+    """A command line that runs what follows it in the group."""
+    enter = "".join(f"echo $$ >{shlex.quote(str(folder / 'cgroup.procs'))}; " for folder in folders)
+    return ["sh", "-ec", f'{enter}exec "$@"', "sh"]
 
 
 def members(group: str) -> set[int]:
@@ -69,6 +84,9 @@ def end(group: str) -> None:
     for folder in _folders(group):
         with suppress(FileNotFoundError):
             _remove(folder, deadline)
+    for top in hierarchies():
+        with suppress(OSError):  # other beds are below it
+            (top / ROOT).rmdir()
 
 
 def _kill(group: str, pids: set[int]) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
+
+from tests.bed import cgroups
 
 # tool -> Debian package
 TOOLS = {
@@ -50,6 +53,30 @@ def make_room() -> None:
         _INSTANCES.write_text(f"{INSTANCES}\n")
     except OSError as error:
         raise Refused(f"{_INSTANCES} is below {INSTANCES} and cannot be raised: {error}") from error
+
+
+@cache
+def boot(root: Path) -> None:
+    """Raise Refused unless a container starts here, on a root file system that is only read."""
+    group = f"trial-{os.getpid()}"
+    start = [
+        "systemd-nspawn",
+        "--quiet",
+        f"--directory={root}",
+        "--read-only",
+        "--register=no",
+        "--keep-unit",
+    ]
+    try:
+        enter = cgroups.entering(cgroups.make(group))
+        command = [*enter, *start, "--resolv-conf=off", "--timezone=off", "--pipe", "true"]
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    except OSError as error:
+        raise Refused(f"a control group is refused here: {error}") from error
+    finally:
+        cgroups.end(group)
+    if done.returncode:
+        raise Refused(f"systemd-nspawn starts no container here: {done.stderr.strip()}")
 
 
 INSTANCES = 8192

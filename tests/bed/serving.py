@@ -31,14 +31,11 @@ def ensure(folder: Path, address: str) -> None:
 
 def _start(folder: Path, address: str, at: str) -> None:
     (folder / "web").mkdir(exist_ok=True)
-    groups = [str(path / "cgroup.procs") for path in cgroups.make(at)]
-    enter = 'for group in $GROUPS_OF_BED; do echo $$ >$group; done; exec "$@"'
     archives = [source.url for source in mirror.sources()]
     server = [sys.executable, "-m", "tests.bed.web", str(folder), address, *archives]
-    script = enter.replace("$GROUPS_OF_BED", " ".join(groups))
     with (folder / "web.log").open("ab") as log:
         subprocess.Popen(
-            ["sh", "-c", script, "sh", *server],
+            [*cgroups.entering(cgroups.make(at)), *server],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
