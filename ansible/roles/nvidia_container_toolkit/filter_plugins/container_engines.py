@@ -37,6 +37,14 @@ def from_toml(text: str) -> Table:
         raise AnsibleFilterError(f"is no TOML: {error}; mend the file") from error
 
 
+def _read(file: Mapping[str, str]) -> Table:
+    """A file's table; AnsibleFilterError that names the file where it is none."""
+    try:
+        return from_toml(file["text"])
+    except AnsibleFilterError as error:
+        raise AnsibleFilterError(f"{file['path']}: {error.message}") from error
+
+
 def to_toml(table: Mapping[str, Any]) -> str:
     """TOML text of tables, texts, numbers, truth values and lists of them; the same bytes every time."""
     return "\n".join(_lines(table, ())) + "\n"
@@ -72,7 +80,7 @@ def _value(value: Any) -> str:
 
 def containerd_version(files: Sequence[Mapping[str, str]], major: int) -> int:
     """Version of the configuration: what the first file says, else what that containerd writes."""
-    table = from_toml(files[0]["text"]) if files else {}
+    table = _read(files[0]) if files else {}
     if not table:
         return 3 if int(major) >= 2 else 2
     version = table.get("version", 1)
@@ -92,7 +100,7 @@ def containerd_drop_in(
     name = SECTIONS[version]
     cri: Table = {}
     for file in files:
-        found = from_toml(file["text"]).get("plugins", {}).get(name)
+        found = _read(file).get("plugins", {}).get(name)
         cri = copy.deepcopy(found) if found else cri
     engine = cri.setdefault("containerd", {})
     runtimes = engine.setdefault("runtimes", {})
@@ -112,7 +120,7 @@ def containerd_drop_in(
 def containerd_main(files: Sequence[Mapping[str, str]], major: int, path: str, drop_in: str) -> str:
     """The main file with the drop-in's folder among its imports; every other byte as it was."""
     text = files[0]["text"] if files else ""
-    table = from_toml(text)
+    table = _read(files[0]) if files else {}
     imports = table.get("imports", [])
     folder = PurePosixPath(path).parent
     if any(fnmatch(drop_in, str(folder / pattern)) for pattern in imports):
@@ -125,12 +133,11 @@ def containerd_main(files: Sequence[Mapping[str, str]], major: int, path: str, d
         new = _IMPORTS.sub(lambda _: line, text, count=1)
     else:
         new = _VERSION.sub(lambda found: f"{found[0]}\n{line}", text, count=1)
-    after = from_toml(new)
-    if {**after, "imports": wanted} != {
-        "version": after.get("version"),
-        **table,
-        "imports": after.get("imports"),
-    }:
+    try:
+        after = from_toml(new)
+    except AnsibleFilterError:
+        after = {}
+    if after != {"version": after.get("version"), **table, "imports": wanted}:
         raise AnsibleFilterError(f"{path}: its imports could not be extended; write `{line}` into it")
     return new
 
