@@ -52,12 +52,15 @@ def host(mig: Role) -> Host:
     return host
 
 
+MIXED = ["2g.10gb", "2g.10gb", "3g.20gb"]
+
+
 def slices(host: Host) -> list[str]:
-    return [line.split()[1] for line in host.out("nvidia-smi -L").splitlines() if "MIG " in line]
+    return sorted(line.split()[1] for line in host.out("nvidia-smi -L").splitlines() if "MIG " in line)
 
 
 def test_bare_to_cut(host: Host) -> None:
-    assert slices(host) == ["3g.20gb", "2g.10gb", "2g.10gb"]
+    assert slices(host) == MIXED
     assert host.out(f"systemctl is-enabled {UNIT}") == "enabled"
     assert host.out(f"systemctl is-active {UNIT}") == "active"
 
@@ -69,7 +72,7 @@ def test_a_second_run_changes_nothing_and_a_check_finds_nothing(host: Host, mig:
 
 def test_the_instances_are_there_after_a_restart_of_the_host(host: Host, mig: Role) -> None:
     host.reboot()
-    assert slices(host) == ["3g.20gb", "2g.10gb", "2g.10gb"]
+    assert slices(host) == MIXED
     assert mig.play(check=True).changed == 0
 
 
@@ -80,7 +83,7 @@ def test_a_layout_altered_by_hand_is_found_and_mended(host: Host, mig: Role) -> 
     assert slices(host) == []
     result = mig.play()
     assert result.ok, result.message
-    assert slices(host) == ["3g.20gb", "2g.10gb", "2g.10gb"]
+    assert slices(host) == MIXED
 
 
 def test_another_layout(host: Host, mig: Role) -> None:
@@ -167,7 +170,7 @@ def test_a_mode_that_waits_for_a_restart_gets_one(host: Host, mig: Role) -> None
         )
         assert result.ok, result.message
         assert host.out("cut -d' ' -f22 /proc/1/stat") != before
-        assert slices(host) == ["3g.20gb", "2g.10gb", "2g.10gb"]
+        assert slices(host) == MIXED
     finally:
         host.run(f"rm {wrapper}; mv {parted}.real {parted}")
 
