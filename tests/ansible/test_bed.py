@@ -239,3 +239,18 @@ def test_the_command_line(bed: Beds):
     finally:
         run("down", name)
     assert _left(Bed(name)) == NOTHING
+
+
+def test_a_library_of_nvml_answers_through_the_machines_own_nvidia_smi(
+    bed: Beds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    library, program = tmp_path / "libnvidia-ml.so", tmp_path / "nvidia-smi"
+    library.write_text("the library\n")
+    program.write_text('#!/bin/sh\necho "$1 from $LD_LIBRARY_PATH"\ncat $LD_LIBRARY_PATH/libnvidia-ml.so.1\n')
+    monkeypatch.setenv("GPUFORM_NVML_LIBRARY", str(library))
+    made = bed(1)
+    try:
+        said = made.hosts[0].out("/usr/local/lib/fake-gpu/smi.py -L")
+    finally:
+        made.down()
+    assert said == "-L from /usr/local/lib/fake-gpu/real\nthe library"

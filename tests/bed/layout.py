@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.bed import places
+from tests.bed import places, tools
 from tests.bed.host import Host
 
 IMAGE = Path(__file__).with_name("image")  # the fakes, at the places they have in a host
@@ -30,6 +30,7 @@ def _files() -> dict[Path, Path]:
         found[FAKES / module] = root / module
     for path in Path(yaml.__file__).parent.glob("*.py"):
         found[FAKES / "yaml" / path.name] = path
+    found |= {FAKES / "real" / name: path for name, path in tools.real_smi().items()}
     return {place: path for place, path in sorted(found.items()) if path.suffix != ".pyc"}
 
 
@@ -59,7 +60,7 @@ def _place(work: Path, place: Path, file: Path) -> None:
     copy = work / place
     copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, copy)
-    copy.chmod(0o755 if file.read_bytes().startswith(b"#!") else 0o644)
+    copy.chmod(0o755 if file.read_bytes().startswith((b"#!", b"\x7fELF")) else 0o644)
     if copy.suffix == ".service":
         target = re.findall(r"^WantedBy=(.+)$", file.read_text(), re.MULTILINE)[0]
         wanted = work / f"etc/systemd/system/{target}.wants" / copy.name
