@@ -21,9 +21,10 @@ OPEN, PROPRIETARY = "Dual MIT/GPL", "NVIDIA"
 """What the two flavours of the kernel module state as their licence (open-gpu-kernel-modules; nvidia.ko)."""
 DRIVER_PACKAGES = re.compile(r"(nvidia|cuda-drivers|libnvidia|xserver-xorg-video-nvidia|libcuda1).*")
 DRIVER_CARRIERS = re.compile(
-    r"(nvidia-(kernel-(open-)?dkms|driver-cuda|smi|open-kernel-dkms)|kmod-nvidia-.*)"
+    r"nvidia-(kernel-(open-)?dkms|driver-cuda|smi|open-kernel-dkms)|kmod-nvidia-.*"
+    r"|nvidia-(dkms|utils|compute-utils)-\d+.*"
 )
-"""What has the kernel modules and nvidia-smi, by NVIDIA's, Debian's and EL's names."""
+"""What has the kernel modules and nvidia-smi, by NVIDIA's, Debian's, EL's and Ubuntu's names."""
 TOOLKIT_CARRIERS = re.compile(r"nvidia-container-toolkit(-base)?")
 TOOLKIT_PACKAGES = re.compile(r"(nvidia-container-toolkit|libnvidia-container).*")
 
