@@ -1,13 +1,13 @@
-"""The checks against Debian's real nvidia-smi, which asks the library that GPUFORM_NVML_LIBRARY names.
+"""The checks against the real nvidia-smi, which asks the library that GPUFORM_NVML_LIBRARY names.
 
-Such a library is NVIDIA's mock (github.com/NVIDIA/k8s-test-infra, pkg/gpu/mocknvml: ``make NO_PADDING=1``) or
-that of a machine with a driver. Without it only our own fake of nvidia-smi is tried, whose format is ours.
+Such a library is NVIDIA's mock (github.com/NVIDIA/k8s-test-infra, pkg/gpu/mocknvml: ``make NO_PADDING=1``);
+nvidia-smi lies beside it or on PATH (Debian's package nvidia-smi has it). Without them only our own fake is
+tried, whose format is ours.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,19 +25,13 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parents[2]
-REAL = "/opt/real"
-SCRIPT = f'#!/bin/sh\nLD_LIBRARY_PATH={REAL}/lib exec {REAL}/usr/lib/nvidia/current/nvidia-smi "$@"\n'
+SCRIPT = '#!/bin/sh\nexec /usr/local/lib/fake-gpu/smi.py "$@"\n'  # the bed puts the real one behind it
 
 
 @pytest.fixture(scope="module")
 def machine(bed: Beds) -> Iterator[tuple[Bed, Host]]:
     own = bed(hosts=1)
     (host,) = own.hosts
-    host.run(f"mkdir -p {REAL}/lib && apt-get update -qq")
-    host.run(f"cd {REAL} && apt-get download -qq nvidia-smi && dpkg -x *.deb .")
-    with Path(LIBRARY).open("rb") as library:
-        command = [*host.ssh(), "--", f"cat > {REAL}/lib/libnvidia-ml.so.1"]
-        subprocess.run(command, stdin=library, check=True, timeout=120)
     host.write("/usr/local/bin/nvidia-smi", SCRIPT)
     host.run("chmod +x /usr/local/bin/nvidia-smi")
     yield own, host
