@@ -16,6 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 ROOT = "gpuform-beds"
+# All beds together count as one group beside every single process of the machine's root group, at 1024 each:
+# on a busy machine they would get a twentieth of it, and a boot take a minute.
+SHARES = 16384
 
 
 def hierarchies() -> list[Path]:
@@ -44,6 +47,8 @@ def _make(group: str) -> list[Path]:
         for part in (ROOT, *group.split("/")):
             folder = folder / part
             folder.mkdir(exist_ok=True)
+            if part == ROOT and (folder / "cpu.shares").exists():
+                (folder / "cpu.shares").write_text(str(SHARES))
             for knob in (
                 "cpuset.cpus",
                 "cpuset.mems",
