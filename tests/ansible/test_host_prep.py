@@ -13,7 +13,7 @@ from tests.bed import Bed, Host
 
 pytestmark = pytest.mark.hosts
 
-KUBE_PROXY = "table ip kube-proxy { chain services { type filter hook forward priority 0; accept; } }"
+KUBE_PROXY = "table ip kube-proxy { chain services { type filter hook forward priority 0; accept; }; }"
 
 
 @pytest.fixture(scope="module")
