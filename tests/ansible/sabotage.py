@@ -63,7 +63,8 @@ _CARRIERS = "nvidia-driver-cuda nvidia-kernel-open-dkms"
 BY_HAND = Sabotage(
     "driver version changed by hand",
     _installed(_DRIVER_PACKAGES, OTHER_DRIVER),
-    _installed(_DRIVER_PACKAGES, DRIVER) + "; systemctl restart nvidia-persistenced nvidia-fabricmanager",
+    _installed(_DRIVER_PACKAGES, DRIVER)
+    + "; systemctl -q restart nvidia-persistenced nvidia-fabricmanager || true",
     {
         **dict.fromkeys(("gpus", "driver_version", "persistence", "mig", "cdi"), _MISMATCH),
         "driver_packages": (
