@@ -28,7 +28,8 @@ class Expected:
     """One host as declared; ``gpu_count`` is 0 for a host without GPUs.
 
     ``mig`` is None where nothing is known of its slices, else {GPU index or "all": {profile: number}}, in
-    which a GPU without slices has an empty entry.
+    which a GPU without slices has an empty entry. ``cuts_at_boot``: by the
+    host itself, not by the operator.
     """
 
     host: str
@@ -44,6 +45,7 @@ class Expected:
     mode: str
     cuda_version: str
     mig: Mapping[str, Mapping[str, int]] | None
+    cuts_at_boot: bool
     kubeconfig: str
     context: str
     labels: Mapping[str, str]
@@ -94,6 +96,7 @@ def expected(name: str, variables: Mapping[str, Any], stack: str = "") -> Expect
         mode=str(variables.get("nvidia_container_toolkit_mode") or "runtime"),
         cuda_version=str(variables.get("cuda_toolkit_version") or ""),
         mig=_mig(variables, bool(kubeconfig)),
+        cuts_at_boot=bool(variables.get("nvidia_mig_layout")),
         kubeconfig=kubeconfig,
         context=str(variables.get("gpuform_context") or ""),
         labels=({"gpuform.io/pool": pool} if pool else {}) | (variables.get("gpuform_labels") or {}),

@@ -23,6 +23,8 @@ def test_units(machine: Host, expected: Expected) -> None:
         units += [{"containerd": "containerd", "crio": "crio"}[expected.runtime], "nvidia-persistenced"]
     if expected.fabricmanager:
         units.append("nvidia-fabricmanager")
+    if expected.cuts_at_boot:
+        units.append("nvidia-mig-manager")
     if not units:
         pytest.skip("the host has no GPUs")
     for unit in units:

@@ -54,6 +54,7 @@ def test_slices_are_planned_by_the_role_or_by_the_operator(
 ) -> None:
     host = expected.expected("gpu-1", {"gpuform_pool": "a100", **variables})
     assert [host.slices(index) for index in range(3)] == slices
+    assert host.cuts_at_boot is ("nvidia_mig_layout" in variables)
 
 
 def test_a_remedy_names_the_stack() -> None:
