@@ -10,6 +10,7 @@ from typing import Any
 from gpuform.hosts import reasons
 
 END = "gpuform end of run"  # the task that every host reaches which nothing has stopped
+DONE = "Count the host as done"  # the same at the end of a play that takes its hosts one by one (serial)
 STOPPED = "the run stopped before this host was done; run the same again"
 _KEPT_OUTPUT = 40  # lines: an error of ansible-playbook itself is said in its last few
 _ENDINGS = ("ok", "changed", "failed", "unreachable", "skipped")
@@ -168,7 +169,7 @@ def read(raw: Mapping[str, Any]) -> Event | None:
     if kind == "playbook_on_stats":
         keys = ("changed", "failures", "dark")
         return Event("stats", stats={key: dict(data.get(key) or {}) for key in keys})
-    if task == END:
+    if task in (END, DONE):
         return Event("done", host=str(data.get("host"))) if kind == "runner_on_ok" else None
     if kind == "playbook_on_play_start":
         title, identity = str(data.get("play")), str(data.get("play_uuid"))
