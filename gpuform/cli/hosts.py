@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from gpuform.hosts.declared import Declared
 
 DRIFT = 3  # exit code: nothing failed, and a run would change something
+STATUS = "status.yml"
 Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")]
 Limit = Annotated[list[str] | None, typer.Option("--limit", help="Only this host or group; may be repeated.")]
 AsJson = Annotated[bool, typer.Option("--json", help="The documented JSON form.")]
@@ -81,7 +83,7 @@ def status(stack: Stack = "onprem-dev", limit: Limit = None, as_json: AsJson = F
     from gpuform.reports import hosts as tables
 
     found = _declared(stack)
-    outcome = _run(found, "status.yml", limit, as_json=True, check=False)
+    outcome = _run(found, STATUS, limit, as_json=True, check=False)
     if outcome.message:
         raise Failure(f"hosts of {stack}", outcome.message, "then run the same again")
     current = rows(found, outcome)
@@ -110,8 +112,18 @@ def _run(
     from gpuform.hosts.listing import asked
 
     hosts = asked(found.inventory, limit or ())
+    tools = _kubectl() if found.kubeconfig and playbook != STATUS else ()
     with progress.reporting(console, hosts, None if as_json else say) as on_event:
-        return run(playbook, found.inventory, check=check, limit=limit or (), on_event=on_event)
+        return run(playbook, found.inventory, check=check, limit=limit or (), tools=tools, on_event=on_event)
+
+
+def _kubectl() -> Sequence[Path]:
+    """The folder of kubectl, by which a driver's role drains a node; it is got where it is missing."""
+    from gpuform.toolchain import Toolchain
+
+    tools = Toolchain(Paths.here())
+    tools.ensure("kubectl")
+    return [tools.path("kubectl").parent]
 
 
 def _put_on_nodes(found: Declared, outcome: Outcome) -> Mapping[str, Sequence[str]]:

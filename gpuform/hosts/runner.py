@@ -39,6 +39,7 @@ def run(
     limit: Sequence[str] = (),
     forks: int | None = None,
     secrets: Iterable[str] = (),
+    tools: Sequence[Path] = (),
     ansible: Path | None = None,
     on_event: Callable[[Event], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
@@ -47,36 +48,22 @@ def run(
     """Run ``playbook``, a file of ``ansible/playbooks``, on what ``ansible-inventory --list`` would print.
 
     ``check`` changes nothing and says what would change. ``limit`` are names of hosts or groups.
-    ``cancelled`` is asked twice a second. A KeyboardInterrupt goes on only when everything has ended.
+    ``cancelled`` is asked twice a second. A KeyboardInterrupt goes on only when everything has ended. What
+    runs on this machine (kubectl) is looked for on PATH, then in the folders ``tools``.
     Secrets in the inventory, and ``secrets``, are in no event and no result. Host keys are verified, whatever
     the user's own configuration of ssh or Ansible says. Raises InputError for an unknown playbook or limit,
     `Failure` where ansible-runner is missing; what fails on hosts is in the outcome.
     """
     paths = paths or Paths.here()
     ansible = ansible or paths.root / "ansible"
-    file = ansible / "playbooks" / playbook
-    if not file.is_file():
-        known = ", ".join(sorted(file.name for file in (ansible / "playbooks").glob("*.yml"))) or "none"
-        raise InputError("playbook", f"{playbook} is not in {ansible / 'playbooks'}", f"there are: {known}")
+    file = _playbook(ansible / "playbooks", playbook)
     _require()
-    hosts = asked(inventory, limit)
-    ledger = Ledger(hosts, plays_of(_read(file), inventory))
+    ledger = Ledger(asked(inventory, limit), plays_of(_read(file), inventory))
     hide = Hiding([*secrets_of(inventory), *secrets])
     writable.require_state(paths.state)
-    with scratch.folder(paths.state / "hosts") as folder, _sockets(folder) as sockets:
-        (folder / "tmp").mkdir(mode=0o700)
-        listing = _private(folder / "inventory" / "hosts.json", json.dumps(static(inventory)))
-        job = Job(
-            folder=str(folder),
-            project=str(ansible),
-            playbook=str(_private(folder / "run.json", json.dumps(_plays(file)))),
-            inventory=str(listing),
-            variables=_variables(folder, sockets, ansible / "ansible.cfg"),
-            command=_command(check, limit, forks),
-            folders=(str(sockets), str(folder)),
-        )
-        ended: dict[str, Any] = {"rc": 254, "cancelled": False}
-        for item in _items(job, paths, cancelled or (lambda: False)):
+    ended: dict[str, Any] = {"rc": 254, "cancelled": False}
+    with _job(file, ansible, inventory, _command(check, limit, forks), paths) as job:
+        for item in _items(job, _environment(job, [*tools, paths.shims]), cancelled or (lambda: False)):
             if item["kind"] == "end":
                 ended = item
                 continue
@@ -85,6 +72,31 @@ def run(
             if on_event:
                 on_event(event)
     return ledger.outcome(int(ended["rc"]), cancelled=bool(ended["cancelled"]))
+
+
+@contextmanager
+def _job(
+    playbook: Path, ansible: Path, inventory: Mapping[str, Any], command: str, paths: Paths
+) -> Iterator[Job]:
+    """What the run needs, in a folder of its own."""
+    with scratch.folder(paths.state / "hosts") as folder, _sockets(folder) as sockets:
+        (folder / "tmp").mkdir(mode=0o700)
+        yield Job(
+            folder=str(folder),
+            project=str(ansible),
+            playbook=str(_private(folder / "run.json", json.dumps(_plays(playbook)))),
+            inventory=str(_private(folder / "inventory" / "hosts.json", json.dumps(static(inventory)))),
+            variables=_variables(folder, sockets, ansible / "ansible.cfg"),
+            command=command,
+            folders=(str(sockets), str(folder)),
+        )
+
+
+def _playbook(folder: Path, name: str) -> Path:
+    if not (folder / name).is_file():
+        known = ", ".join(sorted(file.name for file in folder.glob("*.yml"))) or "none"
+        raise InputError("playbook", f"{name} is not in {folder}", f"there are: {known}")
+    return folder / name
 
 
 def _require() -> None:
@@ -161,10 +173,10 @@ def _sockets(folder: Path) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _environment(job: Job, paths: Paths) -> dict[str, str]:
+def _environment(job: Job, tools: Sequence[Path]) -> dict[str, str]:
     """A short environment: ansible-runner writes the whole of it into its artifacts."""
     beside = str(Path(sys.executable).parent)  # where ansible-playbook lies
-    path = [beside, *(entry for entry in os.get_exec_path() if entry != beside), str(paths.shims)]
+    path = [beside, *(entry for entry in os.get_exec_path() if entry != beside), *map(str, tools)]
     return {
         **{name: os.environ[name] for name in _PASSED if name in os.environ},
         "PATH": os.pathsep.join(path),
@@ -173,12 +185,12 @@ def _environment(job: Job, paths: Paths) -> dict[str, str]:
     }
 
 
-def _items(job: Job, paths: Paths, cancelled: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+def _items(job: Job, env: Mapping[str, str], cancelled: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """What the process of the run says; it has ended, and removed its folder, when this does."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "gpuform.hosts.process"],
-        env=_environment(job, paths),
-        cwd=paths.root,
+        env=env,
+        cwd=job.folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C at the terminal is for this process alone, which ends that one
