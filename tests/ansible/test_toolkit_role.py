@@ -131,7 +131,7 @@ def test_what_others_wrote_is_kept(host: Host, toolkit: Role) -> None:
             "version = 2\nroot = [\n",
             "containerd would not run as declared, so nothing was changed: containerd: failed to load TOML",
         ),
-        (MAIN, 'disabled_plugins = ["cri"]\nversion = 2\n', "disabled_plugins switches the CRI plugin off"),
+        (MAIN, f'disabled_plugins = ["{CRI}"]\nversion = 2\n', "switches the CRI plugin off"),
         (MAIN, '[plugins.cri]\nsandbox_image = "x"\n', "is configuration version 1"),
     ],
 )
