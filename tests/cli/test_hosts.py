@@ -66,7 +66,7 @@ def test_a_stack_of_another_kind_is_bad_input(run: CliRunner, verb: str) -> None
     environment = {
         "name": "x",
         "cluster": {"kind": "embedded"},
-        "pools": [{"name": "cpu", "machine": "m5.xlarge"}],
+        "pools": [{"name": "cpu", "machine": "m5.xlarge", "nodes": 1}],
     }
     Path("Pulumi.other.yaml").write_text(yaml.safe_dump({"config": {"gpuform:environment": environment}}))
     result = run.invoke(app, ["hosts", verb, "other"])
