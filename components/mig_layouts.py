@@ -43,6 +43,7 @@ class MigLayouts(pulumi.ComponentResource):
                     selector=f"{labels.POOL}={pool.name}",
                     config=config,
                     offers=offered(args.environment, pool),
+                    may_be_empty=pool.hosts is not None,
                     opts=pulumi.ResourceOptions(parent=self),
                 )
         self.register_outputs({})

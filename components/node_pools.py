@@ -12,7 +12,7 @@ from components.manifest import resource
 from components.node_resources import PoolNodes
 from infra.model.environment import Environment
 from infra.plan.nodes import simulated_nodes
-from infra.plan.sharing import pool_labels, pool_taints
+from infra.plan.sharing import node_selector, pool_labels, pool_taints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,18 +27,20 @@ class NodePools(pulumi.ComponentResource):
     """Simulated nodes are made and deleted; found ones only get, and at the end lose, our labels."""
 
     def __init__(self, name: str, args: NodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register one Node per simulated node, or one PoolNodes per pool of an existing cluster."""
+        """Register one Node per simulated node, or one PoolNodes per pool whose nodes others make."""
         super().__init__("gpuform:platform:NodePools", name, None, opts)
         env, child = args.environment, pulumi.ResourceOptions(parent=self)
         for pool in env.pools:
             for node in simulated_nodes(env, pool):
                 resource(f"{name}-{node['metadata']['name']}", _ours(node), child)
-            if pool.selector:
+            selector = node_selector(pool)
+            if selector:
                 PoolNodes(
                     f"{name}-{pool.name}",
                     kubeconfig=args.kubeconfig,
                     context=env.context,
-                    selector=",".join(f"{key}={value}" for key, value in sorted(pool.selector.items())),
+                    selector=selector,
+                    may_be_empty=pool.hosts is not None,
                     labels=pool_labels(env, pool),
                     taints=pool_taints(env, pool),
                     opts=child,

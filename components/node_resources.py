@@ -11,7 +11,8 @@ class PoolNodes(pulumi.CustomResource):
     """Labels and taints on every node that a selector matches, kept for as long as the resource is declared.
 
     A node that joins later, or from which somebody took a label, is a change in the next preview. Destroying
-    the resource takes off what it put on and nothing else. No node matches: an error that names the selector.
+    the resource takes off what it put on and nothing else. No node matches: an error that names the selector,
+    unless the nodes may join later.
     """
 
     nodes: pulumi.Output[Sequence[str]]
@@ -25,14 +26,16 @@ class PoolNodes(pulumi.CustomResource):
         labels: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None,
         taints: pulumi.Input[Sequence[pulumi.Input[Mapping[str, pulumi.Input[str]]]]] | None = None,
         context: pulumi.Input[str] | None = None,
+        may_be_empty: bool = False,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """``kubeconfig`` is a path or the contents; ``selector`` is a label selector (``k=v,k2=v2``);
-        a taint has ``key``, ``effect`` and, where wanted, ``value``.
+        a taint has ``key``, ``effect`` and, where wanted, ``value``; ``may_be_empty`` lets nodes join later.
         """
         props = {
             "kubeconfig": kubeconfig,
             "context": context,
+            "mayBeEmpty": may_be_empty or None,
             "selector": selector,
             "labels": labels or {},
             "taints": taints or [],
@@ -61,14 +64,17 @@ class MigLayout(pulumi.CustomResource):
         offers: pulumi.Input[Mapping[str, pulumi.Input[int]]],
         timeout_seconds: pulumi.Input[int] | None = None,
         context: pulumi.Input[str] | None = None,
+        may_be_empty: bool = False,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """``config`` names a layout in the mig-parted configuration; ``offers`` is what each node offers with
-        it (``{"nvidia.com/mig-3g.20gb": 1}``); ``timeout_seconds`` bounds each wait (default 600).
+        it (``{"nvidia.com/mig-3g.20gb": 1}``); ``timeout_seconds`` bounds each wait (default 600);
+        ``may_be_empty`` lets nodes join later.
         """
         props = {
             "kubeconfig": kubeconfig,
             "context": context,
+            "mayBeEmpty": may_be_empty or None,
             "selector": selector,
             "config": config,
             "offers": offers,

@@ -12,7 +12,7 @@ from gpuform.engine import plugins
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain, space
-from gpuform.toolchain.catalogue import CATALOGUE
+from gpuform.toolchain.catalogue import CATALOGUE, MAIN_JOB
 
 _FROM = {"path": "from PATH", "release": "the official release", "built": "built from its Go module"}
 
@@ -44,7 +44,7 @@ def _python() -> Finding:
 
 
 def _disk(paths: Paths, toolchain: Toolchain) -> Finding:
-    missing = {tool.module for tool in CATALOGUE.values() if toolchain.locate(tool.name).path is None}
+    missing = {CATALOGUE[name].module for name in MAIN_JOB if toolchain.locate(name).path is None}
     try:
         space.require(paths.cache, *missing)
     except InputError as error:
@@ -53,7 +53,7 @@ def _disk(paths: Paths, toolchain: Toolchain) -> Finding:
 
 
 def _tools(toolchain: Toolchain) -> Iterator[Finding]:
-    for name in CATALOGUE:
+    for name in MAIN_JOB:
         found = toolchain.locate(name)
         if found.path is None:
             yield Finding(name, "FAIL", f"{found.version} is not built yet", "gpuform toolchain build")

@@ -13,6 +13,8 @@ from gpuform.claims import Claims
 from gpuform.paths import Paths
 from infra.model import labels
 from infra.model.environment import Environment, ExistingCluster
+from infra.model.errors import InputError
+from infra.model.hosts import HostsCluster
 from infra.model.offer import claimable
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, TimeSlicing
@@ -99,8 +101,14 @@ class ClusterStatus:
 
 
 def cluster_of(env: Environment, paths: Paths) -> tuple[Path, str | None]:
-    """Kubeconfig and context of the environment's cluster."""
+    """Kubeconfig and context of the environment's cluster; InputError for own hosts that have joined none."""
     if isinstance(env.cluster, ExistingCluster):
+        return Path(env.cluster.kubeconfig).expanduser(), env.cluster.context
+    if isinstance(env.cluster, HostsCluster):
+        if env.cluster.kubeconfig is None:
+            raise InputError(
+                "cluster.kubeconfig", "missing, so there is no cluster", "see `gpuform hosts status`"
+            )
         return Path(env.cluster.kubeconfig).expanduser(), env.cluster.context
     return paths.kubeconfig, None
 
@@ -173,7 +181,7 @@ def _pool(
         name=pool.name,
         sharing=pool.sharing.kind if pool.gpus else "none",
         detail=_detail(pool),
-        machine=pool.machine or " or ".join(gpu.name for gpu in pool.gpus),
+        machine=pool.machine or " or ".join(gpu.name for gpu in pool.gpus) or "own hosts",
         planned=offered(env, pool) | claimable(pool),
         nodes=tuple(_node(node, used.get(node["metadata"]["name"], {}), claims) for node in found),
     )

@@ -18,13 +18,17 @@ from infra.platform import platform
 from infra.target import Target
 
 
-def cluster(env: Environment) -> Target:
-    """The cluster half: whatever kind it is, the rest sees a kubeconfig and a provider."""
+def cluster(env: Environment) -> Target | None:
+    """The cluster half: a kubeconfig and a provider; None where own hosts have joined no cluster."""
     on: ExistingCluster | EmbeddedCluster
     if env.cluster.kind == "aws":
         from infra import aws  # here, so that no other target loads its SDK
 
         return aws.cluster(env)
+    if env.cluster.kind == "hosts":
+        from infra import hosts
+
+        return hosts.cluster(env)
     if env.cluster.kind == "existing":
         on = ExistingCluster(env.name, ExistingClusterArgs(cluster=env.cluster))
     else:
@@ -40,8 +44,9 @@ def main() -> None:
     except InputError as error:
         raise pulumi.RunError(str(error)) from None
     on = cluster(env)
-    platform(env, on)
-    pulumi.export("kubeconfig", pulumi.Output.secret(on.kubeconfig))
+    if on:
+        platform(env, on)
+        pulumi.export("kubeconfig", pulumi.Output.secret(on.kubeconfig))
     pulumi.export("pools", {pool.name: offered(env, pool) | claimable(pool) for pool in env.pools})
 
 

@@ -19,6 +19,7 @@ GPU_OPERATOR_REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"  # NVIDIA's chart
 DRA_DRIVER = "0.5.0"  # gpu-operator values.yaml, draDriver.version
 DRA_DRIVER_REPOSITORY = "oci://registry.k8s.io/dra-driver-nvidia/charts"  # its documentation, install
 GPU_DRIVER_OF_BRANCH = {580: "580.95.05"}  # gpu-operator platform support: R580 is the last branch for Volta
+HOST_CONTAINER_TOOLKIT = "1.19.1"  # github.com/NVIDIA/nvidia-container-toolkit/releases; on own hosts
 
 # The readiness gate's image; the digest is that of the index of all platforms:
 # github.com/docker-library/repo-info, repos/python/remote/3.13.15-alpine3.24.md

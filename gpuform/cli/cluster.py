@@ -54,9 +54,12 @@ def render(
 ) -> None:
     """Write the resolved environment and every manifest; the same input gives the same bytes."""
     from infra.config import load
+    from infra.inventory import keys
     from infra.plan.render import render as files
 
-    rendered = files(load(Paths.here().root / f"Pulumi.{stack}.yaml"))
+    root = Paths.here().root
+    env = load(root / f"Pulumi.{stack}.yaml")
+    rendered = files(env, keys(env, root))
     writable.require(output, "name a folder that you may write with -o")
     output.mkdir(parents=True, exist_ok=True)
     for name, text in rendered.items():

@@ -82,7 +82,7 @@ def up() -> None:
     from gpuform.reports import tables
     from gpuform.reports.page import write
     from gpuform.toolchain import Toolchain
-    from gpuform.toolchain.catalogue import CATALOGUE
+    from gpuform.toolchain.catalogue import MAIN_JOB
     from infra.config import load
 
     began = time.monotonic()
@@ -90,7 +90,7 @@ def up() -> None:
     writable.require_state(paths.state)
     environment = load(paths.root / f"Pulumi.{STACK}.yaml")
     tools = Toolchain(paths)
-    tools.ensure(*CATALOGUE)
+    tools.ensure(*MAIN_JOB)
     _control_plane().start(progress=say)
     engine = Engine(paths, tools)
     result = engine.up(STACK)

@@ -48,7 +48,7 @@ _OURS = (
     _Ours(
         "resource", "pulumi-python", "pulumi.dynamic", stands_in=False
     ),  # part of the SDK, started as it says
-    _Ours("resource", "gpuform", "gpuform.plugins.nodes", stands_in=False),
+    _Ours("resource", "gpuform", "gpuform.plugins.own", stands_in=False),
 )
 
 

@@ -49,6 +49,7 @@ class Tool:
     ``output`` is the name that ``go build`` gives it. ``ask`` are the arguments that make it print its
     version; a tool of our own has none and is never looked for on PATH. ``accepts`` is the range of versions
     that may stand on PATH: from the first, up to and without the second. ``releases`` has a key ``os/arch``.
+    ``tests_only`` says that only tests run it, so that `make up` does without it.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Tool:
     ask: tuple[str, ...] | None
     accepts: tuple[str, str]
     releases: Mapping[str, Release] = field(default_factory=lambda: MappingProxyType({}))
+    tests_only: bool = False
 
 
 def _exactly(version: str) -> tuple[str, str]:
@@ -144,6 +146,17 @@ NVIDIA_CONFIG = Module(
     binaries_mb=20,
     cgo=True,  # mig-parted's types are those of go-nvml, which is C
 )
+NVIDIA_CTK = Module(
+    name="nvidia-ctk",
+    pins="github.com/NVIDIA/nvidia-container-toolkit",
+    # Not versions.CONTAINER_TOOLKIT, which names the operator's image: this is what the hosts of tests get.
+    version="1.19.1",
+    download_mb=50,
+    compile_mb=180,
+    binaries_mb=20,
+    ldflags=_set("github.com/NVIDIA/nvidia-container-toolkit/internal/info", version="1.19.1"),
+    cgo=True,  # go-nvml
+)
 
 
 def _kubernetes(name: str, *ask: str) -> Tool:
@@ -209,6 +222,16 @@ _TOOLS = (
         ask=None,
         accepts=_exactly(NVIDIA_CONFIG.version),
     ),
+    Tool(
+        name="nvidia-ctk",
+        module=NVIDIA_CTK,
+        package="github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-ctk",
+        output="nvidia-ctk",
+        ask=("--version",),
+        accepts=_exactly(NVIDIA_CTK.version),
+        tests_only=True,
+    ),
 )
 
 CATALOGUE: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in _TOOLS})
+MAIN_JOB: tuple[str, ...] = tuple(tool.name for tool in _TOOLS if not tool.tests_only)

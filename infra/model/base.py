@@ -14,6 +14,7 @@ from infra.model.errors import InputError
 _DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_GROUPS = ("all", "gpu", "ungrouped")
 
 
 def listing(known: Iterable[str], wrong: str = "") -> str:
@@ -78,6 +79,17 @@ def _label_value(value: str) -> str:
     return value
 
 
+def _host_name(value: str) -> str:
+    """A node's name, which the label kubernetes.io/hostname holds as well, and no group of Ansible's."""
+    if not _DNS_SUBDOMAIN.fullmatch(value) or len(value) > 63:
+        raise InputError(
+            "", f"{value!r} is not a name that a node can have", "use at most 63 of a-z, 0-9, - and ."
+        )
+    if value in _GROUPS:
+        raise InputError("", f"{value!r} is the name of a group of hosts", "use another name")
+    return value
+
+
 Name = Annotated[str, Field(strict=True), _dns_1123(63)]
 # Node names are <pool>-<number> and become label values of at most 63 characters.
 PoolName = Annotated[str, Field(strict=True), _dns_1123(50)]
@@ -85,4 +97,5 @@ PoolName = Annotated[str, Field(strict=True), _dns_1123(50)]
 WorkloadName = Annotated[str, Field(strict=True), _dns_1123(52)]
 LabelKey = Annotated[str, Field(strict=True), AfterValidator(_label_key)]
 LabelValue = Annotated[str, Field(strict=True), AfterValidator(_label_value)]
+HostName = Annotated[str, Field(strict=True), AfterValidator(_host_name)]
 Count = Annotated[int, Field(strict=True, ge=1)]

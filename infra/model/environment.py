@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from infra.model import addresses, aws_checks, checks, unused
+from infra.model import addresses, aws_checks, checks, host_checks, unused
 from infra.model.aws import AwsCluster
 from infra.model.base import LabelKey, Model, Name
+from infra.model.hosts import HostsCluster
 from infra.model.labels import NVIDIA_GPU
 from infra.model.pool import Pool
 from infra.model.workload import Workload
@@ -30,7 +31,9 @@ class ExistingCluster(Model):
     )
 
 
-Cluster = Annotated[EmbeddedCluster | ExistingCluster | AwsCluster, Field(discriminator="kind")]
+Cluster = Annotated[
+    EmbeddedCluster | ExistingCluster | AwsCluster | HostsCluster, Field(discriminator="kind")
+]
 
 
 class GpuOperatorSpec(Model):
@@ -76,12 +79,19 @@ class Environment(Model):
         checks.check_workloads(operator.mig_strategy, self.pools, self.workloads)
         if isinstance(self.cluster, AwsCluster):
             aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
+        if isinstance(self.cluster, HostsCluster):
+            host_checks.check(self.cluster, operator.repository, self.pools, self.workloads)
         return self
 
     @property
     def context(self) -> str | None:
         """Context in the cluster's kubeconfig; None for its current one."""
-        return self.cluster.context if isinstance(self.cluster, ExistingCluster) else None
+        return self.cluster.context if isinstance(self.cluster, ExistingCluster | HostsCluster) else None
+
+    @property
+    def has_cluster(self) -> bool:
+        """Whether there is a cluster for the platform; own hosts may have joined none yet."""
+        return not isinstance(self.cluster, HostsCluster) or self.cluster.kubeconfig is not None
 
     @property
     def prefix_delegation(self) -> bool:
@@ -104,6 +114,7 @@ class Environment(Model):
     def resolved(self) -> dict[str, Any]:
         """Input that means the same: with every default, without what this kind of cluster has no use for."""
         exclude: Any = {
+            "cluster": set(unused.of_cluster(self.cluster.kind, self.pools)),
             "gpu_operator": set(unused.of_operator(self.cluster.kind)),
             "pools": {i: set(unused.of_pool(self.cluster.kind, pool)) for i, pool in enumerate(self.pools)},
         }

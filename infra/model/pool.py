@@ -14,6 +14,7 @@ from infra.model.choices import GpuName, MachineName
 from infra.model.elastic import Capacity, Elastic, PoolClass, node_pool_name, static_name
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
+from infra.model.hosts import AnyHost, Driver
 from infra.model.images import IMAGES, Image
 from infra.model.machines import MACHINES, Machine, ec2, smallest
 from infra.model.mig import Layout
@@ -57,6 +58,12 @@ class Pool(Model):
     selector: dict[LabelKey, LabelValue] | None = Field(
         default=None, min_length=1, description="Labels that the pool's nodes carry (existing cluster)."
     )
+    hosts: tuple[AnyHost, ...] | None = Field(
+        default=None, min_length=1, description="Hosts by name, or as {name, address, port} (own hosts)."
+    )
+    driver: Driver | None = Field(
+        default=None, description="NVIDIA's driver on its hosts, if not the cluster's (own hosts)."
+    )
     elastic: Elastic | None = Field(
         default=None, description="Nodes that come and go with the pods (AWS); this or nodes."
     )
@@ -84,11 +91,12 @@ class Pool(Model):
 
     @model_validator(mode="after")
     def _runs_on_one_thing(self) -> Pool:
-        if (self.machine is None) == (self.gpu is None):
+        if (self.machine is None) == (self.gpu is None) and not (self.hosts and self.machine is None):
             both = "both machine and gpu are given" if self.gpu else "neither machine nor gpu is given"
             raise InputError("machine", both, "say what the nodes are by one of the two")
         if not self.gpus and not isinstance(self.sharing, Exclusive):
-            raise InputError("sharing", f"machine {self.machine} has no GPU to share", "leave sharing out")
+            what = f"machine {self.machine}" if self.machine else "the pool"
+            raise InputError("sharing", f"{what} has no GPU to share", "leave sharing out")
         if isinstance(self.sharing, Mig):
             for gpu in self.gpus:
                 _check_layout(gpu, self.sharing.layout)
@@ -99,13 +107,15 @@ class Pool(Model):
         """The GPU models a node may have; one for a machine, none for a machine without GPU."""
         if self.gpu:
             return tuple(catalogue.GPUS[name] for name in self.gpu.models)
-        model = MACHINES[self.machine or ""].model
+        model = MACHINES[self.machine].model if self.machine else None
         return (model,) if model else ()
 
     @property
     def gpu_count(self) -> int:
         """GPUs per node."""
-        return self.gpu.count if self.gpu else MACHINES[self.machine or ""].gpus
+        if self.gpu:
+            return self.gpu.count
+        return MACHINES[self.machine].gpus if self.machine else 0
 
     @property
     def node_machine(self) -> Machine | None:

@@ -5,7 +5,7 @@ They are refused where they are given, with the reason, and left out of what is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from infra.model.errors import InputError
 from infra.model.pool import Pool
@@ -30,6 +30,12 @@ _NO_DRA = (
 )
 _IMAGE_OWNS = ("on AWS the node image brings it", "leave it out")
 
+_NAMED = ("the hosts are there, and named one by one", "leave it out, and name them in hosts")
+_NOT_HOSTS = ("the pool's nodes are not own hosts", "leave it out, or use cluster kind hosts")
+_ANSIBLE_DRIVER = ("Ansible installs the driver on own hosts", "leave it out (cluster.driver says which)")
+_ANSIBLE_TOOLKIT = ("Ansible installs the toolkit on own hosts", "leave it out (cluster.toolkit says which)")
+
+_ONLY_HOSTS = {"hosts": _NOT_HOSTS, "driver": _NOT_HOSTS}
 _POOL: Mapping[str, Mapping[str, Reason]] = {
     "embedded": {
         "elastic": _FIXED,
@@ -37,6 +43,7 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
         "workload_class": _NO_KARPENTER,
         "zones": _NOT_AWS,
         "aws": _NOT_AWS,
+        **_ONLY_HOSTS,
     },
     "existing": {
         "elastic": _THERE,
@@ -44,18 +51,38 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
         "workload_class": _NO_KARPENTER,
         "zones": _NOT_AWS,
         "aws": _NOT_AWS,
+        **_ONLY_HOSTS,
+    },
+    "hosts": {
+        "machine": ("own hosts are no flavor or instance type", "leave it out, and say which GPU they have"),
+        "nodes": _NAMED,
+        "selector": _NAMED,
+        "elastic": ("nobody can make more of the hosts that are there", "leave it out"),
+        "capacity": ("the hosts are there already", "leave it out, or use cluster kind aws"),
+        "workload_class": _NO_KARPENTER,
+        "zones": _NOT_AWS,
+        "aws": _NOT_AWS,
     },
 }
 _SHARING: Mapping[str, tuple[tuple[str, ...], Reason]] = {"dra": (("aws",), _NO_DRA)}
 """Ways of sharing that only some kinds of cluster have, with those kinds."""
-_OPERATOR: Mapping[str, Mapping[str, Reason]] = {"aws": {"driver": _IMAGE_OWNS, "toolkit": _IMAGE_OWNS}}
+_OPERATOR: Mapping[str, Mapping[str, Reason]] = {
+    "aws": {"driver": _IMAGE_OWNS, "toolkit": _IMAGE_OWNS},
+    "hosts": {"driver": _ANSIBLE_DRIVER, "toolkit": _ANSIBLE_TOOLKIT},
+}
+_WITH_GPUS = ("driver", "toolkit", "cuda", "acknowledge")
 
 
 def of_pool(cluster: str, pool: Pool) -> Mapping[str, Reason]:
     """Fields of the pool that this kind of cluster has no use for, each with the reason."""
     if cluster == "aws":
-        return {} if pool.by_karpenter else {"workload_class": _NO_CLASS}
+        return _ONLY_HOSTS if pool.by_karpenter else {"workload_class": _NO_CLASS, **_ONLY_HOSTS}
     return _POOL[cluster]
+
+
+def of_cluster(cluster: str, pools: Sequence[Pool]) -> tuple[str, ...]:
+    """Fields of the cluster that matter only where a pool has GPUs, and none has."""
+    return _WITH_GPUS if cluster == "hosts" and not any(pool.gpus for pool in pools) else ()
 
 
 def of_operator(cluster: str) -> Mapping[str, Reason]:

@@ -9,6 +9,7 @@ from infra import versions
 from infra.model import labels
 from infra.model.aws import AwsCluster
 from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.hosts import HostsCluster
 from infra.plan import sharing, startup
 
 Values = dict[str, Any]
@@ -91,13 +92,13 @@ def driver_version(env: Environment) -> str:
 
 def _driver(env: Environment) -> Values:
     # Every EKS image with NVIDIA's driver has the toolkit, too: the table of images says so.
-    if env.gpu_operator.driver == "host" or isinstance(env.cluster, AwsCluster):
+    if env.gpu_operator.driver == "host" or isinstance(env.cluster, AwsCluster | HostsCluster):
         return {"enabled": False}
     return {"enabled": True, "version": driver_version(env)}
 
 
 def _toolkit(env: Environment) -> Values:
-    if env.gpu_operator.toolkit == "host" or isinstance(env.cluster, AwsCluster):
+    if env.gpu_operator.toolkit == "host" or isinstance(env.cluster, AwsCluster | HostsCluster):
         return {"enabled": False}
     # A pod that asks for no GPU must not see one by setting NVIDIA_VISIBLE_DEVICES.
     guard = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}

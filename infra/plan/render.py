@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
 
 from infra.model import offer
 from infra.model.environment import Environment
-from infra.plan import aws_files, dra, gpu_operator, nodes, readiness_gate, sharing, workloads
+from infra.model.hosts import HostsCluster
+from infra.plan import (
+    aws_files,
+    dra,
+    gpu_operator,
+    inventory,
+    nodes,
+    readiness_gate,
+    sharing,
+    workloads,
+)
 from infra.plan.gpu_operator import ChartRelease
 
 
-def render(env: Environment) -> dict[str, str]:
+def render(env: Environment, keys: Mapping[str, str] | None = None) -> dict[str, str]:
     """File names and their text: the resolved environment, every manifest and the chart's values.
 
-    The same environment gives the same bytes; nothing here asks a cluster or a cloud.
+    The same environment gives the same bytes; nothing here asks a cluster or a cloud. ``keys`` has the texts
+    of the keys that sign own hosts' repositories, by their paths.
     """
+    files = {
+        "environment.yaml": _documents([env.resolved()]),
+        "pools.yaml": _documents([_pool(env, index) for index in range(len(env.pools))]),
+    }
+    if isinstance(env.cluster, HostsCluster):
+        found = inventory.inventory(env, keys or {})
+        files["inventory.json"] = json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    if env.has_cluster:
+        files |= _platform(env)
+    return dict(sorted(files.items()))
+
+
+def _platform(env: Environment) -> dict[str, str]:
+    """What goes onto the cluster."""
     release = gpu_operator.release(env)
     claims = dra.release(env)
     files = {
-        "environment.yaml": _documents([env.resolved()]),
         "namespaces.yaml": _documents(workloads.namespaces(env)),
         "gpu-operator.yaml": _documents([_chart(release)]),
     }
@@ -29,14 +54,12 @@ def render(env: Environment) -> dict[str, str]:
     found = {
         "sharing.yaml": [manifest for manifest in maps if manifest],
         "dra-driver.yaml": [_chart(claims)] if claims else [],
-        "pools.yaml": [_pool(env, index) for index in range(len(env.pools))],
         "nodes.yaml": [node for pool in env.pools for node in nodes.simulated_nodes(env, pool)],
         "readiness-gate.yaml": list(readiness_gate.manifests(env)),
         "workloads.yaml": list(workloads.manifests(env)),
         **aws_files.files(env),
     }
-    files.update({name: _documents(manifests) for name, manifests in found.items() if manifests})
-    return dict(sorted(files.items()))
+    return files | {name: _documents(manifests) for name, manifests in found.items() if manifests}
 
 
 def _chart(release: ChartRelease) -> dict[str, Any]:
@@ -57,6 +80,8 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
         found["claimable"] = claimable
     if pool.selector is not None:
         found["selector"] = dict(pool.selector)
+    if pool.hosts:
+        found["hosts"] = [host.name for host in pool.hosts]
     mig = sharing.mig_config_name(pool)
     if mig is not None:
         found["mig"] = mig

@@ -108,18 +108,23 @@ def mig_parted_config_map(env: Environment) -> Manifest | None:
     Two GPU models may mean different layouts by one name (all-1g.10gb); then each entry names its devices.
     None where the node image cuts its GPUs itself, at boot.
     """
-    if env.image_ships_device_plugin:
-        return None
+    config = None if env.image_ships_device_plugin else mig_parted_config(env.pools)
+    return config_map(env, MIG_CONFIG, {"config.yaml": to_yaml(config)}) if config else None
+
+
+def mig_parted_config(pools: Iterable[Pool]) -> Manifest | None:
+    """The pools' layouts in mig-parted's own format; None without a MIG-capable GPU."""
+    pools = list(pools)
     names: dict[str, dict[str, Manifest]] = {MIG_DISABLED: {}}
-    for pool in env.pools:
+    for pool in pools:
         name = mig_config_name(pool)
         if name is not None and name != MIG_DISABLED and isinstance(pool.sharing, Mig):
             for gpu in pool.gpus:
                 names.setdefault(name, {})[gpu.device_filter] = _mig_entry(gpu, pool.sharing)
-    if not any(gpu.mig_capable for pool in env.pools for gpu in pool.gpus):
+    if not any(gpu.mig_capable for pool in pools for gpu in pool.gpus):
         return None
     configs = {name: _per_device(entries) for name, entries in sorted(names.items())}
-    return config_map(env, MIG_CONFIG, {"config.yaml": to_yaml({"version": "v1", "mig-configs": configs})})
+    return {"version": "v1", "mig-configs": configs}
 
 
 def _mig_entry(gpu: Gpu, sharing: Mig) -> Manifest:
@@ -167,6 +172,13 @@ def tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]
             if entry not in found:
                 found.append(entry)
     return found
+
+
+def node_selector(pool: Pool) -> str | None:
+    """The selector of nodes that nobody here makes: the pool's own, or its hosts by name; None for others."""
+    if pool.hosts:
+        return f"{labels.HOSTNAME} in ({','.join(sorted(host.name for host in pool.hosts))})"
+    return ",".join(f"{key}={value}" for key, value in sorted((pool.selector or {}).items())) or None
 
 
 def offered(env: Environment, pool: Pool) -> dict[str, int]:

@@ -116,7 +116,8 @@ def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
     @pulumi.runtime.test
     def run() -> None:
         env = parse(environment)
-        platform(env, cluster(env))
+        if on := cluster(env):
+            platform(env, on)
 
     run()
     recorder.resources = [replace(one, after=monitor.after(one)) for one in recorder.resources]

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from infra.config import load
+from infra.inventory import keys
 from infra.plan.render import render
 
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent
-STACKS = ("local", "aws-dev", "aws-prod")
+STACKS = ("local", "aws-dev", "aws-prod", "onprem-dev")
 
 
 def test_every_stack_is_here() -> None:
@@ -29,14 +30,15 @@ def test_every_stack_is_here() -> None:
 @pytest.mark.parametrize("stack", STACKS)
 def test_the_stack_is_what_was_reviewed(stack: str) -> None:
     folder = GOLDEN / stack
-    files = render(load(ROOT / f"Pulumi.{stack}.yaml"))
+    env = load(ROOT / f"Pulumi.{stack}.yaml")
+    files = render(env, keys(env))
     if os.environ.get("GPUFORM_UPDATE_GOLDEN"):
         folder.mkdir(exist_ok=True)
-        for old in folder.glob("*.yaml"):
+        for old in folder.iterdir():
             old.unlink()
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-    assert {path.name for path in folder.glob("*.yaml")} == set(files)
+    assert {path.name for path in folder.iterdir()} == set(files)
     for name, text in files.items():
         assert (folder / name).read_bytes() == text.encode(), f"{name} differs from {folder}"
 

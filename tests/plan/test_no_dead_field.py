@@ -15,8 +15,11 @@ from pydantic import BaseModel
 
 from infra.config import parse
 from infra.model.environment import Environment
+from infra.model.hosts import HostsCluster
+from infra.plan.inventory import key_paths
 from infra.plan.render import render
 from tests.components import aws_fields
+from tests.plan import hosts_fields
 
 pytestmark = pytest.mark.unit
 
@@ -105,12 +108,13 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("PodWorkload", "command"): (EMBEDDED, "workloads/0/command", ["sleep", "1"]),
     ("DeploymentWorkload", "replicas"): (EMBEDDED, "workloads/1/replicas", 2),
     ("JobWorkload", "parallelism"): (EMBEDDED, "workloads/2/parallelism", 2),
+    **hosts_fields.ROWS,
 }
 
 # Fields that choose a type (each type has its own rows), and the two that say how to reach the cluster:
 # they go to the Kubernetes provider, and no manifest may depend on them.
-EXEMPT = {("ExistingCluster", "kubeconfig"), ("ExistingCluster", "context")}
-CHOOSING = {"kind", "mode"}
+EXEMPT = {("ExistingCluster", "kubeconfig"), ("ExistingCluster", "context"), ("GpuOperatorSpec", "mode")}
+CHOOSING = {"kind"}
 # Not through a value of its own but through its being there: a slice is the only one of this pool.
 NEEDS_A_SECOND_PROFILE = ("PodWorkload", "slice")
 
@@ -136,7 +140,7 @@ def test_the_table_knows_every_field() -> None:
             else set()
         )
         fields |= {(name, key) for key in model.model_fields if key not in CHOOSING | shared}
-    assert fields == set(ROWS) | EXEMPT | aws_fields.FIELDS
+    assert fields == set(ROWS) | EXEMPT | aws_fields.FIELDS | hosts_fields.LETS_THROUGH
 
 
 def models_named(name: str) -> type[BaseModel]:
@@ -144,7 +148,9 @@ def models_named(name: str) -> type[BaseModel]:
 
 
 def rendered(mapping: dict[str, Any]) -> dict[str, str]:
-    files = render(parse(mapping))
+    env = parse(mapping)
+    paths = dict(key_paths(env)).values() if isinstance(env.cluster, HostsCluster) else ()
+    files = render(env, {path: f"the key in {path}" for path in paths})
     del files["environment.yaml"]
     return files
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infra.config import load, parse
-from infra.plan import gpu_operator, sharing, workloads
+from infra.plan import gpu_operator, inventory, sharing, workloads
 
 pytestmark = pytest.mark.unit
 
@@ -40,6 +40,37 @@ def test_bumble_own_layout_of_three_small_and_two_middle_slices() -> None:
     # An object of our own: the operator writes over edits of its default one.
     assert config_map["metadata"]["name"].startswith("nvidia-mig-config-")
     assert sharing.offered(env, env.pools[0]) == {"nvidia.com/mig-1g.5gb": 3, "nvidia.com/mig-2g.10gb": 2}
+    assert gpu_operator.values(env)["driver"] == {"enabled": False}
+
+
+def test_bumble_driver_of_the_hosts_with_the_operators_switched_off() -> None:
+    """525.60.11 from NVIDIA's installer, as in the text; its hash is the reader's to find."""
+    url = "https://mirror.example/Linux-x86_64/525.60.11/NVIDIA-Linux-x86_64-525.60.11.run"
+    runfile = {"url": url, "sha256": "0" * 64}
+    env = parse(
+        {
+            "name": "bumble",
+            "cluster": {
+                "kind": "hosts",
+                "driver": {"source": "runfile", "version": "525.60.11", "runfile": runfile},
+                "kubeconfig": "~/.kube/config",
+            },
+            "pools": [
+                {
+                    "name": "ds",
+                    "hosts": ["ds-node1"],
+                    "gpu": {"models": ["A100-40GB"], "count": 1},
+                    "sharing": {"kind": "mig", "layout": "all-1g.5gb"},
+                }
+            ],
+        }
+    )
+    host = inventory.inventory(env, {})["_meta"]["hostvars"]["ds-node1"]
+    assert host["nvidia_driver_version"] == "525.60.11"
+    assert host["nvidia_driver_runfile"] == runfile
+    assert host["nvidia_driver_modules"] == "proprietary", "open ones became NVIDIA's advice with R560"
+    assert host["nvidia_mig_layout"] == "", "the operator's label says it"
+    assert sharing.mig_config_name(env.pools[0]) == "all-1g.5gb"
     assert gpu_operator.values(env)["driver"] == {"enabled": False}
 
 

@@ -1,4 +1,4 @@
-"""Cisco's article: taint and toleration, and three pods under the whole GPU's name (FACTS 1, rows 17, 19)."""
+"""Cisco's article: taint and toleration, and three pods under the whole GPU's name (FACTS 1, rows 17-19)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from infra.config import load
+from infra.config import load, parse
 from infra.model import offer
-from infra.plan import gpu_operator, sharing
+from infra.plan import gpu_operator, inventory, sharing
 
 pytestmark = pytest.mark.unit
 
@@ -40,3 +40,25 @@ def test_cisco_taint_and_toleration() -> None:
     assert sharing.pool_taints(LOCAL, POOL) == [taint]
     toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     assert toleration in gpu_operator.values(LOCAL)["daemonsets"]["tolerations"]
+
+
+def test_cisco_node_with_its_toolkit_and_nvcc() -> None:
+    """Toolkit 1.15.0 is declarable by naming what is accepted with it; nvcc is of CUDA 12.2."""
+    env = parse(
+        {
+            "name": "cisco",
+            "cluster": {
+                "kind": "hosts",
+                "driver": {"source": "nvidia", "version": "550.163.01"},
+                "toolkit": {"version": "1.15.0"},
+                "acknowledge": ["CVE-2024-0132", "CVE-2025-23359", "CVE-2025-23266"],
+                "cuda": "12.2",
+            },
+            "pools": [{"name": "t4", "hosts": ["node"], "gpu": {"models": ["T4"], "count": 1}}],
+        }
+    )
+    host = inventory.inventory(env, {})["_meta"]["hostvars"]["node"]
+    assert host["validate_inventory_gpu"] == {"model": "T4", "product": "Tesla T4", "count": 1}
+    assert host["nvidia_container_toolkit_version"] == "1.15.0"
+    assert host["nvidia_container_toolkit_acknowledge"] == list(env.resolved()["cluster"]["acknowledge"])
+    assert host["cuda_toolkit_version"] == "12.2"

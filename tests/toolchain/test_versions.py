@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from gpuform.paths import Paths
-from gpuform.toolchain.catalogue import CATALOGUE, NVIDIA_CONFIG, Module
+from gpuform.toolchain.catalogue import CATALOGUE, MAIN_JOB, NVIDIA_CONFIG, NVIDIA_CTK, Module
 from gpuform.toolchain.golang import GO_BIN, parse
 from infra import versions
 
@@ -36,6 +36,7 @@ def test_every_module_folder_is_in_the_catalogue() -> None:
         ("kwok", versions.KWOK),
         ("helm", versions.HELM),
         ("nvidia-config", NVIDIA_CONFIG.version),
+        ("nvidia-ctk", NVIDIA_CTK.version),
     ],
 )
 def test_go_mod_requires_the_pinned_version(name: str, pin: str) -> None:
@@ -93,3 +94,7 @@ def test_go_sum_knows_every_module_that_go_mod_requires(name: str) -> None:
     listed = {tuple(line.split()[:2]) for line in (FOLDER / name / "go.sum").read_text().splitlines()}
     for path, version in required:
         assert (path, f"{new.get(path, version)}/go.mod") in listed
+
+
+def test_the_main_job_needs_no_tool_that_only_tests_run() -> None:
+    assert set(CATALOGUE) - set(MAIN_JOB) == {"nvidia-ctk"}

@@ -1,1 +1,1 @@
-"""The provider ``gpuform``: resource types for what happens to nodes that are there already."""
+"""Resource types of the provider ``gpuform`` for what happens to nodes that are there already."""

@@ -24,7 +24,7 @@ from gpuform.plugins.nodes.relayout import Relayout
 from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 
 _COMPARED = ("selector", "config", "offers")
-_INPUTS = ("kubeconfig", "context", "selector", "config", "offers", "timeoutSeconds")
+_INPUTS = ("kubeconfig", "context", "selector", "config", "offers", "timeoutSeconds", "mayBeEmpty")
 
 
 class MigLayout:
@@ -68,7 +68,7 @@ class MigLayout:
                 f"{id}: a MigLayout cannot be imported; declare it, a node that has it is left alone"
             )
         nodes = await self._nodes(inputs)
-        if not nodes:
+        if not nodes and not reveal(inputs.get("mayBeEmpty")):
             return None
         laid_out = node_names([node for node in nodes if done(node, _wanted(inputs))])
         return ReadResult(id, {**inputs, "nodes": laid_out}, inputs)
@@ -98,7 +98,7 @@ class MigLayout:
     async def _lay_out(self, call: Call, news: Properties) -> Properties:
         cluster, wanted = self._clusters(news), _wanted(news)
         nodes = await self._nodes(news)
-        if not nodes:
+        if not nodes and not reveal(news.get("mayBeEmpty")):
             raise PluginError(
                 f"{call.name}: no node matches the selector {reveal(news['selector'])!r}; label the "
                 "nodes, or correct it (`kubectl get nodes --show-labels` shows what there is)"

@@ -15,7 +15,7 @@ from gpuform.plugins.nodes.inputs import checked, pool_failures
 from gpuform.plugins.nodes.live import node_names
 from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 
-_INPUTS = ("kubeconfig", "context", "selector", "labels", "taints")
+_INPUTS = ("kubeconfig", "context", "selector", "labels", "taints", "mayBeEmpty")
 _COMPARED = ("selector", "labels", "taints")
 _ATTEMPTS = 5  # a node's status changes every few seconds; five collisions in a row do not happen by chance
 
@@ -105,7 +105,7 @@ class PoolNodes:
     ) -> list[str]:
         cluster, new = self._clusters(news), reveal(news)
         names = node_names(await cluster.nodes(str(new["selector"])))
-        if not names:
+        if not names and not new.get("mayBeEmpty"):
             raise PluginError(
                 f"{call.name}: no node matches the selector {new['selector']!r}; label the pool's nodes, "
                 "or correct its selector (`kubectl get nodes --show-labels` shows what there is)"

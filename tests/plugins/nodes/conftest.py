@@ -13,7 +13,7 @@ import pytest
 from gpuform.plugins.handler import Call, Engine
 from gpuform.plugins.nodes.drain import users
 from gpuform.plugins.nodes.layout import NOTE
-from gpuform.plugins.nodes.provider import Nodes
+from gpuform.plugins.own.provider import Own
 
 _numbers = itertools.count()
 
@@ -38,7 +38,7 @@ class Scene:
     log: Log = field(default_factory=Log)
 
     def __post_init__(self) -> None:
-        self.provider = Nodes(self.log)
+        self.provider = Own(self.log)
         self.cluster = self.provider._clusters.of({"kubeconfig": self.kubeconfig})
         self.inputs: dict[str, Any] = {}
         self.outputs: dict[str, Any] = {}

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gpuform.plugins.handler import Call, Engine
-from gpuform.plugins.nodes.provider import Nodes
+from gpuform.plugins.own.provider import Own
 from gpuform.plugins.properties import UNKNOWN, Secret
 
 pytestmark = pytest.mark.unit
@@ -22,7 +22,7 @@ LAYOUT = {
 
 
 def _check(token, news):
-    provider = Nodes(Engine())
+    provider = Own(Engine())
     call = Call("urn", token, "n", Engine(), asyncio.Event())
     return asyncio.run(provider.handler(token).check(call, {}, news))
 
@@ -37,7 +37,10 @@ def _check(token, news):
         ({"kubeconfig": None}, ("kubeconfig", "is missing; give a path, or the contents")),
         (
             {"lables": {}},
-            ("lables", "is no input; the inputs are kubeconfig, context, selector, labels, taints"),
+            (
+                "lables",
+                "is no input; the inputs are kubeconfig, context, selector, labels, taints, mayBeEmpty",
+            ),
         ),
         (
             {"labels": {"a": "b c"}},

@@ -197,3 +197,15 @@ def test_no_match_names_the_selector(play):
             await scene.create("MigLayout", **TO_SMALL)
 
     play(act)
+
+
+def test_nodes_may_join_later_where_that_is_said(play):
+    async def act(scene):
+        assert (await scene.create("MigLayout", **TO_SMALL, mayBeEmpty=True))["nodes"] == []
+        assert await scene.changes("MigLayout", **TO_SMALL, mayBeEmpty=True) == set()
+        found = await scene.ask("MigLayout", "read", "id", scene.inputs, scene.outputs)
+        assert found.properties["nodes"] == []
+        await scene.add_node("0")
+        assert await scene.changes("MigLayout", **TO_SMALL, mayBeEmpty=True) == {"nodes"}
+
+    play(act)

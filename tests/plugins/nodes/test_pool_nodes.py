@@ -98,6 +98,18 @@ def test_no_match_names_the_selector(play):
     play(act)
 
 
+def test_nodes_may_join_later_where_that_is_said(play):
+    async def act(scene):
+        assert (await scene.create("PoolNodes", **MINE, mayBeEmpty=True))["nodes"] == []
+        assert await scene.changes("PoolNodes", **MINE, mayBeEmpty=True) == set()
+        name = await scene.add_node("0")
+        assert await scene.changes("PoolNodes", **MINE, mayBeEmpty=True) == {"nodes"}
+        assert (await scene.update("PoolNodes", **MINE, mayBeEmpty=True))["nodes"] == [name]
+        assert await _taints(scene, name) == [TAINT]
+
+    play(act)
+
+
 def test_what_somebody_else_set_is_not_overwritten(play):
     async def act(scene):
         name = await scene.add_node("0", {"gpuform.io/pool": "theirs"})

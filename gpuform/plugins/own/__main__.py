@@ -3,7 +3,13 @@
 import asyncio
 
 from gpuform.plugins.base import serve_provider
-from gpuform.plugins.nodes.provider import Nodes
+from gpuform.plugins.own.provider import Own
+
+
+def main() -> None:
+    """Serve until the engine ends."""
+    asyncio.run(serve_provider(Own))
+
 
 if __name__ == "__main__":
-    asyncio.run(serve_provider(Nodes))
+    main()

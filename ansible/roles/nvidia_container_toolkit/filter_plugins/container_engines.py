@@ -1,0 +1,187 @@
+"""Reads and writes the TOML of container engines, on the controlling machine.
+
+containerd before 2.1 does not merge a plugin's section from several files: the last file that has the section
+wins as a whole, and a `runtimes` table that lacks runc takes runc away, so that no pod starts any more (tried
+on 1.6.20: what `nvidia-ctk runtime configure` 1.19.1 writes does that). The drop-in made here repeats the
+section that is in force and always has the default runtime in it.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatch
+from pathlib import PurePosixPath
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+Table = dict[str, Any]
+# The plugin that serves Kubernetes, by the version of the file (containerd's docs/cri/config.md).
+SECTIONS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
+SHIM = "io.containerd.runc.v2"
+NVIDIA = "nvidia"
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_IMPORTS = re.compile(r"^imports[ \t]*=[ \t]*\[[^\]]*\][^\n]*$", re.MULTILINE)
+_VERSION = re.compile(r"^version[ \t]*=[^\n]*$", re.MULTILINE)
+
+
+def from_toml(text: str) -> Table:
+    """The table that a TOML text is; AnsibleFilterError where it is none."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise AnsibleFilterError(f"is no TOML: {error}; mend the file") from error
+
+
+def _read(file: Mapping[str, str]) -> Table:
+    """A file's table; AnsibleFilterError that names the file where it is none."""
+    try:
+        return from_toml(file["text"])
+    except AnsibleFilterError as error:
+        raise AnsibleFilterError(f"{file['path']}: {error.message}") from error
+
+
+def to_toml(table: Mapping[str, Any]) -> str:
+    """TOML text of tables, texts, numbers, truth values and lists of them; the same bytes every time."""
+    return "\n".join(_lines(table, ())) + "\n"
+
+
+def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> list[str]:
+    plain = [f"{_key(name)} = {_value(value)}" for name, value in table.items() if not _is_table(value)]
+    lines = [f"[{'.'.join(map(_key, path))}]", *plain] if path and (plain or not table) else plain
+    for name, value in table.items():
+        if _is_table(value):
+            inner = _lines(value, (*path, name))
+            lines += ["", *inner] if lines and inner[0] else inner
+    return lines
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(name)} = {_value(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, bool | int | float | str):
+        return json.dumps(value)
+    raise AnsibleFilterError(f"{value!r} cannot be repeated in a drop-in; write it as a text or a number")
+
+
+def containerd_version(files: Sequence[Mapping[str, str]], major: int) -> int:
+    """Version of the configuration: what the first file says, else what that containerd writes."""
+    table = _read(files[0]) if files else {}
+    if not table:
+        return 3 if int(major) >= 2 else 2
+    version = table.get("version", 1)
+    if version not in SECTIONS:
+        raise AnsibleFilterError(
+            f"{files[0]['path']}: is configuration version {version}, which knows no drop-ins; "
+            "write it in version 2 (`version = 2` and full plugin names)"
+        )
+    return int(version)
+
+
+def containerd_drop_in(
+    files: Sequence[Mapping[str, str]], major: int, cdi: bool, systemd_cgroup: bool, binary: str
+) -> str:
+    """The section in force in ``files``, which lie in the order of reading, with the runtime nvidia in it."""
+    version = containerd_version(files, major)
+    name = SECTIONS[version]
+    cri: Table = {}
+    for file in files:
+        found = _read(file).get("plugins", {}).get(name)
+        cri = copy.deepcopy(found) if found else cri
+    engine = cri.setdefault("containerd", {})
+    runtimes = engine.setdefault("runtimes", {})
+    runtimes.pop(NVIDIA, None)
+    default = engine.get("default_runtime_name", "runc")
+    default = engine["default_runtime_name"] = "runc" if default == NVIDIA else default
+    plain = runtimes.setdefault(default, {"runtime_type": SHIM})
+    if systemd_cgroup and default == "runc":
+        plain.setdefault("options", {}).setdefault("SystemdCgroup", True)
+    runtimes[NVIDIA] = copy.deepcopy(plain)
+    runtimes[NVIDIA].setdefault("options", {})["BinaryName"] = binary
+    if cdi:
+        cri["enable_cdi"] = True
+    return to_toml({"version": version, "plugins": {name: cri}})
+
+
+def containerd_main(files: Sequence[Mapping[str, str]], major: int, path: str, drop_in: str) -> str:
+    """The main file with the drop-in's folder among its imports; every other byte as it was."""
+    text = files[0]["text"] if files else ""
+    table = _read(files[0]) if files else {}
+    imports = table.get("imports", [])
+    folder = PurePosixPath(path).parent
+    if any(fnmatch(drop_in, str(folder / pattern)) for pattern in imports):
+        return text
+    wanted = [*imports, f"{PurePosixPath(drop_in).parent}/*.toml"]
+    line = f"imports = {_value(wanted)}"
+    if not table:
+        new = f"{text}version = {containerd_version((), major)}\n{line}\n"
+    elif "imports" in table:
+        new = _IMPORTS.sub(lambda _: line, text, count=1)
+    else:
+        new = _VERSION.sub(lambda found: f"{found[0]}\n{line}", text, count=1)
+    try:
+        after = from_toml(new)
+    except AnsibleFilterError:
+        after = {}
+    if after != {"version": after.get("version"), **table, "imports": wanted}:
+        raise AnsibleFilterError(f"{path}: its imports could not be extended; write `{line}` into it")
+    return new
+
+
+def containerd_faults(dump: str, drop_in: str) -> list[str]:
+    """What `containerd config dump` says against the drop-in, in words; nothing where all is well."""
+    effective, declared = from_toml(dump), from_toml(drop_in)
+    if any("cri" in name.split(".") for name in effective.get("disabled_plugins", [])):
+        return [
+            "disabled_plugins switches the CRI plugin off, so Kubernetes cannot use containerd: take it out"
+        ]
+    version = next(
+        number for number in (3, 2) if SECTIONS[number] in effective.get("plugins", {"": 0}) or number == 2
+    )
+    section = effective.get("plugins", {}).get(SECTIONS[version], {})
+    wanted = declared["plugins"][SECTIONS[declared["version"]]]
+    if (
+        version != declared["version"]
+    ):  # containerd 2 writes older files anew, and some keys move to other plugins
+        wanted = {key: wanted[key] for key in ("containerd", "enable_cdi") if key in wanted}
+    return [
+        f"{path} is not in force: another file of the imports replaces it"
+        for path in _lost(wanted, section, "")
+    ]
+
+
+def _lost(wanted: Mapping[str, Any], found: Mapping[str, Any], path: str) -> list[str]:
+    lost: list[str] = []
+    for key, value in wanted.items():
+        if _is_table(value) and _is_table(found.get(key)):
+            lost += _lost(value, found[key], f"{path}{key}.")
+        elif found.get(key) != value:
+            lost.append(f"{path}{key}")
+    return lost
+
+
+class FilterModule:
+    """The filters that the role's tasks use."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """By name."""
+        return {
+            "from_toml": from_toml,
+            "containerd_drop_in": containerd_drop_in,
+            "containerd_main": containerd_main,
+            "containerd_faults": containerd_faults,
+        }

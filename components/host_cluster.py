@@ -1,0 +1,54 @@
+"""Own hosts, prepared by Ansible, and the cluster that they have joined, if they have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pulumi_kubernetes as kubernetes
+
+from components.host_resources import HostConfiguration
+from infra.model.hosts import HostsCluster
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostClusterArgs:
+    """How the hosts are reached and what goes onto them.
+
+    ``inventory`` is JSON text; ``content`` a hash of it, the roles and the playbooks, for the diff.
+    """
+
+    cluster: HostsCluster
+    inventory: str
+    content: str
+
+
+class HostCluster(pulumi.ComponentResource):
+    """Ansible on every host; the provider is there once the environment names a kubeconfig.
+
+    Joining hosts to a cluster is not done here.
+    """
+
+    hosts: pulumi.Output[Mapping[str, Any]]
+    kubeconfig: pulumi.Output[str] | None
+    provider: kubernetes.Provider | None
+
+    def __init__(self, name: str, args: HostClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Register one run of site.yml for all hosts, and the provider where there is a cluster."""
+        super().__init__("gpuform:hosts:HostCluster", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        configured = HostConfiguration(
+            f"{name}-configuration", inventory=args.inventory, content=args.content, opts=child
+        )
+        self.hosts = configured.hosts
+        self.kubeconfig, self.provider = None, None
+        if args.cluster.kubeconfig:
+            path = str(Path(args.cluster.kubeconfig).expanduser())
+            self.kubeconfig = pulumi.Output.from_input(path)
+            self.provider = kubernetes.Provider(
+                f"{name}-kubernetes", kubeconfig=path, context=args.cluster.context, opts=child
+            )
+        self.register_outputs({"hosts": self.hosts, "kubeconfig": self.kubeconfig})

@@ -1,0 +1,100 @@
+"""``gpuform hosts verify``: whether hosts are what is declared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from gpuform.cli.output import console, say
+from gpuform.errors import Failure, InputError
+from gpuform.paths import Paths
+
+if TYPE_CHECKING:
+    from gpuform.toolchain import Toolchain
+    from infra.model.environment import Environment
+
+
+def verify(
+    stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = "onprem-dev",
+    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    backend: Annotated[
+        Literal["ssh", "kubectl"] | None,
+        typer.Option(help="ssh to the hosts, or kubectl in the operator's driver and toolkit pods."),
+    ] = None,
+    limit: Annotated[list[str] | None, typer.Option(help="Only this host or group; may be repeated.")] = None,
+) -> None:
+    """Check hosts against what is declared, and say what mends each finding. Exit code 1 if a check failed.
+
+    Own hosts are asked over ssh, the nodes of any other cluster with kubectl. Nothing is changed.
+    """
+    from gpuform.hosts import verify as checks
+    from gpuform.reports import host_tables
+    from gpuform.toolchain import Toolchain
+    from infra.config import load
+
+    paths = Paths.here()
+    env = load(paths.root / f"Pulumi.{stack}.yaml")
+    way = backend or ("ssh" if env.cluster.kind == "hosts" else "kubectl")
+    tools = Toolchain(paths)
+    inventory = _inventory(env, way, paths)
+    asks_cluster = any(host.get("gpuform_kubeconfig") for host in inventory["_meta"]["hostvars"].values())
+    report = checks.verify(
+        inventory,
+        paths.root,
+        stack=stack,
+        backend=way,
+        limit=limit or (),
+        kubectl=_kubectl(tools) if asks_cluster else None,
+    )
+    if as_json:
+        typer.echo(json.dumps(report.to_json(), indent=2))
+    else:
+        for table in host_tables.verdicts(report):
+            console.print(table, "")
+        for line in host_tables.findings(report):
+            say(line)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
+    import httpx
+
+    from gpuform.hosts import expectations
+    from gpuform.status import cluster_of
+
+    if env.cluster.kind == "hosts":
+        if backend == "kubectl" and not env.cluster.kubeconfig:
+            fact = "the hosts have joined no cluster (cluster.kubeconfig)"
+            raise InputError("--backend", fact, "use --backend ssh")
+        kubeconfig = env.cluster.kubeconfig
+        if kubeconfig and not Path(kubeconfig).expanduser().is_file():
+            remedy = "leave it out until the hosts have joined a cluster"
+            raise InputError("cluster.kubeconfig", f"{kubeconfig} is not there", remedy)
+        return expectations.of_hosts(env)
+    if backend == "ssh":
+        fact = f"the nodes of a cluster of kind {env.cluster.kind} are not reached by ssh"
+        raise InputError("--backend", fact, "use --backend kubectl")
+    file, context = cluster_of(env, paths)
+    try:
+        found = expectations.of_nodes(env, _nodes(file, context), file, context)
+    except (OSError, httpx.HTTPError, ValueError) as error:
+        fact = f"cannot be reached ({error or type(error).__name__})"
+        raise Failure(f"cluster of {env.name}", fact, f"look at {file}") from None
+    return found
+
+
+def _nodes(kubeconfig: Path, context: str | None) -> list[dict[str, Any]]:
+    import kr8s
+    from kr8s.objects import Node
+
+    api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+    return [dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node)]
+
+
+def _kubectl(tools: Toolchain) -> Path:
+    tools.ensure("kubectl")
+    return tools.path("kubectl")

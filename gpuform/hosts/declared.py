@@ -1,0 +1,61 @@
+"""The hosts that a stack declares: its inventory, and what the nodes of joined ones carry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuform.errors import InputError
+from gpuform.hosts.nodes import PoolHosts
+from gpuform.paths import Paths
+from infra.config import load
+from infra.inventory import inventory
+from infra.model.environment import Environment
+from infra.model.hosts import HostsCluster
+from infra.plan.sharing import pool_labels, pool_taints
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A stack of own hosts; ``kubeconfig`` is None before they have joined a cluster."""
+
+    stack: str
+    environment: Environment
+    inventory: Mapping[str, Any]
+    kubeconfig: Path | None
+    context: str | None
+
+    @property
+    def pools(self) -> list[PoolHosts]:
+        """What each pool's nodes are to carry."""
+        env = self.environment
+        return [
+            PoolHosts(
+                pool=pool.name,
+                hosts=[host.name for host in pool.hosts or ()],
+                labels=pool_labels(env, pool),
+                taints=pool_taints(env, pool),
+            )
+            for pool in env.pools
+        ]
+
+
+def declared(stack: str, paths: Paths) -> Declared:
+    """Read ``Pulumi.STACK.yaml``; raises InputError, also for a stack whose cluster is of another kind."""
+    env = load(paths.root / f"Pulumi.{stack}.yaml")
+    cluster = env.cluster
+    if not isinstance(cluster, HostsCluster):
+        raise InputError(
+            "cluster.kind",
+            f"stack {stack} has {cluster.kind}, whose machines are not prepared from here",
+            "name a stack of kind hosts, as onprem-dev",
+        )
+    return Declared(
+        stack=stack,
+        environment=env,
+        inventory=inventory(env, paths.root),
+        kubeconfig=Path(cluster.kubeconfig).expanduser() if cluster.kubeconfig else None,
+        context=cluster.context,
+    )

@@ -1,0 +1,238 @@
+"""What a run tells while it works, and what it came to for each host."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuform.hosts import reasons
+
+END = "gpuform end of run"  # the task that every host reaches which nothing has stopped
+DONE = "Count the host as done"  # the same at the end of a play that takes its hosts one by one (serial)
+STOPPED = "the run stopped before this host was done; run the same again"
+_KEPT_OUTPUT = 40  # lines: an error of ansible-playbook itself is said in its last few
+_ENDINGS = ("ok", "changed", "failed", "unreachable", "skipped")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened.
+
+    ``kind`` is ``play``, ``task`` (it begins, on every host), ``started``, ``ok``, ``changed``, ``skipped``,
+    ``failed``, ``unreachable``, ``done`` (of one host; the last is at its end), ``output`` (a line outside
+    any task) or ``stats``. ``ignored`` is a failure that the playbook passes over,
+    ``play`` tells plays apart: one that goes over the hosts in turns begins more than once.
+    """
+
+    kind: str
+    host: str = ""
+    task: str = ""
+    message: str = ""
+    ignored: bool = False
+    diff: str = ""
+    play: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    stats: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HostResult:
+    """What the run came to on one host.
+
+    ``changed`` and ``failed`` count tasks. ``message`` is empty where ``ok``. ``task`` is the one that
+    failed, ``changes`` are those that changed something (in a check: would), and ``diffs`` what in files.
+    """
+
+    ok: bool
+    changed: int = 0
+    failed: int = 0
+    unreachable: bool = False
+    message: str = ""
+    task: str = ""
+    changes: tuple[str, ...] = ()
+    diffs: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """What the state and ``--json`` have of it."""
+        keys = ("ok", "changed", "failed", "unreachable", "message")
+        return {key: getattr(self, key) for key in keys}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run: each asked host by name, ansible-playbook's exit code, and whether it was cancelled.
+
+    ``message`` says what ended the run where that was no host's doing.
+    """
+
+    hosts: Mapping[str, HostResult]
+    rc: int
+    message: str = ""
+    cancelled: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Every host did everything."""
+        return self.rc == 0 and not self.message and all(result.ok for result in self.hosts.values())
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """One line for each host that is not ok, or one for the run."""
+        named = tuple(
+            f"host {name}: {result.message}" for name, result in self.hosts.items() if not result.ok
+        )
+        return (self.message,) if self.message and not self.cancelled else named
+
+
+class Ledger:
+    """Collects the events of one run on the hosts that were asked for."""
+
+    def __init__(self, hosts: Sequence[str], plays: Sequence[Collection[str]] = ()) -> None:
+        """``hosts`` are those that a result is owed for, ``plays`` the hosts of each play as far as known."""
+        self._hosts = tuple(hosts)
+        self._plays = tuple(plays)
+        self._begun: set[str] = set()
+        self._failures: dict[str, tuple[str, str]] = {}
+        self._changes: dict[str, list[str]] = {}
+        self._diffs: dict[str, list[str]] = {}
+        self._facts: dict[str, dict[str, Any]] = {}
+        self._stats: Mapping[str, Mapping[str, int]] | None = None
+        self._output: list[str] = []
+        self._done: set[str] = set()
+
+    def add(self, event: Event) -> None:
+        """Take the next event."""
+        if event.kind in ("failed", "unreachable") and not event.ignored:
+            self._failures[event.host] = (event.task, event.message)  # the last one ended the host's part
+        elif event.kind == "changed":
+            self._changes.setdefault(event.host, []).append(event.task)
+            if event.diff:
+                self._diffs.setdefault(event.host, []).append(event.diff)
+        elif event.kind == "done":
+            self._done.add(event.host)
+        elif event.kind == "play":
+            self._begun.add(event.play)
+        elif event.kind == "stats":
+            self._stats = event.stats
+        elif event.kind == "output":
+            self._output = [*self._output, event.message][-_KEPT_OUTPUT:]
+        if event.facts:
+            self._facts.setdefault(event.host, {}).update(event.facts)
+
+    def outcome(self, rc: int, *, cancelled: bool = False) -> Outcome:
+        """The results, once the run has ended with ``rc``."""
+        message = ""
+        if cancelled:
+            message = "cancelled; run the same again to go on"
+        elif self._stats is None:
+            message = _last_words(self._output) or f"ansible-playbook ended with code {rc} before any host"
+        return Outcome({name: self._host(name, message) for name in self._hosts}, rc, message, cancelled)
+
+    def _host(self, name: str, message: str) -> HostResult:
+        stats = self._stats or {}
+        task, said = self._failures.get(name, ("", ""))
+        failed, dark = (int(stats.get(key, {}).get(name, 0)) for key in ("failures", "dark"))
+        changes = tuple(self._changes.get(name, ()))
+        if self._stats is None and name in self._failures:
+            failed = 1
+        if failed or dark:
+            message = f"{task}: {said}" if failed and task else said or "failed without a message"
+        elif name in self._done or self._past(name):
+            message = ""
+        elif self._stats is not None:
+            message = STOPPED
+        return HostResult(
+            ok=not message,
+            changed=int(stats.get("changed", {}).get(name, len(changes))),
+            failed=failed,
+            unreachable=bool(dark),
+            message=message,
+            task=task if failed or dark else "",
+            changes=changes,
+            diffs=tuple(self._diffs.get(name, ())),
+            facts=self._facts.get(name, {}),
+        )
+
+    def _past(self, name: str) -> bool:
+        """Whether the play that the run ended in, and those behind it, are not about this host."""
+        rest = self._plays[max(len(self._begun) - 1, 0) :]
+        return bool(rest) and not any(name in members for members in rest)
+
+
+def read(raw: Mapping[str, Any]) -> Event | None:
+    """An event as ansible-runner hands it over, without what nobody asks for; None where nothing is left."""
+    kind, data = str(raw.get("event")), raw.get("event_data") or {}
+    task = _task(data)
+    if kind == "playbook_on_stats":
+        keys = ("changed", "failures", "dark")
+        return Event("stats", stats={key: dict(data.get(key) or {}) for key in keys})
+    if task in (END, DONE):
+        return Event("done", host=str(data.get("host"))) if kind == "runner_on_ok" else None
+    if kind == "playbook_on_play_start":
+        title, identity = str(data.get("play")), str(data.get("play_uuid"))
+        return Event("play", message=title, play=identity) if title != END else None
+    if kind in ("playbook_on_task_start", "playbook_on_handler_task_start"):
+        return Event("task", task=task)
+    if kind in ("verbose", "error", "warning"):
+        text = str(raw.get("stdout") or "").strip()
+        return Event("output", message=text) if text else None
+    if kind == "runner_on_start":
+        return Event("started", host=str(data.get("host") or ""), task=task)
+    ending = kind.removeprefix("runner_on_")
+    return _ended(ending, data, task) if ending in _ENDINGS else None
+
+
+def _ended(ending: str, data: Mapping[str, Any], task: str) -> Event:
+    result = data.get("res") or {}
+    if ending == "ok" and result.get("changed"):
+        ending = "changed"
+    say = {"failed": reasons.failed, "unreachable": reasons.unreachable}.get(ending)
+    return Event(
+        ending,
+        host=str(data.get("host") or ""),
+        task=task,
+        message=say(result) if say else "",
+        ignored=bool(data.get("ignore_errors")),
+        diff="" if say else "\n".join(_diffs(result)),
+        facts=_facts(result),
+    )
+
+
+def _task(data: Mapping[str, Any]) -> str:
+    role, task = str(data.get("role") or ""), str(data.get("task") or "")
+    return f"{role} : {task}" if role and not task.startswith(f"{role} : ") else task
+
+
+def _facts(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a playbook of ours wants to be known: the fact gpuform_status, and nothing else of the host."""
+    facts = (result.get("ansible_facts") or {}).get("gpuform_status")
+    return dict(facts) if isinstance(facts, Mapping) else {}
+
+
+def _diffs(result: Mapping[str, Any]) -> Iterable[str]:
+    for item in result.get("results") or [result]:
+        found = item.get("diff") if isinstance(item, Mapping) else None
+        for diff in found if isinstance(found, list) else [found] if found else []:
+            if isinstance(diff, Mapping) and (text := _diff(diff)):
+                yield text
+
+
+def _diff(diff: Mapping[str, Any]) -> str:
+    if "prepared" in diff:
+        return str(diff["prepared"]).strip()
+    before, after = diff.get("before"), diff.get("after")
+    if not isinstance(before, str) or not isinstance(after, str):
+        return ""  # a state of the file's attributes, which the task's name tells
+    names = (str(diff.get("before_header") or "before"), str(diff.get("after_header") or "after"))
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), *names, lineterm="", n=1)
+    return "\n".join(list(lines)[:60])  # what is longer is looked at on the host
+
+
+def _last_words(output: Sequence[str]) -> str:
+    """The error that ansible-playbook ended with, on one line."""
+    whole = "\n".join(output)
+    mark = max(whole.rfind("ERROR"), whole.rfind("[ERROR]"))
+    return " ".join(whole[mark:].split())[:600] if mark >= 0 else " ".join(whole.split())[-300:]

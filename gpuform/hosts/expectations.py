@@ -1,0 +1,73 @@
+"""The inventory that the checks of a stack compare its hosts with.
+
+For own hosts it is Ansible's, with the slices that the operator's MIG manager is to make. For any other
+cluster the nodes of each pool are looked up, and what the operator installs on them is what is expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from infra import versions
+from infra.model import drivers, labels
+from infra.model.environment import Environment
+from infra.model.hosts import HostsCluster
+from infra.model.pool import Pool
+from infra.plan import gpu_operator, sharing
+from infra.plan.inventory import inventory as ansible_inventory
+from infra.plan.inventory import key_paths
+
+Variables = dict[str, Any]
+
+
+def of_hosts(env: Environment) -> dict[str, Any]:
+    """The inventory of own hosts; the repositories' keys are left out, for no check reads them."""
+    assert isinstance(env.cluster, HostsCluster)
+    found = ansible_inventory(env, {path: "" for _, path in key_paths(env)})
+    for pool in env.pools:
+        for host in pool.hosts or () if pool.gpus and env.cluster.kubeconfig else ():
+            found["_meta"]["hostvars"][host.name]["gpuform_mig"] = dict(pool.layout or {})
+    return found
+
+
+def of_nodes(
+    env: Environment, nodes: Iterable[Mapping[str, Any]], kubeconfig: Path, context: str | None
+) -> dict[str, Any]:
+    """An inventory of the live nodes that carry a pool's label."""
+    pools = {pool.name: pool for pool in env.pools}
+    hosts: dict[str, Variables] = {}
+    for node in nodes:
+        pool = pools.get(node["metadata"].get("labels", {}).get(labels.POOL, ""))
+        if pool:
+            hosts[node["metadata"]["name"]] = {
+                "gpuform_environment": env.name,
+                "gpuform_pool": pool.name,
+                "gpuform_kubeconfig": str(kubeconfig),
+                "gpuform_context": context or "",
+                "gpuform_labels": sharing.pool_labels(env, pool),
+                "gpuform_taints": sharing.pool_taints(env, pool),
+                **(_gpus(env, pool) if pool.gpus else {}),
+            }
+    return {"_meta": {"hostvars": hosts}}
+
+
+def _gpus(env: Environment, pool: Pool) -> Variables:
+    driver = gpu_operator.driver_version(env)
+    gpu = pool.gpus[0]
+    return {
+        "validate_inventory_gpu": {
+            "model": gpu.name,
+            "product": drivers.support(gpu).product,
+            "count": pool.gpu_count,
+        },
+        "nvidia_driver_source": "operator",
+        "nvidia_driver_version": driver,
+        "nvidia_driver_modules": drivers.modules(gpu, driver),
+        "nvidia_driver_fabricmanager": drivers.needs_fabric_manager(gpu, pool.gpu_count),
+        "nvidia_container_toolkit_version": versions.CONTAINER_TOOLKIT,
+        "nvidia_container_toolkit_runtime": "containerd",
+        "nvidia_container_toolkit_mode": "cdi",
+        "gpuform_mig": dict(pool.layout or {}),
+    }

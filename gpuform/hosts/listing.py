@@ -1,0 +1,86 @@
+"""Inventories: which hosts are asked for, and from what scripts print to what lies in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from gpuform.errors import InputError
+
+
+def hosts_of(inventory: Mapping[str, Any], group: str = "all") -> list[str]:
+    """The hosts of a group and of the groups below it, by name; an unknown group has none."""
+    if group == "all":
+        groups: Iterable[Any] = [item for key, item in inventory.items() if key != "_meta"]
+        known = set((inventory.get("_meta") or {}).get("hostvars") or {})
+    else:
+        groups, known = [inventory.get(group) or {}], set()
+    for item in groups:
+        found = item if isinstance(item, list) else item.get("hosts") or []
+        known |= set(found)
+        for child in [] if isinstance(item, list) else item.get("children") or []:
+            known |= set(hosts_of(inventory, child)) if child != group else set()
+    return sorted(known)
+
+
+def asked(inventory: Mapping[str, Any], limit: Sequence[str]) -> list[str]:
+    """The hosts that a run with this limit is about; raises InputError for a name that is neither."""
+    every = hosts_of(inventory)
+    if not limit:
+        return every
+    found: set[str] = set()
+    for name in limit:
+        members = _members(inventory, name, every)
+        if not members:
+            groups = sorted(key for key in inventory if key not in ("_meta", "all"))
+            raise InputError(
+                "limit",
+                f"{name} is no host and no group with hosts",
+                f"the hosts are {', '.join(every) or 'none'}; the groups {', '.join(groups) or 'none'}",
+            )
+        found |= set(members)
+    return sorted(found)
+
+
+def plays_of(playbook: Any, inventory: Mapping[str, Any]) -> list[set[str]]:
+    """The hosts of each play of a playbook, in order; none where that cannot be read off it.
+
+    A pattern that is more than names joined by ``:`` or ``,`` counts as every host.
+    """
+    if not isinstance(playbook, list) or any("hosts" not in play for play in playbook):
+        return []
+    every, found = hosts_of(inventory), []
+    for play in playbook:
+        pattern = play["hosts"]
+        names = pattern if isinstance(pattern, list) else str(pattern).replace(",", ":").split(":")
+        plain = all(str(name).replace("-", "").replace("_", "").replace(".", "").isalnum() for name in names)
+        members = {host for name in names for host in _members(inventory, str(name), every)}
+        found.append(members if plain else set(every))
+    return found
+
+
+def _members(inventory: Mapping[str, Any], name: str, every: Sequence[str]) -> Sequence[str]:
+    return [name] if name in every else hosts_of(inventory, name)
+
+
+def static(inventory: Mapping[str, Any]) -> dict[str, Any]:
+    """The inventory in the form of Ansible's YAML files, of which JSON is one."""
+    hostvars = (inventory.get("_meta") or {}).get("hostvars") or {}
+    groups: dict[str, Any] = {}
+    for name, item in inventory.items():
+        if name == "_meta":
+            continue
+        body = {"hosts": item} if isinstance(item, list) else item
+        groups[name] = {
+            "hosts": {host: None for host in body.get("hosts") or []},
+            "children": {child: None for child in body.get("children") or []},
+            "vars": dict(body.get("vars") or {}),
+        }
+    whole = groups.pop("all", {"children": {}, "vars": {}})
+    return {
+        "all": {
+            "hosts": {host: dict(hostvars.get(host) or {}) for host in hosts_of(inventory)},
+            "children": {**{name: None for name in whole["children"] if name not in groups}, **groups},
+            "vars": whole["vars"],
+        }
+    }

@@ -1,0 +1,105 @@
+"""Labels and taints of hosts that have joined a cluster, put on by the code that Pulumi's runs use."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuform.errors import Failure
+from gpuform.plugins.handler import Call, Engine, PluginError
+from gpuform.plugins.nodes.cluster import Manifest
+from gpuform.plugins.nodes.clusters import Clusters
+from gpuform.plugins.nodes.pool_nodes import PoolNodes
+
+HOSTNAME = "kubernetes.io/hostname"  # the kubelet sets it to the host's name
+_TYPE = "gpuform:nodes:PoolNodes"
+
+
+@dataclass(frozen=True)
+class PoolHosts:
+    """What the nodes of one pool's hosts are to carry."""
+
+    pool: str
+    hosts: Sequence[str]
+    labels: Mapping[str, str]
+    taints: Sequence[Mapping[str, Any]]
+
+
+def put(
+    stack: str, pools: Sequence[PoolHosts], kubeconfig: str, context: str | None = None
+) -> dict[str, list[str]]:
+    """Put labels and taints on; the names of each pool's nodes, empty for one of which no host has joined.
+
+    The field manager follows from stack and pool, so a label that is declared no longer is taken off again;
+    a taint is not. Raises `Failure` with the cluster's own reason.
+    """
+    return asyncio.run(_put(stack, pools, {"kubeconfig": kubeconfig, "context": context or ""}))
+
+
+async def _put(stack: str, pools: Sequence[PoolHosts], cluster: Mapping[str, str]) -> dict[str, list[str]]:
+    clusters = Clusters()
+    found = {}
+    try:
+        for pool in pools:
+            found[pool.pool] = await _pool(stack, pool, clusters, cluster)
+    finally:
+        await clusters.close()
+    return found
+
+
+async def _pool(stack: str, pool: PoolHosts, clusters: Clusters, cluster: Mapping[str, str]) -> list[str]:
+    urn = f"urn:pulumi:{stack}::gpuform::{_TYPE}::{pool.pool}"
+    call = Call(urn, _TYPE, pool.pool, Engine(), asyncio.Event())
+    inputs = {
+        **{key: value for key, value in cluster.items() if value},
+        "selector": selector_of(pool.hosts),
+        "labels": dict(pool.labels),
+        "taints": [dict(taint) for taint in pool.taints],
+        "mayBeEmpty": True,
+    }
+    handler = PoolNodes(clusters.of)
+    try:
+        checked = await handler.check(call, {}, inputs)
+        if checked.failures:
+            raise PluginError("; ".join(f"{name} {why}" for name, why in checked.failures))
+        _, outputs = await handler.create(call, checked.inputs)
+    except PluginError as error:
+        raise Failure(f"nodes of pool {pool.pool}", str(error), "then run the same again") from error
+    return list(outputs["nodes"])
+
+
+def ready(hosts: Sequence[str], kubeconfig: Path | None, context: str | None = None) -> dict[str, str]:
+    """Whether each host's node is ``ready``, ``not ready`` or ``not joined``.
+
+    ``-`` without a kubeconfig, ``unknown`` where the cluster does not answer.
+    """
+    if kubeconfig is None:
+        return dict.fromkeys(hosts, "-")
+    try:
+        nodes = asyncio.run(_nodes(hosts, {"kubeconfig": str(kubeconfig), "context": context or ""}))
+    except PluginError:
+        return dict.fromkeys(hosts, "unknown")
+    found = {str((node["metadata"].get("labels") or {}).get(HOSTNAME)): node for node in nodes}
+    return {name: _ready(found[name]) if name in found else "not joined" for name in hosts}
+
+
+async def _nodes(hosts: Sequence[str], cluster: Mapping[str, str]) -> list[Manifest]:
+    clusters = Clusters()
+    try:
+        return await clusters.of(dict(cluster)).nodes(selector_of(hosts))
+    finally:
+        await clusters.close()
+
+
+def _ready(node: Manifest) -> str:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    is_ready = any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+    return "ready" if is_ready else "not ready"
+
+
+def selector_of(hosts: Sequence[str]) -> str:
+    """The selector of these hosts' nodes."""
+    return f"{HOSTNAME} in ({','.join(hosts)})"

@@ -1,0 +1,136 @@
+"""The process of one run: ansible-runner, and around it the promise that nothing stays.
+
+    python -P -m gpuform.hosts.process      with a `Job` as JSON in the first line of stdin
+
+Events come out as JSON, one to a line, the last one ``{"kind": "end"}``. SIGTERM, and the end of stdin (its
+parent was told to end, or was killed), end the run: ansible-playbook is asked first, and its workers with
+it; whatever is left after a few seconds is killed. Then the folder of the run is removed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gpuform.hosts.events import read
+from gpuform.hosts.job import Job
+
+_PR_SET_CHILD_SUBREAPER = 36  # prctl(2): what a child leaves behind becomes ours, and can be ended
+_GRACE_S = 5.0  # ansible-playbook ends its workers and ssh within a second of a SIGTERM
+_PROC = Path("/proc")
+
+
+def main() -> int:
+    """Run the job that the first line of stdin is."""
+    job = Job(**json.loads(sys.stdin.readline()))
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
+    os.dup2(2, 1)  # what anything prints is no event
+
+    def tell(item: Mapping[str, Any]) -> None:
+        try:
+            print(json.dumps(item), file=out, flush=True)
+        except BrokenPipeError:
+            cancel.set()  # nobody listens any more
+
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    cancel = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: cancel.set())
+    threading.Thread(target=_until_alone, args=(cancel,), daemon=True).start()
+    try:
+        rc = _play(job, tell, cancel)
+    finally:
+        _end_children(_GRACE_S)
+        for folder in job.folders:
+            shutil.rmtree(folder, ignore_errors=True)
+    tell({"kind": "end", "rc": rc, "cancelled": cancel.is_set()})
+    return 0
+
+
+def _until_alone(cancel: threading.Event) -> None:
+    """Wait for the end of stdin, which is the end of the parent, or its wish that this run ends."""
+    while os.read(0, 4096):
+        continue
+    cancel.set()
+
+
+def _play(job: Job, tell: Callable[[Mapping[str, Any]], None], cancel: threading.Event) -> int:
+    import ansible_runner
+
+    asked: list[float] = []
+
+    def ending() -> bool:
+        """Whether ansible-runner shall kill now; ansible-playbook is asked first."""
+        if cancel.is_set() and not asked:
+            asked.append(time.monotonic())
+            for pid in _children():
+                _signal(pid, signal.SIGTERM)
+        return bool(asked) and time.monotonic() - asked[0] > _GRACE_S
+
+    def on_event(raw: dict[str, Any]) -> bool:
+        event = read(raw)
+        if event is not None:
+            tell(asdict(event))
+        return False  # not to be written into the artifacts
+
+    runner = ansible_runner.run(
+        private_data_dir=job.folder,
+        project_dir=job.project,
+        playbook=job.playbook,
+        inventory=job.inventory,
+        cmdline=job.command,
+        envvars=dict(job.variables),
+        settings={"suppress_output_file": True, "pexpect_timeout": 1},
+        quiet=True,
+        event_handler=on_event,
+        cancel_callback=ending,
+    )
+    return int(runner.rc if runner.rc is not None else 254)
+
+
+def _children() -> list[int]:
+    found = []
+    for task in (_PROC / "self" / "task").glob("*/children"):
+        found += [int(pid) for pid in task.read_text().split()]
+    return found
+
+
+def _end_children(grace: float) -> None:
+    """End what the run has left: orphaned workers, and ssh's masters, which outlive it on purpose."""
+    deadline = time.monotonic() + grace
+    number = signal.SIGTERM
+    while children := _children():
+        for pid in children:
+            _signal(pid, number)
+        time.sleep(0.05)
+        for pid in children:
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                continue
+        if time.monotonic() > deadline:
+            number = signal.SIGKILL
+        if time.monotonic() > deadline + grace:
+            return
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Why a task failed or a host was not reached, in one line that names what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_LIMIT = 600  # characters: an apt failure is a page, and its first lines say it
+_FINGERPRINT = re.compile(r"(SHA256:[A-Za-z0-9+/=]+)")
+# What ssh says, and what it means. Texts of OpenSSH: sshconnect.c, readconf of the host key, auth.
+_SSH = {
+    "REMOTE HOST IDENTIFICATION HAS CHANGED": (
+        "wrong host key: it shows {key}, not the one in known_hosts; somebody else answers at its address, "
+        "or it was installed anew: compare the key on its console, then correct known_hosts"
+    ),
+    "host key is known for": (
+        "unknown host key: known_hosts has none for it; compare the key on its console and put it there "
+        "(`ssh-keyscan` fetches it)"
+    ),
+    "Host key verification failed": (
+        "host key not verified: known_hosts lacks it or has another; compare the key on its console"
+    ),
+    "UNPROTECTED PRIVATE KEY FILE": "the private key may be read by others; chmod 600 it",
+    "Permission denied": (
+        "ssh login refused; check cluster.user and cluster.private_key, and the host's authorized_keys"
+    ),
+}
+_NETWORK = re.compile(
+    r"(Connection timed out|Connection refused|No route to host|Network is unreachable|"
+    r"Could not resolve hostname[^\r\n]*|Operation timed out|Connection (?:closed|reset) by[^\r\n]*)"
+)
+
+
+def unreachable(result: Mapping[str, Any]) -> str:
+    """Why a host was not reached, from the result of the task that should have run there."""
+    if "censored" in result:
+        return "cannot be reached; why is hidden with the task's output: log in to it by ssh to see"
+    return _meant(str(result.get("msg") or ""))
+
+
+def failed(result: Mapping[str, Any]) -> str:
+    """The reason in a module's result; what was hidden by no_log stays hidden."""
+    if "censored" in result:
+        return "failed; its output is hidden, for it may hold secrets: look at the host"
+    return _line("; ".join(dict.fromkeys(_messages(result))) or "failed without a message")
+
+
+def _meant(message: str) -> str:
+    """What ssh meant."""
+    for mark, meaning in _SSH.items():
+        if mark in message:
+            found = _FINGERPRINT.search(message)
+            return meaning.format(key=found[1] if found else "another")
+    if network := _NETWORK.search(message):
+        return f"cannot be reached ({network[1].strip()}); check its address, port and power"
+    return _line(message) or "cannot be reached"
+
+
+def _messages(result: Mapping[str, Any]) -> Iterator[str]:
+    failed = [
+        item for item in result.get("results") or [] if isinstance(item, Mapping) and item.get("failed")
+    ]
+    for item in failed:
+        yield from _messages(item)
+    if failed:
+        return
+    text = str(result.get("msg") or "").strip()
+    if text:
+        yield text
+    if not text or "non-zero return code" in text:
+        for key in ("stderr", "stdout", "module_stderr", "module_stdout"):
+            if said := str(result.get(key) or "").strip():
+                yield said
+                return
+
+
+def _line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LIMIT else f"{text[:_LIMIT]}..."

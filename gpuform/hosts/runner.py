@@ -1,0 +1,219 @@
+"""One playbook on an inventory's hosts, through ansible-runner, in a private folder that does not stay."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpuform import scratch, writable
+from gpuform.errors import Failure, InputError
+from gpuform.hosts.events import END, Event, Ledger, Outcome
+from gpuform.hosts.job import Job
+from gpuform.hosts.listing import asked, plays_of, static
+from gpuform.hosts.secrets import Hiding, secrets_of
+from gpuform.paths import Paths
+
+# What the run sees of the caller's environment: no setting of Ansible's, no secret of Pulumi's or a cloud's.
+_PASSED = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SSH_AUTH_SOCK")
+# sun_path holds 108 bytes, and ssh adds a dot and 16 characters to the name that it binds first.
+_SOCKET_ROOM = 108 - 1 - 17 - len("/0123456789")
+
+
+def run(
+    playbook: str,
+    inventory: Mapping[str, Any],
+    *,
+    check: bool = False,
+    limit: Sequence[str] = (),
+    forks: int | None = None,
+    secrets: Iterable[str] = (),
+    tools: Sequence[Path] = (),
+    ansible: Path | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    paths: Paths | None = None,
+) -> Outcome:
+    """Run ``playbook``, a file of ``ansible/playbooks``, on what ``ansible-inventory --list`` would print.
+
+    ``check`` changes nothing and says what would change. ``limit`` are names of hosts or groups.
+    ``cancelled`` is asked twice a second. A KeyboardInterrupt goes on only when everything has ended. What
+    runs on this machine (kubectl) is looked for on PATH, then in the folders ``tools``.
+    Secrets in the inventory, and ``secrets``, are in no event and no result. Host keys are verified, whatever
+    the user's own configuration of ssh or Ansible says. Raises InputError for an unknown playbook or limit,
+    `Failure` where ansible-runner is missing; what fails on hosts is in the outcome.
+    """
+    paths = paths or Paths.here()
+    ansible = ansible or paths.root / "ansible"
+    file = _playbook(ansible / "playbooks", playbook)
+    _require()
+    ledger = Ledger(asked(inventory, limit), plays_of(_read(file), inventory))
+    hide = Hiding([*secrets_of(inventory), *secrets])
+    writable.require_state(paths.state)
+    ended: dict[str, Any] = {"rc": 254, "cancelled": False}
+    with _job(file, ansible, inventory, _command(check, limit, forks), paths) as job:
+        for item in _items(job, _environment(job, [*tools, paths.shims]), cancelled or (lambda: False)):
+            if item["kind"] == "end":
+                ended = item
+                continue
+            event = Event(**hide(item))
+            ledger.add(event)
+            if on_event:
+                on_event(event)
+    return ledger.outcome(int(ended["rc"]), cancelled=bool(ended["cancelled"]))
+
+
+@contextmanager
+def _job(
+    playbook: Path, ansible: Path, inventory: Mapping[str, Any], command: str, paths: Paths
+) -> Iterator[Job]:
+    """What the run needs, in a folder of its own."""
+    with scratch.folder(paths.state / "hosts") as folder, _sockets(folder) as sockets:
+        (folder / "tmp").mkdir(mode=0o700)
+        yield Job(
+            folder=str(folder),
+            project=str(ansible),
+            playbook=str(_private(folder / "run.json", json.dumps(_plays(playbook)))),
+            inventory=str(_private(folder / "inventory" / "hosts.json", json.dumps(static(inventory)))),
+            variables=_variables(folder, sockets, ansible / "ansible.cfg"),
+            command=command,
+            folders=(str(sockets), str(folder)),
+        )
+
+
+def _playbook(folder: Path, name: str) -> Path:
+    if not (folder / name).is_file():
+        known = ", ".join(sorted(file.name for file in folder.glob("*.yml"))) or "none"
+        raise InputError("playbook", f"{name} is not in {folder}", f"there are: {known}")
+    return folder / name
+
+
+def _require() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("ansible_runner") is None or find_spec("ansible") is None:
+        raise Failure(
+            "hosts", "ansible-core and ansible-runner are not installed", "pip install -e '.[hosts]'"
+        )
+
+
+def _read(playbook: Path) -> Any:
+    """The playbook, or None where it is no YAML: what is wrong with it is Ansible's to say."""
+    try:
+        return yaml.safe_load(playbook.read_text())
+    except yaml.YAMLError:
+        return None
+
+
+def _plays(playbook: Path) -> list[dict[str, Any]]:
+    """The playbook, and at its end a task for every host that is still there.
+
+    A host that neither failed nor got so far was stopped by another one's failure (serial, any_errors_fatal),
+    which Ansible tells nobody.
+    """
+    task = {"name": END, "ansible.builtin.debug": {"msg": ""}}
+    last = {"name": END, "hosts": "all", "gather_facts": False, "tasks": [task]}
+    return [{"import_playbook": str(playbook)}, last]
+
+
+def _command(check: bool, limit: Sequence[str], forks: int | None) -> str:
+    words = ["--check", "--diff"] if check else []
+    words += ["--limit", ",".join(limit)] if limit else []
+    words += ["--forks", str(forks)] if forks else []
+    return " ".join(words)
+
+
+def _variables(folder: Path, sockets: Path, config: Path) -> dict[str, str]:
+    if not config.is_file():
+        config = _private(folder / "ansible.cfg", "")
+    return {
+        "ANSIBLE_CONFIG": str(config),
+        "ANSIBLE_HOME": str(folder / "ansible"),
+        "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
+        "ANSIBLE_INVENTORY_ENABLED": "yaml",
+        "ANSIBLE_HOST_KEY_CHECKING": "True",  # ansible-runner turns it off where nothing is said
+        "ANSIBLE_SSH_EXTRA_ARGS": "-o StrictHostKeyChecking=yes",
+        "ANSIBLE_NOCOLOR": "True",
+        "ANSIBLE_DISPLAY_ARGS_TO_STDOUT": "False",
+    }
+
+
+def _private(file: Path, text: str) -> Path:
+    """Write a file that only this user reads, in a folder that only this user enters."""
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    file.touch(mode=0o600, exist_ok=False)
+    file.write_text(text)
+    return file
+
+
+@contextmanager
+def _sockets(folder: Path) -> Iterator[Path]:
+    """A folder of mode 0700 for ssh's sockets: in the run's, or a short one where its path is too long."""
+    inside = folder / "cp"
+    if len(os.fsencode(inside)) <= _SOCKET_ROOM:
+        inside.mkdir(mode=0o700)
+        yield inside
+        return
+    made = Path(tempfile.mkdtemp(prefix="gpuform-ssh-"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _environment(job: Job, tools: Sequence[Path]) -> dict[str, str]:
+    """A short environment: ansible-runner writes the whole of it into its artifacts."""
+    beside = str(Path(sys.executable).parent)  # where ansible-playbook lies
+    path = [beside, *(entry for entry in os.get_exec_path() if entry != beside), *map(str, tools)]
+    return {
+        **{name: os.environ[name] for name in _PASSED if name in os.environ},
+        "PATH": os.pathsep.join(path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TMPDIR": str(Path(job.folder) / "tmp"),
+    }
+
+
+def _items(job: Job, env: Mapping[str, str], cancelled: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+    """What the process of the run says; it has ended, and removed its folder, when this does."""
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "gpuform.hosts.process"],
+        env=env,
+        cwd=job.folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C at the terminal is for this process alone, which ends that one
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.5):
+            if cancelled():
+                process.terminate()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        process.stdin.write(json.dumps(asdict(job)).encode() + b"\n")
+        process.stdin.flush()  # and left open: its end is the end of the run
+        for line in process.stdout:
+            yield json.loads(line)
+    finally:
+        done.set()
+        process.stdin.close()
+        process.stdout.close()
+        process.wait()

@@ -1,0 +1,64 @@
+"""What must not be shown: the secrets that an inventory holds, and hiding them in every text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+HIDDEN = "(hidden)"
+# Ansible's own variables that hold a secret, and how ours are named: by the last word.
+_NAMES = re.compile(r"(^|_)(pass|password|passphrase|secret|token|private_key)$")
+_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+_LONG = 8  # characters
+_SHORTEST = 4  # characters: hiding "a" everywhere hides the message
+
+
+def secrets_of(value: Any, name: str = "") -> Iterator[str]:
+    """Every secret text in an inventory: variables named as one, and passwords inside URLs."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from secrets_of(item, str(key))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from secrets_of(item, name)
+    elif isinstance(value, str):
+        if _NAMES.search(name):
+            yield value
+        yield from _IN_URL.findall(value)
+
+
+def texts_of(value: Any, name: str = "") -> Iterator[str]:
+    """Every text that may be one, in an inventory that is a secret as a whole.
+
+    Short ones are words that messages need, and what Ansible itself reads is how a host is reached.
+    """
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from texts_of(item, str(key))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from texts_of(item, name)
+    elif isinstance(value, str) and len(value) >= _LONG and not name.startswith("ansible_"):
+        yield value
+
+
+class Hiding:
+    """Takes secrets out of texts."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        """Longer ones first, so that one that holds another goes whole."""
+        known = {text for secret in secrets for text in (secret, *secret.splitlines())}
+        self._secrets = sorted((text for text in known if len(text) >= _SHORTEST), key=len, reverse=True)
+
+    def __call__(self, value: Any) -> Any:
+        """A copy of a text, or of what is made of texts, without them."""
+        if isinstance(value, str):
+            for secret in self._secrets:
+                value = value.replace(secret, HIDDEN)
+            return _IN_URL.sub(lambda found: found[0].replace(found[1], HIDDEN), value)
+        if isinstance(value, Mapping):
+            return {key: self(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self(item) for item in value]
+        return value

@@ -1,0 +1,164 @@
+"""Whether hosts are what is declared: the checks of ``tests/hosts``, run over ssh or in the operator's pods.
+
+The checks get an inventory and nothing else of this program. Nothing is changed on a host.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from gpuform.errors import Failure, InputError
+
+Backend = Literal["ssh", "kubectl"]
+CHECKS = Path("tests", "hosts")
+HOSTS_PER_PROCESS = 4
+"""The checks of one host take about 2 s over ssh, most of it waiting; a process takes 1 s to start."""
+MOST_PROCESSES = 8
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One check of one host; ``verdict`` is PASS, FAIL or SKIP, ``fact`` says why it is not PASS."""
+
+    host: str
+    check: str
+    verdict: str
+    fact: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every check of every host, hosts by name and checks in the order in which they ran."""
+
+    stack: str
+    backend: str
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def ok(self) -> bool:
+        """No check failed, and there was one that passed."""
+        found = {one.verdict for one in self.verdicts}
+        return "FAIL" not in found and "PASS" in found
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts, each once."""
+        return tuple(dict.fromkeys(one.host for one in self.verdicts))
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """The checks, each once."""
+        return tuple(dict.fromkeys(one.check for one in self.verdicts))
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented form of ``gpuform hosts verify --json``.
+
+        ``{"stack", "backend", "ok", "hosts": {NAME: {"ok", "checks": {CHECK: {"verdict", "fact",
+        "remedy"}}}}}``. A key stays once it is there; checks may be added.
+        """
+        hosts = {}
+        for host in self.hosts:
+            own = [one for one in self.verdicts if one.host == host]
+            checks = {
+                one.check: {"verdict": one.verdict, "fact": one.fact, "remedy": one.remedy} for one in own
+            }
+            hosts[host] = {"ok": all(one.verdict != "FAIL" for one in own), "checks": checks}
+        return {"stack": self.stack, "backend": self.backend, "ok": self.ok, "hosts": hosts}
+
+
+def verify(
+    inventory: Mapping[str, Any],
+    root: Path,
+    *,
+    stack: str = "",
+    backend: Backend = "ssh",
+    limit: Sequence[str] = (),
+    kubectl: Path | None = None,
+) -> Report:
+    """Run every check on every host of an inventory, or on those of ``limit``.
+
+    ``root`` is the checkout with the checks; ``kubectl`` is put on their PATH. Raises InputError for a host
+    or group that is not in the inventory, and Failure where the checks themselves cannot run.
+    """
+    _require(root)
+    hosts = _chosen(inventory, limit)
+    groups = [hosts[start :: _processes(len(hosts))] for start in range(_processes(len(hosts)))]
+    with tempfile.TemporaryDirectory(prefix="gpuform-verify-") as folder:
+        file = Path(folder, "inventory.json")
+        file.touch(mode=0o600)
+        file.write_text(json.dumps(inventory))
+        environment = {
+            **os.environ,
+            "GPUFORM_HOSTS_INVENTORY": str(file),
+            "GPUFORM_HOSTS_BACKEND": backend,
+            "GPUFORM_HOSTS_STACK": stack,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # the checks use none, and some take a second to load
+        }
+        if kubectl:
+            environment["PATH"] = f"{kubectl.parent}{os.pathsep}{environment.get('PATH', '')}"
+        with ThreadPoolExecutor(len(groups)) as pool:
+            found = pool.map(lambda group: _run(root, Path(folder), group, environment), groups)
+            verdicts = [verdict for group in found for verdict in group]
+    return Report(stack, backend, tuple(sorted(verdicts, key=lambda one: one.host)))
+
+
+def _processes(hosts: int) -> int:
+    return min(MOST_PROCESSES, -(-hosts // HOSTS_PER_PROCESS))
+
+
+def _require(root: Path) -> None:
+    if not (root / CHECKS / "conftest.py").is_file():
+        raise Failure(
+            str(root / CHECKS),
+            "the checks are not here",
+            "run it in a checkout of the project, which has them",
+        )
+    if importlib.util.find_spec("testinfra") is None:
+        raise Failure(
+            "testinfra", "is not installed", "install gpuform with its extra: pip install -e '.[hosts]'"
+        )
+
+
+def _chosen(inventory: Mapping[str, Any], limit: Sequence[str]) -> Sequence[str]:
+    known = sorted(inventory["_meta"]["hostvars"])
+    if not known:
+        raise Failure("the inventory", "has no hosts", "declare them in the environment's pools")
+    wanted: set[str] = set()
+    for name in limit:
+        group = known if name == "all" else inventory.get(name, {}).get("hosts", [])
+        if name not in known and not group:
+            raise InputError("--limit", f"no host or group {name!r}", f"known: {', '.join(known)}")
+        wanted |= {name} if name in known else set(group)
+    return [name for name in known if name in wanted] if limit else known
+
+
+def _run(root: Path, folder: Path, hosts: Sequence[str], environment: Mapping[str, str]) -> Iterable[Verdict]:
+    results = folder / f"{hosts[0]}.results"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
+    done = subprocess.run(
+        [*command, f"--confcutdir={CHECKS}", str(CHECKS)],
+        cwd=root,
+        env={
+            **environment,
+            "GPUFORM_HOSTS_LIMIT": ",".join(hosts),
+            "GPUFORM_HOSTS_RESULTS": str(results),
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode not in (0, 1) or not results.exists():
+        output = f"{done.stdout}{done.stderr}".strip().splitlines()[-15:]
+        raise Failure("the checks", f"could not run (pytest ends with {done.returncode})", "\n".join(output))
+    return [Verdict(**json.loads(line)) for line in results.read_text().splitlines()]

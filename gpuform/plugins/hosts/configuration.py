@@ -1,0 +1,179 @@
+"""``gpuform:hosts:HostConfiguration``: a playbook on own hosts, with a result for each host."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuform.errors import Failure, InputError
+from gpuform.hosts import Event, HostResult, Outcome, run
+from gpuform.hosts.listing import hosts_of
+from gpuform.hosts.reach import reachable
+from gpuform.plugins.handler import (
+    Call,
+    Change,
+    Checked,
+    Diffed,
+    InitFailed,
+    PluginError,
+    Properties,
+    ReadResult,
+)
+from gpuform.plugins.hosts.inputs import KNOWN, checked, forks_of, inventory_of, secrets_in
+from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
+
+_SHOWN = 6  # tasks of one host that a preview lists
+
+
+class HostConfiguration:
+    """Prepares hosts and leaves them prepared: deleting it takes nothing off them.
+
+    What the diff sees is ``content``, a hash over inventory, roles and playbooks, and whether every host was
+    ok the last time: one that was not is a change, so that running again goes on. A refresh looks at the
+    hosts themselves, by a check of the playbook.
+    """
+
+    def __init__(self) -> None:
+        """No host is reached before a resource asks for it."""
+        self._closed = threading.Event()
+
+    def close(self) -> None:
+        """End what runs."""
+        self._closed.set()
+
+    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
+        """Validate the inventory and the rest."""
+        return checked(news)
+
+    async def diff(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Diffed:
+        """Changed inputs, and the hosts that were not ok the last time."""
+        changes = {
+            key: Change.UPDATE
+            for key in KNOWN
+            if has_unknown(news.get(key)) or reveal(old_inputs.get(key)) != reveal(news.get(key))
+        }
+        for name, result in (reveal(olds.get("hosts")) or {}).items():
+            if not result.get("ok"):
+                changes[f'hosts["{name}"]'] = Change.UPDATE
+        return Diffed(changes=changes, diffs=sorted({path.partition("[")[0] for path in changes}))
+
+    async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
+        """Run the playbook."""
+        if call.preview:
+            return "", await self._expected(call, news)
+        return call.name, await self._apply(call, call.name, news)
+
+    async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
+        """See what a run would change; a host that cannot be reached keeps what is known of it."""
+        if not inputs:
+            raise PluginError(
+                f"{id}: a HostConfiguration cannot be imported; declare it, and it looks itself"
+            )
+        hosts = dict(reveal(olds.get("hosts")) or {})
+        outcome = await self._look(call, inputs)
+        if outcome and outcome.message:
+            raise PluginError(f"the hosts were not looked at: {outcome.message}")
+        for name, result in outcome.hosts.items() if outcome else ():
+            hosts[name] = _drift(result)
+        return ReadResult(id, {**inputs, "hosts": hosts}, inputs)
+
+    async def update(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Properties:
+        """Run the playbook again: it changes what differs and nothing else."""
+        if call.preview:
+            return await self._expected(call, news)
+        return await self._apply(call, id, news)
+
+    async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
+        """Forget the hosts; they stay as they are."""
+        hosts = ", ".join(sorted(reveal(olds.get("hosts")) or {})) or "no host"
+        await call.info(f"nothing is taken off the hosts: driver and toolkit stay on {hosts}")
+
+    async def _apply(self, call: Call, id: str, news: Properties) -> Properties:
+        outcome = await self._run(call, news)
+        outputs = {**news, "hosts": {name: result.to_json() for name, result in outcome.hosts.items()}}
+        if outcome.ok:
+            return outputs
+        if not any(result.ok or result.changed for result in outcome.hosts.values()):
+            raise PluginError("; ".join(outcome.failures))
+        done = [name for name, result in outcome.hosts.items() if result.ok]
+        rest = f"{len(done)} of {len(outcome.hosts)} hosts are done; running the same again goes on"
+        raise InitFailed(id, outputs, ["; ".join([*outcome.failures, rest])])  # one, for all to be shown
+
+    async def _expected(self, call: Call, news: Properties) -> Properties:
+        """What a preview shows: which hosts would change, and what was not looked at."""
+        outputs = {**news, "hosts": UNKNOWN}
+        if has_unknown(news):
+            await call.info("the hosts were not looked at: the inventory is not known yet")
+            return outputs
+        outcome = await self._look(call, news)
+        if outcome and outcome.message:
+            await call.warn(f"the hosts were not looked at: {outcome.message}")
+        for name, result in outcome.hosts.items() if outcome and not outcome.message else ():
+            if not result.ok:
+                await call.warn(f"host {name}: the check ended early: {result.message}")
+            elif result.changed:
+                await call.info(f"host {name} would change: {_listed(result.changes)}")
+            else:
+                await call.info(f"host {name}: nothing to do")
+        return outputs
+
+    async def _look(self, call: Call, inputs: Properties) -> Outcome | None:
+        """A check on the hosts that can be reached; None where none can."""
+        inventory = inventory_of(inputs)
+        reasons = await reachable(inventory, hosts_of(inventory))
+        for name, why in reasons.items():
+            if why:
+                await call.warn(f"host {name} was not looked at: {why}")
+        limit = [name for name, why in reasons.items() if not why]
+        return await self._run(call, inputs, check=True, limit=limit) if limit else None
+
+    async def _run(
+        self, call: Call, inputs: Properties, *, check: bool = False, limit: Sequence[str] = ()
+    ) -> Outcome:
+        loop = asyncio.get_running_loop()
+
+        def on_event(event: Event) -> None:
+            if text := _progress(event):
+                asyncio.run_coroutine_threadsafe(call.status(text), loop)
+
+        try:
+            return await asyncio.to_thread(
+                run,
+                str(reveal(inputs["playbook"])),
+                inventory_of(inputs),
+                check=check,
+                limit=limit,
+                forks=forks_of(inputs),
+                secrets=secrets_in(inputs),
+                on_event=on_event,
+                cancelled=lambda: call.cancelled.is_set() or self._closed.is_set(),
+            )
+        except (Failure, InputError) as error:
+            raise PluginError(str(error)) from error
+
+
+def _progress(event: Event) -> str:
+    if event.kind == "task":
+        return f"task {event.task}"
+    if event.kind in ("changed", "failed", "unreachable"):
+        return f"host {event.host}: {event.kind}: {event.task}"
+    return ""
+
+
+def _drift(result: HostResult) -> Mapping[str, Any]:
+    """A host that a run would change is not ok any more."""
+    found = result.to_json()
+    if result.ok and result.changed:
+        found |= {"ok": False, "message": f"differs: {_listed(result.changes)}"}
+    return found
+
+
+def _listed(changes: Sequence[str]) -> str:
+    more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+    return f"{', '.join(changes[:_SHOWN])}{more}"

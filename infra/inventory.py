@@ -1,0 +1,67 @@
+"""The inventory of a stack's hosts, with the keys of its repositories read from their files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from infra.model.environment import Environment
+from infra.model.errors import InputError
+from infra.model.hosts import HostsCluster
+from infra.plan import inventory as plan
+
+ROOT = Path(__file__).resolve().parent.parent
+_BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
+
+
+def inventory(env: Environment, root: Path = ROOT) -> dict[str, Any]:
+    """The whole inventory; ``root`` is where relative paths of keys begin.
+
+    Raises InputError for a cluster of another kind, and for a key that cannot be read or is none.
+    """
+    if not isinstance(env.cluster, HostsCluster):
+        raise InputError(
+            "cluster.kind",
+            f"a cluster of kind {env.cluster.kind} has no own hosts",
+            "name a stack of kind hosts",
+        )
+    return plan.inventory(env, keys(env, root))
+
+
+def keys(env: Environment, root: Path = ROOT) -> Mapping[str, str]:
+    """The text of every repository's key by its path; none for a cluster of another kind."""
+    if not isinstance(env.cluster, HostsCluster):
+        return {}
+    return {given: _key(path, root / Path(given).expanduser()) for path, given in plan.key_paths(env)}
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """An inventory as JSON, the same bytes every time."""
+    return json.dumps(found, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def content(found: str, root: Path = ROOT) -> str:
+    """A hash of an inventory's text, the roles and the playbooks: what is on hosts follows from them."""
+    digest = hashlib.sha256(found.encode())
+    for folder in ("playbooks", "roles"):
+        for file in sorted((root / "ansible" / folder).rglob("*")):
+            name = file.relative_to(root).as_posix()
+            if file.is_file() and "/." not in name and "/__pycache__/" not in name:
+                digest.update(f"\0{name}\0".encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _key(path: str, file: Path) -> str:
+    try:
+        content = file.read_text(encoding="ascii")
+    except OSError as error:
+        fact = f"{file}: {error.strerror or 'cannot be read'}"
+        raise InputError(path, fact, "name the file with the repository's public key") from None
+    except UnicodeDecodeError:
+        raise InputError(path, f"{file} is no armored key", "write it with `gpg --armor --export`") from None
+    if _BEGIN not in content:
+        raise InputError(path, f"{file} is no armored public key", "write it with `gpg --armor --export`")
+    return content

@@ -1,0 +1,174 @@
+"""What an environment of own hosts may not ask for: each with the reason, before any host is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from infra.model import drivers
+from infra.model.errors import InputError
+from infra.model.gpu import Gpu
+from infra.model.hosts import Driver, Host, HostsCluster
+from infra.model.pool import Pool
+from infra.model.sharing import Mig
+from infra.model.workload import Workload
+
+
+def check(
+    cluster: HostsCluster, charts: str | None, pools: Sequence[Pool], workloads: Sequence[Workload]
+) -> None:
+    """Refuse the first thing that the hosts, or what is installed on them, could not be.
+
+    ``charts`` is the repository of the operator's chart, where one is given.
+    """
+    _check_hosts(cluster, pools)
+    for index, pool in enumerate(pools):
+        _check_pool(cluster, pool, f"pools[{index}]")
+    _check_used(cluster, pools)
+    _check_toolkit(cluster)
+    _check_joined(cluster, charts, workloads)
+
+
+def driver_of(cluster: HostsCluster, pool: Pool) -> Driver:
+    """The driver of a pool with GPUs: its own, or the cluster's."""
+    driver = pool.driver or cluster.driver
+    assert driver is not None  # checked when the environment was parsed
+    return driver
+
+
+def _check_hosts(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
+    """Every host is in one place, and no two are reached at the same one."""
+    names: dict[str, str] = {}
+    addresses: dict[tuple[str, int], str] = {}
+    for path, place, host in _hosts(cluster, pools):
+        if host.name in names:
+            raise InputError(
+                path, f"host {host.name!r} is in {names[host.name]} already", "name it in one place only"
+            )
+        names[host.name] = place
+        other = addresses.setdefault((host.reached_at, host.port), host.name)
+        if other != host.name:
+            fact = f"{host.reached_at} port {host.port} is the address of host {other!r}"
+            raise InputError(path, fact, "give each host an address of its own")
+
+
+def _hosts(cluster: HostsCluster, pools: Sequence[Pool]) -> Iterator[tuple[str, str, Host]]:
+    for index, host in enumerate(cluster.control_plane):
+        yield f"cluster.control_plane[{index}]", "cluster.control_plane", host
+    for number, pool in enumerate(pools):
+        for index, host in enumerate(pool.hosts or ()):
+            yield f"pools[{number}].hosts[{index}]", f"pool {pool.name}", host
+
+
+def _check_pool(cluster: HostsCluster, pool: Pool, path: str) -> None:
+    if pool.hosts is None:
+        raise InputError(f"{path}.hosts", "missing", "name the pool's hosts")
+    if not pool.gpus:
+        if pool.driver:
+            raise InputError(
+                f"{path}.driver", "the pool has no GPU", "leave it out, or say which GPU: {models, count}"
+            )
+        return
+    if len(pool.gpus) > 1:
+        raise InputError(
+            f"{path}.gpu.models",
+            f"has {len(pool.gpus)}, and hosts have theirs already",
+            "give a pool for each",
+        )
+    if pool.driver is None and cluster.driver is None:
+        remedy = "give cluster.driver, or the pool a driver: {source: nvidia, version: '580.95.05'}"
+        raise InputError(f"{path}.driver", "missing, and the cluster has none either", remedy)
+    where = f"{path}.driver" if pool.driver else "cluster.driver"
+    _check_driver(driver_of(cluster, pool), pool, where)
+    if cluster.cuda:
+        _check_cuda(cluster.cuda, driver_of(cluster, pool), pool)
+
+
+def _check_driver(driver: Driver, pool: Pool, path: str) -> None:
+    gpu, version = pool.gpus[0], driver.version
+    needs = drivers.support(gpu)
+    last = gpu.last_driver_branch
+    if last is not None and drivers.branch(version) > last:
+        fact = f"{version} does not drive {gpu.name} (pool {pool.name}), whose last branch is {last}"
+        raise InputError(f"{path}.version", fact, f"use {last} or an older branch")
+    if drivers.numbers(version) < drivers.numbers(needs.first):
+        fact = f"{version} does not drive {gpu.name} yet (pool {pool.name})"
+        raise InputError(f"{path}.version", fact, f"use {needs.first} or newer")
+    if isinstance(pool.sharing, Mig) and needs.mig and drivers.numbers(version) < drivers.numbers(needs.mig):
+        fact = f"{version} does not cut {gpu.name} by MIG yet (pool {pool.name})"
+        raise InputError(f"{path}.version", fact, f"use {needs.mig} or newer")
+    able = drivers.flavours(gpu, version)
+    if driver.modules and driver.modules not in able:
+        fact = f"{driver.modules} modules do not drive {gpu.name} in branch {drivers.branch(version)}"
+        raise InputError(f"{path}.modules", f"{fact} (pool {pool.name})", f"use {able[0]}, or leave it out")
+
+
+def _check_cuda(cuda: str, driver: Driver, pool: Pool) -> None:
+    gpu = pool.gpus[0]
+    path, major = "cluster.cuda", drivers.numbers(cuda)[0]
+    least = drivers.FIRST_BRANCH_OF_CUDA[major]
+    if drivers.branch(driver.version) < least:
+        fact = f"programs of CUDA {cuda} do not run with driver {driver.version} (pool {pool.name})"
+        raise InputError(path, fact, f"use a driver of branch {least} or newer, or an older CUDA")
+    first, last = drivers.first_cuda(gpu), drivers.LAST_CUDA_OF_FAMILY.get(gpu.family)
+    if drivers.numbers(cuda) < first:
+        spelled = ".".join(str(part) for part in first)
+        raise InputError(
+            path, f"CUDA {cuda} knows no {gpu.name} (pool {pool.name})", f"use {spelled} or newer"
+        )
+    if last is not None and major > last:
+        raise InputError(
+            path, f"CUDA {cuda} knows {gpu.name} no longer (pool {pool.name})", f"use {last}.x or older"
+        )
+
+
+def _check_used(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
+    """What goes onto hosts with GPUs needs one, and the cluster's driver a pool without its own."""
+    with_gpus = [pool for pool in pools if pool.gpus]
+    for key in ("driver", "toolkit", "cuda", "acknowledge"):
+        if key in cluster.model_fields_set and not with_gpus:
+            raise InputError(
+                f"cluster.{key}", "no pool has a GPU", "leave it out, or say which GPU a pool has"
+            )
+    if cluster.driver and with_gpus and all(pool.driver for pool in with_gpus):
+        raise InputError("cluster.driver", "every pool with GPUs has its own", "leave it out")
+
+
+def _check_toolkit(cluster: HostsCluster) -> None:
+    """Below the floor only with every hole named; nothing is accepted that is not there."""
+    version = cluster.toolkit.version
+    holes = drivers.open_holes(version)
+    missing = [cve for cve in holes if cve not in cluster.acknowledge]
+    floor = max(drivers.TOOLKIT_FIXES.values(), key=drivers.numbers)
+    if missing:
+        raise InputError(
+            "cluster.toolkit.version",
+            f"{version} lets containers out to the host: {', '.join(missing)}",
+            f"use {floor} or newer, or accept it by cluster.acknowledge: [{', '.join(holes)}]",
+        )
+    for index, cve in enumerate(cluster.acknowledge):
+        if cve not in holes or cve in cluster.acknowledge[:index]:
+            fact = "is given twice" if cve in holes else f"is closed in container toolkit {version}"
+            raise InputError(f"cluster.acknowledge[{index}]", f"{cve} {fact}", "leave it out")
+
+
+def _check_joined(cluster: HostsCluster, charts: str | None, workloads: Sequence[Workload]) -> None:
+    if cluster.kubeconfig:
+        return
+    if cluster.context:
+        raise InputError(
+            "cluster.context", "there is no kubeconfig that could have it", "give kubeconfig too"
+        )
+    if charts:
+        fact = "the hosts have joined no cluster that gets the operator"
+        raise InputError("gpu_operator.repository", fact, "give cluster.kubeconfig first")
+    if workloads:
+        raise InputError(
+            "workloads",
+            "the hosts have joined no cluster that could run them",
+            "give cluster.kubeconfig first",
+        )
+
+
+def nvidia_modules(driver: Driver, gpu: Gpu) -> drivers.Modules:
+    """The kernel modules of a pool's hosts: what was said, or what NVIDIA recommends."""
+    return driver.modules or drivers.modules(gpu, driver.version)

@@ -1,0 +1,159 @@
+"""What only own hosts have: how they are reached, and what is installed on them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from infra import versions
+from infra.model.base import HostName, Model
+from infra.model.drivers import Modules
+from infra.model.errors import InputError
+from infra.model.host_values import (
+    Acknowledged,
+    Address,
+    Context,
+    CudaVersion,
+    DriverVersion,
+    Fingerprint,
+    OwnPath,
+    Sha256,
+    ToolkitVersion,
+    Url,
+    User,
+)
+
+_RUNFILE = re.compile(r"NVIDIA-Linux-[a-z0-9_]+-(\d[\d.]*\d)[^/]*\.run")
+
+
+class Host(Model):
+    """One machine; its name is the node's name once it has joined a cluster."""
+
+    name: HostName = Field(description="Name of the host and of its node.")
+    address: Address | None = Field(default=None, description="Where ssh reaches it; its name if left out.")
+    port: Annotated[int, Field(strict=True, ge=1, le=65535)] = Field(default=22, description="Port of ssh.")
+
+    @property
+    def reached_at(self) -> str:
+        """The address that ssh is given."""
+        return self.address or self.name
+
+
+def _named(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+AnyHost = Annotated[Host, BeforeValidator(_named, json_schema_input_type=str | Host)]
+
+
+class Repository(Model):
+    """A package repository with the key that signs it, checked before anything comes from it."""
+
+    url: Url = Field(description="Where it lies.")
+    suite: Annotated[str, Field(strict=True, min_length=1, pattern=r"^[\w./ -]+$")] = Field(
+        description="What apt wants after the address: suite and components, or ./ for a flat repository."
+    )
+    key: Annotated[str, Field(strict=True, min_length=1)] = Field(
+        description="Path of the armored public key, from the project's folder if relative."
+    )
+    fingerprint: Fingerprint = Field(description="Fingerprint of that key, 40 hexadecimal digits.")
+
+
+class Runfile(Model):
+    """NVIDIA's installer as one file."""
+
+    url: Url = Field(description="Where it is fetched from.")
+    sha256: Sha256 = Field(description="What the file must be.")
+
+
+class Driver(Model):
+    """NVIDIA's driver: where it comes from, and which version it stays at until this says another."""
+
+    source: Literal["distribution", "nvidia", "runfile"] = Field(
+        description="The distribution's packages, NVIDIA's repository, or NVIDIA's installer."
+    )
+    version: DriverVersion = Field(
+        description="Whole version, in quotes; held, so that no upgrade of the system changes it."
+    )
+    modules: Modules | None = Field(
+        default=None,
+        description="Kernel modules; what NVIDIA recommends for the GPU and the branch if left out.",
+    )
+    repository: Repository | None = Field(
+        default=None,
+        description="Repository with NVIDIA's packages (source nvidia); one that hosts know if left out.",
+    )
+    runfile: Runfile | None = Field(default=None, description="The installer (source runfile).")
+
+    @model_validator(mode="after")
+    def _comes_from_one_place(self) -> Driver:
+        if self.repository and self.source != "nvidia":
+            raise InputError(
+                "repository",
+                f"a driver of source {self.source} comes from no repository of NVIDIA's",
+                "leave it out, or use source: nvidia",
+            )
+        if self.runfile and self.source != "runfile":
+            raise InputError(
+                "runfile",
+                f"a driver of source {self.source} is a package",
+                "leave it out, or use source: runfile",
+            )
+        if self.source == "runfile" and self.runfile is None:
+            raise InputError("runfile", "missing", "give url and sha256 of the installer")
+        named = _RUNFILE.search(self.runfile.url) if self.runfile else None
+        if named and named.group(1) != self.version:
+            fact = f"the file is of version {named.group(1)}, and version says {self.version}"
+            raise InputError("runfile.url", fact, "give both the same")
+        return self
+
+
+class Toolkit(Model):
+    """NVIDIA's container toolkit."""
+
+    version: ToolkitVersion = Field(
+        default=versions.HOST_CONTAINER_TOOLKIT, description="Whole version, held like the driver's."
+    )
+    mode: Literal["cdi", "runtime"] = Field(
+        default="runtime",
+        description="How containers get their GPUs: devices by CDI, or a second runtime beside runc.",
+    )
+    repository: Repository | None = Field(
+        default=None, description="Repository with NVIDIA's packages; one that hosts know if left out."
+    )
+
+
+class HostsCluster(Model):
+    """Own hosts, prepared over ssh; joining them to a cluster is the business of what you use for that."""
+
+    kind: Literal["hosts"]
+    user: User = Field(
+        default="root", description="User of ssh; another one than root needs sudo without a password."
+    )
+    private_key: OwnPath | None = Field(
+        default=None, description="Path of the key of ssh; what ssh itself finds if left out."
+    )
+    known_hosts: OwnPath | None = Field(
+        default=None, description="Path of the file with the hosts' keys; ssh's own if left out."
+    )
+    control_plane: tuple[AnyHost, ...] = Field(
+        default=(),
+        description="Hosts of the control plane that are in no pool: only prepared for Kubernetes.",
+    )
+    runtime: Literal["containerd", "crio"] = Field(default="containerd", description="Container runtime.")
+    toolkit: Toolkit = Field(default_factory=Toolkit, description="The container toolkit on hosts with GPUs.")
+    driver: Driver | None = Field(
+        default=None, description="The driver on hosts with GPUs, where a pool does not say its own."
+    )
+    cuda: CudaVersion | None = Field(
+        default=None, description="CUDA toolkit (nvcc) on hosts with GPUs; none if left out."
+    )
+    kubeconfig: OwnPath | None = Field(
+        default=None, description="Path of the kubeconfig, once the hosts have joined a cluster."
+    )
+    context: Context | None = Field(default=None, description="Context in it; its current one if left out.")
+    acknowledge: tuple[Acknowledged, ...] = Field(
+        default=(), description="Vulnerabilities that an older container toolkit is accepted with."
+    )

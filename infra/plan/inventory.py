@@ -1,0 +1,164 @@
+"""The inventory that Ansible gets: groups and host variables that follow from the pools.
+
+Its form is that of ``ansible-inventory --list``. A path may begin with ``~/``: it is left so, that the same
+environment gives the same bytes for everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from infra.model import drivers, host_checks
+from infra.model.environment import Environment
+from infra.model.hosts import Driver, Host, HostsCluster, Repository
+from infra.model.pool import Pool
+from infra.plan import sharing
+
+Variables = dict[str, Any]
+Keys = Mapping[str, str]
+CONTROL_PLANE, NODES, WITH_GPUS = "kube_control_plane", "kube_node", "gpu"
+
+
+def cluster_of(env: Environment) -> HostsCluster:
+    """The environment's cluster, which must be of kind hosts."""
+    assert isinstance(env.cluster, HostsCluster)
+    return env.cluster
+
+
+def key_paths(env: Environment) -> Iterator[tuple[str, str]]:
+    """Paths of the repositories' keys, each with the place in the environment that names it."""
+    cluster = cluster_of(env)
+    found: list[tuple[str, Driver | None]] = [("cluster.driver", cluster.driver)]
+    found += [(f"pools[{index}].driver", pool.driver) for index, pool in enumerate(env.pools)]
+    if cluster.toolkit.repository:
+        yield "cluster.toolkit.repository.key", cluster.toolkit.repository.key
+    for path, driver in found:
+        if driver and driver.repository:
+            yield f"{path}.repository.key", driver.repository.key
+
+
+def inventory(env: Environment, keys: Keys) -> dict[str, Any]:
+    """Groups and host variables; ``keys`` has the text of every repository's key by its path."""
+    cluster = cluster_of(env)
+    hosts: dict[str, Variables] = {
+        host.name: _reached(env, host) | _platform(env, None) for host in cluster.control_plane
+    }
+    groups: dict[str, list[str]] = {
+        CONTROL_PLANE: [host.name for host in cluster.control_plane],
+        NODES: [],
+        WITH_GPUS: [],
+    }
+    for pool in env.pools:
+        named = [host.name for host in pool.hosts or ()]
+        groups[NODES] += named
+        groups[group_of(pool)] = named
+        if pool.gpus:
+            groups[WITH_GPUS] += named
+        for host in pool.hosts or ():
+            hosts[host.name] = _reached(env, host) | _platform(env, pool) | _gpus(env, pool, keys)
+    return {
+        "_meta": {"hostvars": {name: dict(sorted(hosts[name].items())) for name in sorted(hosts)}},
+        "all": {"children": sorted([*groups, "ungrouped"])},
+        **{name: {"hosts": sorted(members)} for name, members in sorted(groups.items())},
+    }
+
+
+def group_of(pool: Pool) -> str:
+    """The pool's own group; Ansible takes no dash in a group's name."""
+    return f"pool_{pool.name.replace('-', '_')}"
+
+
+def _reached(env: Environment, host: Host) -> Variables:
+    """How ssh gets there: with the key of the host checked, always."""
+    cluster = cluster_of(env)
+    known = f"-o UserKnownHostsFile={cluster.known_hosts} " if cluster.known_hosts else ""
+    found: Variables = {
+        "ansible_host": host.reached_at,
+        "ansible_port": host.port,
+        "ansible_user": cluster.user,
+        "ansible_become": cluster.user != "root",
+        "ansible_ssh_common_args": f"{known}-o StrictHostKeyChecking=yes",
+    }
+    if cluster.private_key:
+        found["ansible_ssh_private_key_file"] = cluster.private_key
+    return found
+
+
+def _platform(env: Environment, pool: Pool | None) -> Variables:
+    """Where the host belongs, and what its node carries once it has joined."""
+    cluster = cluster_of(env)
+    return {
+        "gpuform_environment": env.name,
+        "gpuform_pool": pool.name if pool else "",
+        "gpuform_kubeconfig": cluster.kubeconfig or "",
+        "gpuform_context": cluster.context or "",
+        "gpuform_sharing": pool.sharing.model_dump(mode="json") if pool and pool.gpus else {},
+        "gpuform_labels": sharing.pool_labels(env, pool) if pool else {},
+        "gpuform_taints": sharing.pool_taints(env, pool) if pool else [],
+    }
+
+
+def _gpus(env: Environment, pool: Pool, keys: Keys) -> Variables:
+    """What the roles install on a host with GPUs; nothing for another one."""
+    if not pool.gpus:
+        return {}
+    cluster, gpu = cluster_of(env), pool.gpus[0]
+    return {
+        "validate_inventory_gpu": {
+            "model": gpu.name,
+            "product": drivers.support(gpu).product,
+            "count": pool.gpu_count,
+        },
+        **_driver(cluster, pool, keys),
+        "nvidia_container_toolkit_version": cluster.toolkit.version,
+        "nvidia_container_toolkit_acknowledge": list(cluster.acknowledge),
+        "nvidia_container_toolkit_runtime": cluster.runtime,
+        "nvidia_container_toolkit_mode": cluster.toolkit.mode,
+        "nvidia_container_toolkit_repository": _repository(cluster.toolkit.repository, keys),
+        **_mig(cluster, pool),
+        "cuda_toolkit_version": cluster.cuda or "",
+    }
+
+
+def _driver(cluster: HostsCluster, pool: Pool, keys: Keys) -> Variables:
+    driver, gpu = host_checks.driver_of(cluster, pool), pool.gpus[0]
+    runfile = driver.runfile
+    return {
+        "nvidia_driver_source": driver.source,
+        "nvidia_driver_version": driver.version,
+        "nvidia_driver_branch": str(drivers.branch(driver.version)),
+        "nvidia_driver_modules": host_checks.nvidia_modules(driver, gpu),
+        "nvidia_driver_fabricmanager": drivers.needs_fabric_manager(gpu, pool.gpu_count),
+        "nvidia_driver_product": drivers.support(gpu).product,
+        "nvidia_driver_count": pool.gpu_count,
+        "nvidia_driver_repository": _repository(driver.repository, keys),
+        "nvidia_driver_runfile": {"url": runfile.url, "sha256": runfile.sha256} if runfile else {},
+        "nvidia_driver_kubeconfig": cluster.kubeconfig or "",
+        "nvidia_driver_context": cluster.context or "",
+    }
+
+
+def _repository(repository: Repository | None, keys: Keys) -> Variables:
+    if repository is None:
+        return {}
+    return {
+        "url": repository.url,
+        "suite": repository.suite,
+        "key": keys[repository.key],
+        "fingerprint": repository.fingerprint,
+    }
+
+
+def _mig(cluster: HostsCluster, pool: Pool) -> Variables:
+    """The role's layout; none where the operator's MIG manager owns it, or the GPU has no MIG."""
+    layout = None if cluster.kubeconfig else sharing.mig_config_name(pool)
+    config = sharing.mig_parted_config([pool]) if layout else None
+    return {"nvidia_mig_layout": layout or "", "nvidia_mig_config": config or {}}
+
+
+def hosts_of(inventory: Mapping[str, Any], group: str = "all") -> Sequence[str]:
+    """Names of the hosts of a group, sorted; a group that is not there has none."""
+    if group == "all":
+        return sorted(inventory["_meta"]["hostvars"])
+    return list(inventory.get(group, {}).get("hosts", []))

@@ -1,0 +1,70 @@
+"""Beds of booted hosts for the tests: each its own, all of them gone with the session."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pytest
+
+from gpuform.hosts.events import Outcome
+from gpuform.hosts.runner import run
+from tests.bed import Bed, Refused, refusal, stack, sweep
+
+
+class Beds(Protocol):
+    """Boots a new bed of so many hosts; it is taken down with the session, or by its own ``down`` before."""
+
+    def __call__(self, hosts: int = 1) -> Bed: ...
+
+
+@pytest.fixture(scope="session")
+def bed() -> Iterator[Beds]:
+    """A factory of beds; skips where this machine boots no hosts, with the reason."""
+    try:
+        refusal.check()
+    except Refused as refused:
+        pytest.skip(f"no hosts: {refused}")
+    sweep()
+    made: list[Bed] = []
+    numbers = itertools.count(1)
+
+    def boot(hosts: int = 1) -> Bed:
+        new = Bed(f"test-{os.getpid()}-{next(numbers)}")
+        made.append(new)
+        try:
+            new.up(hosts, owner=os.getpid())
+        except Refused as refused:
+            pytest.skip(f"no hosts: {refused}")
+        return new
+
+    try:
+        yield boot
+    finally:
+        for each in made:
+            each.down()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Two hosts after one run of site.yml: gpu-1 with a T4, gpu-2 without a GPU."""
+
+    bed: Bed
+    inventory: Mapping[str, Any]
+    first: Outcome
+
+
+@pytest.fixture(scope="session")
+def prepared(bed: Beds) -> Prepared:
+    """Made once; a test leaves it as it was."""
+    made = bed(2)
+    made.furnish_repository()
+    pools = [
+        {"name": "t4", "hosts": ["gpu-1"], "gpu": {"models": ["T4"], "count": 1}},
+        {"name": "cpu", "hosts": ["gpu-2"]},
+    ]
+    inventory = stack.listing(made, pools)
+    return Prepared(made, inventory, run("site.yml", inventory))

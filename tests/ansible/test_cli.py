@@ -1,0 +1,200 @@
+"""``gpuform hosts`` on booted hosts, beside a cluster that some of them have joined."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.ansible.conftest import Beds
+from tests.bed import Bed
+
+pytestmark = [pytest.mark.hosts]
+
+ROOT = Path(__file__).parents[2]
+TASKS = [
+    {
+        "name": "Write",
+        "ansible.builtin.copy": {"content": "done\n", "dest": "/root/written", "mode": "0644"},
+    },
+    {"name": "Wait", "ansible.builtin.command": "sleep 4731", "when": "gpuform_environment == 'slow'"},
+]
+
+
+@dataclass
+class Checkout:
+    """A checkout with a stack of the bed's hosts and a playbook of its own."""
+
+    root: Path
+    bed: Bed
+
+    def declare(self, **changes: Any) -> None:
+        cluster = {
+            "kind": "hosts",
+            "private_key": str(self.bed.key),
+            "known_hosts": str(self.bed.known_hosts),
+        }
+        hosts = [{"name": host.name, "address": host.address} for host in self.bed.hosts]
+        taint = {"key": "example.com/dedicated", "value": "lab", "effect": "NoSchedule"}
+        pool = {"name": "cpu", "hosts": hosts, "labels": {"team": "research"}, "taints": [taint]}
+        cluster |= {key: value for key, value in changes.items() if key != "name"}
+        environment = {"name": changes.get("name", "lab"), "cluster": cluster, "pools": [pool]}
+        stack = {"config": {"gpuform:environment": environment}}
+        (self.root / "Pulumi.lab.yaml").write_text(yaml.safe_dump(stack))
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-c", "from gpuform.cli.main import main; main()", "hosts", *words]
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            name: value for name, value in os.environ.items() if name not in ("GPUFORM_STATE", "NO_COLOR")
+        }
+
+    def hosts(self, *words: str, code: int = 0) -> str:
+        done = subprocess.run(
+            self.command(*words), cwd=self.root, env=self.env, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def booted(bed: Beds) -> Bed:
+    return bed(2)
+
+
+@pytest.fixture
+def checkout(booted: Bed, tmp_path: Path) -> Iterator[Checkout]:
+    (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
+    playbooks = tmp_path / "ansible" / "playbooks"
+    playbooks.mkdir(parents=True)
+    for file in ("ansible.cfg", "playbooks/status.yml"):
+        (tmp_path / "ansible" / file).write_text((ROOT / "ansible" / file).read_text())
+    play = [{"name": "Try", "hosts": "all", "gather_facts": False, "tasks": TASKS}]
+    (playbooks / "site.yml").write_text(yaml.safe_dump(play, sort_keys=False))
+    made = Checkout(tmp_path, booted)
+    made.declare()
+    yield made
+    for host in booted.hosts:
+        host.run("rm -f /root/written")
+
+
+def test_apply_then_check_then_drift(checkout: Checkout) -> None:
+    assert "gpu-1: would change: Write" in checkout.hosts("check", "lab", code=3)
+    assert "  gpu-2: changed: Write" in checkout.hosts("apply", "lab")
+    checkout.hosts("check", "lab")
+    checkout.bed.host("gpu-2").run("echo by hand > /root/written")
+    drift = json.loads(checkout.hosts("check", "lab", "--json", code=3))
+    assert drift["changes"] == {"gpu-1": [], "gpu-2": ["Write"]}
+    checkout.hosts("apply", "lab", "--limit", "gpu-1")
+    checkout.hosts("check", "lab", code=3)
+    again = json.loads(checkout.hosts("apply", "lab", "--json"))
+    assert {name: result["changed"] for name, result in again["hosts"].items()} == {"gpu-1": 0, "gpu-2": 1}
+    assert list((checkout.root / ".gpuform" / "hosts").iterdir()) == []
+
+
+def test_status_reads_the_hosts(checkout: Checkout) -> None:
+    rows = json.loads(checkout.hosts("status", "lab", "--json"))["hosts"]
+    assert [(row["host"], row["pool"], row["reached"]) for row in rows] == [
+        ("gpu-1", "cpu", True),
+        ("gpu-2", "cpu", True),
+    ]
+    assert rows[0]["system"].startswith("Debian 12")
+    assert rows[0]["kernel"] == checkout.bed.host("gpu-1").out("uname -r")
+    assert "Debian 12" in checkout.hosts("status", "lab", "--limit", "gpu-2")
+
+
+@pytest.mark.cluster
+def test_apply_puts_labels_and_taints_on_the_nodes_that_have_joined(
+    checkout: Checkout, control_plane: Any
+) -> None:
+    checkout.declare(kubeconfig=str(control_plane.kubeconfig))
+    assert "pool cpu: labels and taints on no node: none has joined" in checkout.hosts("apply", "lab")
+    metadata = {"name": "gpu-1", "labels": {"kubernetes.io/hostname": "gpu-1"}}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+    control_plane.kubectl("apply", "-f", "-", input=json.dumps(node))
+    try:
+        assert json.loads(checkout.hosts("apply", "lab", "--json"))["nodes"] == {"cpu": ["gpu-1"]}
+        found = json.loads(control_plane.kubectl("get", "node", "gpu-1", "-o", "json"))
+        assert found["metadata"]["labels"]["gpuform.io/pool"] == "cpu"
+        assert found["metadata"]["labels"]["team"] == "research"
+        taint = {"key": "example.com/dedicated", "value": "lab", "effect": "NoSchedule"}
+        assert taint in found["spec"]["taints"]
+        rows = json.loads(checkout.hosts("status", "lab", "--json"))["hosts"]
+        assert [row["node"] for row in rows] == ["not ready", "not joined"]
+    finally:
+        control_plane.kubectl("delete", "node", "gpu-1")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_apply_leaves_nothing_and_goes_on(checkout: Checkout, number: signal.Signals) -> None:
+    checkout.declare(name="slow")
+    run = subprocess.Popen(
+        checkout.command("apply", "lab"),
+        cwd=checkout.root,
+        env=checkout.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 240
+        while checkout.bed.host("gpu-1").run("pgrep -f '[s]leep 4731'", check=False).returncode:
+            assert run.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        run.send_signal(number)
+        _, said = run.communicate(timeout=120)
+    finally:
+        run.kill()
+    assert run.returncode == 130
+    assert said.splitlines()[-1] == "interrupted; the same command goes on from here"
+    assert list((checkout.root / ".gpuform" / "hosts").iterdir()) == []
+    for host in checkout.bed.hosts:
+        host.run("pkill -f '[s]leep 4731'", check=False)
+    checkout.declare()
+    checkout.hosts("apply", "lab")
+
+
+def test_on_a_terminal_the_hosts_are_shown_live(checkout: Checkout) -> None:
+    shown = _on_a_terminal(checkout, {})
+    assert "at work" in shown
+    assert "\x1b[" in shown
+    assert "\x1b[36m" in shown
+    assert "\x1b[36m" not in _on_a_terminal(checkout, {"NO_COLOR": "1"})
+
+
+def _on_a_terminal(checkout: Checkout, env: dict[str, str]) -> str:
+    ours, theirs = pty.openpty()
+    run = subprocess.Popen(
+        checkout.command("apply", "lab"),
+        cwd=checkout.root,
+        env={**checkout.env, "TERM": "xterm", **env},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    shown = b""
+    try:
+        while select.select([ours], [], [], 60)[0]:
+            shown += os.read(ours, 65536)
+    except OSError:
+        pass  # the other end is closed
+    finally:
+        os.close(ours)
+    assert run.wait(30) == 0, shown.decode()
+    return shown.decode(errors="replace")

@@ -1,0 +1,211 @@
+"""The driver's role on booted hosts: where the driver comes from, what keeps it, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.ansible.conftest import Beds
+from tests.ansible.driver_hosts import NEW, OLD, boot, declared, upgrade, version
+from tests.bed import Bed, Host
+
+pytestmark = pytest.mark.hosts
+
+FAKES = "/usr/local/lib/fake-gpu"
+RUNFILE = f"""\
+#!/bin/sh
+# Plays NVIDIA's installer: writes down how it was called and puts the fake driver on the disk.
+echo "$@" >/var/lib/gpuform/called
+mkdir -p /usr/lib/fake-gpu
+echo '{{"version": "525.60.11", "licence": "NVIDIA"}}' >/usr/lib/fake-gpu/module.json
+echo '{{"version": "525.60.11"}}' >/usr/lib/fake-gpu/library.json
+printf '#!/bin/sh\\nexec {FAKES}/smi.py "$@"\\n' >/usr/bin/nvidia-smi
+printf '#!/bin/sh\\nsleep infinity &\\n' >/usr/bin/nvidia-persistenced
+printf '#!/bin/sh\\n' >/usr/bin/nvidia-uninstall
+chmod +x /usr/bin/nvidia-smi /usr/bin/nvidia-persistenced /usr/bin/nvidia-uninstall
+"""
+MOKUTIL = """\
+#!/bin/sh
+case "$1" in
+--sb-state) echo "SecureBoot enabled" ;;
+--test-key) [ -e /etc/fake-enrolled ] && echo "$2 is already enrolled" || echo "$2 is not enrolled" ;;
+esac
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts(bed: Beds) -> Iterator[Bed]:
+    made = bed(2)
+    made.furnish_repository(drivers=(OLD, NEW), toolkits=(), cuda=())
+    yield made
+    made.down()
+
+
+@pytest.fixture(scope="module")
+def packaged(hosts: Bed) -> Host:
+    return hosts.host("gpu-1")
+
+
+@pytest.fixture(scope="module")
+def other(hosts: Bed) -> Host:
+    """For what would leave the first host in another state."""
+    return hosts.host("gpu-2")
+
+
+def test_a_key_with_another_fingerprint_is_refused_before_it_is_installed(hosts: Bed, packaged: Host) -> None:
+    wrong = {**hosts.repository.variables, "fingerprint": "0" * 40}
+    done = upgrade(declared(hosts, OLD, ["gpu-1"], nvidia_driver_repository=wrong))
+    assert f"has the fingerprint {hosts.repository.fingerprint}" in done.hosts["gpu-1"].message
+    assert packaged.out("find /etc/apt -name '*gpuform*'") == ""
+
+
+def test_a_check_of_a_bare_host_says_what_would_be_done_and_does_nothing(hosts: Bed, packaged: Host) -> None:
+    done = upgrade(declared(hosts, OLD, ["gpu-1"]), check=True)
+    assert done.ok, done.failures
+    assert "Say what would be done" in " ".join(done.hosts["gpu-1"].changes)
+    assert packaged.run("command -v nvidia-smi", check=False).returncode == 1
+    assert packaged.run("ls /etc/apt/preferences.d/gpuform-nvidia-driver", check=False).returncode == 2
+
+
+def test_the_driver_is_installed_pinned_held_and_runs_without_a_restart(hosts: Bed, packaged: Host) -> None:
+    before = boot(packaged)
+    done = upgrade(declared(hosts, OLD, ["gpu-1"]))
+    assert done.ok, done.failures
+    assert version(packaged) == OLD
+    assert boot(packaged) == before  # nothing was loaded before, so nothing had to make room
+    held = packaged.out("apt-mark showhold").split()
+    assert {"nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced", "libnvidia-ml1"} <= set(
+        held
+    )
+    assert f"*** {OLD}-1 1001" in packaged.out("apt-cache policy nvidia-driver-cuda")
+    assert packaged.out("nvidia-smi --query-gpu=persistence_mode --format=csv,noheader") == "Enabled"
+    assert packaged.out("systemctl is-enabled nvidia-persistenced") == "enabled"
+    assert "Signed-By: /etc/apt/keyrings/" in packaged.out(
+        "cat /etc/apt/sources.list.d/gpuform-nvidia-driver.sources"
+    )
+    blacklist = packaged.out("apt-config dump Unattended-Upgrade::Package-Blacklist")
+    assert '"nvidia-"' in blacklist
+    assert '"libnvidia-"' in blacklist
+
+
+def test_a_second_run_and_a_check_of_it_change_nothing(hosts: Bed) -> None:
+    for check in (False, True):
+        done = upgrade(declared(hosts, OLD, ["gpu-1"]), check=check)
+        assert done.ok, done.failures
+        assert done.hosts["gpu-1"].changes == ()
+
+
+def test_a_hold_that_somebody_took_off_comes_back(hosts: Bed, packaged: Host) -> None:
+    packaged.run("apt-mark unhold nvidia-driver-cuda libnvidia-ml1")
+    done = upgrade(declared(hosts, OLD, ["gpu-1"]))
+    assert done.hosts["gpu-1"].changed == 1
+    assert {"nvidia-driver-cuda", "libnvidia-ml1"} <= set(packaged.out("apt-mark showhold").split())
+
+
+def test_a_version_that_no_repository_has_leaves_the_old_one_running_and_held(
+    hosts: Bed, packaged: Host
+) -> None:
+    done = upgrade(declared(hosts, "580.105.08", ["gpu-1"]))
+    assert not done.ok
+    assert "580.105.08" in done.hosts["gpu-1"].message
+    assert version(packaged) == OLD
+    assert "nvidia-driver-cuda" in packaged.out("apt-mark showhold").split()
+
+
+def test_a_module_whose_key_secure_boot_does_not_know_is_refused_with_the_remedy(
+    hosts: Bed, packaged: Host
+) -> None:
+    packaged.write("/usr/local/sbin/mokutil", MOKUTIL)
+    packaged.run("chmod +x /usr/local/sbin/mokutil; mkdir -p /var/lib/dkms; touch /var/lib/dkms/mok.pub")
+    before = boot(packaged)
+    done = upgrade(declared(hosts, NEW, ["gpu-1"]))
+    message = done.hosts["gpu-1"].message
+    assert "Secure Boot is on and /var/lib/dkms/mok.pub is not enrolled" in message
+    assert "run mokutil --import on it, restart, enroll it at the console" in message
+    assert version(packaged) == OLD
+    assert boot(packaged) == before
+
+
+def test_an_upgrade_restarts_once_and_an_enrolled_key_is_no_obstacle(hosts: Bed, packaged: Host) -> None:
+    packaged.run("touch /etc/fake-enrolled")
+    before = boot(packaged)
+    done = upgrade(declared(hosts, NEW, ["gpu-1"]))
+    packaged.run("rm /usr/local/sbin/mokutil")
+    assert done.ok, done.failures
+    assert version(packaged) == NEW
+    assert boot(packaged) != before
+    assert "nvidia-driver-cuda" in packaged.out("apt-mark showhold").split()
+
+
+def test_a_host_with_switches_gets_the_fabric_manager_of_the_drivers_version(
+    hosts: Bed, packaged: Host
+) -> None:
+    done = upgrade(declared(hosts, NEW, ["gpu-1"], nvidia_driver_fabricmanager=True))
+    assert done.ok, done.failures
+    assert packaged.out("nv-fabricmanager --version").endswith(NEW)
+    assert packaged.out(
+        "systemctl is-active nvidia-fabricmanager; systemctl is-enabled nvidia-fabricmanager"
+    ) == ("active\nenabled")
+    assert "nvidia-fabricmanager" in packaged.out("apt-mark showhold").split()
+
+
+def test_the_other_modules_replace_the_first_ones(hosts: Bed, packaged: Host) -> None:
+    before = boot(packaged)
+    done = upgrade(declared(hosts, NEW, ["gpu-1"], nvidia_driver_modules="proprietary"))
+    assert done.ok, done.failures
+    assert boot(packaged) != before  # the version is the same, but the old ones are in use
+    assert packaged.out("modinfo -F license nvidia") == "NVIDIA"
+
+
+def test_a_runfile_with_another_sum_is_not_run(hosts: Bed, other: Host) -> None:
+    (hosts.web / "driver.run").write_text(RUNFILE)
+    done = upgrade(_by_runfile(hosts, "0" * 64))
+    assert "checksum" in done.hosts["gpu-2"].message
+    assert other.run("ls /var/lib/gpuform/called", check=False).returncode == 2
+
+
+def test_the_runfile_of_the_source_is_installed_where_nouveau_was_and_the_host_restarts(
+    hosts: Bed, other: Host
+) -> None:
+    other.run("touch /etc/fake-nouveau; echo blacklist nouveau >/etc/modprobe.d/off.conf")
+    before = boot(other)
+    done = upgrade(_by_runfile(hosts, hashlib.sha256(RUNFILE.encode()).hexdigest()))
+    assert done.ok, done.failures
+    assert boot(other) != before
+    assert other.out("nvidia-smi --query-gpu=driver_version --format=csv,noheader") == "525.60.11"
+    assert other.out("cat /var/lib/gpuform/called") == (
+        "--silent --dkms --no-x-check --no-nouveau-check --kernel-module-build-directory=kernel"
+    )
+    assert "nouveau" not in other.out("lsmod")
+    assert (
+        upgrade(_by_runfile(hosts, hashlib.sha256(RUNFILE.encode()).hexdigest())).hosts["gpu-2"].changed == 0
+    )
+
+
+def test_packages_are_not_laid_over_a_runfile(hosts: Bed, other: Host) -> None:
+    done = upgrade(declared(hosts, NEW, ["gpu-2"]))
+    assert "a runfile has installed a driver here; take it off first: nvidia-uninstall --silent" in (
+        done.hosts["gpu-2"].message
+    )
+    assert other.run("dpkg -s nvidia-driver-cuda", check=False).returncode == 1
+
+
+def test_a_runfile_is_not_laid_over_packages(hosts: Bed, packaged: Host) -> None:
+    more = {"nvidia_driver_source": "runfile", "nvidia_driver_runfile": {"url": "u", "sha256": "s"}}
+    done = upgrade(declared(hosts, NEW, ["gpu-1"], **more))
+    assert "packages have installed a driver here (nvidia-driver-cuda" in done.hosts["gpu-1"].message
+    assert version(packaged) == NEW
+
+
+def _by_runfile(hosts: Bed, digest: str) -> dict[str, object]:
+    return declared(
+        hosts,
+        "525.60.11",
+        ["gpu-2"],
+        nvidia_driver_source="runfile",
+        nvidia_driver_modules="proprietary",
+        nvidia_driver_repository={},
+        nvidia_driver_runfile={"url": f"{hosts.url}/driver.run", "sha256": digest},
+    )

@@ -1,0 +1,200 @@
+"""One host off, one with another host key: the run names them, does the others, and goes on when mended."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuform.hosts import Event, Outcome, run
+from gpuform.paths import Paths
+from tests.ansible.conftest import Beds
+from tests.bed import Bed
+
+pytestmark = pytest.mark.hosts
+
+CANARY = "canary-4710-secret"
+CONFIG = Path(__file__).parents[2] / "ansible" / "ansible.cfg"
+TASKS = [
+    {
+        "name": "Keep a secret",
+        "ansible.builtin.copy": {"content": "{{ mirror_password }}", "dest": "/root/kept", "mode": "0600"},
+        "no_log": True,
+    },
+    {
+        "name": "Fail with a secret",
+        "ansible.builtin.command": "sh -c 'echo {{ mirror_password }} >&2; exit 1'",
+        "no_log": True,
+        "when": "breaks | default(false)",
+    },
+    {
+        "name": "Write",
+        "ansible.builtin.copy": {"content": "done\n", "dest": "/root/written", "mode": "0644"},
+    },
+]
+DONE = {"ok": True, "failed": 0, "unreachable": False, "message": ""}
+
+
+@dataclass
+class Site:
+    """Three hosts, a playbook, and known_hosts that a test may spoil."""
+
+    bed: Bed
+    folder: Path
+    inventory: dict[str, Any]
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def hostvars(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.inventory["_meta"]["hostvars"]
+        return found
+
+    @property
+    def paths(self) -> Paths:
+        return Paths(self.folder, self.folder / "state", self.folder / "cache")
+
+    def run(self, **more: Any) -> Outcome:
+        return run("site.yml", self.inventory, paths=self.paths, on_event=self.events.append, **more)
+
+    def known(self, *hosts: str, keys_of: dict[str, str] | None = None) -> str:
+        """ssh's options with a known_hosts of these hosts; ``keys_of`` gives one host the key of another."""
+        lines = dict(
+            (line.split(",")[0], line)
+            for line in self.bed.known_hosts.read_text().splitlines()
+            if line.strip()
+        )
+        kept = []
+        for name in hosts:
+            other = (keys_of or {}).get(name, name)
+            names, _, _ = lines[name].partition(" ")
+            kept.append(f"{names} {lines[other].partition(' ')[2]}")
+        file = self.folder / "known_hosts"
+        file.write_text("\n".join(kept) + "\n")
+        return f"-o UserKnownHostsFile={file} -o StrictHostKeyChecking=yes"
+
+    def use(self, options: str) -> None:
+        for variables in self.hostvars.values():
+            variables["ansible_ssh_common_args"] = options
+
+
+@pytest.fixture(scope="module")
+def booted(bed: Beds) -> Bed:
+    return bed(3)
+
+
+@pytest.fixture
+def site(booted: Bed, tmp_path: Path) -> Iterator[Site]:
+    playbooks = tmp_path / "ansible" / "playbooks"
+    playbooks.mkdir(parents=True)
+    (playbooks.parent / "ansible.cfg").write_text(CONFIG.read_text())
+    play = [{"name": "Try", "hosts": "all", "gather_facts": True, "tasks": TASKS}]
+    (playbooks / "site.yml").write_text(yaml.safe_dump(play, sort_keys=False))
+    inventory = copy.deepcopy(booted.inventory())
+    for variables in inventory["_meta"]["hostvars"].values():
+        variables["mirror_password"] = CANARY
+    yield Site(booted, tmp_path, inventory)
+    for host in booted.hosts:
+        host.run("rm -f /root/kept /root/written")
+
+
+def written(site: Site) -> list[str]:
+    return [
+        host.name for host in site.bed.hosts if host.run("test -e /root/written", check=False).returncode == 0
+    ]
+
+
+def test_a_host_that_is_off_and_one_with_another_key_are_named_and_the_third_is_done(site: Site) -> None:
+    site.use(site.known("gpu-1", "gpu-2", "gpu-3", keys_of={"gpu-3": "gpu-1"}))
+    address = site.hostvars["gpu-2"]["ansible_host"]
+    site.hostvars["gpu-2"]["ansible_host"] = address.rpartition(".")[0] + ".250"
+    outcome = site.run()
+    assert not outcome.ok
+    assert outcome.hosts["gpu-1"].to_json() == {**DONE, "changed": 2}
+    off, other = outcome.hosts["gpu-2"], outcome.hosts["gpu-3"]
+    assert (off.ok, off.unreachable, other.ok, other.unreachable) == (False, True, False, True)
+    assert off.message.startswith("cannot be reached (")
+    assert other.message.startswith("wrong host key: it shows SHA256:"), other.message
+    assert "correct known_hosts" in other.message
+    assert [line.partition(":")[0] for line in outcome.failures] == ["host gpu-2", "host gpu-3"]
+    assert written(site) == ["gpu-1"]
+    site.hostvars["gpu-2"]["ansible_host"] = address
+    site.use(site.known("gpu-1", "gpu-2", "gpu-3"))
+    again = site.run()
+    assert again.ok, again.failures
+    assert [result.changed for result in again.hosts.values()] == [0, 2, 2]
+    assert written(site) == ["gpu-1", "gpu-2", "gpu-3"]
+
+
+def test_a_host_whose_key_nobody_knows_is_not_trusted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by Ansible's own switch in the user's environment, nor by options that a caller forgot."""
+    monkeypatch.setenv("ANSIBLE_HOST_KEY_CHECKING", "False")
+    site.use(site.known("gpu-1", "gpu-3").replace("-o StrictHostKeyChecking=yes", ""))
+    outcome = site.run()
+    assert outcome.hosts["gpu-2"].message.startswith("unknown host key"), outcome.hosts["gpu-2"].message
+    assert written(site) == ["gpu-1", "gpu-3"]
+    assert "gpu-2" not in (site.folder / "known_hosts").read_text()
+
+
+def test_a_login_that_is_refused_says_what_to_look_at(site: Site) -> None:
+    key = site.folder / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    for variables in site.hostvars.values():
+        variables["ansible_ssh_private_key_file"] = str(key)
+        variables["ansible_ssh_common_args"] += " -o IdentitiesOnly=yes"
+    outcome = site.run(limit=["gpu-1"])
+    assert outcome.hosts["gpu-1"].message.startswith("ssh login refused; check cluster.user")
+
+
+def test_the_secret_is_used_and_is_nowhere(site: Site) -> None:
+    site.hostvars["gpu-2"]["breaks"] = True
+    tmp = Path("/tmp")
+    before = {file: file.stat().st_mtime_ns for file in _files(tmp)}
+    outcome = site.run()
+    assert outcome.hosts["gpu-2"].message == (
+        "Fail with a secret: failed; its output is hidden, for it may hold secrets: look at the host"
+    )
+    assert site.bed.host("gpu-1").out("cat /root/kept") == CANARY
+    assert CANARY not in json.dumps([str(outcome), str(site.events)])
+    here = [file for file in _files(tmp) if before.get(file) != _age(file)]
+    places = [*here, *_files(site.folder), *_files(Path.home() / ".ansible")]
+    assert [file for file in places if CANARY.encode() in _read(file)] == []
+    for host in site.bed.hosts:
+        found = host.run(
+            f"grep -rl {CANARY} /tmp /var/log /var/tmp /root/.ansible; journalctl | grep {CANARY}",
+            check=False,
+        )
+        lines = [line for line in found.stdout.splitlines() if "grep" not in line]
+        assert lines == [], host.name
+
+
+def _files(folder: Path) -> list[Path]:
+    """Files below a folder that is not of a package or of another test's big data."""
+    found = []
+    for file in folder.rglob("*"):
+        try:
+            if file.is_file() and not file.is_symlink() and file.stat().st_size < 1_000_000:
+                found.append(file)
+        except OSError:
+            continue
+    return found
+
+
+def _age(file: Path) -> int | None:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""

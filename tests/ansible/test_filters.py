@@ -1,0 +1,197 @@
+"""The roles' filters for containerd's configuration and for keys, beside NVIDIA's own tool and gpg."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import tempfile
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from ansible.errors import AnsibleFilterError
+
+from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
+
+ROLES = Path(__file__).parents[2] / "ansible/roles"
+CRI = "io.containerd.grpc.v1.cri"
+CRUN = f'[plugins."{CRI}".containerd.runtimes.crun]\nruntime_type = "io.containerd.runc.v2"\n'
+RUNTIME = "/usr/bin/nvidia-container-runtime"
+MAIN, DROP_IN = "/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"
+WITH_RUNC = f"""\
+version = 2
+[plugins."{CRI}"]
+sandbox_image = "pause"
+[plugins."{CRI}".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."{CRI}".containerd.runtimes.runc.options]
+SystemdCgroup = false
+"""
+
+
+def load(role: str, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROLES / role / "filter_plugins" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+engines = load("nvidia_container_toolkit", "container_engines")
+openpgp = load("signed_repository", "openpgp")
+
+
+def files(*texts: str) -> list[dict[str, str]]:
+    paths = [MAIN, *(f"/etc/containerd/conf.d/{number}.toml" for number in range(len(texts)))]
+    return [{"path": path, "text": text} for path, text in zip(paths, texts, strict=False)]
+
+
+@pytest.mark.parametrize("cdi", [False, True])
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_drop_in_is_that_of_nvidia_ctk_where_runc_is_declared(
+    tmp_path: Path, version: int, cdi: bool
+) -> None:
+    text = WITH_RUNC
+    if version == 3:
+        text = text.replace("version = 2", "version = 3").replace(CRI, "io.containerd.cri.v1.runtime")
+    (tmp_path / "config.toml").write_text(text)
+    command = [str(Toolchain(Paths.here()).path("nvidia-ctk")), "--quiet", "runtime", "configure"]
+    command += ["--runtime=containerd", f"--config={tmp_path}/config.toml"]
+    command += [f"--drop-in-config={tmp_path}/drop-in.toml", *(["--cdi.enabled"] if cdi else [])]
+    subprocess.run(command, check=True, capture_output=True)
+    theirs = tomllib.loads((tmp_path / "drop-in.toml").read_text())
+    ours = tomllib.loads(engines.containerd_drop_in(files(text), 1, cdi, False, RUNTIME))
+    (section,) = ours["plugins"].values()
+    assert section["containerd"].pop("default_runtime_name") == "runc"
+    assert ours == theirs
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("text", "default", "runtimes"),
+    [
+        ("", "runc", {"runc", "nvidia"}),
+        ("version = 2\n", "runc", {"runc", "nvidia"}),
+        (WITH_RUNC, "runc", {"runc", "nvidia"}),
+        (
+            f'version = 2\n[plugins."{CRI}".containerd]\ndefault_runtime_name = "nvidia"\n',
+            "runc",
+            {"runc", "nvidia"},
+        ),
+        (
+            f'version = 2\n[plugins."{CRI}".containerd]\ndefault_runtime_name = "crun"\n{CRUN}',
+            "crun",
+            {"crun", "nvidia"},
+        ),
+    ],
+)
+def test_the_default_runtime_stays_and_is_never_nvidia(text: str, default: str, runtimes: set[str]) -> None:
+    made = tomllib.loads(engines.containerd_drop_in(files(text), 1, False, True, RUNTIME))
+    engine = made["plugins"][CRI]["containerd"]
+    assert engine["default_runtime_name"] == default
+    assert set(engine["runtimes"]) == runtimes
+    assert engine["runtimes"]["nvidia"]["options"]["BinaryName"] == RUNTIME
+
+
+@pytest.mark.unit
+def test_a_choice_of_cgroups_is_kept_and_a_missing_one_made() -> None:
+    def chosen(text: str) -> object:
+        made = tomllib.loads(engines.containerd_drop_in(files(text), 1, False, True, RUNTIME))
+        return made["plugins"][CRI]["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"]
+
+    assert chosen(WITH_RUNC) is False
+    assert chosen("version = 2\n") is True
+
+
+@pytest.mark.unit
+def test_the_section_of_the_last_file_is_the_one_in_force() -> None:
+    later = f'version = 2\n[plugins."{CRI}"]\nsandbox_image = "other"\n'
+    made = tomllib.loads(engines.containerd_drop_in(files(WITH_RUNC, later), 1, False, False, RUNTIME))
+    assert made["plugins"][CRI]["sandbox_image"] == "other"
+
+
+OURS = "/etc/containerd/conf.d/*.toml"
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", f'version = 2\nimports = ["{OURS}"]\n'),
+        ("# none yet\n", f'# none yet\nversion = 2\nimports = ["{OURS}"]\n'),
+        ("version = 2\nroot = '/x' # y\n", f"version = 2\nimports = [\"{OURS}\"]\nroot = '/x' # y\n"),
+        (f'imports = ["{OURS}"]\nversion = 2\n', None),
+        ('version = 2\nimports = ["conf.d/*.toml"]\n', None),
+        ('version = 2\nimports = ["/a/*"]\n', f'version = 2\nimports = ["/a/*", "{OURS}"]\n'),
+        (
+            "version = 2\nimports = [\n  '/a', # one\n]\n[debug]\n",
+            f'version = 2\nimports = ["/a", "{OURS}"]\n[debug]\n',
+        ),
+    ],
+)
+def test_of_the_main_file_only_the_imports_are_touched(text: str, wanted: str | None) -> None:
+    made = engines.containerd_main(files(text), 1, MAIN, DROP_IN)
+    assert made == (text if wanted is None else wanted)
+    assert engines.containerd_main(files(made), 1, MAIN, DROP_IN) == made
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("version = 2\nx = [\n", f"{MAIN}: is no TOML: "),
+        ('[plugins.cri]\nx = "x"\n', f"{MAIN}: is configuration version 1, which knows no drop-ins"),
+        (
+            'version = 2\nimports = [ # ]\n "/a" ]\n',
+            f'{MAIN}: its imports could not be extended; write `imports = ["/a", "{OURS}"]`',
+        ),
+    ],
+)
+def test_what_cannot_be_worked_with_is_said(text: str, said: str) -> None:
+    def work() -> None:
+        engines.containerd_drop_in(files(text), 1, False, False, RUNTIME)
+        engines.containerd_main(files(text), 1, MAIN, DROP_IN)
+
+    with pytest.raises(AnsibleFilterError) as error:
+        work()
+    assert said in str(error.value)
+
+
+@pytest.mark.unit
+def test_what_is_written_is_read_back_the_same() -> None:
+    inner = {"e": True, "f": {"g": 'quote " and \\ and \n'}}
+    table = {"a": 1, "b": [1, 2.5, "x"], "c d": inner, "h": {}, "i": [{"j": 1}]}
+    assert tomllib.loads(engines.to_toml(table)) == table
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "rsa3072"])
+def test_a_fingerprint_is_that_of_gpg(kind: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="gpg-") as home:
+
+        def gpg(*args: str) -> str:
+            command = ["gpg", "--batch", "--quiet", "--homedir", home, *args]
+            return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+        try:
+            gpg("--passphrase", "", "--quick-generate-key", "a <a@localhost>", kind, "sign", "never")
+            listed = gpg("--with-colons", "--fingerprint", "--list-keys").splitlines()
+            armored = gpg("--armor", "--export")
+        finally:
+            subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=True)
+    assert openpgp.key_fingerprints(armored) == [
+        line.split(":")[9] for line in listed if line.startswith("fpr:")
+    ]
+    lines = armored.splitlines()
+    short = "\n".join([*lines[:2], lines[2][:40], lines[-1]])
+    with pytest.raises(AnsibleFilterError, match="cut off or of a form not known"):
+        openpgp.key_fingerprints(short)
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("text", ["", "not a key", "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nAAAA\n"])
+def test_what_is_no_key_is_said(text: str) -> None:
+    with pytest.raises(AnsibleFilterError, match="is not one armored public key"):
+        openpgp.key_fingerprints(text)

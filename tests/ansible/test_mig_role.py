@@ -1,0 +1,179 @@
+"""The role nvidia_mig on a booted host whose A100, driver and mig-parted are played."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.ansible.conftest import Beds
+from tests.ansible.plays import Role
+from tests.bed.host import Host
+
+pytestmark = pytest.mark.hosts
+
+PRODUCT = "NVIDIA A100-SXM4-40GB"
+CONFIG = {
+    "version": "v1",
+    "mig-configs": {
+        "mixed": [{"devices": "all", "mig-enabled": True, "mig-devices": {"3g.20gb": 1, "2g.10gb": 2}}],
+        "small": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}],
+    },
+}
+UNIT = "nvidia-mig-manager.service"
+
+
+@pytest.fixture(scope="module")
+def mig(bed: Beds, tmp_path_factory: pytest.TempPathFactory) -> Role:
+    made = bed(1)
+    host = made.hosts[0]
+    repository = made.furnish_repository(toolkits=(), cuda=("12.2",))
+    host.write("/etc/fake-gpu.json", json.dumps({"product": PRODUCT, "count": 1}))
+    host.write("/etc/apt/trusted.gpg.d/test.asc", repository.key.read_text())
+    host.write("/etc/apt/sources.list.d/test.list", f"deb {repository.url} {repository.suite}\n")
+    host.run("apt-get update && apt-get install -y nvidia-driver-cuda nvidia-kernel-open-dkms", timeout=600)
+    return Role(
+        tmp_path_factory.mktemp("mig"),
+        made,
+        "nvidia_mig",
+        nvidia_mig_layout="mixed",
+        nvidia_mig_config=CONFIG,
+    )
+
+
+@pytest.fixture(scope="module")
+def host(mig: Role) -> Host:
+    assert mig.play(check=True).changed
+    host = mig.bed.hosts[0]
+    assert host.run("command -v nvidia-mig-parted", check=False).returncode, "a check installed something"
+    result = mig.play()
+    assert result.ok, result.message
+    return host
+
+
+MIXED = ["2g.10gb", "2g.10gb", "3g.20gb"]
+
+
+def slices(host: Host) -> list[str]:
+    return sorted(line.split()[1] for line in host.out("nvidia-smi -L").splitlines() if "MIG " in line)
+
+
+def test_bare_to_cut(host: Host) -> None:
+    assert slices(host) == MIXED
+    assert host.out(f"systemctl is-enabled {UNIT}") == "enabled"
+    assert host.out(f"systemctl is-active {UNIT}") == "active"
+
+
+def test_a_second_run_changes_nothing_and_a_check_finds_nothing(host: Host, mig: Role) -> None:
+    assert mig.play().changed == 0
+    assert mig.play(check=True).changed == 0
+
+
+def test_the_instances_are_there_after_a_restart_of_the_host(host: Host, mig: Role) -> None:
+    host.reboot()
+    assert slices(host) == MIXED
+    assert mig.play(check=True).changed == 0
+
+
+def test_a_layout_altered_by_hand_is_found_and_mended(host: Host, mig: Role) -> None:
+    host.run("nvidia-smi mig -dci; nvidia-smi mig -dgi")
+    assert slices(host) == []
+    assert mig.play(check=True).changed
+    assert slices(host) == []
+    result = mig.play()
+    assert result.ok, result.message
+    assert slices(host) == MIXED
+
+
+def test_another_layout(host: Host, mig: Role) -> None:
+    result = mig.play(nvidia_mig_layout="small")
+    assert result.ok, result.message
+    assert slices(host) == ["1g.5gb"] * 7
+    assert mig.play(nvidia_mig_layout="small").changed == 0
+    assert mig.play().ok
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"nvidia_mig_layout": "none-such"},
+            "nvidia_mig_config has no layout none-such; it has mixed, small",
+        ),
+        (
+            {
+                "nvidia_mig_layout": "trap",
+                "nvidia_mig_config": {
+                    "version": "v1",
+                    "mig-configs": {
+                        "trap": [
+                            {
+                                "devices": "all",
+                                "mig-enabled": True,
+                                "mig-devices": {"3g.20gb": 2, "1g.5gb": 1},
+                            }
+                        ]
+                    },
+                },
+            },
+            "the GPUs are not cut as trap",
+        ),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(host: Host, mig: Role, given: dict[str, Any], said: str) -> None:
+    result = mig.play(**given)
+    assert not result.ok
+    assert said in result.message
+    assert mig.play().ok
+
+
+def test_it_is_refused_while_a_process_uses_the_gpu(host: Host, mig: Role) -> None:
+    """The real nvidia-smi is asked for processes; here a wrapper before it on PATH plays one."""
+    wrapper = "/usr/local/sbin/nvidia-smi"
+    host.write(
+        wrapper,
+        "#!/bin/sh\n"
+        'case "$1" in --query-compute-apps*) echo "4711, python"; exit ;; esac\n'
+        'exec /usr/bin/nvidia-smi "$@"\n',
+    )
+    host.run(f"chmod +x {wrapper}")
+    try:
+        before = slices(host)
+        result = mig.play(nvidia_mig_layout="small")
+        assert not result.ok
+        assert "MIG cannot be changed while processes use the GPUs: 4711, python" in result.message
+        assert slices(host) == before
+        assert mig.play().ok, "nothing is to be changed, so a process is no hindrance"
+    finally:
+        host.run(f"rm {wrapper}")
+
+
+def test_a_mode_that_waits_for_a_restart_gets_one(host: Host, mig: Role) -> None:
+    """As in a virtual machine: the unit cannot reset the GPU, and only the next boot has the new mode."""
+    wrapper, parted = "/usr/local/sbin/nvidia-smi", "/usr/bin/nvidia-mig-parted"
+    host.write(
+        wrapper,
+        "#!/bin/sh\n"
+        'case "$1" in --query-gpu=mig.mode.current,*)\n'
+        '  [ ! -e /run/waits ] || { echo "Disabled, Enabled"; exit; } ;;\n'
+        "esac\n"
+        'exec /usr/bin/nvidia-smi "$@"\n',
+    )
+    host.run(f"chmod +x {wrapper}; mv {parted} {parted}.real; touch /run/waits; nvidia-smi -mig 0")
+    host.write(parted, f'#!/bin/sh\n[ ! -e /run/waits ] || exit 1\nexec {parted}.real "$@"\n')
+    host.run(f"chmod +x {parted}")
+    before = host.out("cut -d' ' -f22 /proc/1/stat")
+    try:
+        result = mig.play(
+            nvidia_mig_boot_time_command="cut -d' ' -f22 /proc/1/stat", nvidia_mig_reboot_timeout=120
+        )
+        assert result.ok, result.message
+        assert host.out("cut -d' ' -f22 /proc/1/stat") != before
+        assert slices(host) == MIXED
+    finally:
+        host.run(f"rm {wrapper}; mv {parted}.real {parted}")
+
+
+def test_without_a_layout_nothing_is_done(host: Host, mig: Role) -> None:
+    assert mig.play(nvidia_mig_layout="", nvidia_mig_config={}).changed == 0

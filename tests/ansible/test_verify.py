@@ -1,0 +1,188 @@
+"""``gpuform hosts verify`` on a booted host: green once prepared, red for each thing that is changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.hosts import run
+from gpuform.hosts.verify import Report, verify
+from tests.ansible.conftest import Beds
+from tests.ansible.sabotage import (
+    BY_HAND,
+    DRIVER,
+    OLD_TOOLKIT,
+    OTHER_DRIVER,
+    SABOTAGE,
+    TOOLKIT,
+    Sabotage,
+)
+from tests.bed import Bed, Host
+
+pytestmark = pytest.mark.hosts
+
+ROOT = Path(__file__).parents[2]
+GPU = {"model": "A100-PCIE-40GB", "product": "NVIDIA A100-PCIE-40GB", "count": 8}
+SLICES = {"3g.20gb": 1, "2g.10gb": 2}
+CHECKS = (
+    "reachable",
+    "gpus",
+    "driver_version",
+    "driver_packages",
+    "fabricmanager",
+    "held",
+    "modules",
+    "nouveau",
+    "persistence",
+    "units",
+    "time_sync",
+    "cuda",
+    "mig",
+    "toolkit_version",
+    "toolkit_packages",
+    "runtime",
+    "cdi",
+    "no_gpu_without_request",
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One prepared host and the inventory that it was prepared from."""
+
+    host: Host
+    inventory: dict[str, Any]
+
+    def report(self) -> Report:
+        return verify(self.inventory, ROOT, stack="lab")
+
+    def failed(self) -> dict[str, tuple[str, str]]:
+        """Fact and remedy of each check that fails."""
+        wrong = [one for one in self.report().verdicts if one.verdict == "FAIL"]
+        return {one.check: (one.fact, one.remedy) for one in wrong}
+
+    def apply(self) -> None:
+        outcome = run("site.yml", self.inventory)
+        assert outcome.ok, outcome.failures
+
+
+@pytest.fixture(scope="module")
+def site(bed: Beds) -> Iterator[Site]:
+    own = bed(hosts=1)
+    (host,) = own.hosts
+    host.write("/etc/fake-gpu.json", json.dumps({"product": GPU["product"], "count": GPU["count"]}))
+    repository = own.furnish_repository(drivers=(DRIVER, OTHER_DRIVER), toolkits=(TOOLKIT, OLD_TOOLKIT))
+    found = Site(host, _inventory(own, repository.variables))
+    found.apply()
+    yield found
+    own.down()
+
+
+def _inventory(bed: Bed, repository: dict[str, str]) -> dict[str, Any]:
+    inventory = bed.inventory()
+    entry = {"devices": "all", "mig-enabled": True, "mig-devices": SLICES}
+    variables = {
+        "gpuform_environment": "lab",
+        "gpuform_pool": "a100",
+        "gpuform_kubeconfig": "",
+        "gpuform_context": "",
+        "validate_inventory_gpu": GPU,
+        "nvidia_driver_source": "nvidia",
+        "nvidia_driver_version": DRIVER,
+        "nvidia_driver_branch": DRIVER.split(".")[0],
+        "nvidia_driver_modules": "open",
+        "nvidia_driver_fabricmanager": True,
+        "nvidia_driver_product": GPU["product"],
+        "nvidia_driver_count": GPU["count"],
+        "nvidia_driver_repository": repository,
+        "nvidia_container_toolkit_version": TOOLKIT,
+        "nvidia_container_toolkit_runtime": "containerd",
+        "nvidia_container_toolkit_mode": "runtime",
+        "nvidia_container_toolkit_repository": repository,
+        "nvidia_mig_layout": "lab",
+        "nvidia_mig_config": {"version": "v1", "mig-configs": {"lab": [entry]}},
+        "cuda_toolkit_version": "12.2",
+    }
+    for host in inventory["_meta"]["hostvars"].values():
+        host.update(variables)
+    return inventory | {"pool_a100": inventory["gpu"], "kube_control_plane": {"hosts": []}}
+
+
+def test_a_prepared_host_is_as_declared(site: Site) -> None:
+    report = site.report()
+    found = {one.check: one.fact or one.verdict for one in report.verdicts}
+    assert {check: found[check] for check in CHECKS} == dict.fromkeys(CHECKS, "PASS")
+    assert report.ok
+
+
+def test_nothing_is_written_by_looking(site: Site) -> None:
+    site.host.run("touch /root/before")
+    site.report()
+    apart = " ".join(f"-path {path} -prune -o" for path in ("/proc", "/sys", "/run", "/var/log", "/dev"))
+    assert site.host.out(f"find / -xdev {apart} -type f -newer /root/before -print") == ""
+
+
+@pytest.mark.parametrize("sabotage", SABOTAGE, ids=lambda sabotage: sabotage.name)
+def test_each_sabotage_is_found_and_named(site: Site, sabotage: Sabotage) -> None:
+    site.host.run(sabotage.command)
+    try:
+        assert site.failed() == sabotage.findings
+    finally:
+        site.host.run(sabotage.undo)
+
+
+def test_the_other_driver_runs_after_a_reboot(site: Site) -> None:
+    site.host.run(BY_HAND.command)
+    try:
+        site.host.reboot()
+        found = site.failed()
+        assert found["driver_version"] == (
+            f"driver {OTHER_DRIVER} runs; {DRIVER} is pinned",
+            "run `gpuform hosts apply lab` to bring it back, or pin the one that runs",
+        )
+        assert found["fabricmanager"][0] == f"fabric manager {OTHER_DRIVER}; it must be the driver's {DRIVER}"
+    finally:
+        site.host.run(BY_HAND.undo)
+        site.host.reboot()
+
+
+def test_the_remedy_that_is_named_helps(site: Site) -> None:
+    """Everything at once, then the one command that most of the findings name."""
+    chosen = [one for one in SABOTAGE if one.by_apply]
+    assert len(chosen) > 5
+    for one in chosen:
+        site.host.run(one.command)
+    assert set(site.failed()) >= {"held", "runtime", "toolkit_version", "units"}
+    site.apply()
+    assert site.failed() == {}
+
+
+def test_a_host_that_is_down_is_named_once(site: Site) -> None:
+    variables = site.inventory["_meta"]["hostvars"][site.host.name]
+    down = {**variables, "ansible_host": site.host.address.rpartition(".")[0] + ".250"}
+    report = verify({"_meta": {"hostvars": {"gpu-9": down, site.host.name: variables}}}, ROOT)
+    hosts = report.to_json()["hosts"]
+    assert hosts[site.host.name]["checks"]["gpus"]["verdict"] == "PASS"
+    (failed,) = [name for name, one in hosts["gpu-9"]["checks"].items() if one["verdict"] == "FAIL"]
+    assert failed == "reachable"
+    assert hosts["gpu-9"]["checks"]["gpus"] == {
+        "verdict": "SKIP",
+        "fact": "the host cannot be asked",
+        "remedy": "",
+    }
+
+
+def test_a_host_with_another_key_is_not_trusted(site: Site, tmp_path: Path) -> None:
+    variables = dict(site.inventory["_meta"]["hostvars"][site.host.name])
+    (tmp_path / "known").touch()
+    variables["ansible_ssh_common_args"] = (
+        f"-o UserKnownHostsFile={tmp_path}/known -o StrictHostKeyChecking=yes"
+    )
+    report = verify({"_meta": {"hostvars": {site.host.name: variables}}}, ROOT)
+    (failed,) = [one for one in report.verdicts if one.verdict == "FAIL"]
+    assert (failed.check, failed.fact) == ("reachable", "Host key verification failed.")

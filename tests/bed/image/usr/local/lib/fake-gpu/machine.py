@@ -1,0 +1,140 @@
+"""What the fake machine is: its GPUs, the driver on its disk, the driver in its kernel, its MIG instances.
+
+/etc/fake-gpu.json says what it plays: ``product`` and ``count``. Packages of the test repository put the
+rest on the disk; what is "in the kernel" lies in /run, hence is gone with every boot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuform.simulator.hardware import GPUS, Gpu
+
+CONFIG = Path("/etc/fake-gpu.json")
+MODULE = Path("/usr/lib/fake-gpu/module.json")  # of the dkms package: {"version", "licence"}
+LIBRARY = Path("/usr/lib/fake-gpu/library.json")  # of nvidia-driver-cuda: {"version"}
+RUN = Path("/run/fake-gpu")
+LOADED = RUN / "loaded.json"
+PERSISTENT = RUN / "persistence"  # set by nvidia-smi -pm
+DAEMON = Path("/run/nvidia-persistenced/active")
+MIG = Path("/var/lib/fake-gpu/mig.json")
+NOUVEAU = Path("/etc/fake-nouveau")  # the kernel has nouveau, and loads it unless told otherwise
+KEPT_OUT = RUN / "nouveau-kept-out"
+OTHERS = RUN / "modules"
+NVIDIA = ("nvidia", "nvidia_modeset", "nvidia_uvm", "nvidia_drm")
+
+
+class Refusal(Exception):
+    """What the driver answers instead, and with which exit status."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Card:
+    """One GPU of this machine."""
+
+    index: int
+    device: str
+    gpu: Gpu
+
+    @property
+    def bus(self) -> str:
+        return f"00000000:00:{7 + self.index:02X}.0"
+
+    @property
+    def uuid(self) -> str:
+        return "GPU-" + identifier("gpu", self.index)
+
+
+def identifier(*of: object) -> str:
+    """A UUID that this machine keeps for the same thing."""
+    seed = [Path("/etc/machine-id").read_text().strip(), *map(str, of)]
+    digits = hashlib.sha256("/".join(seed).encode()).hexdigest()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A JSON file; empty where there is none."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def write(path: Path, value: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=1) + "\n")
+
+
+def cards() -> list[Card]:
+    """The GPUs that are plugged in, whatever drives them."""
+    played = read(CONFIG)
+    found = [(device, gpu) for device, gpu in GPUS.items() if gpu.product == played.get("product")]
+    if not found:
+        return []
+    device, gpu = found[0]
+    return [Card(index, device, gpu) for index in range(played.get("count", 1))]
+
+
+def nouveau() -> bool:
+    """Whether nouveau is in the kernel: there at boot unless blacklisted, or put there since."""
+    if not NOUVEAU.exists():
+        return False
+    return not KEPT_OUT.exists() or NOUVEAU.stat().st_mtime_ns > KEPT_OUT.stat().st_mtime_ns
+
+
+def blacklisted() -> bool:
+    files = [path for top in ("/etc/modprobe.d", "/usr/lib/modprobe.d") for path in Path(top).glob("*.conf")]
+    return any(re.search(r"^\s*blacklist\s+nouveau\b", path.read_text(), re.MULTILINE) for path in files)
+
+
+def load() -> bool:
+    """Put the driver on the disk into the kernel, if none is there; whether one is there now."""
+    if not LOADED.exists() and MODULE.exists() and not nouveau() and cards():
+        write(LOADED, read(MODULE))
+        _list_module()
+    return LOADED.exists()
+
+
+def _list_module() -> None:
+    """Name the module where depmod would: the toolkit's nvidia-cdi-refresh.service looks there."""
+    dep = Path("/lib/modules") / os.uname().release / "modules.dep"
+    line = "updates/dkms/nvidia.ko:\n"
+    if not dep.exists() or line not in dep.read_text():
+        dep.parent.mkdir(parents=True, exist_ok=True)
+        with dep.open("a") as file:
+            file.write(line)
+
+
+def loaded() -> dict[str, Any]:
+    """The driver in the kernel, loaded when it is first asked for as nvidia-modprobe does.
+
+    Refuses as NVML does: 9 without a driver, 18 where the library is of another version.
+    """
+    if not load():
+        raise Refusal(
+            9,
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
+            "Make sure that the latest NVIDIA driver is installed and running.\n",
+        )
+    driver, library = read(LOADED), read(LIBRARY)
+    if driver["version"] != library.get("version"):
+        short = ".".join(str(library.get("version")).split(".")[:2])
+        raise Refusal(
+            18, f"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {short}"
+        )
+    return driver
+
+
+def persistence() -> bool:
+    return PERSISTENT.exists() or DAEMON.exists()

@@ -1,0 +1,169 @@
+"""The packages of the test repository: NVIDIA's names, versions and relations; what they hold are the fakes.
+
+Names and relations as in NVIDIA's repositories for Debian 12 (driver installation guide, Debian; container
+toolkit installation guide).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from tests.bed.deb import Package
+
+FAKES = "/usr/local/lib/fake-gpu"
+OPEN, PROPRIETARY = "Dual MIT/GPL", "NVIDIA"
+RUNC = "runc (>= 1.0)"
+
+
+def driver(version: str) -> Iterator[Package]:
+    """All packages of one driver version, with both flavours of the kernel modules."""
+    full = f"{version}-1"
+    same = f"(= {full})"
+    for name, licence, other in (
+        ("nvidia-kernel-open-dkms", OPEN, "nvidia-kernel-dkms"),
+        ("nvidia-kernel-dkms", PROPRIETARY, "nvidia-kernel-open-dkms"),
+    ):
+        module = {"/usr/lib/fake-gpu/module.json": json.dumps({"version": version, "licence": licence})}
+        relations = {"Provides": f"nvidia-kernel-dkms-any {same}", "Conflicts": other, "Replaces": other}
+        yield Package(name, full, module, (f"nvidia-kernel-support {same}",), relations)
+    yield Package("nvidia-kernel-support", full)
+    library = {
+        "/usr/lib/fake-gpu/library.json": json.dumps({"version": version}),
+        "/usr/bin/nvidia-smi": f'#!/bin/sh\nexec {FAKES}/smi.py "$@"\n',
+    }
+    needs = (f"nvidia-kernel-dkms-any {same}", f"nvidia-persistenced {same}", f"libnvidia-ml1 {same}")
+    yield Package("nvidia-driver-cuda", full, library, needs)
+    yield Package("libnvidia-ml1", full)
+    yield Package("libcuda1", full)
+    yield Package("nvidia-driver", full, depends=(f"nvidia-driver-cuda {same}",))
+    yield Package("nvidia-open", full, depends=(f"nvidia-kernel-open-dkms {same}", f"nvidia-driver {same}"))
+    yield Package("cuda-drivers", full, depends=(f"nvidia-kernel-dkms {same}", f"nvidia-driver {same}"))
+    yield _persistenced(full)
+    yield _fabricmanager(version)
+    yield _pinning(version)
+
+
+def _persistenced(full: str) -> Package:
+    unit = _unit("NVIDIA Persistence Daemon", f"{FAKES}/daemon.py persistenced", "nvidia-persistenced")
+    files = {"/lib/systemd/system/nvidia-persistenced.service": unit}
+    return Package("nvidia-persistenced", full, files, scripts=_enabling("nvidia-persistenced.service"))
+
+
+def _fabricmanager(version: str) -> Package:
+    unit = _unit(
+        "NVIDIA fabric manager service", f"{FAKES}/daemon.py fabricmanager {version}", "nvidia-fabricmanager"
+    )
+    files = {
+        "/lib/systemd/system/nvidia-fabricmanager.service": unit,
+        "/usr/bin/nv-fabricmanager": f'#!/bin/sh\necho "Fabric Manager version is : {version}"\n',
+    }
+    return Package("nvidia-fabricmanager", f"{version}-1", files)  # NVIDIA's does not enable itself
+
+
+_PINNED = (
+    "cuda-drivers libcuda1 libnvidia-* nvidia-driver* nvidia-fabricmanager nvidia-kernel-* nvidia-open "
+    "nvidia-persistenced"
+)
+
+
+def _pinning(version: str) -> Package:
+    name = f"nvidia-driver-pinning-{version}"
+    pin = f"Package: {_PINNED}\nPin: version {version}-1\nPin-Priority: 1000\n"
+    relations = {"Provides": "nvidia-driver-pinning", "Conflicts": "nvidia-driver-pinning"}
+    return Package(name, f"{version}-1", {f"/etc/apt/preferences.d/{name}": pin}, fields=relations)
+
+
+def toolkit(
+    version: str, nvidia_ctk: Path | None = None, units: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Package]:
+    """The container toolkit, as NVIDIA splits it; ``nvidia_ctk`` is the real program, which asks no GPU.
+
+    ``units`` are those of the toolkit's source; it has them since 1.18.
+    """
+    full = f"{version}-1"
+    same = f"(= {full})"
+    real = "/usr/lib/nvidia-container-toolkit/nvidia-ctk"
+    # The real one cannot ask a fake GPU, and says the version that it was built with.
+    ctk = (
+        "#!/bin/sh\n"
+        f'case "$1 $2" in "cdi generate") exec {FAKES}/cdi.py "$@" ;; esac\n'
+        f'case "$1" in --version | -v) echo "NVIDIA Container Toolkit CLI version {version}"; exit ;; esac\n'
+        f'exec {real} "$@"\n'
+    )
+    shim = '#!/bin/sh\nexec runc "$@"\n'
+    files: dict[str, str | Path] = {
+        "/usr/bin/nvidia-ctk": ctk,
+        "/usr/bin/nvidia-cdi-hook": f'#!/bin/sh\nexec {real} hook "$@"\n',
+        "/usr/bin/nvidia-container-runtime": shim,
+        "/usr/bin/nvidia-container-runtime.cdi": shim,
+    }
+    if nvidia_ctk:
+        files[real] = nvidia_ctk
+    if int(version.split(".")[1]) >= 18:
+        files |= {f"/lib/systemd/system/{name}": text for name, text in units.items()}
+    configured = {"postinst": _CONFIGURED} if nvidia_ctk else {}
+    yield Package("nvidia-container-toolkit-base", full, files, scripts=configured)
+    needs = (f"nvidia-container-toolkit-base {same}", f"libnvidia-container-tools {same}")
+    hook = {"/usr/bin/nvidia-container-runtime-hook": "#!/bin/sh\nexit 0\n"}
+    yield Package("nvidia-container-toolkit", full, hook, needs)
+    cli = {"/usr/bin/nvidia-container-cli": f'#!/bin/sh\necho "cli-version: {version}"\n'}
+    yield Package("libnvidia-container-tools", full, cli, (f"libnvidia-container1 {same}",))
+    yield Package("libnvidia-container1", full)
+
+
+def mig_manager(version: str = "0.13.1") -> Package:
+    """mig-parted as NVIDIA's package for hosts has it; the program is the fake."""
+    files = {"/usr/bin/nvidia-mig-parted": f'#!/bin/sh\nexec {FAKES}/mig_parted.py "$@"\n'}
+    return Package("nvidia-mig-manager", f"{version}-1", files)
+
+
+def cuda(version: str) -> Package:
+    """``cuda-toolkit-12-2`` for ``12.2``; its nvcc only says its version."""
+    text = f"Cuda compilation tools, release {version}, V{version}.140"
+    nvcc = f'#!/bin/sh\necho "nvcc: NVIDIA (R) Cuda compiler driver"\necho "{text}"\n'
+    name = f"cuda-toolkit-{version.replace('.', '-')}"
+    link = f"#!/bin/sh\nln -sfn cuda-{version} /usr/local/cuda\n"  # NVIDIA's does it by update-alternatives
+    files = {f"/usr/local/cuda-{version}/bin/nvcc": nvcc}
+    return Package(name, f"{version}.2-1", files, scripts={"postinst": link})
+
+
+def machine(kernel: str) -> Iterator[Package]:
+    """What the distribution would have for a machine of this kernel, which no distribution knows."""
+    yield Package(f"linux-headers-{kernel}", kernel.split("-")[0])
+    yield Package("dkms", "3.0.10-8+deb12u9")  # newer than the distribution's, which brings a compiler
+
+
+# What NVIDIA's package does after it is unpacked: write its configuration, switch its units on.
+_CONFIGURED = """\
+#!/bin/sh
+set -e
+[ "$1" = configure ] || exit 0
+mkdir -p /etc/nvidia-container-runtime
+nvidia-ctk --quiet config --config-file=/etc/nvidia-container-runtime/config.toml --in-place
+systemctl daemon-reload
+for unit in nvidia-cdi-refresh.path nvidia-cdi-refresh.service; do
+    [ ! -e "/lib/systemd/system/$unit" ] || systemctl enable --now "$unit" || true
+done
+"""
+
+
+def _unit(title: str, command: str, name: str) -> str:
+    return (
+        f"[Unit]\nDescription={title}\n\n"
+        f"[Service]\nType=notify\nNotifyAccess=all\nExecStart={command}\nRuntimeDirectory={name}\n\n"
+        "[Install]\nWantedBy=multi-user.target\n"
+    )
+
+
+def _enabling(unit: str) -> dict[str, str]:
+    """Maintainer scripts that start the unit at once and at boot, as Debian's do."""
+    start = f"systemctl daemon-reload\nsystemctl enable --now {unit} || true\n"
+    stop = f"systemctl disable --now {unit} || true\n"
+    return {
+        "postinst": f'#!/bin/sh\nset -e\nif [ "$1" = configure ]; then\n{start}fi\n',
+        "prerm": f'#!/bin/sh\nset -e\nif [ "$1" = remove ]; then\n{stop}fi\n',
+        "postrm": "#!/bin/sh\nset -e\nsystemctl daemon-reload || true\n",
+    }

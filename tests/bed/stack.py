@@ -1,0 +1,58 @@
+"""An environment of own hosts for a bed, written as a user would: a stack file, and the inventory from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.config import load
+from infra.inventory import inventory
+from tests.bed.bed import Bed
+
+DRIVER = "580.95.05"
+TOOLKIT = "1.19.1"
+
+
+def environment(bed: Bed, pools: Sequence[Mapping[str, Any]] = (), **cluster: Any) -> dict[str, Any]:
+    """A T4 pool of all of the bed's hosts, or ``pools``; packages from the bed's repository.
+
+    In ``pools``, hosts are names of the bed's; ``cluster`` overrides fields of the environment's cluster.
+    """
+    address = {host.name: {"name": host.name, "address": host.address} for host in bed.hosts}
+    given = pools or [{"name": "t4", "hosts": list(address), "gpu": {"models": ["T4"], "count": 1}}]
+    repository = bed.repository.settings
+    settings: dict[str, Any] = {
+        "kind": "hosts",
+        "user": "root",
+        "private_key": str(bed.key),
+        "known_hosts": str(bed.known_hosts),
+        "driver": {"source": "nvidia", "version": DRIVER, "repository": repository},
+        "toolkit": {"version": TOOLKIT, "repository": repository},
+    }
+    placed = [{**pool, "hosts": [address.get(host, host) for host in pool["hosts"]]} for pool in given]
+    return {"name": "bed", "cluster": {**settings, **cluster}, "pools": placed}
+
+
+def write(path: Path, found: Mapping[str, Any]) -> Path:
+    """Write the stack file of an environment."""
+    path.write_text(yaml.safe_dump({"config": {"gpuform:environment": dict(found)}}, sort_keys=False))
+    return path
+
+
+def listing(bed: Bed, pools: Sequence[Mapping[str, Any]] = (), **cluster: Any) -> dict[str, Any]:
+    """The inventory of ``environment``, through the stack file."""
+    file = write(bed.folder / "Pulumi.bed.yaml", environment(bed, pools, **cluster))
+    found: dict[str, Any] = json.loads(json.dumps(inventory(load(file))))
+    return found
+
+
+def play_gpus(bed: Bed, pools: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Let every host of GPU pools play what the inventory declares of it."""
+    for name, values in listing(bed, pools)["_meta"]["hostvars"].items():
+        declared = values.get("validate_inventory_gpu")
+        if declared:
+            bed.host(name).play(declared["product"], declared["count"])

@@ -1,0 +1,48 @@
+"""Programs of NVIDIA's that the packages carry; they are built by ``gpuform toolchain build``."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
+from gpuform.toolchain.catalogue import NVIDIA_CTK
+from tests.bed.refusal import Refused
+
+
+def nvidia_ctk() -> Path:
+    """The real nvidia-ctk: what it does with configurations needs no GPU."""
+    return Toolchain(Paths.here()).path("nvidia-ctk")
+
+
+def cdi_units() -> dict[str, str]:
+    """The toolkit's own units for the CDI specification, from the module that nvidia-ctk is built of."""
+    asked = subprocess.run(
+        ["go", "mod", "download", "-json", f"{NVIDIA_CTK.pins}@v{NVIDIA_CTK.version}"],
+        cwd=Paths.here().root / "toolchain" / NVIDIA_CTK.name,
+        env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    folder = Path(json.loads(asked.stdout)["Dir"]) / "deployments/systemd"
+    names = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
+    return {name: (folder / name).read_text() for name in names}
+
+
+def real_smi() -> dict[str, Path]:
+    """The real nvidia-smi and the NVML of $GPUFORM_NVML_LIBRARY, which then answer instead of the fake."""
+    library = os.environ.get("GPUFORM_NVML_LIBRARY")
+    if not library:
+        return {}
+    beside = Path(library).with_name("nvidia-smi")
+    program = beside if beside.exists() else shutil.which("nvidia-smi")
+    if not Path(library).is_file() or not program:
+        raise Refused(
+            f"GPUFORM_NVML_LIBRARY={library}: needs the library, and nvidia-smi beside it or on PATH"
+        )
+    return {"libnvidia-ml.so.1": Path(library), "nvidia-smi": Path(program)}

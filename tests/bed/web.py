@@ -1,0 +1,114 @@
+"""The bed's web server, on its bridge: the Debian mirror behind a cache, and what the tests publish.
+
+    python -m tests.bed.web FOLDER ADDRESS [ARCHIVE ...]
+
+``/debian/N/`` is the Nth archive of this machine's own apt; everything else is FOLDER/web. Hosts reach
+nothing but this server. When the process that the bed was made for has ended, it takes the bed down.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import http.server
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from tests.bed import places
+from tests.bed.bed import Bed
+
+PORT = 80
+_one = defaultdict[Path, threading.Lock](threading.Lock)
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """Answers GET and HEAD; what an archive never changes is fetched once per machine."""
+
+    protocol_version = "HTTP/1.1"
+    archives: tuple[str, ...] = ()
+    cache = Path()
+
+    def translate_path(self, path: str) -> str:
+        """The file to send, fetched first where it is an archive's."""
+        words = path.split("?")[0].lstrip("/").split("/")
+        if words[0] != "debian" or ".." in words or not words[1].isdigit():
+            return super().translate_path(path)
+        archive = self.archives[int(words[1])] if int(words[1]) < len(self.archives) else ""
+        name = "/".join(words[2:])
+        # Per archive, so that a changed mirror setting does not mix two of them.
+        file = self.cache / archive.replace("/", "_") / name
+        with _one[file]:
+            fixed = name.startswith("pool/") or "/by-hash/" in name
+            if not (fixed and file.is_file()):
+                _fetch(f"{archive}/{name}", file)
+        return str(file)
+
+    def list_directory(self, path: Any) -> None:
+        """No listings."""
+        self.send_error(404)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Every request, for the tests."""
+        print(self.client_address[0], format % args, flush=True)
+
+
+def _fetch(url: str, file: Path) -> None:
+    """Bring a file up to date; an older copy stays where the archive does not answer."""
+    request = urllib.request.Request(url)
+    if file.is_file():
+        request.add_header("If-Modified-Since", Handler.date_time_string(_DATES, file.stat().st_mtime))
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".", delete=False) as out:
+                shutil.copyfileobj(answer, out)
+            stamp = answer.headers["Last-Modified"]
+            if stamp:
+                seconds = time.mktime(time.strptime(stamp, "%a, %d %b %Y %H:%M:%S GMT")) - time.timezone
+                os.utime(out.name, (seconds, seconds))
+            Path(out.name).chmod(0o644)
+            if file.is_file() and filecmp.cmp(out.name, file, shallow=False):
+                Path(out.name).unlink()  # its date stays, so that apt is told "not modified"
+            else:
+                Path(out.name).replace(file)
+    except (urllib.error.URLError, TimeoutError) as error:
+        if getattr(error, "code", None) != 304:
+            print(f"{url}: {error}", flush=True)
+
+
+_DATES: Any = None  # date_time_string uses no state of its handler
+
+
+def _watch(bed: Bed) -> None:
+    """Have the bed taken down once its owner has ended; by another process, since this one goes with it."""
+    while not bed.abandoned:
+        time.sleep(2)
+    command = [sys.executable, "-m", "tests.bed", "sweep"]
+    subprocess.Popen(command, start_new_session=True, stdin=subprocess.DEVNULL)
+
+
+def main() -> None:
+    """Serve until killed."""
+    folder, address, *Handler.archives = Path(sys.argv[1]), *sys.argv[2:]  # type: ignore[assignment]
+    Handler.cache = places.shared() / "mirror"
+
+    class Served(Handler):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(folder / "web"))
+
+    threading.Thread(target=_watch, args=(Bed(folder.name),), daemon=True).start()
+    server = http.server.ThreadingHTTPServer((address, PORT), Served)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""``gpuform hosts``: bad input, and what people and programs read (on booted hosts: tests/ansible)."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rich.console import Console
+from typer.testing import CliRunner
+
+from gpuform.cli.main import app
+from gpuform.hosts import Event, HostResult, Outcome
+from gpuform.hosts.progress import Board, lines, reporting
+from gpuform.reports import hosts as tables
+
+pytestmark = pytest.mark.unit
+
+DONE = HostResult(ok=True, changed=2, changes=("role : Write", "role : Load"), diffs=("--- a\n+++ b\n+x",))
+FAILED = HostResult(ok=False, failed=1, message="role : Break: why", task="role : Break")
+OFF = HostResult(ok=False, unreachable=True, message="cannot be reached (No route to host)")
+SAME = HostResult(ok=True)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
+    monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
+    (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
+    (tmp_path / "ansible" / "playbooks").mkdir(parents=True)
+    (tmp_path / "ansible" / "playbooks" / "site.yml").write_text("[]\n")
+    monkeypatch.chdir(tmp_path)
+    declare(tmp_path)
+    return CliRunner()
+
+
+def declare(folder: Path, **cluster: Any) -> None:
+    environment = {
+        "name": "lab",
+        "cluster": {"kind": "hosts", **cluster},
+        "pools": [{"name": "cpu", "hosts": ["cpu-1", "cpu-2"]}],
+    }
+    stack = {"config": {"gpuform:environment": environment}}
+    (folder / "Pulumi.lab.yaml").write_text(yaml.safe_dump(stack))
+
+
+@pytest.fixture
+def outcome(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the next runs come to, and the words that they were asked with."""
+    asked: list[Any] = []
+
+    def play(playbook: str, inventory: Any, **more: Any) -> Outcome:
+        found = asked.pop(0)
+        more["on_event"](Event("changed", host="cpu-1", task="role : Write"))
+        asked.append((playbook, more["check"], list(more["limit"])))
+        return found
+
+    monkeypatch.setattr("gpuform.hosts.run", play)
+    return asked
+
+
+@pytest.mark.parametrize("verb", ["apply", "check", "status"])
+def test_a_stack_of_another_kind_is_bad_input(run: CliRunner, verb: str) -> None:
+    environment = {
+        "name": "x",
+        "cluster": {"kind": "embedded"},
+        "pools": [{"name": "cpu", "machine": "m5.xlarge", "nodes": 1}],
+    }
+    Path("Pulumi.other.yaml").write_text(yaml.safe_dump({"config": {"gpuform:environment": environment}}))
+    result = run.invoke(app, ["hosts", verb, "other"])
+    assert result.exit_code == 2, result.output
+    assert "cluster.kind: stack other has embedded" in result.stderr
+
+
+def test_an_unknown_stack_is_bad_input(run: CliRunner) -> None:
+    result = run.invoke(app, ["hosts", "apply", "nowhere"])
+    assert result.exit_code == 2
+    assert "Pulumi.nowhere.yaml" in result.stderr
+
+
+def test_an_unknown_limit_names_the_hosts_and_groups(run: CliRunner) -> None:
+    result = run.invoke(app, ["hosts", "apply", "lab", "--limit", "gpu-9"])
+    assert result.exit_code == 2
+    assert "limit: gpu-9 is no host and no group with hosts; the hosts are cpu-1, cpu-2" in result.stderr
+    assert "pool_cpu" in result.stderr
+
+
+def test_an_unknown_playbook_names_those_that_are_there(run: CliRunner) -> None:
+    result = run.invoke(app, ["hosts", "apply", "lab", "--playbook", "nothing.yml"])
+    assert result.exit_code == 2
+    assert "there are: site.yml" in result.stderr
+
+
+def test_a_kubeconfig_that_is_not_there_is_said_before_any_host_is_touched(run: CliRunner) -> None:
+    declare(Path(), kubeconfig="/nowhere/config")
+    result = run.invoke(app, ["hosts", "apply", "lab"])
+    assert result.exit_code == 2
+    assert "cluster.kubeconfig: /nowhere/config is not there; leave it out until" in result.stderr
+
+
+def test_apply_ends_with_0_and_shows_each_host(run: CliRunner, outcome: list[Any]) -> None:
+    outcome.append(Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0))
+    result = run.invoke(app, ["hosts", "apply", "lab"])
+    assert result.exit_code == 0, result.output
+    assert outcome == [("site.yml", False, [])]
+    assert "  cpu-1: changed: role : Write" in result.stdout.splitlines()
+    assert [line.split() for line in result.stdout.splitlines()[-2:]] == [
+        ["cpu-1", "ok", "2"],
+        ["cpu-2", "ok", "0"],
+    ]
+
+
+def test_apply_ends_with_1_and_names_who_failed(run: CliRunner, outcome: list[Any]) -> None:
+    outcome.append(Outcome({"cpu-1": FAILED, "cpu-2": OFF}, 4))
+    result = run.invoke(app, ["hosts", "apply", "lab"])
+    assert result.exit_code == 1
+    assert "cpu-1: role : Break: why" in result.stdout
+    assert "cpu-2: cannot be reached (No route to host)" in result.stdout
+    assert (
+        "failed: hosts: 2 of 2 are not done (cpu-1, cpu-2); mend them and run the same again" in result.stderr
+    )
+
+
+def test_apply_as_json_is_the_documented_form(run: CliRunner, outcome: list[Any]) -> None:
+    outcome.append(Outcome({"cpu-1": DONE, "cpu-2": FAILED}, 2))
+    result = run.invoke(app, ["hosts", "apply", "lab", "--json", "--limit", "pool_cpu"])
+    assert result.exit_code == 1
+    ok = {"ok": True, "changed": 2, "failed": 0, "unreachable": False, "message": ""}
+    bad = {"ok": False, "changed": 0, "failed": 1, "unreachable": False, "message": "role : Break: why"}
+    assert json.loads(result.stdout) == {"ok": False, "hosts": {"cpu-1": ok, "cpu-2": bad}, "nodes": {}}
+
+
+def test_a_check_ends_with_3_where_something_differs(run: CliRunner, outcome: list[Any]) -> None:
+    outcome.append(Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0))
+    result = run.invoke(app, ["hosts", "check", "lab", "--diff"])
+    assert result.exit_code == 3
+    assert outcome == [("site.yml", True, [])]
+    said = result.stdout.splitlines()
+    assert "cpu-1: would change: role : Load" in said
+    assert "    +x" in said
+
+
+def test_a_check_ends_with_0_where_nothing_differs_and_1_where_a_host_is_off(
+    run: CliRunner, outcome: list[Any]
+) -> None:
+    outcome.append(Outcome({"cpu-1": SAME, "cpu-2": SAME}, 0))
+    assert run.invoke(app, ["hosts", "check", "lab"]).exit_code == 0
+    outcome[:] = [Outcome({"cpu-1": DONE, "cpu-2": OFF}, 4)]
+    assert run.invoke(app, ["hosts", "check", "lab"]).exit_code == 1
+
+
+def test_a_check_as_json_lists_the_tasks(run: CliRunner, outcome: list[Any]) -> None:
+    outcome.append(Outcome({"cpu-1": DONE, "cpu-2": SAME}, 0))
+    found = json.loads(run.invoke(app, ["hosts", "check", "lab", "--json"]).stdout)
+    assert found["changes"] == {"cpu-1": ["role : Write", "role : Load"], "cpu-2": []}
+
+
+def test_a_run_that_no_host_ended_says_why(run: CliRunner, outcome: list[Any]) -> None:
+    outcome.append(
+        Outcome({"cpu-1": HostResult(ok=False, message="bad")}, 4, message="ERROR: no such module")
+    )
+    result = run.invoke(app, ["hosts", "apply", "lab"])
+    assert result.exit_code == 1
+    assert result.stderr == "failed: hosts: ERROR: no such module; then run the same again\n"
+
+
+def test_status_shows_what_is_there_beside_what_is_declared(run: CliRunner, outcome: list[Any]) -> None:
+    facts = {"system": "Debian 12.15", "gpus": ["Tesla T4, 580.95.05"], "toolkit": "1.19.1"}
+    outcome.append(Outcome({"cpu-1": HostResult(ok=True, facts=facts), "cpu-2": OFF}, 4))
+    result = run.invoke(app, ["hosts", "status", "lab", "--json"])
+    assert result.exit_code == 1
+    first, second = json.loads(result.stdout)["hosts"]
+    assert (first["driver"], first["gpus"], first["toolkit"]) == ("580.95.05", ["Tesla T4"], "1.19.1")
+    assert (first["pool"], first["reached"], first["node"]) == ("cpu", True, "-")
+    assert (second["reached"], second["message"]) == (False, "cannot be reached (No route to host)")
+    other = {**first, "declared": {"driver": "580.82.07", "toolkit": "1.19.1"}}
+    text = printed(tables.states([other, second]))
+    assert "580.95.05, declared 580.82.07" in text
+    assert "1x Tesla T4" in text
+
+
+def test_on_a_terminal_a_table_shows_where_each_host_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    board = Board(["cpu-1", "cpu-2"])
+    for event in (
+        Event("play", message="Prepare"),
+        Event("started", host="cpu-1", task="Write"),
+        Event("started", host="cpu-2", task="Write"),
+        Event("changed", host="cpu-1", task="Write"),
+        Event("unreachable", host="cpu-2", task="Write", message="why"),
+        Event("started", host="cpu-1", task="Load"),
+    ):
+        board.add(event)
+    rows = [line.split() for line in printed(board.table()).splitlines()]
+    assert ["cpu-1", "at", "work", "1", "Load"] in rows
+    assert ["cpu-2", "unreachable", "0", "Write:", "why"] in rows
+    output = io.StringIO()
+    terminal = Console(file=output, force_terminal=True, width=100)
+    with reporting(terminal, ["cpu-1"], print) as on_event:
+        on_event(Event("failed", host="cpu-1", task="Write", message="why"))
+    assert "\x1b[31mfailed" in output.getvalue()
+
+
+def test_no_color_leaves_the_colours_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    output = io.StringIO()
+    Console(file=output, force_terminal=True, width=100).print(tables.results({"cpu-1": FAILED}, check=False))
+    assert "failed" in output.getvalue()
+    assert "\x1b[31m" not in output.getvalue()
+
+
+def test_elsewhere_a_line_says_what_changed_and_what_failed() -> None:
+    said: list[str] = []
+    add = lines(said.append)
+    for event in (
+        Event("play", message="Prepare"),
+        Event("ok", host="cpu-1", task="Look"),
+        Event("changed", host="cpu-1", task="Write"),
+        Event("failed", host="cpu-2", task="Break", message="why", ignored=True),
+    ):
+        add(event)
+    assert said == ["Prepare", "  cpu-1: changed: Write", "  cpu-2: failed (passed over): Break: why"]
+
+
+def printed(table: Any) -> str:
+    output = io.StringIO()
+    Console(file=output, width=200).print(table)
+    return output.getvalue()

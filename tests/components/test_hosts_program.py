@@ -1,0 +1,137 @@
+"""The program on own hosts: what is registered before and after they have joined, and what is loaded."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.components.recording import Recorder, record
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGURATION = "gpuform:hosts:HostConfiguration"
+POOL_NODES = "gpuform:nodes:PoolNodes"
+LAYOUT = "gpuform:nodes:MigLayout"
+
+
+def onprem() -> dict[str, Any]:
+    content = yaml.safe_load((ROOT / "Pulumi.onprem-dev.yaml").read_text())
+    environment: dict[str, Any] = content["config"]["gpuform:environment"]
+    return environment
+
+
+def alone() -> dict[str, Any]:
+    """The same hosts before they have joined a cluster."""
+    environment = copy.deepcopy(onprem())
+    del environment["cluster"]["kubeconfig"]
+    return environment
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Recorder:
+    return record(onprem())
+
+
+@pytest.mark.parametrize("environment", [onprem(), alone()], ids=["joined", "alone"])
+def test_preview_and_up_register_the_same_resources(environment: dict[str, Any]) -> None:
+    preview, real = record(environment, preview=True), record(environment)
+    assert sorted((r.type, r.name) for r in preview.resources) == sorted(
+        (r.type, r.name) for r in real.resources
+    )
+
+
+def test_hosts_that_have_joined_nothing_are_prepared_and_that_is_all() -> None:
+    types = sorted(one.type for one in record(alone()).resources)
+    assert types == ["gpuform:hosts:HostCluster", CONFIGURATION]
+
+
+def test_one_run_prepares_every_host_with_the_inventory_of_the_stack(recorded: Recorder) -> None:
+    inputs = recorded.one(CONFIGURATION).inputs
+    assert inputs["playbook"] == "site.yml"
+    assert inputs["inventory"] == (ROOT / "tests/golden/onprem-dev/inventory.json").read_text()
+    assert len(inputs["content"]) == 64
+
+
+def test_another_driver_is_another_content() -> None:
+    other = onprem()
+    other["cluster"]["driver"]["version"] = "570.133.20"
+    before, after = (record(env).one(CONFIGURATION).inputs["content"] for env in (onprem(), other))
+    assert before != after
+
+
+def test_the_platform_waits_for_the_hosts(recorded: Recorder) -> None:
+    release = recorded.one("kubernetes:helm.sh/v3:Release")
+    assert f"{CONFIGURATION} onprem-dev-configuration" in release.after
+    assert release.inputs["values"]["driver"] == {"enabled": False}
+    assert release.inputs["values"]["toolkit"] == {"enabled": False}
+
+
+def test_nodes_are_found_by_the_names_of_the_hosts_and_may_join_later(recorded: Recorder) -> None:
+    pools = {one.name: one.inputs for one in recorded.of(POOL_NODES)}
+    assert set(pools) == {f"pools-{name}" for name in ("a100-mig", "a100-7", "t4-shared", "v100", "cpu")}
+    mig = pools["pools-a100-mig"]
+    assert mig["selector"] == "kubernetes.io/hostname in (gpu-1,gpu-2)"
+    assert mig["mayBeEmpty"] is True
+    assert mig["labels"]["gpuform.io/pool"] == "a100-mig"
+    assert [taint["key"] for taint in pools["pools-v100"]["taints"]] == [
+        "nvidia.com/gpu",
+        "example.com/deprecated",
+    ]
+    layouts = {one.name: one.inputs for one in recorded.of(LAYOUT)}
+    assert set(layouts) == {"mig-a100-mig", "mig-a100-7"}
+    assert all(inputs["mayBeEmpty"] is True for inputs in layouts.values())
+
+
+def test_what_a_host_gets_and_its_node_carries_is_one_thing(recorded: Recorder) -> None:
+    hosts = json.loads(recorded.one(CONFIGURATION).inputs["inventory"])["_meta"]["hostvars"]
+    for one in recorded.of(POOL_NODES):
+        for host in (each for each in hosts.values() if f"pools-{each['gpuform_pool']}" == one.name):
+            assert (host["gpuform_labels"], host["gpuform_taints"]) == (
+                one.inputs["labels"],
+                one.inputs["taints"],
+            )
+
+
+LOADED = """
+import sys
+import infra.__main__
+from tests.components.recording import record
+{before}
+print(sorted(name for name in sys.modules if name.partition(".")[0] in {of}
+             or name in ("infra.aws", "infra.hosts", "components.host_cluster")))
+"""
+HOSTS = "from tests.components.test_hosts_program import onprem\nrecord(onprem())"
+OTHERS = (
+    "from tests.components.aws_stacks import stack\n"
+    "from tests.components.test_program import existing, local\n"
+    "for environment in (local(), existing(), stack('aws-prod')): record(environment)"
+)
+
+
+def loaded(before: str, of: tuple[str, ...]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED.format(before=before, of=of)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_own_hosts_load_no_cloud_and_the_program_runs_no_ansible_itself() -> None:
+    """Ansible runs in the provider's process; the program only says what it shall do."""
+    found = loaded(HOSTS, ("ansible", "ansible_runner", "botocore", "pulumi_aws", "pulumi_openstack"))
+    assert found == "['components.host_cluster', 'infra.hosts']"
+
+
+def test_no_other_target_loads_ansible_or_the_hosts() -> None:
+    assert loaded(OTHERS, ("ansible", "ansible_runner")) == "['infra.aws']"

@@ -1,0 +1,158 @@
+"""The fixtures of the checks, and how their verdicts are written down.
+
+Input, by environment: GPUFORM_HOSTS_INVENTORY (a file as ``ansible-inventory --list`` prints it; without it
+every check is skipped), GPUFORM_HOSTS_BACKEND (ssh or kubectl, ssh if not set), GPUFORM_HOSTS_LIMIT (names of
+hosts, comma separated), GPUFORM_HOSTS_STACK (for the commands in remedies). Output: one line of JSON for each
+host and check, appended to the file that GPUFORM_HOSTS_RESULTS names, with the fields
+
+    host      name of the host
+    check     name of the check: the test's without ``test_``
+    verdict   PASS, FAIL or SKIP
+    fact      what the host answered (FAIL), why there was nothing to check (SKIP), empty (PASS)
+    remedy    what mends it (FAIL), else empty
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+from tests.hosts import expected as declared
+from tests.hosts import packages as package_manager
+from tests.hosts import places
+from tests.hosts.expected import Expected
+from tests.hosts.findings import Wrong, first_line
+
+_OUT_OF_REACH = "the host cannot be asked"
+_EXPECTED = pytest.StashKey[dict[str, Expected]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Read the inventory once."""
+    path = os.environ.get(declared.INVENTORY)
+    limit, stack = os.environ.get(declared.LIMIT, ""), os.environ.get(declared.STACK, "")
+    config.stash[_EXPECTED] = declared.read(Path(path), limit, stack) if path else {}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each check once per host of the inventory."""
+    if "expected" not in metafunc.fixturenames:
+        return
+    hosts = list(metafunc.config.stash[_EXPECTED].values())
+    nothing = pytest.param(None, marks=pytest.mark.skip(reason=declared.NO_INVENTORY), id="no-inventory")
+    parameters = [pytest.param(one, id=one.host) for one in hosts] or [nothing]
+    metafunc.parametrize("expected", parameters, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def expected(request: pytest.FixtureRequest) -> Expected:
+    """What the host under test should be."""
+    one: Expected = request.param
+    return one
+
+
+@pytest.fixture(scope="session")
+def sockets() -> Iterator[str]:
+    """A private folder for the sockets of shared ssh connections; ssh refuses paths over 108 letters."""
+    with tempfile.TemporaryDirectory(prefix="gpuform-") as folder:
+        yield f"{folder}/%C"
+        for socket in Path(folder).iterdir():  # else each connection stays for a minute
+            subprocess.run(["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "_"], capture_output=True)
+
+
+@pytest.fixture(scope="session")
+def place(expected: Expected, sockets: str) -> places.Place:
+    """How the host under test is asked."""
+    return places.place(expected, os.environ.get(declared.BACKEND, "ssh"), sockets)
+
+
+@pytest.fixture
+def machine(place: places.Place) -> Host:
+    """The host itself; a pod sees neither its packages nor its services."""
+    return _asked(place, place.machine, "seen on the host itself only, not from a pod")
+
+
+@pytest.fixture
+def driver(place: places.Place, expected: Expected) -> Host:
+    """Where the driver is: the host, or its driver pod."""
+    if not expected.gpu_count:
+        pytest.skip("the host has no GPUs")
+    return _asked(place, place.driver, f"no running pod of {places.DRIVER[0]}")
+
+
+@pytest.fixture
+def toolkit(place: places.Place, expected: Expected) -> Host:
+    """Where the container toolkit is: the host, or its toolkit pod."""
+    if not expected.gpu_count:
+        pytest.skip("the host has no GPUs")
+    return _asked(place, place.toolkit, f"no running pod of {places.TOOLKIT[0]}")
+
+
+def _asked(place: places.Place, host: Host | None, otherwise: str) -> Host:
+    if place.trouble:
+        pytest.skip(_OUT_OF_REACH)
+    if host is None:
+        pytest.skip(otherwise)
+    return host
+
+
+@pytest.fixture
+def packages(machine: Host) -> package_manager.Packages:
+    """What is installed on the host, and what of it is held."""
+    return package_manager.read(machine)
+
+
+@pytest.fixture
+def node(expected: Expected) -> dict[str, Any]:
+    """The host's Node in the cluster."""
+    if not expected.kubeconfig:
+        pytest.skip("no cluster is declared that it could have joined (cluster.kubeconfig)")
+    try:
+        found = places.node(expected.kubeconfig, expected.context, expected.host)
+    except LookupError as error:
+        raise Wrong(str(error), f"look at {expected.kubeconfig}: the cluster's API must answer") from None
+    if found is None:
+        pytest.skip("has not joined the cluster")
+    return found
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Write a check's verdict down; a failed one is reported by its fact and remedy, without a traceback."""
+    report = yield
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, Wrong):
+        report.longrepr = str(error)
+    callspec = getattr(item, "callspec", None)
+    host = getattr(callspec, "params", {}).get("expected")
+    path = os.environ.get(declared.RESULTS)
+    if path and host and (report.when == "call" or (report.when == "setup" and not report.passed)):
+        check = getattr(item, "originalname", item.name).removeprefix("test_")
+        with Path(path).open("a") as results:
+            results.write(json.dumps({"host": host.host, "check": check, **_verdict(report, error)}) + "\n")
+    return report
+
+
+def _verdict(report: pytest.TestReport, error: BaseException | None) -> dict[str, str]:
+    if report.passed:
+        return {"verdict": "PASS", "fact": "", "remedy": ""}
+    if report.skipped:
+        return {"verdict": "SKIP", "fact": str(getattr(error, "msg", error)), "remedy": ""}
+    if isinstance(error, Wrong):
+        return {"verdict": "FAIL", "fact": error.fact, "remedy": error.remedy}
+    fact = f"the check itself failed: {type(error).__name__}: {first_line(str(error))}"
+    return {
+        "verdict": "FAIL",
+        "fact": fact,
+        "remedy": "look whether the host still answers, and run it again",
+    }

@@ -1,0 +1,122 @@
+"""What each host should be, read from an inventory in the form of ``ansible-inventory --list``.
+
+The names of its variables are spelled out here again on purpose: these checks import nothing of the program
+that writes the inventory and nothing of the roles that act on it, or they would confirm both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+INVENTORY = "GPUFORM_HOSTS_INVENTORY"
+BACKEND = "GPUFORM_HOSTS_BACKEND"
+RESULTS = "GPUFORM_HOSTS_RESULTS"
+LIMIT = "GPUFORM_HOSTS_LIMIT"
+STACK = "GPUFORM_HOSTS_STACK"
+
+NO_INVENTORY = (
+    f"no inventory: `gpuform hosts verify STACK` runs these checks, or name an inventory file in {INVENTORY}"
+)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One host as declared; ``gpu_count`` is 0 for a host without GPUs.
+
+    ``mig`` is None where nothing is known of its slices, else {GPU index or "all": {profile: number}}, in
+    which a GPU without slices has an empty entry. ``cuts_at_boot``: by the
+    host itself, not by the operator.
+    """
+
+    host: str
+    pool: str
+    gpu_product: str
+    gpu_count: int
+    driver_source: str
+    driver_version: str
+    driver_modules: str
+    fabricmanager: bool
+    toolkit_version: str
+    runtime: str
+    mode: str
+    cuda_version: str
+    mig: Mapping[str, Mapping[str, int]] | None
+    cuts_at_boot: bool
+    kubeconfig: str
+    context: str
+    labels: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
+    connection: Mapping[str, Any] = field(default_factory=dict)
+    stack: str = ""
+
+    @property
+    def apply(self) -> str:
+        """The command that makes the host what is declared, for remedies."""
+        return f"`gpuform hosts apply{f' {self.stack}' if self.stack else ''}`"
+
+    def slices(self, index: int) -> dict[str, int] | None:
+        """The slices planned for that GPU: none of them is {}, not known is None."""
+        if self.mig is None:
+            return None
+        return dict(self.mig.get(str(index), self.mig.get("all", {})))
+
+
+def read(path: Path, limit: str = "", stack: str = "") -> dict[str, Expected]:
+    """The hosts of that file by name; ``limit`` names some of them, comma separated."""
+    inventory = json.loads(path.read_text())
+    hosts = {
+        name: expected(name, variables, stack)
+        for name, variables in sorted(inventory["_meta"]["hostvars"].items())
+    }
+    wanted = [name for name in limit.split(",") if name]
+    return {name: hosts[name] for name in wanted} if wanted else hosts
+
+
+def expected(name: str, variables: Mapping[str, Any], stack: str = "") -> Expected:
+    """One host's declaration from its variables."""
+    gpu = variables.get("validate_inventory_gpu") or {}
+    pool = str(variables.get("gpuform_pool") or "")
+    path = str(variables.get("gpuform_kubeconfig") or "")
+    kubeconfig = str(Path(path).expanduser()) if path else ""
+    return Expected(
+        host=name,
+        pool=pool,
+        gpu_product=str(variables.get("nvidia_driver_product") or gpu.get("product") or ""),
+        gpu_count=int(variables.get("nvidia_driver_count") or gpu.get("count") or 0),
+        driver_source=str(variables.get("nvidia_driver_source") or ""),
+        driver_version=str(variables.get("nvidia_driver_version") or ""),
+        driver_modules=str(variables.get("nvidia_driver_modules") or ""),
+        fabricmanager=bool(variables.get("nvidia_driver_fabricmanager")),
+        toolkit_version=str(variables.get("nvidia_container_toolkit_version") or ""),
+        runtime=str(variables.get("nvidia_container_toolkit_runtime") or "containerd"),
+        mode=str(variables.get("nvidia_container_toolkit_mode") or "runtime"),
+        cuda_version=str(variables.get("cuda_toolkit_version") or ""),
+        mig=_mig(variables, bool(kubeconfig)),
+        cuts_at_boot=bool(variables.get("nvidia_mig_layout")),
+        kubeconfig=kubeconfig,
+        context=str(variables.get("gpuform_context") or ""),
+        labels=({"gpuform.io/pool": pool} if pool else {}) | (variables.get("gpuform_labels") or {}),
+        taints=tuple(variables.get("gpuform_taints") or ()),
+        connection={key: value for key, value in variables.items() if key.startswith("ansible_")},
+        stack=stack,
+    )
+
+
+def _mig(variables: Mapping[str, Any], joined: bool) -> dict[str, dict[str, int]] | None:
+    """The slices of mig-parted's config, or of the operator's; on a host of neither MIG is off."""
+    if "gpuform_mig" in variables:
+        return {"all": dict(variables["gpuform_mig"])}
+    layout = variables.get("nvidia_mig_layout")
+    if not layout:
+        return None if joined else {"all": {}}
+    planned: dict[str, dict[str, int]] = {}
+    for entry in variables["nvidia_mig_config"]["mig-configs"][layout]:
+        slices = dict(entry.get("mig-devices") or {}) if entry["mig-enabled"] else {}
+        devices = entry["devices"]
+        for device in ["all"] if devices == "all" else devices:
+            planned[str(device)] = slices
+    return planned

@@ -1,0 +1,51 @@
+"""What a host's package manager says is installed and held, asked with one command each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from testinfra.host import Host
+
+
+@dataclass(frozen=True)
+class Packages:
+    """Installed packages with their whole version, and the names that no upgrade touches."""
+
+    installed: Mapping[str, str]
+    held: frozenset[str]
+
+    def like(self, carriers: re.Pattern[str], names: re.Pattern[str]) -> frozenset[str]:
+        """The installed packages with such a name that have the upstream version of a carrier."""
+        versions = {upstream(found) for name, found in self.installed.items() if carriers.fullmatch(name)}
+        return frozenset(
+            name
+            for name, found in self.installed.items()
+            if names.fullmatch(name) and upstream(found) in versions
+        )
+
+
+def upstream(version: str) -> str:
+    """A package's version without epoch and revision: ``1:580.95.05-1~deb12`` is ``580.95.05``."""
+    return re.sub(r"[-~+].*$", "", version.partition(":")[2] or version)
+
+
+def read(host: Host) -> Packages:
+    """Ask dpkg, whose word holds where apt cannot read its sources, or rpm and dnf's versionlock."""
+    if host.exists("dpkg-query"):
+        form = r"${db:Status-Status} ${db:Status-Want} ${Package} ${Version}\n"
+        lines = host.run("dpkg-query -W -f %s", form).stdout.splitlines()
+        rows = [row for row in map(str.split, lines) if len(row) == 4 and row[0] == "installed"]
+        return Packages(
+            {row[2]: row[3] for row in rows}, frozenset(row[2] for row in rows if row[1] == "hold")
+        )
+    lines = host.run(r"rpm -qa --qf '%{NAME} %{VERSION}-%{RELEASE}\n'").stdout
+    installed = dict(line.split() for line in lines.splitlines() if len(line.split()) == 2)
+    return Packages(installed, _locked(host.run("dnf -q versionlock list").stdout, installed))
+
+
+def _locked(text: str, installed: Mapping[str, str]) -> frozenset[str]:
+    """dnf names what is locked as ``name-epoch:version-release.*``."""
+    names = (re.sub(r"-\d+:[^:]*$", "", line.strip()) for line in text.splitlines())
+    return frozenset(name for name in names if name in installed)

@@ -1,0 +1,156 @@
+"""Where a host is asked: over ssh on the host itself, or with kubectl in its driver and toolkit pods.
+
+ssh is called as Ansible calls it (same address, port, user, key and arguments, the user's own ssh settings
+apply, the host's key must be known), so what the playbooks reach is reached here.
+Nothing is written on a host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import testinfra
+from testinfra.host import Host
+
+from tests.hosts.expected import Expected
+
+NAMESPACE = "gpu-operator"
+DRIVER = ("nvidia-driver-daemonset", "nvidia-driver-ctr")
+TOOLKIT = ("nvidia-container-toolkit-daemonset", "nvidia-container-toolkit-ctr")
+TIMEOUT_S = 60
+"""nvidia-smi on a GPU that has fallen off the bus may not return; a healthy 8-GPU host without persistence
+mode needs under 30 s for its first answer."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """How one host is asked; ``trouble`` says why it cannot be, and is empty when it can."""
+
+    machine: Host | None
+    driver: Host | None
+    toolkit: Host | None
+    trouble: str = ""
+    by_ssh: bool = True
+
+
+def place(expected: Expected, backend: str, control_path: str) -> Place:
+    """Where that host's answers come from; asks for one, so that a host out of reach is known at once."""
+    if backend == "kubectl":
+        return _pods(expected)
+    host = _machine(expected.connection, expected.host, control_path)
+    try:
+        answer = host.run("true")
+    except (RuntimeError, OSError) as error:
+        return Place(None, None, None, _reason(error))
+    if answer.rc:
+        return Place(None, None, None, _last(answer.stderr) or f"`true` ends with {answer.rc}")
+    return Place(host, host, host)
+
+
+def bounded(host: Host, command: str, *args: str) -> Any:
+    """Run a command that may hang where hardware is sick; ended after ``TIMEOUT_S`` it exits with 124."""
+    return host.run(f"timeout {TIMEOUT_S} {command}", *args)
+
+
+def _machine(connection: Mapping[str, Any], name: str, control_path: str) -> Host:
+    become = bool(connection.get("ansible_become"))
+    if connection.get("ansible_connection") == "local":
+        return testinfra.get_host("local://", sudo=become)
+    address = str(connection.get("ansible_host") or name)
+    port = connection.get("ansible_port") or 22
+    user = connection.get("ansible_user")
+    key = connection.get("ansible_ssh_private_key_file")
+    where = f"[{address}]" if ":" in address else address
+    options = [
+        str(connection.get("ansible_ssh_common_args") or ""),
+        # A warning on stderr would be taken for the remote command's own.
+        "-o LogLevel=ERROR -o BatchMode=yes -o ServerAliveInterval=5 -o ServerAliveCountMax=3",
+        f"-o ControlPath={shlex.quote(control_path)}",
+    ]
+    return testinfra.get_host(
+        f"ssh://{f'{user}@' if user else ''}{where}:{port}",
+        ssh_extra_args=" ".join(filter(None, options)),
+        ssh_identity_file=str(Path(key).expanduser()) if key else None,
+        controlpersist=60,
+        sudo=become,
+    )
+
+
+def _pods(expected: Expected) -> Place:
+    try:
+        driver = _pod(expected, *DRIVER)
+        toolkit = _pod(expected, *TOOLKIT)
+    except LookupError as error:
+        return Place(None, None, None, str(error), by_ssh=False)
+    if driver is None and toolkit is None:
+        found = f"neither {DRIVER[0]} nor {TOOLKIT[0]} has a running pod on {expected.host}"
+        return Place(None, None, None, found, by_ssh=False)
+    return Place(None, driver, toolkit, by_ssh=False)
+
+
+def _pod(expected: Expected, app: str, container: str) -> Host | None:
+    pods = pods_of(expected.kubeconfig, expected.context, app)
+    if expected.host not in pods:
+        return None
+    where: dict[str, Any] = {"namespace": NAMESPACE, "container": container}
+    if (
+        expected.kubeconfig
+    ):  # by the environment: testinfra quotes a path twice, which one with spaces does not survive
+        os.environ["KUBECONFIG"] = expected.kubeconfig
+    if expected.context:
+        where["context"] = expected.context
+    return testinfra.get_host(f"kubectl://{pods[expected.host]}", **where)
+
+
+@cache
+def pods_of(kubeconfig: str, context: str, app: str) -> dict[str, str]:
+    """The running pods of that daemonset, by node; LookupError with kubectl's message."""
+    found = kubectl(kubeconfig, context, "get", "pods", "-n", NAMESPACE, "-l", f"app={app}", "-o", "json")
+    return {
+        pod["spec"]["nodeName"]: pod["metadata"]["name"]
+        for pod in found["items"]
+        if pod.get("status", {}).get("phase") == "Running"
+    }
+
+
+@cache
+def node(kubeconfig: str, context: str, name: str) -> dict[str, Any] | None:
+    """The Node whose name or ``kubernetes.io/hostname`` that is; None for a host that has not joined."""
+    for found in kubectl(kubeconfig, context, "get", "nodes", "-o", "json")["items"]:
+        metadata = found["metadata"]
+        if name in (metadata["name"], metadata.get("labels", {}).get("kubernetes.io/hostname")):
+            return dict(found)
+    return None
+
+
+@cache
+def kubectl(kubeconfig: str, context: str, *args: str) -> Any:
+    """What kubectl prints as JSON, asked once; LookupError with its message."""
+    where = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
+    where += [f"--context={context}"] if context else []
+    try:
+        done = subprocess.run(["kubectl", *where, *args], capture_output=True, text=True, timeout=TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LookupError(f"kubectl: {error}") from None
+    if done.returncode:
+        raise LookupError(f"kubectl: {_last(done.stderr)}")
+    return json.loads(done.stdout)
+
+
+def _reason(error: Exception) -> str:
+    """What ssh said; testinfra raises it with the whole result as its argument."""
+    result = error.args[0] if error.args else error
+    return _last(getattr(result, "stderr", str(error)))
+
+
+def _last(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

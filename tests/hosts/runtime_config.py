@@ -1,0 +1,101 @@
+"""The container runtime's configuration as it takes effect, whichever file each part comes from.
+
+On a host the runtime is asked (``containerd config dump``, ``crio config``). In the toolkit's pod there is no
+runtime to ask: the files that the operator mounts there are read in the order in which containerd reads them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from testinfra.host import Host
+
+from tests.hosts.findings import Wrong, first_line
+
+CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
+"""containerd 2 and 1 [containerd, docs/cri/config.md]."""
+ASK = {"containerd": "containerd config dump", "crio": "crio config"}
+POD_FILES = "/runtime/config-dir/*.toml /runtime/config-dir/conf.d/*.toml /runtime/config-dir.d/*.toml"
+_MARK = "# gpuform: next file"
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """What decides how a container starts; ``binaries`` has the program behind each handler, "" for the
+    runtime's own choice (runc); ``cdi`` is None where the configuration does not say.
+    """
+
+    default: str
+    binaries: Mapping[str, str]
+    cdi: bool | None
+    cdi_dirs: tuple[str, ...]
+    serves_kubernetes: bool = True
+
+
+def read(host: Host, runtime: str, in_pod: bool, apply: str) -> RuntimeConfig:
+    """The configuration in effect; one that the runtime itself refuses is a finding."""
+    text = _pod_text(host) if in_pod else _host_text(host, runtime, apply)
+    try:
+        parts = [tomllib.loads(part) for part in text.split(_MARK)]
+    except tomllib.TOMLDecodeError as error:
+        raise Wrong(
+            f"{runtime}'s configuration is no TOML: {error}", f"mend or remove that file, or run {apply}"
+        ) from None
+    config: dict[str, Any] = {}
+    for part in parts:
+        _merge(config, part)
+    return containerd(config) if runtime == "containerd" else crio(config)
+
+
+def containerd(config: Mapping[str, Any]) -> RuntimeConfig:
+    """Read the CRI plugin's part of containerd's configuration."""
+    plugins = config.get("plugins", {})
+    cri = next((plugins[name] for name in CRI_PLUGINS if name in plugins), {})
+    runtimes = cri.get("containerd", {}).get("runtimes", {})
+    return RuntimeConfig(
+        default=cri.get("containerd", {}).get("default_runtime_name", "runc"),
+        binaries={name: (one.get("options") or {}).get("BinaryName", "") for name, one in runtimes.items()},
+        cdi=cri.get("enable_cdi"),
+        cdi_dirs=tuple(cri.get("cdi_spec_dirs", ())),
+        serves_kubernetes=not any("cri" in name.split(".") for name in config.get("disabled_plugins", ())),
+    )
+
+
+def crio(config: Mapping[str, Any]) -> RuntimeConfig:
+    """Read CRI-O's configuration; it always knows CDI, in the folders that it names."""
+    part = config.get("crio", {}).get("runtime", {})
+    return RuntimeConfig(
+        default=part.get("default_runtime", ""),
+        binaries={name: one.get("runtime_path", "") for name, one in part.get("runtimes", {}).items()},
+        cdi=True,
+        cdi_dirs=tuple(part.get("cdi_spec_dirs", ("/etc/cdi", "/var/run/cdi"))),
+    )
+
+
+def _host_text(host: Host, runtime: str, apply: str) -> str:
+    command = ASK[runtime]
+    result = host.run(command)
+    if result.rc == 0:
+        return str(result.stdout)
+    if result.rc == 127:
+        raise Wrong(f"{runtime} is not installed", f"run {apply}")
+    raise Wrong(
+        f"`{command}` ends with {result.rc}: {first_line(result.stderr or result.stdout)}",
+        f"mend or remove the file that it names before {runtime} is restarted, or run {apply}",
+    )
+
+
+def _pod_text(host: Host) -> str:
+    command = f"for file in {POD_FILES}; do [ -f $file ] && cat $file && echo && echo '{_MARK}'; done; true"
+    return str(host.run(command).stdout)
+
+
+def _merge(into: dict[str, Any], part: Mapping[str, Any]) -> None:
+    for key, value in part.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = value

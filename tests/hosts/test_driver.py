@@ -1,0 +1,177 @@
+"""The driver: the GPUs it shows, its version everywhere, its modules, and that it stays as it is."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+from tests.hosts import nvidia_smi
+from tests.hosts.expected import Expected
+from tests.hosts.findings import Wrong, expect, first_line
+from tests.hosts.packages import Packages, upstream
+from tests.hosts.places import bounded
+
+MODULES = ("nvidia", "nvidia_uvm")
+"""Without nvidia_uvm no CUDA program starts; nvidia_modeset and nvidia_drm are for displays."""
+OPEN, PROPRIETARY = "Dual MIT/GPL", "NVIDIA"
+"""What the two flavours of the kernel module state as their licence (open-gpu-kernel-modules; nvidia.ko)."""
+DRIVER_PACKAGES = re.compile(r"(nvidia|cuda-drivers|libnvidia|xserver-xorg-video-nvidia|libcuda1).*")
+DRIVER_CARRIERS = re.compile(
+    r"nvidia-(kernel-(open-)?dkms|driver-cuda|smi|open-kernel-dkms)|kmod-nvidia-.*"
+    r"|nvidia-(dkms|utils|compute-utils)-\d+.*"
+)
+"""What has the kernel modules and nvidia-smi, by NVIDIA's, Debian's, EL's and Ubuntu's names."""
+TOOLKIT_CARRIERS = re.compile(r"nvidia-container-toolkit(-base)?")
+TOOLKIT_PACKAGES = re.compile(r"(nvidia-container-toolkit|libnvidia-container).*")
+
+_FAILURES = {
+    "Driver/library version mismatch": "reboot the host: the kernel still runs the driver before the upgrade",
+    "couldn't communicate with the NVIDIA driver": "see `dmesg | grep -i nvidia`: the modules are not "
+    "loaded, not built for this kernel, or refused by Secure Boot",
+    "No devices were found": "see `dmesg | grep -i nvrm`: the driver runs, and no GPU answers it",
+}
+
+
+def ask(host: Host, command: str, expected: Expected) -> str:
+    """Run nvidia-smi; a failure becomes a finding with the remedy for what it printed."""
+    result = bounded(host, command)
+    text = f"{result.stdout}\n{result.stderr}".strip()
+    if result.rc == 0:
+        return str(result.stdout)
+    if result.rc == 127:
+        raise Wrong("nvidia-smi is not installed", f"run {expected.apply}")
+    if result.rc == 124:
+        raise Wrong(
+            "nvidia-smi does not return", "see `dmesg | grep -i xid`: a GPU has hung; reboot the host"
+        )
+    remedy = next((remedy for words, remedy in _FAILURES.items() if words in text), "see `dmesg`")
+    raise Wrong(f"nvidia-smi ends with {result.rc}: {first_line(text)}", f"{remedy}, or run {expected.apply}")
+
+
+@pytest.fixture
+def gpus(driver: Host, expected: Expected) -> tuple[nvidia_smi.QueriedGpu, ...]:
+    """Every GPU as nvidia-smi describes it."""
+    return nvidia_smi.queried(ask(driver, nvidia_smi.QUERY_COMMAND, expected))
+
+
+def test_gpus(driver: Host, expected: Expected) -> None:
+    """nvidia-smi lists as many GPUs of the model as are declared, and no other."""
+    found = nvidia_smi.listed(ask(driver, "nvidia-smi -L", expected))
+    listed = ", ".join(f"{n}x {name}" for name, n in sorted(Counter(gpu.name for gpu in found).items()))
+    expect(
+        len(found) == expected.gpu_count
+        and all(nvidia_smi.same_product(gpu.name, expected.gpu_product) for gpu in found),
+        f"nvidia-smi lists {listed or 'no GPU'}; {expected.gpu_count}x {expected.gpu_product} is declared",
+        f"see `lspci -d 10de:` and `dmesg | grep -i xid` for a missing one, or correct pool {expected.pool}",
+    )
+
+
+def test_driver_version(gpus: tuple[nvidia_smi.QueriedGpu, ...], expected: Expected) -> None:
+    """The driver that runs is the pinned one."""
+    running = sorted({gpu.driver_version for gpu in gpus})
+    expect(
+        running == [expected.driver_version],
+        f"driver {', '.join(running) or 'none'} runs; {expected.driver_version} is pinned",
+        f"run {expected.apply} to bring it back, or pin the one that runs",
+    )
+
+
+def test_driver_packages(packages: Packages, expected: Expected) -> None:
+    """The packages that carry the driver are of the pinned version, so that the next boot runs it too."""
+    if not expected.gpu_count or expected.driver_source == "runfile":
+        pytest.skip("the driver does not come from packages")
+    found = {name: v for name, v in packages.installed.items() if DRIVER_CARRIERS.fullmatch(name)}
+    expect(bool(found), "no package of the driver is installed", f"run {expected.apply}")
+    other = [f"{name} {v}" for name, v in sorted(found.items()) if upstream(v) != expected.driver_version]
+    expect(
+        not other,
+        f"{', '.join(other)} installed; {expected.driver_version} is pinned",
+        f"run {expected.apply} to bring it back, or pin the one that is installed",
+    )
+
+
+def test_fabricmanager(machine: Host, packages: Packages, expected: Expected) -> None:
+    """On NVSwitch, the fabric manager has exactly the driver's version and runs: CUDA starts only then."""
+    if not expected.fabricmanager:
+        pytest.skip("no NVSwitch is declared")
+    found = {n: upstream(v) for n, v in packages.installed.items() if n.startswith("nvidia-fabricmanager")}
+    versions = sorted(set(found.values())) or ["not installed"]
+    expect(
+        versions == [expected.driver_version],
+        f"fabric manager {', '.join(versions)}; it must be the driver's {expected.driver_version}",
+        f"run {expected.apply}",
+    )
+    unit = machine.service("nvidia-fabricmanager")
+    expect(
+        unit.is_running,
+        "nvidia-fabricmanager.service does not run",
+        "see `journalctl -u nvidia-fabricmanager`, then `systemctl restart nvidia-fabricmanager`",
+    )
+
+
+def test_held(packages: Packages, expected: Expected) -> None:
+    """Driver and toolkit stay at their versions whatever is upgraded beside them."""
+    if not expected.gpu_count:
+        pytest.skip("the host has no GPUs")
+    kept = packages.like(TOOLKIT_CARRIERS, TOOLKIT_PACKAGES)
+    if expected.driver_source != "runfile":
+        kept |= packages.like(DRIVER_CARRIERS, DRIVER_PACKAGES)
+    expect(bool(kept), "nothing is installed that could be held", f"run {expected.apply}")
+    free = sorted(kept - packages.held)
+    hold = "apt-mark hold" if "dpkg" in packages.installed else "dnf versionlock add"
+    expect(
+        not free,
+        f"not held: {', '.join(free)}",
+        f"run `{hold} {' '.join(free)}`, or {expected.apply}: the next upgrade would change a driver in use",
+    )
+
+
+def test_modules(driver: Host, expected: Expected) -> None:
+    """The driver's modules are loaded, and are of the flavour that is declared."""
+    loaded = _loaded(driver)
+    missing = [name for name in MODULES if name not in loaded]
+    expect(
+        not missing,
+        f"not loaded: {', '.join(missing)}",
+        f"run `modprobe -a {' '.join(missing)}` and see `dmesg` if it refuses, or {expected.apply}",
+    )
+    flavour = _modinfo(driver, "license")
+    if flavour and expected.driver_modules:
+        wanted = {"open": OPEN, "proprietary": PROPRIETARY}[expected.driver_modules]
+        expect(
+            flavour == wanted,
+            f"module nvidia has licence {flavour!r}; {expected.driver_modules} modules have {wanted!r}",
+            f"run {expected.apply}, or declare the other modules for pool {expected.pool}",
+        )
+
+
+def test_nouveau(driver: Host, expected: Expected) -> None:
+    """nouveau is not loaded: it would keep the GPU from NVIDIA's driver."""
+    expect(
+        "nouveau" not in _loaded(driver),
+        "nouveau is loaded",
+        f"run {expected.apply}, which blacklists it, and reboot the host",
+    )
+
+
+def test_persistence(gpus: tuple[nvidia_smi.QueriedGpu, ...], expected: Expected) -> None:
+    """Every GPU stays initialised between programs."""
+    off = [str(gpu.index) for gpu in gpus if not gpu.persistence]
+    expect(
+        not off,
+        f"persistence mode is off on GPU {', '.join(off)}",
+        "run `systemctl enable --now nvidia-persistenced`, or `nvidia-smi -pm 1` until the next boot",
+    )
+
+
+def _loaded(host: Host) -> set[str]:
+    return {line.split()[0] for line in host.run("lsmod").stdout.splitlines()[1:] if line.strip()}
+
+
+def _modinfo(host: Host, field: str) -> str:
+    result: Any = host.run("modinfo -F %s nvidia", field)
+    return result.stdout.strip() if result.rc == 0 else ""

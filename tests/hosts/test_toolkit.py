@@ -1,0 +1,183 @@
+"""The container toolkit: its version, that the runtime really uses it, and who gets to see a GPU."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+from testinfra.host import Host
+
+from tests.hosts import container, nvidia_smi, places, runtime_config
+from tests.hosts import packages as package_manager
+from tests.hosts.expected import Expected
+from tests.hosts.findings import Wrong, expect, first_line
+from tests.hosts.packages import Packages, upstream
+from tests.hosts.runtime_config import RuntimeConfig
+from tests.hosts.test_driver import ask
+
+FLOOR, CLOSED = "1.17.8", "CVE-2025-23266"
+"""The first release in which a container cannot escape through an OCI hook [NVIDIA bulletin 5659]."""
+REFUSED = "1.18.0"
+"""It replaces containerd's ``imports``, and with them what the cluster's installer configured."""
+HANDLER, BINARY = "nvidia", "nvidia-container-runtime"
+CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+IN_POD = "/usr/local/nvidia/toolkit"
+CONFIGS = (
+    "/etc/nvidia-container-runtime/config.toml",
+    f"{IN_POD}/.config/nvidia-container-runtime/config.toml",
+)
+GUARD = "accept-nvidia-visible-devices-envvar-when-unprivileged"
+
+
+@pytest.fixture
+def ctk(toolkit: Host, place: places.Place, expected: Expected) -> str:
+    """The path of nvidia-ctk."""
+    path = "nvidia-ctk" if place.machine else f"{IN_POD}/nvidia-ctk"
+    expect(toolkit.exists(path), f"{path} is not there", f"run {expected.apply}")
+    return path
+
+
+@pytest.fixture
+def config(toolkit: Host, place: places.Place, expected: Expected) -> RuntimeConfig:
+    """The container runtime's configuration in effect."""
+    return runtime_config.read(toolkit, expected.runtime, place.machine is None, expected.apply)
+
+
+def test_toolkit_version(toolkit: Host, ctk: str, place: places.Place, expected: Expected) -> None:
+    """The toolkit is of the pinned version, and no older one than is safe unless an older one is pinned."""
+    for found in sorted(_versions(toolkit, ctk, place), key=_numbers):
+        if _numbers(expected.toolkit_version) >= _numbers(FLOOR):
+            expect(
+                _numbers(found) >= _numbers(FLOOR),
+                f"container toolkit {found} is below the floor {FLOOR} ({CLOSED})",
+                f"run {expected.apply} to install {expected.toolkit_version}",
+            )
+        overwrites = f"container toolkit {REFUSED} overwrites containerd's imports"
+        expect(found != REFUSED, overwrites, f"run {expected.apply}")
+        expect(
+            found == expected.toolkit_version,
+            f"container toolkit {found} is installed; {expected.toolkit_version} is pinned",
+            f"run {expected.apply} to bring it back, or pin the one that is installed",
+        )
+
+
+def test_toolkit_packages(packages: Packages, expected: Expected) -> None:
+    """Every package of the toolkit is of the pinned version: a mixture of them starts no container."""
+    if not expected.gpu_count:
+        pytest.skip("the host has no GPUs")
+    names = re.compile(r"nvidia-container-toolkit(-base)?|libnvidia-container(1|-tools)")
+    found = {name: v for name, v in packages.installed.items() if names.fullmatch(name)}
+    expect(bool(found), "no package of the container toolkit is installed", f"run {expected.apply}")
+    other = [f"{name} {v}" for name, v in sorted(found.items()) if upstream(v) != expected.toolkit_version]
+    expect(
+        not other,
+        f"{', '.join(other)} installed; {expected.toolkit_version} is pinned",
+        f"run {expected.apply} to bring it back, or pin the one that is installed",
+    )
+
+
+def test_runtime(toolkit: Host, config: RuntimeConfig, place: places.Place, expected: Expected) -> None:
+    """The container runtime hands containers their GPUs, by its second runtime or by CDI, and keeps runc."""
+    runtime, mend = expected.runtime, f"run {expected.apply} to have the drop-in written again"
+    expect(
+        config.serves_kubernetes,
+        f"{runtime}'s disabled_plugins switches the CRI plugin off, so no kubelet can use it",
+        "take it out of /etc/containerd/config.toml and restart containerd",
+    )
+    if expected.mode == "cdi":
+        expect(
+            config.cdi is not False and config.cdi is not None,
+            f"{runtime} does not read CDI (enable_cdi)",
+            mend,
+        )
+        unread = [folder for folder in config.cdi_dirs if folder.rstrip("/") in CDI_FOLDERS]
+        expect(bool(unread), f"{runtime} reads CDI from {list(config.cdi_dirs)} only", mend)
+    else:
+        handlers = ", ".join(sorted(config.binaries)) or "none"
+        expect(
+            HANDLER in config.binaries,
+            f"{runtime} has no runtime {HANDLER!r} in effect, but: {handlers}",
+            mend,
+        )
+        binary = config.binaries[HANDLER]
+        expect(
+            binary.rpartition("/")[2] == BINARY,
+            f"{runtime}'s runtime {HANDLER!r} runs {binary or 'its default program'}, not {BINARY}",
+            mend,
+        )
+        if place.machine:
+            expect(toolkit.exists(binary), f"{binary}, which {runtime} is to run, is not there", mend)
+    own = [name for name in ("runc", "crun") if name in config.binaries]
+    expect(bool(own), f"{runtime} has lost its own runtime: only {', '.join(config.binaries)} is left", mend)
+    expect(
+        config.default in config.binaries,
+        f"{runtime}'s default runtime {config.default!r} is not configured",
+        mend,
+    )
+
+
+def test_cdi(toolkit: Host, driver: Host, ctk: str, expected: Expected) -> None:
+    """The CDI specification names every GPU, or its slices where it is cut."""
+    listed = toolkit.run(f"{ctk} --quiet cdi list")
+    names = set(re.findall(r"nvidia\.com/gpu=(\S+)", listed.stdout))
+    mend = f"run {expected.apply}, or `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml`"
+    if not names and expected.mode != "cdi":
+        pytest.skip("mode runtime needs no CDI specification, and there is none")
+    expect(
+        listed.rc == 0 and bool(names),
+        f"no CDI device is listed: {first_line(listed.stderr or listed.stdout)}",
+        mend,
+    )
+    missing = []
+    for gpu in nvidia_smi.listed(ask(driver, "nvidia-smi -L", expected)):
+        wanted = [{slice_.uuid, f"{gpu.index}:{n}"} for n, slice_ in enumerate(gpu.mig)] or [
+            {gpu.uuid, str(gpu.index)}
+        ]
+        missing += [min(either) for either in wanted if not either & names]
+    expect(not missing, f"the CDI specification lacks {', '.join(missing)}", mend)
+
+
+def test_no_gpu_without_request(
+    toolkit: Host, config: RuntimeConfig, place: places.Place, expected: Expected
+) -> None:
+    """A container that asks for no GPU sees none, whatever NVIDIA_VISIBLE_DEVICES its image sets."""
+    programs = {binary or "runc" for binary in config.binaries.values()}
+    if any(program.rpartition("/")[2].startswith(BINARY) for program in programs):
+        expect(
+            _accepts(toolkit, expected) is False,
+            f"{GUARD} is on: any image that sets NVIDIA_VISIBLE_DEVICES=all sees every GPU",
+            f"run `nvidia-ctk config --in-place --set {GUARD}=false`, or {expected.apply}",
+        )
+    for program in sorted(programs) if place.machine else ():
+        seen = sorted(name for name in container.devices(toolkit, program) if name.startswith("nvidia"))
+        expect(
+            not seen,
+            f"a container that {program} starts without a request sees {', '.join(seen)}",
+            f"run {expected.apply}, and see `nvidia-ctk config` for what hands GPUs out",
+        )
+
+
+def _accepts(toolkit: Host, expected: Expected) -> bool:
+    """Whether that variable counts in a container without privileges; it does unless it is said not to."""
+    text = toolkit.run(f"cat {' '.join(CONFIGS)} 2>/dev/null").stdout
+    try:
+        return bool(tomllib.loads(text).get(GUARD, True))
+    except tomllib.TOMLDecodeError as error:
+        raise Wrong(f"the toolkit's config.toml is no TOML: {error}", f"run {expected.apply}") from None
+
+
+def _versions(host: Host, ctk: str, place: places.Place) -> set[str]:
+    """What the tool says of itself, and what its package says, which may not be the same."""
+    said = re.search(r"version v?(\d+\.\d+\.\d+)", host.run(f"{ctk} --version").stdout)
+    versions = {said[1]} if said else set()
+    if place.machine:
+        installed = package_manager.read(host).installed.get("nvidia-container-toolkit-base")
+        versions |= {upstream(installed)} if installed else set()
+    if not versions:
+        raise Wrong(f"`{ctk} --version` names no version", "install the toolkit from its packages")
+    return versions
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))

@@ -1,0 +1,131 @@
+"""Own hosts from bare to done by `pulumi up`: roles, engine, hosts and their packages' signatures are real.
+
+The GPU is played by the hosts' nvidia-smi (tests/bed); packages come from a repository beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuform.engine import Engine, EngineFailure, Result
+from gpuform.toolchain import Toolchain
+from tests.bed import Bed, Refused
+from tests.journey.conftest import Checkout, make_checkout
+
+pytestmark = [pytest.mark.hosts, pytest.mark.engine]
+
+DRIVER, TOOLKIT = "580.95.05", "1.19.1"
+DONE = {"ok": True, "failed": 0, "unreachable": False, "message": ""}
+HELD = "nvidia-container-toolkit"
+
+
+@dataclass
+class Lab:
+    """Two booted hosts, one of them with a T4, and a checkout that declares them."""
+
+    bed: Bed
+    checkout: Checkout
+    repository: dict[str, str]
+
+    def declare(self, *, cpu_address: str | None = None) -> None:
+        gpu, cpu = self.bed.hosts
+        cluster = {
+            "kind": "hosts",
+            "private_key": str(self.bed.key),
+            "known_hosts": str(self.bed.known_hosts),
+            "driver": {"source": "nvidia", "version": DRIVER, "repository": self.repository},
+            "toolkit": {"version": TOOLKIT, "repository": self.repository},
+        }
+        pools = [
+            {
+                "name": "t4",
+                "hosts": [{"name": gpu.name, "address": gpu.address}],
+                "gpu": {"models": ["T4"], "count": 1},
+                "sharing": {"kind": "time_slicing", "replicas": 3},
+            },
+            {"name": "cpu", "hosts": [{"name": cpu.name, "address": cpu_address or cpu.address}]},
+        ]
+        environment = {"name": "lab", "cluster": cluster, "pools": pools}
+        file = self.checkout.paths.root / "Pulumi.lab.yaml"
+        file.write_text(yaml.safe_dump({"config": {"gpuform:environment": environment}}))
+
+    @property
+    def engine(self) -> Engine:
+        return Engine(self.checkout.paths, Toolchain(self.checkout.paths), say=lambda line: None)
+
+    def hosts(self) -> dict[str, Any]:
+        """What the state has of each host."""
+        stacks = self.checkout.paths.state.rglob("stacks/**/lab.json")
+        resources = json.loads(next(stacks).read_text())["checkpoint"]["latest"]["resources"]
+        found = [item for item in resources if item["type"] == "gpuform:hosts:HostConfiguration"]
+        outputs: dict[str, Any] = found[0]["outputs"]["hosts"]
+        return outputs
+
+
+def quiet(event: Any) -> None:
+    pass
+
+
+def said(result: Result) -> str:
+    return "\n".join(message.text for message in result.messages)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    bed = Bed(f"onprem-{os.getpid()}")
+    try:
+        hosts = bed.up(2, owner=os.getpid())
+        hosts[0].write("/etc/fake-gpu.json", json.dumps({"product": "Tesla T4", "count": 1}))
+        repository = bed.furnish_repository(drivers=(DRIVER,), toolkits=(TOOLKIT,))
+        yield Lab(bed, make_checkout(tmp_path), repository.settings)
+    except Refused as refused:
+        pytest.skip(f"no hosts: {refused}")
+    finally:
+        bed.down()
+
+
+def test_from_bare_to_done_over_a_host_that_was_off_and_back_after_drift(lab: Lab) -> None:
+    engine = lab.engine
+    gpu, cpu = lab.bed.hosts
+    lab.declare(cpu_address=cpu.address.rpartition(".")[0] + ".250")
+    preview = engine.preview("lab", on_event=quiet)
+    assert f"host {gpu.name} would change: " in said(preview)
+    assert f"host {cpu.name} was not looked at: " in said(preview)
+    assert gpu.run("command -v nvidia-smi", check=False).returncode, "a preview changes nothing"
+
+    with pytest.raises(EngineFailure, match=f"host {cpu.name}: cannot be reached"):
+        engine.up("lab", on_event=quiet)
+    partial = lab.hosts()
+    assert partial[gpu.name] | {"changed": 0} == {**DONE, "changed": 0}
+    assert (partial[cpu.name]["ok"], partial[cpu.name]["unreachable"]) == (False, True)
+    assert DRIVER in gpu.out("nvidia-smi")
+
+    lab.declare()
+    engine.up("lab", on_event=quiet)
+    done = lab.hosts()
+    assert done[gpu.name] == {**DONE, "changed": 0}, "what was done is not done again"
+    assert done[cpu.name]["ok"]
+    assert done[cpu.name]["changed"] > 0
+    assert not engine.preview("lab", on_event=quiet).changed
+
+    gpu.run(f"apt-mark unhold {HELD}")
+    engine.refresh("lab", on_event=quiet)
+    assert lab.hosts()[gpu.name]["message"].startswith("differs: nvidia_container_toolkit : ")
+    assert lab.hosts()[cpu.name]["ok"]
+    engine.up("lab", on_event=quiet)
+    assert lab.hosts()[gpu.name]["ok"]
+    assert HELD in gpu.out("apt-mark showhold").split()
+
+    gone = engine.destroy("lab", on_event=quiet)
+    stay = ", ".join(sorted((cpu.name, gpu.name)))
+    assert f"nothing is taken off the hosts: driver and toolkit stay on {stay}" in said(gone)
+    assert DRIVER in gpu.out("nvidia-smi")
+    assert list((lab.checkout.paths.state / "hosts").iterdir()) == []

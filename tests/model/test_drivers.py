@@ -1,0 +1,78 @@
+"""The driver tables: every GPU has its row, and the rules that the sources give."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.model import drivers
+from infra.model.gpu import GPUS, find
+from infra.versions import GPU_DRIVER, GPU_DRIVER_OF_BRANCH, HOST_CONTAINER_TOOLKIT
+
+pytestmark = pytest.mark.unit
+
+
+def test_every_gpu_of_the_catalogue_has_its_row_and_no_other() -> None:
+    assert set(drivers.SUPPORT) == set(GPUS)
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_the_products_name_is_what_discovery_makes_its_label_of(name: str) -> None:
+    """GPU feature discovery puts dashes where nvidia-smi prints spaces."""
+    assert drivers.SUPPORT[name].product.replace(" ", "-") == GPUS[name].product
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_mig_is_said_exactly_of_the_gpus_that_have_it(name: str) -> None:
+    row = drivers.SUPPORT[name]
+    assert (row.mig is not None) == GPUS[name].mig_capable
+    assert row.mig is None or drivers.numbers(row.mig) >= drivers.numbers(row.first)
+
+
+def test_the_operators_own_drivers_are_of_known_branches() -> None:
+    for version in (GPU_DRIVER, *GPU_DRIVER_OF_BRANCH.values()):
+        assert drivers.branch(version) in drivers.BRANCHES
+    assert tuple(sorted(set(drivers.BRANCHES))) == drivers.BRANCHES
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "modules"),
+    [
+        ("V100", "580.95.05", "proprietary"),
+        ("T4", "580.95.05", "open"),
+        ("T4", "550.163.01", "proprietary"),
+        ("A100-40GB", "560.35.05", "open"),
+        ("A100-40GB", "525.60.11", "proprietary"),
+        ("H100", "595.91.07", "open"),
+        ("B200", "570.133.20", "open"),
+    ],
+)
+def test_modules_follow_from_generation_and_branch(gpu: str, version: str, modules: str) -> None:
+    found = find(gpu)
+    assert found is not None
+    assert drivers.modules(found, version) == modules
+    assert modules in drivers.flavours(found, version)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "count", "needed"),
+    [
+        ("H100", 8, True),
+        ("H100", 4, False),
+        ("H100-PCIe", 8, False),
+        ("A100-80GB", 8, True),
+        ("T4", 8, False),
+    ],
+)
+def test_the_fabric_manager_is_for_boards_with_nvswitch(gpu: str, count: int, needed: bool) -> None:
+    found = find(gpu)
+    assert found is not None
+    assert drivers.needs_fabric_manager(found, count) is needed
+
+
+def test_the_toolkits_default_has_no_hole() -> None:
+    assert drivers.open_holes(HOST_CONTAINER_TOOLKIT) == ()
+    assert HOST_CONTAINER_TOOLKIT != drivers.BAD_TOOLKIT
+
+
+def test_versions_are_compared_as_numbers() -> None:
+    assert drivers.numbers("570.9.1") < drivers.numbers("570.133.20") < drivers.numbers("580")

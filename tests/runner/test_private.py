@@ -1,0 +1,164 @@
+"""A run leaves nothing and tells no secret, however it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuform.hosts import Event
+from tests.runner.conftest import Project, command, file
+
+CANARY = "canary-4711-secret"
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from gpuform.hosts import run
+from gpuform.paths import Paths
+folder = Path(sys.argv[1])
+paths = Paths(root=folder, state=folder / "state", cache=folder / "cache")
+tell = lambda event: print(event.kind, event.task, flush=True)
+run("site.yml", json.loads((folder / "inventory.json").read_text()), paths=paths, on_event=tell)
+"""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_no_secret_is_in_an_event_a_result_or_an_artifact(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", CANARY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
+    project.host("one", mirror_password=CANARY, mirror_url=f"https://user:{CANARY}@mirror.example/x")
+    project.write(
+        file("Hidden", "{{ playbook_dir }}/hidden", "{{ mirror_password | default('none') }}", no_log=True),
+        file("In a file", "{{ playbook_dir }}/shown", "{{ mirror_password | default('none') }}"),
+        command(
+            "Says it", "sh -c 'echo {{ mirror_password | default(1) }} {{ mirror_url | default(1) }}; false'"
+        ),
+    )
+    seen: dict[str, bytes] = {}
+
+    def look(event: Event) -> None:
+        project.events.append(event)
+        for folder in project.runs.iterdir():
+            seen.update(contents(folder))
+
+    outcome = project.run(check=True)
+    assert CANARY not in str(outcome)
+    assert CANARY not in str(project.events)
+    outcome = project.run(on_event=look)
+    assert outcome.hosts["one"].message == (
+        "Says it: non-zero return code; (hidden) https://user:(hidden)@mirror.example/x"
+    )
+    assert CANARY not in str(project.events)
+    holding = {name for name, content in seen.items() if CANARY.encode() in content}
+    assert {Path(name).name for name in holding} == {"hosts.json"}, "the inventory alone has it"
+    assert any("/artifacts/" in name for name in seen)
+    assert contents(project.runs) == {}
+
+
+def test_what_is_hidden_by_no_log_is_not_in_the_message(project: Project) -> None:
+    project.write(command("Says it", f"sh -c 'echo {CANARY}; false'", no_log=True))
+    outcome = project.run()
+    assert CANARY not in str(outcome)
+    assert CANARY not in str(project.events)
+    assert "look at the host" in outcome.hosts["one"].message
+
+
+def test_the_folder_is_the_users_alone(project: Project) -> None:
+    modes: dict[str, int] = {}
+
+    def look(event: Event) -> None:
+        for path in project.runs.rglob("*"):
+            modes[str(path.relative_to(project.runs))] = stat.S_IMODE(path.lstat().st_mode)
+            modes["."] = stat.S_IMODE(project.runs.stat().st_mode)
+
+    project.write(command("Write", "true"))
+    project.run(on_event=look)
+    assert modes["."] == 0o700
+    assert {mode for name, mode in modes.items() if name.count("/") == 0} == {0o700}
+    assert {mode for name, mode in modes.items() if name.endswith("hosts.json")} == {0o600}
+    assert list(project.runs.iterdir()) == []
+
+
+def test_an_error_of_the_caller_ends_the_run_and_leaves_nothing(project: Project) -> None:
+    project.write(command("Wait", "sleep 4713"))
+
+    def stop(event: Event) -> None:
+        if event.kind == "started":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        project.run(on_event=stop)
+    assert list(project.runs.iterdir()) == []
+    assert running("4713") == []
+
+
+def test_a_cancelled_run_says_so_and_leaves_nothing(project: Project) -> None:
+    project.write(command("Wait", "sleep 4714"))
+    project.run_started = False  # type: ignore[attr-defined]
+
+    def started(event: Event) -> None:
+        project.run_started |= event.kind == "started"  # type: ignore[attr-defined]
+
+    outcome = project.run(on_event=started, cancelled=lambda: project.run_started)  # type: ignore[attr-defined]
+    assert outcome.cancelled
+    assert not outcome.ok
+    assert outcome.hosts["one"].message == "cancelled; run the same again to go on"
+    assert running("4714") == []
+    assert list(project.runs.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_caller_leaves_no_process_and_no_file(project: Project, number: signal.Signals) -> None:
+    seconds = str(4720 + number)
+    project.write(command("Wait", f"sleep {seconds}"))
+    (project.folder / "inventory.json").write_text(json.dumps(project.inventory))
+    caller = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(project.folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert caller.stdout is not None
+    while b"started" not in caller.stdout.readline():
+        assert caller.poll() is None
+    until(lambda: bool(running(seconds)))
+    caller.send_signal(number)
+    caller.wait(30)
+    until(lambda: not running(seconds) and not list(project.runs.iterdir()))
+
+
+def test_a_path_too_long_for_sockets_is_no_trouble(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Path("/tmp")
+    before = set(made.glob("gpuform-ssh-*"))
+    project.folder = project.folder / ("long" * 25)
+    project.write(command("Write", "true"))
+    assert project.run().ok
+    assert set(made.glob("gpuform-ssh-*")) <= before
+
+
+def running(seconds: str) -> list[str]:
+    """The processes that sleep so long."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")[:2] if entry.name.isdigit() else []
+        except OSError:
+            continue
+        if words == [b"sleep", seconds.encode()]:
+            found.append(entry.name)
+    return found
+
+
+def until(question, seconds: float = 30) -> None:  # type: ignore[no-untyped-def]
+    deadline = time.monotonic() + seconds
+    while not question():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -1,0 +1,110 @@
+"""What the checks read besides nvidia-smi: inventories, runtime configuration, packages."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.hosts import expected, packages, runtime_config
+from tests.hosts.packages import Packages
+
+pytestmark = pytest.mark.unit
+
+LAYOUT = {
+    "version": "v1",
+    "mig-configs": {
+        "mixed": [
+            {"devices": [0, 1], "mig-enabled": True, "mig-devices": {"3g.20gb": 2}},
+            {"devices": [2], "mig-enabled": False},
+        ],
+        "same": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}],
+    },
+}
+
+
+def test_hosts_come_from_the_file_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.json"
+    hosts = {"b": {"gpuform_pool": "t4"}, "a": {"gpuform_pool": "t4"}, "cp": {"gpuform_pool": ""}}
+    file.write_text(json.dumps({"_meta": {"hostvars": hosts}}))
+    assert list(expected.read(file)) == ["a", "b", "cp"]
+    assert list(expected.read(file, limit="b")) == ["b"]
+    assert expected.read(file)["cp"].labels == {}
+
+
+def test_a_host_without_gpus_expects_none() -> None:
+    host = expected.expected("cpu-1", {"gpuform_pool": "cpu"})
+    assert (host.gpu_count, host.driver_version, host.toolkit_version) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("variables", "slices"),
+    [
+        ({}, [{}, {}, {}]),
+        ({"nvidia_mig_layout": "same", "nvidia_mig_config": LAYOUT}, [{"1g.5gb": 7}] * 3),
+        ({"nvidia_mig_layout": "mixed", "nvidia_mig_config": LAYOUT}, [{"3g.20gb": 2}] * 2 + [{}]),
+        ({"gpuform_kubeconfig": "/k"}, [None] * 3),
+        ({"gpuform_kubeconfig": "/k", "gpuform_mig": {"1g.5gb": 7}}, [{"1g.5gb": 7}] * 3),
+    ],
+)
+def test_slices_are_planned_by_the_role_or_by_the_operator(
+    variables: dict[str, object], slices: list[object]
+) -> None:
+    host = expected.expected("gpu-1", {"gpuform_pool": "a100", **variables})
+    assert [host.slices(index) for index in range(3)] == slices
+    assert host.cuts_at_boot is ("nvidia_mig_layout" in variables)
+
+
+def test_a_remedy_names_the_stack() -> None:
+    assert expected.expected("a", {}, "lab").apply == "`gpuform hosts apply lab`"
+    assert expected.expected("a", {}).apply == "`gpuform hosts apply`"
+
+
+@pytest.mark.parametrize("plugin", runtime_config.CRI_PLUGINS)
+def test_containerd_1_and_2_name_their_plugin_differently(plugin: str) -> None:
+    handler = {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": "/usr/bin/x"}}
+    cri = {
+        "enable_cdi": True,
+        "cdi_spec_dirs": ["/etc/cdi"],
+        "containerd": {"default_runtime_name": "runc", "runtimes": {"runc": {}, "nvidia": handler}},
+    }
+    read = runtime_config.containerd({"version": 2, "plugins": {plugin: cri}})
+    assert read == runtime_config.RuntimeConfig(
+        default="runc", binaries={"runc": "", "nvidia": "/usr/bin/x"}, cdi=True, cdi_dirs=("/etc/cdi",)
+    )
+
+
+def test_crio_names_the_program_of_each_runtime() -> None:
+    runtimes = {"crun": {"runtime_path": "/usr/bin/crun"}, "nvidia": {"runtime_path": "/usr/bin/x"}}
+    read = runtime_config.crio({"crio": {"runtime": {"default_runtime": "crun", "runtimes": runtimes}}})
+    assert (read.default, read.binaries) == ("crun", {"crun": "/usr/bin/crun", "nvidia": "/usr/bin/x"})
+    assert read.cdi
+
+
+@pytest.mark.parametrize(
+    ("version", "upstream"),
+    [
+        ("580.95.05-1", "580.95.05"),
+        ("535.261.03-1~deb12u1", "535.261.03"),
+        ("3:580.95.05-1.el9", "580.95.05"),
+        ("1.19.1-1", "1.19.1"),
+        ("1.6.20~ds1-1+deb12u1", "1.6.20"),
+    ],
+)
+def test_a_package_is_its_upstream_version(version: str, upstream: str) -> None:
+    assert packages.upstream(version) == upstream
+
+
+def test_what_belongs_together_has_the_version_of_its_carrier() -> None:
+    installed = {
+        "nvidia-driver-cuda": "580.95.05-1",
+        "libnvidia-ml1": "580.95.05-1",
+        "nvidia-container-toolkit": "1.19.1-1",
+        "nvidia-modprobe": "535.54.03-1",
+    }
+    found = Packages(installed, frozenset()).like(
+        re.compile("nvidia-driver-cuda"), re.compile("(lib)?nvidia.*")
+    )
+    assert found == {"nvidia-driver-cuda", "libnvidia-ml1"}
