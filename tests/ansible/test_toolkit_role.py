@@ -129,7 +129,7 @@ def test_what_others_wrote_is_kept(host: Host, toolkit: Role) -> None:
         (
             "/etc/containerd/conf.d/60-type.toml",
             'version = 2\noom_score = "high"\n',
-            "containerd would not run as declared, so nothing was changed: containerd: failed to unmarshal TOML",
+            "as declared, so nothing was changed: containerd: failed to unmarshal TOML",
         ),
         (MAIN, f'disabled_plugins = ["{CRI}"]\nversion = 2\n', "switches the CRI plugin off"),
         (MAIN, '[plugins.cri]\nsandbox_image = "x"\n', "is configuration version 1"),
