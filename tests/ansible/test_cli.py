@@ -79,6 +79,7 @@ def booted(bed: Beds) -> Bed:
 @pytest.fixture
 def checkout(booted: Bed, tmp_path: Path) -> Iterator[Checkout]:
     (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
+    (tmp_path / "toolchain").symlink_to(ROOT / "toolchain")
     playbooks = tmp_path / "ansible" / "playbooks"
     playbooks.mkdir(parents=True)
     for file in ("ansible.cfg", "playbooks/status.yml"):

@@ -127,9 +127,9 @@ def test_what_others_wrote_is_kept(host: Host, toolkit: Role) -> None:
             "is not in force: another file of the imports replaces it",
         ),
         (
-            "/etc/containerd/more/bad.toml",
-            "version = 2\nroot = [\n",
-            "containerd would not run as declared, so nothing was changed: containerd: failed to load TOML",
+            "/etc/containerd/conf.d/60-type.toml",
+            'version = 2\noom_score = "high"\n',
+            "as declared, so nothing was changed: containerd: failed to unmarshal TOML",
         ),
         (MAIN, f'disabled_plugins = ["{CRI}"]\nversion = 2\n', "switches the CRI plugin off"),
         (MAIN, '[plugins.cri]\nsandbox_image = "x"\n', "is configuration version 1"),
@@ -194,7 +194,7 @@ def test_cdi_is_refused_where_containerd_has_none(host: Host, toolkit: Role) -> 
     ("version", "said"),
     [
         ("1.18.0", "overwrites the imports of containerd; use 1.18.1 or newer"),
-        ("1.15.0", "is open to CVE-2024-0132, CVE-2025-23359, CVE-2025-23266; use 1.17.8 or newer"),
+        ("1.15.0", "is open to CVE-2024-0132, CVE-2025-23266, CVE-2025-23359; use 1.17.8 or newer"),
         ("1.17.4", "is open to CVE-2025-23266; use 1.17.8 or newer"),
     ],
 )

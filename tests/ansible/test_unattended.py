@@ -61,7 +61,9 @@ def test_unattended_upgrades_leave_it(offered):
         "DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends unattended-upgrades"
     )
     host.write("/etc/apt/apt.conf.d/99all", 'Unattended-Upgrade::Origins-Pattern { "origin=*"; };\n')
+    host.run("apt-get install -y -qq --allow-downgrades bystander=1.0")
     host.run("unattended-upgrade --verbose", timeout=600)
+    assert host.out("dpkg-query -W -f '${Version}' bystander") == "2.0"  # it does take what nobody keeps
     assert host.out(OURS) == before
     # Were the hold forgotten, our own list of exceptions would still stand.
     held = host.out("apt-mark showhold").split()
