@@ -41,8 +41,9 @@ format: setup ## Format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: setup ## Write the environment's schema and page again from the model
+docs: setup ## Write the generated pages again: the environment's, its schema's, the policies'
 	@$(BIN)/python -m infra.schema docs
+	@$(BIN)/python -m policies.docs > docs/policies.md
 
 lock: ## Renew requirements.lock (needs uv)
 	uv pip compile pyproject.toml --extra dev --extra aws --extra hosts --python-version 3.11 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock

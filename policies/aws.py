@@ -21,8 +21,9 @@ def _metadata(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     if options.get("httpTokens") != "required":
         yield "metadataOptions.httpTokens is not required: a pod may take the node's role by one request"
     limit = options.get("httpPutResponseHopLimit")
-    if limit is None or int(limit) > 1:
-        yield f"metadataOptions.httpPutResponseHopLimit is {limit or 'missing'}: pods reach the node's role"
+    if limit is None or limit > 1:
+        shown = "missing" if limit is None else int(limit)  # the engine's numbers have a fraction
+        yield f"metadataOptions.httpPutResponseHopLimit is {shown}: pods reach the node's role"
 
 
 def _endpoint(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
