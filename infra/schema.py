@@ -82,6 +82,7 @@ _PAGE_ORDER = (
     "Elastic",
     "AwsPool",
     "Disk",
+    "Cost",
     "Taint",
     "Exclusive",
     "TimeSlicing",

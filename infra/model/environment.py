@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from infra.model import addresses, aws_checks, checks, unused
 from infra.model.aws import AwsCluster
 from infra.model.base import LabelKey, Model, Name
+from infra.model.cost import Cost
 from infra.model.labels import NVIDIA_GPU
 from infra.model.pool import Pool
 from infra.model.workload import Workload
@@ -66,6 +67,7 @@ class Environment(Model):
     )
     pools: tuple[Pool, ...] = Field(min_length=1, description="Pools of equal nodes.")
     workloads: tuple[Workload, ...] = Field(default=(), description="What runs on the pools.")
+    cost: Cost | None = Field(default=None, description="Its budget, and prices that no list has.")
 
     @model_validator(mode="after")
     def _holds_together(self) -> Environment:
@@ -73,6 +75,9 @@ class Environment(Model):
         operator = self.gpu_operator
         unused.check_operator(self.cluster.kind, operator.model_fields_set)
         checks.check_operator(self.cluster.kind, operator.driver, operator.toolkit, operator.repository)
+        if self.cost:
+            system = self.cluster.system.machine if isinstance(self.cluster, AwsCluster) else None
+            checks.check_cost(tuple(self.cost.prices), system, self.pools)
         checks.check_workloads(operator.mig_strategy, self.pools, self.workloads)
         if isinstance(self.cluster, AwsCluster):
             aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)

@@ -9,7 +9,8 @@ import yaml
 
 from infra.model import offer
 from infra.model.environment import Environment
-from infra.plan import aws_files, dra, gpu_operator, nodes, readiness_gate, sharing, workloads
+from infra.model.prices import PriceList
+from infra.plan import aws_files, cost, dra, gpu_operator, nodes, readiness_gate, sharing, workloads
 from infra.plan.gpu_operator import ChartRelease
 
 
@@ -24,6 +25,7 @@ def render(env: Environment) -> dict[str, str]:
         "environment.yaml": _documents([env.resolved()]),
         "namespaces.yaml": _documents(workloads.namespaces(env)),
         "gpu-operator.yaml": _documents([_chart(release)]),
+        "cost.yaml": _documents([cost.document(cost.bill(env, PriceList()))]),
     }
     maps = [sharing.device_plugin_config_map(env), sharing.mig_parted_config_map(env)]
     found = {

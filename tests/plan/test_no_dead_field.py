@@ -17,6 +17,7 @@ from infra.config import parse
 from infra.model.environment import Environment
 from infra.plan.render import render
 from tests.components import aws_fields
+from tests.components.aws_stacks import small
 
 pytestmark = pytest.mark.unit
 
@@ -58,6 +59,10 @@ EXISTING: dict[str, Any] = {
     "gpu_operator": {},
     "pools": [{"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}],
 }
+SPOT: dict[str, Any] = {
+    **small({"name": "t4", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 40}}, "capacity": ["spot"]}),
+    "cost": {},
+}
 
 # Type and field: (start, where, another value). Workloads share a base, so one row there stands for three.
 ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
@@ -66,6 +71,10 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Environment", "gpu_operator"): (EMBEDDED, "gpu_operator", {"mig_strategy": "single"}),
     ("Environment", "pools"): (EMBEDDED, "pools/0/nodes", 2),
     ("Environment", "workloads"): (EMBEDDED, "workloads", []),
+    ("Environment", "cost"): (EMBEDDED, "cost", {"prices": {"g2.5xlarge": 1.0}}),
+    ("Cost", "budget_usd_per_month"): (SPOT, "cost/budget_usd_per_month", 100),
+    ("Cost", "spot_factor"): (SPOT, "cost/spot_factor", 0.4),
+    ("Cost", "prices"): (SPOT, "cost/prices", {"t4": 1.0}),
     ("GpuOperatorSpec", "mig_strategy"): (EMBEDDED, "gpu_operator/mig_strategy", "single"),
     ("GpuOperatorSpec", "gpu_taint"): (EMBEDDED, "gpu_operator/gpu_taint", "node-role.kubernetes.io/gpu"),
     ("GpuOperatorSpec", "repository"): (EXISTING, "gpu_operator/repository", "https://mirror.example/charts"),
