@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import quote
 
 from gpuform.engine.places import Places, Tools, link, tool, write
@@ -25,6 +26,9 @@ UNSET = (
     "PULUMI_DIY_BACKEND_GZIP",
     "PULUMI_DIY_BACKEND_ZSTD",
 )
+
+INSTALLED = Path(__file__).resolve().parents[2]
+"""The checkout that this package is installed from."""
 
 _WRAPPER = """#!/bin/sh
 # pulumi for this checkout. The engine writes an encryption salt into the stack file that it is given, so
@@ -73,6 +77,7 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
     others = [entry for entry in os.get_exec_path() if entry not in ours]
     return {
         **(_offline(paths) if offline else {}),
+        **_program(paths),
         "PULUMI_HOME": str(places.home),
         "PULUMI_BACKEND_URL": f"file://{quote(str(places.backend))}",
         "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
@@ -87,6 +92,13 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
         "KUBECONFIG": str(paths.kubeconfig),
         "PATH": os.pathsep.join([*(ours if offline else ours[1:]), *others]),
     }
+
+
+def _program(paths: Paths) -> dict[str, str]:
+    """A program of another checkout than the installed one imports that checkout's packages."""
+    if (paths.root / "infra").resolve() == INSTALLED / "infra":
+        return {}
+    return {"PYTHONPATH": str(paths.root)}
 
 
 def _offline(paths: Paths) -> dict[str, str]:

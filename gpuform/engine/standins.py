@@ -102,8 +102,9 @@ def install(places: Places) -> list[Plugin]:
 
 
 def _launcher(module: str) -> str:
-    # -P: the engine starts plugins in the program's folder, whose modules must not pass for ours.
-    return f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m {module} "$@"\n'
+    # -P: the engine starts plugins in the program's folder, whose modules must not pass for ours; nor may
+    # those of another checkout, which PYTHONPATH names for its program.
+    return f'#!/bin/sh\nunset PYTHONPATH\nexec {shlex.quote(sys.executable)} -P -m {module} "$@"\n'
 
 
 def _official(ours: _Ours, places: Places) -> Path | None:

@@ -37,6 +37,7 @@ MIG_CONFIG = "nvidia.com/mig.config"
 GPU_PRODUCT = "nvidia.com/gpu.product"
 
 # NVIDIA: resources. The shared name is what renameByDefault makes of the whole GPU's.
+NVIDIA_PREFIX = "nvidia.com/"
 NVIDIA_GPU = "nvidia.com/gpu"
 NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared"
 NVIDIA_MIG_PREFIX = "nvidia.com/mig-"
