@@ -100,8 +100,9 @@ def _cost(outcome: Outcome) -> str:
 
 
 def _difference(before: Bill | None, after: Bill) -> str:
-    change = cost.per_month(after.high) - (cost.per_month(before.high) if before else 0.0)
-    return f"{change:+,.0f}"
+    """Of the rounded figures, so that the line adds up."""
+    had = round(cost.per_month(before.high)) if before else 0
+    return f"{round(cost.per_month(after.high)) - had:+,}"
 
 
 def _policies(outcome: Outcome) -> str:
