@@ -29,6 +29,50 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class Played:
+    """A control plane and a state with what a base declares; ``before`` is None if it has no such stack."""
+
+    paths: Paths
+    before: Environment | None
+    world: World
+
+
+@contextmanager
+def played(paths: Paths, tools: Tools, stack: str, base: str | None, say: Say) -> Iterator[Played]:
+    """A control plane and a state of their own, gone afterwards, on which the base's stack has been made."""
+    apart = replace(paths, state=paths.state / "preview" / stack)
+    plane = ControlPlane(apart, tools)
+    _forget(plane, apart)  # of a preview that was killed
+    say("starting a control plane for the preview")
+    try:
+        plane.start(progress=lambda text: None)
+        if base is None:
+            yield Played(apart, None, declared(None))
+            return
+        with checkout(paths.root, base) as folder:
+            say(f"playing the base of {stack} ({base})")
+            before, world = _make(replace(apart, root=folder), tools, stack, say)
+        yield Played(apart, before, world)
+    finally:
+        _forget(plane, apart)
+
+
+def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment | None, World]:
+    file = paths.root / f"Pulumi.{stack}.yaml"
+    if not file.exists():
+        return None, declared(None)
+    before = load(file)
+    Engine(paths, tools, say=say, offline=True).up(stack, on_event=lambda event: None)
+    live = before.cluster.kind == "embedded"
+    return before, read(paths.kubeconfig) if live else declared(before)
+
+
+def _forget(plane: ControlPlane, paths: Paths) -> None:
+    plane.stop(delete=True)
+    shutil.rmtree(paths.state, ignore_errors=True)
+
+
+@dataclass(frozen=True)
 class Preview:
     """One preview: of which stack, how, and what its reader already knows of.
 
@@ -48,19 +92,30 @@ class Preview:
 
         Raises InputError for a base that is none, and Failure where nothing could be found out at all.
         """
-        blank = Outcome(self.stack, self.offline, False, {}, acknowledged=self.acknowledged)
         if self.base is not None and not self.offline:
             raise InputError(
-                "--base", "a preview that is not offline begins with what is there", "add --offline"
+                "--base", "only a preview offline begins with what a base declares", "add --offline"
             )
+        env, blank = self._declared()
+        if env is None:
+            return blank
+        if not self.offline:
+            return self._live(env, blank)
+        with played(self.paths, self.tools, self.stack, self.base, self.say) as base:
+            return self._against(base, blank)
+
+    def _declared(self) -> tuple[Environment | None, Outcome]:
+        """What the change declares, and the outcome so far; no environment where its stack file is wrong."""
+        blank = Outcome(self.stack, self.offline, False, {}, acknowledged=self.acknowledged)
+        file = self.paths.root / f"Pulumi.{self.stack}.yaml"
+        if not file.exists():
+            raise InputError(str(file), "is not there", "name a stack of this checkout")
         try:
-            env = load(self.paths.root / f"Pulumi.{self.stack}.yaml")
+            env = load(file)
         except InputError as error:
-            if not (self.paths.root / f"Pulumi.{self.stack}.yaml").exists():
-                raise
-            return replace(blank, error=str(error))
-        blank = replace(blank, after=bill(env, PriceList()))
-        return self._offline(env, blank) if self.offline else self._live(env, blank)
+            # Its author reads the summary, not this machine's paths.
+            return None, replace(blank, error=str(error).replace(f"{self.paths.root}/", ""))
+        return env, replace(blank, after=bill(env, PriceList()))
 
     def _live(self, env: Environment, blank: Outcome) -> Outcome:
         engine = Engine(self.paths, self.tools, say=self.say)
@@ -72,43 +127,16 @@ class Preview:
         blank = replace(blank, before=bill(before, PriceList()) if before else None)
         return self._previewed(engine, world, blank)
 
-    def _offline(self, env: Environment, blank: Outcome) -> Outcome:
-        with self._plane() as paths:
-            if self.base is None:
-                engine = Engine(paths, self.tools, say=self.say, offline=True)
-                return self._previewed(engine, declared(None), blank)
-            with checkout(self.paths.root, self.base) as folder:
-                before, world = self._based(folder, paths)
-            if before is not None:
-                blank = replace(blank, before=bill(before, PriceList()))
-            engine = Engine(paths, self.tools, say=self.say, offline=True)
-            return self._previewed(engine, world, blank)
+    def against(self, base: Played) -> Outcome:
+        """The outcome of a preview offline, on what the base has made."""
+        env, blank = self._declared()
+        return blank if env is None else self._against(base, blank)
 
-    def _based(self, folder: Path, paths: Paths) -> tuple[Environment | None, World]:
-        """Make the stack what the base declares; nothing where the base does not have the stack."""
-        file = folder / f"Pulumi.{self.stack}.yaml"
-        if not file.exists():
-            return None, declared(None)
-        before = load(file)
-        self.say(f"playing the base of {self.stack} ({self.base})")
-        based = replace(paths, root=folder)
-        Engine(based, self.tools, say=self.say, offline=True).up(self.stack, on_event=lambda event: None)
-        if before.cluster.kind != "embedded":
-            return before, declared(before)
-        return before, read(paths.kubeconfig)
-
-    @contextmanager
-    def _plane(self) -> Iterator[Paths]:
-        """A control plane and a state of their own, gone afterwards."""
-        paths = replace(self.paths, state=self.paths.state / "preview" / self.stack)
-        plane = ControlPlane(paths, self.tools)
-        _forget(plane, paths)  # of a preview that was killed
-        self.say("starting a control plane for the preview")
-        try:
-            plane.start(progress=lambda text: None)
-            yield paths
-        finally:
-            _forget(plane, paths)
+    def _against(self, base: Played, blank: Outcome) -> Outcome:
+        before = bill(base.before, PriceList()) if base.before else None
+        paths = replace(base.paths, root=self.paths.root)
+        engine = Engine(paths, self.tools, say=self.say, offline=True)
+        return self._previewed(engine, base.world, replace(blank, before=before))
 
     def _previewed(self, engine: Engine, world: World, blank: Outcome) -> Outcome:
         packs: Sequence[Path] = (self.paths.root / "policies",)
@@ -127,11 +155,6 @@ class Preview:
             violations=result.violations,
             error=error,
         )
-
-
-def _forget(plane: ControlPlane, paths: Paths) -> None:
-    plane.stop(delete=True)
-    shutil.rmtree(paths.state, ignore_errors=True)
 
 
 def _error(failure: EngineFailure) -> str:

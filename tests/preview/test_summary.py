@@ -94,7 +94,7 @@ def test_cost_says_before_and_after_and_whose_prices() -> None:
     more = parse({**stack("aws-dev"), "cost": {"prices": {"g4dn.xlarge": 2.0}}})
     shown = markdown(replace(outcome, before=outcome.after, after=bill(more, PriceList())))
     assert "| pool g4dn-shared | 0 to 1,728 | 0 to 6,032 |  |" in shown
-    assert "| **all** | 461 to 2,188 | 461 to 6,492 | +4,304 |" in shown
+    assert "| **all** | 461 to 2,188 | 461 to 6,493 | +4,305 |" in shown
     assert "list prices of us-east-1, 2026-07-20" in shown
     assert "pool system" not in shown.split("<details>")[0]  # what stays the same is not shown
 
