@@ -9,9 +9,10 @@ from policies.rule import Rule
 
 HEAD = """# Policies
 
-Written by `make docs` from the rules in `policies/`. `gpuform preview` and `pulumi preview --policy-pack policies`
-judge every resource by them; `gpuform render` judges what it writes by the same rules. A broken rule fails the run; one of
-severity low only warns. What a preview cannot know yet is said, and judged by `up`.
+Written by `make docs` from the rules in `policies/`. `gpuform preview` and
+`pulumi preview --policy-pack policies` judge every resource by them, and `gpuform render` what it writes.
+A broken rule fails the run; one of severity low only warns. What a preview cannot know yet is said, and
+judged by `up`.
 """
 
 
