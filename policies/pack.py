@@ -31,10 +31,11 @@ RULES: tuple[Rule, ...] = (
 
 def pack() -> PolicyPack:
     """Serve every rule to the engine; a broken one fails the run, a low one only warns."""
-    return PolicyPack(NAME, policies=[_policy(rule) for rule in RULES])
+    seen: dict[str, Resource] = {}
+    return PolicyPack(NAME, policies=[_policy(rule, seen) for rule in RULES])
 
 
-def _policy(rule: Rule) -> Policy:
+def _policy(rule: Rule, seen: dict[str, Resource]) -> Policy:
     advisory = rule.severity == "low"
     said: dict[str, Any] = {
         "name": rule.id,
@@ -44,13 +45,14 @@ def _policy(rule: Rule) -> Policy:
         "remediation_steps": rule.remedy,
     }
     if rule.whole:
-        return StackValidationPolicy(validate=_stack(rule), **said)
-    return ResourceValidationPolicy(validate=_resource(rule), **said)
+        return StackValidationPolicy(validate=_stack(rule, seen), **said)
+    return ResourceValidationPolicy(validate=_resource(rule, seen), **said)
 
 
-def _resource(rule: Rule) -> Callable[[ResourceValidationArgs, Any], None]:
+def _resource(rule: Rule, seen: dict[str, Resource]) -> Callable[[ResourceValidationArgs, Any], None]:
     def validate(args: ResourceValidationArgs, report: Any) -> None:
         resource = Resource(args.resource_type, args.name, args.props)
+        seen[args.urn] = resource
         if rule.concerns(resource):
             for fact in rule.check(resource, ()):
                 report(f"{fact}; {rule.remedy}")
@@ -58,9 +60,15 @@ def _resource(rule: Rule) -> Callable[[ResourceValidationArgs, Any], None]:
     return validate
 
 
-def _stack(rule: Rule) -> Callable[[StackValidationArgs, Any], None]:
+def _stack(rule: Rule, seen: dict[str, Resource]) -> Callable[[StackValidationArgs, Any], None]:
+    """Judges inputs, as they were ``seen`` one by one: a stack's resources come with their outputs, and in a
+    preview on a cluster that is not there yet these are empty.
+    """
+
     def validate(args: StackValidationArgs, report: Any) -> None:
-        resources = [Resource(one.resource_type, one.name, one.props) for one in args.resources]
+        resources = [
+            seen.get(one.urn) or Resource(one.resource_type, one.name, one.props) for one in args.resources
+        ]
         for resource, one in zip(resources, args.resources, strict=True):
             if rule.concerns(resource):
                 for fact in rule.check(resource, resources):
