@@ -83,6 +83,7 @@ _PAGE_ORDER = (
     "AwsPool",
     "Disk",
     "Cost",
+    "State",
     "Taint",
     "Exclusive",
     "TimeSlicing",

@@ -12,6 +12,7 @@ from infra.model.base import LabelKey, Model, Name
 from infra.model.cost import Cost
 from infra.model.labels import NVIDIA_GPU
 from infra.model.pool import Pool
+from infra.model.state import State, check_state
 from infra.model.workload import Workload
 
 
@@ -68,9 +69,13 @@ class Environment(Model):
     pools: tuple[Pool, ...] = Field(min_length=1, description="Pools of equal nodes.")
     workloads: tuple[Workload, ...] = Field(default=(), description="What runs on the pools.")
     cost: Cost | None = Field(default=None, description="Its budget, and prices that no list has.")
+    state: State | None = Field(
+        default=None, description="Where the engine keeps its state; beside the checkout if left out."
+    )
 
     @model_validator(mode="after")
     def _holds_together(self) -> Environment:
+        check_state(self.cluster.kind, self.state)
         checks.check_pools(self.cluster.kind, self.gpu_operator.mig_strategy, self.pools)
         operator = self.gpu_operator
         unused.check_operator(self.cluster.kind, operator.model_fields_set)

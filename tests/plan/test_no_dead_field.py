@@ -116,9 +116,11 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("JobWorkload", "parallelism"): (EMBEDDED, "workloads/2/parallelism", 2),
 }
 
-# Fields that choose a type (each type has its own rows), and the two that say how to reach the cluster:
-# they go to the Kubernetes provider, and no manifest may depend on them.
+# Fields that choose a type (each type has its own rows), the two that say how to reach the cluster, which go
+# to the Kubernetes provider, and where the engine keeps its state, which tests/engine/test_state.py proves;
+# no manifest may depend on them.
 EXEMPT = {("ExistingCluster", "kubeconfig"), ("ExistingCluster", "context")}
+EXEMPT |= {("Environment", "state"), ("State", "backend"), ("State", "secrets_provider")}
 CHOOSING = {"kind", "mode"}
 # Not through a value of its own but through its being there: a slice is the only one of this pool.
 NEEDS_A_SECOND_PROFILE = ("PodWorkload", "slice")
@@ -184,3 +186,8 @@ def test_the_field_changes_what_is_rendered(row: tuple[str, str]) -> None:
 def test_the_connection_changes_no_manifest() -> None:
     other = {**EXISTING, "cluster": {"kind": "existing", "kubeconfig": "/other", "context": "c"}}
     assert rendered(EXISTING) == rendered(other)
+
+
+def test_where_the_state_is_kept_changes_no_manifest() -> None:
+    state = {"backend": "s3://bucket/prefix", "secrets_provider": "awskms://alias/gpuform"}
+    assert rendered(EXISTING) == rendered({**EXISTING, "state": state})
