@@ -89,7 +89,7 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         "PULUMI_STACK": stack,
         "GPUFORM_STATE": str(paths.state),  # for the program, which asks where the kubeconfig lies
-        "GPUFORM_HELM": str(paths.shims / "helm"),
+        "GPUFORM_HELM": str(places.helm),
         "KUBECONFIG": str(paths.kubeconfig),
         "PATH": os.pathsep.join([*(ours if offline else ours[1:]), *others]),
     }

@@ -14,6 +14,7 @@ from gpuform.embedded import ControlPlane
 from gpuform.embedded.kwokctl import Tools
 from gpuform.engine import Engine, EngineFailure
 from gpuform.errors import InputError
+from gpuform.offline import nodes
 from gpuform.paths import Paths
 from gpuform.preview.base import checkout
 from gpuform.preview.effects import effects
@@ -62,8 +63,11 @@ def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment
     if not file.exists():
         return None, declared(None)
     before = load(file)
+    on_aws = before.cluster.kind == "aws"
+    if on_aws:
+        nodes.play(before, paths, tools)
     Engine(paths, tools, say=say, offline=True).up(stack, on_event=lambda event: None)
-    live = before.cluster.kind == "embedded"
+    live = on_aws or before.cluster.kind == "embedded"
     return before, read(paths.kubeconfig) if live else declared(before)
 
 

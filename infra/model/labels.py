@@ -18,6 +18,7 @@ SIM_MEMORY = "simulator.gpuform.io/memory"
 SIM_PODS = "simulator.gpuform.io/pods"
 SIM_GPU = "simulator.gpuform.io/gpu"
 SIM_GPU_COUNT = "simulator.gpuform.io/gpu-count"
+SIM_HOST_DRIVER = "simulator.gpuform.io/host-driver"
 
 # Kubernetes.
 HOSTNAME = "kubernetes.io/hostname"
