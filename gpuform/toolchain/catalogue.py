@@ -144,6 +144,14 @@ NVIDIA_CONFIG = Module(
     binaries_mb=20,
     cgo=True,  # mig-parted's types are those of go-nvml, which is C
 )
+ACTIONLINT = Module(
+    name="actionlint",
+    pins="github.com/rhysd/actionlint",
+    version="1.7.12",
+    download_mb=30,
+    compile_mb=70,
+    binaries_mb=10,
+)
 
 
 def _kubernetes(name: str, *ask: str) -> Tool:
@@ -212,3 +220,18 @@ _TOOLS = (
 )
 
 CATALOGUE: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in _TOOLS})
+
+# What only those who work on this project need: got when it is asked for by name, never by `make up`.
+ON_REQUEST: Mapping[str, Tool] = MappingProxyType(
+    {
+        "actionlint": Tool(
+            name="actionlint",
+            module=ACTIONLINT,
+            package="github.com/rhysd/actionlint/cmd/actionlint",
+            output="actionlint",
+            ask=("-version",),
+            accepts=_exactly(ACTIONLINT.version),
+        )
+    }
+)
+EVERY: Mapping[str, Tool] = MappingProxyType({**CATALOGUE, **ON_REQUEST})

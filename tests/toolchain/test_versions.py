@@ -10,14 +10,14 @@ import subprocess
 import pytest
 
 from gpuform.paths import Paths
-from gpuform.toolchain.catalogue import CATALOGUE, NVIDIA_CONFIG, Module
+from gpuform.toolchain.catalogue import ACTIONLINT, CATALOGUE, EVERY, NVIDIA_CONFIG, ON_REQUEST, Module
 from gpuform.toolchain.golang import GO_BIN, parse
 from infra import versions
 
 pytestmark = pytest.mark.unit
 FOLDER = Paths.here().root / "toolchain"
 NOT_BUILT = {"karpenter-crds"}
-MODULES = {tool.module.name: tool.module for tool in CATALOGUE.values()}
+MODULES = {tool.module.name: tool.module for tool in EVERY.values()}
 
 
 def go_mod(module: Module) -> str:
@@ -37,6 +37,7 @@ def test_every_module_folder_is_in_the_catalogue() -> None:
         ("kwok", versions.KWOK),
         ("helm", versions.HELM),
         ("nvidia-config", NVIDIA_CONFIG.version),
+        ("actionlint", ACTIONLINT.version),
     ],
 )
 def test_go_mod_requires_the_pinned_version(name: str, pin: str) -> None:
@@ -44,6 +45,11 @@ def test_go_mod_requires_the_pinned_version(name: str, pin: str) -> None:
     assert module.version == pin
     required = re.findall(rf"^\s*{re.escape(module.pins)} (\S+)", go_mod(module), re.MULTILINE)
     assert required == [f"v{pin}"]
+
+
+def test_the_main_job_gets_nothing_that_only_this_project_needs() -> None:
+    assert set(ON_REQUEST) == {"actionlint"}
+    assert not set(ON_REQUEST) & set(CATALOGUE)
 
 
 def test_karpenters_crds_are_those_of_the_pinned_charts() -> None:
@@ -56,7 +62,7 @@ def test_go_mod_names_exactly_the_packages_that_are_built(name: str) -> None:
     text = go_mod(MODULES[name])
     block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
     packages = block[1].split() if block else re.findall(r"^tool (\S+)", text, re.MULTILINE)
-    assert sorted(packages) == sorted(t.package for t in CATALOGUE.values() if t.module.name == name)
+    assert sorted(packages) == sorted(t.package for t in EVERY.values() if t.module.name == name)
 
 
 def test_kubernetes_staging_modules_have_its_minor_and_patch_version() -> None:
