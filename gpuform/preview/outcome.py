@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuform.engine import Step, Violation
 from gpuform.engine.events import counted
-from gpuform.preview.effects import Effect, Weight
+from gpuform.preview.effect import Effect, Weight
 from infra.plan import cost
 from infra.plan.cost import Bill
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from gpuform.engine import Step
 from gpuform.engine.events import counted
-from gpuform.preview.effects import Effect, Weight
+from gpuform.preview.effect import Effect, Weight
 from gpuform.preview.outcome import Outcome, fact, name, paths
 from gpuform.preview.world import PodRef
 from gpuform.reports import bills

@@ -12,7 +12,7 @@ from gpuform.reports import bills
 from gpuform.reports.tables import empty
 
 if TYPE_CHECKING:
-    from gpuform.preview.effects import Effect
+    from gpuform.preview.effect import Effect
     from gpuform.preview.outcome import Outcome
 
 

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from gpuform.engine.events import Change, Step
-from gpuform.preview.effects import Weight, effects
+from gpuform.preview.effect import Weight
+from gpuform.preview.effects import effects
 from gpuform.preview.world import PodRef, World
 
 pytestmark = pytest.mark.unit
@@ -52,3 +53,16 @@ def test_losses_come_first_and_the_order_of_the_steps_does_not_matter() -> None:
 def test_two_nodes_of_a_pool_are_said_once() -> None:
     label = step(CASES["a label moves"]["step"])
     assert len(effects([label, label], WORLD)) == 1
+
+
+def test_a_cluster_cannot_follow_its_network() -> None:
+    """EKS takes other subnets of the cluster's own VPC only: an update that fails."""
+    vpc, cluster = (step(CASES[name]["step"]) for name in ("a VPC anew", "other subnets of a cluster"))
+    assert not effects([cluster], WORLD)
+    found = effects([vpc, cluster], WORLD)
+    assert [(one.weight, one.what) for one in found] == [
+        (Weight.LOSS, "VPC network-vpc"),
+        (Weight.LOSS, "cluster prod"),
+    ]
+    assert found[0].nodes == ("a100-0", "a100-1", "t4-0")
+    assert "has to be replaced, too" in found[1].how

@@ -10,7 +10,7 @@ import pytest
 
 from gpuform.engine import Violation
 from gpuform.engine.events import Change, Step
-from gpuform.preview.effects import Effect, Weight
+from gpuform.preview.effect import Effect, Weight
 from gpuform.preview.outcome import Outcome
 from gpuform.preview.summary import LIMIT, markdown, marker
 from gpuform.preview.world import PodRef
