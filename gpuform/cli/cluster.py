@@ -27,21 +27,22 @@ def status(
     """Show pools, nodes, what they offer, and who uses it."""
     import httpx
 
+    from gpuform.live import access
     from gpuform.reports import tables
-    from gpuform.status import cluster_of, read
+    from gpuform.status import read
     from infra.config import load
 
     paths = Paths.here()
     env = load(paths.root / f"Pulumi.{stack}.yaml")
-    kubeconfig, context = cluster_of(env, paths)
-    try:
-        current = read(env, kubeconfig, context)
-    except (OSError, httpx.HTTPError, ValueError) as error:
-        raise Failure(
-            f"cluster of {stack}",
-            f"cannot be reached ({error or type(error).__name__})",
-            "start it with `gpuform local start`" if stack == "local" else f"look at {kubeconfig}",
-        ) from None
+    with access(env, paths, stack) as (kubeconfig, context):
+        try:
+            current = read(env, kubeconfig, context)
+        except (OSError, httpx.HTTPError, ValueError) as error:
+            raise Failure(
+                f"cluster of {stack}",
+                f"cannot be reached ({error or type(error).__name__})",
+                "start it with `gpuform local start`" if stack == "local" else f"look at {kubeconfig}",
+            ) from None
     if as_json:
         typer.echo(json.dumps(current.to_json(), indent=2))
         return

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from gpuform.cli import catalogue, cluster, doctor, local, preview, toolchain
+from gpuform.cli import catalogue, cluster, doctor, drift, init, local, preview, toolchain
 from gpuform.errors import Failure, InputError
 
 
@@ -40,7 +40,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="GPU Kubernetes clusters as code. Exit codes: 0 fine, 1 failed, 2 bad input.",
+    help="GPU Kubernetes clusters as code. Exit codes: 0 fine, 1 failed, 2 bad input, 3 drift.",
 )
 app.command()(doctor.doctor)
 app.add_typer(local.app, name="local")
@@ -48,6 +48,8 @@ app.command()(cluster.status)
 app.command()(catalogue.gpus)
 app.command()(cluster.render)
 app.command()(preview.preview)
+app.command()(drift.drift)
+app.command()(init.init)
 app.command()(catalogue.schema)
 app.add_typer(toolchain.app, name="toolchain")
 

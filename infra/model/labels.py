@@ -36,6 +36,9 @@ PSA_AUDIT = "pod-security.kubernetes.io/audit"
 DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 MIG_CONFIG = "nvidia.com/mig.config"
 GPU_PRODUCT = "nvidia.com/gpu.product"
+# What the MIG manager and GPU feature discovery report.
+MIG_CONFIG_STATE = "nvidia.com/mig.config.state"
+DRIVER_VERSION = "nvidia.com/cuda.driver-version.full"
 
 # NVIDIA: resources. The shared name is what renameByDefault makes of the whole GPU's.
 NVIDIA_PREFIX = "nvidia.com/"

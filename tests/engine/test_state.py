@@ -129,7 +129,8 @@ def test_without_a_passphrase_nothing_is_begun(
         project.engine.up(STACK)
     assert str(caught.value) == (
         f"PULUMI_CONFIG_PASSPHRASE: is not set, and stack {STACK} keeps its state at "
-        f"file://{elsewhere} without a secrets_provider; set it or PULUMI_CONFIG_PASSPHRASE_FILE, or declare state.secrets_provider"
+        f"file://{elsewhere} without a secrets_provider; set it or PULUMI_CONFIG_PASSPHRASE_FILE, "
+        "or declare state.secrets_provider"
     )
     assert list(elsewhere.iterdir()) == []
 
