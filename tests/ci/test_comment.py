@@ -62,10 +62,10 @@ def test_a_comment_for_each_stack_is_created_then_kept(fake: Fake, tmp_path: Pat
         "[this run](https://github.test/acme/gpus/actions/runs/55)</sub>\n"
     )
     assert "says so already" in follow(fake, tmp_path).stdout
-    fake.artifact("summary-offline-local", packed(text("local", "evicts 3 pods")))  # the next attempt's
+    fake.artifact("summary-offline-local", packed(text("local", "evicts @3 pods")))  # the next attempt's
     assert "local: comment brought up to date" in follow(fake, tmp_path).stdout
     assert len(fake.comments) == 2
-    assert "evicts 3 pods" in fake.comments[1]["body"]
+    assert "evicts @\u200b3 pods" in fake.comments[1]["body"]
 
 
 def test_a_comment_far_back_is_found(fake: Fake, tmp_path: Path) -> None:
