@@ -31,8 +31,6 @@ def init(
     Makes nothing at AWS and overwrites nothing.
     """
     from gpuform import scaffold
-    from gpuform.engine.environment import INSTALLED
-    from gpuform.scaffold.stack_file import region_of
 
     paths = Paths.here()
     file = paths.root / f"Pulumi.{stack}.yaml"
@@ -40,23 +38,26 @@ def init(
         if target.exists():
             raise InputError(str(target), "is there already", "edit it, or name another")
         writable.require(target.parent, "name a place that you may write")
-    name = scaffold.example(stack)
-    text = next(
-        there.read_text(encoding="utf-8")
-        for folder in (paths.root, INSTALLED)
-        if (there := folder / f"Pulumi.{name}.yaml").is_file()
-    )
+    text = _example(paths, name := scaffold.example(stack))
     place = scaffold.Place(
         stack=stack,
-        region=region or region_of(text),
+        region=region or scaffold.region_of(text),
         bucket=bucket or f"gpuform-{stack}-state",
         alias=kms or f"gpuform-{stack}",
     )
-    written, commands = scaffold.stack_file(stack, text, place), scaffold.script(place)
-    file.write_text(written, encoding="utf-8")
+    commands = scaffold.script(place)
+    file.write_text(scaffold.stack_file(stack, text, place), encoding="utf-8")
     if script:
         script.write_text(commands, encoding="utf-8")
         script.chmod(0o755)
     typer.echo(commands, nl=False)
-    warn(f"wrote {file.name} from the example {name}: what is yours to change is said there")
-    warn("the commands above make its bucket, key and policies; nothing has been made yet (docs/state.md)")
+    warn(f"wrote {file.name} from the example {name}: what is yours to change is said there; nothing has")
+    warn("been made yet, the commands above make its bucket, key and policies (docs/state.md)")
+
+
+def _example(paths: Paths, name: str) -> str:
+    """The example of the checkout, or where it has none, of the installed one."""
+    from gpuform.engine.environment import INSTALLED
+
+    files = [folder / f"Pulumi.{name}.yaml" for folder in (paths.root, INSTALLED)]
+    return next(file.read_text(encoding="utf-8") for file in files if file.is_file())
