@@ -41,7 +41,7 @@ class Outcome:
         return tuple(
             one
             for one in self.effects
-            if one.weight is Weight.LOSS and one.what.split(" ", 1)[-1] not in self.acknowledged
+            if one.weight is Weight.LOSS and one.what.rsplit(" ", 1)[-1] not in self.acknowledged
         )
 
     @property

@@ -6,44 +6,29 @@ GPUFORM_UPDATE_GOLDEN=1 writes the comments again; read the difference before co
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
 import subprocess
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gpuform.paths import Paths
-from gpuform.preview.run import Played, Preview, played
-from gpuform.preview.summary import LIMIT, markdown
+from gpuform.preview.run import Played, played
 from gpuform.toolchain import Toolchain
 from tests.journey.conftest import HERE, Checkout
+from tests.journey.played_requests import (
+    Request,
+    compared,
+    copied,
+    judged,
+    replaced,
+    short_and_without_paths,
+)
 
 pytestmark = pytest.mark.cluster
 
 GOLDEN = Path(__file__).parent / "pull_requests"
-OURS = ("infra", "components", "policies", "charts", "toolchain", "Pulumi.yaml", "Pulumi.local.yaml")
 STACK = "Pulumi.local.yaml"
-
-
-@dataclass(frozen=True)
-class Request:
-    """A pull request: what it changes in the stack file, and whether it may be merged."""
-
-    name: str
-    change: Callable[[str], str]
-    blocked: bool = False
-
-
-def replaced(old: str, new: str, count: int = 1) -> Callable[[str], str]:
-    def change(text: str) -> str:
-        assert text.count(old) == count, f"{old!r} is there {text.count(old)} times"
-        return text.replace(old, new)
-
-    return change
 
 
 def relaid_out(text: str) -> str:
@@ -66,24 +51,10 @@ REQUESTS = (
 )
 
 
-def copied(folder: Path) -> Path:
-    """A checkout without history."""
-    folder.mkdir()
-    for name in OURS:
-        source = HERE.root / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, folder / name)
-    (folder / ".venv").symlink_to(HERE.root / ".venv")
-    (folder / "gpuform").symlink_to(HERE.root / "gpuform")
-    return folder
-
-
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     folder = tmp_path_factory.mktemp("base")
-    root = copied(folder / "checkout")
+    root = copied(folder / "checkout", "local")
     paths = Paths(root, folder / "state", HERE.cache)
     with played(paths, Toolchain(paths), "local", str(root), say=lambda text: None) as made:
         yield made
@@ -91,22 +62,14 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.name)
 def test_the_comment_is_what_was_reviewed(base: Played, request_: Request, tmp_path: Path) -> None:
-    root = copied(tmp_path / "head")
-    text = (root / STACK).read_text()
-    (root / STACK).write_text(request_.change(text))
-    paths = Paths(root, tmp_path / "state", HERE.cache)
-    preview = Preview(paths, Toolchain(paths), "local", offline=True, say=lambda text: None)
-    outcome = preview.against(base)
-    comment = markdown(outcome)
+    root = copied(tmp_path / "head", "local")
+    outcome = judged(base, request_, root, "local")
+    compared(outcome, GOLDEN / f"{request_.name}.md")
     assert bool(outcome.reasons) == request_.blocked
-    golden = GOLDEN / f"{request_.name}.md"
-    if os.environ.get("GPUFORM_UPDATE_GOLDEN"):
-        golden.write_text(comment)
-    assert comment == golden.read_text()
 
 
 def test_from_a_commit_through_the_command_line(tmp_path: Path) -> None:
-    root = copied(tmp_path / "checkout")
+    root = copied(tmp_path / "checkout", "local")
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(root)]
     (root / ".gitignore").write_text(".venv\n.gpuform\ngpuform\n")
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "base"]):
@@ -126,8 +89,4 @@ def test_from_a_commit_through_the_command_line(tmp_path: Path) -> None:
 
 
 def test_the_comments_are_short_and_name_no_machine() -> None:
-    for golden in GOLDEN.glob("*.md"):
-        text = golden.read_text()
-        assert len(text) < LIMIT
-        assert not re.search(r"(^|[\s`(])/(tmp|root|home|work)/", text), golden.name
-    assert {golden.stem for golden in GOLDEN.glob("*.md")} == {request.name for request in REQUESTS}
+    short_and_without_paths(GOLDEN, REQUESTS)

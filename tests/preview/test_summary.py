@@ -144,3 +144,12 @@ def test_what_others_wrote_marks_nothing_up_and_mentions_nobody() -> None:
     assert "<script>" not in shown
     assert "@everyone" not in shown
     assert "\n# title" not in shown
+
+
+def test_what_is_lost_is_acknowledged_by_its_name_whatever_it_is() -> None:
+    """The word for its kind may be two."""
+    for what in ("cluster prod", "encryption key prod", "volume claim prod"):
+        lost = replace(PLAIN, effects=(replace(LOSS, what=what),))
+        assert lost.losses
+        assert not replace(lost, acknowledged=("prod",)).losses
+        assert replace(lost, acknowledged=("key prod",)).losses
