@@ -97,9 +97,9 @@ def test_a_job_with_a_cloud_identity_runs_in_an_environment_and_on_main(name: tu
 
 
 def test_no_expression_gets_into_a_script() -> None:
-    scripts = {where: step["run"] for where, step in steps() if "run" in step}
-    assert scripts
-    assert {where for where, script in scripts.items() if "${{" in script} == set()
+    scripts = [(where, step["run"]) for where, step in steps() if "run" in step]
+    assert len(scripts) > 10
+    assert [where for where, script in scripts if "${{" in script] == []
 
 
 def test_no_secret_is_read() -> None:
