@@ -41,9 +41,10 @@ format: setup ## Format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: setup ## Write the pages of the environment and of the roles again
+docs: setup ## Write the generated pages again: of the environment, of the roles and of the policies
 	@$(BIN)/python -m infra.schema docs
 	@$(BIN)/python -m infra.roles_docs docs
+	@$(BIN)/python -m policies.docs > docs/policies.md
 
 lock: ## Renew requirements.lock (needs uv)
 	uv pip compile pyproject.toml --extra dev --extra aws --extra hosts --python-version 3.11 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock

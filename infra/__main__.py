@@ -47,6 +47,7 @@ def main() -> None:
     if on:
         platform(env, on)
         pulumi.export("kubeconfig", pulumi.Output.secret(on.kubeconfig))
+    pulumi.export("environment", env.resolved())
     pulumi.export("pools", {pool.name: offered(env, pool) | claimable(pool) for pool in env.pools})
 
 

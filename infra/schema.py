@@ -88,6 +88,8 @@ _PAGE_ORDER = (
     "Elastic",
     "AwsPool",
     "Disk",
+    "Cost",
+    "State",
     "Taint",
     "Exclusive",
     "TimeSlicing",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,9 @@ from gpuform import writable
 from gpuform.cli.output import console, say
 from gpuform.errors import Failure
 from gpuform.paths import Paths
+
+if TYPE_CHECKING:
+    from policies.rule import Resource
 
 Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")]
 
@@ -23,21 +27,22 @@ def status(
     """Show pools, nodes, what they offer, and who uses it."""
     import httpx
 
+    from gpuform.live import access
     from gpuform.reports import tables
-    from gpuform.status import cluster_of, read
+    from gpuform.status import read
     from infra.config import load
 
     paths = Paths.here()
     env = load(paths.root / f"Pulumi.{stack}.yaml")
-    kubeconfig, context = cluster_of(env, paths)
-    try:
-        current = read(env, kubeconfig, context)
-    except (OSError, httpx.HTTPError, ValueError) as error:
-        raise Failure(
-            f"cluster of {stack}",
-            f"cannot be reached ({error or type(error).__name__})",
-            "start it with `gpuform local start`" if stack == "local" else f"look at {kubeconfig}",
-        ) from None
+    with access(env, paths, stack) as (kubeconfig, context):
+        try:
+            current = read(env, kubeconfig, context)
+        except (OSError, httpx.HTTPError, ValueError) as error:
+            raise Failure(
+                f"cluster of {stack}",
+                f"cannot be reached ({error or type(error).__name__})",
+                "start it with `gpuform local start`" if stack == "local" else f"look at {kubeconfig}",
+            ) from None
     if as_json:
         typer.echo(json.dumps(current.to_json(), indent=2))
         return
@@ -51,8 +56,15 @@ def status(
 def render(
     stack: Stack,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder; made if missing.")],
+    charts: Annotated[
+        bool, typer.Option("--charts", help="Judge what the charts come to, too; gets those of others.")
+    ] = False,
 ) -> None:
-    """Write the resolved environment and every manifest; the same input gives the same bytes."""
+    """Write the resolved environment and every manifest; the same input gives the same bytes.
+
+    What is written is judged by the rules of the policy pack. Exit code 1 if one of them is broken.
+    """
+    from gpuform import judging
     from infra.config import load
     from infra.inventory import keys
     from infra.plan.render import render as files
@@ -66,3 +78,29 @@ def render(
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         (output / name).write_text(text)
     say(f"{len(rendered)} files in {output}")
+    judged = list(judging.resources(rendered))
+    if charts:
+        judged += _charts(rendered)
+    found = judging.findings(judged)
+    for line in judging.lines(found):
+        say(line)
+    if any(one.rule.severity != "low" for one in found):
+        raise Failure("policies", f"{len(found)} broken", "see docs/policies.md")
+
+
+def _charts(rendered: dict[str, str]) -> list[Resource]:
+    """The objects of every chart that can be had; of the others it is said that they are not judged."""
+    from gpuform import judging
+    from gpuform.toolchain import Toolchain
+
+    paths, found = Paths.here(), []
+    helm = Toolchain(paths).path("helm")
+    for release in judging.releases(rendered):
+        try:
+            objects = list(judging.objects(judging.templated(helm, paths.root, release)))
+        except (OSError, subprocess.SubprocessError):
+            say(f"chart {release['chart']} cannot be had: what it comes to is not judged")
+            continue
+        say(f"chart {release['chart']}: {len(objects)} objects judged")
+        found += objects
+    return found

@@ -76,6 +76,20 @@ def env(
 
 
 @app.command()
+def nodes(
+    stack: Annotated[str, typer.Argument(help="Name of an AWS stack: Pulumi.STACK.yaml.")],
+) -> None:
+    """Simulated nodes for an AWS stack that is played offline; again after a change of its stack file."""
+    from gpuform.offline.nodes import play
+    from gpuform.toolchain import Toolchain
+    from infra.config import load
+
+    paths = Paths.here()
+    there = play(load(paths.root / f"Pulumi.{stack}.yaml"), paths, Toolchain(paths))
+    say("; ".join(f"{pool}: {count}" for pool, count in there.items()))
+
+
+@app.command()
 def up() -> None:
     """The main job: control plane, `pulumi up` of the stack local, and what came of it."""
     from gpuform.engine import Engine

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from gpuform.cli import catalogue, cluster, doctor, hosts, local, toolchain
+from gpuform.cli import catalogue, cluster, doctor, drift, hosts, init, local, preview, toolchain
 from gpuform.errors import Failure, InputError
 
 
@@ -47,6 +47,9 @@ app.add_typer(local.app, name="local")
 app.command()(cluster.status)
 app.command()(catalogue.gpus)
 app.command()(cluster.render)
+app.command()(preview.preview)
+app.command()(drift.drift)
+app.command()(init.init)
 app.command()(catalogue.schema)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(toolchain.app, name="toolchain")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from gpuform.cli.output import console, say
 from gpuform.paths import Paths
 from gpuform.reports.tables import tools as tools_table
 from gpuform.toolchain import Toolchain
-from gpuform.toolchain.catalogue import CATALOGUE
+from gpuform.toolchain.catalogue import CATALOGUE, EVERY
 
 app = typer.Typer(
     no_args_is_help=True, help="The pinned tools: found on PATH, downloaded and checked, or built."
@@ -16,16 +18,20 @@ app = typer.Typer(
 
 
 @app.command()
-def build() -> None:
+def build(
+    tools: Annotated[
+        list[str] | None, typer.Argument(help="Names of tools; default: all that the main job runs.")
+    ] = None,
+) -> None:
     """Get every tool that is missing; a second checkout finds them in the cache."""
-    Toolchain(Paths.here()).ensure(*CATALOGUE, progress=say)
+    Toolchain(Paths.here()).ensure(*(tools or CATALOGUE), progress=say)
 
 
 @app.command(name="list")
 def list_tools() -> None:
     """Show each tool, its version and where it comes from."""
     toolchain = Toolchain(Paths.here())
-    console.print(tools_table([toolchain.locate(name) for name in CATALOGUE]))
+    console.print(tools_table([toolchain.locate(name) for name in EVERY]))
 
 
 @app.command()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import quote
 
+from gpuform.engine import backend
 from gpuform.engine.places import Places, Tools, link, tool, write
 from gpuform.engine.standins import Plugin, install
 from gpuform.paths import Paths
@@ -25,6 +27,9 @@ UNSET = (
     "PULUMI_DIY_BACKEND_GZIP",
     "PULUMI_DIY_BACKEND_ZSTD",
 )
+
+INSTALLED = Path(__file__).resolve().parents[2]
+"""The checkout that this package is installed from."""
 
 _WRAPPER = """#!/bin/sh
 # pulumi for this checkout. The engine writes an encryption salt into the stack file that it is given, so
@@ -64,29 +69,46 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
     """Variables to set for engine runs by hand or by ``Engine``, on top of the caller's environment.
 
     Also puts in place what they point at: the wrapper and links in ``paths.shims``, our plugins. Gets a tool
-    that is missing; errors as ``Toolchain.path``. ``offline`` runs have a home and a backend of their own,
-    and stand-ins that answer for AWS.
+    that is missing; errors as ``Toolchain.path``. A state that the stack file declares is used with the
+    caller's own credentials and passphrase; InputError where it is wrong. ``offline`` runs have a home and a
+    backend of their own, and stand-ins that answer for AWS.
     """
     places = Places(paths, offline)
+    shared = None if offline else backend.declared(paths.root, stack)
     prepare(places, toolchain)
     ours = [str(places.answering), str(paths.shims)]
     others = [entry for entry in os.get_exec_path() if entry not in ours]
     return {
         **(_offline(paths) if offline else {}),
+        **_program(paths),
         "PULUMI_HOME": str(places.home),
-        "PULUMI_BACKEND_URL": f"file://{quote(str(places.backend))}",
-        "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
+        **(backend.variables(shared) if shared else _beside(places)),
         "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_SUPPRESS_NEO_LINK": "true",
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
-        "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
         "PULUMI_STACK": stack,
         "GPUFORM_STATE": str(paths.state),  # for the program, which asks where the kubeconfig lies
-        "GPUFORM_HELM": str(paths.shims / "helm"),
+        "GPUFORM_HELM": str(places.helm),
         "KUBECONFIG": str(paths.kubeconfig),
         "PATH": os.pathsep.join([*(ours if offline else ours[1:]), *others]),
     }
+
+
+def _beside(places: Places) -> dict[str, str]:
+    """The state beside the checkout, where none is declared."""
+    return {
+        "PULUMI_BACKEND_URL": f"file://{quote(str(places.backend))}",
+        "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
+        "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
+    }
+
+
+def _program(paths: Paths) -> dict[str, str]:
+    """A program of another checkout than the installed one imports that checkout's packages."""
+    if (paths.root / "infra").resolve() == INSTALLED / "infra":
+        return {}
+    return {"PYTHONPATH": str(paths.root)}
 
 
 def _offline(paths: Paths) -> dict[str, str]:
@@ -100,7 +122,7 @@ def _offline(paths: Paths) -> dict[str, str]:
 def export_lines(env: Mapping[str, str]) -> str:
     """Shell lines that give a shell this environment; quoted, so that any path is safe to ``eval``."""
     exports = [f"export {name}={shlex.quote(value)}" for name, value in sorted(env.items())]
-    return "\n".join([f"unset {' '.join(UNSET)}", *exports])
+    return "\n".join([f"unset {' '.join(backend.unset(UNSET, env, PASSPHRASE))}", *exports])
 
 
 def prepare(places: Places, tools: Tools) -> list[Plugin]:

@@ -24,15 +24,30 @@ _PAST = {
 
 
 @dataclass(frozen=True)
+class Change:
+    """A resource's inputs before and after (empty where there is none), and the paths that differ.
+
+    ``replaces`` are those of the paths that make a new object necessary. The engine writes ``[secret]`` for
+    a secret, and an unknown value as a text that nothing else has.
+    """
+
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    paths: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Step:
     """One operation on one resource; ``op`` is the engine's word, ``phase`` where it stands.
 
-    In a preview nothing is done, and ``planned`` stands for it.
+    In a preview nothing is done, and ``planned`` stands for it. ``change`` is there once a step has ended.
     """
 
     op: str
     urn: str
     phase: Literal["started", "planned", "done", "failed"]
+    change: Change | None = field(default=None, compare=False, repr=False)
 
     @property
     def type(self) -> str:
@@ -117,7 +132,20 @@ def _started(body: Mapping[str, Any]) -> Step | None:
 
 def _ended(body: Mapping[str, Any]) -> Step:
     phase: Literal["planned", "done"] = "planned" if body.get("planning") else "done"
-    return Step(body["metadata"]["op"], body["metadata"]["urn"], phase)
+    metadata = body["metadata"]
+    return Step(metadata["op"], metadata["urn"], phase, _change(metadata))
+
+
+def _change(metadata: Mapping[str, Any]) -> Change:
+    before, after = ((metadata.get(key) or {}).get("inputs") or {} for key in ("old", "new"))
+    detailed = metadata.get("detailedDiff") or {}
+    replaces = {path for path, how in detailed.items() if how["diffKind"].endswith("-replace")}
+    return Change(
+        before,
+        after,
+        tuple(sorted(detailed or metadata.get("diffs") or ())),
+        tuple(sorted(replaces or metadata.get("keys") or ())),
+    )
 
 
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], Event | None]] = {
@@ -149,7 +177,8 @@ def line(event: Event) -> str | None:
     return None
 
 
-def counted(changes: Mapping[str, int]) -> str:
-    """``{"create": 3, "same": 2}`` as ``3 created, 2 unchanged``."""
-    shown = [f"{count} {_PAST.get(op, op)}" for op, count in sorted(changes.items()) if count]
+def counted(changes: Mapping[str, int], planned: bool = False) -> str:
+    """``{"create": 3, "same": 2}`` as ``3 created, 2 unchanged``; planned, ``3 to create``."""
+    said = {op: f"to {op}" for op in changes} if planned else _PAST
+    shown = [f"{count} {said.get(op, op)}" for op, count in sorted(changes.items()) if count]
     return ", ".join(shown) or "nothing to do"

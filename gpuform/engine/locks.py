@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from gpuform.errors import Failure
 
 _DYING_S = 1.0  # an engine whose gpuform was killed just now takes a moment to go
 _WRITING_S = 2.0  # a lock file without content is being written, or its writer was killed
+_LOCKED = "the stack is currently locked by"
+_HELD = re.compile(r"created by (\S*)@(\S+) \(pid (\d+)\) at (\S+)")
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,14 @@ class Owner:
     pid: int
     host: str
     since: datetime
+    user: str = "somebody"
+
+    @property
+    def named(self) -> str:
+        """``process 12 of ada on host ci-7 since 2026-01-02 03:04:05 UTC``."""
+        return (
+            f"process {self.pid} of {self.user} on host {self.host} since {self.since:%Y-%m-%d %H:%M:%S} UTC"
+        )
 
 
 def release_dead(folder: Path, stack: str) -> list[str]:
@@ -44,11 +55,33 @@ def release_dead(folder: Path, stack: str) -> list[str]:
     return said
 
 
+def held(said: str, stack: str) -> Failure | None:
+    """The failure of a run that met somebody else's lock, from the engine's answer; None for another answer.
+
+    Such a lock is never taken from here: only who knows that its owner is gone may do that.
+    """
+    owners = [
+        Owner(int(pid), host, datetime.fromisoformat(since).astimezone(UTC), user or "somebody")
+        for user, host, pid, since in _HELD.findall(said)
+    ]
+    if _LOCKED not in said or not owners:
+        return None
+    first = owners[0]
+    cancel = f"run 'pulumi cancel --yes --stack {stack}' after eval \"$(gpuform local env {stack})\""
+    if first.host != socket.gethostname():
+        remedy = f"wait for it, or, if you know that it is gone, {cancel}"
+    elif _command(first.pid):
+        remedy = f"wait for it to end, or stop it with 'kill -INT {first.pid}'"
+    else:
+        remedy = f"no such process runs on this host any more: {cancel}"
+    return Failure(f"stack {stack}", f"is locked by {', and by '.join(one.named for one in owners)}", remedy)
+
+
 def _refuse_living(owner: Owner, path: Path, stack: str) -> None:
     if owner.host != socket.gethostname():
         raise Failure(
             f"stack {stack}",
-            f"is locked by process {owner.pid} on host {owner.host} since {owner.since:%Y-%m-%d %H:%M:%S}",
+            f"is locked by {owner.named}",
             f"wait for it, or, if it is gone, run 'pulumi cancel --yes --stack {stack}' ({path})",
         )
     command = _command(owner.pid)
@@ -60,7 +93,7 @@ def _refuse_living(owner: Owner, path: Path, stack: str) -> None:
         program = Path(command.split()[0]).name
         raise Failure(
             f"stack {stack}",
-            f"is being changed by process {owner.pid} ({program}) since {owner.since:%H:%M:%S}",
+            f"is being changed by {owner.named} ({program})",
             f"wait for it to end, or stop it with 'kill -INT {owner.pid}'",
         )
 
@@ -81,7 +114,9 @@ def _read(path: Path) -> Owner | None:
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         since = datetime.fromisoformat(content["timestamp"][:19] + "+00:00")
-        return Owner(int(content["pid"]), str(content["hostname"]), since)
+        return Owner(
+            int(content["pid"]), str(content["hostname"]), since, str(content.get("username") or "somebody")
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

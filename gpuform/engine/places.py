@@ -41,8 +41,18 @@ class Places:
 
     @property
     def answering(self) -> Path:
-        """Folder that comes first on the PATH of offline runs: ``aws`` as they have it."""
+        """Folder that comes first on the PATH of offline runs: ``aws`` and ``helm`` as they have them."""
         return self.folder / "offline-bin"
+
+    @property
+    def helm(self) -> Path:
+        """The helm of these runs."""
+        return (self.answering if self.offline else self.paths.shims) / "helm"
+
+    @property
+    def charts(self) -> Path:
+        """Stand-ins for charts that offline runs cannot fetch."""
+        return self.folder / "charts"
 
     @property
     def project(self) -> Path:
@@ -78,8 +88,8 @@ def tool(places: Places, tools: Tools, name: str) -> Path:
     After ``eval "$(gpuform local env)"`` these come first on PATH, and the toolchain takes them for tools.
     """
     found = tools.path(name)
-    if found.parent == places.paths.shims:
-        link = places.pulumi if name == "pulumi" else found
+    if found.parent in (places.paths.shims, places.answering):
+        link = places.pulumi if name == "pulumi" else places.paths.shims / name
         return link.resolve()
     return found
 

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from gpuform import writable
-from gpuform.engine import checkpoint, locks
-from gpuform.engine.environment import UNSET, engine_env
+from gpuform.engine import backend, checkpoint, locks, reasons
+from gpuform.engine.environment import PASSPHRASE, UNSET, engine_env
 from gpuform.engine.events import Event, Message, Step, Summary, Violation, counted, line
 from gpuform.engine.places import Places, Tools, write
 from gpuform.engine.standins import plugins
 from gpuform.engine.stream import follow
 from gpuform.errors import Failure
 from gpuform.paths import Paths
+from infra.model.state import State
 
 OnEvent = Callable[[Event], None]
 
@@ -112,7 +111,7 @@ class Engine:
         self._places = Places(paths, offline)
         self._tools = toolchain
         self._say = say
-        self._env: dict[str, str] | None = None
+        self._runs: dict[str, tuple[dict[str, str], State | None]] = {}
 
     def up(
         self, stack: str = "local", on_event: OnEvent | None = None, policy_packs: Sequence[Path] = ()
@@ -135,29 +134,31 @@ class Engine:
         """Take over into the state what is really there."""
         return self._operate("refresh", stack, ["--yes", "--skip-preview"], on_event)
 
+    def drift(self, stack: str = "local", on_event: OnEvent | None = None) -> Result:
+        """What ``refresh`` would take over: a step per resource that is not as it was; writes nothing."""
+        return self._operate("refresh", stack, ["--preview-only"], on_event)
+
     def outputs(self, stack: str = "local", show_secrets: bool = False) -> dict[str, Any]:
         """What the program exported; a secret is ``[secret]`` unless asked for."""
         shown = ["--show-secrets"] if show_secrets else []
-        self.prepare(stack)
-        outputs: dict[str, Any] = json.loads(self._ask("stack", "output", "--json", "--stack", stack, *shown))
+        env = self.prepare(stack)
+        said = self._ask(env, "stack", "output", "--json", "--stack", stack, *shown)
+        outputs: dict[str, Any] = json.loads(said)
         return outputs
 
     def export(self, stack: str = "local") -> dict[str, Any]:
         """The state as ``pulumi stack export`` gives it, secrets encrypted."""
-        self.prepare(stack)
-        state: dict[str, Any] = json.loads(self._ask("stack", "export", "--stack", stack))
+        env = self.prepare(stack)
+        state: dict[str, Any] = json.loads(self._ask(env, "stack", "export", "--stack", stack))
         return state
 
     def prepare(self, stack: str = "local") -> dict[str, str]:
         """Make sure that ``stack`` exists and can be worked on; the environment of its runs."""
-        if self._env is None:
-            writable.require_state(self._paths.state)
-            self._env = {name: value for name, value in os.environ.items() if name not in UNSET}
-            self._env.update(engine_env(self._paths, self._tools, stack, self._places.offline))
-            for plugin in plugins(self._paths):
-                if plugin.notice:
-                    self._say(plugin.notice)
-        project = self._project()
+        env, shared = self._runs.get(stack) or self._environment(stack)
+        project = backend.project(self._paths.root)
+        if shared is not None:
+            backend.make(self._places, project, stack, shared, partial(self._ask, env))
+            return env
         for said in locks.release_dead(self._places.locks(project, stack), stack):
             self._say(said)
         state = self._places.checkpoint(project, stack)
@@ -166,8 +167,21 @@ class Engine:
         if not state.exists():
             # From a folder of its own: the engine writes a new stack's salt next to the project file.
             write(self._places.project / "Pulumi.yaml", f"name: {project}\nruntime: python\n", 0o600)
-            self._ask("stack", "init", stack, "--no-select", "--cwd", str(self._places.project))
-        return self._env
+            self._ask(env, "stack", "init", stack, "--no-select", "--cwd", str(self._places.project))
+        return env
+
+    def _environment(self, stack: str) -> tuple[dict[str, str], State | None]:
+        writable.require_state(self._paths.state)
+        shared = None if self._places.offline else backend.declared(self._paths.root, stack)
+        ours = engine_env(self._paths, self._tools, stack, self._places.offline)
+        env = backend.without(UNSET, ours, PASSPHRASE) | ours
+        if shared is not None:
+            backend.require_passphrase(stack, shared, env)
+        for plugin in plugins(self._paths):
+            if plugin.notice and not self._runs:
+                self._say(plugin.notice)
+        self._runs[stack] = env, shared
+        return self._runs[stack]
 
     def _operate(
         self, operation: str, stack: str, arguments: Sequence[str], on_event: OnEvent | None
@@ -207,45 +221,26 @@ class Engine:
             raise _failure(result, code, None if terminal else log)
         return result
 
-    def _ask(self, *arguments: str) -> str:
-        assert self._env is not None
+    def _ask(self, env: Mapping[str, str], *arguments: str) -> str:
         command = [str(self._paths.shims / "pulumi"), *arguments, "--non-interactive", "--color", "never"]
-        answer = subprocess.run(command, env=self._env, cwd=self._paths.root, capture_output=True, text=True)
+        answer = subprocess.run(command, env=env, cwd=self._paths.root, capture_output=True, text=True)
         if answer.returncode != 0:
+            if held := locks.held(answer.stderr, " ".join(arguments)):
+                raise held
             said = answer.stderr.strip().removeprefix("error: ")
             raise Failure(
                 f"pulumi {' '.join(arguments[:2])}", said or f"exit code {answer.returncode}", "see above"
             )
         return answer.stdout
 
-    def _project(self) -> str:
-        file = self._paths.root / "Pulumi.yaml"
-        content = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else None
-        if not isinstance(content, dict) or not isinstance(content.get("name"), str):
-            raise Failure(str(file), "is no Pulumi project file", "run inside a checkout of this project")
-        return str(content["name"])
-
 
 def _packs(folders: Sequence[Path]) -> list[str]:
     return [word for folder in folders for word in ("--policy-pack", str(folder))]
 
 
-def _failure(result: Result, code: int, log: Path | None) -> EngineFailure:
-    """The failure of a run, with the engine's own reason where it gave one."""
-    said = list(result.errors)
-    if not said and log is not None:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        said = [text.removeprefix("error: ") for text in lines if text.startswith("error: ")]
-    if code < 0:
-        said.append(f"the engine was ended by signal {-code}")
-    fact = f"failed: {_reason(said[0])}" if said else f"failed with exit code {code}"
-    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-    return EngineFailure(result, fact + more, f"see {log}" if log else "see the engine's output above")
-
-
-def _reason(text: str) -> str:
-    """The line of a message that says what is wrong: the last of a traceback, else the first."""
-    lines = [part.strip() for part in text.splitlines() if part.strip()] or ["no reason given"]
-    if lines[0].startswith("Program failed with"):
-        return lines[-1]
-    return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+def _failure(result: Result, code: int, log: Path | None) -> Failure:
+    """The failure of a run, with the engine's own reason where it gave one, or with who holds the stack."""
+    if held := locks.held(reasons.written(log), result.stack):
+        return held
+    fact = reasons.fact(result.errors, code, log)
+    return EngineFailure(result, fact, f"see {log}" if log else "see the engine's output above")

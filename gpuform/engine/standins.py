@@ -98,12 +98,21 @@ def install(places: Places) -> list[Plugin]:
             link(target, found)
     if places.offline:
         write(places.answering / "aws", _launcher("gpuform.plugins.offline.aws"), 0o755)
+        given = (
+            (places.paths.shims / "helm").resolve(),
+            places.paths.root,
+            places.paths.cache,
+            places.charts,
+        )
+        write(places.helm, _launcher("gpuform.offline.helm", *given), 0o755)
     return state
 
 
-def _launcher(module: str) -> str:
-    # -P: the engine starts plugins in the program's folder, whose modules must not pass for ours.
-    return f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m {module} "$@"\n'
+def _launcher(module: str, *arguments: Path) -> str:
+    # -P: the engine starts plugins in the program's folder, whose modules must not pass for ours; nor may
+    # those of another checkout, which PYTHONPATH names for its program.
+    words = " ".join(shlex.quote(str(word)) for word in (sys.executable, "-P", "-m", module, *arguments))
+    return f'#!/bin/sh\nunset PYTHONPATH\nexec {words} "$@"\n'
 
 
 def _official(ours: _Ours, places: Places) -> Path | None:

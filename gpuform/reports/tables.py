@@ -24,7 +24,7 @@ SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "gpu-opera
 
 def pools(current: ClusterStatus) -> Table:
     """One line per pool: what it is, and what each of its nodes offers and has in use."""
-    table = _table("Pools", "pool", "machine", "sharing", "nodes", "each node offers", "in use")
+    table = empty("Pools", "pool", "machine", "sharing", "nodes", "each node offers", "in use")
     for pool in current.pools:
         ready = sum(node.ready for node in pool.nodes)
         table.add_row(
@@ -43,7 +43,7 @@ def pods(current: ClusterStatus, namespaces: tuple[str, ...] = SYSTEM_NAMESPACES
 
     Why one is not as it should be is said by ``troubles``: a scheduler's message fits into no column.
     """
-    table = _table("Pods", "namespace", "pod", "asks for", "node", "phase")
+    table = empty("Pods", "namespace", "pod", "asks for", "node", "phase")
     for pod in current.pods:
         if pod.namespace not in namespaces:
             table.add_row(
@@ -65,7 +65,7 @@ def members(status: Status) -> Table:
         if status.kubernetes
         else f"Control plane: {up}"
     )
-    table = _table(title, "member", "pid", "port", "memory")
+    table = empty(title, "member", "pid", "port", "memory")
     for member in status.members:
         state = str(member.pid) if member.running else Text("not running", style="red")
         table.add_row(member.name, state, str(member.port or "-"), f"{member.rss_bytes / 2**20:.0f} MiB")
@@ -75,7 +75,7 @@ def members(status: Status) -> Table:
 
 def tools(found: Iterable[Found]) -> Table:
     """One line per tool and where it comes from."""
-    table = _table("Tools", "tool", "version", "from", "path")
+    table = empty("Tools", "tool", "version", "from", "path")
     for tool in found:
         table.add_row(tool.name, tool.version, tool.source, str(tool.path or "-"))
     return table
@@ -83,7 +83,7 @@ def tools(found: Iterable[Found]) -> Table:
 
 def findings(found: Iterable[Finding]) -> Table:
     """One line per finding of the doctor."""
-    table = _table("", "", "what", "finding", "to mend it")
+    table = empty("", "", "what", "finding", "to mend it")
     styles = {"PASS": "green", "SKIP": "yellow", "FAIL": "red"}
     for finding in found:
         verdict = Text(finding.verdict, style=styles[finding.verdict])
@@ -103,7 +103,7 @@ def gpus(catalogue: Iterable[Mapping[str, Any]]) -> Table:
         "$/GPU-hour",
         "MIG profiles",
     )
-    table = _table("GPUs", *columns)
+    table = empty("GPUs", *columns)
     for gpu in catalogue:
         priced = [machine for machine in gpu["machines"] if machine["usd_per_gpu_hour"]]
         cheapest = min(priced, key=lambda machine: machine["usd_per_gpu_hour"], default=None)
@@ -125,7 +125,8 @@ def counts(resources: Mapping[str, int]) -> str:
     return ", ".join(f"{key.removeprefix('nvidia.com/')} {n}" for key, n in sorted(resources.items()))
 
 
-def _table(title: str, *columns: str) -> Table:
+def empty(title: str, *columns: str) -> Table:
+    """A table of the house's look, without rows."""
     table = Table(
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )

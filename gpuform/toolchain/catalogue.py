@@ -157,6 +157,14 @@ NVIDIA_CTK = Module(
     ldflags=_set("github.com/NVIDIA/nvidia-container-toolkit/internal/info", version="1.19.1"),
     cgo=True,  # go-nvml
 )
+ACTIONLINT = Module(
+    name="actionlint",
+    pins="github.com/rhysd/actionlint",
+    version="1.7.12",
+    download_mb=30,
+    compile_mb=70,
+    binaries_mb=10,
+)
 
 
 def _kubernetes(name: str, *ask: str) -> Tool:
@@ -235,3 +243,18 @@ _TOOLS = (
 
 CATALOGUE: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in _TOOLS})
 MAIN_JOB: tuple[str, ...] = tuple(tool.name for tool in _TOOLS if not tool.tests_only)
+
+# What only those who work on this project need: got when it is asked for by name, never by `make up`.
+ON_REQUEST: Mapping[str, Tool] = MappingProxyType(
+    {
+        "actionlint": Tool(
+            name="actionlint",
+            module=ACTIONLINT,
+            package="github.com/rhysd/actionlint/cmd/actionlint",
+            output="actionlint",
+            ask=("-version",),
+            accepts=_exactly(ACTIONLINT.version),
+        )
+    }
+)
+EVERY: Mapping[str, Tool] = MappingProxyType({**CATALOGUE, **ON_REQUEST})

@@ -9,7 +9,7 @@ from pathlib import Path
 from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from gpuform.toolchain.build import build
-from gpuform.toolchain.catalogue import CATALOGUE, Module, Tool
+from gpuform.toolchain.catalogue import EVERY, Module, Tool
 from gpuform.toolchain.found import Found, ask_version, fits, on_path
 from gpuform.toolchain.golang import find_go
 from gpuform.toolchain.progress import Progress, Reporter, reporting
@@ -25,7 +25,7 @@ class Toolchain:
     found, so a tool that is taken away while it lives is not noticed.
     """
 
-    def __init__(self, paths: Paths, catalogue: Mapping[str, Tool] = CATALOGUE) -> None:
+    def __init__(self, paths: Paths, catalogue: Mapping[str, Tool] = EVERY) -> None:
         """Looks at nothing yet."""
         self._modules = paths.root / "toolchain"
         self._store = Store(paths.cache)

@@ -34,6 +34,16 @@ def check_operator(cluster: str, driver: str, toolkit: str, repository: str | No
                 )
 
 
+def check_cost(prices: Sequence[str], system: str | None, pools: Sequence[Pool]) -> None:
+    """Every price is of a pool or of a machine that a pool may have."""
+    machines = [machine.name for pool in pools for machine in (*pool.machines, pool.node_machine) if machine]
+    known = [*(pool.name for pool in pools), *dict.fromkeys([*machines, *([system] if system else [])])]
+    for name in prices:
+        if name not in known:
+            fact = "is neither a pool nor a machine of one, so this prices nothing"
+            raise InputError(f"cost.prices.{name}", fact, listing(known, name))
+
+
 def check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> None:
     """Names are unique, and every pool says what this kind of cluster needs of it."""
     seen: dict[str, int] = {}

@@ -9,9 +9,11 @@ from pydantic import Field, model_validator
 from infra.model import addresses, aws_checks, checks, host_checks, unused
 from infra.model.aws import AwsCluster
 from infra.model.base import LabelKey, Model, Name
+from infra.model.cost import Cost
 from infra.model.hosts import HostsCluster
 from infra.model.labels import NVIDIA_GPU
 from infra.model.pool import Pool
+from infra.model.state import State, check_state
 from infra.model.workload import Workload
 
 
@@ -69,13 +71,21 @@ class Environment(Model):
     )
     pools: tuple[Pool, ...] = Field(min_length=1, description="Pools of equal nodes.")
     workloads: tuple[Workload, ...] = Field(default=(), description="What runs on the pools.")
+    cost: Cost | None = Field(default=None, description="Its budget, and prices that no list has.")
+    state: State | None = Field(
+        default=None, description="Where the engine keeps its state; beside the checkout if left out."
+    )
 
     @model_validator(mode="after")
     def _holds_together(self) -> Environment:
+        check_state(self.cluster.kind, self.state)
         checks.check_pools(self.cluster.kind, self.gpu_operator.mig_strategy, self.pools)
         operator = self.gpu_operator
         unused.check_operator(self.cluster.kind, operator.model_fields_set)
         checks.check_operator(self.cluster.kind, operator.driver, operator.toolkit, operator.repository)
+        if self.cost:
+            system = self.cluster.system.machine if isinstance(self.cluster, AwsCluster) else None
+            checks.check_cost(tuple(self.cost.prices), system, self.pools)
         checks.check_workloads(operator.mig_strategy, self.pools, self.workloads)
         if isinstance(self.cluster, AwsCluster):
             aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)

@@ -18,6 +18,7 @@ SIM_MEMORY = "simulator.gpuform.io/memory"
 SIM_PODS = "simulator.gpuform.io/pods"
 SIM_GPU = "simulator.gpuform.io/gpu"
 SIM_GPU_COUNT = "simulator.gpuform.io/gpu-count"
+SIM_HOST_DRIVER = "simulator.gpuform.io/host-driver"
 
 # Kubernetes.
 HOSTNAME = "kubernetes.io/hostname"
@@ -35,8 +36,12 @@ PSA_AUDIT = "pod-security.kubernetes.io/audit"
 DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 MIG_CONFIG = "nvidia.com/mig.config"
 GPU_PRODUCT = "nvidia.com/gpu.product"
+# What the MIG manager and GPU feature discovery report.
+MIG_CONFIG_STATE = "nvidia.com/mig.config.state"
+DRIVER_VERSION = "nvidia.com/cuda.driver-version.full"
 
 # NVIDIA: resources. The shared name is what renameByDefault makes of the whole GPU's.
+NVIDIA_PREFIX = "nvidia.com/"
 NVIDIA_GPU = "nvidia.com/gpu"
 NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared"
 NVIDIA_MIG_PREFIX = "nvidia.com/mig-"

@@ -1,12 +1,14 @@
 """What machines cost: on-demand, Linux, us-east-1, USD per hour, as AWS listed them on 2026-07-20.
 
-Taken from the project's table of EC2 GPU types of that date, in which p5e.48xlarge has no price. OpenStack
-flavors and types without a GPU have none here either; who asks is told that it is unknown.
+Taken from the project's table of EC2 GPU types of that date, in which p5e.48xlarge has no price. The three
+types without a GPU and what a cluster has beside its nodes are from AWS's pricing pages (EC2, EBS, EKS, VPC,
+PrivateLink) as of 2026-04. OpenStack flavors have no price here; who asks is told that it is unknown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 DATE = "2026-07-20"
 
@@ -50,6 +52,9 @@ USD_PER_HOUR: Mapping[str, float] = {
     "g7e.8xlarge": 5.26824,
     "gr6.4xlarge": 1.5392,
     "gr6.8xlarge": 2.4464,
+    "m5.xlarge": 0.192,
+    "m6i.4xlarge": 0.768,
+    "m6i.xlarge": 0.192,
     "p3dn.24xlarge": 31.212,
     "p4d.24xlarge": 21.9576,
     "p4de.24xlarge": 27.4471,
@@ -58,3 +63,28 @@ USD_PER_HOUR: Mapping[str, float] = {
     "p5en.48xlarge": 63.296,
     "p6-b200.48xlarge": 113.933,
 }
+
+HOURS_PER_MONTH = 730
+"""AWS's own convention: 8760 hours in twelve months."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is paid beside machines; USD per hour, and per month for what EBS is paid by."""
+
+    control_plane: float = 0.10  # EKS, a version in standard support
+    nat_gateway: float = 0.045  # what flows through it is paid on top, and nobody knows how much that will be
+    endpoint: float = 0.01  # an interface endpoint in one zone
+    gp3_gib_month: float = 0.08
+    gp3_iops_month: float = 0.005  # each beyond 3000
+    gp3_mibps_month: float = 0.04  # each beyond 125
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """Prices of one region on one day."""
+
+    region: str = "us-east-1"
+    date: str = DATE
+    usd_per_hour: Mapping[str, float] = field(default_factory=lambda: USD_PER_HOUR)
+    beside: Beside = field(default_factory=Beside)

@@ -84,17 +84,9 @@ def _image(cluster: AwsCluster, pool: Pool) -> dict[str, str]:
 
 
 def _kubelet(pool: Pool) -> Manifest:
-    """What Karpenter counts with, and what it hands on.
-
-    It refuses the limit of processes for Bottlerocket, whose settings have it from the user data.
-    """
+    """What Karpenter counts with; its schema knows no limit of processes, which is in the user data."""
     aws = pool.on_aws
-    found: Manifest = {}
-    if aws.max_pods is not None:
-        found["maxPods"] = aws.max_pods
-    if aws.pod_pids_limit is not None and pool.image.family == "AL2023":
-        found["podPidsLimit"] = aws.pod_pids_limit
-    return found
+    return {} if aws.max_pods is None else {"maxPods": aws.max_pods}
 
 
 def block_devices(pool: Pool) -> list[Manifest]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from infra.model import labels
 from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.machines import Machine
 from infra.model.pool import Pool
 from infra.plan import sharing
 
@@ -17,12 +18,13 @@ def simulated_nodes(env: Environment, pool: Pool) -> tuple[dict[str, Any], ...]:
     """Node manifests of the pool, numbered from 0; none on a cluster that has its own nodes."""
     if not isinstance(env.cluster, EmbeddedCluster):
         return ()
-    return tuple(_node(env, pool, f"{pool.name}-{index}") for index in range(pool.nodes or 0))
-
-
-def _node(env: Environment, pool: Pool, name: str) -> dict[str, Any]:
     machine = pool.node_machine
     assert machine is not None  # checked when the environment was parsed
+    return tuple(node(env, pool, machine, f"{pool.name}-{index}") for index in range(pool.nodes or 0))
+
+
+def node(env: Environment, pool: Pool, machine: Machine, name: str) -> dict[str, Any]:
+    """A node of the pool on that machine, as it joins the cluster."""
     annotations = {
         labels.KWOK_NODE: "fake",
         labels.SIM_CPU: str(machine.vcpu),
@@ -36,10 +38,10 @@ def _node(env: Environment, pool: Pool, name: str) -> dict[str, Any]:
         **sharing.pool_labels(env, pool),
         labels.HOSTNAME: name,
         labels.OS: "linux",
-        labels.ARCH: "amd64",
+        labels.ARCH: machine.arch,
         labels.INSTANCE_TYPE: machine.name,
     }
-    node: dict[str, Any] = {
+    manifest: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
@@ -50,5 +52,5 @@ def _node(env: Environment, pool: Pool, name: str) -> dict[str, Any]:
     }
     taints = sharing.pool_taints(env, pool)
     if taints:
-        node["spec"] = {"taints": taints}
-    return node
+        manifest["spec"] = {"taints": taints}
+    return manifest

@@ -11,8 +11,10 @@ import yaml
 from infra.model import offer
 from infra.model.environment import Environment
 from infra.model.hosts import HostsCluster
+from infra.model.prices import PriceList
 from infra.plan import (
     aws_files,
+    cost,
     dra,
     gpu_operator,
     inventory,
@@ -49,6 +51,7 @@ def _platform(env: Environment) -> dict[str, str]:
     files = {
         "namespaces.yaml": _documents(workloads.namespaces(env)),
         "gpu-operator.yaml": _documents([_chart(release)]),
+        "cost.yaml": _documents([cost.document(cost.bill(env, PriceList()))]),
     }
     maps = [sharing.device_plugin_config_map(env), sharing.mig_parted_config_map(env)]
     found = {

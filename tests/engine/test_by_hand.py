@@ -73,6 +73,23 @@ def test_the_environment_can_be_taken_twice(project: Project, shell, monkeypatch
     assert (project.paths.shims / "helm").resolve() == project.toolchain.path("helm").resolve()
 
 
+def test_offline_helm_comes_first_and_starts_the_real_one(project: Project) -> None:
+    """Again with itself on PATH, as a second `local env` in the same shell has it."""
+
+    class Confused:
+        def path(self, name: str) -> Path:
+            ours = project.paths.state / "engine" / "offline-bin"
+            return (ours if name == "helm" else project.paths.shims) / name
+
+    for tools in (project.toolchain, Confused()):
+        env = engine_env(project.paths, tools, offline=True)
+        helm = Path(env["GPUFORM_HELM"])
+        assert helm.parent == Path(env["PATH"].split(":")[0])
+        assert str(project.toolchain.path("helm").resolve()) in helm.read_text()
+        said = subprocess.run([helm, "version", "--short"], capture_output=True, text=True, check=True)
+        assert said.stdout.startswith("v3.")
+
+
 def test_a_users_own_settings_do_not_leak_in(project: Project, shell, tmp_path: Path) -> None:
     shell("true")
     lines = export_lines(engine_env(project.paths, project.toolchain))

@@ -20,20 +20,13 @@ from tests.journey.aws_world import World, world
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
 
 Edit = Callable[[dict[str, Any]], None]
-DEV = {"g4dn-shared": ["g4dn.xlarge"] * 2}
-PROD = {
-    "a100-mig": ["p4d.24xlarge"] * 2,
-    "h100-training": ["p5.48xlarge"] * 2,
-    "l40s-inference": ["g6e.4xlarge"] * 2,
-    "cpu": ["m6i.4xlarge"],
-}
 KINDS = "nodepools.karpenter.sh,ec2nodeclasses.karpenter.k8s.aws,nodeoverlays.karpenter.sh"
 
 
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """aws-dev, up; tests that change it put it back."""
-    with world(tmp_path_factory.mktemp("dev"), "aws-dev", DEV) as made:
+    with world(tmp_path_factory.mktemp("dev"), "aws-dev") as made:
         made.first = made.run("preview"), made.run("up")  # type: ignore[attr-defined]
         yield made
 
@@ -187,7 +180,7 @@ def test_nothing_is_left_after_destroy(dev: World) -> None:
 
 
 def test_production_is_planned_made_and_stays(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with world(tmp_path_factory.mktemp("prod"), "aws-prod", PROD) as prod:
+    with world(tmp_path_factory.mktemp("prod"), "aws-prod") as prod:
         planned, made = prod.run("preview"), prod.run("up")
         assert planned.changes == made.changes
         assert set(made.changes) == {"create"}
@@ -207,7 +200,7 @@ def test_the_official_plugin_plans_the_same(tmp_path: Path) -> None:
         pytest.skip("pulumi-resource-aws is not on this machine")
     if "AWS_ACCESS_KEY_ID" not in os.environ and "AWS_PROFILE" not in os.environ:
         pytest.skip("no AWS credentials in the environment: the official plugin asks who is calling")
-    with world(tmp_path, "aws-dev", {}) as made:
+    with world(tmp_path, "aws-dev") as made:
         offline = made.run("preview")
         real = Engine(made.checkout.paths, made.tools, say=made.said.append)
         planned = real.preview("aws-dev", on_event=lambda event: None)
@@ -218,7 +211,7 @@ def test_the_official_plugin_plans_the_same(tmp_path: Path) -> None:
 
 def test_by_hand_without_an_account(tmp_path: Path) -> None:
     """The README's lines: a stack is made, and the engine plans it from a shell."""
-    with world(tmp_path, "aws-dev", {}) as made:
+    with world(tmp_path, "aws-dev") as made:
         lines = made.checkout.gpuform("local", "env", "aws-dev", "--offline").stdout
         script = f"{lines}\npulumi preview --color never"
         command = ["bash", "-euc", script]

@@ -39,9 +39,7 @@ def resource_slice(node: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """aws-dev with one pool and one workload more, up."""
-    machines = {"g4dn-shared": ["g4dn.xlarge"] * 2}
-    with world(tmp_path_factory.mktemp("claims"), "aws-dev", machines) as made, made.changed(add):
-        made.machines["claimed"] = ["g6.12xlarge"] * 2
+    with world(tmp_path_factory.mktemp("claims"), "aws-dev") as made, made.changed(add):
         made.nodes()
         for index in range(2):
             made.kubectl("apply", "-f", "-", input=json.dumps(resource_slice(f"claimed-{index}")))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
+import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuform.offline.charts import Charts
+from gpuform.paths import Paths
+from infra import versions
 from infra.model.environment import Environment
 from infra.plan import karpenter, node_class, overlays
 from tests.conftest import Kubectl, Plane
@@ -17,21 +20,21 @@ from tests.plan.aws_environments import TABLE
 
 pytestmark = pytest.mark.cluster
 
-CRDS = Path(__file__).parents[3] / "shared/reference/crds/karpenter"
-FILES = ("karpenter.sh_nodepools", "karpenter.sh_nodeoverlays", "karpenter.k8s.aws_ec2nodeclasses")
 Manifest = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def karpenter_crds(control_plane: Plane) -> Iterator[Kubectl]:
     """kubectl on a control plane that has Karpenter's kinds, for as long as this file's tests run."""
-    if not CRDS.is_dir():
-        pytest.skip("no reference CRDs beside this checkout")
-    files = [argument for name in FILES for argument in ("-f", str(CRDS / f"{name}.yaml"))]
-    control_plane.kubectl("apply", "--server-side", *files)
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
+    here = Paths.here()
+    charts = Charts(here.root, here.cache, control_plane.paths.state / "charts")
+    chart = charts.folder("karpenter-crd", versions.KARPENTER)
+    helm = [str(control_plane.toolchain.path("helm")), "template", str(chart)]
+    crds = subprocess.run(helm, check=True, capture_output=True, text=True).stdout
+    control_plane.kubectl("apply", "--server-side", "-f", "-", input=crds)
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", input=crds)
     yield control_plane.kubectl
-    control_plane.kubectl("delete", "--wait=true", *files)
+    control_plane.kubectl("delete", "--wait=true", "-f", "-", input=crds)
 
 
 def planned(env: Environment) -> list[Manifest]:

@@ -19,6 +19,7 @@ from infra.model.hosts import HostsCluster
 from infra.plan.inventory import key_paths
 from infra.plan.render import render
 from tests.components import aws_fields
+from tests.components.aws_stacks import small
 from tests.plan import hosts_fields
 
 pytestmark = pytest.mark.unit
@@ -61,6 +62,10 @@ EXISTING: dict[str, Any] = {
     "gpu_operator": {},
     "pools": [{"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}],
 }
+SPOT: dict[str, Any] = {
+    **small({"name": "t4", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 40}}, "capacity": ["spot"]}),
+    "cost": {},
+}
 
 # Type and field: (start, where, another value). Workloads share a base, so one row there stands for three.
 ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
@@ -69,6 +74,10 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Environment", "gpu_operator"): (EMBEDDED, "gpu_operator", {"mig_strategy": "single"}),
     ("Environment", "pools"): (EMBEDDED, "pools/0/nodes", 2),
     ("Environment", "workloads"): (EMBEDDED, "workloads", []),
+    ("Environment", "cost"): (EMBEDDED, "cost", {"prices": {"g2.5xlarge": 1.0}}),
+    ("Cost", "budget_usd_per_month"): (SPOT, "cost/budget_usd_per_month", 100),
+    ("Cost", "spot_factor"): (SPOT, "cost/spot_factor", 0.4),
+    ("Cost", "prices"): (SPOT, "cost/prices", {"t4": 1.0}),
     ("GpuOperatorSpec", "mig_strategy"): (EMBEDDED, "gpu_operator/mig_strategy", "single"),
     ("GpuOperatorSpec", "gpu_taint"): (EMBEDDED, "gpu_operator/gpu_taint", "node-role.kubernetes.io/gpu"),
     ("GpuOperatorSpec", "repository"): (EXISTING, "gpu_operator/repository", "https://mirror.example/charts"),
@@ -111,9 +120,11 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     **hosts_fields.ROWS,
 }
 
-# Fields that choose a type (each type has its own rows), and the two that say how to reach the cluster:
-# they go to the Kubernetes provider, and no manifest may depend on them.
+# Fields that choose a type (each type has its own rows), the two that say how to reach the cluster, which go
+# to the Kubernetes provider, and where the engine keeps its state, which tests/engine/test_state.py proves;
+# no manifest may depend on them.
 EXEMPT = {("ExistingCluster", "kubeconfig"), ("ExistingCluster", "context"), ("GpuOperatorSpec", "mode")}
+EXEMPT |= {("Environment", "state"), ("State", "backend"), ("State", "secrets_provider")}
 CHOOSING = {"kind"}
 # Not through a value of its own but through its being there: a slice is the only one of this pool.
 NEEDS_A_SECOND_PROFILE = ("PodWorkload", "slice")
@@ -181,3 +192,8 @@ def test_the_field_changes_what_is_rendered(row: tuple[str, str]) -> None:
 def test_the_connection_changes_no_manifest() -> None:
     other = {**EXISTING, "cluster": {"kind": "existing", "kubeconfig": "/other", "context": "c"}}
     assert rendered(EXISTING) == rendered(other)
+
+
+def test_where_the_state_is_kept_changes_no_manifest() -> None:
+    state = {"backend": "s3://bucket/prefix", "secrets_provider": "awskms://alias/gpuform"}
+    assert rendered(EXISTING) == rendered({**EXISTING, "state": state})

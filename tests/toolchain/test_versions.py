@@ -10,13 +10,23 @@ import subprocess
 import pytest
 
 from gpuform.paths import Paths
-from gpuform.toolchain.catalogue import CATALOGUE, MAIN_JOB, NVIDIA_CONFIG, NVIDIA_CTK, Module
+from gpuform.toolchain.catalogue import (
+    ACTIONLINT,
+    CATALOGUE,
+    EVERY,
+    MAIN_JOB,
+    NVIDIA_CONFIG,
+    NVIDIA_CTK,
+    ON_REQUEST,
+    Module,
+)
 from gpuform.toolchain.golang import GO_BIN, parse
 from infra import versions
 
 pytestmark = pytest.mark.unit
 FOLDER = Paths.here().root / "toolchain"
-MODULES = {tool.module.name: tool.module for tool in CATALOGUE.values()}
+NOT_BUILT = {"karpenter-crds"}
+MODULES = {tool.module.name: tool.module for tool in EVERY.values()}
 
 
 def go_mod(module: Module) -> str:
@@ -24,7 +34,7 @@ def go_mod(module: Module) -> str:
 
 
 def test_every_module_folder_is_in_the_catalogue() -> None:
-    assert {folder.name for folder in FOLDER.iterdir() if folder.is_dir()} == set(MODULES)
+    assert {folder.name for folder in FOLDER.iterdir() if folder.is_dir()} == {*MODULES, *NOT_BUILT}
 
 
 @pytest.mark.parametrize(
@@ -37,6 +47,7 @@ def test_every_module_folder_is_in_the_catalogue() -> None:
         ("helm", versions.HELM),
         ("nvidia-config", NVIDIA_CONFIG.version),
         ("nvidia-ctk", NVIDIA_CTK.version),
+        ("actionlint", ACTIONLINT.version),
     ],
 )
 def test_go_mod_requires_the_pinned_version(name: str, pin: str) -> None:
@@ -46,12 +57,22 @@ def test_go_mod_requires_the_pinned_version(name: str, pin: str) -> None:
     assert required == [f"v{pin}"]
 
 
+def test_the_main_job_gets_nothing_that_only_this_project_needs() -> None:
+    assert set(ON_REQUEST) == {"actionlint"}
+    assert not set(ON_REQUEST) & set(CATALOGUE)
+
+
+def test_karpenters_crds_are_those_of_the_pinned_charts() -> None:
+    text = (FOLDER / "karpenter-crds" / "go.mod").read_text()
+    assert re.findall(r"^require \S+ v(\S+)", text, re.MULTILINE) == [versions.KARPENTER]
+
+
 @pytest.mark.parametrize("name", sorted(set(MODULES) - {"nvidia-config"}))
 def test_go_mod_names_exactly_the_packages_that_are_built(name: str) -> None:
     text = go_mod(MODULES[name])
     block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
     packages = block[1].split() if block else re.findall(r"^tool (\S+)", text, re.MULTILINE)
-    assert sorted(packages) == sorted(t.package for t in CATALOGUE.values() if t.module.name == name)
+    assert sorted(packages) == sorted(t.package for t in EVERY.values() if t.module.name == name)
 
 
 def test_kubernetes_staging_modules_have_its_minor_and_patch_version() -> None:

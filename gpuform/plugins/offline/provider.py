@@ -17,6 +17,7 @@ from gpuform.plugins.offline.table import ROWS, row
 from gpuform.plugins.properties import UNKNOWN, reveal
 
 NOTICE = "gpuform: offline stand-in for pulumi-resource-aws: nothing is created at AWS"
+CHARTS = "gpuform: offline: charts of NVIDIA, Karpenter and AWS are stand-ins made on this machine"
 
 
 class OfflineAws(ResourceProvider):
@@ -50,7 +51,8 @@ class OfflineAws(ResourceProvider):
         parsed = json.loads(tags) if isinstance(tags, str) else tags
         default_tags = parsed.get("tags") or {} if isinstance(parsed, dict) else {}
         self._settings = Settings(str(plain.get("region") or ""), default_tags)
-        await self.engine.log(NOTICE, severity=engine_pb2.INFO)
+        for line in (NOTICE, CHARTS):
+            await self.engine.log(line, severity=engine_pb2.INFO)
 
     def handler(self, token: str) -> Handler:
         """The type's row, as a handler."""

@@ -1,0 +1,1 @@
+"""What the workflows run beside the ``gpuform`` commands: ``python -m gpuform.ci``."""

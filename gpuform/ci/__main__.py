@@ -1,0 +1,84 @@
+"""``python -m gpuform.ci``: the steps of the workflows that are more than one ``gpuform`` command."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuform.ci import event
+from gpuform.cli.main import Commands
+from gpuform.errors import InputError
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Steps of the workflows. Exit codes: 0 fine, 1 failed, 2 bad input.",
+)
+Stack = Annotated[str, typer.Argument(help="Name of the stack.")]
+
+
+@app.command()
+def summary(stack: Stack, file: Annotated[Path, typer.Argument(help="What --summary has written.")]) -> None:
+    """Add a preview's summary to the job's; where there is none, write one that says so."""
+    from gpuform.preview.summary import marker
+
+    if not file.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(
+            f"{marker(stack)}\n### 🔴 `{stack}`: there is no preview, see the log of the run\n",
+            encoding="utf-8",
+        )
+    with Path(event.require(os.environ, "GITHUB_STEP_SUMMARY")).open("a", encoding="utf-8") as job:
+        job.write(file.read_text(encoding="utf-8"))
+
+
+@app.command()
+def acknowledged() -> None:
+    """Print what may be lost as options of `gpuform preview`, a word on each line."""
+    for name in event.acknowledged(event.read(os.environ)):
+        typer.echo(f"--acknowledge\n{' '.join(name.split())}")
+
+
+@app.command()
+def plugins() -> None:
+    """Print the engine plugins that the installed SDKs ask for: name and version, one on each line."""
+    from importlib.metadata import version
+
+    for name in ("aws", "kubernetes"):
+        typer.echo(f"{name} {version(f'pulumi-{name}')}")
+
+
+@app.command()
+def comment() -> None:
+    """Comment the summaries of the preview workflow's run that this run follows."""
+    from gpuform.ci.comment import comment
+    from gpuform.ci.github import GitHub
+
+    for line in comment(GitHub(os.environ), event.read(os.environ)):
+        typer.echo(line)
+
+
+@app.command()
+def issue(
+    stack: Stack,
+    folder: Annotated[Path, typer.Argument(help="With drift.txt, what it printed, and code, how it ended.")],
+) -> None:
+    """Open, update or close the issue about a stack's drift."""
+    from gpuform.ci.github import GitHub
+    from gpuform.ci.issue import report
+
+    try:
+        code = int((folder / "code").read_text(encoding="utf-8"))
+        text = (folder / "drift.txt").read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        raise InputError(str(folder), "holds no code and drift.txt", "see the job before") from None
+    typer.echo(report(GitHub(os.environ), stack, code, text, event.run_url(os.environ)))
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,79 @@
+"""Comments on a pull request: one per stack, written once and brought up to date from then on.
+
+Runs after the preview workflow, with a token that may write and none of the pull request's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuform.ci.artifacts import Summary, summaries
+from gpuform.ci.github import OURS, GitHub, safe_url
+from gpuform.ci.harmless import harmless
+from gpuform.errors import Failure, InputError
+from gpuform.preview.summary import marker
+
+
+def comment(github: GitHub, event: Mapping[str, Any]) -> list[str]:
+    """Comment what the run that the event is about has found; returns what was done, a line for each stack.
+
+    Writes nothing where the pull request has moved on since. Raises Failure, having written the others, for
+    a summary that is not as it must be.
+    """
+    run = event.get("workflow_run")
+    if not isinstance(run, dict):
+        raise InputError("GITHUB_EVENT_PATH", "is about no workflow run", "start this on: workflow_run")
+    numbers = _pull_requests(github, run)
+    if len(numbers) != 1:
+        return [f"{len(numbers)} open pull requests end with this commit: nothing is written"]
+    live = run["head_repository"]["id"] == run["repository"]["id"]
+    found = summaries(github, int(run["id"]), live)
+    done = [_put(github, numbers[0], one, run) for one in found if not one.refused]
+    refused = [f"{one.stack} {one.refused}" for one in found if one.refused]
+    if refused:
+        raise Failure("summary", "; ".join(refused), "see what the preview workflow has left")
+    return done or ["the run has left no summary: nothing is written"]
+
+
+def _pull_requests(github: GitHub, run: Mapping[str, Any]) -> list[int]:
+    """Numbers of the open pull requests that the run was for.
+
+    By what GitHub says of the run, and never by what the run has left: that could name somebody else's. The
+    event itself names none where the branch is a fork's.
+    """
+    source = run.get("head_repository")
+    if not isinstance(source, dict):  # the fork has been deleted
+        return []
+    head = f"{source['owner']['login']}:{run['head_branch']}"
+    return [
+        int(one["number"])
+        for one in github.each("pulls", state="open", head=head)
+        if one["head"]["sha"] == run["head_sha"] and (one["head"]["repo"] or {}).get("id") == source["id"]
+    ]
+
+
+def _put(github: GitHub, number: int, summary: Summary, run: Mapping[str, Any]) -> str:
+    first, _, rest = summary.text.partition("\n")
+    url = safe_url("workflow_run", str(run["html_url"]))
+    origin = f"<sub>of commit {str(run['head_sha'])[:10]}, by [this run]({url})</sub>"
+    body = f"{first}\n{harmless(rest).rstrip()}\n\n{origin}\n"
+    there = next(
+        (
+            one
+            for one in github.each(f"issues/{number}/comments")
+            if one["user"]["login"] == OURS and _marked(str(one["body"]), summary.stack)
+        ),
+        None,
+    )
+    if there is None:
+        github.call("POST", f"issues/{number}/comments", body=body)
+        return f"{summary.stack}: commented"
+    if there["body"] != body:
+        github.call("PATCH", f"issues/comments/{int(there['id'])}", body=body)
+        return f"{summary.stack}: comment brought up to date"
+    return f"{summary.stack}: the comment says so already"
+
+
+def _marked(body: str, stack: str) -> bool:
+    return body.replace("\r\n", "\n").split("\n", 1)[0] == marker(stack)

@@ -1,0 +1,52 @@
+"""What started a workflow run: the variables and the event's file that GitHub gives to every step.
+
+Scripts read names and texts here, not from ``${{ }}`` in a command: who opens a pull request chooses them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gpuform.errors import InputError
+
+_LABEL = "acknowledge:"
+
+
+def require(environ: Mapping[str, str], name: str) -> str:
+    """A variable that GitHub sets; InputError where it is missing or empty."""
+    value = environ.get(name, "").strip()
+    if not value:
+        raise InputError(name, "is not set", "run this in a workflow, or set it as docs/ci.md says")
+    return value
+
+
+def read(environ: Mapping[str, str]) -> dict[str, Any]:
+    """The event that started the run."""
+    file = Path(require(environ, "GITHUB_EVENT_PATH"))
+    content = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        raise InputError("GITHUB_EVENT_PATH", f"{file} holds no event", "run this in a workflow")
+    return content
+
+
+def acknowledged(event: Mapping[str, Any]) -> list[str]:
+    """Names of what may be lost, as people with write access have said.
+
+    By a label ``acknowledge: NAME`` of the pull request, or by the input ``acknowledge`` (names, separated by
+    spaces) of a run that was started by hand.
+    """
+    labels = [str(one.get("name", "")) for one in (event.get("pull_request") or {}).get("labels", [])]
+    names = [text.removeprefix(_LABEL).strip() for text in labels if text.startswith(_LABEL)]
+    names += str((event.get("inputs") or {}).get("acknowledge") or "").split()
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def run_url(environ: Mapping[str, str]) -> str:
+    """Where this run is seen."""
+    server, repository, run = (
+        require(environ, name) for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    )
+    return f"{server}/{repository}/actions/runs/{run}"

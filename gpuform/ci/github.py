@@ -1,0 +1,97 @@
+"""GitHub's REST API, as much of it as comments and issues need.
+
+The token is sent to the API and nowhere else, and no message of ours holds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from gpuform.ci.event import require
+from gpuform.errors import Failure, InputError
+
+OURS = "github-actions[bot]"
+"""Who writes with the token of a workflow run. Whatever anybody else wrote is theirs."""
+
+_PAGE = 100  # the most that a page may hold
+_PAGES = 100
+_TOKEN = re.compile(r"[A-Za-z0-9_.-]+")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class GitHub:
+    """One repository. Errors are Failures that name the call and say what GitHub answered."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """Reads GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN; calls nothing yet."""
+        token = require(environ, "GITHUB_TOKEN")
+        if not _TOKEN.fullmatch(token):
+            # Said here, for a library that refuses the header would print it.
+            raise InputError("GITHUB_TOKEN", "is no token", "pass the run's own as it is: github.token")
+        base = safe_url("GITHUB_API_URL", require(environ, "GITHUB_API_URL"))
+        self._repository = require(environ, "GITHUB_REPOSITORY")
+        self._client = httpx.Client(
+            base_url=base,
+            headers={
+                "Authorization": f"Bearer {token}",
+                "Accept": "application/vnd.github+json",
+                "X-GitHub-Api-Version": "2022-11-28",
+                "User-Agent": "gpuform",
+            },
+            timeout=30,
+            follow_redirects=False,
+        )
+
+    def call(self, method: str, path: str, **content: Any) -> Any:
+        """The answer to one call, parsed; ``path`` is below the repository, ``content`` becomes JSON."""
+        return self._answer(method, path, json=content or None).json()
+
+    def each(self, path: str, **query: str | int) -> Iterator[dict[str, Any]]:
+        """Everything that a list has, page by page."""
+        for page in range(1, _PAGES + 1):
+            found = self._answer("GET", path, params={**query, "per_page": _PAGE, "page": page}).json()
+            yield from found
+            if len(found) < _PAGE:
+                return
+
+    def location(self, path: str) -> str:
+        """Where a download really lies; fetch it without the token."""
+        answer = self._answer("GET", path, redirect=True)
+        return safe_url("GitHub", answer.headers.get("location", ""))
+
+    def _answer(self, method: str, path: str, redirect: bool = False, **kwargs: Any) -> httpx.Response:
+        where = f"/repos/{self._repository}/{path}"
+        try:
+            answer = self._client.request(method, where, **kwargs)
+        except httpx.HTTPError as error:
+            raise Failure(
+                "GitHub", f"{method} {where}: {type(error).__name__}", "run the job again"
+            ) from None
+        if answer.is_redirect == redirect and answer.status_code < 400:
+            return answer
+        raise Failure(
+            "GitHub",
+            f"{method} {where}: {answer.status_code} {_message(answer)}".rstrip(),
+            "see which permissions the job has, and run it again",
+        )
+
+
+def safe_url(subject: str, url: str) -> str:
+    """The URL, if it is one that nobody on the way can read; InputError else."""
+    parts = urlsplit(url)
+    if parts.hostname and (parts.scheme == "https" or parts.hostname in _LOOPBACK):
+        return url.rstrip("/")
+    raise InputError(subject, f"{parts.scheme or 'nothing'}: is no https address", "see docs/ci.md")
+
+
+def _message(answer: httpx.Response) -> str:
+    try:
+        content = answer.json()
+    except ValueError:
+        return ""
+    return str(content.get("message", ""))[:200] if isinstance(content, dict) else ""

@@ -1,0 +1,34 @@
+"""``gpuform drift``: what somebody has changed past the stack file."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from gpuform.cli.output import console, warn
+from gpuform.paths import Paths
+
+
+def drift(
+    stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
+    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+) -> None:
+    """Show what was changed by hand since the last `up`; changes nothing, neither there nor in the state.
+
+    Exit code 0 if there is nothing, 3 if there is, 1 if it cannot be found out, 2 for bad input.
+    """
+    from gpuform.drift import look
+    from gpuform.reports import drift as report
+    from gpuform.toolchain import Toolchain
+
+    paths = Paths.here()
+    found = look(paths, Toolchain(paths), stack, say=warn)
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2))
+    else:
+        for part in report.tables(found):
+            console.print(part)
+    if found.findings:
+        raise typer.Exit(3)

@@ -1,0 +1,57 @@
+"""``gpuform preview``: what a change would do, for its author and for the comment on a pull request."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuform import writable
+from gpuform.cli.output import console, warn
+from gpuform.paths import Paths
+
+
+def preview(
+    stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Without credentials: stand-ins answer for every cloud.")
+    ] = False,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="Commit or folder of a checkout to compare with (offline); default: nothing is there."
+        ),
+    ] = None,
+    summary: Annotated[
+        Path | None, typer.Option(help="File for the summary in Markdown, as a comment on a pull request.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    acknowledge: Annotated[
+        list[str] | None,
+        typer.Option(help="Name of a cluster, or of what holds data, that may be lost. May be repeated."),
+    ] = None,
+) -> None:
+    """Show what `up` would change, whom it evicts, what it costs, and which policies it breaks.
+
+    Exit code 1 if it must not be merged: a broken policy, over the budget, a loss that is not acknowledged.
+    """
+    from gpuform.preview.run import Preview
+    from gpuform.preview.summary import markdown
+    from gpuform.reports import preview as report
+    from gpuform.toolchain import Toolchain
+
+    paths = Paths.here()
+    if summary is not None:
+        writable.require(summary.parent, "name a file that you may write with --summary")
+    found = Preview(paths, Toolchain(paths), stack, offline, base, tuple(acknowledge or ()), say=warn).run()
+    if summary is not None:
+        summary.write_text(markdown(found), encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2))
+    else:
+        for part in report.tables(found):
+            console.print(part)
+    if found.reasons:
+        raise typer.Exit(1)

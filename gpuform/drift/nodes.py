@@ -1,0 +1,107 @@
+"""Live nodes against the plan: labels, taints, MIG layout, driver, and what they offer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from gpuform.drift.finding import Finding, at
+from infra.model import labels
+from infra.model.aws import AwsCluster
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.plan.gpu_operator import driver_version
+from infra.plan.nodes import simulated_nodes
+from infra.plan.sharing import mig_config_name, offered, pool_labels, pool_taints
+
+Node = Mapping[str, Any]
+
+_MIG_DONE = "success"  # the MIG manager's word for a layout that is there
+
+
+def check(env: Environment, nodes: Iterable[Node]) -> Iterator[Finding]:
+    """What differs, pool by pool. Nodes of no pool are somebody else's, and say nothing."""
+    found = list(nodes)
+    for pool in env.pools:
+        members = [node for node in found if _belongs(env, pool, node)]
+        yield from _count(env, pool, members)
+        for node in members:
+            yield from _node(env, pool, node)
+
+
+def _belongs(env: Environment, pool: Pool, node: Node) -> bool:
+    """By what made the node a member, which is not the label that we have put on it, where there is more."""
+    has = node["metadata"].get("labels", {})
+    if pool.selector:
+        return all(has.get(key) == value for key, value in pool.selector.items())
+    if env.cluster.kind == "embedded":
+        return str(node["metadata"]["name"]) in _names(env, pool)
+    return bool(has.get(labels.POOL) == pool.name)
+
+
+def _names(env: Environment, pool: Pool) -> list[str]:
+    return [str(node["metadata"]["name"]) for node in simulated_nodes(env, pool)]
+
+
+def _count(env: Environment, pool: Pool, members: Sequence[Node]) -> Iterator[Finding]:
+    if pool.by_karpenter:
+        return  # as many as there is work for
+    if pool.selector and not members:
+        yield Finding(
+            f"pool {pool.name}", "", "missing", "cluster", "a node that its selector matches", "none"
+        )
+    there = {str(node["metadata"]["name"]) for node in members}
+    named = _names(env, pool)
+    for name in named:
+        if name not in there:
+            yield Finding(f"Node {name}", "", "missing", "cluster", f"a node of pool {pool.name}", "none")
+    if pool.nodes is not None and not named and len(members) != pool.nodes:
+        how: Literal["missing", "added"] = "missing" if len(members) < pool.nodes else "added"
+        yield Finding(f"pool {pool.name}", "nodes", how, "cluster", str(pool.nodes), str(len(members)))
+
+
+def _node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
+    name = f"Node {node['metadata']['name']}"
+    tainted = {(taint["key"], taint["effect"]): taint.get("value", "") for taint in _taints(node)}
+    if any(key == labels.GPU_NOT_READY for key, _ in tainted):
+        return  # it is still being made ready, which the readiness gate watches
+    has = node["metadata"].get("labels", {})
+    for key, value in (*pool_labels(env, pool).items(), *_by_operands(env, pool).items()):
+        yield from _compare(name, at("metadata.labels", key), value, has.get(key, ""))
+    for taint in pool_taints(env, pool):
+        path = f"spec.taints[{taint['key']}:{taint['effect']}]"
+        missing = (taint["key"], taint["effect"]) not in tainted
+        live = "none" if missing else tainted[taint["key"], taint["effect"]]
+        if missing or live != taint["value"]:
+            yield Finding(name, path, "missing" if missing else "changed", "cluster", taint["value"], live)
+    yield from _offers(name, offered(env, pool), node.get("status", {}).get("allocatable", {}))
+
+
+def _by_operands(env: Environment, pool: Pool) -> dict[str, str]:
+    """Labels that say what NVIDIA's operands were told to do, and that they have done it."""
+    wanted = {}
+    config = mig_config_name(pool)
+    if config is not None and not env.image_ships_device_plugin:
+        wanted = {labels.MIG_CONFIG: config, labels.MIG_CONFIG_STATE: _MIG_DONE}
+    ours = env.gpu_operator.driver == "operator" and not isinstance(env.cluster, AwsCluster)
+    if pool.gpus and ours:  # elsewhere the image brings the driver, and the image is what is pinned
+        wanted[labels.DRIVER_VERSION] = driver_version(env)
+    return wanted
+
+
+def _offers(name: str, planned: Mapping[str, int], allocatable: Mapping[str, Any]) -> Iterator[Finding]:
+    live = {key: int(count) for key, count in allocatable.items() if key.startswith(labels.NVIDIA_PREFIX)}
+    for key in sorted({*planned, *live}):
+        if planned.get(key, 0) != live.get(key, 0):
+            wanted, has = str(planned.get(key, 0)), str(live.get(key, 0))
+            yield Finding(name, at("status.allocatable", key), "changed", "cluster", wanted, has)
+
+
+def _compare(name: str, path: str, wanted: str, has: str) -> Iterator[Finding]:
+    if has != wanted:
+        yield Finding(name, path, "changed" if has else "missing", "cluster", wanted, has or "none")
+
+
+def _taints(node: Node) -> Sequence[Mapping[str, str]]:
+    taints: Sequence[Mapping[str, str]] = node.get("spec", {}).get("taints") or ()
+    return taints

@@ -1,0 +1,86 @@
+"""Looks for drift in one stack, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import httpx
+
+from gpuform.drift import maps, nodes
+from gpuform.drift.finding import Drift, Finding
+from gpuform.embedded.kwokctl import Tools
+from gpuform.engine import Engine, Step
+from gpuform.errors import Failure, InputError
+from gpuform.live import cluster
+from gpuform.paths import Paths
+from infra.config import load
+from infra.model.environment import Environment
+
+Say = Callable[[str], None]
+
+
+def look(paths: Paths, tools: Tools, stack: str, say: Say) -> Drift:
+    """What was changed by hand in ``stack`` since it was made.
+
+    Raises InputError for a stack that cannot be looked at this way, and Failure where nothing was made yet,
+    the engine ended with an error, or the cluster cannot be reached.
+    """
+    env = load(paths.root / f"Pulumi.{stack}.yaml")
+    refuse_hosts(str(env.cluster.kind), stack)
+    engine = Engine(paths, tools, say=say)
+    if not engine.export(stack).get("deployment", {}).get("resources"):
+        raise Failure(
+            f"stack {stack}", "has not been made", "run `up` first: there is nothing to compare with"
+        )
+    say(f"reading the resources of {stack} again")
+    result = engine.drift(stack, on_event=lambda event: None)
+    found = [one for step in result.steps for one in of_step(step)]
+    say(f"asking the cluster of {stack}")
+    return Drift.of(stack, found, _live(env, paths, engine, stack))
+
+
+def refuse_hosts(kind: str, stack: str) -> None:
+    """Own hosts are not the engine's: what was changed on them, Ansible finds."""
+    if kind == "hosts":
+        raise InputError(
+            f"stack {stack}", "is on own hosts, which no engine knows", "use `gpuform hosts check`"
+        )
+
+
+def of_step(step: Step) -> Iterator[Finding]:
+    """What the engine's re-reading of one resource has shown, path by path; never a value."""
+    if step.type == "pulumi:pulumi:Stack" or step.phase not in ("planned", "done"):
+        return
+    resource = named(step)
+    if step.op == "delete":
+        yield Finding(resource, "", "missing", "engine")
+        return
+    for path in step.change.paths if step.change else ():
+        yield Finding(resource, path, "changed", "engine")
+
+
+def named(step: Step) -> str:
+    """``Node t4-shared-0`` or ``ConfigMap gpu-operator/a``; what is no object, by type and name."""
+    metadata = (step.change.before.get("metadata") or {}) if step.change else {}
+    if step.type.startswith("kubernetes:") and isinstance(metadata, dict) and metadata.get("name"):
+        space = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+        return f"{step.type.rpartition(':')[2]} {space}{metadata['name']}"
+    return f"{step.type} {step.name}"
+
+
+def _live(env: Environment, paths: Paths, engine: Engine, stack: str) -> Iterator[Finding]:
+    """What the cluster itself says, asked once for its nodes and once for the operands' configuration."""
+    import kr8s
+    from kr8s.objects import ConfigMap, Node
+
+    with cluster(env, paths, engine, stack) as (kubeconfig, context):
+        try:
+            api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+            there = [dict(one.raw) for one in Node.list(api=api) if isinstance(one, Node)]
+            spaces = {one["metadata"]["namespace"] for one in maps.planned(env)}
+            found = [one for space in sorted(spaces) for one in ConfigMap.list(api=api, namespace=space)]
+        except (OSError, httpx.HTTPError, ValueError) as error:
+            fact = f"cannot be reached ({error or type(error).__name__})"
+            raise Failure(f"cluster of {stack}", fact, f"look at {kubeconfig}") from None
+    yield from nodes.check(env, there)
+    yield from maps.check(env, [dict(one.raw) for one in found if isinstance(one, ConfigMap)])

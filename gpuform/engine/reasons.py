@@ -1,0 +1,32 @@
+"""Why a run ended with an error, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def fact(errors: Sequence[str], code: int, log: Path | None) -> str:
+    """The first of the errors that were reported, else the engine's own last words in its log."""
+    said = list(errors)
+    if not said:
+        said = [
+            text.removeprefix("error: ") for text in written(log).splitlines() if text.startswith("error: ")
+        ]
+    if code < 0:
+        said.append(f"the engine was ended by signal {-code}")
+    why = f"failed: {_reason(said[0])}" if said else f"failed with exit code {code}"
+    return why + (f" (and {len(said) - 1} more)" if len(said) > 1 else "")
+
+
+def written(log: Path | None) -> str:
+    """What the engine wrote there; nothing where it wrote to the terminal."""
+    return log.read_text(encoding="utf-8", errors="replace") if log is not None else ""
+
+
+def _reason(text: str) -> str:
+    """The line of a message that says what is wrong: the last of a traceback, else the first."""
+    lines = [part.strip() for part in text.splitlines() if part.strip()] or ["no reason given"]
+    if lines[0].startswith("Program failed with"):
+        return lines[-1]
+    return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]

@@ -1,0 +1,85 @@
+"""What is rendered, judged by the rules of the policy pack: manifests, releases, and what charts come to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from policies.pack import RULES
+from policies.rule import Finding, Resource, judge
+
+Document = Mapping[str, Any]
+
+
+def findings(resources: Sequence[Resource]) -> tuple[Finding, ...]:
+    """Every rule that one of the resources breaks."""
+    return tuple(judge(RULES, resources))
+
+
+def resources(files: Mapping[str, str]) -> Iterator[Resource]:
+    """The resources in rendered files; documents that are none (the environment, the bill) are left out."""
+    for name, text in files.items():
+        if name.endswith(".yaml"):
+            for document in yaml.safe_load_all(text):
+                yield from _resource(document)
+
+
+def releases(files: Mapping[str, str]) -> Iterator[Document]:
+    """The Helm releases in rendered files."""
+    for text in files.values():
+        yield from (one for one in yaml.safe_load_all(text) if isinstance(one, dict) and "chart" in one)
+
+
+def objects(manifests: str) -> Iterator[Resource]:
+    """The objects that ``helm template`` prints."""
+    for document in yaml.safe_load_all(manifests):
+        yield from _resource(document or {})
+
+
+def templated(helm: Path, root: Path, release: Document) -> str:
+    """The manifests of a release's chart; OSError or CalledProcessError where it cannot be had."""
+    command = [str(helm), "template", str(release["name"]), str(release["chart"])]
+    command += ["--namespace", str(release["namespace"]), "--include-crds=false", "--values", "-"]
+    for option, key in (("--repo", "repository"), ("--version", "version")):
+        if release.get(key):
+            command += [option, str(release[key])]
+    # Away from the user's own repositories and their credentials.
+    with tempfile.TemporaryDirectory(prefix="gpuform-helm-") as home:
+        env = {"PATH": "/usr/bin:/bin", "HOME": home, "HELM_CACHE_HOME": home}
+        values = yaml.safe_dump(dict(release["values"]))
+        done = subprocess.run(
+            command, input=values, cwd=root, env=env, check=True, capture_output=True, text=True, timeout=60
+        )
+    return done.stdout
+
+
+def _resource(document: Any) -> Iterator[Resource]:
+    if not isinstance(document, dict):
+        return
+    if "apiVersion" in document and "kind" in document:
+        version = str(document["apiVersion"])
+        token = f"kubernetes:{version if '/' in version else f'core/{version}'}:{document['kind']}"
+        metadata = document.get("metadata") or {}
+        name = "/".join(str(metadata[key]) for key in ("namespace", "name") if key in metadata)
+        yield Resource(token, name, document)
+    elif "chart" in document:
+        yield Resource("kubernetes:helm.sh/v3:Release", str(document["name"]), document)
+    elif "node group" in document:
+        image = document.get("image") or {}
+        yield Resource("aws:eks/nodeGroup:NodeGroup", str(document["node group"]),
+                       {**document, "amiType": image.get("type")})  # fmt: skip
+    elif "policy" in document and "document" in document:
+        props = {"policy": json.dumps(document["document"])}
+        yield Resource("aws:iam/policy:Policy", str(document["policy"]), props)
+
+
+def lines(found: Iterable[Finding]) -> Iterator[str]:
+    """``gpu-pool-tainted: kubernetes:...:NodePool burst: fact; remedy`` for each finding."""
+    for one in found:
+        yield f"{one.rule.id}: {one.resource.type} {one.resource.name}: {one.fact}; {one.rule.remedy}"

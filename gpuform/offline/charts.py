@@ -1,0 +1,103 @@
+"""Charts that others publish, as stand-ins made on this machine.
+
+NVIDIA's operator is the simulated one of this repository, Karpenter's CRDs are the real ones, and every other
+chart is a ConfigMap that holds its values; that of NVIDIA's DRA driver has the class that pods claim from, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuform.scratch import folder as private
+
+OPERATOR = "gpu-operator"
+CRDS = "karpenter-crd"
+_HERE = Path(__file__).resolve().parents[2]
+_VALUES = b"""\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: "{{ .Release.Name }}-values"}
+data: {values: {{ .Values | toJson | quote }}}
+"""
+_DEVICE_CLASS = b"""\
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu.nvidia.com}
+spec: {selectors: [{cel: {expression: device.driver == 'gpu.nvidia.com'}}]}
+"""
+_BESIDE: Mapping[str, Mapping[str, bytes]] = {
+    "dra-driver-nvidia-gpu": {"templates/class.yaml": _DEVICE_CLASS},
+}
+
+Files = Mapping[str, bytes]
+
+
+@dataclass(frozen=True)
+class Charts:
+    """Stand-ins for the program of the checkout ``root``, kept below ``made``; ``cache`` is Paths.cache."""
+
+    root: Path
+    cache: Path
+    made: Path
+
+    def folder(self, name: str, version: str) -> Path:
+        """A chart of that name and version; the same content lies at the same place.
+
+        Raises Failure or InputError where Karpenter's CRDs cannot be had.
+        """
+        files = self._files(name, version or "0.0.0")
+        digest = hashlib.sha256()
+        for file, content in sorted(files.items()):
+            digest.update(file.encode() + b"\0" + content + b"\0")
+        target = self.made / f"{name}-{digest.hexdigest()[:12]}"
+        if not target.is_dir():
+            _write(target, files)
+        return target
+
+    def _files(self, name: str, version: str) -> Files:
+        if name == OPERATOR:
+            return _renamed(self._ours("charts/gpu-operator-sim"), name, version)
+        if name == CRDS:
+            from gpuform.offline import karpenter_crds  # and the toolchain, which few runs of helm need
+
+            pinned = self._ours(karpenter_crds.FOLDER)
+            return _renamed(karpenter_crds.chart(pinned, self.cache), name, version)
+        described = {"apiVersion": "v2", "name": name, "version": version}
+        own = {"Chart.yaml": json.dumps(described).encode(), "templates/values.yaml": _VALUES}
+        return own | _BESIDE.get(name, {})
+
+    def _ours(self, folder: str) -> Path:
+        """The folder of the program's checkout, or of this one: an older commit may not have it."""
+        own = self.root / folder
+        return own if own.is_dir() else _HERE / folder
+
+
+def _renamed(source: Path, name: str, version: str) -> Files:
+    files = {
+        path.relative_to(source).as_posix(): path.read_bytes() for path in source.rglob("*") if path.is_file()
+    }
+    text = files["Chart.yaml"].decode()
+    for key, value in (("name", name), ("version", version)):
+        text = re.sub(rf"(?m)^{key}:.*$", f"{key}: {json.dumps(value)}", text)
+    return {**files, "Chart.yaml": text.encode()}
+
+
+def _write(target: Path, files: Files) -> None:
+    """All of it or nothing; what another run has put there in the meantime is the same."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with private(target.parent / ".making") as folder:
+        ready = folder / "chart"
+        for file, content in files.items():
+            path = ready / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        try:
+            ready.rename(target)
+        except OSError:
+            if not target.is_dir():
+                raise

@@ -1,0 +1,86 @@
+"""Karpenter's own chart of its CRDs, from its Go module: the one published chart that a package proxy has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from gpuform.errors import Failure
+from gpuform.toolchain.golang import find_go, plain_environment
+from gpuform.toolchain.progress import Reporter, reporting
+from gpuform.toolchain.store import Store
+
+MODULE = "github.com/aws/karpenter-provider-aws"
+FOLDER = "toolchain/karpenter-crds"
+_CHART = Path("charts", "karpenter-crd")
+_TIMEOUT_S = 300
+
+
+def chart(pinned: Path, cache: Path) -> Path:
+    """Folder with the chart of the version that ``pinned``/go.mod requires; fetched once, then cached.
+
+    Raises Failure where the module is not to be had, InputError where no Go is.
+    """
+    store = Store(cache)
+    version, digest = _pin(pinned)
+    folder = f"karpenter-crds-{version}-{digest}"
+    found = store.tools / folder
+    if not found.is_dir():
+        with reporting(None) as report, store.lock("karpenter-crds", report):
+            if not found.is_dir():
+                _fetch(pinned, version, store, folder, report)
+    return found
+
+
+def _pin(pinned: Path) -> tuple[str, str]:
+    """Version in go.mod, and a hash over the sums that belong to it."""
+    required = re.search(rf"{re.escape(MODULE)} v(\S+)", (pinned / "go.mod").read_text(encoding="utf-8"))
+    if not required:
+        raise Failure(str(pinned / "go.mod"), f"does not require {MODULE}", "restore it from the repository")
+    return required[1], hashlib.sha256((pinned / "go.sum").read_bytes()).hexdigest()[:12]
+
+
+def _fetch(pinned: Path, version: str, store: Store, folder: str, report: Reporter) -> None:
+    go = find_go(store, report)
+    report.line(f"Karpenter's CRDs {version}: fetching the Go module {MODULE}")
+    with store.scratch("karpenter-crds") as scratch:
+        for name in ("go.mod", "go.sum"):  # a copy: go writes into what it is given
+            shutil.copyfile(pinned / name, scratch / name)
+        source = Path(_download(go, f"{MODULE}@v{version}", scratch)["Dir"]) / _CHART
+        ready = scratch / "ready"
+        for file in sorted(path for path in source.rglob("*") if path.is_file()):
+            copy = ready / file.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)  # without the module cache's read-only modes
+        if not (ready / "Chart.yaml").is_file():
+            raise Failure(MODULE, f"v{version} holds no chart in {_CHART}", "pin a version that does")
+        store.publish(ready, folder)
+
+
+def _download(go: Path, wanted: str, folder: Path) -> dict[str, Any]:
+    """What go says of a downloaded module, whose hash it has compared with go.sum."""
+    try:
+        done = subprocess.run(
+            [str(go), "mod", "download", "-json", wanted],
+            cwd=folder,
+            env=plain_environment(),
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+        )
+        said: dict[str, Any] = json.loads(done.stdout or "{}")
+        reason = said.get("Error") or done.stderr.strip()
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        said, reason = {}, str(error)
+    if "Dir" not in said:
+        raise Failure(
+            "Karpenter's CRDs",
+            f"are missing: go mod download {wanted}: {' '.join(str(reason).split())}",
+            "check the network, GOPROXY and HTTPS_PROXY",
+        )
+    return said

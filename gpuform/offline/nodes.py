@@ -1,0 +1,69 @@
+"""The nodes of an AWS stack on the embedded control plane, simulated: made, changed and taken away."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from gpuform.errors import Failure, InputError
+from gpuform.paths import Paths
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.plan import played_nodes
+
+_TIMEOUT_S = 120
+
+
+class Tools(Protocol):
+    """What is needed of ``gpuform.toolchain.Toolchain``."""
+
+    def path(self, name: str) -> Any:
+        """Absolute path of the tool."""
+
+
+def play(env: Environment, paths: Paths, tools: Tools, waiting: bool = False) -> Mapping[str, int]:
+    """Make the cluster's nodes those of the environment; how many there are now, by pool.
+
+    ``waiting`` as in `infra.plan.played_nodes`. Run again it changes what differs, and takes away what is too
+    much, with no regard to pods. Raises InputError for another cluster than AWS, Failure where the control
+    plane does not answer.
+    """
+    if env.cluster.kind != "aws":
+        raise InputError(
+            "cluster.kind", f"{env.cluster.kind} has no nodes to play", "name a stack with cluster.kind: aws"
+        )
+    wanted = played_nodes.manifests(env, waiting)
+    names = {one["metadata"]["name"] for one in wanted}
+    _kubectl(paths, tools, "apply", "-f", "-", input=json.dumps({**_LIST, "items": list(wanted)}))
+    mine = f"{labels.ENVIRONMENT}={env.name}"
+    there = json.loads(_kubectl(paths, tools, "get", "nodes", "-l", mine, "-o", "json"))["items"]
+    gone = sorted({one["metadata"]["name"] for one in there} - names)
+    if gone:
+        _kubectl(paths, tools, "delete", "nodes", *gone)
+    found: dict[str, int] = {}
+    for one in wanted:
+        pool = one["metadata"]["labels"][labels.POOL]
+        found[pool] = found.get(pool, 0) + 1
+    return found
+
+
+_LIST = {"apiVersion": "v1", "kind": "List"}
+
+
+def _kubectl(paths: Paths, tools: Tools, *words: str, input: str | None = None) -> str:
+    command = [str(tools.path("kubectl")), "--kubeconfig", str(paths.kubeconfig), *words]
+    if not paths.kubeconfig.is_file():
+        raise _unreachable("it was never started")
+    try:
+        done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise _unreachable(f"no answer in {_TIMEOUT_S} s") from None
+    if done.returncode:
+        raise _unreachable(done.stderr.strip())
+    return done.stdout
+
+
+def _unreachable(reason: str) -> Failure:
+    return Failure("embedded control plane", reason, "start it with `gpuform local start`")

@@ -1,0 +1,88 @@
+"""What changes at AWS do to nodes and pods: node groups, Karpenter's pools, and the network below them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuform.engine import Step
+from gpuform.preview.effect import ONE_BY_ONE, Effect, Found, Weight, after, before, changed, paths_of
+from gpuform.preview.world import World
+from infra.model import labels
+
+CLUSTER = "aws:eks/cluster:Cluster"
+VPC = "aws:ec2/vpc:Vpc"
+SUBNET = "aws:ec2/subnet:Subnet"
+# Paths of a NodePool's spec that Karpenter acts on without touching nodes that are there.
+_NO_DRIFT = ("spec.limits", "spec.disruption", "spec.weight", "spec.replicas", "metadata")
+_GROUP_ROLLS = ("version", "releaseVersion", "launchTemplate", "amiType", "instanceTypes")
+
+
+def goes_with_its_vpc(step: Step) -> bool:
+    """Whether a subnet is replaced only because its VPC is, which says it all."""
+    return step.type == SUBNET and step.change is not None and "vpcId" in step.change.replaces
+
+
+def stranded(steps: Iterable[Step]) -> Found:
+    """Clusters that a new VPC leaves behind.
+
+    EKS takes other subnets for a cluster, but of its own VPC alone (API reference, UpdateClusterConfig), so
+    what looks like an update is none.
+    """
+    listed = list(steps)
+    if any(step.type == VPC and step.op in ("replace", "delete") for step in listed):
+        for step in listed:
+            if step.type == CLUSTER and step.op == "update" and changed(step, "vpcConfig.subnetIds"):
+                how = "cannot move to another VPC, and `up` would fail: it has to be replaced, too"
+                yield Effect(Weight.LOSS, f"cluster {step.name}", how)
+
+
+def node_group(step: Step, world: World) -> Found:
+    """A managed node group: rolled, replaced, shrunk or gone."""
+    pool = str(before(step, "labels", labels.POOL) or step.name)
+    nodes = world.nodes.get(pool, ())
+    if step.op == "delete":
+        yield Effect(Weight.EVICTION, f"pool {pool}", "goes with all its nodes", nodes, world.on(pool))
+    elif step.op == "replace":
+        how = f"node group is replaced ({paths_of(step)}): new nodes first, then the old ones go together"
+        yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, world.on(pool))
+    elif changed(step, *_GROUP_ROLLS):
+        yield Effect(
+            Weight.EVICTION, f"pool {pool}", f"nodes are replaced: {_at_a_time(step)}", nodes, world.on(pool)
+        )
+    elif _fewer(step):
+        had, has = (int(side(step, "scalingConfig", "desiredSize")) for side in (before, after))
+        how = f"{had - has} of {had} nodes go; EKS chooses which"
+        yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, world.on(pool))
+
+
+def _at_a_time(step: Step) -> str:
+    most = after(step, "updateConfig", "maxUnavailable")
+    return f"{int(most)} at a time, each drained within the pods' disruption budgets" if most else ONE_BY_ONE
+
+
+def _fewer(step: Step) -> bool:
+    had, has = (side(step, "scalingConfig", "desiredSize") for side in (before, after))
+    return isinstance(had, int | float) and isinstance(has, int | float) and has < had
+
+
+def elastic(step: Step, world: World) -> Found:
+    """A NodePool: gone, or changed so that Karpenter replaces its nodes."""
+    pool = str(before(step, "metadata", "labels", labels.POOL) or step.name)
+    nodes = world.nodes.get(pool, ())
+    if step.op in ("delete", "replace"):
+        how = "NodePool goes, and its nodes with it: drained first"
+        yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, world.on(pool))
+    elif step.change and any(not path.startswith(_NO_DRIFT) for path in step.change.paths):
+        yield _drift(step, world, pool)
+
+
+def node_class(step: Step, world: World) -> Found:
+    """An EC2NodeClass: any change of its spec makes nodes drift."""
+    pool = str(before(step, "metadata", "labels", labels.POOL) or step.name)
+    if step.op == "update" and changed(step, "spec"):
+        yield _drift(step, world, pool)
+
+
+def _drift(step: Step, world: World, pool: str) -> Effect:
+    how = f"nodes drift ({paths_of(step)}): Karpenter replaces them within the pool's disruption budgets"
+    return Effect(Weight.EVICTION, f"pool {pool}", how, world.nodes.get(pool, ()), world.on(pool))

@@ -1,0 +1,63 @@
+"""One effect of a change, and what every rule asks of the engine's step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from gpuform.engine import Step
+from gpuform.preview.world import PodRef
+
+
+class Weight(IntEnum):
+    """How bad it is; what comes first in a summary is the lowest."""
+
+    LOSS = 0  # a cluster, or something that holds data, goes
+    EVICTION = 1
+    RESTART = 2  # what the change is about: workloads of the environment
+    NOTICE = 3
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One thing that happens: to what, how, in which order, and the pods that end by it."""
+
+    weight: Weight
+    what: str
+    how: str
+    nodes: tuple[str, ...] = ()
+    evicts: tuple[PodRef, ...] = ()
+
+
+ONE_BY_ONE = "one node after another, each drained within the pods' disruption budgets"
+
+Found = Iterator[Effect]
+
+
+def paths_of(step: Step) -> str:
+    """The paths that make a replacement necessary, else those that differ."""
+    change = step.change
+    return ", ".join((change.replaces or change.paths) if change else ()) or "no reason given"
+
+
+def changed(step: Step, *prefixes: str) -> bool:
+    """Whether something below one of the paths differs."""
+    return step.change is not None and any(path.startswith(prefixes) for path in step.change.paths)
+
+
+def before(step: Step, *path: str) -> Any:
+    """The value at a path of the old inputs; None where there is none."""
+    found: Any = step.change.before if step.change else {}
+    for key in path:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found
+
+
+def after(step: Step, *path: str) -> Any:
+    """The value at a path of the new inputs; None where there is none."""
+    found: Any = step.change.after if step.change else {}
+    for key in path:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return found

@@ -1,0 +1,175 @@
+"""From the engine's steps to what happens to nodes and pods: the blast radius of a change.
+
+One function for each type of resource whose change reaches a node. What is not in the table touches no node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from gpuform.engine import Step
+from gpuform.preview import aws_effects
+from gpuform.preview.effect import ONE_BY_ONE, Effect, Found, Weight, after, before, changed, paths_of
+from gpuform.preview.world import World
+from infra.model import labels
+
+_PRECIOUS: Mapping[str, str] = {
+    aws_effects.CLUSTER: "cluster",
+    aws_effects.VPC: "VPC",
+    aws_effects.SUBNET: "subnet",
+    "aws:kms/key:Key": "encryption key",
+    "openstack:containerinfra/cluster:Cluster": "cluster",
+    "kubernetes:core/v1:Namespace": "namespace",
+    "kubernetes:core/v1:PersistentVolumeClaim": "volume claim",
+    "kubernetes:core/v1:PersistentVolume": "volume",
+}
+
+
+def effects(steps: Iterable[Step], world: World) -> tuple[Effect, ...]:
+    """Every effect, the worst first; the same steps in another order give the same answer."""
+    listed = list(steps)
+    found = [effect for step in listed for effect in _of(step, world)]
+    found += aws_effects.stranded(listed)
+    return tuple(sorted(dict.fromkeys(found), key=lambda one: (one.weight, one.what, one.how)))
+
+
+def _of(step: Step, world: World) -> Found:
+    if step.op in ("create", "same", "create-replacement", "delete-replaced", "read"):
+        if step.op == "create" and step.type == "gpuform:nodes:MigLayout":
+            yield from _mig(step, world)
+        return
+    if step.type in _PRECIOUS and step.op in ("replace", "delete"):
+        yield from _lost(step, world)
+    rule = _RULES.get(step.type)
+    if rule:
+        yield from rule(step, world)
+
+
+def _lost(step: Step, world: World) -> Found:
+    if aws_effects.goes_with_its_vpc(step):
+        return
+    kind = _PRECIOUS[step.type]
+    end = "is deleted" if step.op == "delete" else f"is replaced ({paths_of(step)})"
+    all_of_it = kind in ("cluster", "VPC")  # a stack has one of each, and every node is in both
+    nodes = tuple(sorted(name for names in world.nodes.values() for name in names)) if all_of_it else ()
+    pods = world.pods if all_of_it else ()
+    yield Effect(Weight.LOSS, f"{kind} {step.name}", f"{end}, with everything in it", nodes, pods)
+
+
+def _node(step: Step, world: World) -> Found:
+    name = str(before(step, "metadata", "name"))
+    pool = str(before(step, "metadata", "labels", labels.POOL) or "")
+    if step.op in ("delete", "replace"):
+        gone = world.on(pool, nodes=[name])
+        how = "goes" if step.op == "delete" else f"is replaced ({paths_of(step)})"
+        yield Effect(Weight.EVICTION, f"node {name}", how, (name,), gone)
+    elif changed(step, "metadata.labels", "spec.taints"):
+        yield Effect(Weight.NOTICE, f"pool {pool}", "labels or taints change; running pods stay")
+
+
+def _pool_nodes(step: Step, world: World) -> Found:
+    pool = str(before(step, "labels", labels.POOL) or step.name)
+    if step.op == "delete":
+        yield Effect(Weight.NOTICE, f"pool {pool}", "nodes lose its labels and taints; running pods stay")
+    elif changed(step, "labels", "taints", "selector"):
+        added = [taint["key"] for taint in after(step, "taints") or () if taint.get("effect") == "NoExecute"]
+        old = [taint["key"] for taint in before(step, "taints") or () if taint.get("effect") == "NoExecute"]
+        if new := [key for key in added if key not in old]:
+            how = f"taint {', '.join(new)} ends pods that do not tolerate it, on all nodes at once"
+            yield Effect(Weight.EVICTION, f"pool {pool}", how, world.nodes.get(pool, ()), world.on(pool))
+        else:
+            yield Effect(Weight.NOTICE, f"pool {pool}", "labels or taints change; running pods stay")
+
+
+def _mig(step: Step, world: World) -> Found:
+    wanted, had = after(step, "config"), before(step, "config")
+    if step.op == "delete" or wanted == had:
+        return
+    pool = _pool_of(str(after(step, "selector") or ""))
+    evicted = world.on(pool, gpu_only=True)
+    how = f"GPUs are cut anew, {had or 'whole'} to {wanted}: {ONE_BY_ONE}"
+    yield Effect(Weight.EVICTION, f"pool {pool}", how, world.nodes.get(pool, ()), evicted)
+
+
+def _pool_of(selector: str) -> str:
+    wanted = dict(part.split("=", 1) for part in selector.split(",") if "=" in part)
+    return wanted.get(labels.POOL, selector)
+
+
+def _release(step: Step, world: World) -> Found:
+    chart = str(before(step, "chart") or "").rsplit("/", 1)[-1]
+    if changed(step, "version"):
+        versions = f"{before(step, 'version')} to {after(step, 'version')}"
+        yield Effect(
+            Weight.NOTICE,
+            f"chart {chart}",
+            f"{versions}; Helm leaves CRDs to the chart's own way of upgrading",
+        )
+    if not chart.startswith("gpu-operator"):
+        return
+    driver = after(step, "values", "driver", "enabled")
+    if driver is not False and changed(step, "version", "values.driver"):
+        for pool, nodes in sorted(world.nodes.items()):
+            if evicted := world.on(pool, gpu_only=True):
+                how = f"the driver is replaced: {ONE_BY_ONE}"
+                yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, evicted)
+    elif changed(step, "values.devicePlugin", "values.daemonsets"):
+        what = "operands" if changed(step, "values.daemonsets") else "device plugin"
+        how = f"restart{'s' * (what != 'operands')}: a node offers nothing for a moment, running pods stay"
+        yield Effect(Weight.NOTICE, what, how)
+
+
+def _hosts(step: Step, world: World) -> Found:
+    """Hosts whose driver changes; the inventory is JSON text, and every host's variables lie in ``_meta``."""
+    had, has = (_drivers(side(step, "inventory")) for side in (before, after))
+    for host in sorted(had.keys() & has.keys()):
+        if had[host] != has[host]:
+            pods = tuple(pod for pod in world.pods if pod.node == host)
+            how = f"driver {had[host]} to {has[host]}: drained, rebooted and checked, one host after another"
+            yield Effect(Weight.EVICTION, f"host {host}", how, (host,), pods)
+    if had == has and changed(step, "inventory", "content"):
+        yield Effect(
+            Weight.NOTICE, "hosts", "Ansible runs again; `gpuform hosts check` shows what it would change"
+        )
+
+
+def _drivers(inventory: Any) -> dict[str, str]:
+    try:
+        hosts = json.loads(str(inventory))["_meta"]["hostvars"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return {name: str(one.get("nvidia_driver_version", "")) for name, one in hosts.items()}
+
+
+def _workload(step: Step, world: World) -> Found:
+    metadata = before(step, "metadata") or {}
+    namespace, name = metadata.get("namespace", "default"), metadata.get("name", step.name)
+    kind = step.type.rsplit(":", 1)[-1]
+    own = tuple(
+        pod
+        for pod in world.pods
+        if pod.namespace == namespace and (pod.owner or f"Pod/{pod.name}") == f"{kind}/{name}"
+    )
+    what = f"{kind} {namespace}/{name}"
+    if step.op in ("delete", "replace"):
+        how = "goes" if step.op == "delete" else f"is replaced ({paths_of(step)})"
+        yield Effect(Weight.RESTART, what, how, evicts=own)
+    elif changed(step, "spec.template"):
+        yield Effect(Weight.RESTART, what, "rolls out anew", evicts=own)
+
+
+_RULES: Mapping[str, Callable[[Step, World], Found]] = {
+    "kubernetes:core/v1:Node": _node,
+    "gpuform:nodes:PoolNodes": _pool_nodes,
+    "gpuform:nodes:MigLayout": _mig,
+    "kubernetes:helm.sh/v3:Release": _release,
+    "aws:eks/nodeGroup:NodeGroup": aws_effects.node_group,
+    "kubernetes:karpenter.sh/v1:NodePool": aws_effects.elastic,
+    "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass": aws_effects.node_class,
+    "gpuform:hosts:HostConfiguration": _hosts,
+    "kubernetes:core/v1:Pod": _workload,
+    "kubernetes:apps/v1:Deployment": _workload,
+    "kubernetes:batch/v1:Job": _workload,
+}

@@ -1,0 +1,180 @@
+"""Previews: what is there, the base where one is given, and what the engine would do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx
+
+from gpuform.embedded import ControlPlane
+from gpuform.embedded.kwokctl import Tools
+from gpuform.engine import Engine, EngineFailure
+from gpuform.errors import InputError
+from gpuform.offline import nodes
+from gpuform.paths import Paths
+from gpuform.preview.base import checkout
+from gpuform.preview.effects import effects
+from gpuform.preview.outcome import Outcome
+from gpuform.preview.world import World, declared, read
+from gpuform.status import cluster_of
+from infra.config import load
+from infra.model.environment import Environment
+from infra.model.prices import PriceList
+from infra.plan.cost import bill
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Played:
+    """A control plane and a state with what a base declares; ``before`` is None if it has no such stack."""
+
+    paths: Paths
+    before: Environment | None
+    world: World
+
+
+@contextmanager
+def played(paths: Paths, tools: Tools, stack: str, base: str | None, say: Say) -> Iterator[Played]:
+    """A control plane and a state of their own, gone afterwards, on which the base's stack has been made."""
+    apart = replace(paths, state=paths.state / "preview" / stack)
+    plane = ControlPlane(apart, tools)
+    _forget(plane, apart)  # of a preview that was killed
+    say("starting a control plane for the preview")
+    try:
+        plane.start(progress=lambda text: None)
+        if base is None:
+            yield Played(apart, None, declared(None))
+            return
+        with checkout(paths.root, base) as folder:
+            say(f"playing the base of {stack} ({base})")
+            before, world = _make(replace(apart, root=folder), tools, stack, say)
+        yield Played(apart, before, world)
+    finally:
+        _forget(plane, apart)
+
+
+def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment | None, World]:
+    file = paths.root / f"Pulumi.{stack}.yaml"
+    if not file.exists():
+        return None, declared(None)
+    before = load(file)
+    on_aws = before.cluster.kind == "aws"
+    if on_aws:
+        nodes.play(before, paths, tools)
+    Engine(paths, tools, say=say, offline=True).up(stack, on_event=lambda event: None)
+    live = on_aws or before.cluster.kind == "embedded"
+    return before, read(paths.kubeconfig) if live else declared(before)
+
+
+def _forget(plane: ControlPlane, paths: Paths) -> None:
+    plane.stop(delete=True)
+    shutil.rmtree(paths.state, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Preview:
+    """One preview: of which stack, how, and what its reader already knows of.
+
+    ``base`` is a folder or a commit, and previews offline then begin with what it declares.
+    """
+
+    paths: Paths
+    tools: Tools
+    stack: str
+    offline: bool = False
+    base: str | None = None
+    acknowledged: tuple[str, ...] = ()
+    say: Say = print
+
+    def run(self) -> Outcome:
+        """The outcome; bad input in the change itself is one, too, for its author reads the summary.
+
+        Raises InputError for a base that is none, and Failure where nothing could be found out at all.
+        """
+        if self.base is not None and not self.offline:
+            raise InputError(
+                "--base", "only a preview offline begins with what a base declares", "add --offline"
+            )
+        env, blank = self._declared()
+        if env is None:
+            return blank
+        if not self.offline:
+            return self._live(env, blank)
+        with played(self.paths, self.tools, self.stack, self.base, self.say) as base:
+            return self._against(base, blank)
+
+    def _declared(self) -> tuple[Environment | None, Outcome]:
+        """What the change declares, and the outcome so far; no environment where its stack file is wrong."""
+        blank = Outcome(self.stack, self.offline, False, {}, acknowledged=self.acknowledged)
+        file = self.paths.root / f"Pulumi.{self.stack}.yaml"
+        if not file.exists():
+            raise InputError(str(file), "is not there", "name a stack of this checkout")
+        try:
+            env = load(file)
+        except InputError as error:
+            # Its author reads the summary, not this machine's paths.
+            return None, replace(blank, error=str(error).replace(f"{self.paths.root}/", ""))
+        return env, replace(blank, after=bill(env, PriceList()))
+
+    def _live(self, env: Environment, blank: Outcome) -> Outcome:
+        engine = Engine(self.paths, self.tools, say=self.say)
+        before = _deployed(engine, self.stack)
+        try:
+            world = read(*cluster_of(env, self.paths))
+        except (OSError, httpx.HTTPError, ValueError):
+            world = declared(before)
+        blank = replace(blank, before=bill(before, PriceList()) if before else None)
+        return self._previewed(engine, world, blank)
+
+    def against(self, base: Played) -> Outcome:
+        """The outcome of a preview offline, on what the base has made."""
+        env, blank = self._declared()
+        return blank if env is None else self._against(base, blank)
+
+    def _against(self, base: Played, blank: Outcome) -> Outcome:
+        before = bill(base.before, PriceList()) if base.before else None
+        paths = replace(base.paths, root=self.paths.root)
+        engine = Engine(paths, self.tools, say=self.say, offline=True)
+        return self._previewed(engine, base.world, replace(blank, before=before))
+
+    def _previewed(self, engine: Engine, world: World, blank: Outcome) -> Outcome:
+        packs: Sequence[Path] = (self.paths.root / "policies",)
+        error = ""
+        try:
+            result = engine.preview(self.stack, on_event=lambda event: None, policy_packs=packs)
+        except EngineFailure as failure:
+            result = failure.result
+            error = _error(failure)
+        return replace(
+            blank,
+            live=world.live,
+            changes=result.changes,
+            steps=result.steps,
+            effects=effects(result.steps, world),
+            violations=result.violations,
+            error=error,
+        )
+
+
+def _error(failure: EngineFailure) -> str:
+    """Why the engine ended; nothing where it was a policy, for these are shown by themselves."""
+    said = [message.text for message in failure.result.messages if message.severity == "error"]
+    if failure.result.violations and all(text == "preview failed" for text in said):
+        return ""
+    return failure.fact
+
+
+def _deployed(engine: Engine, stack: str) -> Environment | None:
+    """The environment that the last `up` made; None before the first, or where an older program made it."""
+    from infra.config import parse
+
+    found = engine.outputs(stack).get("environment")
+    try:
+        return parse(found) if isinstance(found, dict) else None
+    except InputError:
+        return None

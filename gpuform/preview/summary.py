@@ -1,0 +1,174 @@
+"""The comment on a pull request: what a reviewer must know first, and never too long.
+
+GitHub refuses comments above 65,536 characters. The diff goes last and is cut first; rows of a table beyond
+the fiftieth are counted, not shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from gpuform.engine import Step
+from gpuform.engine.events import counted
+from gpuform.preview.effect import Effect, Weight
+from gpuform.preview.outcome import Outcome, fact, name, paths
+from gpuform.preview.world import PodRef
+from gpuform.reports import bills
+from infra.plan import cost
+from infra.plan.cost import Bill
+
+LIMIT = 60_000
+ROWS = 50
+WIDTH = 300
+_SHOWN = ("replace", "delete", "update", "create")
+
+
+def marker(stack: str) -> str:
+    """The line by which the comment of a stack is found again."""
+    return f"<!-- gpuform preview {stack} -->"
+
+
+def markdown(outcome: Outcome) -> str:
+    """The whole comment; the same outcome gives the same bytes."""
+    sign = "🔴" if outcome.reasons else "🟡" if outcome.evicted else "🟢"
+    parts = [
+        f"{marker(outcome.stack)}\n### {sign} `{outcome.stack}`: {_text(outcome.verdict)}",
+        *([_blocked(outcome)] if len(outcome.reasons) > 1 else []),
+        _effects("Lost, with everything in it", outcome, Weight.LOSS),
+        _effects("Evicted", outcome, Weight.EVICTION),
+        _cost(outcome),
+        _policies(outcome),
+        _effects("Workloads that restart", outcome, Weight.RESTART),
+        _effects("Also happens", outcome, Weight.NOTICE),
+        _footer(outcome),
+    ]
+    head = "\n\n".join(part for part in parts if part)
+    return _with_diff(head, outcome)
+
+
+def _blocked(outcome: Outcome) -> str:
+    return "\n".join(f"- {_text(reason)}" for reason in outcome.reasons)
+
+
+def _effects(title: str, outcome: Outcome, weight: Weight) -> str:
+    found = [one for one in outcome.effects if one.weight is weight]
+    if not found:
+        return ""
+    rows = [(one.what, one.how, _nodes(one), pods(one.evicts)) for one in found]
+    return f"**{title}**\n\n" + _table(("what", "how", "nodes", "pods"), rows)
+
+
+def _nodes(effect: Effect) -> str:
+    return _listed(effect.nodes) if effect.nodes else "-"
+
+
+def pods(found: Sequence[PodRef]) -> str:
+    """``science/Deployment/simulation (2, PDB one)``: by owner, what nothing brings back marked."""
+    by_owner: Counter[tuple[str, str, str]] = Counter()
+    for pod in found:
+        by_owner[
+            (pod.namespace, pod.owner or f"Pod/{pod.name}", pod.budget or ("" if pod.owner else "!"))
+        ] += 1
+    texts = []
+    for (namespace, owner, budget), count in sorted(by_owner.items()):
+        said = [str(count)] if count > 1 else []
+        said += ["not brought back"] if budget == "!" else [f"PDB {budget}"] if budget else []
+        texts.append(f"{namespace}/{owner}" + (f" ({', '.join(said)})" if said else ""))
+    return _listed(texts) if texts else "none"
+
+
+def _listed(texts: Sequence[str], most: int = 8) -> str:
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
+def _cost(outcome: Outcome) -> str:
+    after, before = outcome.after, outcome.before
+    if after is None:
+        return ""
+    rows = [(what, had, has, "") for what, had, has in bills.rows(before, after) if had != has]
+    rows.append(("**all**", bills.all_of(before), bills.all_of(after), _difference(before, after)))
+    listed = f"list prices of {after.prices.region}, {after.prices.date}"
+    if after.region not in (None, after.prices.region):
+        listed += f"; those of {after.region} differ"
+    said = [listed, *([f"no price: {', '.join(after.unknown)}"] if after.unknown else [])]
+    if after.budget is not None:
+        said.append(f"budget {after.budget:,.0f}")
+    table = _table(("USD a month", "before", "after", "most"), rows)
+    return f"**Cost**\n\n{table}\n\n{_text('; '.join(said))}"
+
+
+def _difference(before: Bill | None, after: Bill) -> str:
+    """Of the rounded figures, so that the line adds up."""
+    had = round(cost.per_month(before.high)) if before else 0
+    return f"{round(cost.per_month(after.high)) - had:+,}"
+
+
+def _policies(outcome: Outcome) -> str:
+    later = len(outcome.violations) - len(outcome.said)
+    rows = [
+        ("broken" if one.mandatory else "warning", one.policy.split("/")[-1], name(one.urn), fact(one.text))
+        for one in outcome.said
+    ]
+    checked = f"{later} more can be judged only by `up`, where all values are known" if later else ""
+    if not rows:
+        return f"**Policies**: all hold{'; ' + checked if checked else ''}" if not outcome.error else ""
+    table = _table(("", "policy", "resource", "what"), rows)
+    return f"**Policies**\n\n{table}" + (f"\n\n{checked}" if checked else "")
+
+
+def _footer(outcome: Outcome) -> str:
+    said = []
+    if outcome.offline:
+        said.append("previewed offline: no cloud was asked, and stand-ins answered for it")
+    if not outcome.error and not outcome.live:
+        said.append("pods are those that the environment declares; no cluster was read")
+    return f"<sub>{'; '.join(said)}</sub>" if said else ""
+
+
+def _with_diff(head: str, outcome: Outcome) -> str:
+    shown = [step for step in outcome.steps if step.op in _SHOWN]
+    shown.sort(key=lambda step: (_SHOWN.index(step.op), step.type, step.name))
+    if not shown:
+        return _cut(head, LIMIT) + "\n"
+    counts = counted({op: count for op, count in outcome.changes.items() if op != "same"}, planned=True)
+    opening = f"\n\n<details><summary>Resources: {counts}</summary>\n\n```\n"
+    closing = "```\n</details>\n"
+    head = _cut(head, LIMIT - 2000)
+    room = LIMIT - len(head) - len(opening) - len(closing) - 40
+    lines: list[str] = []
+    for step in shown:
+        text = _diff(step)
+        if len(text) > room:
+            lines.append(f"... and {len(shown) - len(lines)} more\n")
+            break
+        lines.append(text)
+        room -= len(text)
+    return head + opening + "".join(lines) + closing
+
+
+def _diff(step: Step) -> str:
+    differs = f": {', '.join(paths(step))}" if step.op in ("update", "replace") and paths(step) else ""
+    return f"{step.op:<8}{step.type} {step.name}{differs}".replace("```", "'''")[:WIDTH] + "\n"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [_row(heads), "|" + "---|" * len(heads), *(_row(map(_text, row)) for row in rows[:ROWS])]
+    if len(rows) > ROWS:
+        lines.append(_row([f"and {len(rows) - ROWS} more", *[""] * (len(heads) - 1)]))
+    return "\n".join(lines)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _text(text: str) -> str:
+    """Text that is one cell, however it was written; nobody is mentioned and nothing is marked up by it."""
+    flat = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("@", "@\u200b")
+    return _cut(flat, 600)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 4] + " ..."

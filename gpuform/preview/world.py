@@ -1,0 +1,152 @@
+"""The cluster as it is before the change: nodes of each pool, pods on them, and what protects those."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.model import labels
+from infra.model.environment import Environment
+
+SYSTEM = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator")
+
+
+@dataclass(frozen=True, order=True)
+class PodRef:
+    """A pod that a change would end: who owns it, where it runs, and the budget that bounds its eviction."""
+
+    namespace: str
+    owner: str
+    name: str
+    pool: str
+    node: str
+    gpu: bool
+    budget: str = ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether nothing brings it back."""
+        return not self.owner
+
+
+@dataclass(frozen=True)
+class World:
+    """Nodes by pool, and the pods of tenants; ``live`` is False where only what is declared is known."""
+
+    nodes: Mapping[str, tuple[str, ...]]
+    pods: tuple[PodRef, ...]
+    live: bool = True
+
+    def on(self, pool: str, gpu_only: bool = False, nodes: Iterable[str] | None = None) -> tuple[PodRef, ...]:
+        """Pods of a pool, those alone that use a GPU, or those alone of some nodes."""
+        some = None if nodes is None else set(nodes)
+        return tuple(
+            pod
+            for pod in self.pods
+            if pod.pool == pool and (pod.gpu or not gpu_only) and (some is None or pod.node in some)
+        )
+
+
+def declared(env: Environment | None) -> World:
+    """What the environment alone says: the pods of its workloads on the pools that they name."""
+    if env is None:
+        return World({}, (), live=False)
+    nodes = {pool.name: tuple(f"{pool.name}-{i}" for i in range(pool.nodes or 0)) for pool in env.pools}
+    return World(nodes, tuple(_declared(env)), live=False)
+
+
+def _declared(env: Environment) -> Iterator[PodRef]:
+    for work in env.workloads:
+        if not work.pool:
+            continue
+        count = getattr(work, "replicas", None) or getattr(work, "parallelism", None) or 1
+        owner = "" if work.kind == "pod" else f"{work.kind.capitalize()}/{work.name}"
+        gpu = bool(env.pool(work.pool).gpus)
+        for index in range(count):
+            name = work.name if work.kind == "pod" else f"{work.name}-{index}"
+            yield PodRef(work.namespace, owner, name, work.pool, "", gpu)
+
+
+def read(kubeconfig: Path, context: str | None = None) -> World:
+    """Ask the cluster. Raises what httpx raises when it cannot be reached."""
+    import kr8s
+    from kr8s.objects import Node, Pod, PodDisruptionBudget
+
+    api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+    nodes = [dict(one.raw) for one in Node.list(api=api) if isinstance(one, Node)]
+    pods = [dict(one.raw) for one in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(one, Pod)]
+    budgets = [
+        dict(one.raw)
+        for one in PodDisruptionBudget.list(api=api, namespace=kr8s.ALL)
+        if isinstance(one, PodDisruptionBudget)
+    ]
+    return seen(nodes, pods, budgets)
+
+
+def seen(
+    nodes: Iterable[Mapping[str, Any]],
+    pods: Iterable[Mapping[str, Any]],
+    budgets: Iterable[Mapping[str, Any]],
+) -> World:
+    """The world in a cluster's objects; pods that have ended, and those of the system, are left out."""
+    pool_of = {
+        node["metadata"]["name"]: node["metadata"].get("labels", {}).get(labels.POOL, "") for node in nodes
+    }
+    by_pool: dict[str, list[str]] = {}
+    for node, pool in sorted(pool_of.items()):
+        by_pool.setdefault(pool, []).append(node)
+    found = [_pod(pod, pool_of, list(budgets)) for pod in pods if _counts(pod)]
+    return World({pool: tuple(names) for pool, names in by_pool.items()}, tuple(sorted(found)))
+
+
+def _counts(pod: Mapping[str, Any]) -> bool:
+    over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+    kinds = [owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])]
+    placed = bool(pod["spec"].get("nodeName"))
+    return placed and not over and "DaemonSet" not in kinds and pod["metadata"]["namespace"] not in SYSTEM
+
+
+def _pod(pod: Mapping[str, Any], pool_of: Mapping[str, str], budgets: Iterable[Mapping[str, Any]]) -> PodRef:
+    metadata, node = pod["metadata"], pod["spec"]["nodeName"]
+    return PodRef(
+        metadata["namespace"],
+        _owner(metadata),
+        metadata["name"],
+        pool_of.get(node, ""),
+        node,
+        _uses_gpu(pod["spec"]),
+        next((one["metadata"]["name"] for one in budgets if _covers(one, metadata)), ""),
+    )
+
+
+def _owner(metadata: Mapping[str, Any]) -> str:
+    """``Deployment/simulation`` for a pod of its ReplicaSet; empty for a pod of nobody."""
+    for owner in metadata.get("ownerReferences", []):
+        if owner.get("controller"):
+            name, kind = owner["name"], owner["kind"]
+            hashed = metadata.get("labels", {}).get("pod-template-hash")
+            if kind == "ReplicaSet" and hashed:
+                return f"Deployment/{name.removesuffix('-' + hashed)}"
+            return f"{kind}/{name}"
+    return ""
+
+
+def _uses_gpu(spec: Mapping[str, Any]) -> bool:
+    if spec.get("resourceClaims"):
+        return True
+    return any(
+        key.startswith(labels.NVIDIA_PREFIX)
+        for container in (*spec.get("containers", []), *spec.get("initContainers", []))
+        for key in container.get("resources", {}).get("limits", {})
+    )
+
+
+def _covers(budget: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
+    """Whether a PodDisruptionBudget selects the pod; its expressions are taken to match."""
+    if budget["metadata"]["namespace"] != metadata["namespace"]:
+        return False
+    wanted = budget["spec"].get("selector", {}).get("matchLabels", {})
+    has = metadata.get("labels", {})
+    return all(has.get(key) == value for key, value in wanted.items())

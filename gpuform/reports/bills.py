@@ -1,0 +1,46 @@
+"""What an environment costs, as people read it: USD a month, before and after a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from gpuform.reports.tables import empty
+from infra.plan.cost import Bill, per_month
+
+
+def table(before: Bill | None, after: Bill) -> Table:
+    """One line for each thing that is paid for; a price that nobody knows is said."""
+    title = f"Cost, USD a month (list prices of {after.prices.region}, {after.prices.date})"
+    shown = empty(title, "what", *(["before"] if before else []), "now", "USD an hour for one")
+    for what, had, has in rows(before, after):
+        units = next((line.units for line in after.lines if line.what == what), {})
+        each = ", ".join(f"{name.removeprefix('nvidia.com/')} {usd:.3f}" for name, usd in units.items())
+        shown.add_row(what, *([had] if before else []), has, each or "-")
+    shown.add_row("all", *([all_of(before)] if before else []), all_of(after), "")
+    return shown
+
+
+def rows(before: Bill | None, after: Bill) -> Iterator[tuple[str, str, str]]:
+    """``(what, before, after)`` for everything that either has."""
+    lines = {line.what: line for line in (*(before.lines if before else ()), *after.lines)}
+    for what in lines:
+        yield what, _line(before, what), _line(after, what)
+
+
+def all_of(bill: Bill | None) -> str:
+    """The sum of what has a price; a plus where something has none."""
+    return _between(bill.low, bill.high) + ("+" if bill.unknown else "") if bill else "-"
+
+
+def _line(bill: Bill | None, what: str) -> str:
+    found = next((line for line in bill.lines if line.what == what), None) if bill else None
+    if found is None:
+        return "-"
+    return "unknown" if found.high is None else _between(found.low or 0.0, found.high)
+
+
+def _between(low: float, high: float) -> str:
+    least, most = (f"{per_month(usd):,.0f}" for usd in (low, high))
+    return most if least == most else f"{least} to {most}"

@@ -1,0 +1,45 @@
+"""A stack file from the example that is nearest to what its name says."""
+
+from __future__ import annotations
+
+import re
+
+from gpuform.errors import InputError
+from gpuform.scaffold.bucket import Place
+from infra.config import KEY, parse, read_yaml
+
+_REGION = re.compile(r"^[a-z]{2}(-[a-z]+)+-\d\Z")
+_STATE = """
+    # Where the engine keeps what it knows of this stack: in a bucket and under a key that every person and
+    # every pipeline that changes the stack reaches. `gpuform init` has printed the commands that make both.
+    state:
+      backend: {backend}
+      secrets_provider: {key} # protects the secrets in it
+"""
+
+
+def example(stack: str) -> str:
+    """Name of the example for a stack of this name: for production the one that outlives a zone."""
+    return "aws-prod" if re.search(r"prod|live", stack) else "aws-dev"
+
+
+def stack_file(stack: str, text: str, place: Place) -> str:
+    """The example's ``text`` as ``stack``'s own file, with the region and the state of ``place``.
+
+    Raises InputError for a name or an address that no environment can have.
+    """
+    if not _REGION.match(place.region):
+        raise InputError("--region", f"{place.region!r} is no region of AWS", "write it as eu-central-1")
+    had = region_of(text)
+    text = re.sub(r"^(    name: )\S+", rf"\g<1>{stack}", text, count=1, flags=re.MULTILINE)
+    if place.region != had:
+        text = re.sub(rf"^(      region: ){had}.*$", rf"\g<1>{place.region}", text, flags=re.MULTILINE)
+        text = re.sub(rf"\b{had}([a-z])\b", rf"{place.region}\1", text)
+    written = text.rstrip("\n") + "\n" + _STATE.format(backend=place.backend, key=place.secrets_provider)
+    parse(read_yaml(written, f"Pulumi.{stack}.yaml")["config"][KEY], f"Pulumi.{stack}.yaml")
+    return written
+
+
+def region_of(text: str) -> str:
+    """The region that an example declares."""
+    return str(read_yaml(text, "example")["config"][KEY]["cluster"]["region"])

@@ -1,0 +1,28 @@
+"""What the environment may cost, and what its owner knows of prices."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from infra.model.base import Model
+
+Usd = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+
+
+class Cost(Model):
+    """A budget, and prices that no list has."""
+
+    budget_usd_per_month: Usd | None = Field(
+        default=None,
+        description="The most that it may come to in a month of 730 hours; `gpuform preview` refuses more.",
+    )
+    spot_factor: Annotated[float, Field(strict=True, gt=0, le=1)] | None = Field(
+        default=None,
+        description="Spot price as a part of the on-demand price; without it spot counts in full.",
+    )
+    prices: dict[str, Usd] = Field(
+        default_factory=dict,
+        description="USD per hour of a node, by machine or by pool; goes before the price list of a cloud.",
+    )

@@ -1,0 +1,106 @@
+"""Where the engine keeps what it knows of a stack, and which key protects the secrets in it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator, Field, model_validator
+
+from infra.model.base import Model, listing
+from infra.model.errors import InputError
+
+# The engine's own backends and key services that need no account of their maker (Pulumi 3.256, `pulumi login`
+# and `pulumi stack init --help`), and how an address of each is written.
+BACKENDS = {
+    "s3": "s3://BUCKET/PREFIX?region=REGION",
+    "gs": "gs://BUCKET/PREFIX",
+    "azblob": "azblob://CONTAINER/PREFIX",
+    "file": "file:///FOLDER",
+}
+SECRETS_PROVIDERS = {
+    "awskms": "awskms://alias/NAME?region=REGION",
+    "gcpkms": "gcpkms://projects/PROJECT/locations/PLACE/keyRings/RING/cryptoKeys/KEY",
+    "azurekeyvault": "azurekeyvault://VAULT.vault.azure.net/keys/KEY",
+    "hashivault": "hashivault://KEY",
+}
+
+
+def _address(value: str, known: dict[str, str]) -> SplitResult:
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        raise InputError(
+            "", f"{value!r} is no address", f"write it as {next(iter(known.values()))}"
+        ) from None
+    if not parts.scheme or "://" not in value:
+        raise InputError("", f"{value!r} has no scheme", f"write it as {next(iter(known.values()))}")
+    if parts.scheme not in known:
+        raise InputError("", f"unknown scheme {parts.scheme!r}", listing(known, parts.scheme))
+    if parts.username is not None or parts.password is not None:
+        raise InputError(
+            "",
+            "carries a user or a password",
+            "take it out: credentials come from the environment of the run",
+        )
+    return parts
+
+
+def _backend(value: str) -> str:
+    parts = _address(value, BACKENDS)
+    written = BACKENDS[parts.scheme]
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "~") or not parts.path.startswith("/"):
+            raise InputError(
+                "", f"{value!r} is no absolute folder", f"write it as {written} or file://~/FOLDER"
+            )
+    elif not parts.netloc:
+        raise InputError("", f"{value!r} names no bucket", f"write it as {written}")
+    return value
+
+
+def _secrets_provider(value: str) -> str:
+    if value == "passphrase":
+        raise InputError(
+            "",
+            "a passphrase is what protects secrets where nothing is declared",
+            "leave secrets_provider out, and set PULUMI_CONFIG_PASSPHRASE",
+        )
+    parts = _address(value, SECRETS_PROVIDERS)
+    if not (parts.netloc + parts.path).strip("/"):
+        raise InputError("", f"{value!r} names no key", f"write it as {SECRETS_PROVIDERS[parts.scheme]}")
+    return value
+
+
+class State(Model):
+    """The engine's state of this stack, kept where everybody who changes it finds it. Not with embedded."""
+
+    backend: Annotated[str, Field(strict=True), AfterValidator(_backend)] = Field(
+        description="Address of the engine's backend: s3://bucket/prefix?region=..., gs://, azblob:// or file:///folder."
+    )
+    secrets_provider: Annotated[str, Field(strict=True), AfterValidator(_secrets_provider)] | None = Field(
+        default=None,
+        description="Key that protects the secrets in it: awskms://alias/NAME?region=..., gcpkms://, "
+        "azurekeyvault:// or hashivault://; left out, PULUMI_CONFIG_PASSPHRASE of the run.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_alone(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "secrets_provider" in data and "backend" not in data:
+            raise InputError(
+                "secrets_provider",
+                "protects a state that nobody else sees: there is no backend",
+                "add backend, or leave secrets_provider out",
+            )
+        return data
+
+
+def check_state(cluster: str, state: State | None) -> None:
+    """Refuse a shared state of a cluster that nobody shares."""
+    if state is not None and cluster == "embedded":
+        raise InputError(
+            "state",
+            "the embedded cluster is of this machine, may be forgotten, and its state with it",
+            "leave state out, or declare a cluster that others reach, too",
+        )

@@ -1,0 +1,220 @@
+"""What an environment costs: every pool, and what AWS charges beside the nodes.
+
+Prices come from a list of one region and day, and from the environment's own (``cost.prices``). What neither
+has stays unknown and is named; nothing is guessed. Not in the bill: traffic, logs, snapshots, what workloads
+store, taxes, and any discount but the factor that the environment gives for spot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra.model import labels
+from infra.model.aws import AwsCluster
+from infra.model.elastic import CPU, MEMORY_GIB, Capacity
+from infra.model.environment import Environment
+from infra.model.machines import Machine
+from infra.model.pool import Pool
+from infra.model.prices import HOURS_PER_MONTH, Beside, PriceList
+from infra.model.sharing import Mig
+from infra.plan import network, node_class, node_groups
+from infra.plan.sharing import offered
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing that is paid for.
+
+    ``least`` and ``most`` count it; ``low`` and ``high`` are USD per hour, None where a price is unknown.
+    ``units`` is USD per hour of one GPU and of one of what the nodes offer, on the cheapest machine.
+    """
+
+    what: str
+    least: int
+    most: int
+    low: float | None
+    high: float | None
+    units: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bill:
+    """The lines, and whose prices they are of."""
+
+    lines: tuple[Line, ...]
+    prices: PriceList
+    region: str | None
+    budget: float | None = None
+    """USD per month; None without one."""
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether a month at every limit comes to more than the budget."""
+        return self.budget is not None and per_month(self.high) > self.budget
+
+    @property
+    def low(self) -> float:
+        """USD per hour of what is always there; of what is known."""
+        return sum(line.low or 0.0 for line in self.lines)
+
+    @property
+    def high(self) -> float:
+        """USD per hour with every elastic pool at its limit; of what is known."""
+        return sum(line.high or 0.0 for line in self.lines)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What has no price."""
+        return tuple(line.what for line in self.lines if line.high is None)
+
+
+def bill(env: Environment, prices: PriceList) -> Bill:
+    """The bill; a pool whose nodes are not counted here (an existing cluster's) has no line."""
+    lines = [line for pool in _pools(env) if (line := _pool(env, pool, prices))]
+    if isinstance(env.cluster, AwsCluster):
+        lines += _beside(env.cluster, prices.beside)
+    region = env.cluster.region if isinstance(env.cluster, AwsCluster) else None
+    return Bill(tuple(lines), prices, region, env.cost.budget_usd_per_month if env.cost else None)
+
+
+def per_month(usd_per_hour: float) -> float:
+    """USD in a month of 730 hours."""
+    return usd_per_hour * HOURS_PER_MONTH
+
+
+def _pools(env: Environment) -> Iterator[Pool]:
+    if isinstance(env.cluster, AwsCluster):
+        yield node_groups.system_pool(env)
+    yield from env.pools
+
+
+def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
+    machines = _machines(env, pool)
+    if (pool.nodes is None and pool.elastic is None) or not machines:
+        return None
+    hourly = {machine: _node(env, pool, machine, prices) for machine in machines}
+    notes: list[str] = []
+    if missing := [machine.name for machine, price in hourly.items() if price is None]:
+        notes.append(f"no price of {', '.join(missing)}")
+    known = {machine: price for machine, price in hourly.items() if price is not None}
+    low = high = 0.0
+    least, most = pool.nodes or 0, pool.nodes or 0
+    for capacity in pool.capacity:
+        factor = _factor(env, capacity, notes)
+        counts = {machine: pool.nodes or _limit(env, pool, machine) for machine in machines}
+        if pool.elastic:
+            most += max(counts.values())
+        costs = [price * factor * counts[machine] for machine, price in known.items()]
+        high += max(costs, default=0.0)
+        low += min(costs, default=0.0) if pool.nodes else 0.0
+    whole = None if missing else high
+    cheapest = min(known.items(), key=lambda item: item[1], default=None)
+    units = _units(env, pool, cheapest[1]) if cheapest else {}
+    lowest = None if missing and pool.nodes else low
+    return Line(f"pool {pool.name}", least, most, lowest, whole, units, tuple(notes))
+
+
+def _machines(env: Environment, pool: Pool) -> tuple[Machine, ...]:
+    if isinstance(env.cluster, AwsCluster):
+        return pool.machines
+    return (pool.node_machine,) if pool.node_machine else ()
+
+
+def _node(env: Environment, pool: Pool, machine: Machine, prices: PriceList) -> float | None:
+    """USD per hour of one node, its volumes included; None where nobody knows."""
+    own = env.cost.prices if env.cost else {}
+    price = own.get(pool.name, own.get(machine.name))
+    if price is None and machine.seller == "ec2":
+        price = prices.usd_per_hour.get(machine.name)
+    if price is None or not isinstance(env.cluster, AwsCluster):
+        return price
+    return price + _volumes(pool, prices.beside)
+
+
+def _volumes(pool: Pool, beside: Beside) -> float:
+    disk = pool.on_aws.disk
+    gib = disk.size_gib + (node_class.BOTTLEROCKET_ROOT_GIB if pool.image.data_device else 0)
+    month = gib * beside.gp3_gib_month
+    month += max(0, disk.iops - 3000) * beside.gp3_iops_month
+    month += max(0, disk.throughput - 125) * beside.gp3_mibps_month
+    return month / HOURS_PER_MONTH
+
+
+def _factor(env: Environment, capacity: Capacity, notes: list[str]) -> float:
+    if capacity == "reserved":
+        notes.append("the reservation is paid for whether it is used or not")
+    if capacity == "spot":
+        if env.cost and env.cost.spot_factor is not None:
+            return env.cost.spot_factor
+        notes.append("spot counted at the on-demand price (no cost.spot_factor)")
+    return 1.0
+
+
+def _limit(env: Environment, pool: Pool, machine: Machine) -> int:
+    """The most nodes of one machine within the limits of one way of buying."""
+    assert pool.elastic is not None
+    each = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered(env, pool)}
+    return min(limit // each[key] for key, limit in pool.elastic.max.items())
+
+
+def _units(env: Environment, pool: Pool, node: float) -> dict[str, float]:
+    """USD per hour of one GPU and of one of each resource; slices share their GPU's by compute slices."""
+    if not pool.gpu_count:
+        return {}
+    gpu = node / pool.gpu_count
+    found = {"GPU": gpu}
+    if isinstance(pool.sharing, Mig) and env.gpu_operator.mig_strategy == "mixed":
+        geometry, layout = pool.gpus[0].geometry, pool.layout or {}
+        assert geometry is not None
+        compute = {name: profile.compute for name in layout if (profile := geometry.profile(name))}
+        whole = sum(compute[name] * count for name, count in layout.items())
+        for name in layout:
+            found[labels.NVIDIA_MIG_PREFIX + name.replace("+", ".")] = gpu * compute[name] / whole
+        return found
+    for resource, count in offered(env, pool).items():
+        if count != pool.gpu_count:
+            found[resource] = node / count
+    return found
+
+
+def _beside(cluster: AwsCluster, beside: Beside) -> Iterator[Line]:
+    zones = len(cluster.network.zones)
+    gateways = zones if cluster.network.nat == "per_zone" else 1
+    endpoints = len(network.interface_endpoints(cluster)) * zones
+    for what, count, each in (
+        ("control plane", 1, beside.control_plane),
+        ("NAT gateways", gateways, beside.nat_gateway),
+        ("VPC endpoints", endpoints, beside.endpoint),
+    ):
+        yield Line(what, count, count, count * each, count * each)
+
+
+def document(bill: Bill) -> dict[str, Any]:
+    """The bill as ``--json`` and ``gpuform render`` have it: USD, null where a price is unknown."""
+    return {
+        "currency": "USD",
+        "prices": {"region": bill.prices.region, "date": bill.prices.date},
+        "region": bill.region,
+        "per_hour": {"low": _cents(bill.low), "high": _cents(bill.high)},
+        "per_month": {"low": round(per_month(bill.low)), "high": round(per_month(bill.high))},
+        "budget_usd_per_month": bill.budget,
+        "over_budget": bill.over_budget,
+        "unknown": list(bill.unknown),
+        "lines": [
+            {
+                "what": line.what,
+                "count": {"least": line.least, "most": line.most},
+                "per_hour": {"low": _cents(line.low), "high": _cents(line.high)},
+                "units": {name: _cents(usd) for name, usd in line.units.items()},
+                "notes": list(line.notes),
+            }
+            for line in bill.lines
+        ],
+    }
+
+
+def _cents(usd: float | None) -> float | None:
+    return None if usd is None else round(usd, 4)

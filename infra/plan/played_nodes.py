@@ -1,0 +1,88 @@
+"""Nodes of an AWS environment where nobody buys any: what node groups and Karpenter would have made.
+
+Simulated, for the embedded control plane. A pool with a fixed number has that number. An elastic pool has as
+many as the environment's own workloads need on its smallest machine that takes them, within its limits;
+real Karpenter compares prices as well, and may choose larger machines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from infra import versions
+from infra.model import checks, labels
+from infra.model.elastic import CPU, MEMORY_GIB
+from infra.model.environment import Environment
+from infra.model.machines import Machine
+from infra.model.pool import Pool
+from infra.model.workload import Workload, cpu_millis, memory_bytes
+from infra.plan import node_groups, sharing, startup
+from infra.plan.nodes import PODS_PER_NODE, node
+
+_FOR_PODS = 0.9
+"""Share of a node that workloads get; the rest is the system's and the operands'."""
+_GIB = 2**30
+
+Manifest = dict[str, Any]
+
+
+def manifests(env: Environment, waiting: bool = False) -> tuple[Manifest, ...]:
+    """The nodes of an AWS environment, pool after pool.
+
+    Elastic GPU nodes are as the readiness gate leaves them; ``waiting`` ones are as they are born, with the
+    startup taint that only a gate takes away.
+    """
+    pools = [node_groups.system_pool(env), *env.pools]
+    return tuple(made for pool in pools for made in _of(env, pool, waiting))
+
+
+def _of(env: Environment, pool: Pool, waiting: bool) -> Iterator[Manifest]:
+    machine, count = _bought(env, pool)
+    if machine is None:
+        return
+    for index in range(count):
+        made = node(env, pool, machine, f"{pool.name}-{index}")
+        if machine.model:  # the image has a driver, so the operator installs none
+            made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
+        if waiting:
+            made["metadata"]["annotations"].update(startup.promise(env, pool))
+            taints = [*made.get("spec", {}).get("taints", []), *startup.startup_taints(pool)]
+            made["spec"] = {"taints": taints}
+        yield made
+
+
+def _bought(env: Environment, pool: Pool) -> tuple[Machine | None, int]:
+    """Which machine, and how many of it."""
+    machines = sorted(pool.machines, key=lambda one: (one.vcpu, one.memory, one.name))
+    if pool.elastic is None:
+        return (machines[0] if machines else None), pool.nodes or 0
+    work = [one for one in env.workloads if one.pool == pool.name]
+    for machine in machines:
+        fits = [_per_node(env, pool, machine, one) for one in work]
+        if work and all(fits):
+            count = sum(math.ceil(one.pods / fit) for one, fit in zip(work, fits, strict=True))
+            return machine, min(count, _most(env, pool, machine))
+    return None, 0
+
+
+def _per_node(env: Environment, pool: Pool, machine: Machine, work: Workload) -> int:
+    """Pods of a workload that one empty node takes."""
+    bounds = [
+        PODS_PER_NODE,
+        math.floor(machine.vcpu * 1000 * _FOR_PODS / cpu_millis(work.cpu)),
+        math.floor(machine.memory * _GIB * _FOR_PODS / memory_bytes(work.memory)),
+    ]
+    asked = checks.request(env.gpu_operator.mig_strategy, [pool], work)
+    if asked:
+        bounds.append(sharing.offered(env, pool)[asked] // work.amount)
+    return min(bounds)
+
+
+def _most(env: Environment, pool: Pool, machine: Machine) -> int:
+    """Nodes of that machine within the pool's limits, which count for each way of buying on its own."""
+    assert pool.elastic is not None
+    has = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **sharing.offered(env, pool)}
+    found = [most // has[key] for key, most in pool.elastic.max.items() if has.get(key)]
+    return min(found) * len(pool.capacity)

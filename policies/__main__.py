@@ -1,0 +1,5 @@
+"""What the engine runs: ``pulumi preview --policy-pack policies``."""
+
+from policies.pack import pack
+
+pack()

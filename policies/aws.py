@@ -1,0 +1,140 @@
+"""Rules over AWS: metadata service, endpoint, encryption, logs, IAM, tags."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from policies import contract
+from policies.rule import Resource, Rule, at, each, table, text
+
+_LOGS = ("api", "audit", "authenticator")
+# AWS offers reading for all resources only.
+_READING = ("Describe", "Get", "List", "BatchGet")
+_TRUE = (True, "true")
+
+
+def _metadata(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    path = ("spec", "metadataOptions") if resource.type == contract.NODE_CLASS else ("metadataOptions",)
+    options = table(resource.props, *path)
+    if options.get("httpTokens") != "required":
+        yield "metadataOptions.httpTokens is not required: a pod may take the node's role by one request"
+    limit = options.get("httpPutResponseHopLimit")
+    if limit is None or limit > 1:
+        shown = "missing" if limit is None else int(limit)  # the engine's numbers have a fraction
+        yield f"metadataOptions.httpPutResponseHopLimit is {shown}: pods reach the node's role"
+
+
+def _endpoint(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    config = table(cluster.props, "vpcConfig")
+    if config.get("endpointPublicAccess", True) is False:
+        return
+    ranges = list(each(config, "publicAccessCidrs"))
+    if not ranges or any(str(one) in ("0.0.0.0/0", "::/0") for one in ranges):
+        yield "the endpoint is open to every address"
+
+
+def _encrypted(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    if resource.type == contract.CLUSTER:
+        if "secrets" not in each(resource.props, "encryptionConfig", "resources"):
+            yield "Secrets are not encrypted with a key of KMS"
+        return
+    spec = resource.props if resource.type == contract.LAUNCH_TEMPLATE else at(resource.props, "spec")
+    for mapping in each(spec, "blockDeviceMappings"):
+        if at(mapping, "ebs") is not None and at(mapping, "ebs", "encrypted") not in _TRUE:
+            yield f"volume {at(mapping, 'deviceName')} is not encrypted"
+
+
+def _logged(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    missing = [kind for kind in _LOGS if kind not in each(cluster.props, "enabledClusterLogTypes")]
+    if missing:
+        yield f"the control plane does not log {', '.join(missing)}"
+
+
+def _wildcard(policy: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    document = json.loads(str(policy.props["policy"]))
+    for statement in _listed(document.get("Statement")):
+        if statement.get("Effect") != "Allow" or "*" not in map(str, _listed(statement.get("Resource"))):
+            continue
+        for action in map(str, _listed(statement.get("Action"))):
+            verb = action.rsplit(":", 1)[-1]
+            if not verb.startswith(_READING) and ("*" in action or not statement.get("Condition")):
+                yield f"statement {statement.get('Sid', 'without Sid')} allows {action} on every resource"
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return [] if value is None else [value] if isinstance(value, (str, Mapping)) else value
+
+
+def _tagged(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    if resource.type == contract.NODE_CLASS:
+        if contract.ENVIRONMENT not in table(resource.props, "spec", "tags"):
+            yield f"instances have no tag {contract.ENVIRONMENT}"
+        return
+    if resource.type == contract.LAUNCH_TEMPLATE:
+        tagged = {
+            text(one, "resourceType")
+            for one in each(resource.props, "tagSpecifications")
+            if contract.ENVIRONMENT in table(one, "tags")
+        }
+        for kind in ("instance", "volume"):
+            if kind not in tagged:
+                yield f"{kind}s have no tag {contract.ENVIRONMENT}"
+        return
+    tags = at(resource.props, "defaultTags")
+    tags = json.loads(tags) if isinstance(tags, str) else tags  # a provider's own inputs are JSON texts
+    if contract.ENVIRONMENT not in table(tags, "tags"):
+        yield f"resources have no tag {contract.ENVIRONMENT}"
+
+
+RULES = (
+    Rule(
+        "metadata-service",
+        "Nodes answer IMDSv2 alone, one hop far.",
+        "high",
+        "httpTokens: required and httpPutResponseHopLimit: 1",
+        (contract.LAUNCH_TEMPLATE, contract.NODE_CLASS),
+        _metadata,
+    ),
+    Rule(
+        "endpoint-closed",
+        "The cluster's endpoint is private or open to named ranges.",
+        "critical",
+        "leave endpoint.public_cidrs empty, or name the ranges that people come from",
+        (contract.CLUSTER,),
+        _endpoint,
+    ),
+    Rule(
+        "encrypted",
+        "Secrets and volumes are encrypted.",
+        "high",
+        "encryptionConfig with a key of KMS; encrypted: true on every volume",
+        (contract.CLUSTER, contract.LAUNCH_TEMPLATE, contract.NODE_CLASS),
+        _encrypted,
+    ),
+    Rule(
+        "control-plane-logs",
+        "The control plane logs who asked for what.",
+        "medium",
+        f"enabledClusterLogTypes with {', '.join(_LOGS)}",
+        (contract.CLUSTER,),
+        _logged,
+    ),
+    Rule(
+        "iam-scoped",
+        "No policy allows to change every resource.",
+        "critical",
+        "name the resources, or bind the action to a tag by a condition",
+        ("aws:iam/policy:Policy", "aws:iam/rolePolicy:RolePolicy"),
+        _wildcard,
+    ),
+    Rule(
+        "tags",
+        "What costs money says which environment it belongs to.",
+        "low",
+        f"tag it {contract.ENVIRONMENT}",
+        ("pulumi:providers:aws", contract.LAUNCH_TEMPLATE, contract.NODE_CLASS),
+        _tagged,
+    ),
+)

@@ -1,0 +1,37 @@
+"""Keys that the rules judge by, spelled out once more."""
+
+from __future__ import annotations
+
+POOL = "gpuform.io/pool"
+ENVIRONMENT = "gpuform.io/environment"
+TRUST = "gpuform.io/trust"
+GPU = "nvidia.com/gpu"
+GPU_TAINTS = ("nvidia.com/gpu", "node-role.kubernetes.io/gpu")
+DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
+DEPLOY_DEVICE_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
+MIG_CONFIG = "nvidia.com/mig.config"
+MIG_STANDARD = ("all-disabled", "all-enabled")
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+OPERATOR_NAMESPACE = "gpu-operator"
+SYSTEM_NAMESPACES = ("kube-system", "gpu-operator")
+
+NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
+NODE_CLASS = "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass"
+RELEASE = "kubernetes:helm.sh/v3:Release"
+CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
+NAMESPACE = "kubernetes:core/v1:Namespace"
+NODE = "kubernetes:core/v1:Node"
+POOL_NODES = "gpuform:nodes:PoolNodes"
+MIG_LAYOUT = "gpuform:nodes:MigLayout"
+NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+CLUSTER = "aws:eks/cluster:Cluster"
+PODS = (
+    "kubernetes:core/v1:Pod",
+    "kubernetes:apps/v1:Deployment",
+    "kubernetes:apps/v1:StatefulSet",
+    "kubernetes:apps/v1:DaemonSet",
+    "kubernetes:batch/v1:Job",
+    "kubernetes:batch/v1:CronJob",
+)

@@ -1,0 +1,114 @@
+"""Rules over namespaces, pods and secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from policies import contract
+from policies.pods import containers, namespace, template
+from policies.rule import Resource, Rule, at, each, table, text
+
+_ENFORCE = "pod-security.kubernetes.io/enforce"
+_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+_WORDS = ("password", "passwd", "secret", "token", "apikey", "api_key", "private_key", "credential")
+
+
+def _psa(space: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    name = at(space.props, "metadata", "name")
+    level = at(space.props, "metadata", "labels", _ENFORCE)
+    if name == contract.OPERATOR_NAMESPACE:
+        if level != "privileged":
+            yield f"{_ENFORCE} is {level or 'missing'}: the operator's pods need privileged"
+    elif level not in ("baseline", "restricted"):
+        yield f"{_ENFORCE} is {level or 'missing'}: tenants' pods may be privileged"
+
+
+def _privileged(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    if namespace(resource) in contract.SYSTEM_NAMESPACES:
+        return
+    spec = table(template(resource), "spec")
+    for key in ("hostNetwork", "hostPID", "hostIPC"):
+        if spec.get(key):
+            yield f"has {key}"
+    for volume in each(spec, "volumes"):
+        path = at(volume, "hostPath", "path")
+        if path is not None:
+            yield f"mounts {path} of the host"
+    for container in containers(resource):
+        if at(container, "securityContext", "privileged"):
+            yield f"container {at(container, 'name')} is privileged: it sees every GPU of the node"
+
+
+def _visible(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    if namespace(resource) in contract.SYSTEM_NAMESPACES:
+        return
+    for container in containers(resource):
+        for variable in each(container, "env"):
+            if at(variable, "name") == _VISIBLE and at(variable, "value") not in ("void", "none", ""):
+                yield f"container {at(container, 'name')} sets {_VISIBLE} past the scheduler"
+
+
+def _plain(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    if resource.type == contract.RELEASE:
+        for path in _secrets(table(resource.props, "values"), ()):
+            yield f"values.{'.'.join(path)} is a secret in plain text, in the state and in the release"
+        return
+    for key in sorted(table(resource.props, "data")):
+        if _secret_word(key):
+            yield f"data.{key} of a ConfigMap is a secret in plain text"
+    for container in containers(resource):
+        for variable in each(container, "env"):
+            if _secret_word(text(variable, "name")) and at(variable, "value"):
+                yield f"container {at(container, 'name')} has {at(variable, 'name')} in plain text"
+
+
+def _secrets(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for key in sorted(values):
+        value = values[key]
+        if isinstance(value, str) and value and _secret_word(key):
+            yield (*path, key)
+        elif isinstance(value, Mapping):
+            yield from _secrets(value, (*path, key))
+
+
+def _secret_word(key: str) -> bool:
+    """Whether a key names a secret itself, and not where one lies (``existingSecret``, ``secretName``)."""
+    word = key.lower().replace("-", "_")
+    return word.endswith(_WORDS) and not word.startswith(("existing", "use", "create"))
+
+
+RULES = (
+    Rule(
+        "namespace-security",
+        "Every namespace says which pods it takes, and only the operator's takes privileged ones.",
+        "high",
+        f"label it {_ENFORCE}: baseline or restricted (gpu-operator: privileged)",
+        (contract.NAMESPACE,),
+        _psa,
+    ),
+    Rule(
+        "tenant-not-privileged",
+        "No tenant's pod is privileged or in the host's namespaces.",
+        "critical",
+        "ask for the GPU as a resource; what needs the host belongs in gpu-operator",
+        contract.PODS,
+        _privileged,
+    ),
+    Rule(
+        "tenant-visible-devices",
+        f"No tenant's pod sets {_VISIBLE}.",
+        "critical",
+        "ask for the resource that the pool offers, and leave the variable to the runtime",
+        contract.PODS,
+        _visible,
+    ),
+    Rule(
+        "secrets-not-plain",
+        "No secret lies in plain text in a pod, a ConfigMap or a release's values.",
+        "critical",
+        "use a Secret and a reference to it, or a value that Pulumi knows to be secret",
+        (*contract.PODS, contract.CONFIG_MAP, contract.RELEASE),
+        _plain,
+    ),
+)

@@ -1,0 +1,135 @@
+"""Rules over pools: Karpenter's NodePools and EKS node groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from policies import contract
+from policies.pods import template
+from policies.releases import chart
+from policies.rule import Resource, Rule, at, each, table, text
+
+
+def _labels(pool: Resource) -> Any:
+    return table(pool.props, "spec", "template", "metadata", "labels")
+
+
+def _has_gpus(pool: Resource) -> bool:
+    if pool.type == contract.NODE_POOL:
+        labels = _labels(pool)
+        return contract.DEVICE_PLUGIN_CONFIG in labels or contract.DEPLOY_DEVICE_PLUGIN in labels
+    labels = table(pool.props, "labels")
+    accelerated = text(pool.props, "amiType").endswith("_NVIDIA")
+    return accelerated or contract.DEVICE_PLUGIN_CONFIG in labels
+
+
+def _tainted(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    path = ("spec", "template", "spec", "taints") if pool.type == contract.NODE_POOL else ("taints",)
+    keys = [at(taint, "key") for taint in each(pool.props, *path)]
+    if _has_gpus(pool) and not any(key in contract.GPU_TAINTS for key in keys):
+        yield f"has GPUs and no taint {' or '.join(contract.GPU_TAINTS)}: any pod may fill its nodes"
+
+
+def _limited(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    limits = table(pool.props, "spec", "limits")
+    if at(pool.props, "spec", "replicas") is not None:
+        return  # static: its replicas are its limit
+    if not limits:
+        yield "spec.limits is empty: nothing bounds what it buys"
+    elif _renames(pool) and set(limits) == {contract.GPU}:
+        yield (
+            f"spec.limits counts {contract.GPU}, of which its nodes offer none once they are shared: "
+            "limit the offered resource or cpu"
+        )
+
+
+def _renames(pool: Resource) -> bool:
+    """Whether its nodes offer slices or renamed shares; by our names of configurations."""
+    labels = _labels(pool)
+    mig = str(labels.get(contract.MIG_CONFIG, contract.MIG_STANDARD[0]))
+    return str(labels.get(contract.DEVICE_PLUGIN_CONFIG, "")).startswith("slice-") or (
+        mig not in contract.MIG_STANDARD
+    )
+
+
+def _grace(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    spec = table(pool.props, "spec", "template", "spec")
+    # Left out, Karpenter's own default is 720h, and expiry does not ask for do-not-disrupt.
+    expires = str(spec.get("expireAfter", "720h"))
+    if expires == "Never" or spec.get("terminationGracePeriod"):
+        return
+    name = _labels(pool).get(contract.POOL)
+    for resource in resources:
+        pod = template(resource)
+        if at(pod, "spec", "nodeSelector", contract.POOL) != name:
+            continue
+        if at(pod, "metadata", "annotations", contract.DO_NOT_DISRUPT) == "true":
+            yield (
+                f"expires nodes after {expires} without terminationGracePeriod, under {resource.name}, "
+                f"which asks for {contract.DO_NOT_DISRUPT}"
+            )
+
+
+def _queue(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    spot = any(
+        at(one, "key") == contract.CAPACITY_TYPE and "spot" in each(one, "values")
+        for one in each(pool.props, "spec", "template", "spec", "requirements")
+    )
+    if not spot:
+        return
+    releases = [one for one in resources if chart(one) == "karpenter"]
+    if not any(at(one.props, "values", "settings", "interruptionQueue") for one in releases):
+        yield "buys spot, and Karpenter has no interruption queue: nodes vanish without their two minutes"
+
+
+def _static(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    by_claim = _labels(pool).get(contract.DEPLOY_DEVICE_PLUGIN) == "false"
+    if by_claim and at(pool.props, "spec", "replicas") is None:
+        yield "is elastic and offers GPUs by claim (DRA): pods with claims alone start none of its nodes"
+
+
+RULES = (
+    Rule(
+        "gpu-pool-tainted",
+        "Pools with GPUs keep out pods that ask for none.",
+        "high",
+        "taint the pool nvidia.com/gpu=true:NoSchedule; gpuform does so for every pool with GPUs",
+        (contract.NODE_POOL, contract.NODE_GROUP),
+        _tainted,
+    ),
+    Rule(
+        "elastic-pool-limited",
+        "Pools that grow have a limit on something that their nodes offer.",
+        "high",
+        "set elastic.max to cpu or to the offered resource, for example nvidia.com/gpu.shared",
+        (contract.NODE_POOL,),
+        _limited,
+    ),
+    Rule(
+        "expiry-with-grace",
+        "Nodes that expire give pods that must not be disrupted a bounded time to end.",
+        "medium",
+        "set terminationGracePeriod beside expireAfter, or expireAfter: Never (class: training)",
+        (contract.NODE_POOL,),
+        _grace,
+        whole=True,
+    ),
+    Rule(
+        "spot-with-queue",
+        "Spot nodes are drained in the two minutes that AWS gives.",
+        "high",
+        "set settings.interruptionQueue of the karpenter release",
+        (contract.NODE_POOL,),
+        _queue,
+        whole=True,
+    ),
+    Rule(
+        "dra-static",
+        "Pools that offer GPUs by claim have a fixed number of nodes.",
+        "high",
+        "give the pool nodes: N instead of elastic",
+        (contract.NODE_POOL,),
+        _static,
+    ),
+)

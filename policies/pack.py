@@ -1,0 +1,77 @@
+"""The rules as a CrossGuard policy pack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pulumi_policy import (
+    EnforcementLevel,
+    Policy,
+    PolicyPack,
+    ResourceValidationArgs,
+    ResourceValidationPolicy,
+    Severity,
+    StackValidationArgs,
+    StackValidationPolicy,
+)
+
+from policies import aws, kubernetes, node_pools, operator, sharing
+from policies.rule import Resource, Rule
+
+NAME = "gpuform"
+RULES: tuple[Rule, ...] = (
+    *node_pools.RULES,
+    *sharing.RULES,
+    *operator.RULES,
+    *aws.RULES,
+    *kubernetes.RULES,
+)
+
+
+def pack() -> PolicyPack:
+    """Serve every rule to the engine; a broken one fails the run, a low one only warns."""
+    seen: dict[str, Resource] = {}
+    return PolicyPack(NAME, policies=[_policy(rule, seen) for rule in RULES])
+
+
+def _policy(rule: Rule, seen: dict[str, Resource]) -> Policy:
+    advisory = rule.severity == "low"
+    said: dict[str, Any] = {
+        "name": rule.id,
+        "description": rule.title,
+        "enforcement_level": EnforcementLevel.ADVISORY if advisory else EnforcementLevel.MANDATORY,
+        "severity": Severity[rule.severity.upper()],
+        "remediation_steps": rule.remedy,
+    }
+    if rule.whole:
+        return StackValidationPolicy(validate=_stack(rule, seen), **said)
+    return ResourceValidationPolicy(validate=_resource(rule, seen), **said)
+
+
+def _resource(rule: Rule, seen: dict[str, Resource]) -> Callable[[ResourceValidationArgs, Any], None]:
+    def validate(args: ResourceValidationArgs, report: Any) -> None:
+        resource = Resource(args.resource_type, args.name, args.props)
+        seen[args.urn] = resource
+        if rule.concerns(resource):
+            for fact in rule.check(resource, ()):
+                report(f"{fact}; {rule.remedy}")
+
+    return validate
+
+
+def _stack(rule: Rule, seen: dict[str, Resource]) -> Callable[[StackValidationArgs, Any], None]:
+    """Judges inputs, as they were ``seen`` one by one: a stack's resources come with their outputs, and in a
+    preview on a cluster that is not there yet these are empty.
+    """
+
+    def validate(args: StackValidationArgs, report: Any) -> None:
+        resources = [
+            seen.get(one.urn) or Resource(one.resource_type, one.name, one.props) for one in args.resources
+        ]
+        for resource, one in zip(resources, args.resources, strict=True):
+            if rule.concerns(resource):
+                for fact in rule.check(resource, resources):
+                    report(f"{fact}; {rule.remedy}", one.urn)
+
+    return validate

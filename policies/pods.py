@@ -1,0 +1,37 @@
+"""Where a pod's template lies in the kinds that have one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from policies import contract
+from policies.rule import Resource, at, each
+
+_TEMPLATE: Mapping[str, tuple[str, ...]] = {
+    "Pod": (),
+    "Deployment": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "Job": ("spec", "template"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+}
+
+
+def template(resource: Resource) -> Any:
+    """The pod or the template of pods in a resource (with ``metadata`` and ``spec``); None in other kinds."""
+    if resource.type not in contract.PODS:
+        return None
+    return at(resource.props, *_TEMPLATE[resource.type.rsplit(":", 1)[-1]])
+
+
+def containers(resource: Resource) -> Iterator[Any]:
+    """Every container of it, those that only begin the pod included."""
+    pod = template(resource)
+    for key in ("initContainers", "containers", "ephemeralContainers"):
+        yield from each(pod, "spec", key)
+
+
+def namespace(resource: Resource) -> str:
+    """The namespace it is in."""
+    return str(at(resource.props, "metadata", "namespace") or "default")

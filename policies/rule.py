@@ -1,0 +1,92 @@
+"""A rule, the resources it looks at, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Severity = Literal["low", "medium", "high", "critical"]
+Props = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One resource: its type token, its name in the program, and its inputs."""
+
+    type: str
+    name: str
+    props: Props
+
+
+Check = Callable[[Resource, Sequence[Resource]], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What must hold for every resource of the given types; ``check`` yields what does not.
+
+    ``types`` are type tokens; one that ends in ``:`` or ``/`` stands for all that begin with it. A rule with
+    ``whole`` also looks at the other resources of the stack. What is unknown in a preview raises the
+    analyzer's own error, which becomes an advisory that names the property.
+    """
+
+    id: str
+    title: str
+    severity: Severity
+    remedy: str
+    types: tuple[str, ...]
+    check: Check
+    whole: bool = False
+
+    def concerns(self, resource: Resource) -> bool:
+        """Whether the resource is of one of the rule's types."""
+        return any(
+            resource.type.startswith(token) if token.endswith((":", "/")) else resource.type == token
+            for token in self.types
+        )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that a resource breaks, and how."""
+
+    rule: Rule
+    resource: Resource
+    fact: str
+
+
+def judge(rules: Iterable[Rule], resources: Sequence[Resource]) -> Iterator[Finding]:
+    """Every finding, in the order of the rules; for resources whose inputs are all known."""
+    for rule in rules:
+        for resource in resources:
+            if rule.concerns(resource):
+                for fact in rule.check(resource, resources):
+                    yield Finding(rule, resource, fact)
+
+
+def at(props: Any, *path: str) -> Any:
+    """The value at a path of keys; None where the path ends early."""
+    for key in path:
+        if not isinstance(props, Mapping):
+            return None
+        props = props.get(key)
+    return props
+
+
+def table(props: Any, *path: str) -> Mapping[str, Any]:
+    """The mapping at a path of keys; empty where there is none."""
+    found = at(props, *path)
+    return found if isinstance(found, Mapping) else {}
+
+
+def text(props: Any, *path: str) -> str:
+    """The value at a path of keys as text; empty where there is none."""
+    found = at(props, *path)
+    return "" if found is None else str(found)
+
+
+def each(props: Any, *path: str) -> Sequence[Any]:
+    """The list at a path of keys; empty where there is none."""
+    found = at(props, *path)
+    return found if isinstance(found, Sequence) and not isinstance(found, str) else ()

@@ -1,0 +1,67 @@
+"""The kubeconfig of a cluster that a stack has made lies on disk only while it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from gpuform.engine import Engine
+from gpuform.errors import Failure
+from gpuform.live import access, cluster
+from gpuform.paths import Paths
+from infra.config import parse
+from tests.components.aws_stacks import small
+
+pytestmark = pytest.mark.unit
+
+
+class Answering:
+    """An engine of which nothing but the outputs is asked."""
+
+    def __init__(self, outputs: dict[str, Any]) -> None:
+        self.given = outputs
+
+    def outputs(self, stack: str, show_secrets: bool = False) -> dict[str, Any]:
+        assert (stack, show_secrets) == ("prod", True)
+        return self.given
+
+
+def at_aws() -> Any:
+    return parse(small({"name": "t4", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 40}}}))
+
+
+def test_it_is_private_and_goes(tmp_path: Path) -> None:
+    paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
+    engine = cast(Engine, Answering({"kubeconfig": "kind: Config\n"}))
+    with cluster(at_aws(), paths, engine, "prod") as (file, context):
+        assert (file.read_text(), context) == ("kind: Config\n", None)
+        assert file.stat().st_mode & 0o777 == 0o600
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("outputs", [{}, {"kubeconfig": ""}, {"kubeconfig": None}])
+def test_a_stack_that_has_not_been_made_has_none(tmp_path: Path, outputs: dict[str, Any]) -> None:
+    paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
+    with (
+        pytest.raises(Failure, match="stack prod: has no cluster yet; run `up` first"),
+        cluster(at_aws(), paths, cast(Engine, Answering(outputs)), "prod"),
+    ):
+        pass
+
+
+def test_without_a_declared_state_a_stack_at_aws_is_the_one_that_is_played_here(tmp_path: Path) -> None:
+    paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
+    with access(at_aws(), paths, "prod") as found:
+        assert found == (paths.kubeconfig, None)
+
+
+def test_an_existing_clusters_is_the_declared_one_whatever_keeps_the_state(tmp_path: Path) -> None:
+    paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
+    pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}
+    there = {"kind": "existing", "kubeconfig": "/k", "context": "c"}
+    state = {"backend": "s3://bucket"}
+    env = parse({"name": "e", "cluster": there, "pools": [pool], "state": state})
+    with access(env, paths, "prod") as found:
+        assert found == (Path("/k"), "c")

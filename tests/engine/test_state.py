@@ -1,0 +1,196 @@
+"""A state that the stack file declares: a file backend in another folder, and the user's own passphrase."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuform.engine import engine_env, export_lines
+from gpuform.engine.environment import PASSPHRASE
+from gpuform.engine.locks import held
+from gpuform.errors import Failure, InputError
+from tests.engine.conftest import TWO_COMPONENTS, Project
+
+STACK = "there"
+SECRET = "import pulumi; pulumi.export('hush', pulumi.Output.secret('not for the state file'))\n"
+
+
+def declare(project: Project, backend: Path, more: str = "") -> Path:
+    file = project.paths.root / f"Pulumi.{STACK}.yaml"
+    file.write_text(
+        "config:\n  gpuform:environment:\n    name: e\n"
+        "    cluster: {kind: existing, kubeconfig: /nowhere}\n"
+        "    pools: [{name: t4, machine: g2.5xlarge, selector: {a: b}}]\n"
+        f"    state: {{backend: 'file://{backend}'{more}}}\n"
+    )
+    return file
+
+
+@pytest.fixture
+def elsewhere(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that plays the bucket; the stack file that declares it, and the user's passphrase."""
+    folder = tmp_path / "bucket"
+    folder.mkdir()
+    declare(project, folder)
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "the user's own")
+    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE_FILE", raising=False)
+    return folder
+
+
+def checkpoint(folder: Path) -> Path:
+    return folder / ".pulumi" / "stacks" / "tried" / f"{STACK}.json"
+
+
+@pytest.mark.engine
+def test_the_state_is_made_and_kept_where_it_is_declared(
+    project: Project, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = project.paths.root / f"Pulumi.{STACK}.yaml"
+    before = file.read_text()
+    project.program(TWO_COMPONENTS + SECRET)
+    assert project.engine.up(STACK).changes == {"create": 3}
+    latest = json.loads(checkpoint(elsewhere).read_text())["checkpoint"]["latest"]
+    assert len(latest["resources"]) == 3
+    assert latest["secrets_providers"]["type"] == "passphrase"
+    assert "not for the state file" not in json.dumps(latest)
+    assert not list((project.paths.state / "engine").rglob(f"stacks/tried/{STACK}.json")), "none beside us"
+    assert file.read_text() == before
+    assert project.engine.outputs(STACK, show_secrets=True) == {"hush": "not for the state file"}
+    assert project.engine.up(STACK).changes == {"same": 3}, "found again, not made again"
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "another")
+    with pytest.raises(Failure, match="incorrect passphrase"):
+        project.engine.up(STACK)
+
+
+@pytest.mark.engine
+def test_another_checkout_goes_on_from_it(project: Project, elsewhere: Path, tmp_path: Path) -> None:
+    project.engine.up(STACK)
+    other = Project(
+        type(project.paths)(project.paths.root, tmp_path / "other state", project.paths.cache),
+        project.toolchain,
+    )
+    assert not other.engine.preview(STACK).changed
+    assert other.engine.destroy(STACK).changes == {"delete": 3}
+    assert not json.loads(checkpoint(elsewhere).read_text())["checkpoint"]["latest"].get("resources")
+
+
+@pytest.mark.engine
+def test_stacks_with_and_without_go_their_own_ways_in_one_engine(project: Project, elsewhere: Path) -> None:
+    engine = project.engine
+    engine.up("local")
+    engine.up(STACK)
+    assert checkpoint(elsewhere).exists()
+    kept = list((project.paths.state / "engine").rglob("stacks/tried/*.json"))
+    assert [file.name for file in kept] == ["local.json"]
+
+
+@pytest.mark.engine
+def test_by_hand_after_the_lines_of_another_stack(project: Project, elsewhere: Path) -> None:
+    """The passphrase that the local stack's lines have left is not taken for the user's."""
+    project.engine.up(STACK)
+    local = export_lines(engine_env(project.paths, project.toolchain))
+    there = export_lines(engine_env(project.paths, project.toolchain, STACK))
+    assert "PULUMI_CONFIG_PASSPHRASE" not in there
+
+    def shell(script: str, **env: str) -> subprocess.CompletedProcess[str]:
+        command = ["bash", "-euc", script]
+        return subprocess.run(
+            command, cwd=project.paths.root, env={**os.environ, **env}, capture_output=True, text=True
+        )
+
+    mine = f"eval {shlex.quote(there)}\npulumi preview --color never"
+    assert "3 unchanged" in shell(mine, AWS_PROFILE="mine").stdout
+    assert shell(f"eval {shlex.quote(there)}\necho $AWS_PROFILE", AWS_PROFILE="mine").stdout == "mine\n"
+    left = os.environ["PULUMI_CONFIG_PASSPHRASE"]
+    os.environ["PULUMI_CONFIG_PASSPHRASE"] = PASSPHRASE  # as `eval "$(gpuform local env)"` leaves it
+    try:
+        again = export_lines(engine_env(project.paths, project.toolchain, STACK))
+    finally:
+        os.environ["PULUMI_CONFIG_PASSPHRASE"] = left
+    shown = shell(
+        f"eval {shlex.quote(local)}\neval {shlex.quote(again)}\necho ${{PULUMI_CONFIG_PASSPHRASE-none}}"
+    )
+    assert shown.stdout == "none\n"
+
+
+@pytest.mark.engine
+def test_without_a_passphrase_nothing_is_begun(
+    project: Project, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
+    with pytest.raises(InputError) as caught:
+        project.engine.up(STACK)
+    assert str(caught.value) == (
+        f"PULUMI_CONFIG_PASSPHRASE: is not set, and stack {STACK} keeps its state at "
+        f"file://{elsewhere} without a secrets_provider; set it or PULUMI_CONFIG_PASSPHRASE_FILE, "
+        "or declare state.secrets_provider"
+    )
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.engine
+def test_runs_offline_have_a_state_of_their_own(project: Project, elsewhere: Path) -> None:
+    from gpuform.engine import Engine
+
+    Engine(project.paths, project.toolchain, say=project.said.append, offline=True).up(STACK)
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.engine
+def test_a_state_that_is_declared_wrong_is_bad_input(project: Project, elsewhere: Path) -> None:
+    declare(project, elsewhere, more=", secrets_provider: 'kms://x'")
+    with pytest.raises(InputError, match=r"state\.secrets_provider: unknown scheme 'kms'"):
+        project.engine.preview(STACK)
+
+
+def _lock(folder: Path, pid: int, host: str) -> Path:
+    file = folder / ".pulumi" / "locks" / "organization" / "tried" / STACK / "0a1b.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    content = {"pid": pid, "username": "ada", "hostname": host, "timestamp": "2026-01-02T03:04:05.678Z"}
+    file.write_text(json.dumps(content))
+    return file
+
+
+@pytest.mark.engine
+def test_a_lock_is_never_taken_and_its_owner_is_named(project: Project, elsewhere: Path) -> None:
+    project.engine.up(STACK)
+    file = _lock(elsewhere, 12, "ci-7")
+    with pytest.raises(Failure) as caught:
+        project.engine.up(STACK)
+    assert str(caught.value) == (
+        "stack there: is locked by process 12 of ada on host ci-7 since 2026-01-02 03:04:05 UTC; wait "
+        "for it, or, if you know that it is gone, run 'pulumi cancel --yes --stack there' after eval "
+        '"$(gpuform local env there)"'
+    )
+    gone = subprocess.Popen([sys.executable, "-c", "pass"])
+    gone.wait()
+    _lock(elsewhere, gone.pid, socket.gethostname())
+    with pytest.raises(Failure, match="no such process runs on this host any more: run 'pulumi cancel --yes"):
+        project.engine.destroy(STACK)
+    assert file.exists()
+    assert not project.engine.preview(STACK).changed, "a preview takes no lock and needs none"
+
+
+@pytest.mark.unit
+def test_every_owner_is_named_and_another_answer_is_no_lock() -> None:
+    folder = "s3://b/.pulumi/locks/organization/gpuform/prod"
+    said = (
+        "error: the stack is currently locked by 2 lock(s). Either wait for the other process(es) to end or "
+        "delete the lock file with `pulumi cancel`.\n"
+        f"  {folder}/1.json: created by ada@ci-7 (pid 12) at 2026-01-02T03:04:05Z\n"
+        f"  {folder}/2.json: created by bob@ci-8 (pid 13) at 2026-01-02T04:04:05+01:00\n"
+    )
+    found = held(said, "prod")
+    assert found is not None
+    assert found.fact == (
+        "is locked by process 12 of ada on host ci-7 since 2026-01-02 03:04:05 UTC, "
+        "and by process 13 of bob on host ci-8 since 2026-01-02 03:04:05 UTC"
+    )
+    assert held("error: no stack named 'prod' found", "prod") is None

@@ -1,0 +1,120 @@
+"""Somebody changes things past the stack file, and each of them is named; looking changes nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.journey.conftest import Checkout, close, make_checkout
+
+pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+
+# What a run could touch. Pods and their controllers go on by themselves when a node is deleted.
+KINDS = "nodes,configmaps,namespaces,secrets"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    """A checkout with three small pools, made."""
+    checkout = make_checkout(tmp_path_factory.mktemp("drift"))
+
+    def three(environment: dict[str, Any]) -> None:
+        kept = {pool["name"]: pool for pool in environment["pools"]}
+        environment["pools"] = [kept["t4-shared"], kept["a100-mig"], {**kept["cpu"], "nodes": 1}]
+        environment["workloads"] = []
+
+    checkout.change(three)
+    try:
+        checkout.gpuform("local", "up", timeout=600)
+        yield checkout
+    finally:
+        close(checkout)
+
+
+def versions(checkout: Checkout) -> dict[str, str]:
+    """The resourceVersion of every object that somebody might have touched."""
+    items = json.loads(checkout.kubectl("get", KINDS, "-A", "-o", "json"))["items"]
+    return {
+        f"{one['kind']} {one['metadata'].get('namespace', '')}/{one['metadata']['name']}": one["metadata"][
+            "resourceVersion"
+        ]
+        for one in items
+    }
+
+
+def state(checkout: Checkout) -> bytes:
+    (file,) = (checkout.paths.state / "engine" / "backend").rglob("stacks/gpuform/local.json")
+    return file.read_bytes()
+
+
+def quiet(checkout: Checkout) -> dict[str, str]:
+    """Versions once the simulator and the controllers have done what there is to do."""
+    before, deadline = versions(checkout), time.monotonic() + 120
+    while time.monotonic() < deadline:
+        time.sleep(10)
+        if (now := versions(checkout)) == before:
+            return now
+        before = now
+    raise AssertionError("the cluster does not come to rest")
+
+
+def untouched(checkout: Checkout, before: dict[str, str], kept: bytes) -> None:
+    now = versions(checkout)
+    assert {name for name in {*now, *before} if now.get(name) != before.get(name)} == set()
+    assert state(checkout) == kept
+
+
+def test_there_is_none_after_up(small: Checkout) -> None:
+    before = quiet(small), state(small)
+    done = small.gpuform("drift", "local")
+    assert done.stdout.splitlines()[-1].strip() == "local: no drift"
+    untouched(small, *before)
+
+
+def test_what_was_changed_by_hand_is_named_and_left(small: Checkout) -> None:
+    maps = small.kubectl("-n", "gpu-operator", "get", "configmaps", "-o", "name").split()
+    sharing = next(name for name in maps if "time-slicing" in name)
+    small.kubectl("label", "node", "t4-shared-0", "gpuform.io/pool-")
+    small.kubectl("taint", "node", "t4-shared-1", "nvidia.com/gpu-")
+    data = {"default": "version: v2", "mine": "version: v1"}
+    small.kubectl("-n", "gpu-operator", "patch", sharing, "--type=merge", "-p", json.dumps({"data": data}))
+    small.kubectl("label", "node", "a100-mig-0", "nvidia.com/mig.config=all-disabled", "--overwrite")
+    small.kubectl("delete", "node", "cpu-0")
+    before = quiet(small), state(small)
+    found = json.loads(small.gpuform("drift", "local", "--json", code=3).stdout)
+    untouched(small, *before)
+    assert (found["stack"], found["drift"]) == ("local", True)
+    told = {(one["resource"], one["path"]): one for one in found["findings"]}
+    label = told["Node t4-shared-0", 'metadata.labels["gpuform.io/pool"]']
+    assert (label["how"], label["expected"], label["found"]) == ("missing", "t4-shared", "none")
+    assert told["Node t4-shared-1", "spec.taints[nvidia.com/gpu:NoSchedule]"]["how"] == "missing"
+    edited = f"ConfigMap gpu-operator/{sharing.split('/')[1]}"
+    assert told[edited, "data.default"]["how"] == "changed"
+    assert told[edited, "data.mine"]["how"] == "added"
+    layout = told["Node a100-mig-0", 'metadata.labels["nvidia.com/mig.config"]']
+    assert (layout["how"], layout["expected"], layout["found"]) == (
+        "changed",
+        "3g.20gb-2x2g.10gb",
+        "all-disabled",
+    )
+    slices = told["Node a100-mig-0", 'status.allocatable["nvidia.com/mig-3g.20gb"]']
+    assert (slices["expected"], slices["found"]) == ("1", "0")
+    assert told["Node cpu-0", ""]["how"] == "missing"
+    named = {one["resource"] for one in found["findings"]}
+    assert named - {"gpuform:nodes:MigLayout mig-a100-mig"} == {
+        "Node t4-shared-0",
+        "Node t4-shared-1",
+        edited,
+        "Node a100-mig-0",
+        "Node cpu-0",
+    }
+
+
+def test_a_cluster_that_is_not_there_is_a_failure(small: Checkout) -> None:
+    small.gpuform("local", "stop")
+    done = small.gpuform("drift", "local", code=1)
+    assert "failed: " in done.stderr

@@ -1,0 +1,131 @@
+"""What pools cost: counted by hand here, from the same list prices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.config import parse
+from infra.model.environment import Environment
+from infra.model.prices import USD_PER_HOUR, PriceList
+from infra.plan.cost import Line, bill, document, per_month
+from tests.components.aws_stacks import small, stack
+
+pytestmark = pytest.mark.unit
+
+DISK = 100 * 0.08 / 730  # the default volume: 100 GiB of gp3, its 3000 IOPS and 125 MiB/s free of charge
+
+
+def aws(*pools: dict[str, Any], **cost: Any) -> Environment:
+    declared = small(*pools)
+    return parse({**declared, "cost": cost} if cost else declared)
+
+
+def line(env: Environment, what: str) -> Line:
+    (found,) = [line for line in bill(env, PriceList()).lines if line.what == what]
+    return found
+
+
+def test_nodes_that_stay_cost_their_price_and_their_volume() -> None:
+    found = line(aws({"name": "t4", "machine": "g4dn.xlarge", "nodes": 3}), "pool t4")
+    assert (found.least, found.most) == (3, 3)
+    assert found.low == found.high == pytest.approx(3 * (0.526 + DISK))
+
+
+def test_a_faster_volume_costs_more() -> None:
+    disk = {"size_gib": 200, "iops": 4000, "throughput": 225}
+    env = aws({"name": "t4", "machine": "g4dn.xlarge", "nodes": 1, "aws": {"disk": disk}})
+    volume = (200 * 0.08 + 1000 * 0.005 + 100 * 0.04) / 730
+    assert line(env, "pool t4").high == pytest.approx(0.526 + volume)
+
+
+def test_an_elastic_pool_costs_nothing_or_up_to_its_limit_in_each_way_of_buying() -> None:
+    elastic = {"max": {"cpu": 17, "nvidia.com/gpu.shared": 40}}  # four nodes by cores, thirteen by shares
+    sharing = {"kind": "time_slicing", "replicas": 3, "rename": True}
+    pool = {"name": "t4", "machine": "g4dn.xlarge", "elastic": elastic, "sharing": sharing}
+    both = {**pool, "capacity": ["on_demand", "spot"]}
+    one = line(aws(pool), "pool t4")
+    assert (one.least, one.most, one.low) == (0, 4, 0)
+    assert one.high == pytest.approx(4 * (0.526 + DISK))
+    full = line(aws(both), "pool t4")
+    assert (full.most, full.notes) == (8, ("spot counted at the on-demand price (no cost.spot_factor)",))
+    assert full.high == pytest.approx(8 * (0.526 + DISK))
+    known = line(aws(both, spot_factor=0.25), "pool t4")
+    assert known.notes == ()
+    assert known.high == pytest.approx(5 * (0.526 + DISK))
+
+
+def test_of_several_machines_the_dearest_fleet_is_the_most() -> None:
+    gpu = {"models": ["T4"], "count": 1}
+    env = aws({"name": "t4", "gpu": gpu, "elastic": {"max": {"nvidia.com/gpu": 2}}})
+    names = [machine.name for machine in env.pools[0].machines]
+    assert len(names) == 5
+    assert line(env, "pool t4").high == pytest.approx(2 * (max(USD_PER_HOUR[name] for name in names) + DISK))
+
+
+def test_shares_and_slices_cost_their_part_of_a_gpu() -> None:
+    shared = {"kind": "time_slicing", "replicas": 4, "rename": True}
+    env = aws({"name": "t4", "machine": "g4dn.12xlarge", "nodes": 1, "sharing": shared})
+    assert line(env, "pool t4").units == {
+        "GPU": pytest.approx((3.912 + DISK) / 4),
+        "nvidia.com/gpu.shared": pytest.approx((3.912 + DISK) / 16),
+    }
+    layout = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
+    units = line(aws({"name": "a", "machine": "p4d.24xlarge", "nodes": 1, "sharing": layout}), "pool a").units
+    gpu = (21.9576 + DISK) / 8
+    assert units == {
+        "GPU": pytest.approx(gpu),
+        "nvidia.com/mig-3g.20gb": pytest.approx(gpu * 3 / 7),
+        "nvidia.com/mig-2g.10gb": pytest.approx(gpu * 2 / 7),
+    }
+
+
+def test_an_unknown_price_is_named_and_an_own_one_goes_first() -> None:
+    pool = {"name": "h200", "machine": "p5e.48xlarge", "nodes": 2}
+    unknown = aws(pool)
+    assert line(unknown, "pool h200").high is None
+    assert line(unknown, "pool h200").notes == ("no price of p5e.48xlarge",)
+    assert bill(unknown, PriceList()).unknown == ("pool h200",)
+    assert bill(aws(pool, prices={"p5e.48xlarge": 40}), PriceList()).unknown == ()
+    by_pool = aws(pool, prices={"p5e.48xlarge": 40, "h200": 30})
+    assert line(by_pool, "pool h200").high == pytest.approx(2 * (30 + DISK))
+
+
+def test_flavors_cost_what_their_owner_says_and_have_no_volumes() -> None:
+    declared = {
+        "name": "e",
+        "cluster": {"kind": "embedded"},
+        "pools": [{"name": "t4", "machine": "g2.5xlarge", "nodes": 2}],
+        "cost": {"prices": {"g2.5xlarge": 1.5}},
+    }
+    found = bill(parse(declared), PriceList())
+    assert (found.low, found.high, found.region) == (3.0, 3.0, None)
+
+
+def test_what_a_cluster_has_beside_its_nodes() -> None:
+    env = parse(stack("aws-prod"))
+    assert line(env, "control plane").high == 0.10
+    assert line(env, "NAT gateways").high == pytest.approx(3 * 0.045)
+    assert line(env, "VPC endpoints").high == pytest.approx(8 * 3 * 0.01)
+    assert line(env, "pool system").high == pytest.approx(3 * (0.768 + DISK))
+    single = parse(stack("aws-dev"))
+    assert line(single, "NAT gateways").most == 1
+
+
+def test_the_document_adds_up_and_says_whose_prices_they_are() -> None:
+    found = document(bill(parse(stack("aws-prod")), PriceList()))
+    assert found["prices"] == {"region": "us-east-1", "date": "2026-07-20"}
+    assert found["region"] == "us-west-2"
+    assert found["per_hour"]["high"] == pytest.approx(
+        sum(entry["per_hour"]["high"] for entry in found["lines"]), abs=0.001
+    )
+    assert found["per_month"]["low"] == round(per_month(bill(parse(stack("aws-prod")), PriceList()).low))
+
+
+def test_a_budget_is_for_a_month_at_every_limit() -> None:
+    pool = {"name": "t4", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 16}}}
+    whole = per_month(bill(aws(pool), PriceList()).high)
+    assert bill(aws(pool, budget_usd_per_month=whole - 1), PriceList()).over_budget
+    assert not bill(aws(pool, budget_usd_per_month=whole + 1), PriceList()).over_budget
+    assert not bill(aws(pool), PriceList()).over_budget

@@ -1,0 +1,42 @@
+"""A provider that accepts everything, so that a resource reaches the analyzer as the case has it.
+
+python -m tests.policies.accepting NAME [engine's address]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+from gpuform.plugins.base import ResourceProvider, serve_provider
+from gpuform.plugins.handler import Call, Checked, Diffed, Handler, Properties
+
+
+class Anything:
+    """A resource type without rules of its own."""
+
+    async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
+        return Checked(news)
+
+    async def diff(self, call: Call, *_: Any) -> Diffed:
+        return Diffed(changes=False)
+
+    async def create(self, call: Call, inputs: Properties) -> tuple[str, Properties]:
+        return "" if call.preview else call.name, inputs
+
+
+class Accepting(ResourceProvider):
+    """Named as the caller says."""
+
+    name, version = sys.argv[1], "1.0.0"
+
+    def handler(self, token: str) -> Handler:
+        return Anything()  # type: ignore[return-value]
+
+    def schema(self) -> dict[str, Any]:
+        return {"name": self.name, "version": self.version}
+
+
+if __name__ == "__main__":
+    asyncio.run(serve_provider(Accepting, sys.argv[2:]))

@@ -1,0 +1,139 @@
+"""Every case of every rule through the real engine, with the pack as people use it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from gpuform.engine import Engine, EngineFailure, Violation
+from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
+from policies.pack import RULES
+from tests.policies.cases import UNKNOWN, Case, cases
+
+pytestmark = pytest.mark.engine
+
+ROOT = Path(__file__).parents[2]
+REMEDY = {rule.id: rule.remedy for rule in RULES}
+WHOLE = {rule.id for rule in RULES if rule.whole}
+PROGRAM = """
+import json
+from pathlib import Path
+
+import pulumi
+
+later = pulumi.CustomResource("gpuform:test:Later", "later", {}).id  # unknown in a preview
+
+def filled(value):
+    if isinstance(value, dict):
+        return {key: filled(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [filled(item) for item in value]
+    return later if value == "???" else value
+
+# One on a cluster that is not there yet: the engine asks it for nothing, and its outputs are empty.
+absent = pulumi.ProviderResource("kubernetes", "absent", {"kubeconfig": later})
+waiting = pulumi.ResourceOptions(provider=absent)
+
+for type_, name, props, waits in json.loads(Path("cases.json").read_text()):
+    if type_.startswith("pulumi:providers:"):
+        pulumi.ProviderResource(type_.rsplit(":", 1)[-1], name, filled(props))
+    else:
+        pulumi.CustomResource(type_, name, filled(props), waiting if waits else None)
+"""
+
+
+def batches() -> list[list[Case]]:
+    """Cases that do not meet: a rule over the whole stack has one in each, the others all theirs at once."""
+    of_rule: dict[str, list[Case]] = defaultdict(list)
+    for case in cases():
+        of_rule[case.rule].append(case)
+    whole = itertools.zip_longest(*(found for rule, found in of_rule.items() if rule in WHOLE))
+    single = [case for rule, found in of_rule.items() if rule not in WHOLE for case in found]
+    return [single, *([case for case in batch if case] for batch in whole)]
+
+
+def named(case: Case, index: int) -> str:
+    """A name of its own, unless the case gives one."""
+    name = case.resources[index].name
+    return f"{case.id}-{name}" if name == f"r{index}" else name
+
+
+@pytest.fixture
+def engine(tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """A checkout whose providers take everything, found on PATH as official ones are."""
+    shutil.copytree(ROOT / "policies", tmp_path / "policies")
+    (tmp_path / "policies" / "PulumiPolicy.yaml").write_text("runtime: python\nversion: 0.1.0\n")
+    (tmp_path / "infra").mkdir()
+    (tmp_path / "infra" / "__main__.py").write_text(PROGRAM)
+    (tmp_path / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
+    (tmp_path / "Pulumi.local.yaml").write_text("config: {}\n")
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    for name in ("aws", "kubernetes", "gpuform"):
+        plugin = plugins / f"pulumi-resource-{name}"
+        plugin.write_text(
+            f'#!/bin/sh\ncd {ROOT}\nexec {sys.executable} -m tests.policies.accepting {name} "$@"\n'
+        )
+        plugin.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{plugins}{os.pathsep}{os.environ['PATH']}")
+    paths = Paths(tmp_path, tmp_path / ".gpuform", tmp_path / "cache")
+    return Engine(paths, toolchain, say=lambda text: None)
+
+
+@pytest.mark.parametrize("batch", batches(), ids=lambda batch: f"{len(batch)} cases")
+def test_every_case_through_the_engine(engine: Engine, batch: list[Case], tmp_path: Path) -> None:
+    violations = preview(engine, tmp_path, batch)
+    wrong = [case.id for case in batch if said_of(case, violations) != expected(case)]
+    assert wrong == [], [said_of(case, violations) for case in batch if case.id in wrong]
+
+
+def test_what_is_made_on_a_cluster_that_is_not_there_yet_is_judged_as_well(
+    engine: Engine, tmp_path: Path
+) -> None:
+    wanted = ("mig-layout-known-bad-0", "spot-with-queue-good-0", "expiry-with-grace-bad-0")
+    batch = [case for case in cases() if case.id in wanted]
+    violations = preview(engine, tmp_path, batch, waits=True)
+    assert [said_of(case, violations) for case in batch] == [expected(case) for case in batch]
+
+
+def preview(engine: Engine, root: Path, batch: list[Case], waits: bool = False) -> tuple[Violation, ...]:
+    declared = [
+        (resource.type, named(case, index), resource.props, waits and resource.type.startswith("kubernetes:"))
+        for case in batch
+        for index, resource in enumerate(case.resources)
+    ]
+    (root / "infra" / "cases.json").write_text(json.dumps(declared))
+    try:
+        return engine.preview(policy_packs=[root / "policies"]).violations
+    except EngineFailure as failure:
+        if not failure.result.violations:
+            raise
+        return failure.result.violations
+
+
+def said_of(case: Case, violations: tuple[Violation, ...]) -> list[str]:
+    """What the case's rule says of the case's resources, without its description.
+
+    That it cannot know is said of the stack where the rule looks at all of it.
+    """
+    names = {named(case, index) for index in range(len(case.resources))}
+    found = [one for one in violations if one.policy == f"gpuform/{case.rule}"]
+    if case.kind == "unknown":
+        whole = case.rule in WHOLE
+        found = [one for one in found if whole or one.urn.rsplit("::", 1)[-1] in names]
+        return [UNKNOWN for one in found if one.text.endswith("can't be known during preview")]
+    return [one.text.split("\n", 1)[-1].strip() for one in found if one.urn.rsplit("::", 1)[-1] in names]
+
+
+def expected(case: Case) -> list[str]:
+    if case.kind == "unknown":
+        return [UNKNOWN]
+    return [f"{case.finds}; {REMEDY[case.rule]}"] if case.finds else []

@@ -1,0 +1,107 @@
+"""What is rendered goes through the same rules: manifests, releases, node groups, IAM and charts."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuform import judging
+from gpuform.cli import cluster
+from gpuform.errors import Failure
+from gpuform.toolchain import Toolchain
+from infra.config import load
+from infra.plan.render import render
+
+ROOT = Path(__file__).parents[2]
+STACKS = sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml"))
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("stack", STACKS)
+def test_every_example_holds(stack: str) -> None:
+    judged = list(judging.resources(render(load(ROOT / f"Pulumi.{stack}.yaml"))))
+    assert len(judged) > 5
+    assert list(judging.lines(judging.findings(judged))) == []
+
+
+def broken(file: str, change: Callable[[dict[str, Any]], Any]) -> list[str]:
+    """The rules that aws-prod breaks after a change of every document in one of its files."""
+    files = render(load(ROOT / "Pulumi.aws-prod.yaml"))
+    documents = list(yaml.safe_load_all(files[file]))
+    for document in documents:
+        change(document)
+    files[file] = yaml.safe_dump_all(documents)
+    return sorted({one.rule.id for one in judging.findings(list(judging.resources(files)))})
+
+
+def untaint(document: dict[str, Any]) -> None:
+    if document.get("kind") == "NodePool":
+        document["spec"]["template"]["spec"].pop("taints", None)
+
+
+def allow_all(document: dict[str, Any]) -> None:
+    if "document" in document:
+        document["document"]["Statement"].append({"Effect": "Allow", "Action": "*", "Resource": "*"})
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("file", "change", "rules"),
+    [
+        ("karpenter.yaml", untaint, ["gpu-pool-tainted"]),
+        ("karpenter.yaml", lambda one: one.pop("version", None), ["chart-pinned"]),
+        ("node-groups.yaml", lambda one: one.pop("taints", None), ["gpu-pool-tainted"]),
+        ("namespaces.yaml", lambda one: one["metadata"].pop("labels"), ["namespace-security"]),
+        ("gpu-operator.yaml", lambda one: one.update(version="v25.3.0"), ["version-floors"]),
+        ("gpu-operator.yaml", lambda one: one["values"].pop("driver"), ["driver-owner"]),
+        ("iam.yaml", allow_all, ["iam-scoped"]),
+    ],
+)  # fmt: skip
+def test_a_broken_document_is_named(file: str, change: Callable[[Any], Any], rules: list[str]) -> None:
+    assert broken(file, change) == rules
+
+
+@pytest.mark.unit
+def test_render_ends_with_1_where_a_rule_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "infra.plan.render.render", lambda env: {"a.yaml": "{chart: a, name: a, version: '1'}"}
+    )
+    with pytest.raises(Failure, match="policies: 1 broken"):
+        cluster.render("local", tmp_path)
+    assert "chart-pinned: kubernetes:helm.sh/v3:Release a: chart a has version 1" in capsys.readouterr().out
+    assert (tmp_path / "a.yaml").exists()
+
+
+@pytest.mark.engine
+def test_a_charts_objects_are_judged(toolchain: Toolchain) -> None:
+    files = render(load(ROOT / "Pulumi.local.yaml"))
+    (release,) = judging.releases(files)
+    helm = toolchain.path("helm")
+    objects = list(judging.objects(judging.templated(helm, ROOT, release)))
+    assert {one.type for one in objects} >= {"kubernetes:apps/v1:Deployment", "kubernetes:apps/v1:DaemonSet"}
+    assert judging.findings(objects) == ()
+    moved = [one for one in objects if one.type.endswith(":DaemonSet")]
+    for one in moved:
+        one.props["metadata"]["namespace"] = "tenants"  # type: ignore[index]
+        one.props["spec"]["template"]["spec"]["hostPID"] = True
+    assert {one.rule.id for one in judging.findings(moved)} == {"tenant-not-privileged"}
+
+
+@pytest.mark.engine
+def test_a_chart_that_cannot_be_had_is_an_error_to_say(toolchain: Toolchain) -> None:
+    release = {
+        "name": "a",
+        "chart": "a",
+        "namespace": "b",
+        "values": {},
+        "repository": "http://127.0.0.1:1/charts",
+    }
+    with pytest.raises(subprocess.CalledProcessError):
+        judging.templated(toolchain.path("helm"), ROOT, release)
