@@ -69,7 +69,7 @@ class Charts:
             return _renamed(karpenter_crds.chart(pinned, self.cache), name, version)
         described = {"apiVersion": "v2", "name": name, "version": version}
         own = {"Chart.yaml": json.dumps(described).encode(), "templates/values.yaml": _VALUES}
-        return own | _BESIDE.get(name, {})
+        return {**own, **_BESIDE.get(name, {})}
 
     def _ours(self, folder: str) -> Path:
         """The folder of the program's checkout, or of this one: an older commit may not have it."""
