@@ -16,7 +16,7 @@ FACTS = ["!all", "!min", "distribution", "pkg_mgr", "platform", "virtual"]
 
 
 class Role:
-    """A role with its variables; ``play`` runs it on the bed's hosts and returns the only host's result."""
+    """A role with its variables; ``play`` runs it on the bed and returns the only host's result."""
 
     def __init__(self, folder: Path, bed: Bed, name: str, **variables: Any) -> None:
         self.bed = bed
