@@ -1,7 +1,7 @@
 """Charts that others publish, as stand-ins made on this machine.
 
 NVIDIA's operator is the simulated one of this repository, Karpenter's CRDs are the real ones, and every other
-chart is a ConfigMap that holds its values; that of NVIDIA's DRA driver has the class that pods claim from, too.
+chart is a ConfigMap that holds its values. That of the DRA driver has the class that pods claim from, too.
 """
 
 from __future__ import annotations

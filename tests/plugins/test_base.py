@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.unit
 
-PLUGINS = ["nodes", "kubernetes", "language", "offline"]
+PLUGINS = ["own", "kubernetes", "language", "offline"]
 
 
 def start(module: str) -> subprocess.Popen[str]:

@@ -25,7 +25,7 @@ STACKS = sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml"))
 @pytest.mark.parametrize("stack", STACKS)
 def test_every_example_holds(stack: str) -> None:
     judged = list(judging.resources(render(load(ROOT / f"Pulumi.{stack}.yaml"))))
-    assert len(judged) > 5
+    assert len(judged) > 3
     assert list(judging.lines(judging.findings(judged))) == []
 
 
@@ -71,7 +71,7 @@ def test_render_ends_with_1_where_a_rule_is_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "infra.plan.render.render", lambda env: {"a.yaml": "{chart: a, name: a, version: '1'}"}
+        "infra.plan.render.render", lambda env, keys: {"a.yaml": "{chart: a, name: a, version: '1'}"}
     )
     with pytest.raises(Failure, match="policies: 1 broken"):
         cluster.render("local", tmp_path)
