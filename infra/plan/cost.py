@@ -92,6 +92,8 @@ def _pools(env: Environment) -> Iterator[Pool]:
 
 
 def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
+    if pool.hosts:
+        return _hosts(env, pool)
     machines = _machines(env, pool)
     if (pool.nodes is None and pool.elastic is None) or not machines:
         return None
@@ -115,6 +117,14 @@ def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
     units = _units(env, pool, cheapest[1]) if cheapest else {}
     lowest = None if missing and pool.nodes else low
     return Line(f"pool {pool.name}", least, most, lowest, whole, units, tuple(notes))
+
+
+def _hosts(env: Environment, pool: Pool) -> Line:
+    """Own hosts: what their owner says that one costs, and nothing else."""
+    count, price = len(pool.hosts), (env.cost.prices if env.cost else {}).get(pool.name)
+    if price is None:
+        return Line(f"pool {pool.name}", count, count, None, None, notes=(f"no price of {pool.name}",))
+    return Line(f"pool {pool.name}", count, count, count * price, count * price, _units(env, pool, price))
 
 
 def _machines(env: Environment, pool: Pool) -> tuple[Machine, ...]:

@@ -103,6 +103,20 @@ def test_flavors_cost_what_their_owner_says_and_have_no_volumes() -> None:
     assert (found.low, found.high, found.region) == (3.0, 3.0, None)
 
 
+def test_own_hosts_cost_what_their_owner_says() -> None:
+    pool = {"name": "t4", "hosts": ["gpu-1", "gpu-2"], "gpu": {"models": ["T4"], "count": 2}}
+    cluster = {
+        "kind": "hosts",
+        "toolkit": {"version": "1.19.1"},
+        "driver": {"source": "distribution", "version": "580.95.05"},
+    }
+    declared = {"name": "e", "cluster": cluster, "pools": [pool]}
+    assert bill(parse(declared), PriceList()).unknown == ("pool t4",)
+    found = line(parse({**declared, "cost": {"prices": {"t4": 1.5}}}), "pool t4")
+    assert (found.least, found.low, found.high) == (2, 3.0, 3.0)
+    assert found.units == {"GPU": 0.75}
+
+
 def test_what_a_cluster_has_beside_its_nodes() -> None:
     env = parse(stack("aws-prod"))
     assert line(env, "control plane").high == 0.10
