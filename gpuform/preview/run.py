@@ -13,14 +13,14 @@ import httpx
 from gpuform.embedded import ControlPlane
 from gpuform.embedded.kwokctl import Tools
 from gpuform.engine import Engine, EngineFailure
-from gpuform.errors import InputError
+from gpuform.errors import Failure, InputError
+from gpuform.live import access
 from gpuform.offline import nodes
 from gpuform.paths import Paths
 from gpuform.preview.base import checkout
 from gpuform.preview.effects import effects
 from gpuform.preview.outcome import Outcome
 from gpuform.preview.world import World, declared, read
-from gpuform.status import cluster_of
 from infra.config import load
 from infra.model.environment import Environment
 from infra.model.prices import PriceList
@@ -125,8 +125,9 @@ class Preview:
         engine = Engine(self.paths, self.tools, say=self.say)
         before = _deployed(engine, self.stack)
         try:
-            world = read(*cluster_of(env, self.paths))
-        except (OSError, httpx.HTTPError, ValueError):
+            with access(env, self.paths, self.stack) as found:
+                world = read(*found)
+        except (Failure, InputError, OSError, httpx.HTTPError, ValueError):  # none yet, or out of reach
             world = declared(before)
         blank = replace(blank, before=bill(before, PriceList()) if before else None)
         return self._previewed(engine, world, blank)

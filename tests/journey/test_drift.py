@@ -36,14 +36,21 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 
 
 def versions(checkout: Checkout) -> dict[str, str]:
-    """The resourceVersion of every object that somebody might have touched."""
+    """The resourceVersion of every object that somebody might have touched.
+
+    A node says every few minutes that it lives, and has another version then: of nodes it is the content.
+    """
     items = json.loads(checkout.kubectl("get", KINDS, "-A", "-o", "json"))["items"]
-    return {
-        f"{one['kind']} {one['metadata'].get('namespace', '')}/{one['metadata']['name']}": one["metadata"][
-            "resourceVersion"
-        ]
-        for one in items
-    }
+    found = {}
+    for one in items:
+        metadata = one["metadata"]
+        name = f"{one['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
+        kept = {key: metadata.get(key) for key in ("uid", "labels", "annotations")}
+        content = json.dumps(
+            [kept, one.get("spec"), one.get("status", {}).get("allocatable")], sort_keys=True
+        )
+        found[name] = content if one["kind"] == "Node" else metadata["resourceVersion"]
+    return found
 
 
 def state(checkout: Checkout) -> bytes:
@@ -72,6 +79,26 @@ def test_there_is_none_after_up(small: Checkout) -> None:
     before = quiet(small), state(small)
     done = small.gpuform("drift", "local")
     assert done.stdout.splitlines()[-1].strip() == "local: no drift"
+    untouched(small, *before)
+
+
+def test_a_change_of_what_runs_is_previewed_against_it(small: Checkout) -> None:
+    before = quiet(small), state(small)
+    text = small.paths.root / "Pulumi.local.yaml"
+    declared = text.read_text()
+
+    def whole(environment: dict[str, Any]) -> None:
+        environment["pools"][0]["sharing"] = {"kind": "exclusive"}
+        environment["cost"] = {"prices": {"g2.5xlarge": 1.0}}
+
+    small.change(whole)
+    shown = json.loads(small.gpuform("preview", "local", "--json").stdout)
+    text.write_text(declared)
+    assert (shown["live"], shown["offline"]) == (True, False)
+    assert shown["verdict"].startswith("evicts nobody; ")
+    assert "pool t4-shared" in [one["what"] for one in shown["effects"]]
+    costs = shown["cost"]["before"]["per_hour"]["high"], shown["cost"]["after"]["per_hour"]["high"]
+    assert costs[1] - costs[0] == 2.0
     untouched(small, *before)
 
 
