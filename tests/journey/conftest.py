@@ -91,7 +91,7 @@ def make_checkout(folder: Path) -> Checkout:
     root.mkdir()
     for name in ("Pulumi.yaml", "Pulumi.local.yaml"):
         (root / name).write_text((HERE.root / name).read_text())
-    for name in ("infra", "components", "gpuform", "charts", "toolchain", ".venv"):
+    for name in ("infra", "components", "gpuform", "charts", "policies", "toolchain", ".venv"):
         (root / name).symlink_to(HERE.root / name)
     return Checkout(Paths(root=root, state=root / ".gpuform", cache=HERE.cache))
 
