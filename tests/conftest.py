@@ -26,9 +26,13 @@ class Kubectl(Protocol):
 
 
 def pytest_configure() -> None:
-    """A session that is told to end, as ``timeout`` does, still ends what it started."""
+    """A session that is told to end, as ``timeout`` does, still ends what it started.
+
+    A shell lets what it starts in the background ignore Ctrl-C, and so would everything that tests start.
+    """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @dataclass(frozen=True)
