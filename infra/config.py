@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,15 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from infra.model.aws import AwsCluster
 from infra.model.base import listing
 from infra.model.environment import Environment
 from infra.model.errors import InputError
+from infra.model.prices import Beside, PriceList
 
 KEY = "gpuform:environment"
+PRICES = Path(__file__).resolve().parent / "prices"
+"""Price lists of regions, as ``gpuform prices refresh`` writes them."""
 
 
 def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Environment:
@@ -51,6 +56,25 @@ def load(path: Path) -> Environment:
     if not isinstance(config, dict) or KEY not in config:
         raise InputError(str(path), f"holds no {KEY}", f"declare it under config: {KEY}:")
     return parse(config[KEY], str(path))
+
+
+def price_list(env: Environment, folder: Path = PRICES) -> PriceList:
+    """The list of the environment's region where somebody has got it, else that of us-east-1.
+
+    What the region's list leaves out is unknown, beside machines as in us-east-1. Raises InputError for a
+    file that is none.
+    """
+    file = folder / f"{env.cluster.region}.json" if isinstance(env.cluster, AwsCluster) else None
+    if file is None or not file.exists():
+        return PriceList()
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return PriceList(
+            found["region"], found["date"], dict(found["usd_per_hour"]), Beside(**found["beside"])
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        again = f"write it again with `gpuform prices refresh {file.stem}`"
+        raise InputError(str(file), f"is no price list ({error})", again) from None
 
 
 class _Loader(yaml.SafeLoader):

@@ -24,13 +24,14 @@ def status(
     stack: Stack = "local",
     as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
 ) -> None:
-    """Show pools, nodes, what they offer, and who uses it."""
+    """Show pools, nodes, what they offer, who uses it, and what it costs."""
     import httpx
 
     from gpuform.live import access
-    from gpuform.reports import tables
+    from gpuform.reports import bills, tables
     from gpuform.status import read
-    from infra.config import load
+    from infra.config import load, price_list
+    from infra.plan import cost
 
     paths = Paths.here()
     env = load(paths.root / f"Pulumi.{stack}.yaml")
@@ -43,10 +44,13 @@ def status(
                 f"cannot be reached ({error or type(error).__name__})",
                 "start it with `gpuform local start`" if stack == "local" else f"look at {kubeconfig}",
             ) from None
+    bill = cost.bill(env, price_list(env))
     if as_json:
-        typer.echo(json.dumps(current.to_json(), indent=2))
+        typer.echo(json.dumps({**current.to_json(), "cost": cost.document(bill)}, indent=2))
         return
     console.print(tables.pools(current), "", tables.pods(current), "", sep="\n")
+    if env.cluster.kind != "embedded" or env.cost:
+        console.print(bills.table(None, bill), "", sep="\n")
     for trouble in tables.troubles(current):
         say(trouble)
     if env.cluster.kind == "embedded":
@@ -65,13 +69,13 @@ def render(
     What is written is judged by the rules of the policy pack. Exit code 1 if one of them is broken.
     """
     from gpuform import judging
-    from infra.config import load
+    from infra.config import load, price_list
     from infra.inventory import keys
     from infra.plan.render import render as files
 
     root = Paths.here().root
     env = load(root / f"Pulumi.{stack}.yaml")
-    rendered = files(env, keys(env, root))
+    rendered = files(env, keys(env, root), price_list(env))
     writable.require(output, "name a folder that you may write with -o")
     output.mkdir(parents=True, exist_ok=True)
     for name, text in rendered.items():

@@ -97,7 +97,8 @@ def up() -> None:
     from gpuform.reports.page import write
     from gpuform.toolchain import Toolchain
     from gpuform.toolchain.catalogue import MAIN_JOB
-    from infra.config import load
+    from infra.config import load, price_list
+    from infra.plan.cost import bill
 
     began = time.monotonic()
     paths = Paths.here()
@@ -114,7 +115,8 @@ def up() -> None:
         engine.refresh(STACK, on_event=lambda event: None)  # it would list what others did as its own doing
         result = engine.up(STACK)
         current = _settled(environment, paths, SETTLE_S)
-    report = write(paths.state / "report", current)
+    costs = bill(environment, price_list(environment))
+    report = write(paths.state / "report", current, costs)
     console.print(tables.pools(current), "", tables.pods(current), "", sep="\n")
     say(f"{result.summary}; {time.monotonic() - began:.0f} s in all; report: {_short(report)}")
     say(tables.SIMULATED)

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from gpuform.cli import catalogue, cluster, doctor, drift, hosts, init, local, preview, toolchain
+from gpuform.cli import catalogue, cluster, doctor, drift, hosts, init, local, preview, prices, toolchain
 from gpuform.errors import Failure, InputError
 
 
@@ -52,6 +52,7 @@ app.command()(drift.drift)
 app.command()(init.init)
 app.command()(catalogue.schema)
 app.add_typer(hosts.app, name="hosts")
+app.add_typer(prices.app, name="prices")
 app.add_typer(toolchain.app, name="toolchain")
 
 

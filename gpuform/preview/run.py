@@ -21,9 +21,8 @@ from gpuform.preview.base import checkout
 from gpuform.preview.effects import effects
 from gpuform.preview.outcome import Outcome
 from gpuform.preview.world import World, declared, read
-from infra.config import load
+from infra.config import load, price_list
 from infra.model.environment import Environment
-from infra.model.prices import PriceList
 from infra.plan.cost import bill
 
 Say = Callable[[str], None]
@@ -119,7 +118,7 @@ class Preview:
         except InputError as error:
             # Its author reads the summary, not this machine's paths.
             return None, replace(blank, error=str(error).replace(f"{self.paths.root}/", ""))
-        return env, replace(blank, after=bill(env, PriceList()))
+        return env, replace(blank, after=bill(env, price_list(env)))
 
     def _live(self, env: Environment, blank: Outcome) -> Outcome:
         engine = Engine(self.paths, self.tools, say=self.say)
@@ -129,7 +128,7 @@ class Preview:
                 world = read(*found)
         except (Failure, InputError, OSError, httpx.HTTPError, ValueError):  # none yet, or out of reach
             world = declared(before)
-        blank = replace(blank, before=bill(before, PriceList()) if before else None)
+        blank = replace(blank, before=bill(before, price_list(before)) if before else None)
         return self._previewed(engine, world, blank)
 
     def against(self, base: Played) -> Outcome:
@@ -138,7 +137,7 @@ class Preview:
         return blank if env is None else self._against(base, blank)
 
     def _against(self, base: Played, blank: Outcome) -> Outcome:
-        before = bill(base.before, PriceList()) if base.before else None
+        before = bill(base.before, price_list(base.before)) if base.before else None
         paths = replace(base.paths, root=self.paths.root)
         engine = Engine(paths, self.tools, say=self.say, offline=True)
         return self._previewed(engine, base.world, replace(blank, before=before))

@@ -8,14 +8,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gpuform.reports import tables
+from gpuform.reports import bills, tables
 from gpuform.status import ClusterStatus
+from infra.plan.cost import Bill, document
 
 
-def write(folder: Path, current: ClusterStatus) -> Path:
+def write(folder: Path, current: ClusterStatus, bill: Bill) -> Path:
     """Write ``status.json`` and ``index.html`` into ``folder`` and return the page's path."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "status.json").write_text(json.dumps(current.to_json(), indent=2) + "\n")
+    facts = {**current.to_json(), "cost": document(bill)}
+    (folder / "status.json").write_text(json.dumps(facts, indent=2) + "\n")
     recorder = Console(
         record=True,
         width=140,
@@ -25,6 +27,13 @@ def write(folder: Path, current: ClusterStatus) -> Path:
         highlight=False,
     )
     recorder.print(tables.pools(current), "", tables.pods(current), "", *tables.troubles(current), sep="\n")
+    recorder.print(
+        bills.table(None, bill),
+        "",
+        "what such machines cost, were they bought; simulated ones cost nothing",
+        "",
+        sep="\n",
+    )
     recorder.print(tables.SIMULATED)
     page = folder / "index.html"
     recorder.save_html(str(page), inline_styles=True)

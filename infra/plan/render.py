@@ -26,14 +26,17 @@ from infra.plan import (
 from infra.plan.gpu_operator import ChartRelease
 
 
-def render(env: Environment, keys: Mapping[str, str] | None = None) -> dict[str, str]:
+def render(
+    env: Environment, keys: Mapping[str, str] | None = None, prices: PriceList | None = None
+) -> dict[str, str]:
     """File names and their text: the resolved environment, every manifest and the chart's values.
 
     The same environment gives the same bytes; nothing here asks a cluster or a cloud. ``keys`` has the texts
-    of the keys that sign own hosts' repositories, by their paths.
+    of the keys that sign own hosts' repositories, by their paths; ``prices`` is us-east-1's list if left out.
     """
     files = {
         "environment.yaml": _documents([env.resolved()]),
+        "cost.yaml": _documents([cost.document(cost.bill(env, prices or PriceList()))]),
         "pools.yaml": _documents([_pool(env, index) for index in range(len(env.pools))]),
     }
     if isinstance(env.cluster, HostsCluster):
@@ -51,7 +54,6 @@ def _platform(env: Environment) -> dict[str, str]:
     files = {
         "namespaces.yaml": _documents(workloads.namespaces(env)),
         "gpu-operator.yaml": _documents([_chart(release)]),
-        "cost.yaml": _documents([cost.document(cost.bill(env, PriceList()))]),
     }
     maps = [sharing.device_plugin_config_map(env), sharing.mig_parted_config_map(env)]
     found = {

@@ -1,0 +1,102 @@
+"""Price lists: asked of the API as its model says, kept as a file, and used for the region they are of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore.stub import Stubber
+
+from gpuform import prices
+from infra.config import parse, price_list
+from infra.model.errors import InputError
+from infra.model.machines import MACHINES
+from infra.plan.cost import bill
+from tests.components.aws_stacks import stack
+
+pytestmark = pytest.mark.unit
+
+EC2 = [name for name, machine in MACHINES.items() if machine.seller == "ec2"]
+
+
+def product(usage: str, *usd: str, unit: str = "Hrs") -> str:
+    dimensions = {str(n): {"unit": unit, "pricePerUnit": {"USD": one}} for n, one in enumerate(usd)}
+    terms = {"OnDemand": {"a": {"priceDimensions": dimensions}}}
+    return json.dumps({"product": {"attributes": {"usagetype": usage}}, "terms": terms})
+
+
+def asked(wanted: prices.Wanted) -> dict[str, Any]:
+    fields = {"regionCode": "us-west-2", **wanted.attributes}
+    filters = [{"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in fields.items()]
+    return {"ServiceCode": wanted.service, "Filters": filters}
+
+
+def fetched(answers: dict[str, list[list[str]]]) -> tuple[dict[str, Any], list[str]]:
+    """What is made of these answers, page by page; every other question gets none."""
+    client = botocore.session.Session().create_client(
+        "pricing", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
+    )
+    stub, said = Stubber(client), []
+    machines = [prices.Wanted(name, "AmazonEC2", {"instanceType": name, **prices._MACHINE}) for name in EC2]
+    for wanted in (*machines, *prices.BESIDE):
+        pages = answers.get(wanted.name, [[]])
+        for number, page in enumerate(pages):
+            answer: dict[str, Any] = {"FormatVersion": "aws_v1", "PriceList": page}
+            more = {"NextToken": str(number)} if number else {}
+            if number + 1 < len(pages):
+                answer["NextToken"] = str(number + 1)
+            stub.add_response("get_products", answer, asked(wanted) | more)
+    with stub:
+        found = prices.fetch(client, "us-west-2", "2026-09-01", said.append)
+        stub.assert_no_pending_responses()
+    return found, said
+
+
+def test_one_price_is_taken_and_anything_else_is_left_out_and_said() -> None:
+    found, said = fetched(
+        {
+            "g4dn.xlarge": [
+                [product("USW2-Reservation:g4dn.xlarge", "9.9")],
+                [product("USW2-BoxUsage:g4dn.xlarge", "0.0000", "0.6000")],
+            ],
+            "g5.xlarge": [[product("BoxUsage:g5.xlarge", "1.0"), product("BoxUsage:g5.xlarge", "2.0")]],
+            "control_plane": [[product("USW2-AmazonEKS-Hours:perCluster", "0.11")]],
+            "gp3_mibps_month": [[product("USW2-EBS:VolumeP-Throughput.gp3", "40.96", unit="GiBps-mo")]],
+        }
+    )
+    assert found == {
+        "region": "us-west-2",
+        "date": "2026-09-01",
+        "source": "AWS Price List API, on-demand",
+        "usd_per_hour": {"g4dn.xlarge": 0.6},
+        "beside": {"control_plane": 0.11, "gp3_mibps_month": 0.04},
+    }
+    assert "g5.xlarge: several prices in us-west-2; left out" in said
+    assert "p4d.24xlarge: no price in us-west-2; left out" in said
+
+
+def test_the_list_of_a_region_is_used_there_and_nowhere_else(tmp_path: Path) -> None:
+    hourly = {"m6i.4xlarge": 1.0}
+    listed = {
+        "region": "us-west-2",
+        "date": "2026-09-01",
+        "usd_per_hour": hourly,
+        "beside": {"endpoint": 0.02},
+    }
+    assert prices.save(tmp_path, listed).name == "us-west-2.json"
+    prod, dev = parse(stack("aws-prod")), parse(stack("aws-dev"))
+    found = price_list(prod, tmp_path)
+    assert (found.region, found.date, found.beside.endpoint) == ("us-west-2", "2026-09-01", 0.02)
+    assert found.beside.nat_gateway == 0.045
+    assert "pool a100-mig" in bill(prod, found).unknown
+    assert price_list(dev, tmp_path).region == "us-east-1"
+    assert price_list(prod, tmp_path / "none").region == "us-east-1"
+
+
+def test_a_file_that_is_no_list_is_named(tmp_path: Path) -> None:
+    (tmp_path / "us-west-2.json").write_text("{}")
+    with pytest.raises(InputError, match=r"us-west-2.json: is no price list .* prices refresh us-west-2"):
+        price_list(parse(stack("aws-prod")), tmp_path)
