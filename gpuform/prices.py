@@ -84,7 +84,8 @@ def _usd(client: Any, region: str, wanted: Wanted) -> set[float]:
         {"Type": "TERM_MATCH", "Field": field, "Value": value}
         for field, value in {"regionCode": region, **wanted.attributes}.items()
     ]
-    found, token = set(), {}
+    found: set[float] = set()
+    token: dict[str, str] = {}
     while True:
         answer = client.get_products(ServiceCode=wanted.service, Filters=filters, **token)
         for text in answer["PriceList"]:

@@ -121,7 +121,7 @@ def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
 
 def _hosts(env: Environment, pool: Pool) -> Line:
     """Own hosts: what their owner says that one costs, and nothing else."""
-    count, price = len(pool.hosts), (env.cost.prices if env.cost else {}).get(pool.name)
+    count, price = len(pool.hosts or ()), (env.cost.prices if env.cost else {}).get(pool.name)
     if price is None:
         return Line(f"pool {pool.name}", count, count, None, None, notes=(f"no price of {pool.name}",))
     return Line(f"pool {pool.name}", count, count, count * price, count * price, _units(env, pool, price))
