@@ -152,8 +152,8 @@ SABOTAGE = (
     ),
     Sabotage(
         "unit that is missing",
-        f"systemctl -q disable --now nvidia-persistenced; mv {_UNIT} /root; systemctl daemon-reload",
-        f"mv /root/{_UNIT.rpartition('/')[2]} {_UNIT}; systemctl daemon-reload; "
+        f"systemctl -q disable --now nvidia-persistenced; mv {_UNIT} /srv; systemctl daemon-reload",
+        f"mv /srv/{_UNIT.rpartition('/')[2]} {_UNIT}; systemctl daemon-reload; "
         "systemctl -q enable --now nvidia-persistenced",
         {"units": ("nvidia-persistenced.service is missing", f"run {APPLY}")},
     ),

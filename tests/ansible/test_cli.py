@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 TASKS = [
     {
         "name": "Write",
-        "ansible.builtin.copy": {"content": "done\n", "dest": "/root/written", "mode": "0644"},
+        "ansible.builtin.copy": {"content": "done\n", "dest": "/srv/written", "mode": "0644"},
     },
     {"name": "Wait", "ansible.builtin.command": "sleep 4731", "when": "gpuform_environment == 'slow'"},
 ]
@@ -90,14 +90,14 @@ def checkout(booted: Bed, tmp_path: Path) -> Iterator[Checkout]:
     made.declare()
     yield made
     for host in booted.hosts:
-        host.run("rm -f /root/written")
+        host.run("rm -f /srv/written")
 
 
 def test_apply_then_check_then_drift(checkout: Checkout) -> None:
     assert "gpu-1: would change: Write" in checkout.hosts("check", "lab", code=3)
     assert "  gpu-2: changed: Write" in checkout.hosts("apply", "lab")
     checkout.hosts("check", "lab")
-    checkout.bed.host("gpu-2").run("echo by hand > /root/written")
+    checkout.bed.host("gpu-2").run("echo by hand > /srv/written")
     drift = json.loads(checkout.hosts("check", "lab", "--json", code=3))
     assert drift["changes"] == {"gpu-1": [], "gpu-2": ["Write"]}
     checkout.hosts("apply", "lab", "--limit", "gpu-1")

@@ -25,7 +25,7 @@ CONFIG = Path(__file__).parents[2] / "ansible" / "ansible.cfg"
 TASKS = [
     {
         "name": "Keep a secret",
-        "ansible.builtin.copy": {"content": "{{ mirror_password }}", "dest": "/root/kept", "mode": "0600"},
+        "ansible.builtin.copy": {"content": "{{ mirror_password }}", "dest": "/srv/kept", "mode": "0600"},
         "no_log": True,
     },
     {
@@ -36,7 +36,7 @@ TASKS = [
     },
     {
         "name": "Write",
-        "ansible.builtin.copy": {"content": "done\n", "dest": "/root/written", "mode": "0644"},
+        "ansible.builtin.copy": {"content": "done\n", "dest": "/srv/written", "mode": "0644"},
     },
 ]
 DONE = {"ok": True, "failed": 0, "unreachable": False, "message": ""}
@@ -101,12 +101,12 @@ def site(booted: Bed, tmp_path: Path) -> Iterator[Site]:
         variables["mirror_password"] = CANARY
     yield Site(booted, tmp_path, inventory)
     for host in booted.hosts:
-        host.run("rm -f /root/kept /root/written")
+        host.run("rm -f /srv/kept /srv/written")
 
 
 def written(site: Site) -> list[str]:
     return [
-        host.name for host in site.bed.hosts if host.run("test -e /root/written", check=False).returncode == 0
+        host.name for host in site.bed.hosts if host.run("test -e /srv/written", check=False).returncode == 0
     ]
 
 
@@ -160,14 +160,14 @@ def test_the_secret_is_used_and_is_nowhere(site: Site) -> None:
     assert outcome.hosts["gpu-2"].message == (
         "Fail with a secret: failed; its output is hidden, for it may hold secrets: look at the host"
     )
-    assert site.bed.host("gpu-1").out("cat /root/kept") == CANARY
+    assert site.bed.host("gpu-1").out("cat /srv/kept") == CANARY
     assert CANARY not in json.dumps([str(outcome), str(site.events)])
     here = [file for file in _files(tmp) if before.get(file) != _age(file)]
     places = [*here, *_files(site.folder), *_files(Path.home() / ".ansible")]
     assert [file for file in places if CANARY.encode() in _read(file)] == []
     for host in site.bed.hosts:
         found = host.run(
-            f"grep -rl {CANARY} /tmp /var/log /var/tmp /root/.ansible; journalctl | grep {CANARY}",
+            f"grep -rl {CANARY} /tmp /var/log /var/tmp ~/.ansible; journalctl | grep {CANARY}",
             check=False,
         )
         lines = [line for line in found.stdout.splitlines() if "grep" not in line]

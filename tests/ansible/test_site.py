@@ -27,7 +27,7 @@ def test_check_mode_on_bare_hosts_says_what_it_would_do_and_does_nothing(bed: Be
 # Files but logs and what a look leaves behind, and packages.
 _SNAPSHOT = (
     "dpkg-query -W; find / -xdev -type f -not -path '/proc/*' -not -path '/sys/*' -not -path '/run/*' "
-    "-not -path '/var/log/*' -not -path '/tmp/*' -not -path '/var/tmp/*' -not -path '/root/.ansible/*' "
+    "-not -path '/var/log/*' -not -path '/tmp/*' -not -path '/var/tmp/*' -not -path '*/.ansible/*' "
     "-not -path '/var/lib/apt/*' -not -path '/var/cache/apt/*' -not -path '/var/lib/systemd/*' "
     "-not -name '*.pyc' -printf '%p %s %T@\\n' | sort"
 )

@@ -121,10 +121,10 @@ def test_a_prepared_host_is_as_declared(site: Site) -> None:
 
 
 def test_nothing_is_written_by_looking(site: Site) -> None:
-    site.host.run("touch /root/before")
+    site.host.run("touch /srv/before")
     site.report()
     apart = " ".join(f"-path {path} -prune -o" for path in ("/proc", "/sys", "/run", "/var/log", "/dev"))
-    assert site.host.out(f"find / -xdev {apart} -type f -newer /root/before -print") == ""
+    assert site.host.out(f"find / -xdev {apart} -type f -newer /srv/before -print") == ""
 
 
 @pytest.mark.parametrize("sabotage", SABOTAGE, ids=lambda sabotage: sabotage.name)
