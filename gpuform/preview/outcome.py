@@ -20,7 +20,8 @@ class Outcome:
     """One previewed change of one stack.
 
     ``error`` is why there is no preview; ``live`` says whether pods were read from a cluster or only from
-    what is declared; ``acknowledged`` are names of what may be lost.
+    what is declared; ``acknowledged`` are names of what may be lost; ``unplayed`` says that nothing of the base
+    is there to compare with.
     """
 
     stack: str
@@ -34,6 +35,7 @@ class Outcome:
     after: Bill | None = None
     acknowledged: tuple[str, ...] = ()
     error: str = ""
+    unplayed: bool = False
 
     @property
     def losses(self) -> tuple[Effect, ...]:

@@ -26,6 +26,8 @@ from infra.model.environment import Environment
 from infra.plan.cost import bill
 
 Say = Callable[[str], None]
+PLAYED = ("aws", "embedded")
+"""Kinds of cluster that a base is made on; own hosts and existing clusters have nothing that stands for them."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,13 @@ def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment
     if not file.exists():
         return None, declared(None)
     before = load(file)
-    on_aws = before.cluster.kind == "aws"
-    if on_aws:
+    if before.cluster.kind not in PLAYED:
+        say(f"the base of {stack} is not played: nothing here stands for its hosts")
+        return before, declared(before)
+    if before.cluster.kind == "aws":
         nodes.play(before, paths, tools)
     Engine(paths, tools, say=say, offline=True).up(stack, on_event=lambda event: None)
-    live = on_aws or before.cluster.kind == "embedded"
-    return before, read(paths.kubeconfig) if live else declared(before)
+    return before, read(paths.kubeconfig)
 
 
 def _forget(plane: ControlPlane, paths: Paths) -> None:
@@ -140,7 +143,8 @@ class Preview:
         before = bill(base.before, price_list(base.before)) if base.before else None
         paths = replace(base.paths, root=self.paths.root)
         engine = Engine(paths, self.tools, say=self.say, offline=True)
-        return self._previewed(engine, base.world, replace(blank, before=before))
+        unplayed = base.before is not None and base.before.cluster.kind not in PLAYED
+        return self._previewed(engine, base.world, replace(blank, before=before, unplayed=unplayed))
 
     def _previewed(self, engine: Engine, world: World, blank: Outcome) -> Outcome:
         packs: Sequence[Path] = (self.paths.root / "policies",)

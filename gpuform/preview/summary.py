@@ -124,6 +124,8 @@ def _footer(outcome: Outcome) -> str:
         said.append("previewed offline: no cloud was asked, and stand-ins answered for it")
     if not outcome.error and not outcome.live:
         said.append("pods are those that the environment declares; no cluster was read")
+    if outcome.unplayed:
+        said.append("the base could not be played, so that every resource shows as new")
     return f"<sub>{'; '.join(said)}</sub>" if said else ""
 
 

@@ -92,8 +92,10 @@ def test_a_change_of_what_runs_is_previewed_against_it(small: Checkout) -> None:
         environment["cost"] = {"prices": {"g2.5xlarge": 1.0}}
 
     small.change(whole)
-    shown = json.loads(small.gpuform("preview", "local", "--json").stdout)
-    text.write_text(declared)
+    try:
+        shown = json.loads(small.gpuform("preview", "local", "--json").stdout)
+    finally:
+        text.write_text(declared)
     assert (shown["live"], shown["offline"]) == (True, False)
     assert shown["verdict"].startswith("evicts nobody; ")
     assert "pool t4-shared" in [one["what"] for one in shown["effects"]]

@@ -99,6 +99,12 @@ def test_cost_says_before_and_after_and_whose_prices() -> None:
     assert "pool system" not in shown.split("<details>")[0]  # what stays the same is not shown
 
 
+def test_a_base_that_was_not_played_is_said() -> None:
+    said = "the base could not be played, so that every resource shows as new"
+    assert said in markdown(replace(PLAIN, unplayed=True))
+    assert said not in markdown(PLAIN)
+
+
 def test_another_region_is_said() -> None:
     outcome = replace(PLAIN, after=bill(parse(stack("aws-prod")), PriceList()))
     assert "those of us-west-2 differ" in markdown(outcome)
