@@ -27,7 +27,7 @@ from infra.plan.cost import bill
 
 Say = Callable[[str], None]
 PLAYED = ("aws", "embedded")
-"""Kinds of cluster that a base is made on; own hosts and existing clusters have nothing that stands for them."""
+"""Kinds of cluster that a base is made on; nothing here stands for own hosts and existing clusters."""
 
 
 @dataclass(frozen=True)
