@@ -20,8 +20,8 @@ class Outcome:
     """One previewed change of one stack.
 
     ``error`` is why there is no preview; ``live`` says whether pods were read from a cluster or only from
-    what is declared; ``acknowledged`` are names of what may be lost; ``unplayed`` says that nothing of the base
-    is there to compare with.
+    what is declared; ``acknowledged`` are names of what may be lost; ``unplayed`` says that nothing of the
+    base is there to compare with.
     """
 
     stack: str
