@@ -39,7 +39,8 @@ def test_render_writes_the_inventory_beside_the_manifests(tmp_path: Path) -> Non
 def test_hosts_that_have_joined_nothing_render_no_manifest() -> None:
     from infra.plan.render import render
 
-    assert list(render(parse(alone()))) == ["environment.yaml", "inventory.json", "pools.yaml"]
+    made = ["cost.yaml", "environment.yaml", "inventory.json", "pools.yaml"]
+    assert list(render(parse(alone()))) == made
 
 
 def test_the_cluster_of_a_status_is_the_one_that_hosts_have_joined() -> None:

@@ -71,7 +71,7 @@ def test_render_ends_with_1_where_a_rule_is_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "infra.plan.render.render", lambda env, keys: {"a.yaml": "{chart: a, name: a, version: '1'}"}
+        "infra.plan.render.render", lambda *given: {"a.yaml": "{chart: a, name: a, version: '1'}"}
     )
     with pytest.raises(Failure, match="policies: 1 broken"):
         cluster.render("local", tmp_path)
