@@ -35,7 +35,7 @@ check: setup ## Format, lint, types, import contracts, unit tests
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest -q -m unit
+	@$(BIN)/python -m pytest -q -m unit -n auto
 
 format: setup ## Format and fix what can be fixed
 	@$(BIN)/ruff format .
