@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import signal
 import stat
 import subprocess
@@ -29,7 +31,22 @@ run("site.yml", json.loads((folder / "inventory.json").read_text()), paths=paths
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    """The files below a folder in which somebody works: one that goes meanwhile is none."""
+    found = {}
+    for path, _ in below(folder):
+        with contextlib.suppress(OSError):
+            found[str(path)] = path.read_bytes()
+    return found
+
+
+def below(folder: Path) -> list[tuple[Path, int]]:
+    """Every path below a folder, and its mode."""
+    found = []
+    for parent, folders, files in os.walk(folder):  # which goes past folders that vanish
+        for path in (Path(parent, name) for name in (*folders, *files)):
+            with contextlib.suppress(OSError):
+                found.append((path, path.lstat().st_mode))
+    return found
 
 
 def test_no_secret_is_in_an_event_a_result_or_an_artifact(
@@ -78,8 +95,8 @@ def test_the_folder_is_the_users_alone(project: Project) -> None:
     modes: dict[str, int] = {}
 
     def look(event: Event) -> None:
-        for path in project.runs.rglob("*"):
-            modes[str(path.relative_to(project.runs))] = stat.S_IMODE(path.lstat().st_mode)
+        for path, mode in below(project.runs):
+            modes[str(path.relative_to(project.runs))] = stat.S_IMODE(mode)
             modes["."] = stat.S_IMODE(project.runs.stat().st_mode)
 
     project.write(command("Write", "true"))
