@@ -68,7 +68,7 @@ def pods(found: Sequence[PodRef]) -> str:
     by_owner: Counter[tuple[str, str, str]] = Counter()
     for pod in found:
         by_owner[
-            (pod.namespace, pod.owner or f"Pod/{pod.name}", pod.budget or ("" if pod.owner else "!"))
+            (pod.namespace, pod.owner or f"Pod/{pod.name}", pod.budget or ("!" if pod.lost else ""))
         ] += 1
     texts = []
     for (namespace, owner, budget), count in sorted(by_owner.items()):
