@@ -89,3 +89,35 @@ def simulated_plane(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolcha
 def kubectl(control_plane: Plane) -> Kubectl:
     """kubectl on ``control_plane``; ``simulated_plane`` has its own as ``simulated_plane.kubectl``."""
     return control_plane.kubectl
+
+
+AWS_REGION = "us-west-2"
+
+
+@pytest.fixture(scope="session")
+def _moto_server() -> Iterator[str]:
+    from moto.server import ThreadedMotoServer  # half a second that most sessions do not need
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def moto(_moto_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """URL of an AWS (moto) on loopback, which child processes reach, too; the environment points at it.
+
+    It has nothing in it but what every account has.
+    """
+    import httpx
+
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", AWS_REGION)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", _moto_server)
+    httpx.post(f"{_moto_server}/moto-api/reset").raise_for_status()
+    return _moto_server

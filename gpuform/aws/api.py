@@ -1,0 +1,58 @@
+"""Clients of AWS's APIs, with the caller's own credentials and ``AWS_ENDPOINT_URL``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from gpuform.errors import Failure, InputError
+
+_RETRIES = {"total_max_attempts": 4, "mode": "standard"}
+_CONNECT_S, _READ_S = 10, 60
+
+
+class Refused(Failure):
+    """An answer of AWS that is an error; ``code`` as its API has it: ``UnauthorizedOperation``."""
+
+    def __init__(self, call: str, code: str, message: str) -> None:
+        """Name the call as the subject."""
+        super().__init__(
+            call, f"{code}: {message}", "check the credentials, their permissions and the region"
+        )
+        self.code = code
+
+
+def client(service: str, region: str) -> Any:
+    """botocore's client of a service. Raises InputError where botocore is not installed.
+
+    Nothing is called yet; call within :func:`answers`.
+    """
+    try:
+        import botocore.config
+        import botocore.session
+    except ImportError:
+        raise InputError("botocore", "is not installed", "pip install 'gpuform[offline]'") from None
+    config = botocore.config.Config(retries=_RETRIES, connect_timeout=_CONNECT_S, read_timeout=_READ_S)
+    return botocore.session.get_session().create_client(service, region_name=region, config=config)
+
+
+@contextmanager
+def answers(call: str) -> Iterator[None]:
+    """Turn botocore's errors into ours; ``call`` is the command to try by hand, or what was asked.
+
+    Raises Refused where AWS answers with an error, Failure where it does not answer at all or no credentials
+    are found.
+    """
+    import botocore.exceptions as aws
+
+    try:
+        yield
+    except aws.ClientError as error:
+        said = error.response.get("Error", {})
+        raise Refused(call, said.get("Code", "Unknown"), said.get("Message", str(error))) from None
+    except (aws.NoCredentialsError, aws.PartialCredentialsError) as error:
+        remedy = "set AWS_PROFILE, or run `aws sso login` or `aws configure`"
+        raise Failure("AWS credentials", str(error), remedy) from None
+    except aws.BotoCoreError as error:
+        raise Failure(call, str(error), "check the network, AWS_PROFILE and AWS_ENDPOINT_URL") from None

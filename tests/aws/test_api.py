@@ -1,0 +1,45 @@
+"""Clients of AWS: whom they reach, and what an error of AWS becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuform.aws.api import Refused, answers, client
+from gpuform.errors import Failure
+
+
+@pytest.fixture
+def ec2(moto: str) -> Any:
+    return client("ec2", "us-west-2")
+
+
+def test_asks_the_endpoint_of_the_environment(ec2: Any) -> None:
+    with answers("aws ec2 describe-vpcs"):
+        found = ec2.describe_vpcs()["Vpcs"]
+    assert [vpc["IsDefault"] for vpc in found] == [True]
+
+
+def test_an_error_of_aws_keeps_its_code(ec2: Any) -> None:
+    said = r"aws ec2 describe-vpcs: InvalidVpcID.NotFound: .*vpc-0"
+    with pytest.raises(Refused, match=said) as raised, answers("aws ec2 describe-vpcs"):
+        ec2.describe_vpcs(VpcIds=["vpc-0"])
+    assert raised.value.code == "InvalidVpcID.NotFound"
+
+
+def test_no_credentials(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with (
+        pytest.raises(Failure, match=r"AWS credentials: .*; set AWS_PROFILE"),
+        answers("aws sts get-caller-identity"),
+    ):
+        client("sts", "us-west-2").get_caller_identity()
+
+
+def test_nobody_answers(monkeypatch: pytest.MonkeyPatch, moto: str) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(Failure, match="Could not connect"), answers("aws ec2 describe-vpcs"):
+        client("ec2", "us-west-2").describe_vpcs()
