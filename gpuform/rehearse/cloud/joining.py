@@ -1,0 +1,120 @@
+"""Instances become nodes, as the kubelet would register them, and nodes of instances that are gone go.
+
+A node gets the labels, the taints and the number of pods that its instance's user data says, and nothing of
+what Karpenter or the operator add later. Only NodeConfig is read, which is AL2023's; Bottlerocket's settings
+(TOML) are, too. What it has of cpu and memory is what the kubelet leaves of the machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import email
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from infra import versions
+from infra.model import labels
+from infra.model.machines import Machine
+
+_NODE_CONFIG = "application/node.eks.aws"
+_VM_OVERHEAD = 0.075
+"""Share of a machine's memory that its hypervisor keeps: Karpenter's own assumption, its setting
+``vmMemoryOverheadPercent``."""
+_EVICTION_MIB = 100
+"""The kubelet's default for memory.available."""
+
+Manifest = dict[str, Any]
+
+
+@dataclass
+class Kubelet:
+    """What user data tells a kubelet."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    taints: list[dict[str, str]] = field(default_factory=list)
+    max_pods: int | None = None
+
+
+def kubelet(user_data: str) -> Kubelet:
+    """Read user data, base64 of MIME parts or of TOML; later parts go before earlier ones."""
+    text = base64.b64decode(user_data).decode("utf-8", "replace")
+    found = Kubelet()
+    if text.lstrip().startswith("["):
+        _bottlerocket(tomllib.loads(text), found)
+        return found
+    for part in email.message_from_string(text).walk():
+        if part.get_content_type() == _NODE_CONFIG:
+            config = yaml.safe_load(str(part.get_payload())) or {}
+            _node_config((config.get("spec") or {}).get("kubelet") or {}, found)
+    return found
+
+
+def _node_config(given: Mapping[str, Any], found: Kubelet) -> None:
+    config = given.get("config") or {}
+    found.max_pods = config.get("maxPods", found.max_pods)
+    found.taints += config.get("registerWithTaints") or []
+    for flag in given.get("flags") or ():
+        name, _, value = str(flag).partition("=")
+        if name == "--node-labels":
+            found.labels |= dict(pair.split("=", 1) for pair in value.strip('"').split(",") if pair)
+
+
+def _bottlerocket(settings: Mapping[str, Any], found: Kubelet) -> None:
+    given = settings.get("settings", {}).get("kubernetes", {})
+    found.labels |= given.get("node-labels", {})
+    found.max_pods = given.get("max-pods", found.max_pods)
+    for key, values in given.get("node-taints", {}).items():
+        for one in values if isinstance(values, list) else [values]:
+            value, _, effect = str(one).rpartition(":")
+            taint = {"key": key, "effect": effect}
+            found.taints.append({**taint, "value": value} if value else taint)
+
+
+def node(machine: Machine, name: str, provider_id: str, region: str, told: Kubelet) -> Manifest:
+    """The Node as its kubelet registers it, and for the simulator what hardware it is."""
+    pods = told.max_pods or machine.pods
+    annotations = {
+        labels.KWOK_NODE: "fake",
+        labels.SIM_CPU: f"{machine.vcpu * 1000 - _cpu_reserved(machine.vcpu)}m",
+        labels.SIM_MEMORY: f"{_memory_mib(machine, pods)}Mi",
+        labels.SIM_PODS: str(pods),
+    }
+    if machine.model:
+        annotations[labels.SIM_GPU] = machine.model.pci
+        annotations[labels.SIM_GPU_COUNT] = str(machine.gpus)
+        annotations[labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
+    zone = re.sub(r"^aws:///([^/]+)/.*$", r"\1", provider_id)
+    own = {
+        labels.HOSTNAME: name,
+        labels.OS: "linux",
+        labels.ARCH: machine.arch,
+        labels.INSTANCE_TYPE: machine.name,
+        "topology.kubernetes.io/region": region,
+        "topology.kubernetes.io/zone": zone,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {**told.labels, **own}, "annotations": annotations},
+        "spec": {"providerID": provider_id, "taints": told.taints},
+    }
+
+
+def _cpu_reserved(vcpu: int) -> int:
+    """Thousandths of a core that AL2023's nodeadm reserves: 6 % of the first core, 1 % of the second, half
+    of that of the next two, a quarter of a percent of each other one.
+    """
+    steps = [60, 10, 5, 5]
+    return math.ceil(sum(steps[:vcpu]) + 2.5 * max(0, vcpu - len(steps)))
+
+
+def _memory_mib(machine: Machine, pods: int) -> int:
+    """MiB for pods; nodeadm reserves 255 MiB and 11 for each pod that may run."""
+    whole = machine.memory * 1024 * (1 - _VM_OVERHEAD)
+    return math.floor(whole) - 255 - 11 * pods - _EVICTION_MIB

@@ -1,0 +1,188 @@
+"""What the played AWS sells, for how much, and what it has run out of."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from infra.model import addresses
+from infra.model.aws import AwsCluster
+from infra.model.environment import Environment
+from infra.model.machines import MACHINES
+from infra.model.pool import Pool
+from infra.model.prices import PriceList
+from infra.plan import sharing
+
+CapacityType = Literal["on-demand", "spot", "reserved"]
+ANY: Literal["*"] = "*"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shortage:
+    """What there is no capacity for; ``*`` stands for any."""
+
+    machine: str = ANY
+    zone: str = ANY
+    capacity: CapacityType | Literal["*"] = ANY
+
+    def covers(self, machine: str, zone: str, capacity: CapacityType) -> bool:
+        """Whether an instance of that kind is one of those that are not to be had."""
+        asked = ((self.machine, machine), (self.zone, zone), (self.capacity, capacity))
+        return all(short in (ANY, wanted) for short, wanted in asked)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reservation:
+    """A capacity reservation of one type in one zone; ``left`` of ``total`` instances are not used."""
+
+    id: str
+    machine: str
+    zone: str
+    total: int
+    left: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bought:
+    """One instance that was launched; times in seconds since 1970, ``usd_per_hour`` None where unknown."""
+
+    id: str
+    machine: str
+    pool: str
+    node_pool: str
+    zone: str
+    capacity: CapacityType
+    usd_per_hour: float | None
+    launched: float
+    reservation: str | None = None
+    ended: float | None = None
+    node: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """How often a kind of instance was asked for in vain."""
+
+    machine: str
+    zone: str
+    capacity: CapacityType
+    times: int
+
+
+class Market:
+    """Prices, shortages, reservations and the book of what was bought; safe to use from several threads."""
+
+    def __init__(self, env: Environment, prices: PriceList) -> None:
+        """Nothing is short, and of a pool's reservations as much is left as its limits let it use."""
+        self._lock = threading.Lock()
+        self._usd = prices.usd_per_hour
+        self._own = env.cost.prices if env.cost else {}
+        self._spot = (env.cost.spot_factor if env.cost else None) or 1.0
+        self._shortages: tuple[Shortage, ...] = ()
+        self._reservations = {one.id: one for pool in env.pools for one in _reserved(env, pool)}
+        self._book: dict[str, Bought] = {}
+        self._refused: Counter[tuple[str, str, CapacityType]] = Counter()
+
+    @property
+    def shortages(self) -> tuple[Shortage, ...]:
+        """What there is no capacity for now."""
+        return self._shortages
+
+    def set_short(self, *shortages: Shortage) -> None:
+        """From now on there is no capacity for these, and for everything else there is."""
+        self._shortages = shortages
+
+    def use_up(self, reservation: str, left: int = 0) -> None:
+        """Leave so many instances of a reservation, as if others had taken the rest. Raises KeyError."""
+        with self._lock:
+            self._reservations[reservation] = replace(self._reservations[reservation], left=left)
+
+    @property
+    def reservations(self) -> tuple[Reservation, ...]:
+        """The reservations that the environment names."""
+        with self._lock:
+            return tuple(self._reservations.values())
+
+    def price(self, machine: str, capacity: CapacityType, pool: str = "") -> float | None:
+        """USD per hour; a reserved instance counts as on-demand, for that is what a reservation costs."""
+        usd = self._own.get(pool, self._own.get(machine, self._usd.get(machine)))
+        return usd * self._spot if usd is not None and capacity == "spot" else usd
+
+    @property
+    def listed(self) -> Mapping[str, float]:
+        """On-demand prices of all machines that have one."""
+        return {**self._usd, **{name: usd for name, usd in self._own.items() if name in MACHINES}}
+
+    def capacity_for(self, machine: str, zone: str, capacity: CapacityType, reservation: str | None) -> int:
+        """How many instances of that kind could be launched now."""
+        if any(short.covers(machine, zone, capacity) for short in self._shortages):
+            return 0
+        if reservation is None:
+            return 10**6
+        with self._lock:
+            held = self._reservations.get(reservation)
+        return held.left if held and (held.machine, held.zone) == (machine, zone) else 0
+
+    def sold(self, instances: Iterable[Bought]) -> None:
+        """Enter new instances into the book."""
+        with self._lock:
+            for one in instances:
+                self._book[one.id] = one
+                self._take(one.reservation, 1)
+
+    def refuse(self, machine: str, zone: str, capacity: CapacityType) -> None:
+        """Note that a kind of instance was asked for in vain."""
+        with self._lock:
+            self._refused[machine, zone, capacity] += 1
+
+    def ended(self, ids: Iterable[str]) -> None:
+        """Note that instances have gone; a reserved one can be had again."""
+        with self._lock:
+            for id in ids:
+                one = self._book.get(id)
+                if one and one.ended is None:
+                    self._book[id] = replace(one, ended=time.time())
+                    self._take(one.reservation, -1)
+
+    def joined(self, id: str, node: str) -> None:
+        """Note which node an instance has become."""
+        with self._lock:
+            self._book[id] = replace(self._book[id], node=node)
+
+    def bought(self) -> tuple[Bought, ...]:
+        """Every instance that was ever launched, in that order."""
+        with self._lock:
+            return tuple(self._book.values())
+
+    def refusals(self) -> tuple[Refused, ...]:
+        """What was asked for in vain, the most frequent first."""
+        with self._lock:
+            rows = self._refused.most_common()
+        return tuple(Refused(machine=m, zone=z, capacity=c, times=n) for (m, z, c), n in rows)
+
+    def _take(self, reservation: str | None, count: int) -> None:
+        if reservation in self._reservations:
+            held = self._reservations[reservation]
+            self._reservations[reservation] = replace(held, left=max(0, held.left - count))
+
+
+def _reserved(env: Environment, pool: Pool) -> Iterator[Reservation]:
+    """The pool's reservations. What they hold is not declared: assumed is one that the pool can use whole,
+    of its first machine in its first zone, with as many instances as its limits allow.
+    """
+    if pool.elastic is None or "reserved" not in pool.capacity:
+        return
+    machine = pool.machines[0]
+    total = addresses.most_nodes(pool, machine, sharing.offered(env, pool))
+    for id in sorted(pool.on_aws.reservations):
+        yield Reservation(id=id, machine=machine.name, zone=zones(env, pool)[0], total=total, left=total)
+
+
+def zones(env: Environment, pool: Pool) -> tuple[str, ...]:
+    """Availability zones that the pool may use."""
+    assert isinstance(env.cluster, AwsCluster)
+    return tuple(pool.zones or env.cluster.network.zones)

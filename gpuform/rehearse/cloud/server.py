@@ -1,0 +1,255 @@
+"""The played AWS as a server on loopback, and the thread that lets its instances become nodes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, urlencode
+
+from gpuform.aws.api import answers, client
+from gpuform.errors import Failure
+from gpuform.rehearse.cloud import account, described, joining
+from gpuform.rehearse.cloud.answers import ACCOUNT, Answer, Answers, priced
+from gpuform.rehearse.cloud.fleet import Fleets
+from gpuform.rehearse.cloud.market import Bought, Market, Refused
+from infra.model.aws import AwsCluster
+from infra.model.environment import Environment
+from infra.model.machines import MACHINES
+from infra.model.prices import PriceList
+from infra.plan import eks
+
+_QUERY = ("ec2", "iam", "sts")
+_CREDENTIAL = re.compile(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request")
+_LOOK_S = 0.25
+_LOST_S = (
+    2.0  # after this the cloud's controller takes a node away whose instance is gone; minutes in reality
+)
+
+Respond = Callable[..., Any]
+
+
+class Tools(Protocol):
+    """What is needed of ``gpuform.toolchain.Toolchain``."""
+
+    def path(self, name: str) -> Any:
+        """Absolute path of the tool."""
+
+
+class Cloud:
+    """One account in one region, for as long as the context lasts.
+
+    moto keeps its state in this process, so there can be one at a time. ``join_s``: how long after its launch
+    an instance becomes a node; about half a minute in reality.
+    """
+
+    def __init__(
+        self, env: Environment, prices: PriceList, kubeconfig: Path, tools: Tools, join_s: float = 2.0
+    ) -> None:
+        """Start nothing yet."""
+        assert isinstance(env.cluster, AwsCluster)  # only a stack on AWS has one
+        self._env, self._region = env, env.cluster.region
+        self._kubectl = [str(tools.path("kubectl")), "--kubeconfig", str(kubeconfig)]
+        self._join_s = join_s
+        self.market = Market(env, prices)
+        self._fleets = Fleets(self._region, self.market)
+        zones = env.cluster.network.zones
+        self._answers = Answers(self._region, zones, self.market, priced(self.market))
+        self._over = threading.Event()
+        self._reclaims: dict[str, float] = {}
+        self.trouble: list[str] = []
+        self.url = ""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Environment of a client: where AWS is, and credentials that it takes."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "rehearsal",
+            "AWS_SECRET_ACCESS_KEY": "rehearsal",
+            "AWS_REGION": self._region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def bought(self) -> tuple[Bought, ...]:
+        """Every instance that was launched, in that order."""
+        return self.market.bought()
+
+    def refused(self) -> tuple[Refused, ...]:
+        """What was asked for while there was no capacity for it."""
+        return self.market.refusals()
+
+    def interrupt(self, instance: str, notice_s: float = 120.0) -> None:
+        """Warn of a spot interruption as EventBridge does, and take the instance back after the notice."""
+        detail = {"instance-id": instance, "instance-action": "terminate"}
+        self._warn("EC2 Spot Instance Interruption Warning", detail)
+        self._reclaims[instance] = time.monotonic() + notice_s
+
+    def __enter__(self) -> Cloud:
+        """Start serving, with what the account has; a process has one AWS at a time."""
+        from moto.moto_server.werkzeug_app import (
+            DomainDispatcherApplication,
+            MotoRequestHandler,
+            create_backend_app,
+        )
+        from werkzeug.serving import make_server
+
+        class Quiet(MotoRequestHandler):
+            def log(self, *_: object) -> None:
+                """No line per request."""
+
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=Quiet)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self._before = {name: os.environ.get(name) for name in self.variables}
+        os.environ.update(self.variables)
+        self._reset()
+        account.furnish(self._env)
+        self._joiner = threading.Thread(target=self._join, daemon=True)
+        self._joiner.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop; nothing of it is left."""
+        self._over.set()
+        self._joiner.join(timeout=30)
+        self._server.shutdown()
+        self._server.server_close()
+        for name, value in self._before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+
+    def _reset(self) -> None:
+        import httpx
+
+        httpx.post(f"{self.url}/moto-api/reset", timeout=60).raise_for_status()
+
+    def _serve(self, environ: dict[str, Any], respond: Respond) -> Iterable[bytes]:
+        """Answer one request: our own answer, or moto's."""
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        found = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
+        service = found[1] if found else ""
+        form = dict(parse_qsl(body.decode(), keep_blank_values=True)) if service in _QUERY else {}
+        action = form.get("Action") or environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]
+        own = self._own(f"{service}_{action}".lower())
+        answer = own(form if service in _QUERY else json.loads(body or b"{}")) if own else None
+        if answer is not None:
+            return _respond(respond, answer)
+        if own:
+            body = urlencode(form).encode()
+        environ["wsgi.input"] = io.BytesIO(body)
+        environ["CONTENT_LENGTH"] = str(len(body))
+        if (service, action) != ("ec2", "DescribeInstances"):
+            found_elsewhere: Iterable[bytes] = self._moto(environ, respond)
+            return found_elsewhere
+        caught: list[str] = []
+        whole = b"".join(self._moto(environ, lambda status, *_: caught.append(status)))
+        return _respond(respond, Answer(described.completed(whole, self.bought())), caught[0])
+
+    def _own(self, name: str) -> Callable[[Any], Answer | None] | None:
+        if name == "ec2_createfleet":
+            return self._fleets.create
+        found: Callable[[Any], Answer | None] | None = getattr(self._answers, name, None)
+        return found
+
+    def _warn(self, kind: str, detail: Mapping[str, Any]) -> None:
+        sqs = client("sqs", self._region)
+        event = {
+            "version": "0",
+            "id": str(uuid.uuid4()),
+            "detail-type": kind,
+            "source": "aws.ec2",
+            "account": ACCOUNT,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "region": self._region,
+            "resources": [f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{detail['instance-id']}"],
+            "detail": detail,
+        }
+        with answers("the played AWS"):
+            url = sqs.get_queue_url(QueueName=eks.interruption_queue(self._env))["QueueUrl"]
+            sqs.send_message(QueueUrl=url, MessageBody=json.dumps(event))
+
+    def _join(self) -> None:
+        """Look after the instances until the end; what goes wrong once is tried again."""
+        lost: dict[str, float] = {}
+        while not self._over.wait(_LOOK_S):
+            try:
+                self._look(lost)
+            except Failure as error:
+                self.trouble.append(str(error))
+
+    def _look(self, lost: dict[str, float]) -> None:
+        running = self._instances()
+        now, clock = time.time(), time.monotonic()
+        due = [id for id, at in self._reclaims.items() if at <= clock and id in running]
+        if due:
+            with answers("the played AWS"):
+                client("ec2", self._region).terminate_instances(InstanceIds=due)
+            running = {id: at for id, at in running.items() if id not in due}
+        self.market.ended(one.id for one in self.bought() if one.ended is None and one.id not in running)
+        born = [
+            one
+            for one in self.bought()
+            if one.node is None and one.id in running and one.launched + self._join_s <= now
+        ]
+        if born:
+            nodes = {one.id: self._node(one, running[one.id]) for one in born}
+            listed = {"apiVersion": "v1", "kind": "List", "items": list(nodes.values())}
+            self._run("apply", "-f", "-", input=json.dumps(listed))
+            for id, made in nodes.items():
+                self.market.joined(id, made["metadata"]["name"])
+        self._take_away(lost, clock)
+
+    def _take_away(self, lost: dict[str, float], clock: float) -> None:
+        """Nodes whose instance has been gone for a while, as the cloud's controller does."""
+        for one in self.bought():
+            if one.ended is not None and one.node and one.id not in lost:
+                lost[one.id] = clock
+        gone = [
+            one.node for one in self.bought() if one.node and 0 < lost.get(one.id, clock) < clock - _LOST_S
+        ]
+        for one in self.bought():
+            if one.node in gone:
+                lost[one.id] = 0.0  # once is enough
+        if gone:
+            self._run(
+                "delete", "nodes", "--ignore-not-found", "--wait=false", *[name for name in gone if name]
+            )
+
+    def _node(self, one: Bought, address: str) -> dict[str, Any]:
+        name = f"ip-{address.replace('.', '-')}.{self._region}.compute.internal"
+        told = joining.kubelet(self._fleets.user_data[one.id])
+        provider_id = f"aws:///{one.zone}/{one.id}"
+        return joining.node(MACHINES[one.machine], name, provider_id, self._region, told)
+
+    def _instances(self) -> dict[str, str]:
+        """Private address of each instance that runs, by id."""
+        from moto.ec2.models import ec2_backends
+
+        found = {}
+        for reservation in list(ec2_backends[ACCOUNT][self._region].reservations.values()):
+            for one in list(reservation.instances):
+                if one.state == "running":
+                    found[one.id] = str(one.private_ip)
+        return found
+
+    def _run(self, *words: str, input: str | None = None) -> None:
+        done = subprocess.run([*self._kubectl, *words], input=input, capture_output=True, text=True)
+        if done.returncode:
+            raise Failure("the played AWS", f"kubectl {words[0]}: {done.stderr.strip()}", "see its log")
+
+
+def _respond(respond: Respond, answer: Answer, status: str = "200 OK") -> Iterable[bytes]:
+    respond(status, [("Content-Type", answer.type), ("Content-Length", str(len(answer.body)))])
+    return [answer.body]
