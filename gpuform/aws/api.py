@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,7 +35,17 @@ def client(service: str, region: str) -> Any:
     except ImportError:
         raise InputError("botocore", "is not installed", "pip install 'gpuform[offline]'") from None
     config = botocore.config.Config(retries=_RETRIES, connect_timeout=_CONNECT_S, read_timeout=_READ_S)
-    return botocore.session.get_session().create_client(service, region_name=region, config=config)
+    session = botocore.session.get_session()
+    session.register_component("data_loader", _models())
+    return session.create_client(service, region_name=region, config=config)
+
+
+@functools.cache
+def _models() -> Any:
+    """botocore's service models, read once: that of EC2 alone takes a second."""
+    import botocore.loaders
+
+    return botocore.loaders.create_loader()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The played AWS as a server on loopback, and the thread that lets its instances become nodes."""
+"""The played AWS as a server on loopback."""
 
 from __future__ import annotations
 
@@ -6,25 +6,23 @@ import io
 import json
 import os
 import re
-import subprocess
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from gpuform.aws.api import answers, client
-from gpuform.errors import Failure
-from gpuform.rehearse.cloud import account, described, joining
+from gpuform.rehearse.cloud import account, described
 from gpuform.rehearse.cloud.answers import ACCOUNT, Answer, Answers, priced
 from gpuform.rehearse.cloud.fleet import Fleets
+from gpuform.rehearse.cloud.instances import Instances, Tools
 from gpuform.rehearse.cloud.market import Bought, Market, Refused
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
-from infra.model.machines import MACHINES
 from infra.model.prices import PriceList
 from infra.plan import eks
 
@@ -36,13 +34,6 @@ _LOST_S = (
 )
 
 Respond = Callable[..., Any]
-
-
-class Tools(Protocol):
-    """What is needed of ``gpuform.toolchain.Toolchain``."""
-
-    def path(self, name: str) -> Any:
-        """Absolute path of the tool."""
 
 
 class Cloud:
@@ -58,15 +49,12 @@ class Cloud:
         """Start nothing yet."""
         assert isinstance(env.cluster, AwsCluster)  # only a stack on AWS has one
         self._env, self._region = env, env.cluster.region
-        self._kubectl = [str(tools.path("kubectl")), "--kubeconfig", str(kubeconfig)]
-        self._join_s = join_s
         self.market = Market(env, prices)
         self._fleets = Fleets(self._region, self.market)
         zones = env.cluster.network.zones
         self._answers = Answers(self._region, zones, self.market, priced(self.market))
-        self._over = threading.Event()
-        self._reclaims: dict[str, float] = {}
-        self.trouble: list[str] = []
+        kubectl = [str(tools.path("kubectl")), "--kubeconfig", str(kubeconfig)]
+        self._instances = Instances(self._region, self.market, self._fleets.user_data, kubectl, join_s)
         self.url = ""
 
     @property
@@ -92,7 +80,12 @@ class Cloud:
         """Warn of a spot interruption as EventBridge does, and take the instance back after the notice."""
         detail = {"instance-id": instance, "instance-action": "terminate"}
         self._warn("EC2 Spot Instance Interruption Warning", detail)
-        self._reclaims[instance] = time.monotonic() + notice_s
+        self._instances.reclaim(instance, notice_s)
+
+    @property
+    def trouble(self) -> tuple[str, ...]:
+        """What went wrong when instances became nodes; each was tried again."""
+        return tuple(self._instances.trouble)
 
     def __enter__(self) -> Cloud:
         """Start serving, with what the account has; a process has one AWS at a time."""
@@ -115,16 +108,14 @@ class Cloud:
         os.environ.update(self.variables)
         self._reset()
         account.furnish(self._env)
-        self._joiner = threading.Thread(target=self._join, daemon=True)
-        self._joiner.start()
+        self._instances.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop; nothing of it is left."""
-        self._over.set()
-        self._joiner.join(timeout=30)
+        self._instances.stop()
         self._server.shutdown()
         self._server.server_close()
         for name, value in self._before.items():
@@ -179,75 +170,6 @@ class Cloud:
         with answers("the played AWS"):
             url = sqs.get_queue_url(QueueName=eks.interruption_queue(self._env))["QueueUrl"]
             sqs.send_message(QueueUrl=url, MessageBody=json.dumps(event))
-
-    def _join(self) -> None:
-        """Look after the instances until the end; what goes wrong once is tried again."""
-        lost: dict[str, float] = {}
-        while not self._over.wait(_LOOK_S):
-            try:
-                self._look(lost)
-            except Failure as error:
-                self.trouble.append(str(error))
-
-    def _look(self, lost: dict[str, float]) -> None:
-        running = self._instances()
-        now, clock = time.time(), time.monotonic()
-        due = [id for id, at in self._reclaims.items() if at <= clock and id in running]
-        if due:
-            with answers("the played AWS"):
-                client("ec2", self._region).terminate_instances(InstanceIds=due)
-            running = {id: at for id, at in running.items() if id not in due}
-        self.market.ended(one.id for one in self.bought() if one.ended is None and one.id not in running)
-        born = [
-            one
-            for one in self.bought()
-            if one.node is None and one.id in running and one.launched + self._join_s <= now
-        ]
-        if born:
-            nodes = {one.id: self._node(one, running[one.id]) for one in born}
-            listed = {"apiVersion": "v1", "kind": "List", "items": list(nodes.values())}
-            self._run("apply", "-f", "-", input=json.dumps(listed))
-            for id, made in nodes.items():
-                self.market.joined(id, made["metadata"]["name"])
-        self._take_away(lost, clock)
-
-    def _take_away(self, lost: dict[str, float], clock: float) -> None:
-        """Nodes whose instance has been gone for a while, as the cloud's controller does."""
-        for one in self.bought():
-            if one.ended is not None and one.node and one.id not in lost:
-                lost[one.id] = clock
-        gone = [
-            one.node for one in self.bought() if one.node and 0 < lost.get(one.id, clock) < clock - _LOST_S
-        ]
-        for one in self.bought():
-            if one.node in gone:
-                lost[one.id] = 0.0  # once is enough
-        if gone:
-            self._run(
-                "delete", "nodes", "--ignore-not-found", "--wait=false", *[name for name in gone if name]
-            )
-
-    def _node(self, one: Bought, address: str) -> dict[str, Any]:
-        name = f"ip-{address.replace('.', '-')}.{self._region}.compute.internal"
-        told = joining.kubelet(self._fleets.user_data[one.id])
-        provider_id = f"aws:///{one.zone}/{one.id}"
-        return joining.node(MACHINES[one.machine], name, provider_id, self._region, told)
-
-    def _instances(self) -> dict[str, str]:
-        """Private address of each instance that runs, by id."""
-        from moto.ec2.models import ec2_backends
-
-        found = {}
-        for reservation in list(ec2_backends[ACCOUNT][self._region].reservations.values()):
-            for one in list(reservation.instances):
-                if one.state == "running":
-                    found[one.id] = str(one.private_ip)
-        return found
-
-    def _run(self, *words: str, input: str | None = None) -> None:
-        done = subprocess.run([*self._kubectl, *words], input=input, capture_output=True, text=True)
-        if done.returncode:
-            raise Failure("the played AWS", f"kubectl {words[0]}: {done.stderr.strip()}", "see its log")
 
 
 def _respond(respond: Respond, answer: Answer, status: str = "200 OK") -> Iterable[bytes]:

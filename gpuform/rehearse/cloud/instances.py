@@ -1,0 +1,122 @@
+"""The life of the played instances: they become nodes, are taken back, and their nodes go after them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from gpuform.aws.api import answers, client
+from gpuform.errors import Failure
+from gpuform.rehearse.cloud import joining
+from gpuform.rehearse.cloud.answers import ACCOUNT
+from gpuform.rehearse.cloud.market import Bought, Market
+from infra.model.machines import MACHINES
+
+_LOOK_S = 0.25
+_LOST_S = (
+    2.0  # after this the cloud's controller takes a node away whose instance is gone; minutes in reality
+)
+
+
+class Tools(Protocol):
+    """What is needed of ``gpuform.toolchain.Toolchain``."""
+
+    def path(self, name: str) -> Any:
+        """Absolute path of the tool."""
+
+
+class Instances:
+    """Looks after the instances of one region from a thread of its own.
+
+    ``user_data`` is what each was launched with; ``join_s`` how long after its launch it becomes a node.
+    """
+
+    def __init__(
+        self, region: str, market: Market, user_data: Mapping[str, str], kubectl: Sequence[str], join_s: float
+    ) -> None:
+        """Start nothing yet."""
+        self._region, self._market, self._user_data = region, market, user_data
+        self._kubectl, self._join_s = list(kubectl), join_s
+        self._reclaims: dict[str, float] = {}
+        self._lost: dict[str, float] = {}  # node, and since when its instance is gone
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.trouble: list[str] = []
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more; returns once the last look is over."""
+        self._over.set()
+        self._thread.join(timeout=60)
+
+    def reclaim(self, id: str, after_s: float) -> None:
+        """Terminate an instance after that time, as AWS does with spot."""
+        self._reclaims[id] = time.monotonic() + after_s
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOK_S):
+            try:
+                self._look()
+            except Failure as error:
+                self.trouble.append(str(error))
+
+    def _look(self) -> None:
+        running = self._running()
+        due = [id for id, at in self._reclaims.items() if at <= time.monotonic() and id in running]
+        if due:
+            with answers("the played AWS"):
+                client("ec2", self._region).terminate_instances(InstanceIds=due)
+            running = {id: address for id, address in running.items() if id not in due}
+        for one in self._market.bought():
+            if one.ended is None and one.id not in running:
+                self._market.ended([one.id])
+                if one.node:
+                    self._lost[one.node] = time.monotonic()
+        self._let_join(running)
+        self._take_away()
+
+    def _let_join(self, running: Mapping[str, str]) -> None:
+        since = time.time() - self._join_s
+        waiting = [one for one in self._market.bought() if one.node is None and one.id in running]
+        nodes = {one.id: self._node(one, running[one.id]) for one in waiting if one.launched <= since}
+        if not nodes:
+            return
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(nodes.values())}
+        self._run("apply", "-f", "-", input=json.dumps(listed))
+        for id, made in nodes.items():
+            self._market.joined(id, made["metadata"]["name"])
+
+    def _take_away(self) -> None:
+        """Nodes whose instance has been gone for a while."""
+        gone = [name for name, since in self._lost.items() if since < time.monotonic() - _LOST_S]
+        if gone:
+            self._run("delete", "nodes", "--ignore-not-found", "--wait=false", *gone)
+        for name in gone:
+            del self._lost[name]
+
+    def _node(self, one: Bought, address: str) -> dict[str, Any]:
+        name = f"ip-{address.replace('.', '-')}.{self._region}.compute.internal"
+        told = joining.kubelet(self._user_data[one.id])
+        return joining.node(MACHINES[one.machine], name, f"aws:///{one.zone}/{one.id}", self._region, told)
+
+    def _running(self) -> dict[str, str]:
+        """Private address of each instance that runs, by id."""
+        from moto.ec2.models import ec2_backends
+
+        backend = ec2_backends[ACCOUNT][self._region]
+        all_of_them = [
+            one for reservation in list(backend.reservations.values()) for one in reservation.instances
+        ]
+        return {one.id: str(one.private_ip) for one in all_of_them if one.state == "running"}
+
+    def _run(self, *words: str, input: str | None = None) -> None:
+        done = subprocess.run([*self._kubectl, *words], input=input, capture_output=True, text=True)
+        if done.returncode:
+            raise Failure("the played AWS", f"kubectl {words[0]}: {done.stderr.strip()}", "see its log")
