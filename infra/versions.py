@@ -31,6 +31,8 @@ READINESS_GATE_IMAGE = (
 EKS = ("1.33", "1.34", "1.35")  # docs.aws.amazon.com/eks: versions in standard support
 
 KARPENTER = "1.14.1"  # github.com/aws/karpenter-provider-aws/releases; chart and CRD chart have its version
+# The newest controller that can be built: of 1.14.1 the module proxy has no core. Its CRDs are the chart's.
+KARPENTER_MODULE = "1.14.0"  # github.com/aws/karpenter-provider-aws/releases
 KARPENTER_REPOSITORY = "oci://public.ecr.aws/karpenter"  # karpenter.sh, getting started
 
 # EKS add-ons: `aws eks describe-addon-versions --addon-name NAME --kubernetes-version MINOR`

@@ -10,7 +10,7 @@ from gpuform.cli.output import console, say
 from gpuform.paths import Paths
 from gpuform.reports.tables import tools as tools_table
 from gpuform.toolchain import Toolchain
-from gpuform.toolchain.catalogue import CATALOGUE, EVERY
+from gpuform.toolchain.catalogue import CATALOGUE, UNASKED
 
 app = typer.Typer(
     no_args_is_help=True, help="The pinned tools: found on PATH, downloaded and checked, or built."
@@ -20,18 +20,18 @@ app = typer.Typer(
 @app.command()
 def build(
     tools: Annotated[
-        list[str] | None, typer.Argument(help="Names of tools; default: all that the main job runs.")
+        list[str] | None, typer.Argument(help="Names of tools; default: all but actionlint.")
     ] = None,
 ) -> None:
     """Get every tool that is missing; a second checkout finds them in the cache."""
-    Toolchain(Paths.here()).ensure(*(tools or CATALOGUE), progress=say)
+    Toolchain(Paths.here()).ensure(*(tools or UNASKED), progress=say)
 
 
 @app.command(name="list")
 def list_tools() -> None:
     """Show each tool, its version and where it comes from."""
     toolchain = Toolchain(Paths.here())
-    console.print(tools_table([toolchain.locate(name) for name in EVERY]))
+    console.print(tools_table([toolchain.locate(name) for name in CATALOGUE]))
 
 
 @app.command()

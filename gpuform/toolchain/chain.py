@@ -9,9 +9,10 @@ from pathlib import Path
 from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from gpuform.toolchain.build import build
-from gpuform.toolchain.catalogue import EVERY, Module, Tool
+from gpuform.toolchain.catalogue import CATALOGUE, Tool
 from gpuform.toolchain.found import Found, ask_version, fits, on_path
 from gpuform.toolchain.golang import find_go
+from gpuform.toolchain.modules import Module
 from gpuform.toolchain.progress import Progress, Reporter, reporting
 from gpuform.toolchain.release import Releases, release_of, this_platform
 from gpuform.toolchain.space import require
@@ -25,7 +26,7 @@ class Toolchain:
     found, so a tool that is taken away while it lives is not noticed.
     """
 
-    def __init__(self, paths: Paths, catalogue: Mapping[str, Tool] = EVERY) -> None:
+    def __init__(self, paths: Paths, catalogue: Mapping[str, Tool] = CATALOGUE) -> None:
         """Looks at nothing yet."""
         self._modules = paths.root / "toolchain"
         self._store = Store(paths.cache)

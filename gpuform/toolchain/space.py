@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpuform import writable
 from gpuform.errors import InputError
-from gpuform.toolchain.catalogue import Module
+from gpuform.toolchain.modules import Module
 
 
 def go_caches() -> tuple[Path, Path]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
-from gpuform.toolchain.catalogue import NVIDIA_CTK
+from gpuform.toolchain.modules import NVIDIA_CTK
 from tests.bed.refusal import Refused
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
-from gpuform.toolchain.catalogue import Module, Release, Tool
+from gpuform.toolchain.catalogue import Release, Tool
+from gpuform.toolchain.modules import Module
 from gpuform.toolchain.release import this_platform
 
 VERSION = "1.2.3"

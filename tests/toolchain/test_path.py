@@ -11,7 +11,7 @@ import pytest
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 from gpuform.toolchain import Found, Toolchain
-from gpuform.toolchain.catalogue import CATALOGUE, EVERY
+from gpuform.toolchain.catalogue import CATALOGUE
 
 pytestmark = pytest.mark.unit
 Executable = Callable[[str, str, str], Path]
@@ -99,4 +99,4 @@ def test_locate_leaves_no_trace(empty: Paths, monkeypatch: pytest.MonkeyPatch) -
 def test_unknown_name_lists_the_known_ones(empty: Paths) -> None:
     with pytest.raises(InputError) as error:
         Toolchain(empty).ensure("kubelet")
-    assert str(error.value) == f"toolchain: no tool is called kubelet; use one of {', '.join(EVERY)}"
+    assert str(error.value) == f"toolchain: no tool is called kubelet; use one of {', '.join(CATALOGUE)}"

@@ -12,7 +12,7 @@ import pytest
 
 from gpuform.errors import Failure, InputError
 from gpuform.toolchain import space
-from gpuform.toolchain.catalogue import KUBERNETES, NVIDIA_CONFIG
+from gpuform.toolchain.modules import KUBERNETES, NVIDIA_CONFIG
 from gpuform.toolchain.progress import Lines
 from gpuform.toolchain.store import Store
 

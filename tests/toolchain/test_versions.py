@@ -10,23 +10,15 @@ import subprocess
 import pytest
 
 from gpuform.paths import Paths
-from gpuform.toolchain.catalogue import (
-    ACTIONLINT,
-    CATALOGUE,
-    EVERY,
-    MAIN_JOB,
-    NVIDIA_CONFIG,
-    NVIDIA_CTK,
-    ON_REQUEST,
-    Module,
-)
+from gpuform.toolchain.catalogue import CATALOGUE, MAIN_JOB, UNASKED
 from gpuform.toolchain.golang import GO_BIN, parse
+from gpuform.toolchain.modules import ACTIONLINT, KARPENTER, NVIDIA_CONFIG, NVIDIA_CTK, Module
 from infra import versions
 
 pytestmark = pytest.mark.unit
 FOLDER = Paths.here().root / "toolchain"
 NOT_BUILT = {"karpenter-crds"}
-MODULES = {tool.module.name: tool.module for tool in EVERY.values()}
+MODULES = {tool.module.name: tool.module for tool in CATALOGUE.values()}
 
 
 def go_mod(module: Module) -> str:
@@ -45,6 +37,7 @@ def test_every_module_folder_is_in_the_catalogue() -> None:
         ("etcd", versions.ETCD),
         ("kwok", versions.KWOK),
         ("helm", versions.HELM),
+        ("karpenter", versions.KARPENTER_MODULE),
         ("nvidia-config", NVIDIA_CONFIG.version),
         ("nvidia-ctk", NVIDIA_CTK.version),
         ("actionlint", ACTIONLINT.version),
@@ -57,9 +50,14 @@ def test_go_mod_requires_the_pinned_version(name: str, pin: str) -> None:
     assert required == [f"v{pin}"]
 
 
-def test_the_main_job_gets_nothing_that_only_this_project_needs() -> None:
-    assert set(ON_REQUEST) == {"actionlint"}
-    assert not set(ON_REQUEST) & set(CATALOGUE)
+def test_both_karpenters_are_of_one_core() -> None:
+    """The core's version is what the linker is told that both of them are."""
+    required = re.findall(r"^\s*sigs\.k8s\.io/karpenter (\S+)", go_mod(KARPENTER), re.MULTILINE)
+    assert required == [f"v{versions.KARPENTER_MODULE}"]
+
+
+def test_what_only_this_project_needs_is_got_when_it_is_asked_for() -> None:
+    assert set(CATALOGUE) - set(UNASKED) == {"actionlint"}
 
 
 def test_karpenters_crds_are_those_of_the_pinned_charts() -> None:
@@ -72,7 +70,7 @@ def test_go_mod_names_exactly_the_packages_that_are_built(name: str) -> None:
     text = go_mod(MODULES[name])
     block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
     packages = block[1].split() if block else re.findall(r"^tool (\S+)", text, re.MULTILINE)
-    assert sorted(packages) == sorted(t.package for t in EVERY.values() if t.module.name == name)
+    assert sorted(packages) == sorted(t.package for t in CATALOGUE.values() if t.module.name == name)
 
 
 def test_kubernetes_staging_modules_have_its_minor_and_patch_version() -> None:
@@ -117,5 +115,5 @@ def test_go_sum_knows_every_module_that_go_mod_requires(name: str) -> None:
         assert (path, f"{new.get(path, version)}/go.mod") in listed
 
 
-def test_the_main_job_needs_no_tool_that_only_tests_run() -> None:
-    assert set(CATALOGUE) - set(MAIN_JOB) == {"nvidia-ctk"}
+def test_the_main_job_needs_no_tool_that_only_tests_and_rehearsals_run() -> None:
+    assert set(UNASKED) - set(MAIN_JOB) == {"nvidia-ctk", "karpenter", "karpenter-kwok"}

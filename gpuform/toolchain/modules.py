@@ -1,0 +1,140 @@
+"""The Go modules that the tools are built from: what each pins, how large it is, what its linker is told.
+
+The versions are those of ``infra/versions.py``; each module under ``toolchain/`` repeats its own in a go.mod.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from infra import versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """One Go module: the folder ``toolchain/<name>`` with its own go.mod and go.sum.
+
+    ``pins`` is the module that its go.mod requires at ``version``. The three sizes are MB of 10^6 bytes: what
+    Go downloads and unpacks, what it keeps of the compilation, the binaries. They are the sizes of the files
+    that a build of this version used on linux/amd64, rounded up; what two modules share is counted twice.
+    ``cgo`` says that a C compiler is needed.
+    """
+
+    name: str
+    pins: str
+    version: str
+    download_mb: int
+    compile_mb: int
+    binaries_mb: int
+    ldflags: tuple[str, ...] = ()
+    cgo: bool = False
+
+
+def _set(package: str, **values: str) -> tuple[str, ...]:
+    """Linker arguments that set string variables of a Go package."""
+    return tuple(f"-X {package}.{name}={value}" for name, value in values.items())
+
+
+_K8S_MAJOR, _K8S_MINOR, _ = versions.KUBERNETES.split(".")
+# Both packages, as Kubernetes' own build does: the second one ends up in the user agent of every client. The
+# commit is left empty, for a module has none; "archive" is Kubernetes' own word for a tree without git.
+_K8S_VERSION = tuple(
+    flag
+    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    for flag in _set(
+        package,
+        gitVersion=f"v{versions.KUBERNETES}",
+        gitMajor=_K8S_MAJOR,
+        gitMinor=_K8S_MINOR,
+        gitCommit="",
+        gitTreeState="archive",
+    )
+)
+
+PULUMI = Module(
+    name="pulumi",
+    pins="github.com/pulumi/pulumi/pkg/v3",
+    version=versions.PULUMI,
+    download_mb=1400,
+    compile_mb=1700,
+    binaries_mb=120,
+    ldflags=_set("github.com/pulumi/pulumi/sdk/v3/go/common/version", Version=f"v{versions.PULUMI}"),
+)
+KUBERNETES = Module(
+    name="kubernetes",
+    pins="k8s.io/kubernetes",
+    version=versions.KUBERNETES,
+    download_mb=600,
+    compile_mb=3100,
+    binaries_mb=340,
+    ldflags=_K8S_VERSION,
+)
+ETCD = Module(  # its version is a constant of its source; so is kwok's
+    name="etcd",
+    pins="go.etcd.io/etcd/server/v3",
+    version=versions.ETCD,
+    download_mb=300,
+    compile_mb=350,
+    binaries_mb=30,
+)
+KWOK = Module(
+    name="kwok",
+    pins="sigs.k8s.io/kwok",
+    version=versions.KWOK,
+    download_mb=500,
+    compile_mb=1000,
+    binaries_mb=130,
+)
+HELM = Module(
+    name="helm",
+    pins="helm.sh/helm/v3",
+    version=versions.HELM,
+    download_mb=500,
+    compile_mb=800,
+    binaries_mb=70,
+    ldflags=(
+        *_set("helm.sh/helm/v3/internal/version", version=f"v{versions.HELM}"),
+        # What `helm template` takes for the cluster's version when it is told nothing: 1.20 unless set.
+        *_set("helm.sh/helm/v3/pkg/chartutil", k8sVersionMajor=_K8S_MAJOR, k8sVersionMinor=_K8S_MINOR),
+        *_set("helm.sh/helm/v3/pkg/lint/rules", k8sVersionMajor=_K8S_MAJOR, k8sVersionMinor=_K8S_MINOR),
+    ),
+)
+NVIDIA_CONFIG = Module(
+    name="nvidia-config",
+    pins="github.com/NVIDIA/k8s-device-plugin",
+    # Not versions.DEVICE_PLUGIN, which names the image: this is the newest one to be had as a Go module.
+    version="0.19.0",
+    download_mb=200,
+    compile_mb=200,
+    binaries_mb=20,
+    cgo=True,  # mig-parted's types are those of go-nvml, which is C
+)
+NVIDIA_CTK = Module(
+    name="nvidia-ctk",
+    pins="github.com/NVIDIA/nvidia-container-toolkit",
+    # Not versions.CONTAINER_TOOLKIT, which names the operator's image: this is what the hosts of tests get.
+    version="1.19.1",
+    download_mb=50,
+    compile_mb=180,
+    binaries_mb=20,
+    ldflags=_set("github.com/NVIDIA/nvidia-container-toolkit/internal/info", version="1.19.1"),
+    cgo=True,  # go-nvml
+)
+KARPENTER = Module(
+    name="karpenter",
+    pins="github.com/aws/karpenter-provider-aws",
+    version=versions.KARPENTER_MODULE,
+    download_mb=350,
+    compile_mb=1600,
+    binaries_mb=180,
+    # Its controllers for AWS and for kwok are both started from the same core, which has the version.
+    ldflags=_set("sigs.k8s.io/karpenter/pkg/operator", Version=versions.KARPENTER_MODULE),
+)
+ACTIONLINT = Module(
+    name="actionlint",
+    pins="github.com/rhysd/actionlint",
+    version="1.7.12",
+    download_mb=30,
+    compile_mb=70,
+    binaries_mb=10,
+)
