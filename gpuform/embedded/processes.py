@@ -12,8 +12,9 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gpuform.embedded.layout import Layout
@@ -24,6 +25,9 @@ SIMULATOR = "simulator"
 KWOKCTL = "kwokctl"
 EXEC_LOOKS = 100  # a millisecond apart; exec takes a few of them on a busy machine
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD among the flags, field 9 of proc_pid_stat(5)
+
+Naming = Callable[[Sequence[str]], str | None]
+"""What a process with these arguments is called here; None for one that is not ours."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +55,24 @@ class Process:
 
 def scan(layout: Layout) -> list[Process]:
     """Every process of this checkout's control plane: members, simulator, and a kwokctl at work."""
-    found = []
-    for entry in os.scandir(PROC):
-        if entry.name.isdigit():
-            process = look(layout, int(entry.name))
-            if process is not None:
-                found.append(process)
-    return found
+    return scan_for(partial(_name, layout))
+
+
+def scan_for(naming: Naming) -> list[Process]:
+    """Every process that has a name."""
+    pids = [int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit()]
+    return [process for pid in pids if (process := look_for(naming, pid))]
 
 
 def look(layout: Layout, pid: int) -> Process | None:
-    """The process behind ``pid`` if it is ours."""
+    """The process behind ``pid`` if it is of this checkout's control plane."""
+    return look_for(partial(_name, layout), pid)
+
+
+def look_for(naming: Naming, pid: int) -> Process | None:
+    """The process behind ``pid`` if it has a name."""
     try:
-        name = _name(layout, _command_line(pid))
+        name = naming(_command_line(pid))
         return None if name is None else Process(name, pid, int(_stat(pid)[19]))
     except (OSError, IndexError):
         return None
@@ -88,7 +97,7 @@ def _stat(pid: int) -> list[str]:
     return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 
-def _name(layout: Layout, argv: list[str]) -> str | None:
+def _name(layout: Layout, argv: Sequence[str]) -> str | None:
     program = Path(argv[0])
     if program.parent == layout.told(layout.workdir) / "bin":
         if "--version" in argv:
@@ -103,6 +112,11 @@ def _name(layout: Layout, argv: list[str]) -> str | None:
 
 
 def end(layout: Layout, processes: Iterable[Process], grace: float) -> None:
+    """End processes of this checkout's control plane, as ``end_for`` does."""
+    end_for(partial(_name, layout), processes, grace)
+
+
+def end_for(naming: Naming, processes: Iterable[Process], grace: float) -> None:
     """SIGTERM, ``grace`` seconds of patience (0: none), then SIGKILL; returns once all are gone.
 
     A process that has become somebody else's id is left alone.
@@ -113,7 +127,7 @@ def end(layout: Layout, processes: Iterable[Process], grace: float) -> None:
             handle = os.pidfd_open(process.pid)
         except ProcessLookupError:
             continue
-        if look(layout, process.pid) == process:
+        if look_for(naming, process.pid) == process:
             handles[process] = handle
         else:
             os.close(handle)

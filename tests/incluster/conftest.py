@@ -7,16 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from gpuform.rehearse.gate import Gate
 from infra.plan import gpu_operator, readiness_gate, sharing, workloads
+from infra.plan.sharing import NAMESPACE
 from tests.conftest import Plane
 from tests.incluster.gate_site import CHART, ENV, Site
-from tests.incluster.played_gate import NAMESPACE, PlayedGate
 
 
 @pytest.fixture(scope="module")
 def planned(simulated_plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("gate")
-    site = Site(simulated_plane, PlayedGate(simulated_plane.kubectl, folder))
+    site = Site(simulated_plane, Gate(simulated_plane.kubeconfig, folder))
     system = {
         "metadata": {"name": "system-0", "annotations": {"kwok.x-k8s.io/node": "fake"}},
         "spec": {"taints": [{"key": "CriticalAddonsOnly", "value": "true", "effect": "NoSchedule"}]},

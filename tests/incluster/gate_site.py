@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpuform.rehearse.gate import Gate
 from gpuform.simulator import keys
 from infra.config import parse
 from infra.plan import karpenter, sharing, workloads
+from infra.plan.sharing import NAMESPACE
 from tests.conftest import Plane
-from tests.incluster.played_gate import NAMESPACE, PlayedGate
 from tests.plan.aws_environments import SLICED, aws
 
 ENV = aws({**SLICED, "taints": [{"key": "team", "value": "a"}]})
@@ -29,7 +30,7 @@ Manifest = dict[str, Any]
 class Site:
     """A control plane with the operator and the gate of one environment, as the plan has them."""
 
-    def __init__(self, plane: Plane, gate: PlayedGate) -> None:
+    def __init__(self, plane: Plane, gate: Gate) -> None:
         self.plane = plane
         self.kubectl = plane.kubectl
         self.gate = gate
@@ -71,8 +72,8 @@ class Site:
         manifest["spec"]["nodeSelector"]["kubernetes.io/hostname"] = node
         self.apply(manifest)
 
-    def get(self, kind: str, name: str) -> Manifest:
-        found: Manifest = json.loads(self.kubectl("get", kind, name, "-n", "default", "-o", "json"))
+    def get(self, kind: str, name: str, namespace: str = "default") -> Manifest:
+        found: Manifest = json.loads(self.kubectl("get", kind, name, "-n", namespace, "-o", "json"))
         return found
 
     def taints(self, node: str) -> list[str]:

@@ -11,8 +11,8 @@ import pytest
 
 from infra.incluster.readiness_gate import lifting
 from infra.plan import readiness_gate
+from infra.plan.sharing import NAMESPACE
 from tests.incluster.gate_site import DRIVER, ENV, READY, TAINT, VALIDATOR, Site, until
-from tests.incluster.played_gate import NAMESPACE
 
 pytestmark = pytest.mark.cluster
 
@@ -145,8 +145,10 @@ def test_the_account_may_do_what_it_must_and_nothing_else(site: Site) -> None:
 
 
 def test_the_strictest_namespace_would_take_its_pod(site: Site) -> None:
-    until(lambda: site.gate.read("deployment", "readiness-gate")["status"].get("readyReplicas"), (1).__eq__)
-    spec = site.gate.read("deployment", "readiness-gate")["spec"]["template"]["spec"]
+    until(
+        lambda: site.get("deployment", "readiness-gate", NAMESPACE)["status"].get("readyReplicas"), (1).__eq__
+    )
+    spec = site.get("deployment", "readiness-gate", NAMESPACE)["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     assert "@sha256:" in container["image"]
     name = "strict"

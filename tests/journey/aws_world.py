@@ -18,10 +18,10 @@ import yaml
 from gpuform.embedded import ControlPlane
 from gpuform.engine import Engine, Result
 from gpuform.offline import nodes
+from gpuform.rehearse.gate import Gate
 from gpuform.toolchain import Toolchain
 from infra.config import load
 from infra.model.environment import Environment
-from tests.incluster.played_gate import PlayedGate
 from tests.journey.conftest import HERE, Checkout, make_checkout
 
 
@@ -87,7 +87,7 @@ def world(folder: Path, stack: str) -> Iterator[World]:
     try:
         plane.start()
         made.nodes()
-        with PlayedGate(made.kubectl, gate).following():
+        with Gate(checkout.paths.kubeconfig, gate).following():
             yield made
     finally:
         plane.stop(delete=True)

@@ -1,0 +1,122 @@
+"""One process that is there while something lies in the cluster, as a Deployment's pod would be."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Generic, TypeVar
+
+import httpx
+
+from gpuform.errors import Failure
+from gpuform.rehearse.children import end
+from gpuform.simulator.api import Api
+
+EVERY_S = 0.5  # between two looks
+LONGEST_BACK_OFF_S = 10.0  # a kubelet goes up to five minutes; nobody waits so long here
+
+Wanted = TypeVar("Wanted")
+TROUBLE = (Failure, httpx.HTTPError, OSError, ValueError, KeyError, IndexError)
+
+
+class Following(Generic[Wanted]):
+    """Looks at the cluster from a thread of its own, for as long as the context lasts.
+
+    ``look`` says what is wanted, None for nothing; ``start`` makes a process of it. The process is made anew
+    when something else is wanted, and, later from time to time, when it has ended by itself. What goes wrong
+    is in ``trouble`` and in the log, and leaves things as they are: a cluster that does not answer, say.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: Path,
+        look: Callable[[Api], Awaitable[Wanted | None]],
+        start: Callable[[Wanted], subprocess.Popen[bytes]],
+        log: Path,
+    ) -> None:
+        """Looks at nothing yet."""
+        self._kubeconfig, self._look, self._start, self.log = kubeconfig, look, start, log
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ended = 0
+        self.trouble = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there now."""
+        process = self.process
+        return process is not None and process.poll() is None
+
+    def __enter__(self) -> Following[Wanted]:
+        """Begin to look."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.touch()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the process; the thread that started it has to outlive it."""
+        self._over.set()
+        self._thread.join(timeout=60)
+
+    def _follow(self) -> None:
+        has: Wanted | None = None
+        again_at = 0.0
+        try:
+            with asyncio.Runner() as runner:
+                api = Api(self._kubeconfig)
+                while not self._over.wait(EVERY_S):
+                    try:
+                        has, again_at = self._step(runner.run(self._read(api)), has, again_at)
+                        self.trouble = "" if self.running or not has else self.trouble
+                    except TROUBLE as error:
+                        self._say(
+                            str(error) if isinstance(error, Failure) else f"{type(error).__name__}: {error}"
+                        )
+                runner.run(api.close())
+        finally:
+            self._end()
+
+    async def _read(self, api: Api) -> Wanted | None:
+        return await self._look(api)
+
+    def _step(
+        self, wanted: Wanted | None, has: Wanted | None, again_at: float
+    ) -> tuple[Wanted | None, float]:
+        """Bring the process in line; what it is now, and when one that ends is started again."""
+        if wanted != has:
+            self._end()
+            again_at = 0.0
+            self.ended = 0
+        elif wanted is None or self.running:
+            return has, again_at
+        elif self.process is not None:
+            self._say(f"ended with {self.process.returncode}")
+            self.process = None
+            self.ended += 1
+            return has, time.monotonic() + min(2.0 ** (self.ended - 1), LONGEST_BACK_OFF_S)
+        if wanted is not None and time.monotonic() >= again_at:
+            self.process = self._start(wanted)
+        return wanted, again_at
+
+    def _end(self) -> None:
+        if self.process is not None:
+            end(self.process)
+            self.process = None
+
+    def _say(self, text: str) -> None:
+        if text != self.trouble:
+            with self.log.open("a", encoding="utf-8") as log:
+                log.write(f"{text}\n")
+        self.trouble = text
