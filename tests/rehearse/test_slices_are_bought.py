@@ -1,0 +1,114 @@
+"""The real Karpenter counts slices: as many nodes as they need, none in vain, no pod before the operand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from infra.model.environment import Environment
+from tests.plan.aws_environments import aws
+from tests.rehearse.market_site import Site, nodes_for
+
+pytestmark = pytest.mark.cluster
+
+
+def pool(name: str, machine: str, **sharing: object) -> dict[str, object]:
+    """An elastic pool; the taint is its own, for else Karpenter could take either of two for one pod."""
+    given = {"sharing": sharing} if sharing else {}
+    limit = {"elastic": {"max": {"cpu": 192}}}  # 48 nodes of the smallest
+    return {"name": name, "machine": machine, **limit, "taints": [{"key": "for", "value": name}], **given}
+
+
+def shared(name: str, machine: str, replicas: int, **more: object) -> dict[str, object]:
+    return pool(name, machine, kind="time_slicing", replicas=replicas, **more)
+
+
+ENV = aws(
+    shared("story", "g4dn.xlarge", 3),
+    shared("halves", "g4dn.xlarge", 2),
+    shared("quarters", "g4dn.xlarge", 4),
+    shared("eighths", "g4dn.xlarge", 8),
+    pool("slices", "p4d.24xlarge", kind="mig", layout={"3g.20gb": 1, "2g.10gb": 2}),
+    pool("whole", "g5.xlarge"),
+    shared("counted", "g6.xlarge", 4, rename=False),
+    shared("uncounted", "g6e.xlarge", 4, rename=False),
+)
+SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
+
+
+@pytest.fixture(scope="module")
+def site(market: Callable[[Environment], Site]) -> Site:
+    return market(ENV)
+
+
+def test_the_fourth_of_three_slices_buys_a_node(site: Site) -> None:
+    site.sell("story")
+    site.run("tensorflow", 3, "story", **{SHARED: "1"})
+    pods = site.running("tensorflow", 3)
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == 1
+    assert len(site.bought("story")) == 1
+    site.kubectl("scale", "deployment", "tensorflow", "-n", "default", "--replicas=4")
+    (fourth,) = site.until(
+        lambda: [pod for pod in site.pods("tensorflow") if pod["status"]["phase"] == "Pending"],
+        "the fourth pod",
+    )
+    claims = site.until(
+        lambda: found if len(found := site.get("nodeclaims")["items"]) == 2 else [], "a NodeClaim for it"
+    )
+    assert {one["metadata"]["labels"]["karpenter.sh/nodepool"] for one in claims} == {"story"}
+    pods = site.running("tensorflow", 4)
+    per_node = Counter(pod["spec"]["nodeName"] for pod in pods)
+    assert sorted(per_node.values()) == [1, 3]
+    (late,) = (pod for pod in pods if pod["metadata"]["name"] == fourth["metadata"]["name"])
+    assert per_node[late["spec"]["nodeName"]] == 1
+    assert len(site.bought("story")) == 2
+    assert site.late(pods) == []
+
+
+def test_as_many_nodes_as_the_shares_need(site: Site) -> None:
+    replicas = {"halves": 2, "quarters": 4, "eighths": 8}
+    for name in replicas:
+        site.sell(name)
+        site.run(name, 64, name, **{SHARED: "1"})
+    pods = {name: site.running(name, 64) for name in replicas}
+    assert {name: len(site.bought(name)) for name in replicas} == {
+        name: nodes_for(64, each, 1) for name, each in replicas.items()
+    }
+    for name, each in replicas.items():
+        assert set(Counter(pod["spec"]["nodeName"] for pod in pods[name]).values()) == {each}
+        assert site.late(pods[name]) == []
+
+
+def test_the_same_for_mig(site: Site) -> None:
+    site.sell("slices")
+    site.run("large", 10, **{"nvidia.com/mig-3g.20gb": "1"})
+    site.run("middle", 20, **{"nvidia.com/mig-2g.10gb": "1"})
+    pods = [*site.running("large", 10), *site.running("middle", 20)]
+    assert len(site.bought("slices")) == nodes_for(10, 1, 8) == nodes_for(20, 2, 8) == 2
+    assert site.late(pods) == []
+
+
+def test_whole_gpus_beside_slices_buy_no_shared_node(site: Site) -> None:
+    site.sell("whole")
+    site.sell("quarters")
+    before = {pool: len(site.bought(pool)) for pool in ("story", "quarters", "slices")}
+    site.run("whole", 2, **{GPU: "1"})
+    pods = site.running("whole", 2)
+    assert {one.machine for one in site.bought("whole")} == {"g5.xlarge"}
+    assert len(site.bought("whole")) == 2
+    assert {pool: len(site.bought(pool)) for pool in before} == before
+    assert site.late(pods) == []
+
+
+def test_the_control_without_overlay_buys_a_node_for_every_slice(site: Site) -> None:
+    """Not renamed, for only then does Karpenter know the resource at all: its issue 729."""
+    site.sell("counted")
+    site.sell("uncounted", with_overlays=False)
+    for pool in ("counted", "uncounted"):
+        site.run(pool, 8, pool, **{GPU: "1"})
+    for pool in ("counted", "uncounted"):
+        site.running(pool, 8)
+    assert len(site.bought("counted")) == nodes_for(8, 4, 1) == 2
+    assert len(site.bought("uncounted")) == 8
