@@ -28,7 +28,7 @@ down: ## Stop everything that `make up` started (its data stays)
 
 test: setup ## Run every test
 	@$(BIN)/gpuform toolchain build
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: setup ## Format, lint, types, import contracts, unit tests
 	@$(BIN)/ruff format --check .

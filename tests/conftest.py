@@ -35,6 +35,17 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers, a file's tests stay together, and so do all those on booted hosts.
+
+    Fixtures of a file are then made once; hosts share their bed, and one worker is busy with them for about as
+    long as the other is with everything else.
+    """
+    for item in items:
+        hosts = item.get_closest_marker("hosts") is not None
+        item.add_marker(pytest.mark.xdist_group("hosts" if hosts else str(item.path)))
+
+
 @dataclass(frozen=True)
 class Plane:
     """A control plane that runs, with a state folder of its own."""
