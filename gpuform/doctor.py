@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 from gpuform.embedded import ControlPlane
 from gpuform.engine import plugins
 from gpuform.errors import InputError
+from gpuform.finding import Finding, Verdict
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain, space
 from gpuform.toolchain.catalogue import CATALOGUE, MAIN_JOB
 
 _FROM = {"path": "from PATH", "release": "the official release", "built": "built from its Go module"}
 
-Verdict = Literal["PASS", "SKIP", "FAIL"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One check: SKIP is something missing that gpuform can do without; ``fix`` is a command, or empty."""
-
-    subject: str
-    verdict: Verdict
-    fact: str
-    fix: str = ""
+__all__ = ["Finding", "Verdict", "findings"]
 
 
 def findings(paths: Paths) -> Iterator[Finding]:

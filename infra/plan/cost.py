@@ -106,7 +106,7 @@ def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
     least, most = pool.nodes or 0, pool.nodes or 0
     for capacity in pool.capacity:
         factor = _factor(env, capacity, notes)
-        counts = {machine: pool.nodes or _limit(env, pool, machine) for machine in machines}
+        counts = {machine: pool.nodes or most_nodes(env, pool, machine) for machine in machines}
         if pool.elastic:
             most += max(counts.values())
         costs = [price * factor * counts[machine] for machine, price in known.items()]
@@ -163,11 +163,16 @@ def _factor(env: Environment, capacity: Capacity, notes: list[str]) -> float:
     return 1.0
 
 
-def _limit(env: Environment, pool: Pool, machine: Machine) -> int:
+def most_nodes(env: Environment, pool: Pool, machine: Machine) -> int:
     """The most nodes of one machine within the limits of one way of buying."""
     assert pool.elastic is not None
-    each = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered(env, pool)}
+    each = limited(env, pool, machine)
     return min(limit // each[key] for key, limit in pool.elastic.max.items())
+
+
+def limited(env: Environment, pool: Pool, machine: Machine) -> dict[str, int]:
+    """What one node of that machine counts for, by the keys that an elastic pool's limits may have."""
+    return {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered(env, pool)}
 
 
 def _units(env: Environment, pool: Pool, node: float) -> dict[str, float]:

@@ -1,0 +1,58 @@
+"""Preflight: what can be known of an account before anything is made in it. It asks, and changes nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+
+from gpuform.aws.api import client
+from gpuform.finding import Finding
+from gpuform.preflight import access, account, offerings, quotas, reservations, roles, versions
+from gpuform.preflight.aws import Aws, Clients
+from gpuform.preflight.check import Check
+from infra.model.aws import AwsCluster
+from infra.model.environment import Environment
+
+__all__ = ["findings"]
+
+_ELSEWHERE = {
+    "embedded": ("the cluster runs on this machine: `gpuform doctor` without a stack says it all", ""),
+    "existing": ("the cluster and its nodes are there already, and are not made from here", ""),
+    "hosts": ("own hosts are asked over ssh, which this does not do", "gpuform hosts check {stack}"),
+}
+"""Clusters that no account is asked about: why, and the command that does look."""
+
+
+def findings(env: Environment, stack: str = "STACK", clients: Clients | None = None) -> Iterator[Finding]:
+    """Every check that follows from the environment, one after another; ``stack`` is for the commands.
+
+    Without credentials, or without the region, the rest is SKIP. ``clients`` makes the clients of AWS.
+    """
+    cluster = env.cluster
+    if not isinstance(cluster, AwsCluster):
+        fact, fix = _ELSEWHERE[cluster.kind]
+        yield Finding(f"stack {stack}", "SKIP", f"nothing to check: {fact}", fix.format(stack=stack))
+        return
+    aws = Aws(cluster.region, clients or client)
+    stopped = _without_botocore() if clients is None else ""
+    for check in (account.credentials(), account.region(cluster)):
+        found = check.skipped(stopped) if stopped else check.run(aws)
+        if found.verdict == "FAIL":
+            stopped = f"see {check.subject}"
+        yield found
+    for check in _checks(env, cluster):
+        yield check.skipped(stopped) if stopped else check.run(aws)
+
+
+def _checks(env: Environment, cluster: AwsCluster) -> Iterator[Check]:
+    yield from account.zones(cluster)
+    yield from access.checks(env)
+    for subject in (quotas, offerings, reservations, roles, versions):
+        yield from subject.checks(env)
+
+
+def _without_botocore() -> str:
+    """Why nothing can be asked; gpuform makes a stack without botocore, so that this is no failure."""
+    if importlib.util.find_spec("botocore"):
+        return ""
+    return "botocore is not installed: pip install 'gpuform[offline]'"

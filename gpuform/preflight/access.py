@@ -1,0 +1,65 @@
+"""Whether the caller will be let into the cluster that it makes, or that is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuform.aws.api import Refused
+from gpuform.preflight.aws import Aws
+from gpuform.preflight.check import Check, Judged
+from infra.model.environment import Environment
+from infra.plan.node_groups import cluster_of
+
+
+def checks(env: Environment) -> Iterator[Check]:
+    """One check: EKS lets nobody in by their IAM permissions alone, so half an `up` could fail.
+
+    A new cluster has an access entry of whoever makes it, and EKS refuses a second one for the same
+    (`components/eks_cluster.py`). One that is there must have an entry of the caller.
+    """
+    cluster = cluster_of(env)
+
+    def judge(aws: Aws) -> Judged:
+        caller = aws.ask("sts", "get_caller_identity", region=aws.home)["Arn"]
+        if caller.endswith(":root"):
+            return Judged("FAIL", "the root user: EKS has no access entries for one", "use a role")
+        try:
+            aws.ask("eks", "describe_cluster", name=env.name)
+        except Refused as refused:
+            if refused.code != "ResourceNotFoundException":
+                raise
+            return _new(caller, cluster.admins)
+        entries = aws.ask("eks", "list_access_entries", clusterName=env.name)["accessEntries"]
+        if any(same(caller, entry) for entry in entries):
+            return Judged("PASS", f"cluster {env.name} is there, and has an access entry of the caller")
+        fact = f"cluster {env.name} is there, and has no access entry of {caller}"
+        return Judged("FAIL", fact, "run as one of cluster.admins, or let one of them add the caller there")
+
+    by_hand = f"aws eks list-access-entries --cluster-name {env.name} --region {cluster.region}"
+    yield Check("access to the cluster", by_hand, judge)
+
+
+def _new(caller: str, admins: tuple[str, ...]) -> Judged:
+    twice = [admin for admin in admins if same(caller, admin)]
+    if twice:
+        fact = f"who makes the cluster gets an access entry, and EKS refuses a second one for {twice[0]}"
+        return Judged("FAIL", fact, "take it out of cluster.admins, or run the first `up` as another role")
+    return Judged("PASS", "no cluster yet; whoever makes it is let in")
+
+
+def same(caller: str, principal: str) -> bool:
+    """Whether STS's name of a caller is of that IAM principal.
+
+    A session says its role's name without the path, so two roles of one account that differ by path alone
+    are taken for one.
+    """
+    return _who(caller) == _who(principal)
+
+
+def _who(arn: str) -> tuple[str, str, str]:
+    """Account, kind and name; ``sts::1:assumed-role/deploy/x`` and ``iam::1:role/ci/deploy`` have the same."""
+    account, _, rest = arn.split(":", 4)[4].partition(":")
+    kind, *names = rest.split("/")
+    if kind == "assumed-role":
+        return account, "role", names[0]
+    return account, kind, names[-1] if names else ""

@@ -1,0 +1,72 @@
+"""Who asks, and whether the region and its zones are there for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuform.aws.api import Refused
+from gpuform.errors import Failure
+from gpuform.preflight.aws import Aws, home
+from gpuform.preflight.check import Check, Judged
+from infra.model.aws import AwsCluster
+
+
+def credentials() -> Check:
+    """The caller's identity: whatever else is asked, AWS answers only somebody."""
+
+    def judge(aws: Aws) -> Judged:
+        try:
+            who = aws.ask("sts", "get_caller_identity", region=aws.home)
+        except Failure as failure:
+            return Judged("FAIL", failure.fact, "set AWS_PROFILE, or: aws sso login, or: aws configure")
+        return Judged("PASS", f"account {who['Account']} as {who['Arn']}")
+
+    return Check("credentials", "aws sts get-caller-identity", judge)
+
+
+def region(cluster: AwsCluster) -> Check:
+    """The region exists and the account has it: regions since 2019 are enabled by hand (AWS account guide)."""
+    name = cluster.region
+    by_hand = f"aws ec2 describe-regions --all-regions --region-names {name} --region {home(name)}"
+
+    def judge(aws: Aws) -> Judged:
+        try:
+            found = aws.ask("ec2", "describe_regions", region=aws.home, AllRegions=True, RegionNames=[name])[
+                "Regions"
+            ]
+        except Refused as refused:
+            if refused.code != "InvalidParameterValue":
+                raise
+            found = []
+        if not found:
+            return Judged("FAIL", "AWS knows no such region", "write another one as cluster.region")
+        status = found[0].get("OptInStatus", "opt-in-not-required")
+        if status == "not-opted-in":
+            return Judged(
+                "FAIL", "not enabled for the account", f"aws account enable-region --region-name {name}"
+            )
+        return Judged("PASS", "enabled")
+
+    return Check(f"region {name}", by_hand, judge)
+
+
+def zones(cluster: AwsCluster) -> Iterator[Check]:
+    """The zones of the network, as this account calls them, are there and take new machines."""
+    names = cluster.network.zones
+    listed = " ".join(names)
+
+    def judge(aws: Aws) -> Judged:
+        found = aws.ask("ec2", "describe_availability_zones")["AvailabilityZones"]
+        there = {zone["ZoneName"]: zone.get("State", "available") for zone in found}
+        missing = [name for name in names if name not in there]
+        if missing:
+            fact = f"the account has no {', '.join(missing)}"
+            return Judged("FAIL", fact, f"write others as cluster.network.zones: {', '.join(sorted(there))}")
+        troubled = [f"{name} is {there[name]}" for name in names if there[name] != "available"]
+        if troubled:
+            return Judged("FAIL", "; ".join(troubled), "write other zones, or wait")
+        return Judged("PASS", ", ".join(names))
+
+    yield Check(
+        "zones", f"aws ec2 describe-availability-zones --zone-names {listed} --region {cluster.region}", judge
+    )

@@ -1,0 +1,80 @@
+"""What an account says of itself: questions to AWS that change nothing, each asked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpuform.aws.api import answers, client
+
+Clients = Callable[[str, str], Any]
+"""Makes a client of a service in a region, as ``gpuform.aws.api.client``."""
+
+_IAM_PREFIX = {"service-quotas": "servicequotas"}
+"""Services that IAM spells otherwise than botocore does (service authorization reference)."""
+
+_HOME = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}
+"""A region of each partition that every account has, to ask about regions that it may not have."""
+
+
+class Aws:
+    """The caller's account, seen from one region.
+
+    An answer is kept: nothing that is asked here changes within the seconds of a preflight. ``asked`` are the
+    IAM actions that were needed so far.
+    """
+
+    def __init__(self, region: str, clients: Clients = client) -> None:
+        """Ask nothing yet."""
+        self.region = region
+        self.asked: set[str] = set()
+        self._make = clients
+        self._clients: dict[tuple[str, str], Any] = {}
+        self._answers: dict[str, Mapping[str, Any]] = {}
+
+    def ask(
+        self, service: str, operation: str, *, region: str | None = None, **parameters: Any
+    ) -> Mapping[str, Any]:
+        """The answer, all pages of it. Errors as `gpuform.aws.api.answers` has them; the subject is the action."""
+        with answers(service):
+            there = self._client(service, region or self.region)
+        action = f"{_IAM_PREFIX.get(service, service)}:{there.meta.method_to_api_mapping[operation]}"
+        self.asked.add(action)
+        question = f"{action} {region} {sorted(parameters.items())}"
+        if question not in self._answers:
+            with answers(action):
+                self._answers[question] = _whole(there, operation, parameters)
+        return self._answers[question]
+
+    @property
+    def home(self) -> str:
+        """A region of the same partition that nobody has to enable; ours where the partition has none here."""
+        return home(self.region)
+
+    def _client(self, service: str, region: str) -> Any:
+        key = service, region
+        if key not in self._clients:
+            self._clients[key] = self._make(service, region)
+        return self._clients[key]
+
+
+def home(region: str) -> str:
+    """As ``Aws.home``."""
+    try:
+        import botocore.exceptions
+        import botocore.session
+    except ImportError:
+        return region
+    try:
+        partition = botocore.session.get_session().get_partition_for_region(region)
+    except botocore.exceptions.UnknownRegionError:
+        partition = "aws"
+    return _HOME.get(partition, region)
+
+
+def _whole(there: Any, operation: str, parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    if there.can_paginate(operation):
+        found: Mapping[str, Any] = there.get_paginator(operation).paginate(**parameters).build_full_result()
+    else:
+        found = getattr(there, operation)(**parameters)
+    return found

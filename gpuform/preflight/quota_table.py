@@ -1,0 +1,81 @@
+"""EC2's quotas of vCPUs, and which families of instance types each of them counts.
+
+Names and codes are those of AWS's page "Amazon EC2 instance type quotas" (docs.aws.amazon.com, EC2 instance
+types guide; each name there links to its code), as stored copies had it on 2026-11-21. A family is listed where
+the name of the quota says so: by its letter (G and VT, P, Standard: A, C, D, H, I, M, R, T, Z) or by its series
+(P2, P3, P4, P5). ``UNKNOWN`` has the families of our machines that no name there settles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Market = Literal["on-demand", "spot"]
+
+_STANDARD = frozenset("acdhimrtz")
+_G_AND_VT = frozenset(
+    ("g3", "g3s", "g4ad", "g4dn", "g5", "g5g", "g6", "g6e", "g6f", "g7", "g7e", "vt1"),
+)
+_P2_TO_P4 = frozenset(("p2", "p3", "p3dn", "p4d", "p4de"))
+_P5 = frozenset(("p5",))
+_P5_AND_LATER = frozenset(("p5", "p5e", "p5en", "p6-b200", "p6-b300"))
+
+
+@dataclass(frozen=True)
+class Quota:
+    """One quota. ``families`` are parts before the dot of instance types; ``letters`` stand for all families
+    that begin with just this letter and a digit.
+    """
+
+    code: str
+    name: str
+    market: Market
+    families: frozenset[str] = frozenset()
+    letters: frozenset[str] = frozenset()
+
+    def counts(self, instance_type: str) -> bool:
+        """Whether machines of that type, bought that way, count against it."""
+        family = instance_type.partition(".")[0]
+        letters = re.match(r"[a-z]+", family)
+        return family in self.families or (letters is not None and letters[0] in self.letters)
+
+
+QUOTAS = (
+    Quota("L-DB2E81BA", "Running On-Demand G and VT instances", "on-demand", _G_AND_VT),
+    Quota("L-417A185B", "Running On-Demand P instances", "on-demand", _P2_TO_P4 | _P5_AND_LATER),
+    Quota(
+        "L-1216C47A",
+        "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+        "on-demand",
+        letters=_STANDARD,
+    ),
+    Quota("L-3819A6DF", "All G and VT Spot Instance Requests", "spot", _G_AND_VT),
+    Quota("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", "spot", _P2_TO_P4),
+    Quota("L-C4BD4855", "All P5 Spot Instance Requests", "spot", _P5),
+    Quota(
+        "L-34B43A08",
+        "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
+        "spot",
+        letters=_STANDARD,
+    ),
+)
+
+_BESIDE_P5 = "AWS names a quota for P5 and none for this family, whose capacity blocks it counts apart"
+_GR = "AWS's names of the quotas have G and VT, and not Gr"
+
+UNKNOWN: Mapping[tuple[Market, str], str] = {
+    ("on-demand", "gr6"): _GR,
+    ("spot", "gr6"): _GR,
+    ("spot", "p5e"): _BESIDE_P5,
+    ("spot", "p5en"): _BESIDE_P5,
+    ("spot", "p6-b200"): "AWS names spot quotas for P2 to P5, and none for P6",
+}
+"""Why no quota is known of a family, by how it is bought."""
+
+
+def quota_of(market: Market, instance_type: str) -> Quota | None:
+    """The quota that counts it; None where none is known."""
+    return next((one for one in QUOTAS if one.market == market and one.counts(instance_type)), None)

@@ -1,0 +1,97 @@
+"""vCPU quotas: what the stack may buy at most, beside what others run, against what the account may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from gpuform.aws.api import Refused
+from gpuform.preflight.aws import Aws
+from gpuform.preflight.check import Check, Judged
+from gpuform.preflight.demand import Purchase, purchases
+from gpuform.preflight.quota_table import QUOTAS, UNKNOWN, Market, Quota, quota_of
+from gpuform.preflight.usage import by_others
+from infra.model.elastic import Capacity
+from infra.model.environment import Environment
+from infra.plan.node_groups import cluster_of
+
+MARKETS: Mapping[Capacity, Market] = {"on_demand": "on-demand", "spot": "spot"}
+"""Which quotas a way of buying needs. A reservation has been counted since it was made, a capacity block is
+never counted (EC2 user guide), so launching into them needs no more.
+"""
+
+_NO_SUCH = "NoSuchResourceException"
+
+
+def checks(env: Environment) -> Iterator[Check]:
+    """One check for each quota that the stack needs, and one for each family whose quota is not known."""
+    bought = [one for one in purchases(env) if one.capacity in MARKETS]
+    for quota in QUOTAS:
+        wanted = list(_counted(bought, quota))
+        if wanted:
+            yield _check(env, quota, wanted)
+    yield from _unknown(bought, cluster_of(env).region)
+
+
+def _counted(bought: Sequence[Purchase], quota: Quota) -> Iterator[Purchase]:
+    for one in bought:
+        market = MARKETS[one.capacity]
+        machines = [machine for machine in one.machines if quota_of(market, machine.name) == quota]
+        if machines:
+            yield one.of(machines)
+
+
+def _check(env: Environment, quota: Quota, wanted: Sequence[Purchase]) -> Check:
+    pools = ", ".join(f"{one.pool.name} {one.vcpu}" for one in wanted)
+    need, always = (sum(one.vcpu for one in wanted if one.fixed >= fixed) for fixed in (False, True))
+    own = frozenset(machine.name for one in wanted for machine in one.machines)
+    region = cluster_of(env).region
+
+    def judge(aws: Aws) -> Judged:
+        limit = _limit(aws, quota)
+        if limit is None:
+            return Judged("SKIP", f"not checked: Service Quotas knows no {quota.code} in {region}")
+        others = by_others(aws, quota, env.name, own)
+        fact = f"{need} vCPUs at most ({pools}) of {limit:g}, of which others use {others}"
+        if need + others <= limit:
+            return Judged("PASS", fact)
+        if always + others > limit:
+            fact += f"; the nodes that are always there need {always}"
+        asked = f"--quota-code {quota.code} --desired-value {need + others} --region {region}"
+        fix = f"aws service-quotas request-service-quota-increase --service-code ec2 {asked}"
+        return Judged("FAIL", fact, fix)
+
+    by_hand = "aws service-quotas get-service-quota --service-code ec2"
+    return Check(f"quota {quota.name}", f"{by_hand} --quota-code {quota.code} --region {region}", judge)
+
+
+def _limit(aws: Aws, quota: Quota) -> float | None:
+    """The quota as it is applied to the account, else AWS's default; None where there is no such quota."""
+    asked = {"ServiceCode": "ec2", "QuotaCode": quota.code}
+    for operation in ("get_service_quota", "get_aws_default_service_quota"):
+        try:
+            return float(aws.ask("service-quotas", operation, **asked)["Quota"]["Value"])
+        except Refused as refused:
+            if refused.code != _NO_SUCH:
+                raise
+    return None
+
+
+def _unknown(bought: Sequence[Purchase], region: str) -> Iterator[Check]:
+    """Families that no quota is known of: said, and never guessed."""
+    families: dict[tuple[Market, str], dict[str, None]] = {}
+    for one in bought:
+        for machine in one.machines:
+            key = MARKETS[one.capacity], machine.name.partition(".")[0]
+            if key in UNKNOWN:
+                families.setdefault(key, {})[one.pool.name] = None
+    for (market, family), pools in families.items():
+        fact = f"not checked (pool {', '.join(pools)}): {UNKNOWN[market, family]}"
+        named = "--query 'Quotas[?contains(QuotaName, `Instance`)].[QuotaCode,QuotaName,Value]' --output text"
+        by_hand = f"aws service-quotas list-service-quotas --service-code ec2 --region {region} {named}"
+        yield Check(f"quota of {family}, {market}", by_hand, partial(_said, Judged("SKIP", fact)))
+
+
+def _said(judged: Judged, aws: Aws) -> Judged:
+    """What is known without asking."""
+    return judged

@@ -1,0 +1,59 @@
+"""Service-linked roles: by them, EKS and EC2 act in the account on their own.
+
+Most are made by AWS on the way. EKS makes its two with the first cluster and node group (EKS user guide,
+using service-linked roles), EC2 Auto Scaling its own with the first group, all where the caller may
+``iam:CreateServiceLinkedRole``. EC2 does not make that of spot for a request by API from somebody who may not
+make it (EC2 user guide), and Karpenter's role may not (`infra/plan/iam.py`): without the role, no spot node
+of Karpenter's starts. For spot nodes of a managed node group, Auto Scaling makes it (AWS managed policy
+AutoScalingServiceRolePolicy, statement EC2SpotManagement).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from gpuform.aws.api import Refused
+from gpuform.preflight.aws import Aws
+from gpuform.preflight.check import Check, Judged
+from infra.model.environment import Environment
+
+SPOT = ("AWSServiceRoleForEC2Spot", "spot.amazonaws.com")
+MADE_BY_AWS = {
+    "AWSServiceRoleForAmazonEKS": ("eks.amazonaws.com", "the first cluster"),
+    "AWSServiceRoleForAmazonEKSNodegroup": ("eks-nodegroup.amazonaws.com", "the first node group"),
+    "AWSServiceRoleForAutoScaling": ("autoscaling.amazonaws.com", "the first node group"),
+}
+"""Roles that AWS makes by itself: the service they belong to, and with what."""
+
+
+def checks(env: Environment) -> Iterator[Check]:
+    """One check for each role; that of spot only where a pool buys spot."""
+    for name, (service, when) in MADE_BY_AWS.items():
+        missing = f"AWS makes it with {when}, if the caller may iam:CreateServiceLinkedRole"
+        yield _check(name, Judged("SKIP", f"not there yet: {missing}", _make(service)))
+    spot = [pool for pool in env.pools if "spot" in pool.capacity]
+    if any(pool.by_karpenter for pool in spot):
+        pools = ", ".join(pool.name for pool in spot if pool.by_karpenter)
+        fact = f"not there, and Karpenter may not make it: no spot node of pool {pools} would start"
+        yield _check(SPOT[0], Judged("FAIL", fact, _make(SPOT[1])))
+    elif spot:
+        yield _check(SPOT[0], Judged("SKIP", "not there yet: EC2 Auto Scaling makes it", _make(SPOT[1])))
+
+
+def _check(name: str, missing: Judged) -> Check:
+    return Check(f"role {name}", f"aws iam get-role --role-name {name}", partial(_judge, name, missing))
+
+
+def _judge(name: str, missing: Judged, aws: Aws) -> Judged:
+    try:
+        aws.ask("iam", "get_role", region=aws.home, RoleName=name)
+    except Refused as refused:
+        if refused.code != "NoSuchEntity":
+            raise
+        return missing
+    return Judged("PASS", "there")
+
+
+def _make(service: str) -> str:
+    return f"aws iam create-service-linked-role --aws-service-name {service}"

@@ -1,0 +1,79 @@
+"""How many vCPUs of each quota others use: what runs in the region that is not this stack's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuform.preflight.aws import Aws
+from gpuform.preflight.quota_table import Market, Quota
+from infra.model import labels
+from infra.model.machines import MACHINES
+
+_MARKET: Mapping[str, Market] = {"": "on-demand", "scheduled": "on-demand", "spot": "spot"}
+"""Ways of buying by EC2's InstanceLifecycle. Instances in a capacity block count against no quota of vCPUs
+(EC2 user guide, Capacity Blocks, considerations).
+"""
+
+_COUNTED = ("assessing", "scheduled", "pending", "active", "delayed")
+"""States in which a capacity reservation counts against the quota, used or not (EC2 user guide, quotas)."""
+
+
+def instances(aws: Aws) -> list[Mapping[str, Any]]:
+    """Running instances; pending and stopped ones do not count (EC2 user guide, On-Demand quotas)."""
+    running = [{"Name": "instance-state-name", "Values": ["running"]}]
+    found = aws.ask("ec2", "describe_instances", Filters=running)["Reservations"]
+    return [instance for batch in found for instance in batch["Instances"]]
+
+
+def ours(instance: Mapping[str, Any], environment: str) -> bool:
+    """Whether the stack has launched it: what `infra/plan/tags.py` writes on every node."""
+    return {"Key": labels.ENVIRONMENT, "Value": environment} in instance.get("Tags", [])
+
+
+def by_others(aws: Aws, quota: Quota, environment: str, own_types: frozenset[str]) -> int:
+    """vCPUs of the quota that are not there for the stack's nodes.
+
+    Its own instances are left out, for they are in what it may buy, except those in a reservation, which are
+    not. A reservation counts whole, so its unused part is added, unless it is open to ``own_types``, the
+    types that the stack buys: then the stack's nodes come to lie in it.
+    """
+    count: Counter[str] = Counter()
+    for instance in instances(aws):
+        market = _MARKET.get(instance.get("InstanceLifecycle", ""))
+        if market == quota.market and quota.counts(instance["InstanceType"]):
+            reserved = "CapacityReservationId" in instance
+            count[instance["InstanceType"]] += reserved or not ours(instance, environment)
+    if quota.market == "on-demand":
+        for kind, unused in _unused(aws, own_types):
+            if quota.counts(kind):
+                count[kind] += unused
+    size = _vcpus(aws, [kind for kind, number in count.items() if number])
+    return sum(number * size[kind] for kind, number in count.items() if number)
+
+
+def reservations(aws: Aws) -> list[Mapping[str, Any]]:
+    """All capacity reservations that the account sees in the region, those of other accounts included."""
+    return list(aws.ask("ec2", "describe_capacity_reservations")["CapacityReservations"])
+
+
+def _unused(aws: Aws, own_types: frozenset[str]) -> Iterator[tuple[str, int]]:
+    account = aws.ask("sts", "get_caller_identity", region=aws.home)["Account"]
+    for one in reservations(aws):
+        open_to_ours = one.get("InstanceMatchCriteria") == "open" and one["InstanceType"] in own_types
+        if one.get("OwnerId", account) != account or one.get("ReservationType") == "capacity-block":
+            continue
+        if one["State"] in _COUNTED and not open_to_ours:
+            part = "AvailableInstanceCount" if one["State"] == "active" else "TotalInstanceCount"
+            yield one["InstanceType"], one[part]
+
+
+def _vcpus(aws: Aws, types: list[str]) -> dict[str, int]:
+    """vCPUs of each type; AWS is asked only about types that are not among our machines."""
+    found = {name: MACHINES[name].vcpu for name in types if name in MACHINES}
+    other = sorted(set(types) - set(found))
+    if other:
+        said = aws.ask("ec2", "describe_instance_types", InstanceTypes=other)["InstanceTypes"]
+        found |= {one["InstanceType"]: one["VCpuInfo"]["DefaultVCpus"] for one in said}
+    return found

@@ -1,0 +1,120 @@
+"""Versions that are pinned: Kubernetes, add-ons and node images are still to be had in this region."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from gpuform.aws.api import Refused
+from gpuform.preflight.aws import Aws
+from gpuform.preflight.check import Check, Judged
+from gpuform.preflight.demand import pools
+from infra.model import images
+from infra.model.environment import Environment
+from infra.plan import eks, node_groups
+
+_NO_ADD_ON = ("ResourceNotFoundException", "InvalidParameterException")
+_NO_AMI = ("InvalidAMIID.NotFound", "InvalidAMIID.Malformed", "InvalidAMIID.Unavailable")
+
+
+def checks(env: Environment) -> Iterator[Check]:
+    """One check for the cluster, for each add-on and for each image."""
+    cluster = node_groups.cluster_of(env)
+    here = f"--region {cluster.region}"
+    by_hand = f"aws eks describe-cluster-versions --cluster-versions {cluster.version} {here}"
+    yield Check(f"Kubernetes {cluster.version}", by_hand, partial(_kubernetes, cluster.version))
+    for name, version in eks.add_ons(env).items():
+        asked = f"--addon-name {name} --kubernetes-version {cluster.version} {here}"
+        query = "--query 'addons[].addonVersions[].addonVersion' --output text"
+        judge = partial(_add_on, name, version, cluster.version)
+        yield Check(f"add-on {name}", f"aws eks describe-addon-versions {asked} {query}", judge)
+    for parameter in _parameters(env):
+        subject = f"image {parameter.removeprefix('/aws/service/')}"
+        yield Check(
+            subject, f"aws ssm get-parameter --name {parameter} {here}", partial(_parameter, parameter)
+        )
+    for pin in dict.fromkeys(pin for pin in cluster.images.values() if not images.is_alias(pin)):
+        by_hand = f"aws ec2 describe-images --image-ids {pin} {here}"
+        yield Check(f"image {pin}", by_hand, partial(_ami, pin))
+
+
+def _parameters(env: Environment) -> dict[str, None]:
+    """What a dated alias is looked up by: the AMI for Karpenter, the release for a managed node group."""
+    version = node_groups.cluster_of(env).version
+    found: dict[str, None] = {}
+    for pool in pools(env):
+        release = node_groups.release_parameter(env, pool)
+        if release is not None:
+            karpenters = images.ssm_parameter(pool.image, version, env.ami(pool))
+            found[karpenters if pool.by_karpenter else release] = None
+    return found
+
+
+def _kubernetes(version: str, aws: Aws) -> Judged:
+    """In standard support: the cluster is made without the extended one (`components/eks_cluster.py`)."""
+    found = aws.ask("eks", "describe_cluster_versions", clusterVersions=[version])["clusterVersions"]
+    status = next(
+        (
+            one.get("versionStatus") or one.get("status", "").upper().replace("-", "_")
+            for one in found
+            if one.get("clusterVersion") == version
+        ),
+        "",
+    )
+    if status == "STANDARD_SUPPORT":
+        return Judged("PASS", "in standard support")
+    fact = (
+        f"EKS has it as {status}, and the cluster has standard support only"
+        if status
+        else "EKS has it no more"
+    )
+    return Judged("FAIL", fact, "write a newer one as cluster.version")
+
+
+def _add_on(name: str, version: str, kubernetes: str, aws: Aws) -> Judged:
+    asked = {"addonName": name, "kubernetesVersion": kubernetes}
+    try:
+        found = aws.ask("eks", "describe_addon_versions", **asked)["addons"]
+    except Refused as refused:
+        if refused.code not in _NO_ADD_ON:
+            raise
+        found = []
+    there = [one for add_on in found for one in add_on["addonVersions"]]
+    if version in (one["addonVersion"] for one in there):
+        return Judged("PASS", version)
+    if not there:
+        return Judged("FAIL", f"EKS has none for Kubernetes {kubernetes}", "see infra/plan/eks.py")
+    default = next(
+        (
+            one["addonVersion"]
+            for one in there
+            for fits in one.get("compatibilities", [])
+            if fits.get("defaultVersion")
+        ),
+        there[0]["addonVersion"],
+    )
+    fact = f"EKS has no {version} for Kubernetes {kubernetes}"
+    return Judged("FAIL", fact, f"pin {default} in infra/versions.py")
+
+
+def _parameter(name: str, aws: Aws) -> Judged:
+    try:
+        found = aws.ask("ssm", "get_parameter", Name=name)["Parameter"]["Value"]
+    except Refused as refused:
+        if refused.code != "ParameterNotFound":
+            raise
+        return Judged("FAIL", "AWS has no such image here", "pin another date in cluster.images")
+    return Judged("PASS", found)
+
+
+def _ami(pin: str, aws: Aws) -> Judged:
+    try:
+        found = aws.ask("ec2", "describe_images", ImageIds=[pin])["Images"]
+    except Refused as refused:
+        if refused.code not in _NO_AMI:
+            raise
+        found = []
+    state = found[0].get("State", "available") if found else "not there, or not shared with the account"
+    if state == "available":
+        return Judged("PASS", found[0].get("Name", pin))
+    return Judged("FAIL", state, "pin another one in cluster.images")
