@@ -56,6 +56,7 @@ def answers(call: str) -> Iterator[None]:
     are found.
     """
     import botocore.exceptions as aws
+    from botocore.parsers import ResponseParserError
 
     try:
         yield
@@ -67,3 +68,6 @@ def answers(call: str) -> Iterator[None]:
         raise Failure("AWS credentials", str(error), remedy) from None
     except aws.BotoCoreError as error:
         raise Failure(call, str(error), "check the network, AWS_PROFILE and AWS_ENDPOINT_URL") from None
+    except ResponseParserError as error:  # a proxy's page, where an answer in XML was due
+        fact = f"is no answer of AWS: {str(error).partition(':')[0]}"
+        raise Failure(call, fact, "check the network, a proxy and AWS_ENDPOINT_URL") from None

@@ -8,21 +8,35 @@ from typing import Annotated
 
 import typer
 
-from gpuform.cli.output import console
+from gpuform.cli.output import console, say
 from gpuform.paths import Paths
 
 
 def doctor(
+    stack: Annotated[
+        str | None, typer.Argument(help="Stack whose account is asked about, too: Pulumi.STACK.yaml.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
 ) -> None:
-    """Say what this machine has and lacks, and the command that mends it. Exit code 1 if a check failed."""
-    from gpuform.doctor import findings
-    from gpuform.reports.tables import findings as table
+    """Say what this machine, and a stack's account, have and lack, and the command that mends it.
 
-    found = list(findings(Paths.here()))
+    Nothing is changed. Exit code 1 if a check failed.
+    """
+    from gpuform import preflight
+    from gpuform.doctor import findings
+    from gpuform.reports import tables
+    from gpuform.stacks import declared
+
+    paths = Paths.here()
+    env = declared(stack, paths) if stack is not None else None
+    found = list(findings(paths))
+    if stack is not None and env is not None:
+        found += preflight.findings(env, stack)
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in found], indent=2))
     else:
-        console.print(table(found))
+        console.print(tables.findings(found))
+        for line in tables.by_hand(found):
+            say(line)
     if any(finding.verdict == "FAIL" for finding in found):
         raise typer.Exit(1)

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from gpuform.cli import catalogue, cluster, doctor, drift, hosts, init, local, preview, prices, toolchain
+from gpuform.cli import catalogue, cluster, doctor, drift, hosts, init, local, preview, prices, toolchain, up
 from gpuform.errors import Failure, InputError
 
 
@@ -48,6 +48,7 @@ app.command()(cluster.status)
 app.command()(catalogue.gpus)
 app.command()(cluster.render)
 app.command()(preview.preview)
+app.command()(up.up)
 app.command()(drift.drift)
 app.command()(init.init)
 app.command()(catalogue.schema)

@@ -35,7 +35,7 @@ def findings(env: Environment, stack: str = "STACK", clients: Clients | None = N
         return
     aws = Aws(cluster.region, clients or client)
     stopped = _without_botocore() if clients is None else ""
-    for check in (account.credentials(), account.region(cluster)):
+    for check in (account.credentials(cluster), account.region(cluster)):
         found = check.skipped(stopped) if stopped else check.run(aws)
         if found.verdict == "FAIL":
             stopped = f"see {check.subject}"

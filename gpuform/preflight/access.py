@@ -57,7 +57,7 @@ def same(caller: str, principal: str) -> bool:
 
 
 def _who(arn: str) -> tuple[str, str, str]:
-    """Account, kind and name; ``sts::1:assumed-role/deploy/x`` and ``iam::1:role/ci/deploy`` have the same."""
+    """Account, kind and name: the same for ``sts::1:assumed-role/deploy/x`` and ``iam::1:role/ci/deploy``."""
     account, _, rest = arn.split(":", 4)[4].partition(":")
     kind, *names = rest.split("/")
     if kind == "assumed-role":

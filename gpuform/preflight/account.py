@@ -11,8 +11,9 @@ from gpuform.preflight.check import Check, Judged
 from infra.model.aws import AwsCluster
 
 
-def credentials() -> Check:
+def credentials(cluster: AwsCluster) -> Check:
     """The caller's identity: whatever else is asked, AWS answers only somebody."""
+    by_hand = f"aws sts get-caller-identity --region {home(cluster.region)}"
 
     def judge(aws: Aws) -> Judged:
         try:
@@ -21,11 +22,11 @@ def credentials() -> Check:
             return Judged("FAIL", failure.fact, "set AWS_PROFILE, or: aws sso login, or: aws configure")
         return Judged("PASS", f"account {who['Account']} as {who['Arn']}")
 
-    return Check("credentials", "aws sts get-caller-identity", judge)
+    return Check("credentials", by_hand, judge)
 
 
 def region(cluster: AwsCluster) -> Check:
-    """The region exists and the account has it: regions since 2019 are enabled by hand (AWS account guide)."""
+    """The region exists and the account has it: those since 2019 are enabled by hand (AWS account guide)."""
     name = cluster.region
     by_hand = f"aws ec2 describe-regions --all-regions --region-names {name} --region {home(name)}"
 

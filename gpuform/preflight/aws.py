@@ -35,7 +35,7 @@ class Aws:
     def ask(
         self, service: str, operation: str, *, region: str | None = None, **parameters: Any
     ) -> Mapping[str, Any]:
-        """The answer, all pages of it. Errors as `gpuform.aws.api.answers` has them; the subject is the action."""
+        """The answer, all pages of it. Errors are those of `gpuform.aws.api.answers`, about the action."""
         with answers(service):
             there = self._client(service, region or self.region)
         action = f"{_IAM_PREFIX.get(service, service)}:{there.meta.method_to_api_mapping[operation]}"
@@ -48,7 +48,7 @@ class Aws:
 
     @property
     def home(self) -> str:
-        """A region of the same partition that nobody has to enable; ours where the partition has none here."""
+        """A region of the same partition that nobody has to enable; ours where none is known."""
         return home(self.region)
 
     def _client(self, service: str, region: str) -> Any:

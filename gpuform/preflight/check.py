@@ -39,7 +39,8 @@ class Check:
             if refused.code in DENIED:
                 found = Judged("SKIP", f"not checked: the caller may not {refused.subject}")
             else:
-                found = Judged("SKIP", f"not checked: {refused.subject}: {refused.fact}")
+                said = refused.fact.strip().splitlines()[0]  # a proxy may answer with a whole page
+                found = Judged("SKIP", f"not checked: {refused.subject}: {said}")
         except Failure as failure:
             found = Judged("SKIP", f"not checked: {failure.subject}: {failure.fact}", failure.remedy)
         return Finding(self.subject, found.verdict, found.fact, found.fix, self.by_hand)

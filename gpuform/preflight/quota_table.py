@@ -1,9 +1,9 @@
 """EC2's quotas of vCPUs, and which families of instance types each of them counts.
 
-Names and codes are those of AWS's page "Amazon EC2 instance type quotas" (docs.aws.amazon.com, EC2 instance
-types guide; each name there links to its code), as stored copies had it on 2026-11-21. A family is listed where
-the name of the quota says so: by its letter (G and VT, P, Standard: A, C, D, H, I, M, R, T, Z) or by its series
-(P2, P3, P4, P5). ``UNKNOWN`` has the families of our machines that no name there settles.
+Names and codes are those of AWS's page "Amazon EC2 instance type quotas" (EC2 instance types guide; each name
+there links to its code), read on 2026-11-21. A family is listed where the name of the quota says so: by its
+letter (G and VT, P, Standard: A, C, D, H, I, M, R, T, Z) or by its series (P2, P3, P4, P5). ``UNKNOWN`` has
+the families of our machines that no name there settles.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _P5_AND_LATER = frozenset(("p5", "p5e", "p5en", "p6-b200", "p6-b300"))
 @dataclass(frozen=True)
 class Quota:
     """One quota. ``families`` are parts before the dot of instance types; ``letters`` stand for all families
-    that begin with just this letter and a digit.
+    that begin with just this letter and a digit; ``what`` is all of them in AWS's words.
     """
 
     code: str
     name: str
+    what: str
     market: Market
     families: frozenset[str] = frozenset()
     letters: frozenset[str] = frozenset()
@@ -44,20 +45,22 @@ class Quota:
 
 
 QUOTAS = (
-    Quota("L-DB2E81BA", "Running On-Demand G and VT instances", "on-demand", _G_AND_VT),
-    Quota("L-417A185B", "Running On-Demand P instances", "on-demand", _P2_TO_P4 | _P5_AND_LATER),
+    Quota("L-DB2E81BA", "Running On-Demand G and VT instances", "G and VT", "on-demand", _G_AND_VT),
+    Quota("L-417A185B", "Running On-Demand P instances", "P", "on-demand", _P2_TO_P4 | _P5_AND_LATER),
     Quota(
         "L-1216C47A",
         "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
+        "Standard",
         "on-demand",
         letters=_STANDARD,
     ),
-    Quota("L-3819A6DF", "All G and VT Spot Instance Requests", "spot", _G_AND_VT),
-    Quota("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", "spot", _P2_TO_P4),
-    Quota("L-C4BD4855", "All P5 Spot Instance Requests", "spot", _P5),
+    Quota("L-3819A6DF", "All G and VT Spot Instance Requests", "G and VT", "spot", _G_AND_VT),
+    Quota("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", "P4, P3 and P2", "spot", _P2_TO_P4),
+    Quota("L-C4BD4855", "All P5 Spot Instance Requests", "P5", "spot", _P5),
     Quota(
         "L-34B43A08",
         "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
+        "Standard",
         "spot",
         letters=_STANDARD,
     ),

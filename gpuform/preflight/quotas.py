@@ -62,7 +62,11 @@ def _check(env: Environment, quota: Quota, wanted: Sequence[Purchase]) -> Check:
         return Judged("FAIL", fact, fix)
 
     by_hand = "aws service-quotas get-service-quota --service-code ec2"
-    return Check(f"quota {quota.name}", f"{by_hand} --quota-code {quota.code} --region {region}", judge)
+    return Check(
+        f"quota of {quota.what}, {quota.market}",
+        f"{by_hand} --quota-code {quota.code} --region {region}",
+        judge,
+    )
 
 
 def _limit(aws: Aws, quota: Quota) -> float | None:

@@ -28,8 +28,7 @@ def checks(env: Environment) -> Iterator[Check]:
         query = "--query 'addons[].addonVersions[].addonVersion' --output text"
         judge = partial(_add_on, name, version, cluster.version)
         yield Check(f"add-on {name}", f"aws eks describe-addon-versions {asked} {query}", judge)
-    for parameter in _parameters(env):
-        subject = f"image {parameter.removeprefix('/aws/service/')}"
+    for parameter, subject in _parameters(env).items():
         yield Check(
             subject, f"aws ssm get-parameter --name {parameter} {here}", partial(_parameter, parameter)
         )
@@ -38,15 +37,16 @@ def checks(env: Environment) -> Iterator[Check]:
         yield Check(f"image {pin}", by_hand, partial(_ami, pin))
 
 
-def _parameters(env: Environment) -> dict[str, None]:
+def _parameters(env: Environment) -> dict[str, str]:
     """What a dated alias is looked up by: the AMI for Karpenter, the release for a managed node group."""
     version = node_groups.cluster_of(env).version
-    found: dict[str, None] = {}
+    found = {}
     for pool in pools(env):
         release = node_groups.release_parameter(env, pool)
         if release is not None:
             karpenters = images.ssm_parameter(pool.image, version, env.ami(pool))
-            found[karpenters if pool.by_karpenter else release] = None
+            what = "image" if pool.by_karpenter else "release of image"
+            found[karpenters if pool.by_karpenter else release] = f"{what} {pool.image.key}"
     return found
 
 

@@ -11,8 +11,8 @@ from rich.text import Text
 from gpuform.status import ClusterStatus, NodeStatus, PodStatus, PoolStatus
 
 if TYPE_CHECKING:
-    from gpuform.doctor import Finding
     from gpuform.embedded import Status
+    from gpuform.finding import Finding
     from gpuform.toolchain import Found
 
 SIMULATED = (
@@ -82,13 +82,19 @@ def tools(found: Iterable[Found]) -> Table:
 
 
 def findings(found: Iterable[Finding]) -> Table:
-    """One line per finding of the doctor."""
+    """One line per finding; the commands that check the same are ``by_hand``'s."""
     table = empty("", "", "what", "finding", "to mend it")
     styles = {"PASS": "green", "SKIP": "yellow", "FAIL": "red"}
     for finding in found:
         verdict = Text(finding.verdict, style=styles[finding.verdict])
-        table.add_row(verdict, finding.subject, finding.fact, finding.fix)
+        table.add_row(verdict, Text(finding.subject), Text(finding.fact), Text(finding.fix))
     return table
+
+
+def by_hand(found: Iterable[Finding]) -> list[str]:
+    """The commands that check the same by hand, each in a line of its own, so that it can be copied."""
+    lines = [f"  {finding.check}  # {finding.subject}" for finding in found if finding.check]
+    return ["to check by hand:", *lines] if lines else []
 
 
 def gpus(catalogue: Iterable[Mapping[str, Any]]) -> Table:

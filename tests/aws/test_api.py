@@ -43,3 +43,10 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch, moto: str) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(Failure, match="Could not connect"), answers("aws ec2 describe-vpcs"):
         client("ec2", "us-west-2").describe_vpcs()
+
+
+def test_an_answer_that_is_none_of_aws(monkeypatch: pytest.MonkeyPatch, moto: str) -> None:
+    """As of a proxy, or of moto for what it does not know: a page in HTML."""
+    said = r"aws ec2 describe-capacity-reservations: is no answer of AWS: .*; check the network"
+    with pytest.raises(Failure, match=said), answers("aws ec2 describe-capacity-reservations"):
+        client("ec2", "us-west-2").describe_capacity_reservations()

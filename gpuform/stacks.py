@@ -1,0 +1,19 @@
+"""The stacks of a checkout, by name."""
+
+from __future__ import annotations
+
+from gpuform.ci.stacks import find
+from gpuform.errors import InputError
+from gpuform.paths import Paths
+from infra.config import load
+from infra.model.base import listing
+from infra.model.environment import Environment
+
+
+def declared(stack: str, paths: Paths) -> Environment:
+    """The environment of ``Pulumi.STACK.yaml``; InputError for one that is not there, which lists those that are."""
+    file = paths.root / f"Pulumi.{stack}.yaml"
+    if not file.is_file():
+        known = find(paths.root)
+        raise InputError("STACK", f"unknown stack {stack!r}", listing(known, stack) if known else "make one")
+    return load(file)
