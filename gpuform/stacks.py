@@ -11,7 +11,7 @@ from infra.model.environment import Environment
 
 
 def declared(stack: str, paths: Paths) -> Environment:
-    """The environment of ``Pulumi.STACK.yaml``; InputError for one that is not there, which lists those that are."""
+    """The environment of ``Pulumi.STACK.yaml``; where it is not there, InputError with those that are."""
     file = paths.root / f"Pulumi.{stack}.yaml"
     if not file.is_file():
         known = find(paths.root)

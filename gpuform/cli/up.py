@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gpuform.cli.output import console, say, warn
-from gpuform.errors import Failure, InputError
+from gpuform.errors import InputError
 from gpuform.paths import Paths
-
-if TYPE_CHECKING:
-    from gpuform.finding import Finding
 
 LOCAL = "local"
 
@@ -36,6 +32,7 @@ def up(
     """
     from gpuform import preflight
     from gpuform.engine import Engine
+    from gpuform.preflight.telling import require
     from gpuform.stacks import declared
     from gpuform.toolchain import Toolchain
 
@@ -44,30 +41,8 @@ def up(
     if stack == LOCAL:
         raise InputError("STACK", f"{LOCAL!r} runs on the embedded control plane", "use `gpuform local up`")
     if env.cluster.kind == "aws" and not offline and not skip_preflight:
-        require(stack, preflight.findings(env, stack))
+        require(stack, preflight.findings(env, stack), console)
     result = Engine(paths, Toolchain(paths), say=warn, offline=offline).up(
         stack, policy_packs=[folder.resolve() for folder in policy_pack or ()]
     )
     say(result.summary)
-
-
-def require(stack: str, findings: Iterable[Finding]) -> None:
-    """Show what did not pass, and how many did; Failure if something failed."""
-    from gpuform.reports import tables
-
-    found = list(findings)
-    shown = [finding for finding in found if finding.verdict != "PASS"]
-    failed = sum(finding.verdict == "FAIL" for finding in shown)
-    if shown:
-        console.print(tables.findings(shown))
-        for line in tables.by_hand(shown):
-            say(line)
-    say(
-        f"preflight of stack {stack}: {len(found) - len(shown)} of {len(found)} checks passed, {failed} failed"
-    )
-    if failed:
-        raise Failure(
-            f"preflight of stack {stack}",
-            f"{failed} of {len(found)} checks failed, and nothing was changed",
-            "mend them, or do without them: --skip-preflight (pulumi: GPUFORM_SKIP_PREFLIGHT=1)",
-        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
@@ -34,6 +35,8 @@ INSTALLED = Path(__file__).resolve().parents[2]
 _WRAPPER = """#!/bin/sh
 # pulumi for this checkout. The engine writes an encryption salt into the stack file that it is given, so
 # every run gets a fresh copy of Pulumi.<stack>.yaml; `pulumi config` alone works on the file itself.
+# Before an update of a stack on AWS, its account is asked whether that can succeed; GPUFORM_SKIP_PREFLIGHT=1
+# leaves that out.
 stack=${PULUMI_STACK-} command= takes=
 for word in "$@"; do
   case $takes in
@@ -45,6 +48,7 @@ for word in "$@"; do
     -s=*) stack=${word#-s=} ;;
     --stack | -s) takes=stack ;;
     --cwd | -C | --color | --verbose | -v | --tracing) takes=other ;;
+    --help | -h) GPUFORM_SKIP_PREFLIGHT=1 ;;
     -*) ;;
     *) [ -n "$command" ] || command=$word ;;
   esac
@@ -58,6 +62,13 @@ case $command in
       cp "$tracked" "$copy.$$" && chmod 600 "$copy.$$" && mv "$copy.$$" "$copy" || exit 1
       PULUMI_OPTION_CONFIG_FILE=$copy
       export PULUMI_OPTION_CONFIG_FILE
+    fi
+    ;;
+esac
+case $command:${GPUFORM_SKIP_PREFLIGHT-}${GPUFORM_OFFLINE-} in
+  up: | update:)
+    if [ -n "$stack" ] && [ -f "$tracked" ] && grep -q 'kind:.*aws' "$tracked"; then
+      @PYTHON@ -m gpuform.preflight @ROOT@ "$stack" || exit
     fi
     ;;
 esac
@@ -132,7 +143,12 @@ def prepare(places: Places, tools: Tools) -> list[Plugin]:
     link(places.pulumi, pulumi)
     for name in ("kubectl", "helm"):
         link(places.paths.shims / name, tool(places, tools, name))
-    places_of = {"@ROOT@": places.paths.root, "@FOLDER@": places.folder, "@PULUMI@": pulumi}
+    places_of = {
+        "@ROOT@": places.paths.root,
+        "@FOLDER@": places.folder,
+        "@PULUMI@": pulumi,
+        "@PYTHON@": sys.executable,
+    }
     wrapper = _WRAPPER
     for mark, path in places_of.items():
         wrapper = wrapper.replace(mark, shlex.quote(str(path)))

