@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -58,6 +59,7 @@ class Aws:
         return self._clients[key]
 
 
+@functools.cache
 def home(region: str) -> str:
     """As ``Aws.home``."""
     try:
