@@ -64,7 +64,7 @@ def instance(kind: str, environment: str = "", **other: Any) -> dict[str, Any]:
 
 @dataclass
 class Account:
-    """What the account has. ``denied`` and ``failing`` are by operation; ``asked`` is what was asked of it."""
+    """What the account has. ``denied`` and ``failing`` are by operation; ``asked`` is what was asked."""
 
     env: Environment
     caller: str = ROLE

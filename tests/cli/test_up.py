@@ -1,0 +1,147 @@
+"""``gpuform up`` and ``gpuform doctor STACK``: who is asked first, what stops, and what is passed on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gpuform import preflight
+from gpuform.cli.main import app
+from gpuform.finding import Finding
+
+pytestmark = pytest.mark.unit
+
+FINE = Finding("zones", "PASS", "two", check="aws ec2 describe-availability-zones --region us-east-1")
+OPEN = Finding("role x", "SKIP", "not there yet", check="aws iam get-role --role-name x")
+BROKEN = Finding("quota of P", "FAIL", "too small", "aws service-quotas request", "aws service-quotas get")
+
+
+class Runs:
+    """In place of the engine: notes what it is told, and makes nothing."""
+
+    def __init__(self) -> None:
+        self.made: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+        self.found = [FINE]
+
+    def __call__(self, paths: Any, toolchain: Any, say: Any, offline: bool) -> Runs:
+        self.offline = offline
+        return self
+
+    def up(self, stack: str, policy_packs: Any) -> Any:
+        self.made.append({"stack": stack, "offline": self.offline, "packs": list(policy_packs)})
+        return type("Result", (), {"summary": "3 created in 1.0 s"})
+
+    def findings(self, env: Any, stack: str) -> Any:
+        self.asked.append(stack)
+        return iter(self.found)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
+    monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
+    found = Runs()
+    monkeypatch.setattr("gpuform.engine.Engine", found)
+    monkeypatch.setattr(preflight, "findings", found.findings)
+    return found
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+def test_the_account_is_asked_and_then_the_engine_runs(runs: Runs) -> None:
+    runs.found = [FINE, OPEN]
+    result = call("up", "aws-dev", "--policy-pack", "policies")
+    assert result.exit_code == 0, result.output
+    assert runs.asked == ["aws-dev"]
+    assert runs.made == [{"stack": "aws-dev", "offline": False, "packs": [Path("policies").resolve()]}]
+    lines = result.stdout.splitlines()
+    assert "SKIP  role x" in result.stdout
+    assert "zones" not in result.stdout
+    assert lines[-2:] == ["preflight of stack aws-dev: 1 of 2 checks passed, 0 failed", "3 created in 1.0 s"]
+
+
+def test_a_failed_check_stops_before_anything_is_made(runs: Runs) -> None:
+    runs.found = [FINE, OPEN, BROKEN]
+    result = call("up", "aws-dev")
+    assert (result.exit_code, runs.made) == (1, [])
+    assert "FAIL  quota of P  too small      aws service-quotas request" in result.stdout
+    assert "  aws service-quotas get  # quota of P" in result.stdout
+    assert "get-role" not in result.stdout  # of what did not fail, doctor has the commands
+    assert result.stderr == (
+        "failed: preflight of stack aws-dev: 1 of 3 checks failed, and nothing was changed; mend them, or do "
+        "without: gpuform up --skip-preflight, GPUFORM_SKIP_PREFLIGHT=1 pulumi up\n"
+    )
+
+
+@pytest.mark.parametrize(("word", "offline"), [("--offline", True), ("--skip-preflight", False)])
+def test_nobody_is_asked_offline_or_against_ones_will(runs: Runs, word: str, offline: bool) -> None:
+    runs.found = [BROKEN]
+    assert call("up", "aws-dev", word).exit_code == 0
+    assert runs.asked == []
+    assert runs.made == [{"stack": "aws-dev", "offline": offline, "packs": []}]
+
+
+def test_a_stack_that_is_not_on_aws_has_no_account(runs: Runs) -> None:
+    assert call("up", "onprem-dev").exit_code == 0
+    assert (runs.asked, runs.made[0]["stack"]) == ([], "onprem-dev")
+
+
+def test_the_local_stack_has_its_own_command(runs: Runs) -> None:
+    result = call("up", "local")
+    assert (result.exit_code, runs.made) == (2, [])
+    assert result.stderr == (
+        "error: STACK: 'local' runs on the embedded control plane; use `gpuform local up`\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["up", "doctor"])
+def test_an_unknown_stack_lists_those_that_there_are(runs: Runs, command: str) -> None:
+    result = call(command, "aws-prd")
+    assert (result.exit_code, runs.asked, runs.made) == (2, [], [])
+    assert result.stderr.startswith("error: STACK: unknown stack 'aws-prd'; did you mean aws-prod? known: ")
+    assert "aws-dev, aws-prod, local, onprem-dev" in result.stderr
+
+
+def test_a_stack_file_that_is_wrong_is_bad_input(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
+    (tmp_path / "Pulumi.odd.yaml").write_text("config: {'gpuform:environment': {name: odd}}\n")
+    monkeypatch.chdir(tmp_path)
+    for command in ("up", "doctor"):
+        result = call(command, "odd")
+        assert (result.exit_code, runs.asked, runs.made) == (2, [], [])
+        assert "error: cluster: missing" in result.stderr
+
+
+def test_doctor_of_a_stack_has_the_machine_and_the_account(runs: Runs) -> None:
+    runs.found = [FINE, BROKEN]
+    result = call("doctor", "aws-dev", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found[0]["subject"] == "python"
+    assert [set(one) for one in found] == [{"subject", "verdict", "fact", "fix", "check"}] * len(found)
+    assert found[-1] == {
+        "subject": "quota of P",
+        "verdict": "FAIL",
+        "fact": "too small",
+        "fix": "aws service-quotas request",
+        "check": "aws service-quotas get",
+    }
+    text = call("doctor", "aws-dev").stdout
+    assert text.endswith(
+        "to check by hand:\n"
+        "  aws ec2 describe-availability-zones --region us-east-1  # zones\n"
+        "  aws service-quotas get  # quota of P\n"
+    )
+
+
+def test_doctor_without_a_stack_asks_no_account(runs: Runs) -> None:
+    assert call("doctor", "--json").stdout.startswith("[\n")
+    assert runs.asked == []
