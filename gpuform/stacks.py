@@ -14,6 +14,13 @@ def declared(stack: str, paths: Paths) -> Environment:
     """The environment of ``Pulumi.STACK.yaml``; where it is not there, InputError with those that are."""
     file = paths.root / f"Pulumi.{stack}.yaml"
     if not file.is_file():
-        known = find(paths.root)
-        raise InputError("STACK", f"unknown stack {stack!r}", listing(known, stack) if known else "make one")
+        try:
+            known = find(paths.root)
+        except ValueError as wrong:
+            raise InputError("STACK", f"unknown stack {stack!r}; {wrong}", "then try again") from None
+        raise InputError(
+            "STACK",
+            f"unknown stack {stack!r}",
+            listing(known, stack) if known else "make one: gpuform init STACK",
+        )
     return load(file)

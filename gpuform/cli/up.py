@@ -31,7 +31,7 @@ def up(
     Exit code 1 if a check fails, and then nothing is changed: see `gpuform doctor STACK`.
     """
     from gpuform import preflight
-    from gpuform.engine import Engine
+    from gpuform.engine import Engine, EngineFailure
     from gpuform.preflight.telling import require
     from gpuform.stacks import declared
     from gpuform.toolchain import Toolchain
@@ -42,7 +42,11 @@ def up(
         raise InputError("STACK", f"{LOCAL!r} runs on the embedded control plane", "use `gpuform local up`")
     if env.cluster.kind == "aws" and not offline and not skip_preflight:
         require(stack, preflight.findings(env, stack), console)
-    result = Engine(paths, Toolchain(paths), say=warn, offline=offline).up(
-        stack, policy_packs=[folder.resolve() for folder in policy_pack or ()]
-    )
+    packs = [folder.resolve() for folder in policy_pack or ()]
+    try:
+        result = Engine(paths, Toolchain(paths), say=say, offline=offline).up(stack, policy_packs=packs)
+    except EngineFailure as failure:
+        for error in failure.result.errors[1:]:  # a pipeline keeps what is printed, and not the engine's log
+            warn(error)
+        raise
     say(result.summary)

@@ -12,14 +12,16 @@ from typing import Any
 import botocore.session
 import pytest
 from botocore import xform_name
+from botocore.stub import Stubber
 from rich.console import Console
 
 from gpuform.finding import Finding
 from gpuform.preflight import findings
+from gpuform.preflight.aws import Aws, home
 from gpuform.reports import tables
 from infra.config import load, parse
 from infra.model.environment import Environment
-from tests.aws.made_up import ACCOUNT, Account, reservation
+from tests.aws.made_up import ACCOUNT, Account, real, reservation
 from tests.components.aws_stacks import ROOT, changed, small, stack
 
 pytestmark = pytest.mark.unit
@@ -216,6 +218,28 @@ def test_other_clusters_have_nothing_to_check(name: str, fact: str, fix: str) ->
     (found,) = findings(load(ROOT / f"Pulumi.{name}.yaml"), name, never)
     assert (found.verdict, found.subject, found.fix) == ("SKIP", f"stack {name}", fix)
     assert fact in found.fact
+
+
+@pytest.mark.parametrize(
+    ("region", "asked"),
+    [("us-west-2", "us-east-1"), ("cn-northwest-1", "cn-north-1"), ("us-gov-east-1", "us-gov-west-1")],
+)
+def test_regions_are_asked_about_in_one_that_everybody_has(region: str, asked: str) -> None:
+    assert home(region) == asked
+
+
+def test_all_pages_are_read_and_no_question_is_asked_twice() -> None:
+    client = real("ec2", "us-west-2")
+    with Stubber(client) as stub:
+        for number, token in ((1, {"NextToken": "x"}), (2, {})):
+            instances = [{"InstanceType": "p5.48xlarge"}] * number
+            stub.add_response("describe_instances", {"Reservations": [{"Instances": instances}], **token})
+        aws = Aws("us-west-2", lambda service, region: client)
+        for _ in range(2):
+            found = aws.ask("ec2", "describe_instances")["Reservations"]
+            assert [len(batch["Instances"]) for batch in found] == [1, 2]
+        stub.assert_no_pending_responses()
+    assert aws.asked == {"ec2:DescribeInstances"}
 
 
 def test_without_botocore_nothing_is_asked_and_nothing_fails(

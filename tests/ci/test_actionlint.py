@@ -1,4 +1,4 @@
-"""actionlint on every workflow; and the real engine's options, as `up` uses them."""
+"""actionlint on every workflow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuform.toolchain import Toolchain
-from tests.ci.workflows import FILES, JOBS, ROOT
+from tests.ci.workflows import FILES, ROOT
 
 pytestmark = pytest.mark.engine
 BROKEN = """
@@ -76,15 +76,3 @@ def test_every_action_gets_inputs_that_it_has(toolchain: Toolchain, tmp_path: Pa
     preview = tmp_path / ".github" / "workflows" / "preview.yml"
     preview.write_text(preview.read_text().replace("fetch-depth:", "depth:"))
     assert 'input "depth" is not defined' in lint(toolchain, root=tmp_path).stdout
-
-
-def test_the_engine_knows_the_options_of_up(toolchain: Toolchain) -> None:
-    script = next(step["run"] for step in JOBS["up", "up"]["steps"] if step.get("name") == "up")
-    line = re.search(r"^pulumi up (.+)$", script, re.MULTILINE)
-    assert line
-    done = subprocess.run(
-        [toolchain.path("pulumi"), "up", "--help"], capture_output=True, text=True, timeout=60, check=True
-    )
-    options = re.findall(r"--[a-z-]+", line[1])
-    assert len(options) == 4
-    assert [option for option in options if not re.search(rf"{option}\b", done.stdout)] == []

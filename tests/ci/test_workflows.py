@@ -153,7 +153,7 @@ def test_every_command_is_there_with_these_options(program: str, words: tuple[st
 
 def test_the_commands_are_found_and_wrong_ones_are_noticed() -> None:
     used = {(program.split("/")[-1], *words[:1]) for program, words in commands()}
-    assert {("gpuform", "preview"), ("gpuform", "drift"), ("gpuform", "local"), ("make", "setup")} <= used
+    assert {("gpuform", "preview"), ("gpuform", "drift"), ("gpuform", "up"), ("make", "setup")} <= used
     assert {
         ("python -m gpuform.ci", step) for step in ("comment", "issue", "summary", "acknowledged")
     } <= used

@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 
 from gpuform import preflight
 from gpuform.cli.main import app
+from gpuform.engine import EngineFailure, Message
+from gpuform.engine import Result as Outcome
 from gpuform.finding import Finding
 
 pytestmark = pytest.mark.unit
@@ -27,12 +29,18 @@ class Runs:
         self.made: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.found = [FINE]
+        self.broken: tuple[str, ...] = ()
 
     def __call__(self, paths: Any, toolchain: Any, say: Any, offline: bool) -> Runs:
         self.offline = offline
         return self
 
     def up(self, stack: str, policy_packs: Any) -> Any:
+        if self.broken:
+            messages = tuple(Message("error", text) for text in self.broken)
+            raise EngineFailure(
+                Outcome("up", stack, {}, 1.0, messages=messages), "failed: one (and 1 more)", "x"
+            )
         self.made.append({"stack": stack, "offline": self.offline, "packs": list(policy_packs)})
         return type("Result", (), {"summary": "3 created in 1.0 s"})
 
@@ -79,6 +87,13 @@ def test_a_failed_check_stops_before_anything_is_made(runs: Runs) -> None:
     )
 
 
+def test_every_error_of_the_engine_is_told(runs: Runs) -> None:
+    runs.broken = ("one", "two")
+    result = call("up", "aws-dev")
+    assert result.exit_code == 1
+    assert result.stderr == "two\nfailed: pulumi up of stack aws-dev: failed: one (and 1 more); x\n"
+
+
 @pytest.mark.parametrize(("word", "offline"), [("--offline", True), ("--skip-preflight", False)])
 def test_nobody_is_asked_offline_or_against_ones_will(runs: Runs, word: str, offline: bool) -> None:
     runs.found = [BROKEN]
@@ -106,6 +121,18 @@ def test_an_unknown_stack_lists_those_that_there_are(runs: Runs, command: str) -
     assert (result.exit_code, runs.asked, runs.made) == (2, [], [])
     assert result.stderr.startswith("error: STACK: unknown stack 'aws-prd'; did you mean aws-prod? known: ")
     assert "aws-dev, aws-prod, local, onprem-dev" in result.stderr
+
+
+def test_an_unknown_stack_beside_a_file_that_names_none(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
+    monkeypatch.chdir(tmp_path)
+    assert call("up", "odd").stderr == "error: STACK: unknown stack 'odd'; make one: gpuform init STACK\n"
+    (tmp_path / "Pulumi.a b.yaml").touch()
+    result = call("up", "odd")
+    assert result.exit_code == 2
+    assert "unknown stack 'odd'; 'Pulumi.a b.yaml': no name of a stack; rename the file" in result.stderr
 
 
 def test_a_stack_file_that_is_wrong_is_bad_input(
