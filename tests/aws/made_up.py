@@ -14,7 +14,6 @@ from typing import Any
 import botocore.session
 from botocore.stub import Stubber
 
-from infra import versions
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 from infra.plan import eks
@@ -256,5 +255,3 @@ ANSWERS: dict[str, Answer] = {
     "describe_images": lambda account, asked: {"Images": account.images},
 }
 """What each question is answered by; one that is not here is a KeyError, and so a failed test."""
-
-NEWEST = versions.EKS[-1]

@@ -114,9 +114,6 @@ def test_the_system_nodes_count_like_any_others() -> None:
     assert (found.verdict, found.fact[:34]) == ("FAIL", "8 vCPUs at most (system 8) of 7; 0")
 
 
-P4D = {"InstanceType": "p4d.24xlarge"}
-
-
 @pytest.mark.parametrize(
     ("there", "taken"),
     [

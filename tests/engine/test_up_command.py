@@ -1,0 +1,71 @@
+"""``gpuform up`` with the real engine: a stack on AWS is made where its account allows it, and only then."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from gpuform import preflight
+from gpuform.cli.main import app
+from gpuform.engine import Engine
+from gpuform.finding import Finding
+from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
+from tests.components.aws_stacks import ROOT, stack
+from tests.engine.conftest import TWO_COMPONENTS
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with aws-dev's stack file, whose program makes two components and asks nobody for them."""
+    root = tmp_path / "checkout"
+    (root / "infra").mkdir(parents=True)
+    (root / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\nmain: infra/\n")
+    content = {"config": {"gpuform:environment": stack("aws-dev")}}
+    (root / "Pulumi.aws-dev.yaml").write_text(yaml.safe_dump(content))
+    (root / "infra" / "__main__.py").write_text(TWO_COMPONENTS)
+    (root / "toolchain").symlink_to(ROOT / "toolchain")
+    for name in [name for name in os.environ if name.startswith(("AWS_", "GPUFORM_STATE"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.chdir(root)
+    return root
+
+
+def up(*words: str) -> Result:
+    return CliRunner().invoke(app, ["up", "aws-dev", *words])
+
+
+def test_a_failed_preflight_makes_nothing_and_a_skipped_or_passed_one_goes_on(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = up()
+    assert refused.exit_code == 1, refused.output
+    assert "preflight of stack aws-dev: 1 of " in refused.stderr
+    assert not (checkout / ".gpuform").exists()  # not even a stack
+
+    made = up("--skip-preflight")
+    assert made.exit_code == 0, made.output
+    assert made.stdout.splitlines()[-1].startswith("3 created in ")
+
+    def fine(env: Any, stack: str) -> Iterator[Finding]:
+        yield Finding("credentials", "PASS", "x")
+
+    monkeypatch.setattr(preflight, "findings", fine)
+    again = up()
+    assert again.exit_code == 0, again.output
+    told = again.stdout.splitlines()
+    assert told[0] == "preflight of stack aws-dev: 1 of 1 checks passed, 0 failed"
+    assert told[-1].startswith("3 unchanged in ")
+    paths = Paths.here()
+    assert len(Engine(paths, Toolchain(paths)).export("aws-dev")["deployment"]["resources"]) == 3
