@@ -51,7 +51,7 @@ def _check(env: Environment, quota: Quota, wanted: Sequence[Purchase]) -> Check:
         limit = _limit(aws, quota)
         if limit is None:
             return Judged("SKIP", f"not checked: Service Quotas knows no {quota.code} in {region}")
-        others = by_others(aws, quota, env.name, own)
+        others = by_others(aws, quota, env, own)
         fact = f"{need} vCPUs at most ({pools}) of {limit:g}; {others} taken by others and by reservations"
         if need + others <= limit:
             return Judged("PASS", fact)

@@ -9,6 +9,7 @@ from typing import Any
 from gpuform.preflight.aws import Aws
 from gpuform.preflight.quota_table import Market, Quota
 from infra.model import labels
+from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 
 _MARKET: Mapping[str, Market] = {"": "on-demand", "scheduled": "on-demand", "spot": "spot"}
@@ -32,19 +33,20 @@ def ours(instance: Mapping[str, Any], environment: str) -> bool:
     return {"Key": labels.ENVIRONMENT, "Value": environment} in instance.get("Tags", [])
 
 
-def by_others(aws: Aws, quota: Quota, environment: str, own_types: frozenset[str]) -> int:
+def by_others(aws: Aws, quota: Quota, env: Environment, own_types: frozenset[str]) -> int:
     """vCPUs of the quota that are not there for the stack's nodes.
 
-    Its own instances are left out, for they are in what it may buy, except those in a reservation, which are
-    not. A reservation counts whole, so its unused part is added, unless it is open to ``own_types``, the
-    types that the stack buys: then the stack's nodes come to lie in it.
+    Its own instances are left out, for they are in what it may buy, except those in a reservation that a pool
+    declares, which are not. A reservation counts whole, so its unused part is added, unless it is open to
+    ``own_types``, the types that the stack buys: then the stack's nodes come to lie in it.
     """
+    declared = {name for pool in env.pools for name in pool.on_aws.reservations}
     count: Counter[str] = Counter()
     for instance in instances(aws):
         market = _MARKET.get(instance.get("InstanceLifecycle", ""))
         if market == quota.market and quota.counts(instance["InstanceType"]):
-            reserved = "CapacityReservationId" in instance
-            count[instance["InstanceType"]] += reserved or not ours(instance, environment)
+            reserved = instance.get("CapacityReservationId") in declared
+            count[instance["InstanceType"]] += reserved or not ours(instance, env.name)
     if quota.market == "on-demand":
         for kind, unused in _unused(aws, own_types):
             if quota.counts(kind):

@@ -14,7 +14,7 @@ from gpuform.preflight.quota_table import QUOTAS, UNKNOWN, Market, quota_of
 from infra.config import parse
 from infra.model.machines import LEFT_OUT, MACHINES
 from infra.plan.cost import limited
-from tests.aws.made_up import Account, instance, reservation
+from tests.aws.made_up import RESERVATION, Account, instance, reservation
 from tests.components.aws_stacks import changed, small, stack
 
 pytestmark = pytest.mark.unit
@@ -120,7 +120,7 @@ def test_the_system_nodes_count_like_any_others() -> None:
         ([], 0),
         ([instance("p4d.24xlarge"), instance("p4d.24xlarge", "other")], 192),
         ([instance("p4d.24xlarge", "labs")], 0),
-        ([instance("p4d.24xlarge", "labs", CapacityReservationId="cr-0")], 96),
+        ([instance("p4d.24xlarge", "labs", CapacityReservationId="cr-0")], 0),  # it lies in an open one
         ([instance("p4d.24xlarge", InstanceLifecycle="spot")], 0),
         ([instance("p4d.24xlarge", InstanceLifecycle="capacity-block")], 0),
         ([instance("g4dn.xlarge"), instance("gr6.4xlarge"), instance("m5.xlarge")], 0),
@@ -132,6 +132,14 @@ def test_what_others_run_is_taken(there: list[dict[str, Any]], taken: int) -> No
     account = dedicated()
     account.instances = there
     assert look(account)[P].fact.endswith(f"; {taken} taken by others and by reservations")
+
+
+def test_nodes_in_a_reservation_of_the_stack_are_not_in_what_it_may_buy() -> None:
+    account = dedicated(capacity=["reserved", "on_demand"], aws={"reservations": [RESERVATION]})
+    account.reservations = [reservation(InstanceType="p4d.24xlarge", AvailableInstanceCount=1)]
+    account.instances = [instance("p4d.24xlarge", "labs", CapacityReservationId=RESERVATION)] * 3
+    account.instances.append(instance("p4d.24xlarge", "labs"))
+    assert look(account)[P].fact.startswith("192 vCPUs at most (a100 192) of 10000; 384 taken")
 
 
 def test_spot_is_counted_apart() -> None:
