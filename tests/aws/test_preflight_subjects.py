@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,22 +10,20 @@ from gpuform.finding import Finding
 from gpuform.preflight import findings
 from gpuform.preflight.access import same
 from infra.config import parse
-from tests.aws.made_up import ACCOUNT, RESERVATION, Account, instance, reservation
+from tests.aws.made_up import ACCOUNT, RESERVATION, Account
 from tests.components.aws_stacks import changed, small, stack
 
 pytestmark = pytest.mark.unit
 
-SOON = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
-H100 = {
+RESERVED = {
     "name": "h100",
     "machine": "p5.48xlarge",
+    "nodes": 4,
     "zones": ["us-west-2b"],
     "capacity": ["reserved"],
     "aws": {"reservations": [RESERVATION]},
 }
-ELASTIC = {**H100, "elastic": {"max": {"nvidia.com/gpu": 32}}}
-FIXED = {**H100, "nodes": 4}
-BLOCK = {**H100, "nodes": 4, "aws": {"reservations": [RESERVATION], "capacity_block": True}}
+BLOCK = {**RESERVED, "aws": {"reservations": [RESERVATION], "capacity_block": True}}
 
 
 def look(pool: dict[str, Any], **other: Any) -> dict[str, Finding]:
@@ -37,75 +34,6 @@ def look(pool: dict[str, Any], **other: Any) -> dict[str, Finding]:
 def prod(**other: Any) -> dict[str, Finding]:
     account = Account(parse(stack("aws-prod")), **other)
     return {one.subject: one for one in findings(account.env, "x", account.clients)}
-
-
-@pytest.mark.parametrize("pool", [ELASTIC, FIXED], ids=["elastic", "fixed"])
-@pytest.mark.parametrize(
-    ("kept", "fact"),
-    [
-        ({"State": "expired"}, f"{RESERVATION} is expired"),
-        (
-            {"State": "scheduled", "StartDate": SOON},
-            f"{RESERVATION} is scheduled, begins 2026-12-01 11:30 UTC",
-        ),
-        ({"InstanceType": "p4d.24xlarge"}, f"{RESERVATION} is of p4d.24xlarge, the pool of p5.48xlarge"),
-        ({"AvailabilityZone": "us-west-2a"}, f"{RESERVATION} is in us-west-2a, the pool in us-west-2b"),
-        ({"InstancePlatform": "Windows"}, f"{RESERVATION} is for Windows, node images are Linux/UNIX"),
-        (
-            {"State": "cancelled", "InstanceType": "p5.4xlarge"},
-            f"{RESERVATION} is cancelled; {RESERVATION} is of p5.4xlarge, the pool of p5.48xlarge",
-        ),
-        (
-            {"AvailableInstanceCount": 3},
-            f"3 free and 0 of this stack in {RESERVATION}; 4 nodes at most",
-        ),
-    ],
-)
-def test_a_reservation_that_does_not_fit(pool: dict[str, Any], kept: dict[str, Any], fact: str) -> None:
-    found = look(pool, reservations=[reservation(**kept)])["reservations of pool h100"]
-    assert (found.verdict, found.fact) == ("FAIL", fact)
-    assert f"--capacity-reservation-ids {RESERVATION} --region us-west-2" in found.check
-
-
-def test_a_reservation_that_is_not_there() -> None:
-    found = look(ELASTIC, reservations=[])["reservations of pool h100"]
-    assert found.verdict == "FAIL"
-    assert found.fact.startswith("InvalidCapacityReservationId.NotFound")
-    assert "aws.reservations of pool h100" in found.fix
-
-
-@pytest.mark.parametrize(
-    ("pool", "kind", "verdict"),
-    [
-        (FIXED, "capacity-block", "FAIL"),
-        (BLOCK, "default", "FAIL"),
-        (BLOCK, "capacity-block", "PASS"),
-        (ELASTIC, "capacity-block", "PASS"),  # Karpenter sees by itself what it is
-    ],
-)
-def test_a_capacity_block_is_declared_as_one_where_nobody_else_sees_it(
-    pool: dict[str, Any], kind: str, verdict: str
-) -> None:
-    found = look(pool, reservations=[reservation(ReservationType=kind)])["reservations of pool h100"]
-    assert found.verdict == verdict
-    assert verdict == "PASS" or "capacity block, and the pool says" in found.fact
-
-
-def test_the_stacks_own_nodes_have_their_places_already() -> None:
-    own = instance("p5.48xlarge", "labs", CapacityReservationId=RESERVATION)
-    others = instance("p5.48xlarge", CapacityReservationId=RESERVATION)
-    kept = [reservation(AvailableInstanceCount=2)]
-    subject = "reservations of pool h100"
-    assert look(FIXED, reservations=kept, instances=[own, own])[subject].verdict == "PASS"
-    assert look(FIXED, reservations=kept, instances=[own, others])[subject].verdict == "FAIL"
-
-
-def test_what_a_reservation_has_no_room_for_may_be_bought_otherwise() -> None:
-    pool = {**ELASTIC, "capacity": ["reserved", "on_demand"]}
-    subject = "reservations of pool h100"
-    found = look(pool, reservations=[reservation(AvailableInstanceCount=1)])[subject]
-    assert (found.verdict, found.fact.rpartition(", ")[2]) == ("PASS", "the rest as on_demand")
-    assert look(pool, reservations=[reservation(AvailableInstanceCount=0)])[subject].verdict == "FAIL"
 
 
 SPOT = {"name": "l4", "machine": "g6.xlarge", "elastic": {"max": {"cpu": 8}}, "capacity": ["spot"]}
@@ -225,7 +153,7 @@ def test_a_zone_that_lacks_machines_is_named() -> None:
             ["spot"],
             "g6.xlarge: not sold as on-demand here, but as spot",
         ),
-        (FIXED, [], "p5.48xlarge: not sold as on-demand or capacity-block here, but as nothing"),
+        (RESERVED, [], "p5.48xlarge: not sold as on-demand or capacity-block here, but as nothing"),
         (BLOCK, ["on-demand"], "p5.48xlarge: not sold as capacity-block here, but as on-demand"),
     ],
 )
