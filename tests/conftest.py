@@ -38,8 +38,8 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several workers, a file's tests stay together, and so do all those on booted hosts.
 
-    Fixtures of a file are then made once; hosts share their bed, and one worker is busy with them for about as
-    long as the other is with everything else.
+    Fixtures of a file are then made once; hosts share their bed, and one worker is busy with them for about
+    as long as the other is with everything else.
     """
     for item in items:
         hosts = item.get_closest_marker("hosts") is not None

@@ -176,8 +176,8 @@ def test_a_session_is_its_role(caller: str, principal: str, alike: bool) -> None
     assert same(caller, principal) is alike
 
 
-ADMIN = f"arn:aws:iam::{ACCOUNT}:role/gpuform-deploy"  # one of aws-prod's
-AS_ADMIN = f"arn:aws:sts::{ACCOUNT}:assumed-role/gpuform-deploy/run"
+ADMIN = f"arn:aws:iam::{ACCOUNT}:role/gpu-oncall"  # one of aws-prod's
+AS_ADMIN = f"arn:aws:sts::{ACCOUNT}:assumed-role/gpu-oncall/run"
 
 
 @pytest.mark.parametrize(
