@@ -15,7 +15,7 @@ from infra.model import labels
 from infra.model.environment import Environment, ExistingCluster
 from infra.model.errors import InputError
 from infra.model.hosts import HostsCluster
-from infra.model.offer import claimable
+from infra.model.offer import claimable, gpus_of
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, TimeSlicing
 from infra.plan.sharing import offered
@@ -39,7 +39,11 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class PoolStatus:
-    """One pool; ``sharing`` is its kind, ``detail`` how; ``planned`` is what each node should offer."""
+    """One pool; ``sharing`` is its kind, ``detail`` how.
+
+    ``planned`` is what each node should offer, or the largest where they differ in how many GPUs they have.
+    ``settled``: there are nodes, and every one is ready and offers exactly what was planned.
+    """
 
     name: str
     sharing: str
@@ -47,14 +51,7 @@ class PoolStatus:
     machine: str
     planned: dict[str, int]
     nodes: tuple[NodeStatus, ...]
-
-    @property
-    def settled(self) -> bool:
-        """Every declared node is there, ready, and offers exactly what was planned."""
-        return bool(self.nodes) and all(
-            node.ready and {key: count for key, count in node.allocatable.items() if count} == self.planned
-            for node in self.nodes
-        )
+    settled: bool
 
 
 @dataclass(frozen=True)
@@ -177,14 +174,26 @@ def _pool(
     claims: Claims,
 ) -> PoolStatus:
     found = sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
+    statuses = tuple(_node(node, used.get(node["metadata"]["name"], {}), claims) for node in found)
+    planned = [_planned(env, pool, gpus_of(pool, node["metadata"].get("labels", {}))) for node in found]
     return PoolStatus(
         name=pool.name,
         sharing=pool.sharing.kind if pool.gpus else "none",
         detail=_detail(pool),
         machine=pool.machine or " or ".join(gpu.name for gpu in pool.gpus) or "own hosts",
-        planned=offered(env, pool) | claimable(pool),
-        nodes=tuple(_node(node, used.get(node["metadata"]["name"], {}), claims) for node in found),
+        planned=_planned(env, pool, None),
+        nodes=statuses,
+        settled=bool(found)
+        and all(
+            node.ready and {key: count for key, count in node.allocatable.items() if count} == wanted
+            for node, wanted in zip(statuses, planned, strict=True)
+        ),
     )
+
+
+def _planned(env: Environment, pool: Pool, gpus: int | None) -> dict[str, int]:
+    """What a node with so many GPUs should offer; the largest where the number is not known."""
+    return offered(env, pool, pool.gpu_counts[-1] if gpus is None else gpus) | claimable(pool)
 
 
 def _node(node: Mapping[str, Any], used: Mapping[str, int], claims: Claims) -> NodeStatus:

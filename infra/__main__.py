@@ -13,7 +13,7 @@ from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.offer import claimable
-from infra.plan.sharing import offered
+from infra.plan.sharing import summary
 from infra.platform import platform
 from infra.target import Target
 
@@ -48,7 +48,7 @@ def main() -> None:
         platform(env, on)
         pulumi.export("kubeconfig", pulumi.Output.secret(on.kubeconfig))
     pulumi.export("environment", env.resolved())
-    pulumi.export("pools", {pool.name: offered(env, pool) | claimable(pool) for pool in env.pools})
+    pulumi.export("pools", {pool.name: summary(env, pool) | claimable(pool) for pool in env.pools})
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from gpuform.drift.finding import Finding, at
 from infra.model import labels
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
+from infra.model.offer import gpus_of
 from infra.model.pool import Pool
 from infra.plan.gpu_operator import driver_version
 from infra.plan.nodes import simulated_nodes
@@ -74,7 +75,12 @@ def _node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
         live = "none" if missing else tainted[taint["key"], taint["effect"]]
         if missing or live != taint["value"]:
             yield Finding(name, path, "missing" if missing else "changed", "cluster", taint["value"], live)
-    yield from _offers(name, offered(env, pool), node.get("status", {}).get("allocatable", {}))
+    gpus = gpus_of(pool, has)
+    if gpus in pool.gpu_counts:
+        yield from _offers(name, offered(env, pool, gpus), node.get("status", {}).get("allocatable", {}))
+    else:
+        key, wanted = labels.INSTANCE_GPU_COUNT, " or ".join(map(str, pool.gpu_counts))
+        yield from _compare(name, at("metadata.labels", key), wanted, has.get(key, ""))
 
 
 def _by_operands(env: Environment, pool: Pool) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from infra import versions
-from infra.model import drivers, labels
+from infra.model import drivers, labels, offer
 from infra.model.environment import Environment
 from infra.model.hosts import HostsCluster
 from infra.model.pool import Pool
@@ -39,8 +39,10 @@ def of_nodes(
     pools = {pool.name: pool for pool in env.pools}
     hosts: dict[str, Variables] = {}
     for node in nodes:
-        pool = pools.get(node["metadata"].get("labels", {}).get(labels.POOL, ""))
+        has = node["metadata"].get("labels", {})
+        pool = pools.get(has.get(labels.POOL, ""))
         if pool:
+            gpus = offer.gpus_of(pool, has) or pool.gpu_counts[-1]
             hosts[node["metadata"]["name"]] = {
                 "gpuform_environment": env.name,
                 "gpuform_pool": pool.name,
@@ -48,24 +50,24 @@ def of_nodes(
                 "gpuform_context": context or "",
                 "gpuform_labels": sharing.pool_labels(env, pool),
                 "gpuform_taints": sharing.pool_taints(env, pool),
-                **(_gpus(env, pool) if pool.gpus else {}),
+                **(_gpus(env, pool, gpus) if pool.gpus else {}),
             }
     return {"_meta": {"hostvars": hosts}}
 
 
-def _gpus(env: Environment, pool: Pool) -> Variables:
+def _gpus(env: Environment, pool: Pool, gpus: int) -> Variables:
     driver = gpu_operator.driver_version(env)
     gpu = pool.gpus[0]
     return {
         "validate_inventory_gpu": {
             "model": gpu.name,
             "product": drivers.support(gpu).product,
-            "count": pool.gpu_count,
+            "count": gpus,
         },
         "nvidia_driver_source": "operator",
         "nvidia_driver_version": driver,
         "nvidia_driver_modules": drivers.modules(gpu, driver),
-        "nvidia_driver_fabricmanager": drivers.needs_fabric_manager(gpu, pool.gpu_count),
+        "nvidia_driver_fabricmanager": drivers.needs_fabric_manager(gpu, gpus),
         "nvidia_container_toolkit_version": versions.CONTAINER_TOOLKIT,
         "nvidia_container_toolkit_runtime": "containerd",
         "nvidia_container_toolkit_mode": "cdi",

@@ -3,7 +3,8 @@
     readiness_gate.py [--every SECONDS] [--account FOLDER] OPERAND...
 
 A node is let in when it offers what its annotation ``gpuform.io/offers`` promises, and a pod of each OPERAND
-(its label ``app``) is ready on it. Until then the taint stays, whatever else happens: no answer from the API
+(its label ``app``) is ready on it. Where nodes of a pool differ in how many GPUs they have, the annotation is
+``gpuform.io/offers-per-gpu``. Until then the taint stays, whatever else happens: no answer from the API
 server, an operand that fails, a promise that nobody can read. Only our taint is taken away, in one patch that
 the server refuses if the taints have changed meanwhile. Standard library alone, Python 3.11 or newer.
 """
@@ -28,6 +29,8 @@ from typing import Any
 TAINT = "gpuform.io/gpu-not-ready"
 POOL = "gpuform.io/pool"
 OFFERS = "gpuform.io/offers"
+PER_GPU = "gpuform.io/offers-per-gpu"
+GPUS = "karpenter.k8s.aws/instance-gpu-count"
 READY = "gpuform.io/gpu-ready"
 MIG_CONFIG = "nvidia.com/mig.config"
 MIG_STATE = "nvidia.com/mig.config.state"
@@ -97,15 +100,27 @@ def amount(quantity: str) -> int:
     return int(quantity[:-1]) * 1000 if quantity.endswith("k") else int(quantity)
 
 
+def promise(node: Json) -> dict[str, int]:
+    """What the node shall offer; nothing where nobody can read it, or see how many GPUs the node has."""
+    meta = node["metadata"]
+    try:
+        if PER_GPU not in meta["annotations"]:
+            each, gpus = meta["annotations"][OFFERS], 1
+        else:
+            each, gpus = meta["annotations"][PER_GPU], int(meta["labels"][GPUS])
+        return {name: int(count) * gpus for name, count in json.loads(each).items()} if gpus > 0 else {}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
+
+
 def missing(node: Json, pods: list[Json], operands: list[str]) -> list[str]:
     """What keeps the node from being used, in words; nothing for a node that is as its pool promises."""
     meta, allocatable = node["metadata"], node.get("status", {}).get("allocatable") or {}
-    try:
-        promised = {name: int(count) for name, count in json.loads(meta["annotations"][OFFERS]).items()}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        promised = {}
+    promised = promise(node)
     if not promised:
-        return [f"annotation {OFFERS} does not say what its pool promises"]
+        each = PER_GPU in (meta.get("annotations") or {})
+        read = f"{PER_GPU} with label {GPUS}" if each else OFFERS
+        return [f"annotation {read} does not say what its pool promises"]
     found = []
     for name, count in promised.items():
         there = amount(allocatable.get(name, "0"))
@@ -146,7 +161,7 @@ def evidence(node: Json, pods: list[Json], operands: list[str], now: datetime.da
         "at": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "driver": node["metadata"].get("labels", {}).get(DRIVER, "unknown"),
         "kubelet": node["status"]["nodeInfo"]["kubeletVersion"],
-        "offers": json.loads(node["metadata"]["annotations"][OFFERS]),
+        "offers": promise(node),
         "operands": {operand: image(counting(operand, node, pods)[0]) for operand in operands},
     }
     return json.dumps(known, sort_keys=True)

@@ -13,10 +13,12 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from infra.model import offer
 from infra.model.aws import AwsCluster, Network
 from infra.model.elastic import CPU, MEMORY_GIB, SURGE
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES, Machine
+from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 
 KEPT_BY_EC2 = 5
@@ -62,17 +64,18 @@ def prefix_delegation(pools: Sequence[Pool]) -> bool:
 
 
 def most_nodes(pool: Pool, machine: Machine, offered: dict[str, int]) -> int:
-    """Nodes that the pool may have at most if all are that machine; ``offered``: what one node offers."""
+    """Nodes that the pool may have at most if all are that machine; ``offered``: what one such offers."""
     if pool.elastic is None:
         return (pool.nodes or 0) + (SURGE if pool.by_karpenter else 0)
     per_node = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered}
     return min(limit // per_node[key] for key, limit in pool.elastic.max.items())
 
 
-def _most_addresses(pool: Pool, offered: dict[str, int], blocks: bool) -> int:
+def _most_addresses(strategy: MigStrategy, pool: Pool, blocks: bool) -> int:
     """Addresses that the pool may take, whichever of its machines it gets."""
     return max(
-        most_nodes(pool, machine, offered) * _per_node(pool.on_aws.max_pods or machine.pods, blocks)
+        most_nodes(pool, machine, offer.offered(strategy, pool, machine.gpus))
+        * _per_node(pool.on_aws.max_pods or machine.pods, blocks)
         for machine in pool.machines
     )
 
@@ -81,8 +84,8 @@ def _per_node(pods: int, blocks: bool) -> int:
     return BLOCK * (-(-pods // BLOCK) + 1) + 1 if blocks else pods + 1
 
 
-def check(cluster: AwsCluster, pools: Sequence[Pool], offered: Sequence[dict[str, int]]) -> None:
-    """Refuse a network that is too small; ``offered`` belongs to ``pools``, one by one.
+def check(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> None:
+    """Refuse a network that is too small for what the pools may grow to.
 
     Pools that name zones must find room there, so each set of zones that a pool names is looked at by itself.
     """
@@ -91,8 +94,7 @@ def check(cluster: AwsCluster, pools: Sequence[Pool], offered: Sequence[dict[str
     blocks = prefix_delegation(pools)
     system = cluster.system.nodes * _per_node(MACHINES[cluster.system.machine].pods, blocks)
     takes = [
-        (frozenset(pool.zones or network.zones), _most_addresses(pool, has, blocks))
-        for pool, has in zip(pools, offered, strict=True)
+        (frozenset(pool.zones or network.zones), _most_addresses(strategy, pool, blocks)) for pool in pools
     ]
     takes.append((frozenset(network.zones), system))
     for zones in dict.fromkeys(zones for zones, _ in takes):

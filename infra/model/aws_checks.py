@@ -41,7 +41,7 @@ def check(
     _check_one_family(pools)
     _check_apart(strategy, pools)
     _check_pinned(strategy, pools, workloads)
-    addresses.check(cluster, pools, [offer.offered(strategy, pool) for pool in pools])
+    addresses.check(cluster, pools, strategy)
 
 
 def _check_names(pools: Sequence[Pool]) -> None:
@@ -96,7 +96,7 @@ def _check_apart(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
         if pool.elastic is None:
             continue
         hard = frozenset((t.key, t.value, t.effect) for t in pool.taints if t.effect != "PreferNoSchedule")
-        for resource in offer.offered(strategy, pool) or ("no GPU",):
+        for resource in offer.most(strategy, pool) or ("no GPU",):
             other = seen.setdefault((resource, hard), pool.name)
             if other != pool.name:
                 raise InputError(

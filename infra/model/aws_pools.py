@@ -32,11 +32,12 @@ def check(cluster: AwsCluster, strategy: MigStrategy, pool: Pool, path: str) -> 
 
 
 def _check_machines(pool: Pool, path: str) -> None:
+    for count in pool.gpu_counts if pool.gpu else ():
+        if all(machine.gpus != count for machine in pool.machines):
+            fact = f"no EC2 type has {count} of {' or '.join(pool.gpu.models if pool.gpu else ())}"
+            raise InputError(f"{path}.gpu", fact, "name a machine, or another count")
     if pool.machines:
         return
-    if pool.gpu:
-        fact = f"no EC2 type has {pool.gpu.count} of {' or '.join(pool.gpu.models)}"
-        raise InputError(f"{path}.gpu", fact, "name a machine, or another count")
     ec2 = {name: machine for name, machine in MACHINES.items() if machine.seller == "ec2"}
     models = {gpu.name for gpu in pool.gpus}
     same = [name for name, machine in ec2.items() if machine.gpu in models]
@@ -211,7 +212,7 @@ def _check_capacity(pool: Pool, path: str) -> None:
 def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
     if pool.elastic is None:
         return
-    offered = offer.offered(strategy, pool)
+    offered = offer.most(strategy, pool)
     known = [CPU, MEMORY_GIB, *offered]
     for key, limit in pool.elastic.max.items():
         here = f"{path}.elastic.max.{key}"
@@ -222,8 +223,16 @@ def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
                 else f"nodes of the pool have no {key}"
             )
             raise InputError(here, fact, listing(known, key))
-        least = min(
-            {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered}[key] for machine in pool.machines
-        )
-        if limit < least:
-            raise InputError(here, f"one node has {least}, so none may come", f"use {least} or more")
+        for count in pool.gpu_counts:
+            least = _least(strategy, pool, count, key)
+            if limit < least:
+                several = f" with {count} GPU{'s' if count > 1 else ''}" if len(pool.gpu_counts) > 1 else ""
+                fact = f"one node{several} has {least}, so none may come"
+                raise InputError(here, fact, f"use {least} or more")
+
+
+def _least(strategy: MigStrategy, pool: Pool, gpus: int, key: str) -> int:
+    """How much the smallest of the pool's machines with so many GPUs has of what a limit counts."""
+    offered = offer.offered(strategy, pool, gpus)
+    machines = [machine for machine in pool.machines if machine.gpus == gpus]
+    return min({CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered}[key] for machine in machines)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from infra.model.errors import InputError
 
@@ -99,3 +99,20 @@ LabelKey = Annotated[str, Field(strict=True), AfterValidator(_label_key)]
 LabelValue = Annotated[str, Field(strict=True), AfterValidator(_label_value)]
 HostName = Annotated[str, Field(strict=True), AfterValidator(_host_name)]
 Count = Annotated[int, Field(strict=True, ge=1)]
+
+
+def _ascending(counts: tuple[int, ...]) -> tuple[int, ...]:
+    """One spelling for each set of numbers, so that the same set is the same bytes."""
+    wanted = sorted(set(counts))
+    if list(counts) != wanted:
+        raise InputError("", f"{list(counts)} is not in ascending order, each number once", f"write {wanted}")
+    return counts
+
+
+# The tags are in brackets, as no key of an environment is: they stand in the path of an error.
+Counts = Annotated[
+    Annotated[Count, Tag("[number]")]
+    | Annotated[tuple[Count, ...], Field(min_length=1), AfterValidator(_ascending), Tag("[list]")],
+    Discriminator(lambda value: "[list]" if isinstance(value, list | tuple) else "[number]"),
+]
+"""A number, or several of which any will do."""

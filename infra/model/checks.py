@@ -74,7 +74,7 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
         if pool.node_machine is None and pool.gpu:
             raise InputError(
                 f"{path}.gpu",
-                f"no known machine has {pool.gpu.count} of {' or '.join(pool.gpu.models)}",
+                f"no known machine has {pool.gpu_count} of {' or '.join(pool.gpu.models)}",
                 "name a machine, or another count",
             )
         return
@@ -193,7 +193,7 @@ def _check_claimed(pools: Sequence[Pool], product: str, path: str) -> None:
 
 def request(strategy: MigStrategy, candidates: Sequence[Pool], workload: Workload) -> str | None:
     """The resource that a pod of the workload asks for; None where it is not clear or not offered."""
-    names = sorted({name for pool in candidates for name in offer.offered(strategy, pool)})
+    names = sorted({name for pool in candidates for name in offer.most(strategy, pool)})
     if workload.slice:
         wanted = offer.mig_resource(workload.slice)
         return wanted if wanted in names else None
@@ -222,7 +222,7 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
         raise InputError(f"{path}.slice", fact, listing(slices, workload.slice) if slices else "leave it out")
     if name is None:
         raise InputError(f"{path}.slice", f"{where} offers several kinds of slice", listing(slices))
-    most = max(offer.offered(strategy, pool).get(name, 0) for pool in candidates)
+    most = max(offer.most(strategy, pool).get(name, 0) for pool in candidates)
     if workload.amount > most:
         raise InputError(
             f"{path}.count",

@@ -69,7 +69,7 @@ class Environment(Model):
     gpu_operator: GpuOperatorSpec = Field(
         default_factory=GpuOperatorSpec, description="Settings of the operator."
     )
-    pools: tuple[Pool, ...] = Field(min_length=1, description="Pools of equal nodes.")
+    pools: tuple[Pool, ...] = Field(min_length=1, description="Pools of nodes of one kind.")
     workloads: tuple[Workload, ...] = Field(default=(), description="What runs on the pools.")
     cost: Cost | None = Field(default=None, description="Its budget, and prices that no list has.")
     state: State | None = Field(

@@ -7,9 +7,11 @@ Kubernetes and NVIDIA are theirs, ``gpuform.io/`` and ``simulator.gpuform.io/`` 
 # Ours.
 POOL = "gpuform.io/pool"
 ENVIRONMENT = "gpuform.io/environment"
-# The startup taint of elastic GPU nodes, and the annotation with what such a node shall offer.
+# The startup taint of elastic GPU nodes, and the annotation with what such a node shall offer: the node, or
+# each of its GPUs where the nodes of a pool differ in their number.
 GPU_NOT_READY = "gpuform.io/gpu-not-ready"
 OFFERS = "gpuform.io/offers"
+OFFERS_PER_GPU = "gpuform.io/offers-per-gpu"
 
 # What the simulator and the kwok stages read from a simulated node.
 KWOK_NODE = "kwok.x-k8s.io/node"

@@ -8,7 +8,7 @@ types whose GPU the catalogue does not have, and fractions of a GPU: ``LEFT_OUT`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -127,7 +127,7 @@ def smallest(models: Iterable[str], count: int) -> Machine | None:
     return min(fit, key=lambda machine: (machine.vcpu, machine.memory, machine.name), default=None)
 
 
-def ec2(models: Iterable[str], count: int) -> tuple[Machine, ...]:
-    """Every EC2 type that has exactly ``count`` of one of the models, in the table's order."""
+def ec2(models: Iterable[str], counts: Collection[int]) -> tuple[Machine, ...]:
+    """Every EC2 type that has one of the models, as many as one of ``counts`` says, in the table's order."""
     wanted = set(models)
-    return tuple(m for m in _ROWS if m.seller == "ec2" and m.gpu in wanted and m.gpus == count)
+    return tuple(m for m in _ROWS if m.seller == "ec2" and m.gpu in wanted and m.gpus in counts)

@@ -6,6 +6,7 @@ them; nothing here looks at a cluster.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from infra.model import labels
@@ -20,13 +21,14 @@ def mig_resource(profile: str) -> str:
     return labels.NVIDIA_MIG_PREFIX + profile.replace("+", ".")
 
 
-def offered(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
-    """Extended resources that one node of the pool has to give, all above zero, sorted by name.
+def offered(strategy: MigStrategy, pool: Pool, gpus: int | None = None) -> dict[str, int]:
+    """Extended resources that a node with ``gpus`` GPUs has to give, all above zero, sorted by name.
 
+    The number may be left out where all nodes of the pool have as many (ValueError where they may differ).
     A resource that is not in the answer is 0 on the node or not there at all. Devices that are had by claim
     are no extended resource: ``claimable`` has those.
     """
-    sharing, gpus = pool.sharing, pool.gpu_count
+    sharing, gpus = pool.sharing, pool.gpu_count if gpus is None else gpus
     if gpus == 0 or isinstance(sharing, Dra):
         return {}
     if isinstance(sharing, TimeSlicing):
@@ -43,9 +45,22 @@ def offered(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
     return {labels.NVIDIA_GPU: gpus}
 
 
+def most(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
+    """What the pool's largest node offers; every other one offers the same resources, and less of each."""
+    return offered(strategy, pool, pool.gpu_counts[-1])
+
+
+def gpus_of(pool: Pool, node_labels: Mapping[str, str]) -> int | None:
+    """GPUs of one of the pool's live nodes; None where they may differ and Karpenter's label does not say."""
+    if len(pool.gpu_counts) == 1:
+        return pool.gpu_count
+    said = node_labels.get(labels.INSTANCE_GPU_COUNT, "")
+    return int(said) if said.isdecimal() else None
+
+
 def claimable(pool: Pool) -> dict[str, int]:
     """Devices of one node that pods have by claim, by device class; none where a resource is asked for."""
-    return {labels.GPU_DEVICE_CLASS: pool.gpu_count} if pool.by_claim else {}
+    return {labels.GPU_DEVICE_CLASS: pool.gpu_counts[-1]} if pool.by_claim else {}
 
 
 def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:

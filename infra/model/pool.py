@@ -1,4 +1,4 @@
-"""A pool: equal nodes, what they run on, and how their GPUs are shared."""
+"""A pool: nodes of one kind, what they run on, and how their GPUs are shared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from infra.model import gpu as catalogue
 from infra.model import labels
 from infra.model.aws import AwsPool
-from infra.model.base import Count, LabelKey, LabelValue, Model, PoolName, listing
+from infra.model.base import Count, Counts, LabelKey, LabelValue, Model, PoolName, listing
 from infra.model.choices import GpuName, MachineName
 from infra.model.elastic import Capacity, Elastic, PoolClass, node_pool_name, static_name
 from infra.model.errors import InputError
@@ -35,7 +35,10 @@ class GpuChoice(Model):
     models: tuple[GpuName, ...] = Field(
         min_length=1, description="GPU models that will do, by their names in the catalogue."
     )
-    count: Count = Field(description="GPUs per node.")
+    count: Counts = Field(
+        description="GPUs per node; where nodes come and go (AWS) it may be several, for example [1, 4], and "
+        "each node has one of these numbers."
+    )
 
 
 class Taint(Model):
@@ -47,7 +50,10 @@ class Taint(Model):
 
 
 class Pool(Model):
-    """Equal nodes under one name; says what they are, not which cloud makes them."""
+    """Nodes of one kind under one name; says what they are, not which cloud makes them.
+
+    Nodes that come and go may differ in how many GPUs they have, and then in how much they offer.
+    """
 
     name: PoolName = Field(description="Also the beginning of the names of its nodes.")
     machine: MachineName | None = Field(default=None, description="Flavor or instance type; this or gpu.")
@@ -111,11 +117,17 @@ class Pool(Model):
         return (model,) if model else ()
 
     @property
-    def gpu_count(self) -> int:
-        """GPUs per node."""
+    def gpu_counts(self) -> tuple[int, ...]:
+        """The numbers of GPUs that a node may have, ascending; (0,) for nodes without GPUs."""
         if self.gpu:
-            return self.gpu.count
-        return MACHINES[self.machine].gpus if self.machine else 0
+            return self.gpu.count if isinstance(self.gpu.count, tuple) else (self.gpu.count,)
+        return (MACHINES[self.machine].gpus if self.machine else 0,)
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs per node, of a pool whose nodes all have as many; ValueError where they may differ."""
+        (count,) = self.gpu_counts
+        return count
 
     @property
     def node_machine(self) -> Machine | None:
@@ -123,7 +135,7 @@ class Pool(Model):
         return (
             MACHINES[self.machine]
             if self.machine
-            else smallest(self.gpu.models, self.gpu.count)
+            else smallest(self.gpu.models, self.gpu_counts[0])
             if self.gpu
             else None
         )
@@ -150,7 +162,7 @@ class Pool(Model):
     def machines(self) -> tuple[Machine, ...]:
         """The EC2 types its nodes may be: the one named, or every one with these GPUs; none may fit."""
         if self.gpu:
-            return ec2(self.gpu.models, self.gpu.count)
+            return ec2(self.gpu.models, self.gpu_counts)
         machine = MACHINES[self.machine or ""]
         return (machine,) if machine.seller == "ec2" else ()
 

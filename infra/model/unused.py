@@ -28,6 +28,11 @@ _NO_DRA = (
     "only a pool on AWS is made with NVIDIA's DRA driver and nodes that stay",
     "use another kind, or cluster kind aws",
 )
+_EQUAL = (
+    "only nodes that come and go may differ in it, and own, simulated and existing ones do not",
+    "give one number, or use cluster kind aws",
+)
+_EQUAL_ON_AWS = ("only nodes that come and go may differ in it", "give one number, or make the pool elastic")
 _IMAGE_OWNS = ("on AWS the node image brings it", "leave it out")
 
 _NAMED = ("the hosts are there, and named one by one", "leave it out, and name them in hosts")
@@ -98,6 +103,8 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
     kinds, reason = _SHARING.get(pool.sharing.kind, ((cluster,), _NO_DRA))
     if cluster not in kinds:
         raise InputError(f"{path}.sharing.kind", *reason)
+    if len(pool.gpu_counts) > 1 and pool.elastic is None:
+        raise InputError(f"{path}.gpu.count", *(_EQUAL_ON_AWS if cluster == "aws" else _EQUAL))
 
 
 def check_operator(cluster: str, given: set[str]) -> None:

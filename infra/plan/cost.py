@@ -114,7 +114,7 @@ def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
         low += min(costs, default=0.0) if pool.nodes else 0.0
     whole = None if missing else high
     cheapest = min(known.items(), key=lambda item: item[1], default=None)
-    units = _units(env, pool, cheapest[1]) if cheapest else {}
+    units = _units(env, pool, cheapest[0].gpus, cheapest[1]) if cheapest else {}
     lowest = None if missing and pool.nodes else low
     return Line(f"pool {pool.name}", least, most, lowest, whole, units, tuple(notes))
 
@@ -124,7 +124,8 @@ def _hosts(env: Environment, pool: Pool) -> Line:
     count, price = len(pool.hosts or ()), (env.cost.prices if env.cost else {}).get(pool.name)
     if price is None:
         return Line(f"pool {pool.name}", count, count, None, None, notes=(f"no price of {pool.name}",))
-    return Line(f"pool {pool.name}", count, count, count * price, count * price, _units(env, pool, price))
+    units = _units(env, pool, pool.gpu_count, price)
+    return Line(f"pool {pool.name}", count, count, count * price, count * price, units)
 
 
 def _machines(env: Environment, pool: Pool) -> tuple[Machine, ...]:
@@ -172,14 +173,17 @@ def most_nodes(env: Environment, pool: Pool, machine: Machine) -> int:
 
 def limited(env: Environment, pool: Pool, machine: Machine) -> dict[str, int]:
     """What one node of that machine counts for, by the keys that an elastic pool's limits may have."""
-    return {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered(env, pool)}
+    return {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered(env, pool, machine.gpus)}
 
 
-def _units(env: Environment, pool: Pool, node: float) -> dict[str, float]:
-    """USD per hour of one GPU and of one of each resource; slices share their GPU's by compute slices."""
-    if not pool.gpu_count:
+def _units(env: Environment, pool: Pool, gpus: int, node: float) -> dict[str, float]:
+    """USD per hour of one GPU and of one of each resource; slices share their GPU's by compute slices.
+
+    ``node`` is the price of a node, ``gpus`` how many it has.
+    """
+    if not gpus:
         return {}
-    gpu = node / pool.gpu_count
+    gpu = node / gpus
     found = {"GPU": gpu}
     if isinstance(pool.sharing, Mig) and env.gpu_operator.mig_strategy == "mixed":
         geometry, layout = pool.gpus[0].geometry, pool.layout or {}
@@ -189,8 +193,8 @@ def _units(env: Environment, pool: Pool, node: float) -> dict[str, float]:
         for name in layout:
             found[labels.NVIDIA_MIG_PREFIX + name.replace("+", ".")] = gpu * compute[name] / whole
         return found
-    for resource, count in offered(env, pool).items():
-        if count != pool.gpu_count:
+    for resource, count in offered(env, pool, gpus).items():
+        if count != gpus:
             found[resource] = node / count
     return found
 

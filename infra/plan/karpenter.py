@@ -202,14 +202,14 @@ def machine_requirements(pool: Pool) -> list[Manifest]:
     names, sizes = {name for name, _ in sold}, {size for _, size in sold}
     found = [
         _among(labels.INSTANCE_GPU_NAME, sorted(names)),
-        _among(labels.INSTANCE_GPU_COUNT, [str(pool.gpu.count)]),
+        _among(labels.INSTANCE_GPU_COUNT, [str(count) for count in pool.gpu_counts]),
         _among(labels.INSTANCE_GPU_MEMORY, [str(size) for size in sorted(sizes)]),
     ]
     let_in = [model for model, (name, size) in EC2_GPUS.items() if name in names and size in sizes]
     stray = [
         machine.name
         for machine in MACHINES.values()
-        if machine.seller == "ec2" and machine.gpus == pool.gpu.count
+        if machine.seller == "ec2" and machine.gpus in pool.gpu_counts
         if machine.gpu in let_in and machine.gpu not in pool.gpu.models
     ]
     if stray:

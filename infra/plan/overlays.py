@@ -48,7 +48,6 @@ def capacity(env: Environment, pool: Pool, count: int) -> dict[str, str]:
     Where the whole GPU is not offered under its own name, it is said to be 0: else a pod that asks for one
     would buy such a node, and wait beside it.
     """
-    offered = sharing.offered(env, pool)
-    found = {name: str(amount * count // pool.gpu_count) for name, amount in offered.items()}
+    found = {name: str(amount) for name, amount in sharing.offered(env, pool, count).items()}
     found.setdefault(labels.NVIDIA_GPU, "0")
     return dict(sorted(found.items()))

@@ -46,6 +46,8 @@ def _of(env: Environment, pool: Pool, waiting: bool) -> Iterator[Manifest]:
         made = node(env, pool, machine, f"{pool.name}-{index}")
         if machine.model:  # the image has a driver, so the operator installs none
             made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
+        if machine.model and pool.by_karpenter:  # which writes on every node what its instance type is
+            made["metadata"]["labels"][labels.INSTANCE_GPU_COUNT] = str(machine.gpus)
         if waiting:
             made["metadata"]["annotations"].update(startup.promise(env, pool))
             taints = [*made.get("spec", {}).get("taints", []), *startup.startup_taints(pool)]
@@ -76,13 +78,13 @@ def _per_node(env: Environment, pool: Pool, machine: Machine, work: Workload) ->
     ]
     asked = checks.request(env.gpu_operator.mig_strategy, [pool], work)
     if asked:
-        bounds.append(sharing.offered(env, pool)[asked] // work.amount)
+        bounds.append(sharing.offered(env, pool, machine.gpus)[asked] // work.amount)
     return min(bounds)
 
 
 def _most(env: Environment, pool: Pool, machine: Machine) -> int:
     """Nodes of that machine within the pool's limits, which count for each way of buying on its own."""
     assert pool.elastic is not None
-    has = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **sharing.offered(env, pool)}
+    has = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **sharing.offered(env, pool, machine.gpus)}
     found = [most // has[key] for key, most in pool.elastic.max.items() if has.get(key)]
     return min(found) * len(pool.capacity)

@@ -78,7 +78,7 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
         "pool": pool.name,
         "labels": sharing.pool_labels(env, pool),
         "taints": sharing.pool_taints(env, pool),
-        "offered": sharing.offered(env, pool),
+        "offered": sharing.summary(env, pool),
     }
     claimable = offer.claimable(pool)
     if claimable:

@@ -181,9 +181,19 @@ def node_selector(pool: Pool) -> str | None:
     return ",".join(f"{key}={value}" for key, value in sorted((pool.selector or {}).items())) or None
 
 
-def offered(env: Environment, pool: Pool) -> dict[str, int]:
-    """Extended resources of one node of the pool once the operands have acted; what is not named is 0."""
-    return offer.offered(env.gpu_operator.mig_strategy, pool)
+def offered(env: Environment, pool: Pool, gpus: int | None = None) -> dict[str, int]:
+    """Extended resources of a node with ``gpus`` GPUs once the operands have acted; what is not named is 0.
+
+    The number may be left out where all nodes of the pool have as many (ValueError where they may differ).
+    """
+    return offer.offered(env.gpu_operator.mig_strategy, pool, gpus)
+
+
+def summary(env: Environment, pool: Pool) -> dict[str, Any]:
+    """What each node offers, for people; where they differ, by its number of GPUs: ``{"1": {...}, ...}``."""
+    if len(pool.gpu_counts) == 1:
+        return dict(offered(env, pool))
+    return {str(gpus): offered(env, pool, gpus) for gpus in pool.gpu_counts}
 
 
 def _digest(content: str) -> str:

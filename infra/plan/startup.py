@@ -41,7 +41,13 @@ def tolerations(pools: Iterable[Pool]) -> list[dict[str, str]]:
 
 
 def promise(env: Environment, pool: Pool) -> dict[str, str]:
-    """Annotations that a waiting node is born with: the resources that one node of the pool offers."""
+    """Annotations that a waiting node is born with: the resources that one node of the pool offers.
+
+    All nodes of a NodePool are born with the same ones. So where they differ in how many GPUs they have, the
+    promise is of each GPU, and the gate multiplies; a number more then changes no node that is there.
+    """
     if not gated(pool):
         return {}
-    return {labels.OFFERS: json.dumps(sharing.offered(env, pool), sort_keys=True)}
+    several = len(pool.gpu_counts) > 1
+    key = labels.OFFERS_PER_GPU if several else labels.OFFERS
+    return {key: json.dumps(sharing.offered(env, pool, 1 if several else None), sort_keys=True)}

@@ -14,6 +14,7 @@ from gpuform.cli.main import app
 from gpuform.hosts import expectations, verify
 from gpuform.hosts.verify import Report, Verdict
 from infra.config import load, parse
+from tests.plan.aws_environments import TABLE
 
 pytestmark = pytest.mark.unit
 
@@ -174,3 +175,11 @@ def test_nodes_expect_what_the_operator_installs() -> None:
     assert hosts["n1"]["nvidia_driver_version"] == "580.95.05"  # the stack has V100s
     assert hosts["n1"]["nvidia_container_toolkit_version"] == "1.20.0"
     assert "validate_inventory_gpu" not in hosts["n2"]
+
+
+def test_nodes_that_differ_in_gpus_expect_their_own_number() -> None:
+    has = {"gpuform.io/pool": "p0"}
+    counted = "karpenter.k8s.aws/instance-gpu-count"
+    nodes = [{"metadata": {"name": n, "labels": {**has, counted: n}}} for n in ("1", "4")]
+    hosts = expectations.of_nodes(TABLE["several counts"], nodes, Path("/k"), None)["_meta"]["hostvars"]
+    assert {name: host["validate_inventory_gpu"]["count"] for name, host in hosts.items()} == {"1": 1, "4": 4}

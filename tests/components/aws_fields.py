@@ -85,6 +85,7 @@ ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
     ("Pool", "gpu", "elastic"): ((), ("pools/2/gpu", {"models": ["A10G"], "count": 1})),
     ("GpuChoice", "models", "elastic"): ((), ("pools/2/gpu/models", ["L4", "A10G"])),
     ("GpuChoice", "count", "elastic"): ((), ("pools/2/gpu/count", 4)),
+    ("GpuChoice", "count", "several"): ((), ("pools/2/gpu/count", [1, 4])),
     ("Pool", "nodes", "managed"): ((), ("pools/1/nodes", 2)),
     ("Pool", "nodes", "static"): (HAS_CLAIMED, ("pools/3/nodes", 2)),
     ("Pool", "sharing", "static"): (HAS_CLAIMED, ("pools/3/sharing", {"kind": "exclusive"})),

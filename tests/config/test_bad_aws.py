@@ -155,6 +155,27 @@ REASONS = {
 }
 
 
+HOSTS = {"kind": "hosts", "toolkit": {"version": "1.19.1"},
+         "driver": {"source": "distribution", "version": "580.95.05"}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cluster", "where"),
+    [(EMBEDDED, {"nodes": 1}), (EXISTING, {"selector": {"a": "b"}}), (HOSTS, {"hosts": ["gpu-1"]})],
+    ids=["embedded", "existing", "hosts"],
+)
+def test_equal_nodes_have_one_number_of_gpus(cluster: dict[str, Any], where: dict[str, Any]) -> None:
+    pool = {"name": "p", "gpu": {"models": ["T4"], "count": [1, 4]}, **where}
+    mapping: dict[str, Any] = {"name": "test", "cluster": cluster, "pools": [pool]}
+    assert message(mapping) == (
+        "pools[0].gpu.count: only nodes that come and go may differ in it, and own, simulated and existing "
+        "ones do not; give one number, or use cluster kind aws"
+    )
+    for one in (1, [1]):
+        pool["gpu"] = {"models": ["T4"], "count": one}
+        assert parse(mapping).pools[0].gpu_counts == (1,)
+
+
 def test_arm_images_wait_for_a_machine() -> None:
     """The ARM types of the project's EC2 table have a T4G, which the catalogue does not have."""
     said = message(change({"at": "pools/0/machine", "put": "g5g.xlarge"}))

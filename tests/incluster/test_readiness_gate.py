@@ -39,6 +39,17 @@ def node(offers: object = '{"nvidia.com/gpu.shared": 4}', **allocatable: str) ->
     }
 
 
+def each(
+    count: str | None, offers: str = '{"nvidia.com/gpu.shared": 4}', **allocatable: str
+) -> dict[str, Any]:
+    """A node whose pool promises for each GPU, with Karpenter's label of how many it has."""
+    made = node(**allocatable)
+    made["metadata"]["annotations"] = {"gpuform.io/offers-per-gpu": offers}
+    if count is not None:
+        made["metadata"]["labels"] = {"karpenter.k8s.aws/instance-gpu-count": count}
+    return made
+
+
 def pod(app: str, phase: str = "Running", ready: str = "True", **metadata: Any) -> dict[str, Any]:
     return {
         "metadata": {"name": f"{app}-x", "labels": {"app": app}, "creationTimestamp": BORN, **metadata},
@@ -63,6 +74,16 @@ WAITS: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
     (node('["nvidia.com/gpu"]', gpu_shared="4"), GOOD, "annotation gpuform.io/offers does not say"),
     (node("{}", gpu_shared="4"), GOOD, "annotation gpuform.io/offers does not say"),
     (node(None, gpu_shared="4"), GOOD, "annotation gpuform.io/offers does not say"),
+    (each("4", gpu_shared="3"), GOOD, "it offers 3 of 16 nvidia.com/gpu.shared"),
+    (each("4", gpu_shared="15"), GOOD, "it offers 15 of 16 nvidia.com/gpu.shared"),
+    (each("1", gpu_shared="3"), GOOD, "it offers 3 of 4 nvidia.com/gpu.shared"),
+    (each(None, gpu_shared="16"), GOOD, "offers-per-gpu with label karpenter.k8s.aws/instance-gpu-count"),
+    (each("", gpu_shared="16"), GOOD, "offers-per-gpu with label karpenter.k8s.aws/instance-gpu-count does"),
+    (each("four", gpu_shared="16"), GOOD, "offers-per-gpu with label"),
+    (each("0"), GOOD, "offers-per-gpu with label karpenter.k8s.aws/instance-gpu-count does"),
+    (each("-4"), GOOD, "offers-per-gpu with label karpenter.k8s.aws/instance-gpu-count does"),
+    (each("4", offers="{}", gpu_shared="16"), GOOD, "offers-per-gpu with label"),
+    (each("4", offers="four", gpu_shared="16"), GOOD, "offers-per-gpu with label"),
 ]  # fmt: skip
 
 
@@ -79,6 +100,14 @@ def test_a_node_that_keeps_its_promise_waits_for_nothing(much: str) -> None:
     assert gate.missing(node(gpu_shared=much), GOOD, OPERANDS) == []
     done = [GOOD[0], pod(OPERANDS[1], phase="Succeeded", ready="False")]
     assert gate.missing(node(gpu_shared=much), done, OPERANDS) == []
+
+
+@pytest.mark.parametrize(("count", "much"), [("1", "4"), ("4", "16"), ("4", "17"), ("8", "32")])
+def test_a_promise_for_each_gpu_is_kept_by_all_of_them(count: str, much: str) -> None:
+    kept = each(count, gpu_shared=much)
+    assert gate.missing(kept, GOOD, OPERANDS) == []
+    found = json.loads(gate.evidence(kept, GOOD, OPERANDS, datetime.datetime.now(datetime.UTC)))
+    assert found["offers"] == {"nvidia.com/gpu.shared": 4 * int(count)}
 
 
 def test_a_node_without_annotations_promises_nothing_that_could_be_kept() -> None:

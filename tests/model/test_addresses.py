@@ -92,6 +92,15 @@ def test_the_first_limit_that_is_reached_ends_it(limits: dict[str, int], most: i
     assert most_nodes(env.pools[0], env.pools[0].machines[0], {"nvidia.com/gpu.shared": 3}) == most
 
 
+def test_the_larger_nodes_take_their_own_addresses_and_offer_more() -> None:
+    """Of T4s, 24 shares are 8 nodes of one GPU with 58 pods at most, or 2 nodes of four with 234."""
+    gpu, shares = {"models": ["T4"], "count": [1, 4]}, {"kind": "time_slicing", "replicas": 3}
+    elastic = {"max": {"nvidia.com/gpu.shared": 24}}
+    with pytest.raises(InputError) as caught:
+        environment("10.0.0.0/23", machine=None, gpu=gpu, elastic=elastic, sharing=shares)
+    assert f"may take {2 * 59 + 8 * 59}; " in str(caught.value)
+
+
 @pytest.mark.parametrize(("pods", "blocks"), [(None, False), (29, False), (30, True), (110, True)])
 def test_blocks_are_handed_out_where_single_addresses_do_not_suffice(pods: int | None, blocks: bool) -> None:
     env = environment("10.0.0.0/16", nodes=1, aws={"max_pods": pods} if pods else {})

@@ -55,6 +55,7 @@ SLICED = {"machine": "g4dn.xlarge", "sharing": {"kind": "time_slicing", "replica
 SPOT = {"capacity": ["on_demand", "spot"], "class": "batch", "taints": [{"key": "team", "value": "a"}]}
 RESERVED = {"capacity": ["reserved", "on_demand"], "zones": ["us-west-2b"], "class": "training"}
 SEVERAL = {"gpu": {"models": ["L4", "A10G"], "count": 4}, "capacity": ["reserved", "on_demand", "spot"]}
+COUNTS = {"gpu": {"models": ["T4"], "count": [1, 4]}, "sharing": {"kind": "time_slicing", "replicas": 3}}
 MIG = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
 MPS = {"machine": "g6e.xlarge", "sharing": {"kind": "mps", "replicas": 4}}
 WHOLE_MIG = {"kind": "mig", "layout": "all-1g.5gb"}
@@ -69,6 +70,10 @@ TABLE: dict[str, Environment] = {
     "not renamed": aws({"machine": "g4dn.xlarge", "class": "interactive",
                         "sharing": {"kind": "time_slicing", "replicas": 3, "rename": False}}),
     "by model": aws({**SEVERAL, "aws": {"reservations": ["cr-0a1b2c3d", "cr-00000000"]}}),
+    "several counts": aws({**COUNTS, **SPOT}),
+    "several counts, whole": aws({"gpu": {"models": ["A10G", "L4"], "count": [1, 4, 8]}}),
+    "several counts, mig": aws({"gpu": {"models": ["H100-SXM"], "count": [1, 8]},
+                                "sharing": {"kind": "mig", "layout": "all-1g.10gb"}}),
     "a stray model": aws({"gpu": {"models": ["A100-SXM4-40GB", "H100-SXM"], "count": 8}}),
     "mig": aws({"machine": "p4d.24xlarge", "sharing": MIG, **RESERVED, "aws": CARDS}),
     "mig, one resource": aws({"machine": "p5.48xlarge", "sharing": {"kind": "mig", "layout": "all-1g.10gb"}},

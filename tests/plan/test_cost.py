@@ -64,6 +64,18 @@ def test_of_several_machines_the_dearest_fleet_is_the_most() -> None:
     assert line(env, "pool t4").high == pytest.approx(2 * (max(USD_PER_HOUR[name] for name in names) + DISK))
 
 
+def test_of_nodes_with_one_and_with_four_gpus_each_is_counted_by_what_it_offers() -> None:
+    shared = {"kind": "time_slicing", "replicas": 3}
+    pool = {"name": "t4", "gpu": {"models": ["T4"], "count": [1, 4]}, "sharing": shared}
+    found = line(aws({**pool, "elastic": {"max": {"nvidia.com/gpu.shared": 24}}}), "pool t4")
+    assert found.most == 8, "eight of one GPU, or two of four"
+    assert found.high == pytest.approx(8 * (4.352 + DISK)), "g4dn.16xlarge has one GPU and costs most"
+    by_cores = line(aws({**pool, "elastic": {"max": {"cpu": 64}}}), "pool t4")
+    assert (by_cores.most, by_cores.high) == (16, pytest.approx(16 * (0.526 + DISK)))
+    units = {"GPU": pytest.approx(0.526 + DISK), "nvidia.com/gpu.shared": pytest.approx((0.526 + DISK) / 3)}
+    assert found.units == units, "on the cheapest machine, which has one GPU"
+
+
 def test_shares_and_slices_cost_their_part_of_a_gpu() -> None:
     shared = {"kind": "time_slicing", "replicas": 4, "rename": True}
     env = aws({"name": "t4", "machine": "g4dn.12xlarge", "nodes": 1, "sharing": shared})

@@ -39,6 +39,7 @@ def bought(*pools: dict[str, Any], workloads: list[dict[str, Any]]) -> dict[str,
         (SHARED, 4, {"g4dn.xlarge": 2}),
         ({**SHARED, "elastic": {"max": {"nvidia.com/gpu.shared": 3}}}, 4, {"g4dn.xlarge": 1}),
         ({"gpu": {"models": ["L40S"], "count": 1}}, 2, {"g6e.xlarge": 2}),
+        ({"gpu": {"models": ["L40S"], "count": [1, 4]}}, 2, {"g6e.xlarge": 2}),
     ],
 )
 def test_as_many_as_the_workloads_need(pool: dict[str, Any], pods: int, expected: dict[str, int]) -> None:
@@ -48,6 +49,16 @@ def test_as_many_as_the_workloads_need(pool: dict[str, Any], pods: int, expected
 def test_a_larger_machine_where_the_smallest_does_not_take_a_pod() -> None:
     pool = {"gpu": {"models": ["L40S"], "count": 1}}
     assert bought(pool, workloads=[work(1, memory="64Gi", cpu=6)]) == {"g6e.4xlarge": 1}
+
+
+def test_a_node_with_more_gpus_where_a_pod_wants_them() -> None:
+    pool = {"gpu": {"models": ["L40S"], "count": [1, 4]}}
+    assert bought(pool, workloads=[work(3, count=2)]) == {"g6e.12xlarge": 2}
+    env = aws(pool, workloads=[work(3, count=2)])
+    for node in played_nodes.manifests(env, waiting=True)[2:]:
+        assert node["metadata"]["labels"]["karpenter.k8s.aws/instance-gpu-count"] == "4"
+        assert node["metadata"]["annotations"]["gpuform.io/offers-per-gpu"] == '{"nvidia.com/gpu": 1}'
+        assert "gpuform.io/offers" not in node["metadata"]["annotations"]
 
 
 def test_the_system_has_its_own_and_an_elastic_node_is_let_in_unless_it_waits() -> None:

@@ -41,8 +41,12 @@ def test_a_node_promises_what_the_workloads_are_counted_with(env: Environment) -
     for pool in env.pools:
         for manifest in karpenter.node_pools(env, pool):
             annotations = manifest["spec"]["template"]["metadata"].get("annotations", {})
+            each = json.loads(annotations.get("gpuform.io/offers-per-gpu", "{}"))
             promised = json.loads(annotations.get("gpuform.io/offers", "{}"))
-            assert promised == sharing.offered(env, pool)
+            assert bool(each) == (len(pool.gpu_counts) > 1)
+            for gpus in pool.gpu_counts:
+                of_node = {name: count * gpus for name, count in each.items()} or promised
+                assert of_node == sharing.offered(env, pool, gpus)
 
 
 def test_a_managed_group_keeps_its_taints() -> None:

@@ -10,6 +10,7 @@ from gpuform.claims import gather
 from gpuform.reports import tables
 from gpuform.status import summarise
 from infra.config import parse
+from tests.plan.aws_environments import TABLE
 
 pytestmark = pytest.mark.unit
 
@@ -91,6 +92,26 @@ def test_a_pool_is_settled_when_every_node_offers_just_what_was_planned(
     live: list[Any], settled: bool
 ) -> None:
     assert summarise(ENV, live, []).pools[0].settled is settled
+
+
+@pytest.mark.parametrize(
+    ("shares", "settled"),
+    [
+        ({"1": "3", "4": "12"}, True),
+        ({"1": "3", "4": "3"}, False),
+        ({"1": "12", "4": "12"}, False),
+        ({"4": "12"}, True),
+        ({"": "3"}, False),
+    ],
+)
+def test_nodes_that_differ_in_gpus_are_each_measured_by_their_own(
+    shares: dict[str, str], settled: bool
+) -> None:
+    live = [node(f"p0-{count}", "p0", **{"gpu.shared": much}) for count, much in shares.items()]
+    for one, count in zip(live, shares, strict=True):
+        one["metadata"]["labels"]["karpenter.k8s.aws/instance-gpu-count"] = count
+    (pool,) = summarise(TABLE["several counts"], live, []).pools
+    assert (pool.planned, pool.settled) == ({"nvidia.com/gpu.shared": 12}, settled)
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def _reserved(env: Environment, pool: Pool) -> Iterator[Reservation]:
     if pool.elastic is None or "reserved" not in pool.capacity:
         return
     machine = pool.machines[0]
-    total = addresses.most_nodes(pool, machine, sharing.offered(env, pool))
+    total = addresses.most_nodes(pool, machine, sharing.offered(env, pool, machine.gpus))
     for id in sorted(pool.on_aws.reservations):
         yield Reservation(id=id, machine=machine.name, zone=zones(env, pool)[0], total=total, left=total)
 
