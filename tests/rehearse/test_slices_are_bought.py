@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 
@@ -9,9 +10,11 @@ import pytest
 
 from infra.model.environment import Environment
 from tests.plan.aws_environments import aws
-from tests.rehearse.market_site import Site, nodes_for
+from tests.rehearse.market_site import READY, Site, nodes_for
 
 pytestmark = pytest.mark.cluster
+
+SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 
 
 def pool(name: str, machine: str, **sharing: object) -> dict[str, object]:
@@ -34,8 +37,14 @@ ENV = aws(
     pool("whole", "g5.xlarge"),
     shared("counted", "g6.xlarge", 4, rename=False),
     shared("uncounted", "g6e.xlarge", 4, rename=False),
+    {
+        "name": "several",
+        "gpu": {"models": ["T4"], "count": [1, 4]},
+        "elastic": {"max": {SHARED: 48}},
+        "taints": [{"key": "for", "value": "several"}],
+        "sharing": {"kind": "time_slicing", "replicas": 3, "fail_requests_greater_than_one": False},
+    },
 )
-SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +88,21 @@ def test_as_many_nodes_as_the_shares_need(site: Site) -> None:
     for name, each in replicas.items():
         assert set(Counter(pod["spec"]["nodeName"] for pod in pods[name]).values()) == {each}
         assert site.late(pods[name]) == []
+
+
+def test_types_with_one_and_with_four_gpus_in_one_pool(site: Site) -> None:
+    """Eight shares for one pod are on no node of one GPU; of six pods more, four fit beside it."""
+    site.sell("several")
+    site.run("wide", 1, "several", **{SHARED: "8"})
+    wide = site.running("wide", 1)
+    assert [one.machine for one in site.bought("several")] == ["g4dn.12xlarge"]
+    site.run("narrow", 6, "several", **{SHARED: "1"})
+    pods = [*wide, *site.running("narrow", 6)]
+    assert [one.machine for one in site.bought("several")] == ["g4dn.12xlarge", "g4dn.xlarge"]
+    assert site.late(pods) == []
+    nodes = site.get("nodes", "-l", "gpuform.io/pool=several")["items"]
+    notes = [json.loads(node["metadata"]["annotations"][READY])["offers"] for node in nodes]
+    assert sorted(note[SHARED] for note in notes) == [3, 12], "the gate asked each for what it has GPUs for"
 
 
 def test_the_same_for_mig(site: Site) -> None:
