@@ -3,7 +3,8 @@
 from gpuform.engine.environment import engine_env, export_lines
 from gpuform.engine.events import Event, Message, Step, Summary, Violation
 from gpuform.engine.forget import forget
-from gpuform.engine.run import Engine, EngineFailure, Result
+from gpuform.engine.result import EngineFailure, Result
+from gpuform.engine.run import Engine
 from gpuform.engine.standins import Plugin, plugins
 
 __all__ = [

@@ -38,6 +38,12 @@ def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
     return said
 
 
+def deployment(checkpoint: Path) -> dict[str, Any]:
+    """What `pulumi stack export` would print of it; of one that is not there or damaged, an empty one."""
+    content = _read(checkpoint) or {"checkpoint": {}}
+    return {"deployment": content["checkpoint"].get("latest") or {}}
+
+
 def _restore(checkpoint: Path, stack: str) -> dict[str, Any]:
     backup = _read(checkpoint.with_name(checkpoint.name + ".bak"))
     if backup is None:

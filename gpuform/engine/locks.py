@@ -45,7 +45,7 @@ def release_dead(folder: Path, stack: str) -> list[str]:
     host, where nobody here can tell.
     """
     said = []
-    for path, owner in _locks(folder):
+    for path, owner in entries(folder):
         if owner is not None:
             _refuse_living(owner, path, stack)
         path.unlink(missing_ok=True)
@@ -67,29 +67,34 @@ def held(said: str, stack: str) -> Failure | None:
     if _LOCKED not in said or not owners:
         return None
     first = owners[0]
-    cancel = f"run 'pulumi cancel --yes --stack {stack}' after eval \"$(gpuform local env {stack})\""
+    recover = f"run 'gpuform recover {stack}'"
     if first.host != socket.gethostname():
-        remedy = f"wait for it, or, if you know that it is gone, {cancel}"
+        gone = f"--owner-is-gone {first.host}:{first.pid}"
+        remedy = f"wait for it, or, if you know that it is gone, run 'gpuform recover {stack} {gone}'"
     elif _command(first.pid):
         remedy = f"wait for it to end, or stop it with 'kill -INT {first.pid}'"
     else:
-        remedy = f"no such process runs on this host any more: {cancel}"
+        remedy = f"no such process runs on this host any more: {recover}"
     return Failure(f"stack {stack}", f"is locked by {', and by '.join(one.named for one in owners)}", remedy)
+
+
+def lives(owner: Owner) -> bool | None:
+    """Whether the owner still runs; None for one on another host, where nobody here can tell.
+
+    One that was killed a moment ago gets a second to go.
+    """
+    return bool(_running(owner)) if owner.host == socket.gethostname() else None
 
 
 def _refuse_living(owner: Owner, path: Path, stack: str) -> None:
     if owner.host != socket.gethostname():
+        gone = f"--owner-is-gone {owner.host}:{owner.pid}"
         raise Failure(
             f"stack {stack}",
             f"is locked by {owner.named}",
-            f"wait for it, or, if it is gone, run 'pulumi cancel --yes --stack {stack}' ({path})",
+            f"wait for it, or, if it is gone, run 'gpuform recover {stack} {gone}' ({path})",
         )
-    command = _command(owner.pid)
-    deadline = time.monotonic() + _DYING_S
-    while command and time.monotonic() < deadline:
-        time.sleep(0.1)
-        command = _command(owner.pid)
-    if command:
+    if command := _running(owner):
         program = Path(command.split()[0]).name
         raise Failure(
             f"stack {stack}",
@@ -98,7 +103,17 @@ def _refuse_living(owner: Owner, path: Path, stack: str) -> None:
         )
 
 
-def _locks(folder: Path) -> Iterator[tuple[Path, Owner | None]]:
+def _running(owner: Owner) -> str:
+    command = _command(owner.pid)
+    deadline = time.monotonic() + _DYING_S
+    while command and time.monotonic() < deadline:
+        time.sleep(0.1)
+        command = _command(owner.pid)
+    return command
+
+
+def entries(folder: Path) -> Iterator[tuple[Path, Owner | None]]:
+    """The lock files of a folder and their owners; None where its writer was killed while it wrote it."""
     for path in sorted(folder.glob("*")) if folder.is_dir() else ():
         if path.suffix == ".attrs" or not path.is_file():
             continue
@@ -112,12 +127,20 @@ def _locks(folder: Path) -> Iterator[tuple[Path, Owner | None]]:
 
 def _read(path: Path) -> Owner | None:
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return written(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def written(text: str) -> Owner | None:
+    """Who wrote this lock; None where the text is no whole lock."""
+    try:
+        content: dict[str, Any] = json.loads(text)
         since = datetime.fromisoformat(content["timestamp"][:19] + "+00:00")
         return Owner(
             int(content["pid"]), str(content["hostname"]), since, str(content.get("username") or "somebody")
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -7,16 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gpuform import writable
-from gpuform.engine import backend, checkpoint, locks, reasons
+from gpuform.engine import backend, checkpoint, locks, pending, reasons
 from gpuform.engine.environment import PASSPHRASE, UNSET, engine_env
-from gpuform.engine.events import Event, Message, Step, Summary, Violation, counted, line
+from gpuform.engine.events import Event, line
 from gpuform.engine.places import Places, Tools, write
+from gpuform.engine.result import EngineFailure, Record, Result
 from gpuform.engine.standins import plugins
 from gpuform.engine.stream import follow
 from gpuform.errors import Failure
@@ -24,72 +24,6 @@ from gpuform.paths import Paths
 from infra.model.state import State
 
 OnEvent = Callable[[Event], None]
-
-_VAGUE = ("preview failed", "update failed", "destroy failed", "refresh failed")
-
-
-@dataclass(frozen=True)
-class Result:
-    """What one run did. ``changes`` is the engine's count by operation, ``same`` included."""
-
-    operation: str
-    stack: str
-    changes: Mapping[str, int]
-    duration_s: float
-    steps: tuple[Step, ...] = ()
-    messages: tuple[Message, ...] = ()
-    violations: tuple[Violation, ...] = ()
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything was, or would be, done to a resource."""
-        return any(count for op, count in self.changes.items() if op != "same")
-
-    @property
-    def summary(self) -> str:
-        """``3 created, 20 unchanged in 12.3 s``."""
-        return f"{counted(self.changes)} in {self.duration_s:.1f} s"
-
-    @property
-    def errors(self) -> tuple[str, ...]:
-        """Every broken mandatory policy and every error; the engine's ``update failed`` only if alone."""
-        said = [f"policy {v.policy}: {v.text}" for v in self.violations if v.mandatory]
-        said += [message.text for message in self.messages if message.severity == "error"]
-        return tuple(text for text in said if text not in _VAGUE) or tuple(said)
-
-
-class EngineFailure(Failure):
-    """A run that the engine ended with an error; ``result`` is what it did until then."""
-
-    def __init__(self, result: Result, fact: str, remedy: str) -> None:
-        """Name operation and stack as the subject."""
-        super().__init__(f"pulumi {result.operation} of stack {result.stack}", fact, remedy)
-        self.result = result
-
-
-@dataclass
-class _Record:
-    steps: dict[Step, None] = field(default_factory=dict)  # ordered, and quick to ask
-    messages: list[Message] = field(default_factory=list)
-    violations: dict[Violation, None] = field(default_factory=dict)
-    summary: Summary = field(default_factory=Summary)
-
-    def take(self, event: Event) -> bool:
-        """Note the event; False if it says nothing new (a component with outputs is reported twice)."""
-        match event:
-            case Step(op, _, phase):
-                if op == "same" or phase == "started" or event in self.steps:
-                    return False
-                self.steps[event] = None
-            case Message():
-                self.messages.append(event)
-            case Violation():
-                if event in self.violations:
-                    return False
-                self.violations[event] = None
-            case Summary():
-                self.summary = event
-        return True
 
 
 class Engine:
@@ -116,7 +50,10 @@ class Engine:
     def up(
         self, stack: str = "local", on_event: OnEvent | None = None, policy_packs: Sequence[Path] = ()
     ) -> Result:
-        """Make the stack what the program says. No preview is run before it."""
+        """Make the stack what the program says. No preview is run before it.
+
+        Raises Failure, and begins nothing, while the state names resources that a killed run was making.
+        """
         arguments = ["--yes", "--skip-preview", *_packs(policy_packs)]
         return self._operate("up", stack, arguments, on_event)
 
@@ -130,9 +67,12 @@ class Engine:
         """Delete everything that the stack's state knows of; the stack itself stays."""
         return self._operate("destroy", stack, ["--yes", "--skip-preview"], on_event)
 
-    def refresh(self, stack: str = "local", on_event: OnEvent | None = None) -> Result:
-        """Take over into the state what is really there."""
-        return self._operate("refresh", stack, ["--yes", "--skip-preview"], on_event)
+    def refresh(
+        self, stack: str = "local", on_event: OnEvent | None = None, targets: Sequence[str] = ()
+    ) -> Result:
+        """Take over into the state what is really there; of ``targets`` (URNs) alone where some are given."""
+        only = [word for urn in targets for word in ("--target", urn)]
+        return self._operate("refresh", stack, ["--yes", "--skip-preview", *only], on_event)
 
     def drift(self, stack: str = "local", on_event: OnEvent | None = None) -> Result:
         """What ``refresh`` would take over: a step per resource that is not as it was; writes nothing."""
@@ -142,22 +82,32 @@ class Engine:
         """What the program exported; a secret is ``[secret]`` unless asked for."""
         shown = ["--show-secrets"] if show_secrets else []
         env = self.prepare(stack)
-        said = self._ask(env, "stack", "output", "--json", "--stack", stack, *shown)
+        said = self.ask(env, "stack", "output", "--json", "--stack", stack, *shown)
         outputs: dict[str, Any] = json.loads(said)
         return outputs
 
     def export(self, stack: str = "local") -> dict[str, Any]:
         """The state as ``pulumi stack export`` gives it, secrets encrypted."""
-        env = self.prepare(stack)
-        state: dict[str, Any] = json.loads(self._ask(env, "stack", "export", "--stack", stack))
+        return self.deployment(self.prepare(stack), stack)
+
+    def deployment(self, env: Mapping[str, str], stack: str, show_secrets: bool = False) -> dict[str, Any]:
+        """The same of a stack that nothing is done for before, with the environment of its runs."""
+        shown = ["--show-secrets"] if show_secrets else []
+        state: dict[str, Any] = json.loads(self.ask(env, "stack", "export", "--stack", stack, *shown))
         return state
+
+    def _state(self, env: Mapping[str, str], stack: str) -> dict[str, Any]:
+        """As ``deployment``, without starting an engine where the state is a file beside the checkout."""
+        if self.environment(stack)[1] is not None:
+            return self.deployment(env, stack)
+        return checkpoint.deployment(self._places.checkpoint(backend.project(self._paths.root), stack))
 
     def prepare(self, stack: str = "local") -> dict[str, str]:
         """Make sure that ``stack`` exists and can be worked on; the environment of its runs."""
-        env, shared = self._runs.get(stack) or self._environment(stack)
+        env, shared = self.environment(stack)
         project = backend.project(self._paths.root)
         if shared is not None:
-            backend.make(self._places, project, stack, shared, partial(self._ask, env))
+            backend.make(self._places, project, stack, shared, partial(self.ask, env))
             return env
         for said in locks.release_dead(self._places.locks(project, stack), stack):
             self._say(said)
@@ -167,10 +117,13 @@ class Engine:
         if not state.exists():
             # From a folder of its own: the engine writes a new stack's salt next to the project file.
             write(self._places.project / "Pulumi.yaml", f"name: {project}\nruntime: python\n", 0o600)
-            self._ask(env, "stack", "init", stack, "--no-select", "--cwd", str(self._places.project))
+            self.ask(env, "stack", "init", stack, "--no-select", "--cwd", str(self._places.project))
         return env
 
-    def _environment(self, stack: str) -> tuple[dict[str, str], State | None]:
+    def environment(self, stack: str) -> tuple[dict[str, str], State | None]:
+        """The environment of its runs and the state that is declared; makes, repairs and asks for nothing."""
+        if known := self._runs.get(stack):
+            return known
         writable.require_state(self._paths.state)
         shared = None if self._places.offline else backend.declared(self._paths.root, stack)
         ours = engine_env(self._paths, self._tools, stack, self._places.offline)
@@ -188,9 +141,11 @@ class Engine:
         self, operation: str, stack: str, arguments: Sequence[str], on_event: OnEvent | None
     ) -> Result:
         env = self.prepare(stack)
+        if operation == "up":
+            pending.require_none(self._state(env, stack), stack)
         terminal = on_event is None and sys.stdout.isatty()
         command = [str(self._paths.shims / "pulumi"), operation, "--stack", stack, *arguments]
-        record = _Record()
+        record = Record()
 
         def take(event: Event) -> None:
             new = record.take(event)
@@ -222,9 +177,12 @@ class Engine:
             raise _failure(result, code, None if terminal else log)
         return result
 
-    def _ask(self, env: Mapping[str, str], *arguments: str) -> str:
+    def ask(self, env: Mapping[str, str], *arguments: str, given: str | None = None) -> str:
+        """What pulumi prints; ``given`` is its input. Raises Failure where it ends with an error."""
         command = [str(self._paths.shims / "pulumi"), *arguments, "--non-interactive", "--color", "never"]
-        answer = subprocess.run(command, env=env, cwd=self._paths.root, capture_output=True, text=True)
+        answer = subprocess.run(
+            command, env=env, cwd=self._paths.root, input=given, capture_output=True, text=True
+        )
         if answer.returncode != 0:
             if held := locks.held(answer.stderr, " ".join(arguments)):
                 raise held

@@ -83,7 +83,7 @@ def test_an_owner_on_another_host_is_left_alone(tmp_path: Path) -> None:
         Failure, match="locked by process 1 of somebody on host elsewhere since 2026-01-02 03:04:05 UTC"
     ) as caught:
         release_dead(tmp_path, "local")
-    assert "pulumi cancel --yes --stack local" in str(caught.value)
+    assert "gpuform recover local --owner-is-gone elsewhere:1" in str(caught.value)
     assert file.exists()
 
 

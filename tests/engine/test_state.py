@@ -166,13 +166,12 @@ def test_a_lock_is_never_taken_and_its_owner_is_named(project: Project, elsewher
         project.engine.up(STACK)
     assert str(caught.value) == (
         "stack there: is locked by process 12 of ada on host ci-7 since 2026-01-02 03:04:05 UTC; wait "
-        "for it, or, if you know that it is gone, run 'pulumi cancel --yes --stack there' after eval "
-        '"$(gpuform local env there)"'
+        "for it, or, if you know that it is gone, run 'gpuform recover there --owner-is-gone ci-7:12'"
     )
     gone = subprocess.Popen([sys.executable, "-c", "pass"])
     gone.wait()
     _lock(elsewhere, gone.pid, socket.gethostname())
-    with pytest.raises(Failure, match="no such process runs on this host any more: run 'pulumi cancel --yes"):
+    with pytest.raises(Failure, match="no such process runs on this host any more: run 'gpuform recover there'"):
         project.engine.destroy(STACK)
     assert file.exists()
     assert not project.engine.preview(STACK).changed, "a preview takes no lock and needs none"

@@ -65,10 +65,11 @@ def binary() -> str:
 class Helm:
     """helm against the cluster and as the user that ``access`` names, whatever the environment says."""
 
-    def __init__(self, access: Access) -> None:
-        """Nothing is started and nothing is written yet."""
+    def __init__(self, access: Access, program: Path | None = None, state: Path | None = None) -> None:
+        """Nothing is started and nothing is written yet; ``state`` is the folder of another checkout's."""
         self._access = access
-        self._home = Paths.here().state / "helm"
+        self._program = program
+        self._home = (state or Paths.here().state) / "helm"
         self._lock: int | None = None
 
     async def run(
@@ -103,9 +104,7 @@ class Helm:
 
         So the helm of a killed run is waited for. Raises `PluginError` when that takes over a minute.
         """
-        key = f"{self._access.server}\n{release}"
-        path = self._private("locks") / hashlib.sha256(key.encode()).hexdigest()[:16]
-        with path.open("w") as handle:
+        with self._lock_file(release).open("w") as handle:
             for _ in range(int(_LOCK_S * 4)):
                 with contextlib.suppress(BlockingIOError):
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,6 +118,19 @@ class Helm:
             held = copy.copy(self)
             held._lock = handle.fileno()
             yield held
+
+    def busy(self, release: str) -> bool:
+        """Whether a helm that this checkout started is at work on the release now."""
+        with self._lock_file(release).open("w") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def _lock_file(self, release: str) -> Path:
+        key = f"{self._access.server}\n{release}"
+        return self._private("locks") / hashlib.sha256(key.encode()).hexdigest()[:16]
 
     async def _located(self, chart: Chart, folder: Path, hidden: tuple[str, ...]) -> list[str]:
         repo = chart.repository or {}
@@ -164,7 +176,7 @@ class Helm:
         cancelled: asyncio.Event | None,
         hidden: tuple[str, ...],
     ) -> str:
-        command = [binary(), *args]
+        command = [str(self._program or binary()), *args]
         if sys.platform == "linux":
             command = [sys.executable, "-I", "-S", "-c", _FOLLOW, *command]
         process = await asyncio.create_subprocess_exec(

@@ -48,11 +48,18 @@ def all_tags(settings: Settings, inputs: Mapping[str, Any]) -> Any:
     return own if own is UNKNOWN else {**(settings.default_tags or {}), **own}
 
 
-def computed(row: Row, settings: Settings, urn: str, inputs: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Id and every output of a resource with these inputs; the inputs are known."""
+def computed(
+    row: Row, settings: Settings, urn: str, inputs: Mapping[str, Any], found: str = ""
+) -> tuple[str, dict[str, Any]]:
+    """Id and every output of a resource with these inputs; the inputs are known.
+
+    ``found`` is the id of one that is there; it is kept where it is AWS that chooses the id.
+    """
     plain = reveal(inputs)
     facts = _facts(row, settings, urn, plain)
-    id = str(row.id).format_map(facts)
+    prefix = row.id.partition("{")[0]
+    chosen = found.startswith(prefix) if prefix.endswith("-") else row.id == "{uuid}"
+    id = found if found and chosen else str(row.id).format_map(facts)
     facts["id"] = id
     outputs = _merged(_filled(row.outputs, facts), inputs)
     return id, {**outputs, **_always(row, settings, inputs)}

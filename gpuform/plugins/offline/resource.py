@@ -55,9 +55,11 @@ class OfflineResource:
         return outputs.computed(self.row, self.settings, call.urn, news)
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
-        """What the state says; there is nothing to import."""
+        """What the state says; what it has without outputs is put there as found: those are made up now."""
         if not inputs:
             raise PluginError(f"{call.type} {id}: offline there is nothing at AWS that could be read")
+        if not olds:
+            id, olds = outputs.computed(self.row, self.settings, call.urn, inputs, id)
         return ReadResult(id, olds, inputs)
 
     async def update(

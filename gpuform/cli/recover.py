@@ -1,0 +1,80 @@
+"""``gpuform recover``: getting past a run that was interrupted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from gpuform.cli.output import console, say, warn
+from gpuform.errors import InputError
+from gpuform.paths import Paths
+
+
+def recover(
+    stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Carry the plan out without asking.")] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="The state of the stack's offline runs.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    owner_is_gone: Annotated[
+        list[str] | None,
+        typer.Option(help="HOST:PID of a lock's owner on another host that you know to be gone."),
+    ] = None,
+    made: Annotated[
+        list[str] | None,
+        typer.Option("--import", help="NAME=ID of a resource that was made, as `pulumi import` takes it."),
+    ] = None,
+    never_made: Annotated[
+        list[str] | None, typer.Option("--clear", help="NAME of a resource that was not made.")
+    ] = None,
+) -> None:
+    """Find what an interrupted update left: stale locks, pending operations and Helm releases; show, then do.
+
+    Exit code 0 if nothing is left, 1 if something is, or a run lives on the stack, 2 for bad input.
+    """
+    from gpuform.engine import Engine
+    from gpuform.recover import Stack, Told, carry_out, find
+    from gpuform.reports import recover as report
+    from gpuform.toolchain import Toolchain
+    from infra.config import load
+
+    paths = Paths.here()
+    load(paths.root / f"Pulumi.{stack}.yaml")
+    told = Told(tuple(owner_is_gone or ()), dict(_pair(word) for word in made or ()), tuple(never_made or ()))
+    engine = Engine(paths, Toolchain(paths), say=warn, offline=offline)
+    here = Stack(stack, paths, engine, at_aws=not offline)
+    plan = find(here, told)
+    if not as_json:
+        for part in report.tables(plan):
+            console.print(part)
+    agreed = plan.to_do and (yes or (not as_json and _agreed()))
+    if agreed:
+        carry_out(here, plan, say=warn if as_json else say)
+    if as_json:
+        typer.echo(json.dumps({**plan.to_json(), "done": agreed}, indent=2))
+    if plan.to_do and not agreed:
+        warn(f"nothing was done; 'gpuform recover {stack} --yes' does it")
+    if agreed and plan.steps and not plan.decided:
+        warn("the state stays as it was until every operation in it is decided")
+    for one in plan.left:
+        warn(f"left to you: {getattr(one, 'name', one.urn)}: {one.why}")
+    if plan.left or (plan.to_do and not agreed):
+        raise typer.Exit(1)
+
+
+def _agreed() -> bool:
+    """Ask a terminal; without one nobody has agreed."""
+    if not sys.stdin.isatty():
+        return False
+    return str(typer.prompt("Do this? Only 'yes' is taken for it", default="no")) == "yes"
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, _, id = word.partition("=")
+    if not name or not id:
+        raise InputError("--import", f"{word!r} is not NAME=ID", "write it as NAME=ID")
+    return name, id

@@ -1,0 +1,67 @@
+"""What an interrupted run was doing when it ended, as its state says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuform.errors import Failure
+
+CREATING, IMPORTING = "creating", "importing"
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation that was begun and never ended; ``resource`` is the state's entry, inputs included."""
+
+    kind: str
+    resource: Mapping[str, Any]
+
+    @property
+    def urn(self) -> str:
+        """Whose it is."""
+        return str(self.resource["urn"])
+
+    @property
+    def type(self) -> str:
+        """The resource's type token."""
+        return str(self.resource["type"])
+
+    @property
+    def name(self) -> str:
+        """The resource's name in the program."""
+        return self.urn.rpartition("::")[2]
+
+
+def operations(state: Mapping[str, Any]) -> list[Operation]:
+    """The pending operations of a state as `pulumi stack export` gives it, in its order.
+
+    A resource with an id and without any outputs is one that `gpuform recover` put there and could not read.
+    """
+    latest = state.get("deployment") or {}
+    pending = [Operation(one["type"], one["resource"]) for one in latest.get("pending_operations") or ()]
+    unread = [one for one in latest.get("resources") or () if one.get("id") and not one.get("outputs")]
+    return [*pending, *(Operation(IMPORTING, one) for one in unread if _is_real(one))]
+
+
+def _is_real(resource: Mapping[str, Any]) -> bool:
+    return bool(resource.get("custom")) and not str(resource["type"]).startswith("pulumi:")
+
+
+def require_none(state: Mapping[str, Any], stack: str) -> None:
+    """Raise Failure where a killed run was making something: a second run would make it a second time.
+
+    What was updating or deleting is in the state, and the next run goes on with it.
+    """
+    making = [one for one in operations(state) if one.kind in (CREATING, IMPORTING)]
+    if not making:
+        return
+    shown = ", ".join(f"{one.name} ({one.type})" for one in making[:_SHOWN])
+    more = f" and {len(making) - _SHOWN} more" if len(making) > _SHOWN else ""
+    raise Failure(
+        f"stack {stack}",
+        f"an interrupted run was making {shown}{more}, which may be there already",
+        f"run 'gpuform recover {stack}', which looks for it",
+    )

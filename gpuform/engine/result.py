@@ -1,0 +1,77 @@
+"""What a run of the engine did, and how one failed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpuform.engine.events import Event, Message, Step, Summary, Violation, counted
+from gpuform.errors import Failure
+
+_VAGUE = ("preview failed", "update failed", "destroy failed", "refresh failed")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run did. ``changes`` is the engine's count by operation, ``same`` included."""
+
+    operation: str
+    stack: str
+    changes: Mapping[str, int]
+    duration_s: float
+    steps: tuple[Step, ...] = ()
+    messages: tuple[Message, ...] = ()
+    violations: tuple[Violation, ...] = ()
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was, or would be, done to a resource."""
+        return any(count for op, count in self.changes.items() if op != "same")
+
+    @property
+    def summary(self) -> str:
+        """``3 created, 20 unchanged in 12.3 s``."""
+        return f"{counted(self.changes)} in {self.duration_s:.1f} s"
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Every broken mandatory policy and every error; the engine's ``update failed`` only if alone."""
+        said = [f"policy {v.policy}: {v.text}" for v in self.violations if v.mandatory]
+        said += [message.text for message in self.messages if message.severity == "error"]
+        return tuple(text for text in said if text not in _VAGUE) or tuple(said)
+
+
+class EngineFailure(Failure):
+    """A run that the engine ended with an error; ``result`` is what it did until then."""
+
+    def __init__(self, result: Result, fact: str, remedy: str) -> None:
+        """Name operation and stack as the subject."""
+        super().__init__(f"pulumi {result.operation} of stack {result.stack}", fact, remedy)
+        self.result = result
+
+
+@dataclass
+class Record:
+    """What a run has said so far."""
+
+    steps: dict[Step, None] = field(default_factory=dict)  # ordered, and quick to ask
+    messages: list[Message] = field(default_factory=list)
+    violations: dict[Violation, None] = field(default_factory=dict)
+    summary: Summary = field(default_factory=Summary)
+
+    def take(self, event: Event) -> bool:
+        """Note the event; False if it says nothing new (a component with outputs is reported twice)."""
+        match event:
+            case Step(op, _, phase):
+                if op == "same" or phase == "started" or event in self.steps:
+                    return False
+                self.steps[event] = None
+            case Message():
+                self.messages.append(event)
+            case Violation():
+                if event in self.violations:
+                    return False
+                self.violations[event] = None
+            case Summary():
+                self.summary = event
+        return True

@@ -1,0 +1,7 @@
+"""What an interrupted update leaves: locks, pending operations, releases; found, shown, and got past."""
+
+from gpuform.recover.apply import carry_out
+from gpuform.recover.find import Stack, Told, find
+from gpuform.recover.plan import FOR_YOU, Lock, Plan, Release, Step
+
+__all__ = ["FOR_YOU", "Lock", "Plan", "Release", "Stack", "Step", "Told", "carry_out", "find"]

@@ -1,0 +1,77 @@
+"""Carries a plan out, part by part; each part first makes sure that nothing has moved meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from gpuform.engine import Event
+from gpuform.errors import Failure
+from gpuform.plugins.handler import PluginError
+from gpuform.plugins.kubernetes.release_helm import HelmError
+from gpuform.recover import cluster, locks, releases
+from gpuform.recover import state as states
+from gpuform.recover.find import Stack
+from gpuform.recover.plan import FOR_YOU, Plan
+
+Say = Callable[[str], None]
+
+
+def carry_out(stack: Stack, plan: Plan, say: Say) -> None:
+    """Do what ``plan`` says and tell each thing done; what it leaves to the reader stays.
+
+    The state stays as it is while a single operation is left to the reader: it is written as a whole. Raises
+    Failure where something has changed meanwhile, and where helm or the engine end with an error; the same
+    command goes on from there.
+    """
+    for line in locks.remove(stack.place(), plan.locks, stack.name):
+        say(line)
+    if any(one.does != FOR_YOU for one in plan.releases):
+        for line in asyncio.run(_releases(stack, plan)):
+            say(line)
+    if plan.steps and plan.decided:
+        _state(stack, plan, say)
+
+
+async def _releases(stack: Stack, plan: Plan) -> list[str]:
+    state = stack.engine.deployment(stack.env, stack.name, show_secrets=True)
+    named = {one["urn"]: one for one in states.resources(state)}
+    named |= {
+        one["resource"]["urn"]: one["resource"] for one in state["deployment"].get("pending_operations") or ()
+    }
+    said = []
+    async with cluster.opened(state, stack.env, stack.paths.state) as clusters:
+        for release in plan.releases:
+            if release.does == FOR_YOU:
+                continue
+            resource = named[release.urn]
+            if others := stack.place().locks():
+                raise Failure(
+                    f"stack {stack.name}", f"was locked meanwhile by {others[0].named}", "wait for it"
+                )
+            try:
+                client = clusters.of(resource).client
+                said.append(await releases.settle(clusters.helm(resource), release, client))
+            except (HelmError, PluginError) as problem:
+                history = "helm history {1} -n {0}".format(*release.id.split("/"))
+                raise Failure(f"release {release.id}", str(problem), f"look at it with '{history}'") from None
+    return said
+
+
+def _state(stack: Stack, plan: Plan, say: Say) -> None:
+    now = stack.engine.deployment(stack.env, stack.name)
+    states.require_planned(plan, now)
+    changed, again = states.edited(now, plan.steps)
+    if changed != now:
+        words = ("stack", "import", "--stack", stack.name)
+        stack.engine.ask(stack.env, *words, given=json.dumps(changed))
+    if again:
+        stack.engine.refresh(stack.name, on_event=_silent, targets=again)
+    for step in plan.steps:
+        done = {"import": f"imported as {step.id}", "clear": "cleared", "refresh": "read again"}[step.does]
+        say(f"{step.name} ({step.type}): {done}")
+
+
+def _silent(event: Event) -> None:
+    """The plan has said it all."""

@@ -1,0 +1,223 @@
+"""Asks AWS whether what a killed run was making is there; nothing is changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuform.aws import api
+from gpuform.engine.pending import Operation
+from gpuform.errors import Failure
+from gpuform.recover import state as states
+from gpuform.recover.aws_look import TAGS, Call, Look
+from gpuform.recover.aws_services import LOOKS
+from gpuform.recover.plan import FOR_YOU, Step
+from infra.model import labels
+
+PREFIX = "aws:"
+_ACCOUNT = re.compile(r"arn:[\w-]+:[\w-]+:[\w-]*:(\d{12}):")
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is looked for: the inputs of the resource, its region, and every tag that it would carry."""
+
+    operation: Operation
+    inputs: Mapping[str, Any]
+    region: str
+    tags: Mapping[str, str]
+
+    def filled(self, asked: Any, **more: Any) -> Any:
+        """The parameters of a call; KeyError for an input that the program does not give."""
+        if isinstance(asked, Mapping):
+            return {
+                key: self._tags(key) if item == TAGS else self.filled(item, **more)
+                for key, item in asked.items()
+            }
+        if isinstance(asked, list):
+            return [
+                one
+                for item in asked
+                for one in (self._filters() if item == TAGS else [self.filled(item, **more)])
+            ]
+        return asked.format_map({"inputs": self.inputs, **more}) if isinstance(asked, str) else asked
+
+    def _filters(self) -> list[dict[str, Any]]:
+        return [{"Name": f"tag:{key}", "Values": [value]} for key, value in self.tags.items()]
+
+    def _tags(self, name: str) -> Any:
+        assert name == "TagFilters"  # of the tagging API, the only one that takes them so
+        return [{"Key": key, "Values": [value]} for key, value in self.tags.items()]
+
+
+def require_account(stack: str, state: Mapping[str, Any]) -> None:
+    """Raise Failure where the credentials are of an account in which the stack has nothing.
+
+    There, whatever is looked for would not be found, and would be made a second time.
+    """
+    mine = {
+        match[1]
+        for one in states.resources(state)
+        if one["type"].startswith(PREFIX)
+        for match in [_ACCOUNT.match(str((one.get("outputs") or {}).get("arn") or ""))]
+        if match
+    }
+    with api.answers("aws sts get-caller-identity"):
+        account = str(api.client("sts", _region(state)).get_caller_identity()["Account"])
+    if mine and account not in mine:
+        raise Failure(
+            f"stack {stack}",
+            f"lies in account {', '.join(sorted(mine))}, and the credentials are of account {account}",
+            "set AWS_PROFILE, or log in to the stack's own account",
+        )
+
+
+def _region(state: Mapping[str, Any]) -> str:
+    """Any region of the stack's: every one of them tells the account."""
+    through = [one for one in states.resources(state) if one["type"] == "pulumi:providers:aws"]
+    regions = [states.plain(one.get("inputs") or {}).get("region") for one in through]
+    return str(next(filter(None, regions), "us-east-1"))
+
+
+def look(operation: Operation, state: Mapping[str, Any]) -> Step:
+    """What becomes of one resource that was being made; ``state`` is an export with its secrets.
+
+    Raises Failure where two that could be it are there, and as `gpuform.aws.api.answers`.
+    """
+    row = LOOKS.get(operation.type)
+    if row is None:
+        return _left(operation, "this type cannot be found by tag or name from here")
+    wanted = _wanted(operation, state)
+    if not wanted.region:
+        return _left(operation, "the state does not say in which region it would be")
+    if wanted.tags.get(labels.ENVIRONMENT) is None and _by_tags(row):
+        return _left(operation, f"it would not carry the tag {labels.ENVIRONMENT}")
+    try:
+        found, foreign = _candidates(row, wanted, _known(operation.type, state))
+    except KeyError as missing:
+        return _left(operation, f"its inputs do not say {missing.args[0]}")
+    if len(found) > 1:
+        raise Failure(
+            operation.urn,
+            f"could be any of {' and '.join(found)}",
+            f"see which it is, give --import {operation.name}=ID, and delete the other",
+        )
+    if found:
+        return _step(
+            operation,
+            "import",
+            "it is there, and carries our tags" if row.tags or _by_tags(row) else "it is there",
+            found[0],
+        )
+    if foreign:
+        return _left(operation, f"{foreign[0]} is there and does not carry our tags: it is not ours")
+    return _step(operation, "clear", "AWS has none of it")
+
+
+def _wanted(operation: Operation, state: Mapping[str, Any]) -> _Wanted:
+    inputs = states.plain(operation.resource.get("inputs") or {})
+    through = states.provider(state, operation.resource)
+    defaults = through.get("defaultTags") or {}
+    defaults = json.loads(defaults) if isinstance(defaults, str) else defaults
+    own = inputs.get("tags") or {}
+    region = str(inputs.get("region") or through.get("region") or "")
+    return _Wanted(operation, inputs, region, {**(defaults.get("tags") or {}), **own})
+
+
+def _by_tags(row: Look) -> bool:
+    return bool(row.tags) or _filters(row)
+
+
+def _filters(row: Look) -> bool:
+    """Whether the call itself asks for our tags."""
+    return any(item == TAGS or (isinstance(item, list) and TAGS in item) for item in row.call.asked.values())
+
+
+def _known(type: str, state: Mapping[str, Any]) -> set[str]:
+    """Ids that the state has for this type: what they name is not what is missing."""
+    return {str(one.get("id")) for one in states.resources(state) if one["type"] == type}
+
+
+def _candidates(row: Look, wanted: _Wanted, known: Collection[str]) -> tuple[list[str], list[str]]:
+    """Import ids of what could be it, and names of what has its name and is not ours."""
+    found: list[str] = []
+    foreign: list[str] = []
+    for item in _items(row, wanted):
+        if any(str(_at(path, item)) != wanted.filled(text) for path, text in row.where.items()):
+            continue
+        name = _at(row.key, item)
+        if not name:
+            continue
+        name = str(name).rpartition(row.after)[2] if row.after else str(name)
+        id = wanted.filled(row.id, found=name)
+        if {id, name} & set(known):
+            continue
+        ours = _is_ours(row, wanted, item, name)
+        if ours is not None:
+            (found if ours else foreign).append(id)
+    return found, foreign
+
+
+def _items(row: Look, wanted: _Wanted) -> list[Any]:
+    try:
+        answer = _ask(row.call, wanted.region, wanted.filled(row.call.asked))
+    except api.Refused as refused:
+        if refused.code in row.none:
+            return []
+        raise
+    items = _at(row.items, answer)
+    return items if isinstance(items, list) else [items] if items else []
+
+
+def _is_ours(row: Look, wanted: _Wanted, item: Any, name: str) -> bool | None:
+    """Whether the candidate carries our tags; None where it is going, or was not asked for."""
+    said = item
+    if row.asks:
+        said = _ask(row.asks, wanted.region, wanted.filled(row.asks.asked, found=name, item=item))
+    if row.alive and not _at(row.alive, said):
+        return None
+    if not row.tags:
+        return True
+    tags = _flat(_at(row.tags, said))
+    ours = all(tags.get(key) == value for key, value in wanted.tags.items())
+    return ours if ours or not _filters(row) else None
+
+
+def _at(path: str, value: Any) -> Any:
+    """What a JMESPath finds; comes with botocore, which only AWS stacks need."""
+    import jmespath  # type: ignore[import-untyped]
+
+    return jmespath.search(path, value)
+
+
+def _flat(tags: Any) -> dict[str, str]:
+    """Tags as AWS's services give them: a map, or a list of pairs."""
+    if isinstance(tags, Sequence):
+        return {str(one["Key"]): str(one["Value"]) for one in tags}
+    return {str(key): str(value) for key, value in (tags or {}).items()}
+
+
+def _ask(call: Call, region: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    with api.answers(f"aws {call.service} {call.operation.replace('_', '-')}"):
+        client = api.client(call.service, region)
+        if client.can_paginate(call.operation):
+            answer = client.get_paginator(call.operation).paginate(**asked).build_full_result()
+        else:
+            answer = getattr(client, call.operation)(**asked)
+    found: dict[str, Any] = answer
+    return found
+
+
+def _left(operation: Operation, why: str) -> Step:
+    return _step(
+        operation,
+        FOR_YOU,
+        f"{why}; look it up, then --import {operation.name}=ID or --clear {operation.name}",
+    )
+
+
+def _step(operation: Operation, does: Any, why: str, id: str | None = None) -> Step:
+    return Step(operation.urn, operation.type, operation.kind, does, why, id)

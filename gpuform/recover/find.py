@@ -1,0 +1,127 @@
+"""Looks for everything that an interrupted run of one stack has left, and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from gpuform.engine import Engine, backend
+from gpuform.engine.pending import CREATING, Operation, operations
+from gpuform.errors import InputError
+from gpuform.paths import Paths
+from gpuform.recover import aws, cluster, locks
+from gpuform.recover import state as states
+from gpuform.recover.plan import FOR_YOU, Plan, Release, Step
+
+_HARMLESS = ("gpuform:", "pulumi:")
+"""Made again without harm: our own provider's work ends in the same, and a provider makes nothing."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the reader knows better: whose lock is nobody's any more, what was made, and what was not."""
+
+    gone: Sequence[str] = ()
+    made: Mapping[str, str] = field(default_factory=dict)
+    never_made: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack and who runs it. ``at_aws`` is whether AWS itself is asked: offline runs make nothing there."""
+
+    name: str
+    paths: Paths
+    engine: Engine
+    at_aws: bool = True
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of the engine's runs."""
+        return self.engine.environment(self.name)[0]
+
+    def place(self) -> locks.Store:
+        """Where its locks lie."""
+        return locks.store(self.env["PULUMI_BACKEND_URL"], backend.project(self.paths.root), self.name)
+
+
+def find(stack: Stack, told: Told | None = None, now: datetime | None = None) -> Plan:
+    """All that is left of interrupted runs, and what becomes of it.
+
+    Raises Failure while a run lives, or may live, on the stack; where the state cannot be read; and where
+    it cannot be told which of two resources was made. InputError for what was told of nothing pending.
+    """
+    told = told or Told()
+    found = locks.require_removable(stack.name, stack.place().locks(), told.gone)
+    state = stack.engine.deployment(stack.env, stack.name)
+    open_state = state
+    todo = operations(state)
+    _require_pending(todo, told)
+    if todo or states.resources(state):
+        open_state = stack.engine.deployment(stack.env, stack.name, show_secrets=True)
+    looking = _look(stack, open_state, told, now or datetime.now(UTC))
+    steps, releases = asyncio.run(looking)
+    return Plan(stack.name, stack.env["PULUMI_BACKEND_URL"], found, steps, releases, state)
+
+
+async def _look(
+    stack: Stack, state: Mapping[str, Any], told: Told, now: datetime
+) -> tuple[tuple[Step, ...], tuple[Release, ...]]:
+    todo = operations(state)
+    making = [one for one in todo if one.kind == CREATING]
+    if stack.at_aws and any(one.type.startswith(aws.PREFIX) for one in making):
+        aws.require_account(stack.name, state)
+    async with cluster.opened(state, stack.env, stack.paths.state) as clusters:
+        releases = await cluster.pending_releases(clusters, making, now)
+        steps = [await _step(stack, one, state, told, clusters, releases) for one in todo]
+    return tuple(steps), releases
+
+
+async def _step(
+    stack: Stack,
+    one: Operation,
+    state: Mapping[str, Any],
+    told: Told,
+    clusters: cluster.Clusters,
+    releases: Sequence[Release],
+) -> Step:
+    def step(does: Any, why: str, id: str | None = None) -> Step:
+        return Step(one.urn, one.type, one.kind, does, why, id)
+
+    if one.kind != CREATING:
+        known = any(have["urn"] == one.urn for have in states.resources(state))
+        return step(
+            *(("refresh", "what is there is read again") if known else ("clear", "nothing was changed"))
+        )
+    for name in (one.urn, one.name):
+        if name in told.made:
+            return step("import", "you said so", told.made[name])
+        if name in told.never_made:
+            return step("clear", "you said so")
+    if one.type.startswith(cluster.PREFIX):
+        return await cluster.look(clusters, one, releases)
+    if one.type.startswith(aws.PREFIX):
+        return aws.look(one, state) if stack.at_aws else step("clear", "offline runs make nothing at AWS")
+    if one.type.startswith(_HARMLESS):
+        return step("clear", "it is made again without harm")
+    return step(
+        FOR_YOU, f"nothing here knows this type; look it up, then --import {one.urn}=ID or --clear {one.urn}"
+    )
+
+
+def _require_pending(todo: Sequence[Operation], told: Told) -> None:
+    """Raise InputError for a name that was told and is not pending, or is that of several resources."""
+    making = [one for one in todo if one.kind == CREATING]
+    names = Counter(word for one in making for word in {one.urn, one.name})
+    for option, words in (("--import", told.made), ("--clear", told.never_made)):
+        for word in words:
+            if not names[word]:
+                there = ", ".join(sorted({one.name for one in making})) or "nothing"
+                raise InputError(option, f"{word} was not being made", f"pending is: {there}")
+            if names[word] > 1:
+                urns = ", ".join(one.urn for one in making if one.name == word)
+                raise InputError(option, f"{word} is the name of several", f"give one of {urns}")

@@ -1,0 +1,173 @@
+"""The locks on a stack, wherever its state is kept, and taking away those that nobody holds any more.
+
+The engine gives every run a lock file with a name of its own, so one that is removed here by its name can
+never be that of a run which began meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from gpuform.aws.api import answers, client
+from gpuform.engine import locks as engine_locks
+from gpuform.engine.locks import Owner
+from gpuform.errors import Failure, InputError
+from gpuform.recover.plan import Lock
+
+_FOLDER = ".pulumi/locks/organization"
+
+
+class Store(Protocol):
+    """Where the locks of one stack lie."""
+
+    def locks(self) -> list[Lock]:
+        """Every lock that there is now."""
+
+    def content(self, key: str) -> bytes | None:
+        """What a lock holds; None where it is gone."""
+
+    def remove(self, key: str) -> None:
+        """Take a lock away; gone already is fine."""
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A file backend."""
+
+    folder: Path
+
+    def locks(self) -> list[Lock]:
+        """Read the folder; a lock that is being written is waited for."""
+        return [_of(str(path), owner, self.content(str(path)) or b"") for path, owner in self._entries()]
+
+    def _entries(self) -> list[tuple[Path, Owner | None]]:
+        return list(engine_locks.entries(self.folder))
+
+    def content(self, key: str) -> bytes | None:
+        """The file's bytes."""
+        try:
+            return Path(key).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def remove(self, key: str) -> None:
+        """The file, and what the engine's storage library keeps beside it."""
+        Path(key).unlink(missing_ok=True)
+        Path(f"{key}.attrs").unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """An S3 backend, with the caller's own credentials."""
+
+    bucket: str
+    prefix: str
+    s3: Any
+
+    def locks(self) -> list[Lock]:
+        """List the stack's folder and read each lock."""
+        with answers(f"aws s3 ls s3://{self.bucket}/{self.prefix}"):
+            pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.prefix)
+            keys = [item["Key"] for item in pages.build_full_result().get("Contents", ())]
+        found = []
+        for key in keys:
+            if (content := self.content(key)) is not None:
+                found.append(_of(key, engine_locks.written(content.decode(errors="replace")), content))
+        return found
+
+    def content(self, key: str) -> bytes | None:
+        """The object's bytes."""
+        with answers(f"aws s3 cp s3://{self.bucket}/{key} -"):
+            try:
+                content: bytes = self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()
+            except self.s3.exceptions.NoSuchKey:
+                return None
+        return content
+
+    def remove(self, key: str) -> None:
+        """Delete the object."""
+        with answers(f"aws s3 rm s3://{self.bucket}/{key}"):
+            self.s3.delete_object(Bucket=self.bucket, Key=key)
+
+
+def store(backend: str, project: str, stack: str) -> Store:
+    """The locks of a stack in this backend. Raises InputError for a kind that is not looked into."""
+    parts = urlsplit(backend)
+    own = f"{_FOLDER}/{project}/{stack}"
+    if parts.scheme == "file":
+        place = unquote(parts.netloc + parts.path)
+        return Folder(Path(place).expanduser() / own)
+    if parts.scheme == "s3":
+        asked = parse_qs(parts.query)
+        region = asked.get("region", ["us-east-1"])[0]
+        folder = "/".join(part for part in (parts.path.strip("/"), own) if part)
+        return Bucket(parts.netloc, f"{folder}/", client("s3", region))
+    raise InputError(
+        "state.backend",
+        f"locks of a {parts.scheme}:// backend are not looked into from here",
+        f"'pulumi cancel --stack {stack}' removes them, of the living, too; the rest of 'gpuform recover' "
+        "needs s3:// or file://",
+    )
+
+
+def require_removable(stack: str, locks: Iterable[Lock], gone: Sequence[str]) -> tuple[Lock, ...]:
+    """The locks whose owner is gone, or said to be gone (``HOST:PID``, for other hosts only).
+
+    Raises Failure for any other, InputError for a ``gone`` that holds no such lock.
+    """
+    found = tuple(locks)
+    owners = {f"{one.owner.host}:{one.owner.pid}": one for one in found if one.owner and one.alive is None}
+    for word in gone:
+        if word not in owners:
+            there = ", ".join(sorted(owners)) or "none of another host"
+            raise InputError(
+                "--owner-is-gone", f"{word} holds no lock on stack {stack}", f"there is: {there}"
+            )
+    for one in found:
+        if one.alive is False or (one.alive is None and one.owner and _word(one.owner) in gone):
+            continue
+        raise Failure(f"stack {stack}", f"is locked by {one.named}", _remedy(stack, one))
+    return tuple(replace(one, confirmed=one.alive is None) for one in found)
+
+
+def remove(place: Store, planned: Sequence[Lock], stack: str) -> list[str]:
+    """Take the planned locks away, each only if it is still what it was; one line per lock.
+
+    Raises Failure, and takes nothing more, where a lock changed, or an owner lives after all, or a run has
+    begun meanwhile.
+    """
+    said = []
+    for lock in planned:
+        now = place.content(lock.key)
+        if now is None:
+            continue
+        lives = engine_locks.lives(lock.owner) if lock.owner else False
+        if now != lock.content or (lives is not False and not (lives is None and lock.confirmed)):
+            raise Failure(f"stack {stack}", f"the lock of {lock.named} has changed meanwhile", "look again")
+        place.remove(lock.key)
+        said.append(f"removed the lock on stack {stack} of {lock.named}")
+    if others := place.locks():
+        raise Failure(f"stack {stack}", f"was locked meanwhile by {others[0].named}", "wait for it")
+    return said
+
+
+def _of(key: str, owner: Owner | None, content: bytes) -> Lock:
+    return Lock(key, owner, content, engine_locks.lives(owner) if owner else False)
+
+
+def _word(owner: Owner) -> str:
+    return f"{owner.host}:{owner.pid}"
+
+
+def _remedy(stack: str, lock: Lock) -> str:
+    if lock.alive:
+        return f"wait for it to end, or stop it with 'kill -INT {lock.owner.pid}'" if lock.owner else "wait"
+    gone = _word(lock.owner) if lock.owner else "HOST:PID"
+    return (
+        "nobody here can tell whether it still runs; wait for it, or, if you know that it is gone, run "
+        f"'gpuform recover {stack} --owner-is-gone {gone}'"
+    )

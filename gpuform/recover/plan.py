@@ -1,0 +1,135 @@
+"""What was found of an interrupted run, and what will be done about each part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from gpuform.engine.locks import Owner
+
+Does = Literal["import", "clear", "refresh", "roll back", "uninstall", "leave"]
+
+FOR_YOU: Final = "leave"
+"""Nothing is done: the reason says why, and who does it then."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """One lock on the stack. ``alive`` is None where its owner was on another host, and nobody can tell.
+
+    ``content`` is what it holds: a lock that holds anything else by the time it is removed is another one.
+    """
+
+    key: str
+    owner: Owner | None
+    content: bytes
+    alive: bool | None
+    confirmed: bool = False
+
+    @property
+    def named(self) -> str:
+        """Whose it is."""
+        return self.owner.named if self.owner else "a run that was killed while it wrote it"
+
+    @property
+    def state(self) -> str:
+        """``alive``, ``gone`` or ``unknown``."""
+        return {True: "alive", False: "gone", None: "unknown"}[self.alive]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pending operation of the state, and what becomes of it.
+
+    ``import``: it was made; the state gets it under ``id``. ``clear``: it was not, and nothing is left of it.
+    ``refresh``: the state has it, and what is really there is read again. ``leave``: see ``why``.
+    """
+
+    urn: str
+    type: str
+    was: str
+    does: Does
+    why: str
+    id: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The resource's name in the program."""
+        return self.urn.rpartition("::")[2]
+
+
+@dataclass(frozen=True)
+class Release:
+    """A Helm release that is pending, of a resource of this stack.
+
+    ``roll back`` to ``revision``, ``uninstall`` a first installation that never ended, or ``leave`` it.
+    """
+
+    urn: str
+    id: str
+    status: str
+    does: Does
+    why: str
+    revision: int | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All of it. ``state`` is the stack's as it was looked at: another one by then makes the plan void."""
+
+    stack: str
+    backend: str
+    locks: tuple[Lock, ...] = ()
+    steps: tuple[Step, ...] = ()
+    releases: tuple[Release, ...] = ()
+    state: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def to_do(self) -> bool:
+        """Whether anything is left of an interrupted run."""
+        return bool(self.locks or self.steps or self.releases)
+
+    @property
+    def left(self) -> tuple[Step | Release, ...]:
+        """What is nobody's to decide but the reader's."""
+        steps = tuple(one for one in self.steps if one.does == FOR_YOU)
+        return (*steps, *(one for one in self.releases if one.does == FOR_YOU))
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is known what becomes of every operation."""
+        return all(one.does != FOR_YOU for one in self.steps)
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented form; nothing in it is a secret."""
+        return {
+            "stack": self.stack,
+            "backend": self.backend,
+            "locks": [_lock(one) for one in self.locks],
+            "operations": [
+                {
+                    "urn": one.urn,
+                    "type": one.type,
+                    "interrupted_while": one.was,
+                    "does": one.does,
+                    "id": one.id,
+                    "why": one.why,
+                }
+                for one in self.steps
+            ],
+            "releases": [vars(one) for one in self.releases],
+        }
+
+
+def _lock(lock: Lock) -> dict[str, Any]:
+    owner = lock.owner
+    return {
+        "key": lock.key,
+        "state": lock.state,
+        "does": "remove",
+        "user": owner.user if owner else None,
+        "host": owner.host if owner else None,
+        "pid": owner.pid if owner else None,
+        "since": owner.since.isoformat() if owner else None,
+    }

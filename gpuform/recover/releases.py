@@ -1,0 +1,95 @@
+"""Helm releases that a killed run left pending: helm refuses every further step until they are settled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from gpuform.plugins.kubernetes import release_history as history
+from gpuform.plugins.kubernetes.client import Client
+from gpuform.plugins.kubernetes.release_helm import Helm
+from gpuform.plugins.kubernetes.release_history import Revision
+from gpuform.recover.plan import FOR_YOU, Release
+
+TYPE = "kubernetes:helm.sh/v3:Release"
+QUIET_S = 180
+"""How old a pending revision is before it is touched: a helm of another machine may be at work on it."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One release as the cluster has it; ``since`` is when its newest revision was begun."""
+
+    id: str
+    revisions: tuple[Revision, ...]
+    since: datetime | None
+
+    @property
+    def newest(self) -> Revision | None:
+        """The newest revision; None where there is no such release."""
+        return self.revisions[-1] if self.revisions else None
+
+
+async def read(client: Client, id: str) -> Found:
+    """The revisions that helm keeps of ``NAMESPACE/NAME``."""
+    namespace, _, name = id.partition("/")
+    path = f"/api/v1/namespaces/{namespace}/secrets"
+    answer = await client.get(path, {"labelSelector": f"owner=helm,name={name}"})
+    kept = sorted(
+        ((Revision.of(item["metadata"]), item["metadata"]) for item in answer["items"]),
+        key=lambda pair: pair[0].number,
+    )
+    since = datetime.fromisoformat(kept[-1][1]["creationTimestamp"]) if kept else None
+    return Found(id, tuple(revision for revision, _ in kept), since)
+
+
+def settled(urn: str, found: Found, in_state: bool, helm: Helm, now: datetime) -> Release | None:
+    """What becomes of a release; None where it is not pending.
+
+    It is ours where the state has it, or where its labels say that this resource made it. Never touched are
+    one that a helm of ours is at work on, a young one, and an upgrade by somebody's own hand.
+    """
+    newest = found.newest
+    if newest is None or not newest.pending or found.since is None:
+        return None
+
+    def release(does: Any, why: str, revision: int | None = None) -> Release:
+        return Release(urn, found.id, newest.status, does, why, revision)
+
+    labelled = [one for one in found.revisions if one.owner]
+    if not in_state and newest.owner != history.owner(urn):
+        return release(FOR_YOU, "this stack did not make it")
+    if labelled and newest.status != "pending-rollback" and newest.made_as != newest.number:
+        return release(FOR_YOU, f"revision {newest.number} is by somebody's own hand; wait for it")
+    if helm.busy(found.id):
+        return release(FOR_YOU, "a helm that this checkout started is at work on it; wait for it")
+    age = (now - found.since).total_seconds()
+    if age < QUIET_S:
+        wait = f"it was begun {max(age, 0):.0f} s ago; look again in {QUIET_S - age:.0f} s"
+        return release(FOR_YOU, f"a helm on another machine may still be at work: {wait}")
+    good = history.last_good(found.revisions)
+    if good:
+        return release("roll back", f"revision {newest.number} never ended", good.number)
+    return release("uninstall", "its first installation never ended")
+
+
+async def settle(helm: Helm, release: Release, client: Client) -> str:
+    """Do what was planned, if the release is still as it was; a line that says so. Raises HelmError."""
+    namespace, _, name = release.id.partition("/")
+    async with helm.alone(release.id) as alone:
+        newest = (await read(client, release.id)).newest
+        if newest is None or newest.status != release.status:
+            return f"release {release.id} is no longer {release.status}"
+        if release.does == "roll back":
+            await alone.run("rollback", name, str(release.revision), "--namespace", namespace)
+            return f"release {release.id}: rolled back to revision {release.revision}"
+        await alone.run("uninstall", name, "--namespace", namespace, "--ignore-not-found")
+        return f"release {release.id}: uninstalled"
+
+
+def id_of(resource: Mapping[str, Any], inputs: Mapping[str, Any]) -> str:
+    """``NAMESPACE/NAME``; one that the engine does not know yet is where its inputs say."""
+    known = resource.get("id")
+    return str(known) if known else f"{inputs.get('namespace') or 'default'}/{inputs.get('name')}"

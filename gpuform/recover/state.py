@@ -1,0 +1,74 @@
+"""The engine's state of a stack: what is said in it of the world, and how a plan changes it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuform.errors import Failure
+from gpuform.recover.plan import Plan, Step
+
+# How the engine writes a secret into JSON: apitype.Secret, after sdk/go/common/resource (`SigKey`).
+_SIGNATURE = "4dabf18193072939515e22adb298388d"
+
+
+def resources(state: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the state has, in the engine's order."""
+    found: list[dict[str, Any]] = (state.get("deployment") or {}).get("resources") or []
+    return found
+
+
+def plain(value: Any) -> Any:
+    """A value of an export with ``--show-secrets``, its secrets in the clear: for asking, not for showing."""
+    if isinstance(value, Mapping):
+        if _SIGNATURE in value:
+            text = value.get("plaintext")
+            return plain(json.loads(text)) if isinstance(text, str) else None
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list) else value
+
+
+def provider(state: Mapping[str, Any], resource: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs of the provider that a resource was made through; none where the state has none."""
+    urn, _, id = str(resource.get("provider") or "").rpartition("::")
+    for one in resources(state):
+        if one["urn"] == urn and one.get("id") == id:
+            found: dict[str, Any] = plain(one.get("inputs") or {})
+            return found
+    return {}
+
+
+def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, Any], list[str]]:
+    """The state after the plan, and the URNs that must then be read again.
+
+    The engine's own `refresh --import-pending-creates` (3.256) marks an operation as an import and then
+    forgets it without reading anything, so what was made is put among the resources here. It has its inputs;
+    its outputs come with the refresh. No operation is pending after that: `pulumi stack import` keeps none.
+    """
+    changed = copy.deepcopy(dict(state))
+    deployment = changed["deployment"]
+    have = deployment.setdefault("resources", [])
+    made = {step.urn: step.id for step in steps if step.does == "import"}
+    for operation in deployment.pop("pending_operations", None) or ():
+        resource = operation["resource"]
+        if resource["urn"] in made:
+            have.append({**resource, "id": made.pop(resource["urn"]), "outputs": {}})
+    return changed, [step.urn for step in steps if step.does in ("import", "refresh")]
+
+
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two exports are of the same state; their secrets are encrypted anew each time."""
+    return _shape(one) == _shape(other)
+
+
+def _shape(state: Mapping[str, Any]) -> str:
+    deployment = {**(state.get("deployment") or {})}
+    return json.dumps(plain({key: deployment.get(key) for key in ("resources", "pending_operations")}))
+
+
+def require_planned(plan: Plan, now: Mapping[str, Any]) -> None:
+    """Raise Failure where the state is no longer the one that the plan is of."""
+    if not same(plan.state, now):
+        raise Failure(f"stack {plan.stack}", "its state has changed meanwhile", "look again")

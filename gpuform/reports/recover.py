@@ -1,0 +1,41 @@
+"""What an interrupted run has left, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.table import Table
+from rich.text import Text
+
+from gpuform.recover.plan import FOR_YOU, Plan
+from gpuform.reports.tables import empty
+
+
+def tables(plan: Plan) -> Iterator[Table | Text | str]:
+    """Locks, operations and releases with what becomes of each; one line alone where nothing is left."""
+    if not plan.to_do:
+        yield Text(f"{plan.stack}: nothing is left of an interrupted run", style="bold")
+        return
+    if plan.locks:
+        shown = empty("Locks", "held by", "state", "does")
+        for lock in plan.locks:
+            said = "said to be gone" if lock.confirmed else lock.state
+            shown.add_row(Text(lock.named), Text(said), Text("remove"))
+        yield from (shown, "")
+    if plan.steps:
+        shown = empty("Interrupted operations", "resource", "type", "while", "does", "id", "why")
+        for step in plan.steps:
+            words = (step.name, step.type, step.was, step.does, step.id or "-", step.why)
+            shown.add_row(*_row(words, step.does))
+        yield from (shown, "")
+    if plan.releases:
+        shown = empty("Helm releases", "release", "status", "does", "why")
+        for one in plan.releases:
+            does = f"{one.does} to {one.revision}" if one.revision else one.does
+            shown.add_row(*_row((one.id, one.status, does, one.why), one.does))
+        yield from (shown, "")
+
+
+def _row(words: tuple[str, ...], does: str) -> tuple[Text, ...]:
+    style = "yellow" if does == FOR_YOU else ""
+    return tuple(Text(word, style=style) for word in words)
