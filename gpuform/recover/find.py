@@ -57,14 +57,9 @@ def find(stack: Stack, told: Told | None = None, now: datetime | None = None) ->
     """
     told = told or Told()
     found = locks.require_removable(stack.name, stack.place().locks(), told.gone)
-    state = stack.engine.deployment(stack.env, stack.name)
-    open_state = state
-    todo = operations(state)
-    _require_pending(todo, told)
-    if todo or states.resources(state):
-        open_state = stack.engine.deployment(stack.env, stack.name, show_secrets=True)
-    looking = _look(stack, open_state, told, now or datetime.now(UTC))
-    steps, releases = asyncio.run(looking)
+    state = stack.engine.deployment(stack.env, stack.name, show_secrets=True)
+    _require_pending(operations(state), told)
+    steps, releases = asyncio.run(_look(stack, state, told, now or datetime.now(UTC)))
     return Plan(stack.name, stack.env["PULUMI_BACKEND_URL"], found, steps, releases, state)
 
 

@@ -76,7 +76,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Plan:
-    """All of it. ``state`` is the stack's as it was looked at: another one by then makes the plan void."""
+    """All of it. ``state`` is the stack's as it was looked at, with its secrets: it is never shown."""
 
     stack: str
     backend: str

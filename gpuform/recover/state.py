@@ -59,13 +59,20 @@ def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, A
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two exports are of the same state; their secrets are encrypted anew each time."""
-    return _shape(one) == _shape(other)
+    """Whether two exports are of the same state, their secrets aside: one may show them, one may not."""
+    return bool(_shape(one) == _shape(other))
 
 
-def _shape(state: Mapping[str, Any]) -> str:
-    deployment = {**(state.get("deployment") or {})}
-    return json.dumps(plain({key: deployment.get(key) for key in ("resources", "pending_operations")}))
+def _shape(state: Mapping[str, Any]) -> Any:
+    deployment = state.get("deployment") or {}
+    return _without_secrets([deployment.get(key) or [] for key in ("resources", "pending_operations")])
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        kept = {} if _SIGNATURE in value else value
+        return {key: _without_secrets(item) for key, item in kept.items()}
+    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
 
 
 def require_planned(plan: Plan, now: Mapping[str, Any]) -> None:

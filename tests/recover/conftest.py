@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpuform.aws import api
 from gpuform.engine import Engine, Result
 from gpuform.engine.places import Places
 from gpuform.paths import Paths
@@ -18,6 +19,30 @@ from gpuform.recover import Plan, Stack, Told, carry_out, find
 from gpuform.toolchain import Toolchain
 
 STACK = "labs"
+PROGRAM = """
+import functools
+import json
+import pulumi
+import pulumi_aws as aws
+
+tags = {"tags": {"gpuform.io/environment": "labs"}}
+provider = aws.Provider("aws", region="us-west-2", default_tags=tags)
+o = pulumi.ResourceOptions(provider=provider)
+vpc = aws.ec2.Vpc("net", cidr_block="10.20.0.0/16", tags={"Name": "labs"}, opts=o)
+subnets = [
+    aws.ec2.Subnet(f"s-{zone}", vpc_id=vpc.id, cidr_block=f"10.20.{number}.0/24",
+                   tags={"Name": f"labs-{zone}"}, availability_zone=f"us-west-2{zone}", opts=o)
+    for number, zone in enumerate("ab")
+]
+trust = json.dumps({"Version": "2012-10-17", "Statement": []})
+role = aws.iam.Role("role", assume_role_policy=trust, opts=o)
+queue = aws.sqs.Queue("queue", name="labs", opts=o)
+cluster = aws.eks.Cluster("eks", name="labs", role_arn=role.arn, version="1.34",
+                          vpc_config={"subnet_ids": [s.id for s in subnets]}, opts=o)
+pulumi.export("vpc", vpc.id)
+pulumi.export("queue", queue.url)
+pulumi.export("secret", pulumi.Output.secret("hush"))
+"""
 
 
 @dataclass
@@ -27,11 +52,6 @@ class Project:
     paths: Paths
     toolchain: Toolchain
     said: list[str] = field(default_factory=list)
-
-    def program(self, source: str) -> None:
-        folder = self.paths.root / "infra"
-        folder.mkdir(exist_ok=True)
-        (folder / "__main__.py").write_text(textwrap.dedent(source))
 
     @property
     def engine(self) -> Engine:
@@ -57,7 +77,7 @@ class Project:
 
     def edit(self, change: Callable[[dict[str, Any]], None], backend: Path | None = None) -> None:
         """Change the state in its file: the engine's own way there drops what is pending."""
-        file = Places(self.paths, offline=True).checkpoint("tried", STACK)
+        file = self.checkpoint
         file = backend / ".pulumi" / "stacks" / "tried" / file.name if backend else file
         content = json.loads(file.read_text())
         change(content["checkpoint"]["latest"])
@@ -85,11 +105,46 @@ class Project:
         resources = self.state()["deployment"]["resources"]
         return {one["urn"].rpartition("::")[2]: str(one.get("id")) for one in resources}
 
+    @property
+    def checkpoint(self) -> Path:
+        return Places(self.paths, offline=True).checkpoint("tried", STACK)
+
+    @property
+    def file(self) -> Path:
+        return self.paths.root / f"Pulumi.{STACK}.yaml"
+
+
+@pytest.fixture(scope="session")
+def _clients() -> Any:
+    return functools.cache(api.client)
+
+
+@pytest.fixture(autouse=True)
+def _once(_clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each client is made once for all tests: that takes longer than everything that they ask."""
+    monkeypatch.setattr(api, "client", _clients)
+
+
+@pytest.fixture(scope="module")
+def _made(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> tuple[Project, bytes]:
+    """The project after its first update, and the state of that."""
+    folder = tmp_path_factory.mktemp("recover")
+    root = folder / "checkout"
+    (root / "infra").mkdir(parents=True)
+    (root / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
+    (root / "infra" / "__main__.py").write_text(PROGRAM)
+    made = Project(Paths(root, root / ".gpuform", folder / "cache"), toolchain)
+    made.file.write_text("config: {}\n")
+    made.run("up")
+    return made, made.checkpoint.read_bytes()
+
 
 @pytest.fixture
-def project(tmp_path: Path, toolchain: Toolchain) -> Project:
-    root = tmp_path / "checkout"
-    root.mkdir()
-    (root / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
-    (root / f"Pulumi.{STACK}.yaml").write_text("config: {}\n")
-    return Project(Paths(root, root / ".gpuform", tmp_path / "cache"), toolchain)
+def project(_made: tuple[Project, bytes]) -> Project:
+    """The project as its first update has left it."""
+    made, state = _made
+    made.said.clear()
+    made.file.write_text("config: {}\n")
+    made.checkpoint.write_bytes(state)
+    made.checkpoint.with_name(made.checkpoint.name + ".attrs").unlink(missing_ok=True)
+    return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import pytest
@@ -103,17 +102,6 @@ STUBBED: dict[str, tuple[dict[str, Any], list[tuple[str, dict[str, Any], dict[st
         "labs,a-1",
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def clients() -> Any:
-    return functools.cache(api.client)
-
-
-@pytest.fixture(autouse=True)
-def _once(clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each client is made once for all tests: that takes longer than everything that they ask."""
-    monkeypatch.setattr(api, "client", clients)
 
 
 def operation(type: str, inputs: dict[str, Any]) -> Operation:

@@ -68,6 +68,10 @@ def test_what_was_put_there_and_never_read_is_still_to_do() -> None:
 def test_a_state_that_has_changed_makes_the_plan_void() -> None:
     plan = Plan("prod", "file://x", state=state(op("a")))
     states.require_planned(plan, state(op("a")))
+    assert states.same(
+        {"deployment": {"resources": [SECRET | {"plaintext": "1"}]}},
+        {"deployment": {"resources": [SECRET | {"ciphertext": "x"}]}},
+    )
     for other in (state(), state(op("a"), resources=({"urn": "a", "id": "1"},))):
         with pytest.raises(Failure, match="stack prod: its state has changed meanwhile"):
             states.require_planned(plan, other)
