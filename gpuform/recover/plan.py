@@ -61,7 +61,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Release:
-    """A Helm release that is pending, of a resource of this stack.
+    """A Helm release of a resource of this stack, whose ``newest`` revision is pending.
 
     ``roll back`` to ``revision``, ``uninstall`` a first installation that never ended, or ``leave`` it.
     """
@@ -71,6 +71,7 @@ class Release:
     status: str
     does: Does
     why: str
+    newest: int = 0
     revision: int | None = None
 
 

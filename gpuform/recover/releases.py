@@ -56,7 +56,7 @@ def settled(urn: str, found: Found, in_state: bool, helm: Helm, now: datetime) -
         return None
 
     def release(does: Any, why: str, revision: int | None = None) -> Release:
-        return Release(urn, found.id, newest.status, does, why, revision)
+        return Release(urn, found.id, newest.status, does, why, newest.number, revision)
 
     labelled = [one for one in found.revisions if one.owner]
     if not in_state and newest.owner != history.owner(urn):
@@ -80,7 +80,7 @@ async def settle(helm: Helm, release: Release, client: Client) -> str:
     namespace, _, name = release.id.partition("/")
     async with helm.alone(release.id) as alone:
         newest = (await read(client, release.id)).newest
-        if newest is None or newest.status != release.status:
+        if newest is None or (newest.number, newest.status) != (release.newest, release.status):
             return f"release {release.id} is no longer {release.status}"
         if release.does == "roll back":
             await alone.run("rollback", name, str(release.revision), "--namespace", namespace)

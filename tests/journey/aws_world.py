@@ -75,13 +75,19 @@ class World:
 
 
 @contextmanager
-def world(folder: Path, stack: str) -> Iterator[World]:
-    """A control plane with the nodes of the stack, and a readiness gate at work."""
+def world(folder: Path, stack: str, environment: dict[str, Any] | None = None) -> Iterator[World]:
+    """A control plane with the nodes of the stack, and a readiness gate at work.
+
+    The stack is the one that is committed under this name, or one with another environment.
+    """
     checkout = make_checkout(folder)
     tools = Toolchain(checkout.paths)
     plane = ControlPlane(checkout.paths, tools)
     made = World(checkout, stack, tools)
-    shutil.copy(HERE.root / made.file.name, made.file)
+    if environment is None:
+        shutil.copy(HERE.root / made.file.name, made.file)
+    else:
+        made.file.write_text(yaml.safe_dump({"config": {"gpuform:environment": environment}}))
     gate = folder / "gate"
     gate.mkdir()
     try:
