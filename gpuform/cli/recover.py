@@ -68,9 +68,13 @@ def recover(
 
 def _agreed() -> bool:
     """Ask a terminal; without one nobody has agreed."""
-    if not sys.stdin.isatty():
+    if not _terminal():
         return False
     return str(typer.prompt("Do this? Only 'yes' is taken for it", default="no")) == "yes"
+
+
+def _terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _pair(word: str) -> tuple[str, str]:

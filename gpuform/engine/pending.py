@@ -38,16 +38,17 @@ class Operation:
 def operations(state: Mapping[str, Any]) -> list[Operation]:
     """The pending operations of a state as `pulumi stack export` gives it, in its order.
 
-    A resource with an id and without any outputs is one that `gpuform recover` put there and could not read.
+    A resource with inputs and without any outputs is one that `gpuform recover` put there and could not read.
     """
     latest = state.get("deployment") or {}
     pending = [Operation(one["type"], one["resource"]) for one in latest.get("pending_operations") or ()]
-    unread = [one for one in latest.get("resources") or () if one.get("id") and not one.get("outputs")]
-    return [*pending, *(Operation(IMPORTING, one) for one in unread if _is_real(one))]
+    unread = [Operation(IMPORTING, one) for one in latest.get("resources") or () if _is_unread(one)]
+    return [*pending, *unread]
 
 
-def _is_real(resource: Mapping[str, Any]) -> bool:
-    return bool(resource.get("custom")) and not str(resource["type"]).startswith("pulumi:")
+def _is_unread(resource: Mapping[str, Any]) -> bool:
+    made = bool(resource.get("custom") and resource.get("id"))
+    return made and bool(resource.get("inputs")) and not resource.get("outputs")
 
 
 def require_none(state: Mapping[str, Any], stack: str) -> None:

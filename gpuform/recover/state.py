@@ -45,7 +45,8 @@ def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, A
 
     The engine's own `refresh --import-pending-creates` (3.256) marks an operation as an import and then
     forgets it without reading anything, so what was made is put among the resources here. It has its inputs;
-    its outputs come with the refresh. No operation is pending after that: `pulumi stack import` keeps none.
+    its outputs come with the refresh. Where it was to replace another, that one is now to be deleted, as the
+    engine would have noted. No operation is pending after that: `pulumi stack import` keeps none.
     """
     changed = copy.deepcopy(dict(state))
     deployment = changed["deployment"]
@@ -54,6 +55,9 @@ def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, A
     for operation in deployment.pop("pending_operations", None) or ():
         resource = operation["resource"]
         if resource["urn"] in made:
+            for replaced in have:
+                if replaced["urn"] == resource["urn"]:
+                    replaced["delete"] = True
             have.append({**resource, "id": made.pop(resource["urn"]), "outputs": {}})
     return changed, [step.urn for step in steps if step.does in ("import", "refresh")]
 

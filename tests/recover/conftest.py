@@ -19,6 +19,12 @@ from gpuform.recover import Plan, Stack, Told, carry_out, find
 from gpuform.toolchain import Toolchain
 
 STACK = "labs"
+DECLARED = """config:
+  gpuform:environment:
+    name: labs
+    cluster: {kind: existing, kubeconfig: /nowhere}
+    pools: [{name: t4, machine: g2.5xlarge, selector: {a: b}}]
+"""
 PROGRAM = """
 import functools
 import json
@@ -75,14 +81,12 @@ class Project:
         """As it is, without the repairs that a run begins with."""
         return self.engine.deployment(self.stack.env, STACK)
 
-    def edit(self, change: Callable[[dict[str, Any]], None], backend: Path | None = None) -> None:
+    def edit(self, change: Callable[[dict[str, Any]], None]) -> None:
         """Change the state in its file: the engine's own way there drops what is pending."""
-        file = self.checkpoint
-        file = backend / ".pulumi" / "stacks" / "tried" / file.name if backend else file
-        content = json.loads(file.read_text())
+        content = json.loads(self.checkpoint.read_text())
         change(content["checkpoint"]["latest"])
-        file.write_text(json.dumps(content))
-        file.with_name(file.name + ".attrs").unlink(missing_ok=True)
+        self.checkpoint.write_text(json.dumps(content))
+        self.checkpoint.with_name(self.checkpoint.name + ".attrs").unlink(missing_ok=True)
 
     def interrupted(self, making: Iterable[str], never_begun: Iterable[str] = ()) -> None:
         """The state of a run that was killed while it made these; the names are those of the program."""
@@ -107,7 +111,7 @@ class Project:
 
     @property
     def checkpoint(self) -> Path:
-        return Places(self.paths, offline=True).checkpoint("tried", STACK)
+        return Places(self.paths, offline=True).checkpoint("gpuform", STACK)
 
     @property
     def file(self) -> Path:
@@ -131,10 +135,11 @@ def _made(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> tup
     folder = tmp_path_factory.mktemp("recover")
     root = folder / "checkout"
     (root / "infra").mkdir(parents=True)
-    (root / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
+    (root / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\nmain: infra/\n")
     (root / "infra" / "__main__.py").write_text(PROGRAM)
+    (root / "toolchain").symlink_to(Paths.here().root / "toolchain")
     made = Project(Paths(root, root / ".gpuform", folder / "cache"), toolchain)
-    made.file.write_text("config: {}\n")
+    made.file.write_text(DECLARED)
     made.run("up")
     return made, made.checkpoint.read_bytes()
 
@@ -144,7 +149,7 @@ def project(_made: tuple[Project, bytes]) -> Project:
     """The project as its first update has left it."""
     made, state = _made
     made.said.clear()
-    made.file.write_text("config: {}\n")
+    made.file.write_text(DECLARED)
     made.checkpoint.write_bytes(state)
     made.checkpoint.with_name(made.checkpoint.name + ".attrs").unlink(missing_ok=True)
     return made

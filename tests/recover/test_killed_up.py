@@ -76,7 +76,6 @@ def test_the_same_command_again_always_ends_as_if_nothing_had_happened(tmp_path:
             else:
                 one, other = other, one
                 write(here, one)
-        print("STRUCK", struck)
         assert sum(struck) >= KILLS / 4, "hardly one was at work when it was killed: see MOMENTS_S"
         assert not run_until(here, 300), "the last one is let go through"
         planned = here.run("preview")

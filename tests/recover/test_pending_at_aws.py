@@ -13,10 +13,11 @@ import pytest
 
 from gpuform.aws import api
 from gpuform.engine import Engine
+from gpuform.engine.pending import operations
 from gpuform.errors import Failure, InputError
-from gpuform.recover import Told
+from gpuform.recover import Stack, Told, carry_out, find
 from gpuform.recover import state as states
-from tests.recover.conftest import STACK, Project
+from tests.recover.conftest import DECLARED, STACK, Project
 from tests.recover.seeded import REGION, pairs, spec
 
 pytestmark = pytest.mark.engine
@@ -58,7 +59,6 @@ def test_what_aws_made_is_taken_over_and_the_rest_is_made(moto: str, project: Pr
     have = {one["urn"].rpartition("::")[2]: one for one in state["resources"]}
     assert have["net"]["id"] == vpc
     assert have["net"]["outputs"]["arn"].endswith(f"vpc/{vpc}")
-    assert not project.find().to_do
     done = project.run("up")
     assert {(step.op, step.name) for step in done.steps if step.op != "same"} == {
         ("create", "queue"),
@@ -100,7 +100,7 @@ def test_two_that_could_be_it_and_a_name_that_is_taken(moto: str, project: Proje
     assert project.state() == before, "the engine writes a state as a whole: it waits for the last answer"
     project.carry_out(project.find(Told(made={"net": other}, never_made=["queue"])))
     assert project.ids()["net"] == other
-    assert not project.find().to_do
+    assert not operations(project.state())
 
 
 def test_what_was_changing_is_read_again(moto: str, project: Project) -> None:
@@ -119,7 +119,8 @@ def test_what_was_changing_is_read_again(moto: str, project: Project) -> None:
         ("eks", "deleting", "refresh"),
     ]
     project.carry_out(plan)
-    assert not project.find().to_do
+    assert "eks (aws:eks/cluster:Cluster): read again" in project.said
+    assert not operations(project.state())
     assert not project.run("preview").changed
 
 
@@ -143,13 +144,11 @@ def test_what_could_not_be_read_is_read_by_the_same_command(
     assert (step.name, step.was, step.does) == ("net", "importing", "refresh")
     project.carry_out(project.find())
     assert project.ids()["net"] == vpc
-    assert not project.find().to_do
+    assert not operations(project.state())
 
 
-def test_a_real_state_is_not_updated_past_what_was_being_made(
-    moto: str, project: Project, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A declared state: `up` ends before it begins and names the command."""
+def test_a_state_in_a_bucket(moto: str, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real state: `up` ends before it begins and names the command, which gets past lock and operation."""
     kept = project.state()
     del kept["deployment"]["secrets_providers"]
     kept["deployment"]["resources"] = [
@@ -158,25 +157,32 @@ def test_a_real_state_is_not_updated_past_what_was_being_made(
     for one in kept["deployment"]["resources"]:
         one.pop("parent", None)  # the stack, whose outputs nobody with another passphrase can read
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
-    bucket = tmp_path / "bucket"
-    bucket.mkdir()
-    project.file.write_text(
-        "config:\n  gpuform:environment:\n    name: labs\n"
-        "    cluster: {kind: existing, kubeconfig: /nowhere}\n"
-        "    pools: [{name: t4, machine: g2.5xlarge, selector: {a: b}}]\n"
-        f"    state: {{backend: 'file://{bucket}'}}\n"
-    )
-    engine = Engine(project.paths, project.toolchain, say=project.said.append)
-    env = engine.prepare(STACK)
-    engine.ask(env, "stack", "import", "--stack", STACK, given=json.dumps(kept))
-
-    def change(deployment: dict[str, Any]) -> None:
-        making = {key: item for key, item in deployment["resources"][-1].items() if key != "outputs"}
-        deployment["pending_operations"] = [{"type": "creating", "resource": making}]
-
-    project.edit(change, bucket)
-    before = engine.export(STACK)
+    s3 = api.client("s3", REGION)
+    s3.create_bucket(Bucket="states", CreateBucketConfiguration={"LocationConstraint": REGION})
+    address = f"s3://states/of?region={REGION}"
+    project.file.write_text(f"{DECLARED}    state: {{backend: '{address}'}}\n")
+    stack = Stack(STACK, project.paths, Engine(project.paths, project.toolchain, say=project.said.append))
+    stack.engine.ask(stack.engine.prepare(STACK), "stack", "import", "--stack", STACK, given=json.dumps(kept))
+    key = f"of/.pulumi/stacks/gpuform/{STACK}.json"
+    content = json.loads(s3.get_object(Bucket="states", Key=key)["Body"].read())
+    latest = content["checkpoint"]["latest"]
+    making = {key: item for key, item in latest["resources"].pop().items() if key not in ("id", "outputs")}
+    latest["pending_operations"] = [{"type": "creating", "resource": making}]
+    s3.put_object(Bucket="states", Key=key, Body=json.dumps(content).encode())
+    lock = {"pid": 12, "username": "ada", "hostname": "ci-7", "timestamp": "2026-01-02T03:04:05Z"}
+    place = f"of/.pulumi/locks/organization/gpuform/{STACK}/0a1b.json"
+    s3.put_object(Bucket="states", Key=place, Body=json.dumps(lock).encode())
+    before = stack.engine.export(STACK)
     with pytest.raises(Failure, match=r"an interrupted run was making \S+ \(aws:") as why:
-        engine.up(STACK)
+        stack.engine.up(STACK)
     assert f"run 'gpuform recover {STACK}'" in str(why.value)
-    assert engine.export(STACK) == before
+    assert stack.engine.export(STACK) == before
+    with pytest.raises(Failure, match="is locked by process 12 of ada on host ci-7") as held:
+        stack.engine.destroy(STACK)
+    assert f"gpuform recover {STACK} --owner-is-gone ci-7:12" in str(held.value)
+    plan = find(stack, Told(gone=["ci-7:12"]))
+    assert (plan.backend, len(plan.locks)) == (address, 1)
+    assert [step.does for step in plan.steps] == ["clear"]
+    carry_out(stack, plan, project.said.append)
+    assert not find(stack).to_do
+    assert len(stack.engine.export(STACK)["deployment"]["resources"]) == len(latest["resources"])

@@ -45,6 +45,14 @@ def test_what_was_made_becomes_a_resource_that_is_read_again() -> None:
     assert after["deployment"] == {"resources": [PROVIDER, made]}
 
 
+def test_what_was_to_be_replaced_is_still_to_go() -> None:
+    old = {"urn": "a", "type": "t", "id": "vpc-0"}
+    after, _ = states.edited(state(op("a"), resources=(old,)), [step("a", "import", id="vpc-1")])
+    _, replaced, made = after["deployment"]["resources"]
+    assert replaced == {**old, "delete": True}
+    assert (made["id"], "delete" in made) == ("vpc-1", False)
+
+
 def test_what_was_changing_is_read_again_where_the_state_has_it() -> None:
     have = {"urn": "a", "type": "t", "id": "1"}
     before = state(op("a", "updating"), op("b", "reading"), resources=(have,))
