@@ -42,10 +42,15 @@ class Folder:
 
     def locks(self) -> list[Lock]:
         """Read the folder; a lock that is being written is waited for."""
-        return [_of(str(path), owner, self.content(str(path)) or b"") for path, owner in self._entries()]
-
-    def _entries(self) -> list[tuple[Path, Owner | None]]:
-        return list(engine_locks.entries(self.folder))
+        return [
+            Lock(
+                str(path),
+                owner,
+                self.content(str(path)) or b"",
+                engine_locks.lives(owner) if owner else False,
+            )
+            for path, owner in engine_locks.entries(self.folder)
+        ]
 
     def content(self, key: str) -> bytes | None:
         """The file's bytes."""
@@ -76,7 +81,10 @@ class Bucket:
         found = []
         for key in keys:
             if (content := self.content(key)) is not None:
-                found.append(_of(key, engine_locks.written(content.decode(errors="replace")), content))
+                owner = engine_locks.written(content.decode(errors="replace"))
+                # Objects are written whole: one that cannot be read is not of a run that was killed at it.
+                alive = engine_locks.lives(owner) if owner else None
+                found.append(Lock(key, owner, content, alive))
         return found
 
     def content(self, key: str) -> bytes | None:
@@ -155,19 +163,16 @@ def remove(place: Store, planned: Sequence[Lock], stack: str) -> list[str]:
     return said
 
 
-def _of(key: str, owner: Owner | None, content: bytes) -> Lock:
-    return Lock(key, owner, content, engine_locks.lives(owner) if owner else False)
-
-
 def _word(owner: Owner) -> str:
     return f"{owner.host}:{owner.pid}"
 
 
 def _remedy(stack: str, lock: Lock) -> str:
-    if lock.alive:
-        return f"wait for it to end, or stop it with 'kill -INT {lock.owner.pid}'" if lock.owner else "wait"
-    gone = _word(lock.owner) if lock.owner else "HOST:PID"
+    if lock.alive and lock.owner:
+        return f"wait for it to end, or stop it with 'kill -INT {lock.owner.pid}'"
+    if lock.owner is None:
+        return f"look at {lock.key}; 'pulumi cancel --stack {stack}' removes it, whosever it is"
     return (
         "nobody here can tell whether it still runs; wait for it, or, if you know that it is gone, run "
-        f"'gpuform recover {stack} --owner-is-gone {gone}'"
+        f"'gpuform recover {stack} --owner-is-gone {_word(lock.owner)}'"
     )

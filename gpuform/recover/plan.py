@@ -30,7 +30,11 @@ class Lock:
     @property
     def named(self) -> str:
         """Whose it is."""
-        return self.owner.named if self.owner else "a run that was killed while it wrote it"
+        if self.owner:
+            return self.owner.named
+        return (
+            "somebody who cannot be read" if self.alive is None else "a run that was killed while it wrote it"
+        )
 
     @property
     def state(self) -> str:

@@ -167,6 +167,15 @@ def test_a_lock_that_was_never_written_out_is_of_the_killed(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
+def test_an_object_that_is_no_lock_is_left(place: tuple[Store, Write]) -> None:
+    store, write = place
+    key = write('{"pid": 12')
+    with pytest.raises(Failure, match="is locked by somebody who cannot be read; look at") as caught:
+        locks.require_removable("prod", store.locks(), [])
+    assert key in str(caught.value)
+
+
 def test_a_backend_that_is_not_looked_into_says_what_is_to_do() -> None:
     with pytest.raises(InputError, match=r"locks of a gs:// backend are not looked into .*pulumi cancel"):
         locks.store("gs://bucket/prefix", "tried", "prod")
