@@ -184,7 +184,8 @@ class Engine:
             command, env=env, cwd=self._paths.root, input=given, capture_output=True, text=True
         )
         if answer.returncode != 0:
-            if held := locks.held(answer.stderr, " ".join(arguments)):
+            named = dict(zip(arguments, arguments[1:], strict=False))
+            if held := locks.held(answer.stderr, named.get("--stack") or named.get("init") or ""):
                 raise held
             said = answer.stderr.strip().removeprefix("error: ")
             raise Failure(

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 from gpuform.cli import recover
 from gpuform.cli.main import app
 from gpuform.engine.places import Places
+from gpuform.errors import Failure
 from tests.recover.conftest import STACK, Project
 
 pytestmark = pytest.mark.engine
@@ -99,6 +100,15 @@ def test_for_programs(project: Project) -> None:
     done = run(*words, "--yes")
     assert done.exit_code == 0
     assert json.loads(done.stdout) == {**found, "done": True}
+
+
+def test_a_run_that_begins_meanwhile_stops_it_and_is_named(project: Project) -> None:
+    stack = project.stack
+    kept = project.state()
+    lock(project, 12, "ci-7")
+    with pytest.raises(Failure) as caught:
+        stack.engine.ask(stack.env, "stack", "import", "--stack", STACK, given=json.dumps(kept))
+    assert str(caught.value).endswith("run 'gpuform recover labs --owner-is-gone ci-7:12'")
 
 
 def test_who_holds_the_stack_is_named_and_bad_words_are_refused(project: Project) -> None:
