@@ -39,11 +39,11 @@ def recover(
     from gpuform.engine import Engine
     from gpuform.recover import Stack, Told, carry_out, find
     from gpuform.reports import recover as report
+    from gpuform.stacks import declared
     from gpuform.toolchain import Toolchain
-    from infra.config import load
 
     paths = Paths.here()
-    load(paths.root / f"Pulumi.{stack}.yaml")
+    declared(stack, paths)
     told = Told(tuple(owner_is_gone or ()), dict(_pair(word) for word in made or ()), tuple(never_made or ()))
     engine = Engine(paths, Toolchain(paths), say=warn, offline=offline)
     here = Stack(stack, paths, engine, at_aws=not offline)

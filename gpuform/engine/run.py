@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,7 @@ class Engine:
             command, env=env, cwd=self._paths.root, input=given, capture_output=True, text=True
         )
         if answer.returncode != 0:
-            named = dict(zip(arguments, arguments[1:], strict=False))
+            named = dict(pairwise(arguments))
             if held := locks.held(answer.stderr, named.get("--stack") or named.get("init") or ""):
                 raise held
             said = answer.stderr.strip().removeprefix("error: ")

@@ -120,7 +120,7 @@ def test_who_holds_the_stack_is_named_and_bad_words_are_refused(project: Project
     for words, said in (
         ((STACK, "--offline", "--owner-is-gone", "ci-8:12"), "ci-8:12 holds no lock on stack labs"),
         ((STACK, "--import", "eks"), "--import: 'eks' is not NAME=ID; write it as NAME=ID"),
-        (("nowhere",), "Pulumi.nowhere.yaml: No such file or directory"),
+        (("nowhere",), "STACK: unknown stack 'nowhere'; known: labs"),
     ):
         bad = run(*words)
         assert bad.exit_code == 2
