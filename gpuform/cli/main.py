@@ -7,7 +7,20 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from gpuform.cli import catalogue, cluster, doctor, drift, hosts, init, local, preview, prices, toolchain, up
+from gpuform.cli import (
+    catalogue,
+    cluster,
+    destroy,
+    doctor,
+    drift,
+    hosts,
+    init,
+    local,
+    preview,
+    prices,
+    toolchain,
+    up,
+)
 from gpuform.errors import Failure, InputError
 
 
@@ -50,6 +63,7 @@ app.command()(cluster.render)
 app.command()(preview.preview)
 app.command()(up.up)
 app.command()(drift.drift)
+app.command()(destroy.destroy)
 app.command()(init.init)
 app.command()(catalogue.schema)
 app.add_typer(hosts.app, name="hosts")

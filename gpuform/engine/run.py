@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpuform import writable
+from gpuform import scratch, writable
 from gpuform.engine import backend, checkpoint, locks, reasons
 from gpuform.engine.environment import PASSPHRASE, UNSET, engine_env
 from gpuform.engine.events import Event, Message, Step, Summary, Violation, counted, line
@@ -126,9 +126,12 @@ class Engine:
         """What ``up`` would do."""
         return self._operate("preview", stack, _packs(policy_packs), on_event)
 
-    def destroy(self, stack: str = "local", on_event: OnEvent | None = None) -> Result:
-        """Delete everything that the stack's state knows of; the stack itself stays."""
-        return self._operate("destroy", stack, ["--yes", "--skip-preview"], on_event)
+    def destroy(
+        self, stack: str = "local", on_event: OnEvent | None = None, targets: Sequence[str] = ()
+    ) -> Result:
+        """Delete everything that the stack's state knows of, or these URNs alone; the stack itself stays."""
+        only = [word for urn in targets for word in ("--target", urn)]
+        return self._operate("destroy", stack, ["--yes", "--skip-preview", *only], on_event)
 
     def refresh(self, stack: str = "local", on_event: OnEvent | None = None) -> Result:
         """Take over into the state what is really there."""
@@ -151,6 +154,13 @@ class Engine:
         env = self.prepare(stack)
         state: dict[str, Any] = json.loads(self._ask(env, "stack", "export", "--stack", stack))
         return state
+
+    def restore(self, stack: str, state: Mapping[str, Any]) -> None:
+        """Put a state in place of the stack's own, as ``pulumi stack import`` does."""
+        env = self.prepare(stack)
+        with scratch.folder(self._places.runs) as folder:
+            write(folder / "state.json", json.dumps(state), 0o600)
+            self._ask(env, "stack", "import", "--stack", stack, "--file", str(folder / "state.json"))
 
     def prepare(self, stack: str = "local") -> dict[str, str]:
         """Make sure that ``stack`` exists and can be worked on; the environment of its runs."""
