@@ -80,8 +80,8 @@ def delete_balancers(cluster: Cluster, seconds: float, say: Say) -> None:
             yield of_object(balancer.kind, balancer.one)
 
     remedy = (
-        "their controller removes the finalizer once AWS has taken the load balancer down: look at its events, "
-        "or delete load balancer and finalizer by hand, and run the same command again"
+        "their controller removes the finalizer once AWS has taken the load balancer down: look at the "
+        "events, or delete load balancer and finalizer by hand, and run the same command again"
     )
     _wait("load balancers", look, seconds, say, remedy)
 
@@ -187,8 +187,8 @@ def _remedy(alive: bool) -> str:
             "and run the same command again"
         )
     return (
-        "bring Karpenter back and run the same command again, or, if it is not to come back, with --force: that "
-        "ends its instances and takes its finalizers away"
+        "bring Karpenter back and run the same command again, or, if it is not to come back, with --force: "
+        "that ends its instances and takes its finalizers away"
     )
 
 

@@ -124,14 +124,14 @@ class Leftovers:
 
     def _take(self, one: Leftover) -> str:
         """Ask for its end; what holds it, where that is known."""
-        calls = {
-            _INSTANCE: lambda: self._ec2.terminate_instances(InstanceIds=[one.id]),
-            _INTERFACE: lambda: self._ec2.delete_network_interface(NetworkInterfaceId=one.id),
-            _GROUP: lambda: self._delete_group(one.id),
-        }
         try:
             with answers(f"aws ec2: {one.kind} {one.id}"):
-                calls[one.kind]()
+                if one.kind == _INSTANCE:
+                    self._ec2.terminate_instances(InstanceIds=[one.id])
+                elif one.kind == _INTERFACE:
+                    self._ec2.delete_network_interface(NetworkInterfaceId=one.id)
+                else:
+                    self._delete_group(one.id)
         except Refused as refused:
             if refused.code in _HELD:
                 return refused.fact

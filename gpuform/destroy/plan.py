@@ -60,7 +60,7 @@ def _volume(one: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """All of it. ``unreachable`` says why the cluster could not be asked; ``notes`` what a reader must know."""
+    """All of it; ``notes`` are what a reader must know besides."""
 
     stack: str
     kind: str
@@ -70,7 +70,6 @@ class Plan:
     swept: tuple[Leftover, ...] = ()
     left_alone: tuple[Leftover, ...] = ()
     purge: bool = False
-    unreachable: str = ""
     notes: tuple[str, ...] = ()
 
     @property
@@ -128,6 +127,5 @@ class Plan:
             "volumes": {"lost" if self.purge else "kept": list(inside.volumes)},
             "sweep": [{"kind": one.kind, "id": one.id, "why": one.why} for one in self.swept],
             "left_alone": [{"kind": one.kind, "id": one.id, "why": one.why} for one in self.left_alone],
-            "unreachable": self.unreachable,
             "notes": list(self.notes),
         }

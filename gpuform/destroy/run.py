@@ -1,8 +1,8 @@
 """A destroy from its plan to its end.
 
-The engine runs twice on AWS. What a cluster leaves in its VPC can be taken away only once the cluster is gone,
-and while it lies there the VPC cannot be deleted: AWS's provider would try for 20 minutes and fail. So the
-first run has everything but the network as its targets, then comes the sweep, then the rest.
+The engine runs twice on AWS. What a cluster leaves in its VPC can be taken away only once the cluster is
+gone, and while it lies there the VPC cannot be deleted: AWS's provider would try for 20 minutes and fail. So
+the first run has everything but the network as its targets, then comes the sweep, then the rest.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Any
 
 from gpuform.destroy import inside
 from gpuform.destroy.cluster import Cluster
+from gpuform.destroy.leftovers import may_be_asked
 from gpuform.destroy.plan import Plan
 from gpuform.destroy.site import Site
 from gpuform.destroy.steps import Step
 from gpuform.destroy.waiting import StillThere, counted
 from gpuform.engine import Event
 from gpuform.engine.events import line
-from gpuform.errors import Failure
+from gpuform.errors import Failure, InputError
 
 
 @dataclass
@@ -40,7 +41,7 @@ class Outcome:
 
 
 class Destroy:
-    """Carries a plan out. Every step looks at what is there now, so a run goes on where another was killed."""
+    """Carries a plan out. A step looks at what is there now, so a run goes on where another was killed."""
 
     def __init__(self, site: Site, plan: Plan) -> None:
         """Change nothing yet."""
@@ -115,8 +116,10 @@ class Destroy:
 
     def _force(self) -> None:
         """End what Karpenter would have ended; looks once more that it does not live."""
-        if self._cluster is not None:
+        try:
             self._site.refuse_force(self._cluster)
+        except InputError as error:
+            raise Failure("destroy: NodePools", error.fact, error.remedy) from None
         if (leftovers := self._site.leftovers()) is None:
             self._say("pools", "--force: AWS is not asked, so no instance is ended")
             return
@@ -130,7 +133,7 @@ class Destroy:
             raise Failure(f"stack {self._site.stack}", "still has its cluster", "run the same command again")
         leftovers = self._site.leftovers()
         if leftovers is None:
-            return "the VPC is gone" if not self._site.known().vpcs else "AWS is not asked in offline runs"
+            return "no VPC" if may_be_asked(self._site.options.offline) else "AWS is not asked offline"
         try:
             taken = leftovers.sweep(self._bound(step), lambda text: self._say(step.name, text))
         except StillThere as still:
@@ -144,10 +147,9 @@ class Destroy:
         foreign = leftovers.foreign() if leftovers is not None else ()
         if foreign:
             raise Failure(
-                f"VPC {leftovers.scope.vpc if leftovers else ''} of {self._site.stack}",
-                f"{counted(len(foreign), 'network interface')} in it {'is' if len(foreign) == 1 else 'are'} "
-                f"not ours: {'; '.join(f'{one.id} ({one.why})' for one in foreign)}; the cluster is gone, the "
-                "network cannot go before them",
+                f"VPC of {self._site.stack}",
+                f"the cluster is gone, the network cannot go: {counted(len(foreign), 'network interface')} in it "
+                f"not ours: {'; '.join(f'{one.id} ({one.why})' for one in foreign)}",
                 "delete them, or what uses them, and run the same command again",
             )
         return self._engine(None)
@@ -161,4 +163,4 @@ class Destroy:
             if text := line(event):
                 self._site.say(f"  {text}")
 
-        return self._site.engine.destroy(self._site.stack, told, targets or ()).summary
+        return self._site.engine_destroys(targets or (), told)

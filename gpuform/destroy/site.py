@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from gpuform.destroy.plan import Inside, Plan, look_inside
 from gpuform.destroy.proof import require_gone
 from gpuform.destroy.state import Known, without_cluster
 from gpuform.destroy.steps import OF_EKS, OF_OTHERS
-from gpuform.engine import Engine
+from gpuform.engine import Engine, Event
 from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from infra.model.aws import AwsCluster
@@ -23,8 +23,7 @@ from infra.model.environment import Environment
 Say = Callable[[str], None]
 
 _HOSTS = (
-    "hosts: what was installed on them (driver, toolkit, settings) stays; the roles' documentation says how to "
-    "take it off"
+    "hosts: what was installed on them (driver, toolkit, settings) stays; docs/roles.md says what that is"
 )
 _OFFLINE = "offline: AWS is not asked for leftovers; point AWS_ENDPOINT_URL at a stand-in on this machine"
 
@@ -42,7 +41,7 @@ class Options:
 
 @dataclass
 class Site:
-    """One stack of a checkout. Nothing here changes anything but `forget_cluster`, which changes the state."""
+    """One stack of a checkout."""
 
     env: Environment
     paths: Paths
@@ -53,9 +52,15 @@ class Site:
     _state: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def known(self) -> Known:
-        """The state as it is now."""
-        self._state = self.engine.export(self.stack)
+        """The state as it is now: nobody else changes it while we run, or the engine refuses."""
+        if self._state is None:
+            self._state = self.engine.export(self.stack)
         return Known.of(self._state)
+
+    def engine_destroys(self, targets: Sequence[str], told: Callable[[Event], None]) -> str:
+        """The engine's destroy of these URNs, or of all that is left; its own count."""
+        self._state = None
+        return self.engine.destroy(self.stack, told, targets).summary
 
     @property
     def aws(self) -> AwsCluster | None:
@@ -119,17 +124,22 @@ class Site:
             problem = cluster.reachable()
             if problem and not known.inside:
                 self.say(f"the cluster does not answer, and nothing of the stack is in it: {problem}")
+            elif self.options.cluster_gone and not problem:
+                fact = f"the cluster answers at {known.eks.endpoint}, so it is not gone"
+                raise InputError("--cluster-gone", fact, "run without it")
             elif problem and not self.options.cluster_gone:
                 raise Failure(
                     f"cluster {known.eks.name} of {self.stack}",
                     f"does not answer ({problem}), and what is in it can only be ended there",
-                    "reach it (credentials, VPC, public_cidrs); if it is gone, run with --cluster-gone, which "
-                    "asks EKS for proof first",
+                    "reach it (credentials, VPC, public_cidrs); if it is gone, run with --cluster-gone, "
+                    "which asks EKS for proof first",
                 )
             yield None if problem else cluster
 
-    def refuse_force(self, cluster: Cluster) -> None:
+    def refuse_force(self, cluster: Cluster | None) -> None:
         """InputError while Karpenter lives and has something to end: two would work on the same nodes."""
+        if cluster is None:
+            return
         lives = blockers.controller(cluster)
         if lives.alive and any(cluster.objects(kind) for kind in (NODE_POOL, NODE_CLASS)):
             raise InputError(
@@ -152,8 +162,8 @@ class Site:
         if known.eks is None or self.aws is None or not known.inside:
             return
         self.say(require_gone(known.eks, self.aws.region))
-        assert self._state is not None
-        self.engine.restore(self.stack, without_cluster(self._state))
+        self.engine.restore(self.stack, without_cluster(self.engine.export(self.stack)))
+        self._state = None
         self.say(f"{len(known.inside)} resources that were in it taken out of the state, releases included")
 
     def require_empty(self) -> None:

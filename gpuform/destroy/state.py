@@ -1,4 +1,4 @@
-"""What a stack's state says of the parts that a destroy treats apart: the cluster, what lies in it, the VPC."""
+"""What a stack's state says of the parts that a destroy treats apart: cluster, what lies in it, VPC."""
 
 from __future__ import annotations
 

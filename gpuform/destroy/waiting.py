@@ -65,8 +65,8 @@ def counted(number: int, noun: str) -> str:
 def until_gone(look: Callable[[], Sequence[Left]], seconds: float, say: Say) -> None:
     """Return once ``look`` finds nothing; it may also do what is to be done about it.
 
-    ``say`` takes a line when what is left changes, and every half a minute. Raises StillThere when the time is
-    up. A cluster that does not answer for a moment is asked again.
+    ``say`` takes a line when what is left changes, and every half a minute. Raises StillThere when the time
+    is up. A cluster that does not answer for a moment is asked again.
     """
     begun, pause, said, said_at = time.monotonic(), _FIRST_S, "", 0.0
     left: Sequence[Left] = ()
