@@ -87,19 +87,22 @@ class Leftovers:
     def foreign(self, unused: bool = False) -> tuple[Leftover, ...]:
         """Interfaces in the VPC that are not the cluster's and not the network's: they hold its subnets.
 
-        While the cluster lives, those alone that are ``unused`` can be told from its own.
+        While the cluster lives, those alone that are ``unused`` can be told from its own: a load balancer's
+        bear no mark. Those of the cluster's instances go with these.
         """
+        ended = {one.id for one in self._instances(of_karpenter=False, ended=True)}
         return tuple(
             Leftover(_INTERFACE, one["NetworkInterfaceId"], _described(one))
             for one in self._all_interfaces()
             if one.get("InterfaceType") not in _OF_THE_NETWORK
             and not self._ours(one)
             and (one["Status"] == "available" or not unused)
+            and (one.get("Attachment") or {}).get("InstanceId") not in ended
         )
 
     def instances(self, of_karpenter: bool = False) -> tuple[Leftover, ...]:
         """Instances that have not ended; those alone that Karpenter has launched, where asked."""
-        return tuple(self._instances(of_karpenter))
+        return tuple(self._instances(of_karpenter, ended=False))
 
     def sweep(self, seconds: float, say: Say) -> tuple[Leftover, ...]:
         """Take all of it away and wait until it is gone; what was taken.
@@ -112,6 +115,7 @@ class Leftovers:
         def look() -> list[Left]:
             found = self.find()
             taken.update(dict.fromkeys(found))
+            self._close()
             return [Left(one.kind, one.id, self._take(one)) for one in found]
 
         until_gone(look, seconds, say)
@@ -131,7 +135,7 @@ class Leftovers:
                 elif one.kind == _INTERFACE:
                     self._ec2.delete_network_interface(NetworkInterfaceId=one.id)
                 else:
-                    self._delete_group(one.id)
+                    self._ec2.delete_security_group(GroupId=one.id)
         except Refused as refused:
             if refused.code in _HELD:
                 return refused.fact
@@ -139,23 +143,25 @@ class Leftovers:
                 raise
         return ""
 
-    def _delete_group(self, id: str) -> None:
-        """Rules first: groups that name each other could not be deleted one by one."""
-        (group,) = self._ec2.describe_security_groups(GroupIds=[id])["SecurityGroups"]
-        for rules, revoke in (
+    def _close(self) -> None:
+        """Take the rules out of the cluster's groups: those that name each other could not be deleted."""
+        revokes = (
             ("IpPermissions", self._ec2.revoke_security_group_ingress),
             ("IpPermissionsEgress", self._ec2.revoke_security_group_egress),
-        ):
-            if group.get(rules):
-                revoke(GroupId=id, IpPermissions=group[rules])
-        self._ec2.delete_security_group(GroupId=id)
+        )
+        with answers("aws ec2 revoke-security-group-ingress"):
+            for _, group in self._groups():
+                for rules, revoke in revokes:
+                    if group.get(rules):
+                        revoke(GroupId=group["GroupId"], IpPermissions=group[rules])
 
-    def _instances(self, of_karpenter: bool) -> Iterator[Leftover]:
+    def _instances(self, of_karpenter: bool, ended: bool) -> Iterator[Leftover]:
         for reservation in self._pages("describe_instances", "Reservations"):
             for one in reservation["Instances"]:
                 tags = _tags(one, "Tags")
-                mark = self.scope.mark(tags) if one["State"]["Name"] != "terminated" else ""
-                if mark and (labels.NODE_POOL in tags or not of_karpenter):
+                mark = self.scope.mark(tags)
+                there = ended or one["State"]["Name"] != "terminated"
+                if mark and there and (labels.NODE_POOL in tags or not of_karpenter):
                     yield Leftover(_INSTANCE, one["InstanceId"], mark)
 
     def _interfaces(self) -> Iterator[Leftover]:
