@@ -112,15 +112,18 @@ class Cluster:
         """One object, or None."""
         return self._ask(lambda: self._client.find(kind.path(namespace, name)))
 
-    def delete(self, kind: Kind, one: Mapping[str, Any], foreground: bool = True) -> None:
-        """Ask for an object's deletion, and that of what it owns, unless somebody has; gone is fine."""
+    def delete(self, kind: Kind, one: Mapping[str, Any], with_owned: bool = False) -> None:
+        """Ask for an object's deletion unless somebody has; gone is fine.
+
+        ``with_owned``: it stays until what it owns is gone.
+        """
         if is_going(one):
             return
         metadata = one["metadata"]
         body = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "propagationPolicy": "Foreground" if foreground else "Background",
+            "propagationPolicy": "Foreground" if with_owned else "Background",
             "preconditions": {"uid": metadata["uid"]},  # not another one that has its name by now
         }
         self._change("DELETE", kind, metadata, body, "application/json")

@@ -65,7 +65,7 @@ def delete_workloads(cluster: Cluster, declared: Sequence[Declared], seconds: fl
             kind = WORKLOADS[ref.kind]
             one = cluster.find(kind, ref.namespace, ref.name)
             if one is not None:
-                cluster.delete(kind, one)
+                cluster.delete(kind, one, with_owned=True)
                 yield of_object(kind, one)
 
     _wait("workloads", look, seconds, say, "see `kubectl describe` of them")
@@ -76,7 +76,7 @@ def delete_balancers(cluster: Cluster, seconds: float, say: Say) -> None:
 
     def look() -> Iterator[Left]:
         for balancer in balancers(cluster):
-            cluster.delete(balancer.kind, balancer.one, foreground=False)
+            cluster.delete(balancer.kind, balancer.one)
             yield of_object(balancer.kind, balancer.one)
 
     remedy = (
@@ -113,7 +113,7 @@ def delete_volumes(cluster: Cluster, seconds: float, say: Say) -> None:
             wanted = {named(one) for one in claims}
             for pod in cluster.objects(POD):
                 if wanted & set(_claims(pod)):
-                    cluster.delete(POD, pod, foreground=False)
+                    cluster.delete(POD, pod)
         for one in cluster.objects(VOLUME):
             if one["spec"].get("persistentVolumeReclaimPolicy") == "Delete" and one["spec"].get("claimRef"):
                 yield of_object(VOLUME, one)
@@ -173,7 +173,7 @@ def _release(cluster: Cluster, kinds: tuple[Kind, ...]) -> None:
     """Take Karpenter's finalizers away, from the nodes of its NodeClaims as well."""
     if NODE_CLAIM in kinds:
         for node in cluster.objects(NODE, labelSelector=labels.NODE_POOL):
-            cluster.delete(NODE, node, foreground=False)
+            cluster.delete(NODE, node)
             cluster.release(NODE, node, FINALIZERS)
     for kind in kinds:
         for one in cluster.objects(kind):

@@ -148,7 +148,8 @@ class Destroy:
         if foreign:
             raise Failure(
                 f"VPC of {self._site.stack}",
-                f"the cluster is gone, the network cannot go: {counted(len(foreign), 'network interface')} in it "
+                "the cluster is gone, the network cannot go: "
+                f"{counted(len(foreign), 'network interface')} in it "
                 f"not ours: {'; '.join(f'{one.id} ({one.why})' for one in foreign)}",
                 "delete them, or what uses them, and run the same command again",
             )

@@ -123,7 +123,7 @@ class PlayedKarpenter:
         for claim in (one for one in claims if _going(one)):
             name = claim["metadata"]["name"]
             if name in nodes:
-                cluster.delete(NODE, {"metadata": {"name": name, "uid": self._uid(cluster, name)}}, False)
+                cluster.delete(NODE, {"metadata": {"name": name, "uid": self._uid(cluster, name)}})
                 continue
             if name in self.instances:
                 self.ec2.terminate_instances(InstanceIds=[self.instances[name]])

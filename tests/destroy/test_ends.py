@@ -111,8 +111,7 @@ def _says_that_karpenter_is_dead(small: Small, launched: list[str]) -> None:
     for name in launched:
         assert f"{name} (finalizer karpenter.sh/termination)" in failed.stderr
     for part in (
-        "destroy: NodePools and NodeClaims: ",
-        "2 NodeClaims left",
+        "destroy: NodePools and NodeClaims: 2 NodeClaims left: ",
         "Karpenter, which is to end them, is not there (no Deployment kube-system/karpenter",
         "bring Karpenter back and run the same command again, or, if it is not to come back, with --force",
     ):

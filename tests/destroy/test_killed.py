@@ -23,7 +23,7 @@ LONGEST_S = 5.0
 
 
 def test_twenty_kills_and_the_same_command_again(small: Small, account: Account) -> None:
-    moments = random.Random(7)  # noqa: S311
+    moments = random.Random(7)
     kills, stacks = 0, 0
     while kills < KILLS:
         ours, foreign = _filled(small, account)
