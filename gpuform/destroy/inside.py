@@ -146,22 +146,22 @@ def delete_classes(
 def _delete(
     cluster: Cluster, kinds: tuple[Kind, ...], seconds: float, say: Say, force: Callable[[], None] | None
 ) -> None:
-    asked = False
-
-    def look() -> list[Left]:
-        nonlocal asked
+    def ask() -> list[Left]:
         left: list[Left] = []
         for kind in kinds:
             for one in cluster.objects(kind):
                 cluster.delete(kind, one)
                 left.append(of_object(kind, one))
+        return left
+
+    def look() -> list[Left]:
+        left = ask()
         if left and force is not None:
-            if not asked:
-                force()
-                asked = True
             _release(cluster, kinds)
         return left
 
+    if force is not None and ask():
+        force()
     try:
         until_gone(look, seconds, say)
     except StillThere as still:
