@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,9 @@ POOL = "g4dn-shared"
 
 @dataclass
 class Small(World):
-    """aws-dev with one pod, in a checkout of its own."""
+    """aws-dev with one pod, in a checkout of its own. ``made`` is its state after the last `up`."""
+
+    made: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def plane(self) -> ControlPlane:
@@ -39,6 +41,7 @@ class Small(World):
         """Everything that the stack file declares."""
         nodes.play(load(self.file), self.checkout.paths, self.tools)
         self.run("up")
+        self.made = self.engine.export(STACK)
 
     def destroy(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         return self.checkout.gpuform("destroy", STACK, "--offline", *words, code=code)

@@ -7,7 +7,8 @@ import time
 import pytest
 import yaml
 
-from tests.destroy.account import Account
+from gpuform.aws.api import client
+from tests.destroy.account import REGION, Account
 from tests.destroy.conftest import POOL, STACK, Small, answer
 from tests.destroy.played_karpenter import PlayedKarpenter, service, volume
 
@@ -136,3 +137,34 @@ def test_force_ends_what_karpenter_would_have_ended(
     assert small.ours() == []
     assert small.resources() == []
     assert account.running() == set(), "swept, once the cluster was gone"
+
+
+def test_a_cluster_that_is_gone_is_forgotten_on_proof_alone(small: Small, account: Account) -> None:
+    """The state of an update, and no cluster any more."""
+    if not small.made:
+        small.up()
+    small.engine.restore(STACK, small.made)
+    made = len(small.resources())
+    leaked, foreign = account.of_the_cni(), account.of_the_cni(subnet=account.other_subnet)
+    answers = small.destroy("--yes", "--cluster-gone", code=2)
+    assert "--cluster-gone: the cluster answers at https://127.0.0.1:" in answers.stderr
+    small.plane.stop()
+
+    silent = small.destroy("--yes", code=1)
+    assert "cluster aws-small of aws-small: does not answer (" in silent.stderr
+    assert "if it is gone, run with --cluster-gone, which asks EKS for proof first" in silent.stderr
+    eks = client("eks", REGION)
+    subnets = {"subnetIds": [account.subnet]}
+    eks.create_cluster(name=STACK, roleArn="arn:aws:iam::123456789012:role/eks", resourcesVpcConfig=subnets)
+    there = small.destroy("--yes", "--cluster-gone", code=2)
+    assert "--cluster-gone: EKS says that cluster aws-small is there (ACTIVE)" in there.stderr
+    assert len(small.resources()) == made
+
+    eks.delete_cluster(name=STACK)
+    ended = small.destroy("--yes", "--cluster-gone")
+    assert "EKS has no cluster aws-small in us-east-1, account 123456789012" in ended.stdout
+    assert "taken out of the state, releases included" in ended.stdout
+    assert "Release" not in ended.stdout.partition("releases included")[2]
+    assert small.resources() == []
+    assert leaked not in account.interfaces()
+    assert foreign in account.interfaces()
