@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from gpuform.destroy.state import Eks
 from gpuform.errors import Failure
 from gpuform.plugins.handler import PluginError
-from gpuform.plugins.kubernetes.client import ApiError, Client, Unreachable
+from gpuform.plugins.kubernetes.client import ApiError, Client
 from gpuform.plugins.kubernetes.kubeconfig import resolve
 from infra.plan.access import kubeconfig
 from infra.plan.node_groups import Joining
@@ -71,7 +71,7 @@ def is_going(one: Mapping[str, Any]) -> bool:
 class Cluster:
     """One cluster, asked over kept-alive connections; use it in ``with``.
 
-    Raises Failure for an answer that is an error, `Unreachable` where nobody answers. A kind that the
+    Raises Failure for an answer that is an error, the client's `Unreachable` where nobody answers. A kind that the
     cluster does not have, has no objects.
     """
 
@@ -93,7 +93,7 @@ class Cluster:
         """Empty where it answers, else why it does not."""
         try:
             self._ask(lambda: self._client.get("/version"))
-        except Unreachable as problem:
+        except PluginError as problem:  # one that lets us not in is as good as none
             return str(problem)
         return ""
 
@@ -110,7 +110,10 @@ class Cluster:
 
     def find(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """One object, or None."""
-        return self._ask(lambda: self._client.find(kind.path(namespace, name)))
+        try:
+            return self._ask(lambda: self._client.find(kind.path(namespace, name)))
+        except ApiError as error:
+            raise _failure(kind, error) from None
 
     def delete(self, kind: Kind, one: Mapping[str, Any], with_owned: bool = False) -> None:
         """Ask for an object's deletion unless somebody has; gone is fine.

@@ -22,6 +22,7 @@ from gpuform.destroy.waiting import StillThere, counted
 from gpuform.engine import Event
 from gpuform.engine.events import line
 from gpuform.errors import Failure, InputError
+from gpuform.plugins.kubernetes.client import Unreachable
 
 
 @dataclass
@@ -67,7 +68,11 @@ class Destroy:
             self._cluster = cluster
             for step in self._plan.steps:
                 began = time.monotonic()
-                did = steps[step.name](step)
+                try:
+                    did = steps[step.name](step)
+                except Unreachable as problem:
+                    remedy = "run the same command again"
+                    raise Failure(f"cluster of {self._site.stack}", str(problem), remedy) from None
                 self._outcome.steps.append((step.name, time.monotonic() - began, did))
                 self._say(step.name, did)
         self._site.require_empty()

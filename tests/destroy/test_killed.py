@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import time
+from dataclasses import dataclass
 
 import pytest
 import yaml
@@ -18,24 +19,39 @@ from tests.destroy.played_karpenter import service, volume
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
 
 KILLS = 20
-LONGEST_S = 5.0
-"""A run that nobody ends takes three or four times as long, so kills come at every place of it."""
+MOST_LINES = 45
+"""Lines that a run may write before it is killed: a plan has 20, a whole destroy six times as many."""
+LONGEST_S = 0.6
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a run is killed: after so many of its lines, so that a busy machine changes nothing, and so much
+    later; one without lines is killed while it starts.
+    """
+
+    lines: int
+    seconds: float
 
 
 def test_twenty_kills_and_the_same_command_again(small: Small, account: Account) -> None:
-    moments = random.Random(7)
-    kills, stacks = 0, 0
-    while kills < KILLS:
+    chance = random.Random(7)
+    kills: list[str] = []
+    while len(kills) < KILLS:
         ours, foreign = _filled(small, account)
-        stacks += 1
         with small.karpenter(account).living():
-            while not _ends_within(small, moments.uniform(0.2, LONGEST_S) if kills < KILLS else None):
-                kills += 1
+            while (last := _killed(small, _moment(chance) if len(kills) < KILLS else None)) is not None:
+                kills.append(last)
         assert small.resources() == []
         assert small.ours() == []
         assert not ours & (account.interfaces() | account.running() | account.groups())
         assert foreign <= account.interfaces()
-    print(f"{kills} kills on {stacks} stacks")
+    print("last words:", *kills, sep="\n  ")
+
+
+def _moment(chance: random.Random) -> Moment:
+    lines = chance.randint(0, MOST_LINES)
+    return Moment(lines, chance.uniform(0, LONGEST_S if lines else 4 * LONGEST_S))
 
 
 def _filled(small: Small, account: Account) -> tuple[set[str], set[str]]:
@@ -53,11 +69,10 @@ def _filled(small: Small, account: Account) -> tuple[set[str], set[str]]:
     return ours, {account.of_the_cni(subnet=account.other_subnet)}
 
 
-def _ends_within(small: Small, seconds: float | None) -> bool:
-    """Whether the command ended by itself, and then well; else all of it was killed."""
-    command = small.checkout.command("destroy", STACK, "--offline", "--yes")
+def _killed(small: Small, moment: Moment | None) -> str | None:
+    """The last line of a run that was killed with all that it had started; None for one that ended well."""
     run = subprocess.Popen(
-        command,
+        small.checkout.command("destroy", STACK, "--offline", "--yes"),
         env=small.checkout.env,
         cwd=small.checkout.paths.root,
         stdout=subprocess.PIPE,
@@ -65,13 +80,15 @@ def _ends_within(small: Small, seconds: float | None) -> bool:
         text=True,
         start_new_session=True,
     )
-    try:
-        said, _ = run.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(run.pid, signal.SIGKILL)
-        said, _ = run.communicate()
-        print("killed after", round(seconds or 0, 1), (said.splitlines() or ["-"])[-1])
-        return False
-    assert run.returncode == 0, said
-    print("ended", time.monotonic())
-    return True
+    assert run.stdout is not None
+    said: list[str] = []
+    while (moment is None or len(said) < moment.lines) and (line := run.stdout.readline()):
+        said.append(line.rstrip())
+    if moment is not None:
+        time.sleep(moment.seconds)
+    if moment is None or run.poll() is not None:
+        assert run.wait(120) == 0, "\n".join([*said, run.stdout.read()])
+        return None
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    return said[-1] if said else "(nothing)"
