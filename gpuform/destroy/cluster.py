@@ -71,8 +71,8 @@ def is_going(one: Mapping[str, Any]) -> bool:
 class Cluster:
     """One cluster, asked over kept-alive connections; use it in ``with``.
 
-    Raises Failure for an answer that is an error, the client's `Unreachable` where nobody answers. A kind that the
-    cluster does not have, has no objects.
+    Raises Failure for an answer that is an error, the client's `Unreachable` where nobody answers. There are
+    no objects of a kind that the cluster does not have.
     """
 
     def __init__(self, access: Path | str) -> None:
