@@ -26,8 +26,8 @@ from gpuform.destroy.cluster import (
     SERVICE,
     Cluster,
 )
+from tests.conftest import Kubectl
 from tests.destroy.account import primary
-from tests.incluster.played_gate import Kubectl
 
 TERMINATION = "karpenter.sh/termination"
 CLASS_TERMINATION = "karpenter.k8s.aws/termination"

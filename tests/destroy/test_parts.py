@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
 
-from gpuform.destroy import blockers, proof
+from gpuform.destroy import Destroy, blockers, proof
 from gpuform.destroy.cluster import BUDGET, DEPLOYMENT, EVENT, LEASE, Cluster, Kind
 from gpuform.destroy.site import Options, Site
 from gpuform.destroy.state import Declared, Eks, Known, without_cluster
 from gpuform.destroy.steps import OF_EKS
 from gpuform.destroy.waiting import Left, StillThere, listed, until_gone
-from gpuform.engine import Engine
+from gpuform.engine import Engine, Result
 from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from gpuform.plugins.kubernetes.client import Unreachable
@@ -188,6 +189,50 @@ def test_waiting_ends_and_says_what_is_left() -> None:
 
     until_gone(look, 5, said.append)
     assert said[1:] == [text, "no answer"]
+
+
+class PlayedEngine:
+    """A state, and what was asked of it."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = STATE
+        self.asked: list[tuple[str, ...]] = []
+
+    def export(self, stack: str) -> dict[str, Any]:
+        return self.state
+
+    def destroy(self, stack: str, on_event: Any, targets: Sequence[str] = ()) -> Result:
+        self.asked.append(tuple(targets))
+        self.state = {"deployment": {"resources": [_resource(STACK)]}}
+        return Result("destroy", stack, {"delete": 8}, 1.0)
+
+
+@pytest.mark.parametrize("stack", ["local", "onprem-dev"])
+def test_elsewhere_the_engine_does_all_of_it(stack: str) -> None:
+    engine = PlayedEngine()
+    env = load(HERE.root / f"Pulumi.{stack}.yaml")
+    said: list[str] = []
+    site = Site(env, HERE, cast(Engine, engine), stack, Options(), say=said.append)
+    plan = site.plan()
+    text = "\n".join(plan.lines())
+    assert "6 resources will be deleted, in this order:\n  1. the engine deletes all that it made" in text
+    assert ("hosts: what was installed on them" in text) == (stack == "onprem-dev")
+    assert engine.asked == [], "a plan changes nothing"
+    done = Destroy(site, plan).run()
+    assert engine.asked == [()]
+    assert [step["did"] for step in done.to_json()["steps"]] == ["8 deleted in 1.0 s"]
+    assert "\n".join(site.plan().lines()) == f"{stack}: nothing is left to destroy"
+
+
+def test_what_the_engine_leaves_is_no_end() -> None:
+    engine = PlayedEngine()
+    site = Site(
+        load(HERE.root / "Pulumi.local.yaml"), HERE, cast(Engine, engine), "local", Options(), say=print
+    )
+    with pytest.raises(
+        Failure, match=r"stack local: still has aws:ec2/vpc:Vpc, .*; run the same command again"
+    ):
+        site.require_empty()
 
 
 @pytest.mark.parametrize("option", ["force", "cluster_gone", "purge"])
