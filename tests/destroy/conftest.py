@@ -38,7 +38,8 @@ class Small(World):
         return ControlPlane(self.checkout.paths, self.tools)
 
     def up(self) -> None:
-        """Everything that the stack file declares."""
+        """Everything that the stack file declares, on a plane that a test may have stopped."""
+        self.plane.start()
         nodes.play(load(self.file), self.checkout.paths, self.tools)
         self.run("up")
         self.made = self.engine.export(STACK)
@@ -77,9 +78,9 @@ class Small(World):
         return PlayedKarpenter(self.checkout.paths.kubeconfig, self.kubectl, account.ec2, account.karpenters)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
-    """A control plane, and a checkout with the stack; nothing is up yet."""
+    """A control plane, and a checkout with the stack; nothing is up between tests."""
     checkout = make_checkout(tmp_path_factory.mktemp("small"))
     made = Small(checkout, STACK, Toolchain(checkout.paths))
     content = yaml.safe_load((HERE.root / "Pulumi.aws-dev.yaml").read_text())
