@@ -115,11 +115,11 @@ class Site:
 
         Raises Failure where it has something that only it can end, and does not answer.
         """
-        known, region = self.known(), self.aws.region if self.aws else ""
-        if not known.eks or (self.options.cluster_gone and not known.inside):
+        known = self.known()
+        if not self.aws or not known.eks or (self.options.cluster_gone and not known.inside):
             yield None
             return
-        how = self.paths.kubeconfig if self.options.offline else access(known.eks, region)
+        how = self.paths.kubeconfig if self.options.offline else access(known.eks, self.aws.region)
         with Cluster(how) as cluster:
             problem = cluster.reachable()
             if problem and not known.inside:
