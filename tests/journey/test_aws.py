@@ -174,16 +174,16 @@ def test_a_change_is_made_as_planned_and_taken_back(dev: World, name: str) -> No
 
 
 LAST_THINGS_FIRST = (
-    "workloads-examples-tensorflow",
-    "elastic-pool-g4dn-shared",
-    "elastic-class-g4dn-shared",
-    "karpenter-controller",
-    "karpenter-node",
-    "system-system",
-    "aws-dev-admin-role-gpu-admins",
-    "aws-dev-cluster",
-    "network-private-us-east-1a",
-    "network-vpc",
+    "Deployment workloads-examples-tensorflow",
+    "NodePool elastic-pool-g4dn-shared",
+    "EC2NodeClass elastic-class-g4dn-shared",
+    "Release karpenter-controller",
+    "PodIdentityAssociation karpenter-controller",
+    "NodeGroup system-system",
+    "AccessEntry aws-dev-admin-role-gpu-admins",
+    "Cluster aws-dev-cluster",
+    "Subnet network-private-us-east-1a",
+    "Vpc network-vpc",
 )
 
 
@@ -197,7 +197,7 @@ def test_nothing_is_left_after_destroy(dev: World) -> None:
 
     def follow(event: Event) -> None:
         if isinstance(event, Step) and event.op == "delete" and event.phase == "done":
-            ended.append(event.name)
+            ended.append(f"{event.type.rpartition(':')[2]} {event.name}")
             if event.name == "elastic-pool-g4dn-shared":
                 left.extend(dev.kubectl("get", "nodeclaims", "-o", "name").split())
 
