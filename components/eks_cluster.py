@@ -12,6 +12,7 @@ from pulumi_aws import cloudwatch, ec2, eks, iam, kms
 from infra.model import labels
 from infra.model.aws import AwsCluster
 from infra.plan import trust
+from infra.plan.access import kubeconfig
 from infra.plan.node_groups import Joining
 
 LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -181,24 +182,3 @@ class EksCluster(pulumi.ComponentResource):
         """Holds no token: whoever uses it asks AWS for one, as themselves. A secret all the same."""
         region = self._args.cluster.region
         return pulumi.Output.secret(self.joining.apply(lambda cluster: kubeconfig(region, cluster)))
-
-
-def kubeconfig(region: str, joining: Joining) -> str:
-    """A kubeconfig, as JSON, that gets a token from the AWS command line."""
-    command = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": "aws",
-        "args": ["eks", "get-token", "--region", region, "--cluster-name", joining.name, "--output", "json"],
-        "interactiveMode": "Never",
-    }
-    name = joining.name
-    cluster = {"server": joining.endpoint, "certificate-authority-data": joining.certificate_authority}
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": cluster}],
-        "users": [{"name": name, "user": {"exec": command}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "current-context": name,
-    }
-    return json.dumps(content)

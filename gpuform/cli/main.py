@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from gpuform.cli import (
     catalogue,
     cluster,
+    destroy,
     doctor,
     drift,
     hosts,
@@ -64,6 +65,7 @@ app.command()(preview.preview)
 app.command()(up.up)
 app.command()(drift.drift)
 app.command()(recover.recover)
+app.command()(destroy.destroy)
 app.command()(init.init)
 app.command()(catalogue.schema)
 app.add_typer(hosts.app, name="hosts")

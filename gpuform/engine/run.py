@@ -64,16 +64,20 @@ class Engine:
         """What ``up`` would do."""
         return self._operate("preview", stack, _packs(policy_packs), on_event)
 
-    def destroy(self, stack: str = "local", on_event: OnEvent | None = None) -> Result:
-        """Delete everything that the stack's state knows of; the stack itself stays."""
-        return self._operate("destroy", stack, ["--yes", "--skip-preview"], on_event)
+    def destroy(
+        self, stack: str = "local", on_event: OnEvent | None = None, targets: Sequence[str] = ()
+    ) -> Result:
+        """Delete everything that the stack's state knows of, or these URNs alone; the stack itself stays.
+
+        Raises Failure, and begins nothing, as ``up`` does: what a killed run was making would be left behind.
+        """
+        return self._operate("destroy", stack, ["--yes", "--skip-preview", *_only(targets)], on_event)
 
     def refresh(
         self, stack: str = "local", on_event: OnEvent | None = None, targets: Sequence[str] = ()
     ) -> Result:
         """Take over into the state what is really there; of ``targets`` (URNs) alone where some are given."""
-        only = [word for urn in targets for word in ("--target", urn)]
-        return self._operate("refresh", stack, ["--yes", "--skip-preview", *only], on_event)
+        return self._operate("refresh", stack, ["--yes", "--skip-preview", *_only(targets)], on_event)
 
     def drift(self, stack: str = "local", on_event: OnEvent | None = None) -> Result:
         """What ``refresh`` would take over: a step per resource that is not as it was; writes nothing."""
@@ -102,6 +106,10 @@ class Engine:
         if self.environment(stack)[1] is not None:
             return self.deployment(env, stack)
         return checkpoint.deployment(self._places.checkpoint(backend.project(self._paths.root), stack))
+
+    def restore(self, stack: str, state: Mapping[str, Any]) -> None:
+        """Put a state in place of the stack's own, as ``pulumi stack import`` does."""
+        self.ask(self.prepare(stack), "stack", "import", "--stack", stack, given=json.dumps(state))
 
     def prepare(self, stack: str = "local") -> dict[str, str]:
         """Make sure that ``stack`` exists and can be worked on; the environment of its runs."""
@@ -142,7 +150,7 @@ class Engine:
         self, operation: str, stack: str, arguments: Sequence[str], on_event: OnEvent | None
     ) -> Result:
         env = self.prepare(stack)
-        if operation == "up":
+        if operation in ("up", "destroy"):
             pending.require_none(self._state(env, stack), stack)
         terminal = on_event is None and sys.stdout.isatty()
         command = [str(self._paths.shims / "pulumi"), operation, "--stack", stack, *arguments]
@@ -193,6 +201,10 @@ class Engine:
                 f"pulumi {' '.join(arguments[:2])}", said or f"exit code {answer.returncode}", "see above"
             )
         return answer.stdout
+
+
+def _only(targets: Sequence[str]) -> list[str]:
+    return [word for urn in targets for word in ("--target", urn)]
 
 
 def _packs(folders: Sequence[Path]) -> list[str]:

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from gpuform.engine import Engine, Result
+from gpuform.engine import Engine, Event, Result, Step
 from gpuform.plugins.offline.provider import NOTICE
+from tests.destroy.played_karpenter import PlayedKarpenter
 from tests.journey.aws_world import World, world
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
@@ -172,9 +173,39 @@ def test_a_change_is_made_as_planned_and_taken_back(dev: World, name: str) -> No
     assert touched(dev.run("up")) == expected
 
 
+LAST_THINGS_FIRST = (
+    "Deployment workloads-examples-tensorflow",
+    "NodePool elastic-pool-g4dn-shared",
+    "EC2NodeClass elastic-class-g4dn-shared",
+    "Release karpenter-controller",
+    "PodIdentityAssociation karpenter-controller",
+    "NodeGroup system-system",
+    "AccessEntry aws-dev-admin-role-gpu-admins",
+    "Cluster aws-dev-cluster",
+    "Subnet network-private-us-east-1a",
+    "Vpc network-vpc",
+)
+
+
 def test_nothing_is_left_after_destroy(dev: World) -> None:
+    """By plain `pulumi destroy`, which keeps Karpenter until it has ended its nodes."""
     planned, _ = dev.first  # type: ignore[attr-defined]
-    gone = dev.run("destroy")
+    karpenter = PlayedKarpenter(dev.checkout.paths.kubeconfig, dev.kubectl)
+    karpenter.launch("g4dn-shared", 1)
+    ended: list[str] = []
+    left: list[str] = []
+
+    def follow(event: Event) -> None:
+        if isinstance(event, Step) and event.op == "delete" and event.phase == "done":
+            ended.append(f"{event.type.rpartition(':')[2]} {event.name}")
+            if event.name == "elastic-pool-g4dn-shared":
+                left.extend(dev.kubectl("get", "nodeclaims", "-o", "name").split())
+
+    with karpenter.living():
+        gone = dev.engine.destroy("aws-dev", follow)
+    assert left == [], "the NodePool was gone before its NodeClaims"
+    places = [ended.index(name) for name in LAST_THINGS_FIRST]
+    assert places == sorted(places)
     assert gone.changes == {"delete": planned.changes["create"]}
     assert not dev.engine.export("aws-dev")["deployment"].get("resources")
 

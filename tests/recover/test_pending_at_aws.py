@@ -173,12 +173,13 @@ def test_a_state_in_a_bucket(moto: str, project: Project, monkeypatch: pytest.Mo
     place = f"of/.pulumi/locks/organization/gpuform/{STACK}/0a1b.json"
     s3.put_object(Bucket="states", Key=place, Body=json.dumps(lock).encode())
     before = stack.engine.export(STACK)
-    with pytest.raises(Failure, match=r"an interrupted run was making \S+ \(aws:") as why:
-        stack.engine.up(STACK)
-    assert f"run 'gpuform recover {STACK}'" in str(why.value)
+    for run in (stack.engine.up, stack.engine.destroy):
+        with pytest.raises(Failure, match=r"an interrupted run was making \S+ \(aws:") as why:
+            run(STACK)
+        assert f"run 'gpuform recover {STACK}'" in str(why.value)
     assert stack.engine.export(STACK) == before
     with pytest.raises(Failure, match="is locked by process 12 of ada on host ci-7") as held:
-        stack.engine.destroy(STACK)
+        stack.engine.refresh(STACK)
     assert f"gpuform recover {STACK} --owner-is-gone ci-7:12" in str(held.value)
     plan = find(stack, Told(gone=["ci-7:12"]))
     assert (plan.backend, len(plan.locks)) == (address, 1)

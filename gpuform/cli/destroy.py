@@ -1,0 +1,72 @@
+"""``gpuform destroy``: the end of a stack."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from gpuform.cli.output import say, warn
+from gpuform.paths import Paths
+
+
+def destroy(
+    stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask; shows the plan all the same.")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Without Karpenter: end its instances, take its finalizers away."),
+    ] = False,
+    cluster_gone: Annotated[
+        bool,
+        typer.Option("--cluster-gone", help="Forget what was in the cluster, if EKS says that it is gone."),
+    ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="The state of the stack's offline runs; reaches no cloud.")
+    ] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Delete volumes with their data, too.")] = False,
+    wait: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds to wait at most in each step, in place of its own bound."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+) -> None:
+    """Delete all that a stack made, in the order in which it goes; shows the plan first, and asks.
+
+    Without a terminal and without --yes nothing is done, and the exit code is 1.
+    """
+    from gpuform.destroy import Destroy, Options, Site
+    from gpuform.engine import Engine
+    from gpuform.toolchain import Toolchain
+    from infra.config import load
+
+    paths = Paths.here()
+    env = load(paths.root / f"Pulumi.{stack}.yaml")
+    tell = warn if as_json else say
+    engine = Engine(paths, Toolchain(paths), say=warn, offline=offline)
+    options = Options(offline, force, cluster_gone, purge, wait)
+    site = Site(env, paths, engine, stack, options, say=tell)
+    plan = site.plan()
+    for text in plan.lines():
+        tell(text)
+    agreed = plan.nothing or yes or (not as_json and _agreed(stack))
+    done = Destroy(site, plan).run().to_json() if agreed and not plan.nothing else {}
+    if as_json:
+        typer.echo(json.dumps({"plan": plan.to_json(), "done": agreed, **done}, indent=2))
+    if not agreed:
+        warn(f"nothing was done; 'gpuform destroy {stack} --yes' does it")
+        raise typer.Exit(1)
+    if not plan.nothing:
+        tell(f"{stack}: gone")
+
+
+def _agreed(stack: str) -> bool:
+    """Ask a terminal for the stack's name; without one nobody has agreed."""
+    if not sys.stdin.isatty():
+        return False
+    asked = f"This cannot be undone. The stack's name, to destroy it ({stack})"
+    return str(typer.prompt(asked, default="no", show_default=False)) == stack

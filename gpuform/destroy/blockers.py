@@ -1,0 +1,103 @@
+"""Why nodes do not go: whether Karpenter lives, which budgets forbid evictions, what the events say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from gpuform.destroy.cluster import BUDGET, DEPLOYMENT, EVENT, LEASE, POD, Cluster, Json, named
+from gpuform.destroy.waiting import Left
+from gpuform.plugins.kubernetes.readiness import worst
+from infra.plan.eks import KARPENTER_NAMESPACE, SERVICE_ACCOUNT
+
+NAME = SERVICE_ACCOUNT
+"""Of Karpenter's Deployment: the release's."""
+_LEASE = "karpenter-leader-election"  # Karpenter's --leader-election-name
+_RENEWED_S = 60.0
+"""A leader renews every few seconds and loses its lease after 15 s; the rest is for clocks that differ."""
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Controller:
+    """Karpenter in a cluster: whether it lives, and what is known of it."""
+
+    alive: bool
+    said: str
+
+
+def controller(cluster: Cluster) -> Controller:
+    """Whether anybody ends nodes: a Deployment with a ready pod, or a leader that renews its lease.
+
+    One that runs outside of the cluster and takes no lease is not seen.
+    """
+    deployment = cluster.find(DEPLOYMENT, KARPENTER_NAMESPACE, NAME)
+    leads = _leader(cluster.find(LEASE, KARPENTER_NAMESPACE, _LEASE))
+    if deployment is None:
+        where = f"no Deployment {KARPENTER_NAMESPACE}/{NAME}"
+        return Controller(bool(leads), leads or f"is not there ({where}, and no leader renews its lease)")
+    status, wanted = deployment.get("status") or {}, (deployment.get("spec") or {}).get("replicas", 1)
+    ready = int(status.get("readyReplicas") or 0)
+    if ready:
+        return Controller(True, f"lives ({ready} of {wanted} ready)")
+    if leads:
+        return Controller(True, leads)
+    pods = cluster.objects(POD, KARPENTER_NAMESPACE, labelSelector=f"app.kubernetes.io/name={NAME}")
+    why = f": {text}" if (text := worst(pods)) else ""
+    return Controller(False, f"is not ready (0 of {wanted}{why})")
+
+
+def _leader(lease: Json | None) -> str:
+    spec = (lease or {}).get("spec") or {}
+    if not spec.get("holderIdentity") or not spec.get("renewTime"):
+        return ""
+    age = (datetime.now(UTC) - datetime.fromisoformat(str(spec["renewTime"]))).total_seconds()
+    return (
+        f"lives ({spec['holderIdentity']} leads, as of {max(age, 0):.0f} s ago)" if age < _RENEWED_S else ""
+    )
+
+
+def budgets(cluster: Cluster) -> str:
+    """PodDisruptionBudgets that allow no eviction now, while they have pods; empty for none."""
+    shut = [
+        f"{named(one)} ({one['status'].get('currentHealthy', 0)} healthy, {_asks(one)})"
+        for one in cluster.objects(BUDGET)
+        if (one.get("status") or {}).get("expectedPods") and not one["status"].get("disruptionsAllowed")
+    ]
+    return _some(shut)
+
+
+def _asks(budget: Json) -> str:
+    spec = budget.get("spec") or {}
+    return ", ".join(f"{key} {spec[key]}" for key in ("minAvailable", "maxUnavailable") if key in spec)
+
+
+def events(cluster: Cluster, left: Iterable[Left]) -> str:
+    """The last warnings about these objects and the nodes of the same name; empty for none."""
+    names = {one.name for one in left}
+    found = [
+        one
+        for one in cluster.objects(EVENT, fieldSelector="type=Warning")
+        if (one.get("involvedObject") or {}).get("name") in names
+    ]
+    found.sort(key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
+    texts = (f"{one.get('reason')}: {' '.join(str(one.get('message')).split())}" for one in reversed(found))
+    return _some(list(dict.fromkeys(texts)))
+
+
+def why(cluster: Cluster, left: Sequence[Left]) -> tuple[Controller, str]:
+    """Karpenter's state, and all of it in one sentence."""
+    lives = controller(cluster)
+    shut, warned = budgets(cluster), events(cluster, left)
+    said = [
+        f"Karpenter, which is to end them, {lives.said}",
+        f"budgets that allow no eviction: {shut}" if shut else "",
+        f"last warnings: {warned}" if warned else "",
+    ]
+    return lives, "; ".join(part for part in said if part)
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return ", ".join(texts[:_SHOWN]) + more

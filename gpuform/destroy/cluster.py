@@ -1,0 +1,168 @@
+"""A stack's cluster as a destroy uses it: lists, deletes, and takes finalizers away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from gpuform.destroy.state import Eks
+from gpuform.errors import Failure
+from gpuform.plugins.handler import PluginError
+from gpuform.plugins.kubernetes.client import ApiError, Client
+from gpuform.plugins.kubernetes.kubeconfig import resolve
+from infra.plan.access import kubeconfig
+from infra.plan.node_groups import Joining
+
+Json = dict[str, Any]
+_T = TypeVar("_T")
+_MERGE = "application/merge-patch+json"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind and where the API has it."""
+
+    name: str
+    group: str
+    plural: str
+
+    def path(self, namespace: str = "", name: str = "") -> str:
+        """Of the collection, or of one object."""
+        within = f"/namespaces/{namespace}" if namespace else ""
+        return f"{self.group}{within}/{self.plural}" + (f"/{name}" if name else "")
+
+
+_CORE, _KARPENTER = "/api/v1", "/apis/karpenter.sh/v1"
+POD = Kind("Pod", _CORE, "pods")
+NODE = Kind("Node", _CORE, "nodes")
+SERVICE = Kind("Service", _CORE, "services")
+EVENT = Kind("Event", _CORE, "events")
+CLAIM = Kind("PersistentVolumeClaim", _CORE, "persistentvolumeclaims")
+VOLUME = Kind("PersistentVolume", _CORE, "persistentvolumes")
+INGRESS = Kind("Ingress", "/apis/networking.k8s.io/v1", "ingresses")
+DEPLOYMENT = Kind("Deployment", "/apis/apps/v1", "deployments")
+JOB = Kind("Job", "/apis/batch/v1", "jobs")
+CLAIM_TEMPLATE = Kind("ResourceClaimTemplate", "/apis/resource.k8s.io/v1", "resourceclaimtemplates")
+BUDGET = Kind("PodDisruptionBudget", "/apis/policy/v1", "poddisruptionbudgets")
+LEASE = Kind("Lease", "/apis/coordination.k8s.io/v1", "leases")
+NODE_POOL = Kind("NodePool", _KARPENTER, "nodepools")
+NODE_CLAIM = Kind("NodeClaim", _KARPENTER, "nodeclaims")
+NODE_OVERLAY = Kind("NodeOverlay", "/apis/karpenter.sh/v1alpha1", "nodeoverlays")
+NODE_CLASS = Kind("EC2NodeClass", "/apis/karpenter.k8s.aws/v1", "ec2nodeclasses")
+WORKLOADS = {kind.name: kind for kind in (POD, DEPLOYMENT, JOB, CLAIM_TEMPLATE)}
+
+
+def named(one: Mapping[str, Any]) -> str:
+    """``namespace/name``, or the name alone."""
+    metadata = one["metadata"]
+    space = metadata.get("namespace")
+    return f"{space}/{metadata['name']}" if space else str(metadata["name"])
+
+
+def is_going(one: Mapping[str, Any]) -> bool:
+    """Whether somebody has asked for its deletion."""
+    return bool(one["metadata"].get("deletionTimestamp"))
+
+
+class Cluster:
+    """One cluster, asked over kept-alive connections; use it in ``with``.
+
+    Raises Failure for an answer that is an error, the client's `Unreachable` where nobody answers. There are
+    no objects of a kind that the cluster does not have.
+    """
+
+    def __init__(self, access: Path | str) -> None:
+        """``access`` is a kubeconfig: a file, or its content."""
+        self._client = Client(resolve({"kubeconfig": str(access)}, {}))
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._runner.run(self._client.close())
+        self._runner.close()
+
+    def reachable(self) -> str:
+        """Empty where it answers, else why it does not."""
+        try:
+            self._ask(lambda: self._client.get("/version"))
+        except PluginError as problem:  # one that lets us not in is as good as none
+            return str(problem)
+        return ""
+
+    def objects(self, kind: Kind, namespace: str = "", **params: str) -> list[Json]:
+        """Every object of a kind, in all namespaces or one; ``params`` as the API has them."""
+        try:
+            answer = self._ask(lambda: self._client.get(kind.path(namespace), params))
+        except ApiError as error:
+            if error.code == 404:
+                return []
+            raise _failure(kind, error) from None
+        found: list[Json] = answer.get("items") or []
+        return found
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """One object, or None."""
+        try:
+            return self._ask(lambda: self._client.find(kind.path(namespace, name)))
+        except ApiError as error:
+            raise _failure(kind, error) from None
+
+    def delete(self, kind: Kind, one: Mapping[str, Any], with_owned: bool = False) -> None:
+        """Ask for an object's deletion unless somebody has; gone is fine.
+
+        ``with_owned``: it stays until what it owns is gone.
+        """
+        if is_going(one):
+            return
+        metadata = one["metadata"]
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Foreground" if with_owned else "Background",
+            "preconditions": {"uid": metadata["uid"]},  # not another one that has its name by now
+        }
+        self._change("DELETE", kind, metadata, body, "application/json")
+
+    def patch(self, kind: Kind, one: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+        """Merge ``body`` into an object; gone is fine."""
+        self._change("PATCH", kind, one["metadata"], body, _MERGE)
+
+    def release(self, kind: Kind, one: Mapping[str, Any], finalizers: tuple[str, ...]) -> None:
+        """Take these finalizers away; others, which are somebody else's, stay."""
+        has = one["metadata"].get("finalizers") or []
+        left = [finalizer for finalizer in has if finalizer not in finalizers]
+        if left != has:
+            self.patch(kind, one, {"metadata": {"finalizers": left, "uid": one["metadata"]["uid"]}})
+
+    def _change(
+        self, method: str, kind: Kind, metadata: Mapping[str, Any], body: Mapping[str, Any], content: str
+    ) -> None:
+        path = kind.path(metadata.get("namespace", ""), metadata["name"])
+        try:
+            self._ask(lambda: self._client.request(method, path, body=body, content_type=content))
+        except ApiError as error:
+            if error.code not in (404, 409):  # 409: another one has its name, or it has changed meanwhile
+                raise _failure(kind, error) from None
+
+    def _ask(self, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        return self._runner.run(call())
+
+
+def access(eks: Eks, region: str) -> str:
+    """Kubeconfig of an EKS cluster from the state alone: an update that failed has no outputs.
+
+    Holds no secret: whoever uses it asks AWS for a token, as themselves.
+    """
+    return kubeconfig(region, Joining(eks.name, eks.endpoint, eks.certificate_authority, ""))
+
+
+def _failure(kind: Kind, error: PluginError) -> Failure:
+    return Failure(f"{kind.name}s of the cluster", str(error), "check the rights of your access entry")

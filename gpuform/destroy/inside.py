@@ -1,0 +1,203 @@
+"""The half of a destroy that only the living cluster can do: everything whose end somebody in it must see to.
+
+Each function can be run again at any time, and goes on where it was ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gpuform.destroy import blockers
+from gpuform.destroy.cluster import (
+    CLAIM,
+    INGRESS,
+    NODE,
+    NODE_CLAIM,
+    NODE_CLASS,
+    NODE_OVERLAY,
+    NODE_POOL,
+    POD,
+    SERVICE,
+    VOLUME,
+    WORKLOADS,
+    Cluster,
+    Json,
+    Kind,
+    named,
+)
+from gpuform.destroy.state import Declared
+from gpuform.destroy.waiting import Left, Say, StillThere, of_object, until_gone
+from gpuform.errors import Failure
+from infra.model import labels
+
+FINALIZERS = ("karpenter.sh/termination", "karpenter.k8s.aws/termination")
+"""Karpenter's own; whatever else holds an object is not touched by ``--force``."""
+
+
+@dataclass(frozen=True)
+class Balancer:
+    """A Service or Ingress that AWS has a load balancer for; ``ours`` if the stack's program made it."""
+
+    kind: Kind
+    one: Json
+
+    @property
+    def name(self) -> str:
+        """``Service shop/web``."""
+        return f"{self.kind.name} {named(self.one)}"
+
+
+def balancers(cluster: Cluster) -> Iterator[Balancer]:
+    """In every namespace: each of them holds the VPC's subnets."""
+    for one in cluster.objects(SERVICE):
+        if one["spec"].get("type") == "LoadBalancer":
+            yield Balancer(SERVICE, one)
+    for one in cluster.objects(INGRESS):
+        yield Balancer(INGRESS, one)
+
+
+def delete_workloads(cluster: Cluster, declared: Sequence[Declared], seconds: float, say: Say) -> None:
+    """The stack's own workloads and their pods; what others run ends with its node."""
+
+    def look() -> Iterator[Left]:
+        for ref in declared:
+            kind = WORKLOADS[ref.kind]
+            one = cluster.find(kind, ref.namespace, ref.name)
+            if one is not None:
+                cluster.delete(kind, one, with_owned=True)
+                yield of_object(kind, one)
+
+    _wait("workloads", look, seconds, say, "see `kubectl describe` of them")
+
+
+def delete_balancers(cluster: Cluster, seconds: float, say: Say) -> None:
+    """Services of type LoadBalancer and Ingresses; their controllers take the load balancers down."""
+
+    def look() -> Iterator[Left]:
+        for balancer in balancers(cluster):
+            cluster.delete(balancer.kind, balancer.one)
+            yield of_object(balancer.kind, balancer.one)
+
+    remedy = (
+        "their controller removes the finalizer once AWS has taken the load balancer down: look at the "
+        "events, or delete load balancer and finalizer by hand, and run the same command again"
+    )
+    _wait("load balancers", look, seconds, say, remedy)
+
+
+def kept_volumes(cluster: Cluster) -> list[Json]:
+    """Volumes with data whose deletion is not asked for: bound to a claim."""
+    return [one for one in cluster.objects(VOLUME) if (one.get("spec") or {}).get("claimRef")]
+
+
+def keep_volumes(cluster: Cluster) -> None:
+    """Volumes stay at AWS when namespace, claim and cluster go: each is told to."""
+    for one in kept_volumes(cluster):
+        if one["spec"].get("persistentVolumeReclaimPolicy") != "Retain":
+            cluster.patch(VOLUME, one, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+
+
+def delete_volumes(cluster: Cluster, seconds: float, say: Say) -> None:
+    """Every claim, the pods that use one, and the volumes behind them, with their data.
+
+    A volume whose storage class says Retain stays, as that says.
+    """
+
+    def look() -> Iterator[Left]:
+        claims = cluster.objects(CLAIM)
+        for one in claims:
+            cluster.delete(CLAIM, one)
+            yield of_object(CLAIM, one)
+        if claims:  # a claim waits for its pods
+            wanted = {named(one) for one in claims}
+            for pod in cluster.objects(POD):
+                if wanted & set(_claims(pod)):
+                    cluster.delete(POD, pod)
+        for one in cluster.objects(VOLUME):
+            if one["spec"].get("persistentVolumeReclaimPolicy") == "Delete" and one["spec"].get("claimRef"):
+                yield of_object(VOLUME, one)
+
+    _wait("volumes", look, seconds, say, "see the events of the claims, and the EBS CSI driver's log")
+
+
+def _claims(pod: Json) -> Iterator[str]:
+    for volume in pod["spec"].get("volumes") or ():
+        if "persistentVolumeClaim" in volume:
+            yield f"{pod['metadata']['namespace']}/{volume['persistentVolumeClaim']['claimName']}"
+
+
+def delete_pools(cluster: Cluster, seconds: float, say: Say, force: Callable[[], None] | None = None) -> None:
+    """NodePools, and the NodeClaims that Karpenter has made for them: it drains and ends their nodes.
+
+    ``force`` is run after the deletions were asked for and before Karpenter's finalizers are taken away.
+    Raises Failure that says what holds them when the time is up.
+    """
+    _delete(cluster, (NODE_POOL, NODE_CLAIM), seconds, say, force)
+
+
+def delete_classes(
+    cluster: Cluster, seconds: float, say: Say, force: Callable[[], None] | None = None
+) -> None:
+    """NodeOverlays, which nobody holds, and EC2NodeClasses, whose instance profiles Karpenter deletes."""
+    _delete(cluster, (NODE_OVERLAY, NODE_CLASS), seconds, say, force)
+
+
+def _delete(
+    cluster: Cluster, kinds: tuple[Kind, ...], seconds: float, say: Say, force: Callable[[], None] | None
+) -> None:
+    def ask() -> list[Left]:
+        left: list[Left] = []
+        for kind in kinds:
+            for one in cluster.objects(kind):
+                cluster.delete(kind, one)
+                left.append(of_object(kind, one))
+        return left
+
+    def look() -> list[Left]:
+        left = ask()
+        if left and force is not None:
+            _release(cluster, kinds)
+        return left
+
+    if force is not None and ask():
+        force()
+    try:
+        until_gone(look, seconds, say)
+    except StillThere as still:
+        lives, said = blockers.why(cluster, still.left)
+        raise Failure(f"destroy: {_names(kinds)}", f"{still}; {said}", _remedy(lives.alive)) from None
+
+
+def _release(cluster: Cluster, kinds: tuple[Kind, ...]) -> None:
+    """Take Karpenter's finalizers away, from the nodes of its NodeClaims as well."""
+    if NODE_CLAIM in kinds:
+        for node in cluster.objects(NODE, labelSelector=labels.NODE_POOL):
+            cluster.delete(NODE, node)
+            cluster.release(NODE, node, FINALIZERS)
+    for kind in kinds:
+        for one in cluster.objects(kind):
+            cluster.release(kind, one, FINALIZERS)
+
+
+def _remedy(alive: bool) -> str:
+    if alive:
+        return (
+            "Karpenter works on it: let the pods go (budgets, finalizers, karpenter.sh/do-not-disrupt), "
+            "and run the same command again"
+        )
+    return (
+        "bring Karpenter back and run the same command again, or, if it is not to come back, with --force: "
+        "that ends its instances and takes its finalizers away"
+    )
+
+
+def _wait(what: str, look: Callable[[], Iterator[Left]], seconds: float, say: Say, remedy: str) -> None:
+    try:
+        until_gone(lambda: list(look()), seconds, say)
+    except StillThere as still:
+        raise Failure(f"destroy: {what}", str(still), remedy) from None
+
+
+def _names(kinds: tuple[Kind, ...]) -> str:
+    return " and ".join(f"{kind.name}s" for kind in kinds)

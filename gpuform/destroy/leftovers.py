@@ -1,0 +1,209 @@
+"""What a cluster leaves behind at AWS: found, told apart from what is not ours, and taken away."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from gpuform.aws.api import Refused, answers, client
+from gpuform.destroy.waiting import Left, Say, until_gone
+from infra.model import labels
+
+Json = Mapping[str, Any]
+
+_INSTANCE, _INTERFACE, _GROUP = "instance", "network interface", "security group"
+# What the engine's own resources have in the VPC until it deletes them.
+_OF_THE_NETWORK = ("nat_gateway", "vpc_endpoint", "gateway_load_balancer_endpoint")
+_GONE = ("InvalidNetworkInterfaceID.NotFound", "InvalidGroup.NotFound", "InvalidInstanceID.NotFound")
+_HELD = ("InvalidNetworkInterface.InUse", "InvalidParameterValue", "DependencyViolation")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Whose leftovers: of which cluster, in which VPC. Nothing outside of that VPC is ever looked at."""
+
+    region: str
+    cluster: str
+    environment: str
+    vpc: str
+
+    def mark(self, tags: Mapping[str, str]) -> str:
+        """The tag that makes something this cluster's, as ``key=value``; empty where it has none.
+
+        Of Karpenter and the load balancers' controllers, of EKS, of the VPC CNI (``pkg/awsutils``), ours.
+        """
+        wanted = {
+            f"kubernetes.io/cluster/{self.cluster}": "owned",
+            "eks:eks-cluster-name": self.cluster,
+            "aws:eks:cluster-name": self.cluster,
+            "cluster.k8s.amazonaws.com/name": self.cluster,
+            "elbv2.k8s.aws/cluster": self.cluster,
+            labels.ENVIRONMENT: self.environment,
+        }
+        return next((f"{key}={value}" for key, value in wanted.items() if tags.get(key) == value), "")
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """One thing in the VPC; ``why`` it is the cluster's, or, for what is not, what it is."""
+
+    kind: str
+    id: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id} ({self.why})"
+
+
+def may_be_asked(offline: bool, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether AWS is asked: an offline run asks a stand-in on this machine alone, never AWS itself."""
+    host = urlsplit(environ.get("AWS_ENDPOINT_URL") or "").hostname
+    return not offline or host in ("127.0.0.1", "::1", "localhost")
+
+
+def vpc_by_tag(region: str, environment: str) -> str:
+    """Id of the environment's VPC by our tag, empty for none: a state made offline has made-up ids."""
+    with answers("aws ec2 describe-vpcs"):
+        tagged = {"Name": f"tag:{labels.ENVIRONMENT}", "Values": [environment]}
+        found = client("ec2", region).describe_vpcs(Filters=[tagged])["Vpcs"]
+    return str(found[0]["VpcId"]) if found else ""
+
+
+class Leftovers:
+    """Leftovers of one cluster. Errors as `gpuform.aws.api.answers`."""
+
+    def __init__(self, scope: Scope) -> None:
+        """Ask nothing yet."""
+        self.scope = scope
+        self._ec2 = client("ec2", scope.region)
+
+    def find(self) -> tuple[Leftover, ...]:
+        """Instances, interfaces that nobody uses, and security groups that bear the cluster's name."""
+        return (*self.instances(), *self._interfaces(), *(found for found, _ in self._groups()))
+
+    def foreign(self, unused: bool = False) -> tuple[Leftover, ...]:
+        """Interfaces in the VPC that are not the cluster's and not the network's: they hold its subnets.
+
+        While the cluster lives, those alone that are ``unused`` can be told from its own: a load balancer's
+        bear no mark. Those of the cluster's instances go with these.
+        """
+        ended = {one.id for one in self._instances(of_karpenter=False, ended=True)}
+        return tuple(
+            Leftover(_INTERFACE, one["NetworkInterfaceId"], _described(one))
+            for one in self._all_interfaces()
+            if one.get("InterfaceType") not in _OF_THE_NETWORK
+            and not self._ours(one)
+            and (one["Status"] == "available" or not unused)
+            and (one.get("Attachment") or {}).get("InstanceId") not in ended
+        )
+
+    def instances(self, of_karpenter: bool = False) -> tuple[Leftover, ...]:
+        """Instances that have not ended; those alone that Karpenter has launched, where asked."""
+        return tuple(self._instances(of_karpenter, ended=False))
+
+    def sweep(self, seconds: float, say: Say) -> tuple[Leftover, ...]:
+        """Take all of it away and wait until it is gone; what was taken.
+
+        Only once the cluster is gone: its own security group is among what it bears the name of. Raises
+        `gpuform.destroy.waiting.StillThere`.
+        """
+        taken: dict[Leftover, None] = {}
+
+        def look() -> list[Left]:
+            found = self.find()
+            taken.update(dict.fromkeys(found))
+            self._close()
+            return [Left(one.kind, one.id, self._take(one)) for one in found]
+
+        until_gone(look, seconds, say)
+        return tuple(taken)
+
+    def end(self, instances: tuple[Leftover, ...]) -> None:
+        """Terminate instances; those that have ended already are fine."""
+        for one in instances:
+            self._take(one)
+
+    def _take(self, one: Leftover) -> str:
+        """Ask for its end; what holds it, where that is known."""
+        try:
+            with answers(f"aws ec2: {one.kind} {one.id}"):
+                if one.kind == _INSTANCE:
+                    self._ec2.terminate_instances(InstanceIds=[one.id])
+                elif one.kind == _INTERFACE:
+                    self._ec2.delete_network_interface(NetworkInterfaceId=one.id)
+                else:
+                    self._ec2.delete_security_group(GroupId=one.id)
+        except Refused as refused:
+            if refused.code in _HELD:
+                return refused.fact
+            if refused.code not in _GONE:
+                raise
+        return ""
+
+    def _close(self) -> None:
+        """Take the rules out of the cluster's groups: those that name each other could not be deleted."""
+        revokes = (
+            ("IpPermissions", self._ec2.revoke_security_group_ingress),
+            ("IpPermissionsEgress", self._ec2.revoke_security_group_egress),
+        )
+        with answers("aws ec2 revoke-security-group-ingress"):
+            for _, group in self._groups():
+                for rules, revoke in revokes:
+                    if group.get(rules):
+                        revoke(GroupId=group["GroupId"], IpPermissions=group[rules])
+
+    def _instances(self, of_karpenter: bool, ended: bool) -> Iterator[Leftover]:
+        for reservation in self._pages("describe_instances", "Reservations"):
+            for one in reservation["Instances"]:
+                tags = _tags(one, "Tags")
+                mark = self.scope.mark(tags)
+                there = ended or one["State"]["Name"] != "terminated"
+                if mark and there and (labels.NODE_POOL in tags or not of_karpenter):
+                    yield Leftover(_INSTANCE, one["InstanceId"], mark)
+
+    def _interfaces(self) -> Iterator[Leftover]:
+        for one in self._all_interfaces():
+            mark = self._ours(one)
+            if mark and one["Status"] == "available":
+                yield Leftover(_INTERFACE, one["NetworkInterfaceId"], mark)
+
+    def _ours(self, interface: Json) -> str:
+        """EKS's own interfaces bear no tag, but the cluster's name."""
+        if interface.get("Description") == f"Amazon EKS {self.scope.cluster}":
+            return str(interface["Description"])
+        return self.scope.mark(_tags(interface, "TagSet"))
+
+    def _groups(self) -> Iterator[tuple[Leftover, Json]]:
+        """Not those with our tag alone: they are the engine's."""
+        for one in self._pages("describe_security_groups", "SecurityGroups"):
+            tags = {key: value for key, value in _tags(one, "Tags").items() if key != labels.ENVIRONMENT}
+            if (mark := self.scope.mark(tags)) and one["GroupName"] != "default":
+                yield Leftover(_GROUP, one["GroupId"], mark), one
+
+    def _all_interfaces(self) -> list[Json]:
+        return list(self._pages("describe_network_interfaces", "NetworkInterfaces"))
+
+    def _pages(self, operation: str, key: str) -> Iterator[Json]:
+        within = [{"Name": "vpc-id", "Values": [self.scope.vpc]}]
+        with answers(f"aws ec2 {operation.replace('_', '-')}"):
+            for page in self._ec2.get_paginator(operation).paginate(Filters=within):
+                yield from page[key]
+
+
+def _tags(one: Json, key: str) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in one.get(key) or ()}
+
+
+def _described(interface: Json) -> str:
+    """What an interface is, for who has to find its owner."""
+    attached = (interface.get("Attachment") or {}).get("InstanceId")
+    said = [
+        interface["Status"],
+        f"of {attached}" if attached else "",
+        f"'{interface['Description']}'" if interface.get("Description") else "no description",
+        *(f"{key}={value}" for key, value in sorted(_tags(interface, "TagSet").items())[:3]),
+    ]
+    return ", ".join(part for part in said if part)

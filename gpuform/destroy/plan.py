@@ -1,0 +1,131 @@
+"""What a destroy would end, and what it would leave alone; finding it out changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuform.destroy.cluster import CLAIM, NODE_CLAIM, NODE_POOL, Cluster, named
+from gpuform.destroy.inside import balancers, kept_volumes
+from gpuform.destroy.leftovers import Leftover
+from gpuform.destroy.steps import Step
+from gpuform.destroy.waiting import counted
+from infra.model import labels
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What lies in the cluster and is not, or not only, the engine's to end.
+
+    ``foreign`` are load balancers and NodePools that the stack did not make: they end all the same, for they
+    are in its cluster and would hold its nodes and its network.
+    """
+
+    workloads: tuple[str, ...] = ()
+    balancers: tuple[str, ...] = ()
+    node_pools: tuple[str, ...] = ()
+    node_claims: int = 0
+    claims: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+
+
+def look_inside(cluster: Cluster, workloads: tuple[str, ...]) -> Inside:
+    """Ask the cluster."""
+    pools = cluster.objects(NODE_POOL)
+    found = tuple(balancer.name for balancer in balancers(cluster))
+    return Inside(
+        workloads=workloads,
+        balancers=found,
+        node_pools=tuple(named(one) for one in pools),
+        node_claims=len(cluster.objects(NODE_CLAIM)),
+        claims=tuple(named(one) for one in cluster.objects(CLAIM)),
+        volumes=tuple(_volume(one) for one in kept_volumes(cluster)),
+        # The program declares no Service of type LoadBalancer and no Ingress.
+        foreign=(*found, *(f"NodePool {named(one)}" for one in pools if not _ours(one))),
+    )
+
+
+def _ours(pool: Mapping[str, Any]) -> bool:
+    return labels.POOL in (pool["metadata"].get("labels") or {})
+
+
+def _volume(one: Mapping[str, Any]) -> str:
+    """``vol-0a1b (examples/data)``; the volume's own name where no driver says it."""
+    handle = (one["spec"].get("csi") or {}).get("volumeHandle") or named(one)
+    claim = one["spec"]["claimRef"]
+    return f"{handle} ({claim.get('namespace')}/{claim.get('name')})"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All of it; ``notes`` are what a reader must know besides."""
+
+    stack: str
+    kind: str
+    steps: tuple[Step, ...]
+    resources: Mapping[str, int]
+    inside: Inside = field(default_factory=Inside)
+    swept: tuple[Leftover, ...] = ()
+    left_alone: tuple[Leftover, ...] = ()
+    purge: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Resources of the engine."""
+        return sum(self.resources.values())
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.resources and not self.swept
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        if self.nothing:
+            yield f"{self.stack}: nothing is left to destroy"
+            return
+        yield f"{self.stack}: {counted(self.count, 'resource')} will be deleted, in this order:"
+        yield from (f"  {number}. {step.does}" for number, step in enumerate(self.steps, 1))
+        for title, listed in self._lists():
+            if listed:
+                yield f"{title}:"
+                yield from (f"  {one}" for one in listed)
+        yield from self.notes
+
+    def _lists(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        inside = self.inside
+        yield "workloads of the stack", inside.workloads
+        yield "NodePools", inside.node_pools
+        yield "not made by this stack, but in its cluster, so they end with it", inside.foreign
+        gone = "data that will be lost" if self.purge else "data that stays at AWS, to be deleted by hand"
+        yield f"volumes: {gone}", inside.volumes
+        yield (
+            "bears the cluster's name at AWS; what is left of it after the cluster will be deleted",
+            tuple(map(str, self.swept)),
+        )
+        yield (
+            "in the VPC, not ours, so it is not touched; it holds its subnet",
+            tuple(map(str, self.left_alone)),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON form."""
+        inside = self.inside
+        return {
+            "stack": self.stack,
+            "cluster": self.kind,
+            "resources": dict(self.resources),
+            "steps": [step.name for step in self.steps],
+            "workloads": list(inside.workloads),
+            "node_pools": list(inside.node_pools),
+            "node_claims": inside.node_claims,
+            "load_balancers": list(inside.balancers),
+            "foreign_in_cluster": list(inside.foreign),
+            "volumes": {"lost" if self.purge else "kept": list(inside.volumes)},
+            "sweep": [{"kind": one.kind, "id": one.id, "why": one.why} for one in self.swept],
+            "left_alone": [{"kind": one.kind, "id": one.id, "why": one.why} for one in self.left_alone],
+            "notes": list(self.notes),
+        }

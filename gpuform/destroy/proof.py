@@ -1,0 +1,38 @@
+"""Proof that a cluster is gone. Silence is none: it may be a network that is down, or a closed endpoint."""
+
+from __future__ import annotations
+
+from gpuform.aws.api import Refused, answers, client
+from gpuform.destroy.state import Eks
+from gpuform.errors import Failure, InputError
+
+_GONE = "ResourceNotFoundException"
+
+
+def require_gone(eks: Eks, region: str) -> str:
+    """EKS's own word that the cluster is gone, as a line; changes nothing.
+
+    Raises InputError where the cluster is there, or where the credentials are those of another account, which
+    has no such cluster either; Failure where EKS says anything else.
+    """
+    call = f"aws eks describe-cluster --region {region} --name {eks.name}"
+    with answers("aws sts get-caller-identity"):
+        account = client("sts", region).get_caller_identity()["Account"]
+    if account != eks.account:
+        raise InputError(
+            "--cluster-gone",
+            f"the credentials are of account {account}, the cluster was in {eks.account}",
+            "use credentials of that account",
+        )
+    try:
+        with answers(call):
+            found = client("eks", region).describe_cluster(name=eks.name)["cluster"]
+    except Refused as refused:
+        if refused.code == _GONE:
+            return f"EKS has no cluster {eks.name} in {region}, account {account}"
+        raise Failure(call, refused.fact, "that is no proof: let eks:DescribeCluster answer") from None
+    raise InputError(
+        "--cluster-gone",
+        f"EKS says that cluster {eks.name} is there ({found.get('status')})",
+        "run without it; if its endpoint does not answer you, reach it from inside the VPC",
+    )

@@ -1,0 +1,172 @@
+"""A destroy from its plan to its end.
+
+The engine runs twice on AWS. What a cluster leaves in its VPC can be taken away only once the cluster is
+gone, and while it lies there the VPC cannot be deleted: AWS's provider would try for 20 minutes and fail. So
+the first run has everything but the network as its targets, then comes the sweep, then the rest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuform.destroy import inside
+from gpuform.destroy.cluster import Cluster
+from gpuform.destroy.leftovers import may_be_asked
+from gpuform.destroy.plan import Plan
+from gpuform.destroy.site import Site
+from gpuform.destroy.steps import Step
+from gpuform.destroy.waiting import StillThere, counted
+from gpuform.engine import Event
+from gpuform.engine.events import line
+from gpuform.errors import Failure, InputError
+from gpuform.plugins.kubernetes.client import Unreachable
+
+
+@dataclass
+class Outcome:
+    """What was done, step by step: its name, how long it took in seconds, and what it says of itself."""
+
+    stack: str
+    steps: list[tuple[str, float, str]] = field(default_factory=list)
+    swept: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON form."""
+        steps = [
+            {"name": name, "seconds": round(seconds, 1), "did": did} for name, seconds, did in self.steps
+        ]
+        return {"stack": self.stack, "steps": steps, "swept": self.swept}
+
+
+class Destroy:
+    """Carries a plan out. A step looks at what is there now, so a run goes on where another was killed."""
+
+    def __init__(self, site: Site, plan: Plan) -> None:
+        """Change nothing yet."""
+        self._site, self._plan = site, plan
+        self._outcome = Outcome(site.stack)
+
+    def run(self) -> Outcome:
+        """Raises Failure that names what is still there when a step's time is up, and what to do."""
+        if self._site.options.cluster_gone:
+            self._site.forget_cluster()
+        steps: dict[str, Callable[[Step], str]] = {
+            "workloads": self._workloads,
+            "load balancers": self._balancers,
+            "volumes": self._volumes,
+            "pools": self._pools,
+            "classes": self._classes,
+            "cluster": lambda step: self._engine(self._site.known().before_the_network()),
+            "leftovers": self._leftovers,
+            "network": lambda step: self._network(),
+            "stack": lambda step: self._engine(None),
+        }
+        with self._site.cluster() as cluster:
+            self._cluster = cluster
+            for step in self._plan.steps:
+                began = time.monotonic()
+                try:
+                    did = steps[step.name](step)
+                except Unreachable as problem:
+                    remedy = "run the same command again"
+                    raise Failure(f"cluster of {self._site.stack}", str(problem), remedy) from None
+                self._outcome.steps.append((step.name, time.monotonic() - began, did))
+                self._say(step.name, did)
+        self._site.require_empty()
+        return self._outcome
+
+    def _say(self, name: str, text: str) -> None:
+        self._site.say(f"[{name}] {text}")
+
+    def _bound(self, step: Step) -> float:
+        asked = self._site.options.wait_s
+        return asked if asked is not None else step.bound_s or 0.0
+
+    def _inside(self, step: Step, act: Callable[[Cluster, float, Callable[[str], None]], None]) -> str:
+        if self._cluster is None:
+            return "there is no cluster any more"
+        act(self._cluster, self._bound(step), lambda text: self._say(step.name, text))
+        return "none left"
+
+    def _workloads(self, step: Step) -> str:
+        declared = self._site.known().workloads()
+        return self._inside(
+            step, lambda cluster, seconds, say: inside.delete_workloads(cluster, declared, seconds, say)
+        )
+
+    def _balancers(self, step: Step) -> str:
+        return self._inside(step, inside.delete_balancers)
+
+    def _volumes(self, step: Step) -> str:
+        if self._site.options.purge or self._cluster is None:
+            return self._inside(step, inside.delete_volumes)
+        inside.keep_volumes(self._cluster)
+        kept = self._plan.inside.volumes
+        return f"kept: {', '.join(kept)}" if kept else "none with data"
+
+    def _pools(self, step: Step) -> str:
+        force = self._force if self._site.options.force else None
+        return self._inside(
+            step, lambda cluster, seconds, say: inside.delete_pools(cluster, seconds, say, force)
+        )
+
+    def _classes(self, step: Step) -> str:
+        force = self._force if self._site.options.force else None
+        return self._inside(
+            step, lambda cluster, seconds, say: inside.delete_classes(cluster, seconds, say, force)
+        )
+
+    def _force(self) -> None:
+        """End what Karpenter would have ended; looks once more that it does not live."""
+        try:
+            self._site.refuse_force(self._cluster)
+        except InputError as error:
+            raise Failure("destroy: NodePools", error.fact, error.remedy) from None
+        if (leftovers := self._site.leftovers()) is None:
+            self._say("pools", "--force: AWS is not asked, so no instance is ended")
+            return
+        found = leftovers.instances(of_karpenter=True)
+        for one in found:
+            self._say("pools", f"--force: ends {one}")
+        leftovers.end(found)
+
+    def _leftovers(self, step: Step) -> str:
+        if self._site.known().eks is not None:
+            raise Failure(f"stack {self._site.stack}", "still has its cluster", "run the same command again")
+        leftovers = self._site.leftovers()
+        if leftovers is None:
+            return "no VPC" if may_be_asked(self._site.options.offline) else "AWS is not asked offline"
+        try:
+            taken = leftovers.sweep(self._bound(step), lambda text: self._say(step.name, text))
+        except StillThere as still:
+            remedy = "see who uses them, and run the same command again"
+            raise Failure("destroy: leftovers at AWS", str(still), remedy) from None
+        self._outcome.swept += [str(one) for one in taken]
+        return f"deleted {', '.join(map(str, taken))}" if taken else "none"
+
+    def _network(self) -> str:
+        leftovers = self._site.leftovers()
+        foreign = leftovers.foreign() if leftovers is not None else ()
+        if foreign:
+            raise Failure(
+                f"VPC of {self._site.stack}",
+                "the cluster is gone, the network cannot go: "
+                f"{counted(len(foreign), 'network interface')} in it "
+                f"not ours: {'; '.join(f'{one.id} ({one.why})' for one in foreign)}",
+                "delete them, or what uses them, and run the same command again",
+            )
+        return self._engine(None)
+
+    def _engine(self, targets: tuple[str, ...] | None) -> str:
+        """All that is left, or these URNs alone."""
+        if targets == () or self._site.known().empty:
+            return "nothing left"
+
+        def told(event: Event) -> None:
+            if text := line(event):
+                self._site.say(f"  {text}")
+
+        return self._site.engine_destroys(targets or (), told)

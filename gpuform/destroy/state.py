@@ -1,0 +1,148 @@
+"""What a stack's state says of the parts that a destroy treats apart: cluster, what lies in it, VPC."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+Resource = Mapping[str, Any]
+
+_STACK, _AWS = "pulumi:pulumi:Stack", "pulumi:providers:aws"
+_CLUSTER, _VPC = "aws:eks/cluster:Cluster", "aws:ec2/vpc:Vpc"
+_NETWORK, _WORKLOADS = "gpuform:aws:Network", "gpuform:platform:Workloads"
+_KUBERNETES, _OWN = "pulumi:providers:kubernetes", "pulumi:providers:gpuform"
+
+
+@dataclass(frozen=True)
+class Eks:
+    """The cluster as the state has it; ``account`` is whose it is."""
+
+    name: str
+    endpoint: str
+    certificate_authority: str
+    account: str
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One object of the cluster that the state knows."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """The resources of a state, in the engine's order: what another needs comes before it."""
+
+    resources: tuple[Resource, ...]
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> Known:
+        """From what ``pulumi stack export`` prints."""
+        return cls(tuple((state.get("deployment") or {}).get("resources") or ()))
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left to destroy."""
+        return not any(one["type"] != _STACK for one in self.resources)
+
+    def counts(self) -> dict[str, int]:
+        """Resources by type; components, providers and the stack itself, which are nothing, left out."""
+        found = Counter(str(one["type"]) for one in self.resources if one.get("custom") and not _engine(one))
+        return dict(sorted(found.items()))
+
+    @property
+    def eks(self) -> Eks | None:
+        """The EKS cluster, None where the state has none, or none that was made."""
+        for one in self.resources:
+            if one["type"] == _CLUSTER and one.get("outputs"):
+                made = one["outputs"]
+                authority = (made.get("certificateAuthority") or {}).get("data", "")
+                account = str(made.get("arn", "")).split(":")[4:5]
+                return Eks(str(made["name"]), str(made.get("endpoint", "")), authority, "".join(account))
+        return None
+
+    @property
+    def vpcs(self) -> tuple[str, ...]:
+        """Ids of the VPCs; an offline run has made them up."""
+        return tuple(str(one["id"]) for one in self.resources if one["type"] == _VPC and one.get("id"))
+
+    @cached_property
+    def inside(self) -> frozenset[str]:
+        """URNs of what lies in the cluster and only it can take away: objects, releases, nodes' labels."""
+        return frozenset(str(one["urn"]) for one in self.resources if _inside(one))
+
+    def workloads(self) -> tuple[Declared, ...]:
+        """The workloads that the stack declares."""
+        found = (one for one in self.resources if one["urn"] in self.inside)
+        return tuple(_declared(one) for one in found if _type(str(one.get("parent"))) == _WORKLOADS)
+
+    def before_the_network(self) -> tuple[str, ...]:
+        """URNs of all but the network and what only holds the state together."""
+        network: set[str] = set()
+        for one in self.resources:  # parents come first
+            if one["type"] == _NETWORK or one.get("parent") in network:
+                network.add(str(one["urn"]))
+        kept = network | {str(one["urn"]) for one in self.resources if one["type"] in (_STACK, _AWS)}
+        return tuple(str(one["urn"]) for one in self.resources if one["urn"] not in kept)
+
+
+def without_cluster(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state without what lay in a cluster that is gone, and without any word of it in the rest.
+
+    For a cluster that is proven to be gone and no other: nothing is deleted by this, only forgotten. The
+    kubernetes provider cannot do it, for it does not forget releases (its issue 2675).
+    """
+    deployment = dict(state["deployment"])
+    gone = Known.of(state).inside
+    deployment["resources"] = [
+        _forgetting(one, gone) for one in deployment.get("resources") or () if one["urn"] not in gone
+    ]
+    pending = deployment.get("pending_operations") or ()
+    deployment["pending_operations"] = [one for one in pending if one["resource"]["urn"] not in gone]
+    return {**state, "deployment": deployment}
+
+
+def _forgetting(one: Resource, gone: frozenset[str]) -> dict[str, Any]:
+    left = dict(one)
+    if one.get("dependencies"):
+        left["dependencies"] = _without(one["dependencies"], gone)
+    if one.get("propertyDependencies"):
+        left["propertyDependencies"] = {
+            name: _without(urns or (), gone) for name, urns in one["propertyDependencies"].items()
+        }
+    if one.get("deletedWith") in gone:
+        del left["deletedWith"]
+    return left
+
+
+def _without(urns: Iterable[str], gone: frozenset[str]) -> list[str]:
+    return [urn for urn in urns if urn not in gone]
+
+
+def _engine(one: Resource) -> bool:
+    return str(one["type"]).startswith(("pulumi:pulumi:", "pulumi:providers:"))
+
+
+def _inside(one: Resource) -> bool:
+    provider = _type(str(one.get("provider") or ""))
+    return provider == _KUBERNETES or (provider == _OWN and "kubeconfig" in (one.get("inputs") or {}))
+
+
+def _type(urn: str) -> str:
+    """Type token of a URN, without those of its parents; empty for no URN."""
+    parts = urn.split("::")
+    return parts[2].rpartition("$")[2] if len(parts) > 2 else ""
+
+
+def _declared(one: Resource) -> Declared:
+    """The object of a resource: its type says of what kind it is, its id which."""
+    _, version, kind = str(one["type"]).split(":")
+    namespace, _, name = str(one.get("id", "")).rpartition("/")
+    return Declared(version.removeprefix("core/"), kind, namespace, name)

@@ -1,0 +1,72 @@
+"""The order of a destroy. Each step can be run again, so a killed run is taken up by the same command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Name = Literal[
+    "workloads", "load balancers", "volumes", "pools", "classes", "cluster", "leftovers", "network", "stack"
+]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is done, what it waits for, and for how many seconds at most; None: the engine's own limits."""
+
+    name: Name
+    does: str
+    waits_for: str
+    bound_s: float | None = None
+
+
+OF_EKS: tuple[Step, ...] = (
+    Step(
+        "workloads",
+        "deletes the workloads that the stack declares",
+        "their pods, so that nothing new is bought for them",
+        300,
+    ),
+    Step(
+        "load balancers",
+        "deletes Services of type LoadBalancer and Ingresses, of every namespace",
+        "the controllers that take them down at AWS: only they can, and each holds the subnets",
+        600,
+    ),
+    Step(
+        "volumes",
+        "tells volumes with data to stay at AWS; with --purge, deletes claims and volumes",
+        "the storage driver, with --purge",
+        600,
+    ),
+    Step(
+        "pools",
+        "deletes NodePools and NodeClaims",
+        "Karpenter to drain the nodes and end their instances: nobody else does",
+        1200,
+    ),
+    Step(
+        "classes",
+        "deletes NodeOverlays and EC2NodeClasses",
+        "Karpenter to delete the instance profiles and launch templates that it made",
+        300,
+    ),
+    Step(
+        "cluster",
+        "the engine deletes the platform, Karpenter, add-ons, node groups, access entries, the cluster",
+        "each of them",
+    ),
+    Step(
+        "leftovers",
+        "ends instances, deletes unused network interfaces and security groups that bear the cluster's name",
+        "AWS to let go of them",
+        900,
+    ),
+    Step("network", "the engine deletes VPC, subnets, gateways, endpoints", "each of them"),
+)
+"""Of a stack on AWS."""
+
+OF_OTHERS: tuple[Step, ...] = (
+    Step("stack", "the engine deletes all that it made, last things first", "each of them"),
+)
+"""Of every other stack: what it made are objects of a cluster, and the engine knows their order."""

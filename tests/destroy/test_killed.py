@@ -1,0 +1,94 @@
+"""``gpuform destroy`` killed again and again at random moments, and typed again."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+
+import pytest
+import yaml
+
+from tests.destroy.account import Account
+from tests.destroy.conftest import POOL, STACK, Small
+from tests.destroy.played_karpenter import service, volume
+
+pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+
+KILLS = 20
+MOST_LINES = 45
+"""Lines that a run may write before it is killed: a plan has 20, a whole destroy six times as many."""
+LONGEST_S = 0.6
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a run is killed: after so many of its lines, so that a busy machine changes nothing, and so much
+    later; one without lines is killed while it starts.
+    """
+
+    lines: int
+    seconds: float
+
+
+def test_twenty_kills_and_the_same_command_again(small: Small, account: Account) -> None:
+    chance = random.Random(7)
+    kills: list[str] = []
+    while len(kills) < KILLS:
+        ours, foreign = _filled(small, account)
+        with small.karpenter(account).living():
+            while (last := _killed(small, _moment(chance) if len(kills) < KILLS else None)) is not None:
+                kills.append(last)
+        assert small.resources() == []
+        assert small.ours() == []
+        assert not ours & (account.interfaces() | account.running() | account.groups())
+        assert foreign <= account.interfaces()
+    print("last words:", *kills, sep="\n  ")
+
+
+def _moment(chance: random.Random) -> Moment:
+    lines = chance.randint(0, MOST_LINES)
+    return Moment(lines, chance.uniform(0, LONGEST_S if lines else 4 * LONGEST_S))
+
+
+def _filled(small: Small, account: Account) -> tuple[set[str], set[str]]:
+    """The stack with nodes, a load balancer and data; ids at AWS of what is to go, and of what is to stay."""
+    small.up()
+    karpenter = small.karpenter(account)
+    karpenter.launch(POOL, 2, account.subnet)
+    small.kubectl("apply", "-f", "-", input=yaml.safe_dump_all([service("shop"), *volume("data")]))
+    ours = {
+        account.of_the_cni(),
+        account.instance(account.karpenters),
+        account.group("eks-cluster-sg", {"aws:eks:cluster-name": STACK}),
+        *karpenter.instances.values(),
+    }
+    return ours, {account.of_the_cni(subnet=account.other_subnet)}
+
+
+def _killed(small: Small, moment: Moment | None) -> str | None:
+    """The last line of a run that was killed with all that it had started; None for one that ended well."""
+    run = subprocess.Popen(
+        small.checkout.command("destroy", STACK, "--offline", "--yes"),
+        env=small.checkout.env,
+        cwd=small.checkout.paths.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert run.stdout is not None
+    said: list[str] = []
+    while (moment is None or len(said) < moment.lines) and (line := run.stdout.readline()):
+        said.append(line.rstrip())
+    if moment is not None:
+        time.sleep(moment.seconds)
+    if moment is None or run.poll() is not None:
+        assert run.wait(120) == 0, "\n".join([*said, run.stdout.read()])
+        return None
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    return said[-1] if said else "(nothing)"
