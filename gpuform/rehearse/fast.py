@@ -42,7 +42,7 @@ PRICE = "eks-node-viewer/instance-price"
 """The provider's label with USD per hour."""
 CANNOT_SHOW = (
     "EC2NodeClasses, user data and images: nodes come up without any of them",
-    "what AWS has no capacity for, reservations and spot interruptions: everything can be had at once",
+    "what AWS has no capacity for, how much a reservation holds, spot interruptions: everything can be had",
     "nodes before their operands have acted: one offers at birth what the pods that bought it ask for",
     "an instance's own limits: cores and memory that the kubelet keeps back are nearly the same for all",
     "different prices or numbers of pods of one machine in two pools: it has one of each here",
@@ -92,7 +92,7 @@ def fast(env: Environment, prices: PriceList, paths: Paths, tools: Tools, log: P
 
     def start(release: Release) -> subprocess.Popen[bytes]:
         own = {"KUBECONFIG": str(paths.kubeconfig), "INSTANCE_TYPES_FILE_PATH": str(types)}
-        return children.start([str(program)], {**environment(release), **own}, log)
+        return children.start([str(program)], {**environment(_unreserved(release)), **own}, log)
 
     following = Following(paths.kubeconfig, cluster.look, start, log)
     try:
@@ -100,6 +100,15 @@ def fast(env: Environment, prices: PriceList, paths: Paths, tools: Tools, log: P
             yield Fast(following, children, cluster.book)
     finally:
         children.end_left()
+
+
+def _unreserved(release: Release) -> Release:
+    """Without the gate by which Karpenter counts what is left of a reservation: this provider has none."""
+    values = json.loads(release.values)
+    settings = values.get("settings") or {}
+    gates = {**(settings.get("featureGates") or {}), "reservedCapacity": False}
+    changed = {**values, "settings": {**settings, "featureGates": gates}}
+    return Release(release.namespace, json.dumps(changed))
 
 
 def copies(env: Environment) -> tuple[Manifest, ...]:

@@ -23,15 +23,15 @@ from infra.plan.karpenter import EC2_GPUS
 KEPT_MIB = 10
 DISK = "100Gi"
 EFA = "vpc.amazonaws.com/efa"
-SOLD: tuple[CapacityType, ...] = ("on-demand", "spot")
-"""Reserved instances are left out: nothing here counts how many of a reservation are left."""
+SOLD: tuple[CapacityType, ...] = ("on-demand", "spot", "reserved")
+"""A reserved instance is one more way of buying: nothing here counts how many of a reservation are left."""
 _MIB = 2**20
 
 Json = dict[str, Any]
 
 
 def instance_types(env: Environment, prices: PriceList) -> list[Json]:
-    """Every machine that EC2 sells and that has a price, in every zone of the cluster, and for spot, too.
+    """Every machine of EC2's that has a price, in every zone of the cluster and every way of buying.
 
     A price that the environment gives for a pool is not used: a machine has one price here, whoever buys it.
     """
