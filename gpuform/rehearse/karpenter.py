@@ -107,13 +107,13 @@ def karpenter(paths: Paths, tools: Tools, aws: Mapping[str, str], log: Path) -> 
     binary = tools.path(TOOL)
     children = Children(paths.state / "controllers" / TOOL)
     children.end_left()
-    program = _linked(children.folder / TOOL, binary)
+    program = linked(children.folder / TOOL, binary)
 
     def start(release: Release) -> subprocess.Popen[bytes]:
         env = {**environment(release), **aws, "KUBECONFIG": str(paths.kubeconfig)}
         return children.start([str(program)], env, log)
 
-    following = Following(paths.kubeconfig, _release, start, log)
+    following = Following(paths.kubeconfig, installed, start, log)
     try:
         with following:
             yield Karpenter(following, children)
@@ -169,7 +169,7 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-async def _release(api: Api) -> Release | None:
+async def installed(api: Api) -> Release | None:
     """The release in the cluster, once Karpenter's kinds are there."""
     query = {"fieldSelector": f"metadata.name={CONFIG_MAP}"}
     async for items, _ in api.pages("/api/v1/configmaps", query):
@@ -193,7 +193,8 @@ async def served(api: Api, path: str) -> bool:
     return True
 
 
-def _linked(link: Path, binary: Path) -> Path:
+def linked(link: Path, binary: Path) -> Path:
+    """The link, which shows what it is in the list of processes; made or turned."""
     link.unlink(missing_ok=True)
     link.symlink_to(binary)
     return link

@@ -28,9 +28,14 @@ READY = "gpuform.io/gpu-ready"
 class Site:
     """The platform of one environment, laid by hand, and pools that are added to it one by one."""
 
-    def __init__(self, plane: Plane, env: Environment, cloud: Cloud) -> None:
-        self.plane, self.env, self.cloud = plane, env, cloud
+    def __init__(self, plane: Plane, env: Environment, cloud: Cloud | None = None) -> None:
+        self.plane, self.env, self._cloud = plane, env, cloud
         self.kubectl = plane.kubectl
+
+    @property
+    def cloud(self) -> Cloud:
+        assert self._cloud, "this site has none"
+        return self._cloud
 
     def apply(self, *manifests: Manifest) -> None:
         listed = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
@@ -154,7 +159,9 @@ class Site:
     def until(self, look: Callable[[], Found], what: str, seconds: float = 60) -> Found:
         deadline = time.monotonic() + seconds
         while not (found := look()):
-            assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}: {self.cloud.trouble}"
+            assert time.monotonic() < deadline, (
+                f"waited {seconds:.0f} s for {what}: {self._cloud and self._cloud.trouble}"
+            )
             time.sleep(0.3)
         return found
 
