@@ -52,7 +52,7 @@ def _is_unread(resource: Mapping[str, Any]) -> bool:
 
 
 def require_none(state: Mapping[str, Any], stack: str) -> None:
-    """Raise Failure where a killed run was making something: another would make it a second time, or leave it.
+    """Raise Failure where a killed run was making something: the next would make it again, or leave it.
 
     What was updating or deleting is in the state, and the next run goes on with it.
     """
