@@ -27,7 +27,7 @@ down: ## Stop everything that `make up` started (its data stays)
 	@if [ -x $(BIN)/gpuform ]; then $(BIN)/gpuform local stop; fi
 
 test: setup ## Run every test
-	@$(BIN)/gpuform toolchain build
+	@$(BIN)/gpuform toolchain build --tests
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: setup ## Format, lint, types, import contracts, unit tests

@@ -10,7 +10,7 @@ from gpuform.cli.output import console, say
 from gpuform.paths import Paths
 from gpuform.reports.tables import tools as tools_table
 from gpuform.toolchain import Toolchain
-from gpuform.toolchain.catalogue import CATALOGUE, UNASKED
+from gpuform.toolchain.catalogue import CATALOGUE, MAIN_JOB, UNASKED
 
 app = typer.Typer(
     no_args_is_help=True, help="The pinned tools: found on PATH, downloaded and checked, or built."
@@ -20,11 +20,14 @@ app = typer.Typer(
 @app.command()
 def build(
     tools: Annotated[
-        list[str] | None, typer.Argument(help="Names of tools; default: all but actionlint.")
+        list[str] | None, typer.Argument(help="Names of tools; default: what `make up` runs.")
     ] = None,
+    tests: Annotated[
+        bool, typer.Option("--tests", help="What tests and rehearsals run as well; five minutes more.")
+    ] = False,
 ) -> None:
     """Get every tool that is missing; a second checkout finds them in the cache."""
-    Toolchain(Paths.here()).ensure(*(tools or UNASKED), progress=say)
+    Toolchain(Paths.here()).ensure(*(tools or (UNASKED if tests else MAIN_JOB)), progress=say)
 
 
 @app.command(name="list")

@@ -160,4 +160,4 @@ _TOOLS = (
 CATALOGUE: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in _TOOLS})
 MAIN_JOB: tuple[str, ...] = tuple(tool.name for tool in _TOOLS if tool.when == "up")
 UNASKED: tuple[str, ...] = tuple(tool.name for tool in _TOOLS if tool.when != "asked")
-"""What `gpuform toolchain build` gets when it is told no names: everything that a test may run."""
+"""Everything that a test may run: `gpuform toolchain build --tests`."""
