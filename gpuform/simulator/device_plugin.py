@@ -88,12 +88,22 @@ def _assert_uniform(world: World, whole: bool) -> None:
 
 def gpu_uuid(world: World, index: int) -> str:
     """Id of a GPU: the same for as long as the node lives."""
-    return f"GPU-{uuid.uuid5(_NAMESPACE, f'{world.node.uid}/{index}')}"
+    return gpu_id(world.node.uid, index)
+
+
+def gpu_id(node: str, index: int) -> str:
+    """Id of a GPU of the node with that uid."""
+    return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{index}')}"
 
 
 def mig_uuid(world: World, index: int, profile: str, start: int) -> str:
     """Id of a MIG device."""
-    return f"MIG-{uuid.uuid5(_NAMESPACE, f'{world.node.uid}/{index}/{profile}/{start}')}"
+    return mig_id(world.node.uid, index, profile, start)
+
+
+def mig_id(node: str, index: int, profile: str, start: int) -> str:
+    """Id of a MIG device of the node with that uid."""
+    return f"MIG-{uuid.uuid5(_NAMESPACE, f'{node}/{index}/{profile}/{start}')}"
 
 
 def problem(world: World, pod: Pod, config: Config) -> str | None:

@@ -163,8 +163,8 @@ class Pool(Model):
         """The EC2 types its nodes may be: the one named, or every one with these GPUs; none may fit."""
         if self.gpu:
             return ec2(self.gpu.models, self.gpu_counts)
-        machine = MACHINES[self.machine or ""]
-        return (machine,) if machine.seller == "ec2" else ()
+        machine = MACHINES[self.machine] if self.machine else None  # own hosts without a GPU are none
+        return (machine,) if machine and machine.seller == "ec2" else ()
 
     @property
     def on_aws(self) -> AwsPool:

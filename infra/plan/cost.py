@@ -134,12 +134,18 @@ def _machines(env: Environment, pool: Pool) -> tuple[Machine, ...]:
     return (pool.node_machine,) if pool.node_machine else ()
 
 
-def _node(env: Environment, pool: Pool, machine: Machine, prices: PriceList) -> float | None:
-    """USD per hour of one node, its volumes included; None where nobody knows."""
+def machine_price(env: Environment, pool: Pool, machine: Machine, prices: PriceList) -> float | None:
+    """USD per hour of one machine on demand, without volumes; None where nobody knows."""
     own = env.cost.prices if env.cost else {}
     price = own.get(pool.name, own.get(machine.name))
-    if price is None and machine.seller == "ec2":
-        price = prices.usd_per_hour.get(machine.name)
+    if price is None and machine.seller == "ec2" and not pool.hosts:
+        return prices.usd_per_hour.get(machine.name)
+    return price
+
+
+def _node(env: Environment, pool: Pool, machine: Machine, prices: PriceList) -> float | None:
+    """USD per hour of one node, its volumes included; None where nobody knows."""
+    price = machine_price(env, pool, machine, prices)
     if price is None or not isinstance(env.cluster, AwsCluster):
         return price
     return price + _volumes(pool, prices.beside)

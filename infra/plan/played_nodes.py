@@ -28,13 +28,16 @@ _GIB = 2**30
 Manifest = dict[str, Any]
 
 
-def manifests(env: Environment, waiting: bool = False) -> tuple[Manifest, ...]:
+def manifests(env: Environment, waiting: bool = False, fixed_only: bool = False) -> tuple[Manifest, ...]:
     """The nodes of an AWS environment, pool after pool.
 
     Elastic GPU nodes are as the readiness gate leaves them; ``waiting`` ones are as they are born, with the
-    startup taint that only a gate takes away.
+    startup taint that only a gate takes away. ``fixed_only`` leaves out what Karpenter makes, for runs in
+    which there is one.
     """
     pools = [node_groups.system_pool(env), *env.pools]
+    if fixed_only:
+        pools = [pool for pool in pools if not pool.by_karpenter]
     return tuple(made for pool in pools for made in _of(env, pool, waiting))
 
 
