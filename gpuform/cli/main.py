@@ -19,6 +19,7 @@ from gpuform.cli import (
     preview,
     prices,
     recover,
+    rehearse,
     toolchain,
     up,
 )
@@ -66,6 +67,7 @@ app.command()(up.up)
 app.command()(drift.drift)
 app.command()(recover.recover)
 app.command()(destroy.destroy)
+app.command()(rehearse.rehearse)
 app.command()(init.init)
 app.command()(catalogue.schema)
 app.add_typer(hosts.app, name="hosts")

@@ -1,0 +1,86 @@
+"""``gpuform rehearse``: a stack played through on this machine before money is spent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuform import writable
+from gpuform.cli.output import console, say, warn
+from gpuform.errors import InputError
+from gpuform.paths import Paths
+
+
+def rehearse(
+    stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
+    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Karpenter's core alone: quicker, and no AWS that could refuse.")
+    ] = False,
+    workloads: Annotated[
+        Path | None, typer.Option(help="File with workloads: [...] to place instead of the stack's own.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="File for the page with the picture; .gpuform/rehearse/STACK.html.")
+    ] = None,
+    short: Annotated[
+        list[str] | None,
+        typer.Option(help="MACHINE[:ZONE[:CAPACITY]] that AWS shall be short of. May be repeated."),
+    ] = None,
+    interrupt_spot: Annotated[
+        bool, typer.Option("--interrupt-spot", help="Take a spot node away, with AWS's two minutes' notice.")
+    ] = False,
+    reservation_used: Annotated[
+        list[str] | None,
+        typer.Option(help="ID[=LEFT]: a reservation that others have used up. May be repeated."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds that each wait may take at most.")] = 300.0,
+    shrink: Annotated[
+        bool, typer.Option("--shrink/--no-shrink", help="Let half of the pods go at the end.")
+    ] = True,
+) -> None:
+    """Play a stack through on this machine: what is bought, what it costs, what stays pending and why.
+
+    The platform half runs on a control plane of its own, with simulated nodes; for AWS the real Karpenter
+    buys them from a played AWS. Exit code 1 if a pod of the workloads stays pending, 2 for bad input.
+    """
+    from gpuform.rehearse import options
+    from gpuform.rehearse.document import document
+    from gpuform.rehearse.run import Rehearsal
+    from gpuform.reports import rehearsal, rehearsal_page
+    from gpuform.toolchain import Toolchain
+
+    paths = Paths.here()
+    page = report or paths.state / "rehearse" / f"{stack}.html"
+    if report is not None:
+        writable.require(report.parent, "name a file that you may write with --report")
+    if timeout <= 0:
+        raise InputError("--timeout", f"{timeout:g} is no time to wait", "give seconds, 300 for example")
+    asked = options.Options(
+        workloads=workloads,
+        fast=fast,
+        timeout_s=timeout,
+        shrink=shrink,
+        short=tuple(options.short(text) for text in short or ()),
+        used_up=tuple(options.used(text) for text in reservation_used or ()),
+        interrupt_spot=interrupt_spot,
+    )
+    found = Rehearsal(paths, Toolchain(paths), stack, asked, say=warn).run()
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(rehearsal_page.page(found), encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(document(found), indent=2))
+    else:
+        for part in rehearsal.tables(found):
+            console.print(part)
+        say(f"report: {_short(page)}")
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def _short(path: Path) -> Path:
+    """The path as seen from the working directory, where it lies below it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -1,0 +1,183 @@
+"""Who buys nodes in a rehearsal: nobody, or Karpenter."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuform.embedded.kwokctl import Tools
+from gpuform.errors import Failure
+from gpuform.paths import Paths
+from gpuform.rehearse.controllers import Karpenter, karpenter, readiness_gate
+from gpuform.rehearse.honesty import Way
+from gpuform.rehearse.options import Options
+from gpuform.rehearse.outcome import Refusal
+from gpuform.rehearse.watch import Now, Watch
+from infra.config import price_list
+from infra.model.environment import Environment
+from infra.plan.startup import any_gated
+
+if TYPE_CHECKING:
+    from gpuform.rehearse import fast
+    from gpuform.rehearse.cloud import Bought, Cloud
+
+
+class Buyer:
+    """Nobody: every node is there from the beginning."""
+
+    way: Way = "none"
+
+    def paid(self) -> Mapping[str, float | None]:
+        """USD per hour of each node that was bought, by its name."""
+        return {}
+
+    def unjoined(self, pool: str) -> tuple[str, ...]:
+        """Instances of a pool that were bought and never became a node."""
+        return ()
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """What there was no capacity for."""
+        return ()
+
+    def interrupt(self, watch: Watch, timeout_s: float) -> str:
+        """Take a spot node away as AWS does; what came of it, in words."""
+        return "no spot node was bought, so none was interrupted"
+
+    def memory(self) -> Mapping[str, int]:
+        """Resident bytes of what buys, by process."""
+        return {}
+
+    def troubles(self) -> tuple[str, ...]:
+        """What keeps it from buying, in words."""
+        return ()
+
+
+class FromAws(Buyer):
+    """The real Karpenter, from a played AWS."""
+
+    way = "aws"
+
+    def __init__(self, cloud: Cloud, karpenter: Karpenter) -> None:
+        """Both run."""
+        self._cloud, self._karpenter = cloud, karpenter
+
+    def paid(self) -> Mapping[str, float | None]:
+        """USD per hour of each node that was bought, by its name."""
+        return {one.node: one.usd_per_hour for one in self._cloud.bought() if one.node}
+
+    def unjoined(self, pool: str) -> tuple[str, ...]:
+        """Instances of a pool that were bought and never became a node."""
+        return tuple(one.id for one in self._cloud.bought() if one.pool == pool and not one.node)
+
+    def refusals(self) -> tuple[Refusal, ...]:
+        """What there was no capacity for."""
+        found = self._cloud.refused()
+        return tuple(Refusal(one.machine, one.zone, one.capacity, one.times) for one in found)
+
+    def interrupt(self, watch: Watch, timeout_s: float) -> str:
+        """Warn of a spot interruption through the queue, and see where the node's pods go."""
+        before = watch.now
+        chosen = self._on_spot(before)
+        if chosen is None or chosen.node is None:
+            return super().interrupt(watch, timeout_s)
+        node, placed = chosen.node, sum(pod.placed for pod in before.workloads)
+        pods = sum(pod.node == node for pod in before.workloads)
+        what = f"spot interruption of {node} ({chosen.machine}, {chosen.zone}) with {pods} pods"
+        began = time.monotonic()
+        self._cloud.interrupt(chosen.id)
+
+        def over(now: Now) -> bool:
+            gone = node not in {one.name for one in now.nodes}
+            return gone and sum(pod.placed for pod in now.workloads) >= placed
+
+        if watch.until(over, timeout_s, timeout_s):
+            return (
+                f"{what}: it is gone and as many pods run as before, after {time.monotonic() - began:.0f} s"
+            )
+        return f"{what}: not over after {timeout_s:.0f} s"
+
+    def _on_spot(self, now: Now) -> Bought | None:
+        """The spot instance with the most pods of workloads."""
+        count = {node.name: sum(pod.node == node.name for pod in now.workloads) for node in now.nodes}
+        there = [
+            one
+            for one in self._cloud.bought()
+            if one.capacity == "spot" and one.node in count and not one.ended
+        ]
+        return max(there, key=lambda one: count[one.node or ""], default=None)
+
+    def memory(self) -> Mapping[str, int]:
+        """Resident bytes of what buys, by process."""
+        return {"karpenter": self._karpenter.rss_bytes}
+
+    def troubles(self) -> tuple[str, ...]:
+        """What keeps it from buying, in words."""
+        found = [f"the played AWS: {one}" for one in self._cloud.trouble]
+        if not self._karpenter.running:
+            found.append(f"Karpenter does not run: {self._karpenter.trouble or 'see its log'}")
+        return tuple(found)
+
+
+class Fast(Buyer):
+    """Karpenter's core, by our list of machines."""
+
+    way = "fast"
+
+    def __init__(self, core: fast.Fast) -> None:
+        """It runs."""
+        self._core = core
+
+    def paid(self) -> Mapping[str, float | None]:
+        """USD per hour of each node that was bought, by its name."""
+        return dict(self._core.paid())
+
+    def memory(self) -> Mapping[str, int]:
+        """Resident bytes of what buys, by process."""
+        return {"karpenter": self._core.rss_bytes}
+
+    def troubles(self) -> tuple[str, ...]:
+        """What keeps it from buying, in words."""
+        return (
+            () if self._core.running else (f"Karpenter does not run: {self._core.trouble or 'see its log'}",)
+        )
+
+
+@contextmanager
+def buyer(env: Environment, own: Paths, tools: Tools, options: Options) -> Iterator[Buyer]:
+    """Who buys nodes for this environment, for as long as the context lasts."""
+    if not any(pool.by_karpenter for pool in env.pools):
+        yield Buyer()
+        return
+    own.logs.mkdir(parents=True, exist_ok=True)
+    log = own.logs / "karpenter.log"
+    with ExitStack() as held:
+        if options.fast:
+            from gpuform.rehearse.fast import fast
+
+            buying: Buyer = Fast(held.enter_context(fast(env, price_list(env), own, tools, log)))
+        else:
+            buying = _from_aws(env, own, tools, options, held, log)
+        if any_gated(env):
+            held.enter_context(readiness_gate(own, tools, own.state / "controllers" / "gate"))
+        yield buying
+
+
+def _from_aws(
+    env: Environment, own: Paths, tools: Tools, options: Options, held: ExitStack, log: Path
+) -> FromAws:
+    try:
+        from gpuform.rehearse.cloud import Cloud, Shortage
+
+        cloud = held.enter_context(Cloud(env, price_list(env), own.kubeconfig, tools))
+    except ImportError as error:
+        remedy = "pip install 'gpuform[rehearse]', or rehearse it with --fast"
+        raise Failure("rehearsal of AWS", f"{error.name} is not installed", remedy) from None
+    cloud.market.set_short(
+        *(Shortage(machine=one.machine, zone=one.zone, capacity=one.capacity) for one in options.short)
+    )
+    for name, left in options.used_up:
+        cloud.market.use_up(name, left)
+    return FromAws(cloud, held.enter_context(karpenter(own, tools, cloud.variables, log)))

@@ -1,0 +1,46 @@
+"""What of a rehearsal is real, and what is simulated; said with every result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+Way = Literal["none", "aws", "fast"]
+
+_REAL = "etcd, kube-apiserver, scheduler, controllers, helm, Pulumi engine, the program"
+_SIMULATED = "the nodes (kwok: no container runs, no image is pulled), NVIDIA's operands (gpuform.simulator)"
+_MORE_REAL: Mapping[Way, tuple[str, ...]] = {
+    "none": (),
+    "aws": (
+        "Karpenter's AWS controller, with the NodePools and EC2NodeClasses as declared",
+        "the readiness gate's program",
+    ),
+    "fast": ("Karpenter's core: scheduling, limits, consolidation",),
+}
+_MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
+    "none": (),
+    "aws": (
+        "AWS, on loopback: prices are of our list, and there is capacity unless --short says otherwise",
+        "an instance joins two seconds after it was bought",
+    ),
+    "fast": ("Karpenter's AWS provider: its core buys by our list of machines",),
+}
+
+
+def real(way: Way) -> tuple[str, ...]:
+    """What is the real thing."""
+    return (_REAL, *_MORE_REAL[way])
+
+
+def simulated(way: Way) -> tuple[str, ...]:
+    """What is played."""
+    return (_SIMULATED, *_MORE_SIMULATED[way])
+
+
+def blind(way: Way) -> tuple[str, ...]:
+    """What cannot be seen this way."""
+    if way != "fast":
+        return ()
+    from gpuform.rehearse.fast import CANNOT_SHOW
+
+    return CANNOT_SHOW

@@ -1,0 +1,94 @@
+"""Nodes that nobody buys in a rehearsal: fixed groups on AWS, own hosts, nodes that a selector finds.
+
+Simulated all of them. Own hosts have their declared GPUs and driver; how many cores and how much memory they
+have is not declared, so they are played so large that GPUs alone decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gpuform.errors import InputError
+from gpuform.rehearse.stack_file import SELECTED
+from infra import versions
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.model.host_checks import driver_of
+from infra.model.hosts import HostsCluster
+from infra.model.machines import Machine
+from infra.model.pool import Pool
+from infra.plan import played_nodes
+from infra.plan.nodes import node
+
+Manifest = dict[str, Any]
+OWN_HOST = "own host"
+_CORES, _GIB = 256, 2048
+"""What a host is played with, more than one has: a pod must not wait for a number that nobody declared."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """The manifests, and what about them is made up, in words."""
+
+    manifests: tuple[Manifest, ...]
+    made_up: tuple[str, ...] = ()
+
+
+def played(env: Environment) -> Played:
+    """The nodes to make before the engine runs; none on an embedded cluster, whose program makes its own.
+
+    Raises InputError for a pool of an existing cluster whose machine nobody can know.
+    """
+    if env.cluster.kind == "aws":
+        return Played(played_nodes.manifests(env, fixed_only=True))
+    if env.cluster.kind == "hosts":
+        made = [one for pool in env.pools for one in _hosts(env, pool)]
+        size = f"cores and memory of own hosts are not declared; each is played with {_CORES} and {_GIB} GiB"
+        return Played(tuple(made), (size,))
+    if env.cluster.kind == "existing":
+        made = [_found(env, index, pool) for index, pool in enumerate(env.pools)]
+        names = ", ".join(
+            f"{pool.name} as {pool.node_machine.name}" for pool in env.pools if pool.node_machine
+        )
+        return Played(tuple(made), (f"how many nodes there are is not declared; played: one each, {names}",))
+    return Played(())
+
+
+def _hosts(env: Environment, pool: Pool) -> Iterator[Manifest]:
+    assert isinstance(env.cluster, HostsCluster)
+    gpu = pool.gpus[0].name if pool.gpus else None
+    machine = Machine(OWN_HOST, "openstack", _CORES, _GIB, gpu, pool.gpu_count)
+    for host in pool.hosts or ():
+        made = _bare(env, pool, machine, host.name, {SELECTED: pool.name})
+        del made["metadata"]["labels"][labels.INSTANCE_TYPE]  # nobody sold it
+        if pool.gpus:
+            made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver_of(env.cluster, pool).version
+        yield made
+
+
+def _found(env: Environment, index: int, pool: Pool) -> Manifest:
+    machine = pool.node_machine
+    if machine is None:
+        choice = pool.gpu
+        what = f"{choice.count} of {' or '.join(choice.models)}" if choice else "no machine"
+        raise InputError(
+            f"pools[{index}].gpu",
+            f"no known machine has {what}, so nothing can stand for its nodes",
+            "name a machine, or another count",
+        )
+    made = _bare(env, pool, machine, f"{pool.name}-0", dict(pool.selector or {}))
+    if machine.model and env.gpu_operator.driver == "host":
+        made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
+    return made
+
+
+def _bare(env: Environment, pool: Pool, machine: Machine, name: str, own: dict[str, str]) -> Manifest:
+    """A node as it is before the platform comes: without the labels and taints that the program gives it."""
+    made = node(env, pool, machine, name)
+    kept = {labels.HOSTNAME, labels.OS, labels.ARCH}
+    bare = {key: value for key, value in made["metadata"]["labels"].items() if key in kept}
+    made["metadata"]["labels"] = {**bare, labels.INSTANCE_TYPE: machine.name, **own}
+    made.pop("spec", None)
+    return made

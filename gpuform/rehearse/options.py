@@ -1,0 +1,107 @@
+"""What a rehearsal is asked to do beside placing the stack's pods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from gpuform.errors import InputError
+from infra.model.base import listing
+from infra.model.environment import Environment
+
+Capacity = Literal["*", "on-demand", "spot", "reserved"]
+CAPACITIES = ("on-demand", "spot", "reserved")
+
+
+@dataclass(frozen=True)
+class Short:
+    """What AWS shall have no capacity for; ``*`` is any."""
+
+    machine: str
+    zone: str = "*"
+    capacity: Capacity = "*"
+
+    def __str__(self) -> str:
+        zone = "" if self.zone == "*" else f" in {self.zone}"
+        machine = "any machine" if self.machine == "*" else self.machine
+        return f"no capacity for {machine}{zone}" + ("" if self.capacity == "*" else f" ({self.capacity})")
+
+
+@dataclass(frozen=True)
+class Options:
+    """``timeout_s`` bounds each wait; ``used_up`` is how many instances each reservation has left."""
+
+    workloads: Path | None = None
+    fast: bool = False
+    timeout_s: float = 300.0
+    shrink: bool = True
+    short: tuple[Short, ...] = ()
+    used_up: tuple[tuple[str, int], ...] = ()
+    interrupt_spot: bool = False
+
+    def check(self, env: Environment) -> None:
+        """Refuse what this environment has no use for. Raises InputError."""
+        asked = [
+            name
+            for name, given in (
+                ("--fast", self.fast),
+                ("--short", self.short),
+                ("--reservation-used", self.used_up),
+                ("--interrupt-spot", self.interrupt_spot),
+            )
+            if given
+        ]
+        if asked and not any(pool.by_karpenter for pool in env.pools):
+            raise InputError(asked[0], f"nobody buys nodes for stack {env.name}", "leave it out")
+        if self.fast and len(asked) > 1:
+            fact = "--fast knows no AWS that could be short of something"
+            raise InputError(asked[1], fact, "leave one of the two out")
+        _check_short(env, self.short)
+        _check_reservations(env, self.used_up)
+        if self.interrupt_spot and not any("spot" in pool.node_pools.values() for pool in env.pools):
+            raise InputError("--interrupt-spot", "no pool buys spot", "leave it out")
+
+
+def _check_short(env: Environment, short: tuple[Short, ...]) -> None:
+    pools = [pool for pool in env.pools if pool.by_karpenter]
+    machines = sorted({machine.name for pool in pools for machine in pool.machines})
+    for one in short:
+        path = f"--short {one.machine}"
+        if one.machine not in ("*", *machines):
+            raise InputError(path, "no pool that Karpenter fills may have it", listing(machines, one.machine))
+        assert env.cluster.kind == "aws"  # check() has seen that somebody buys nodes
+        zones = env.cluster.network.zones
+        if one.zone not in ("*", *zones):
+            raise InputError(f"{path}:{one.zone}", "is no zone of the stack", listing(zones, one.zone))
+
+
+def _check_reservations(env: Environment, used_up: tuple[tuple[str, int], ...]) -> None:
+    known = sorted({one for pool in env.pools if pool.aws for one in pool.aws.reservations})
+    for name, _ in used_up:
+        if name not in known:
+            remedy = listing(known, name) if known else "leave it out"
+            raise InputError(f"--reservation-used {name}", "is no reservation of the stack", remedy)
+
+
+def short(text: str) -> Short:
+    """``MACHINE[:ZONE[:CAPACITY]]``. Raises InputError."""
+    parts = text.split(":")
+    if len(parts) > 3 or not all(parts):
+        raise InputError(
+            f"--short {text}", "is not MACHINE[:ZONE[:CAPACITY]]", "as in p5.48xlarge:us-west-2b"
+        )
+    if len(parts) == 3 and parts[2] not in ("*", *CAPACITIES):
+        raise InputError(
+            f"--short {text}", f"{parts[2]!r} is no way of buying", listing(CAPACITIES, parts[2])
+        )
+    capacity = cast(Capacity, parts[2]) if len(parts) == 3 else "*"
+    return Short(parts[0], parts[1] if len(parts) > 1 else "*", capacity)
+
+
+def used(text: str) -> tuple[str, int]:
+    """``ID[=LEFT]``: a reservation and how many of its instances are left. Raises InputError."""
+    name, _, left = text.partition("=")
+    if not name or (left and not left.isdigit()):
+        raise InputError(f"--reservation-used {text}", "is not ID[=LEFT]", "as in cr-0123456789abcdef0=1")
+    return name, int(left or 0)

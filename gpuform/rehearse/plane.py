@@ -1,0 +1,82 @@
+"""A control plane for one rehearsal, with a state of its own, gone afterwards.
+
+It has nothing to do with the one of `make up`: other ports, other data, its own engine state. What a
+rehearsal that was killed left behind is ended by the next one of the same stack.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+from gpuform import writable
+from gpuform.embedded import ControlPlane, lock
+from gpuform.embedded.kwokctl import Tools
+from gpuform.paths import Paths
+
+Say = Callable[[str], None]
+
+
+def apart(paths: Paths, stack: str) -> Paths:
+    """The folders of a stack's rehearsal: a state of its own below the checkout's, the cache shared."""
+    return replace(paths, state=paths.state.resolve() / "rehearse" / stack)
+
+
+def kept_logs(paths: Paths, stack: str) -> Path:
+    """Where the logs of a stack's last rehearsal stay."""
+    return apart(paths, stack).state.with_name(f"{stack}.logs")
+
+
+@contextmanager
+def plane(paths: Paths, tools: Tools, stack: str, say: Say) -> Iterator[Paths]:
+    """A fresh control plane for as long as this lasts; its folders.
+
+    One rehearsal of a stack at a time: a second one waits. Told to end (SIGTERM), it still ends what it
+    started. Raises InputError where the state cannot be written, Failure where a member does not come up.
+    """
+    writable.require_state(paths.state)
+    own = apart(paths, stack)
+    busy = own.state.with_name(f"{stack}.lock")
+    with lock.held(busy, lambda: say(f"waiting for another rehearsal of {stack} to end")), _ended_in_order():
+        started = ControlPlane(own, tools)
+        _forget(started, own)  # of a rehearsal that was killed
+        try:
+            started.start(progress=lambda text: None)
+            yield own
+        finally:
+            _keep(own.logs, kept_logs(paths, stack))
+            _forget(started, own)
+
+
+def _keep(logs: Path, kept: Path) -> None:
+    shutil.rmtree(kept, ignore_errors=True)
+    if logs.is_dir():
+        logs.replace(kept)
+
+
+def _forget(started: ControlPlane, own: Paths) -> None:
+    started.stop(delete=True)
+    shutil.rmtree(own.state, ignore_errors=True)
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM as Ctrl-C; only the main thread may say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupted)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

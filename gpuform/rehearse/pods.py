@@ -1,0 +1,140 @@
+"""The workloads of a rehearsal as pods: made, counted, told why they wait, and made half as many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuform.rehearse import reasons
+from gpuform.rehearse.cluster import EVENTS, Cluster
+from gpuform.rehearse.seen import Amounts, Event, Pod, latest
+from infra.model.environment import Environment
+from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
+from infra.plan import sharing, workloads
+
+DURATION = "simulator.gpuform.io/duration"
+"""Annotation of a pod: how long it works. A job's pods would else end in half a second."""
+_LONG = "24h"
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A pod that does not run: why, in words, and what was said of it; ``name`` is the workload's where the
+    pod was not even made.
+    """
+
+    namespace: str
+    name: str
+    workload: str
+    pool: str
+    asks: Amounts
+    why: str
+    said: tuple[str, ...]
+
+
+def manifests(env: Environment) -> tuple[dict[str, Any], ...]:
+    """The workloads' objects and namespaces, as the program would make them; jobs work for a day."""
+    spaces = [one for one in workloads.namespaces(env) if one["metadata"]["name"] != sharing.NAMESPACE]
+    return (*spaces, *(_lasting(one) for one in workloads.manifests(env)))
+
+
+def _lasting(manifest: dict[str, Any]) -> dict[str, Any]:
+    if manifest["kind"] != "Job":
+        return manifest
+    spec, template = manifest["spec"], manifest["spec"]["template"]
+    annotated = {**template, "metadata": {**template["metadata"], "annotations": {DURATION: _LONG}}}
+    return {**manifest, "spec": {**spec, "template": annotated}}
+
+
+def wanted(env: Environment) -> int:
+    """Pods of all workloads together."""
+    return sum(work.pods for work in env.workloads)
+
+
+def halve(cluster: Cluster, env: Environment, pods: Iterable[Pod]) -> None:
+    """Half of each workload's pods go, a single one goes; of bare pods every second, in order of name."""
+    bare = sorted((work.namespace, work.name) for work in env.workloads if work.kind == "pod")
+    for work in env.workloads:
+        path, body = _halved(work)
+        if body is not None:
+            cluster.patch(path, body)
+        elif bare.index((work.namespace, work.name)) % 2 == 0 and any(_is(pod, work) for pod in pods):
+            cluster.delete(path)
+
+
+def _is(pod: Pod, work: Workload) -> bool:
+    return (pod.namespace, pod.workload) == (work.namespace, work.name)
+
+
+def _halved(work: Workload) -> tuple[str, Mapping[str, Any] | None]:
+    if isinstance(work, DeploymentWorkload):
+        path = f"/apis/apps/v1/namespaces/{work.namespace}/deployments/{work.name}"
+        return path, {"spec": {"replicas": work.replicas // 2}}
+    if isinstance(work, JobWorkload):
+        path = f"/apis/batch/v1/namespaces/{work.namespace}/jobs/{work.name}"
+        return path, {"spec": {"parallelism": work.parallelism // 2}}
+    return f"/api/v1/namespaces/{work.namespace}/pods/{work.name}", None
+
+
+def left(env: Environment) -> int:
+    """Pods that there are to be after `halve`."""
+    halves = sum(work.pods // 2 for work in env.workloads if work.kind != "pod")
+    return halves + sum(work.kind == "pod" for work in env.workloads) // 2
+
+
+def events(cluster: Cluster) -> list[Event]:
+    """What controllers have said last."""
+    return latest(cluster.items(EVENTS))
+
+
+def pending(env: Environment, pods: Iterable[Pod], said: Iterable[Event]) -> tuple[Pending, ...]:
+    """Every pod of a workload that does not run, and one entry for those of a workload that were not made."""
+    said, pods = list(said), list(pods)
+    by_pod: dict[tuple[str, str], list[Event]] = {}
+    for one in said:
+        if one.kind == "Pod":
+            by_pod.setdefault((one.namespace, one.name), []).append(one)
+    found: list[Pending] = []
+    for work in env.workloads:
+        mine = [pod for pod in pods if _is(pod, work)]
+        empty = _empty(env, work, said)
+        for pod in mine:
+            if not pod.placed:
+                found.append(_waiting(work, pod, by_pod.get((pod.namespace, pod.name), []), empty))
+        if missing := work.pods - len(mine):
+            found += _unmade(work, missing, said)
+    return tuple(found)
+
+
+def _empty(env: Environment, work: Workload, said: Iterable[Event]) -> list[Event]:
+    """What Karpenter says of NodePools of the workload's pool from which nothing is to be had."""
+    names = env.pool(work.pool).node_pools if work.pool else ()
+    reason = "NoCompatibleInstanceTypes"
+    return [one for one in said if one.kind == "NodePool" and one.reason == reason and one.name in names]
+
+
+def _waiting(work: Workload, pod: Pod, said: list[Event], empty: list[Event]) -> Pending:
+    told = [one for one in said if one.reason == "FailedScheduling"]
+    texts = [f"{one.source}: {one.message}" for one in told]
+    if pod.node:
+        why = pod.trouble or f"it is on node {pod.node} and does not start"
+        texts = [pod.trouble] if pod.trouble else []
+    else:
+        why = reasons.words(told, [one.name for one in empty]) or "nobody has said why yet"
+        texts += [f"{one.source}, of NodePool {one.name}: {one.message}" for one in empty if texts]
+    return Pending(pod.namespace, pod.name, work.name, work.pool or "", pod.asks, why, tuple(texts))
+
+
+def _unmade(work: Workload, missing: int, said: Iterable[Event]) -> Iterator[Pending]:
+    if missing < 0:
+        return
+    # Of a ReplicaSet, whose name begins with the workload's, or of the Job.
+    refused = [
+        one.message
+        for one in said
+        if one.reason == "FailedCreate" and one.namespace == work.namespace and one.name.startswith(work.name)
+    ]
+    why = f"{missing} of its pods {'was' if missing == 1 else 'were'} not made"
+    why += f": {refused[-1]}" if refused else ""
+    yield Pending(work.namespace, work.name, work.name, work.pool or "", {}, why, tuple(refused[-1:]))

@@ -1,0 +1,37 @@
+"""Karpenter buys by price, so a pool of which nobody knows a price gets no nodes, here as at AWS."""
+
+from __future__ import annotations
+
+from gpuform.errors import InputError
+from infra.model.environment import Environment
+from infra.model.prices import PriceList
+from infra.plan.cost import machine_price
+
+
+def said(env: Environment, prices: PriceList) -> str:
+    """Whose prices the outcome is of, in words."""
+    text = f"list prices of {prices.region}, {prices.date}, without volumes"
+    if not any("spot" in pool.capacity for pool in env.pools):
+        return text
+    factor = env.cost.spot_factor if env.cost else None
+    spot = "at the on-demand price (no cost.spot_factor)" if factor is None else f"at {factor:g} of on-demand"
+    return f"{text}; spot {spot}"
+
+
+def check(env: Environment, prices: PriceList) -> None:
+    """Refuse a pool that Karpenter fills and of whose machines none has a price. Raises InputError.
+
+    A pool with a fixed number may do without: its price is shown as unknown, as in the bill.
+    """
+    for index, pool in enumerate(env.pools):
+        if not pool.by_karpenter:
+            continue
+        unknown = [one for one in pool.machines if machine_price(env, pool, one, prices) is None]
+        if unknown and len(unknown) == len(pool.machines):
+            names = ", ".join(one.name for one in unknown)
+            where = f"the list of {prices.region} of {prices.date}"
+            raise InputError(
+                f"pools[{index}].{'machine' if pool.machine else 'gpu'}",
+                f"{names} has no price in {where}, and Karpenter buys by price",
+                f"give one: cost.prices: {{{unknown[0].name}: USD per hour}}",
+            )

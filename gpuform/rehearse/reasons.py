@@ -1,0 +1,160 @@
+"""Why a pod waits, in words, from what the scheduler and Karpenter say of it.
+
+The texts are those of kube-scheduler 1.34 and Karpenter 1.14; the events' own text is always shown beside, so
+a sentence that this does not know is not lost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from gpuform.rehearse.seen import Event
+from infra.model import labels
+
+SCHEDULER = "default-scheduler"
+KARPENTER = "karpenter"
+
+_HEAD = re.compile(r"0/(\d+) nodes are available: (.*)", re.DOTALL)
+_COUNTED = re.compile(r"(\d+) (.+)", re.DOTALL)
+_INSUFFICIENT = re.compile(r"Insufficient (\S+)")
+_TAINT = re.compile(r"node\(s\) had untolerated taint(?:\(s\)| \{([^:}]+).*\})")
+_NODE_TEXTS = {
+    "Too many pods": "have as many pods as they may",
+    "node(s) didn't match Pod's node affinity/selector": "are not of its pool",
+    "node(s) were unschedulable": "are cordoned",
+    "cannot allocate all claims": "have no GPU left to claim",
+}
+
+
+def words(events: Iterable[Event], empty: Iterable[str] = ()) -> str:
+    """The reason in one sentence; empty where nobody has said anything.
+
+    ``empty`` are NodePools of the pod's pool of which Karpenter has said that nothing of theirs is to be had:
+    it then leaves them out of what it says of the pod.
+    """
+    told = [one for one in events if one.reason == "FailedScheduling"]
+    bought = [karpenter(one.message, empty) for one in told if one.source == KARPENTER]
+    placed = [scheduler(one.message) for one in told if one.source != KARPENTER]
+    return "; ".join([*placed[-1:], *bought[-1:]])
+
+
+def scheduler(message: str) -> str:
+    """The scheduler's sentence: what is missing first, then where it may not go."""
+    head = _HEAD.match(message)
+    if not head:
+        return f"the scheduler waits: {message}" if message else ""
+    count, rest = int(head[1]), head[2]
+    # What follows the first full stop is about preemption, and about claims that could be taken back.
+    reasons = rest.split(". ")[0].removesuffix(".")
+    parsed = [_COUNTED.fullmatch(part) for part in re.split(r", (?=\d+ )", reasons)]
+    if not all(parsed):
+        return f"the scheduler waits: {reasons}"
+    parts = sorted((_node(int(one[1]), one[2]) for one in parsed if one), key=lambda part: part[0])
+    return f"no node of {count} takes it: " + ", ".join(text for _, text in parts)
+
+
+def _node(count: int, text: str) -> tuple[int, str]:
+    """How near it is to being placed there, and the words."""
+    if missing := _INSUFFICIENT.fullmatch(text):
+        return 0, f"{count} {_have(count)} too little {_short(missing[1])} left"
+    if taint := _TAINT.fullmatch(text):
+        named = f" {taint[1]}" if taint[1] else ""
+        return 2, f"{count} {_have(count)} a taint{named} that it does not tolerate"
+    known = _NODE_TEXTS.get(text)
+    if known is None:
+        return 1, f"{count}: {text}"
+    one = (
+        known.replace("have ", "has ", 1).replace("they may", "it may") if known.startswith("have") else known
+    )
+    return (
+        1 if "pool" not in known else 3,
+        f"{count} {one.replace('are ', 'is ', 1) if count == 1 else known}",
+    )
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
+
+
+def _short(resource: str) -> str:
+    return resource.removeprefix(labels.NVIDIA_PREFIX)
+
+
+def karpenter(message: str, empty: Iterable[str] = ()) -> str:
+    """Karpenter's sentence: why each NodePool that could have bought a node for the pod did not."""
+    text = message.removeprefix("Failed to schedule pod, ")
+    parts = list(dict.fromkeys(filter(None, (_bought(part) for part in _separate(text)))))
+    if not parts:
+        parts = [f"NodePool {name} has no instance type to be had" for name in empty]
+    return "Karpenter buys none: " + ("; ".join(parts) if parts else "no NodePool is meant for it")
+
+
+def _separate(text: str) -> Iterator[str]:
+    """The errors of several NodePools; those that they consist of are joined the same way."""
+    yield from (part.strip() for part in text.split("; ") if part.strip())
+
+
+def _bought(part: str) -> str:
+    for pattern, say in _KARPENTER:
+        if found := re.search(pattern, part):
+            return say(part, found)
+    return part
+
+
+def _pool(part: str) -> str:
+    """Which NodePool an error is about, where its requirements name it."""
+    found = re.search(rf"{re.escape(labels.NODE_POOL)} In \[([^\]]+)\]", part)
+    return f"NodePool {found[1]}" if found else "the pool"
+
+
+def _resources(part: str) -> str:
+    """What was asked for with what the DaemonSets take on top, without the number of pods."""
+    found = re.search(r"resources=(?:min=)?\{([^}]*)\}", part)
+    pairs = re.findall(r'"([^"]+)":"([^"]+)"', found[1]) if found else []
+    asked = ", ".join(f"{_short(key)} {value}" for key, value in pairs if key != "pods")
+    return f" for {asked}" if asked else ""
+
+
+_Say = Callable[[str, "re.Match[str]"], str]
+_KARPENTER: tuple[tuple[str, _Say], ...] = (
+    (
+        r"(?:exceed limits|limits have been exhausted) for nodepool \(NodePool=([^)]+)\)",
+        lambda part, found: f"NodePool {found[1]} is at its limit",
+    ),
+    (
+        r"could not be reserved|all compatible reserved offering",
+        lambda part, found: "its reservation has nothing left",
+    ),
+    (r"Dynamic Resource Allocation", lambda part, found: "it starts no node for a claim"),
+    # Another pool's NodePool: the pod was never meant for it.
+    (rf"^incompatible requirements, .*{re.escape(labels.POOL)}", lambda part, found: ""),
+    (
+        r"^incompatible requirements, (.*)",
+        lambda part, found: f"what it asks of a node fits no NodePool ({found[1]})",
+    ),
+    (r"did not tolerate taint \(taint=([^)]+)\)", lambda part, found: ""),
+    (
+        r"filtered out all available instance types",
+        lambda part, found: "no NodePool has an instance type to be had",
+    ),
+    (
+        r"the required offering (?:met|had)",
+        lambda part, found: f"{_pool(part)} has no type that meets all that is asked",
+    ),
+    (
+        r"had enough resources or had a required offering",
+        lambda part, found: (
+            f"{_pool(part)} has no type that is large enough{_resources(part)}, nor one to be had"
+        ),
+    ),
+    (
+        r"required offering",
+        lambda part, found: f"{_pool(part)} has no type to be had in its zones and ways of buying",
+    ),
+    (
+        r"enough resources",
+        lambda part, found: f"{_pool(part)} has no type that is large enough{_resources(part)}",
+    ),
+    (r"no instance type met", lambda part, found: f"{_pool(part)} has no type that meets all that is asked"),
+)

@@ -1,0 +1,187 @@
+"""A rehearsal from its beginning to its end, on a control plane of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuform.embedded import ControlPlane
+from gpuform.embedded.kwokctl import Tools
+from gpuform.engine import Engine, EngineFailure
+from gpuform.errors import Failure
+from gpuform.paths import Paths
+from gpuform.rehearse import claims, honesty, nodes, pods, prices, shrinking, stack_file, workloads
+from gpuform.rehearse.buying import Buyer, buyer
+from gpuform.rehearse.cluster import Cluster
+from gpuform.rehearse.options import Options
+from gpuform.rehearse.outcome import Outcome, Step
+from gpuform.rehearse.plane import kept_logs, plane
+from gpuform.rehearse.tally import Tally
+from gpuform.rehearse.watch import Now, Watch
+from infra.config import price_list
+from infra.model.environment import Environment
+from infra.plan.sharing import offered
+
+Say = Callable[[str], None]
+QUIET_S = 10.0
+"""Without anybody who buys nodes, nothing comes after so long without a change."""
+QUIET_BUYING_S = 45.0
+"""Karpenter tries a pod again after at most ten seconds, and takes as long to see what became of a node."""
+
+
+@dataclass
+class Clock:
+    """The steps so far."""
+
+    say: Say
+    steps: list[Step] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Take the time of a step, one that fails as well."""
+        self.say(f"{name} ...")
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.steps.append(Step(name, time.monotonic() - began))
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """One rehearsal of one stack; nothing of the checkout but its state folder is written."""
+
+    paths: Paths
+    tools: Tools
+    stack: str
+    options: Options = field(default_factory=Options)
+    say: Say = print
+
+    def run(self) -> Outcome:
+        """Play it through.
+
+        Raises InputError before anything is started for what is wrong with the stack, the workloads or the
+        options, and Failure where the rehearsal itself does not work. Pods that find no node are an outcome.
+        """
+        declared = stack_file.read(self.paths.root, self.stack)
+        env = workloads.environment(declared, f"Pulumi.{self.stack}.yaml", self.options.workloads)
+        self.options.check(env)
+        prices.check(env, price_list(env))
+        made = nodes.played(env)
+        clock = Clock(self.say)
+        with ExitStack() as held:
+            with clock.step("control plane"):
+                own = held.enter_context(plane(self.paths, self.tools, self.stack, self.say))
+            cluster = held.enter_context(closing(Cluster(own, self.tools.path("kubectl"))))
+            derived = stack_file.derived(declared, env, own.kubeconfig)
+            root = stack_file.write(self.paths.root, own.state / "checkout", self.stack, derived)
+            cluster.apply(made.manifests)
+            buying = held.enter_context(buyer(env, own, self.tools, self.options))
+            by_claim = any(pool.by_claim for pool in env.pools)
+            watch = Watch(cluster, env.name, told=claims.Driver(cluster, env) if by_claim else None)
+            held.enter_context(watch.running())
+            with clock.step("platform (pulumi up)"):
+                self._up(own, root)
+            made_up = (*made.made_up, *((claims.PLAYED,) if by_claim else ()))
+            return _Play(env, own, self, cluster, watch, buying, clock, made_up).played()
+
+    def _up(self, own: Paths, root: Path) -> None:
+        """The platform half, by the real engine and program; what is AWS's by a stand-in."""
+        paths = Paths(root=root, state=own.state, cache=own.cache)
+        try:
+            Engine(paths, self.tools, say=self.say, offline=True).up(self.stack, on_event=lambda event: None)
+        except EngineFailure as failure:
+            kept = str(kept_logs(self.paths, self.stack))
+            remedy = failure.remedy.replace(str(own.logs), kept)
+            raise Failure(failure.subject, failure.fact, remedy) from None
+
+
+@dataclass(frozen=True)
+class _Play:
+    """The part of a rehearsal in which pods come and go."""
+
+    env: Environment
+    own: Paths
+    asked: Rehearsal
+    cluster: Cluster
+    watch: Watch
+    buying: Buyer
+    clock: Clock
+    made_up: tuple[str, ...]
+
+    def played(self) -> Outcome:
+        options, env = self.asked.options, self.env
+        quiet = QUIET_BUYING_S if self.buying.way != "none" else QUIET_S
+        with self.clock.step("pods placed"):
+            self.cluster.apply(pods.manifests(env))
+            self.watch.until(self._settled, quiet, options.timeout_s)
+        now = self.watch.look()
+        waiting = pods.pending(env, now.workloads, pods.events(self.cluster))
+        tally = Tally(env, price_list(env), self.buying.paid())
+        lives = list(self.watch.lives.values())
+        found = tuple(tally.pool(pool, now, lives, self.buying.unjoined(pool.name)) for pool in tally.pools)
+        drawn = tuple(tally.drawn(now))
+        troubles = (*self._troubles(now), *self.buying.troubles())
+        switched = [str(one) for one in options.short]
+        switched += [f"left of reservation {name}: {left}" for name, left in options.used_up]
+        if options.interrupt_spot:
+            with self.clock.step("spot interruption"):
+                switched.append(self.buying.interrupt(self.watch, options.timeout_s))
+        shrunk = None
+        if options.shrink and now.workloads:
+            with self.clock.step("half of the pods gone"):
+                shrunk = shrinking.shrink(
+                    env, self.cluster, self.watch, self.buying, tally, quiet, options.timeout_s
+                )
+        timeline = tuple(Tally(env, tally.prices, self.buying.paid()).lines(list(self.watch.lives.values())))
+        return Outcome(
+            stack=self.asked.stack,
+            kind=env.cluster.kind,
+            way=self.buying.way,
+            steps=tuple(self.clock.steps),
+            pools=found,
+            pods=pods.wanted(env),
+            placed=sum(pod.placed for pod in now.workloads),
+            pending=waiting,
+            nodes=drawn,
+            timeline=timeline,
+            simulated=(*honesty.simulated(self.buying.way), *self.made_up),
+            real=honesty.real(self.buying.way),
+            blind=honesty.blind(self.buying.way),
+            prices=prices.said(env, tally.prices),
+            seconds=self.watch.now.at,
+            played=tuple(switched),
+            refusals=self.buying.refusals(),
+            shrink=shrunk,
+            troubles=troubles,
+            rss_bytes=self._memory(),
+        )
+
+    def _settled(self, now: Now) -> bool:
+        """Every pod has its place, and every node offers what it shall and is let in."""
+        there = now.workloads
+        if len(there) < pods.wanted(self.env) or not all(pod.placed for pod in there):
+            return False
+        if any("Initialized" not in state for _, state in now.claims):
+            return False
+        return not any(self._troubles(now))
+
+    def _troubles(self, now: Now) -> Iterator[str]:
+        for pool in self.env.pools:
+            for node in now.nodes:
+                if node.pool != pool.name:
+                    continue
+                gpus = {key: count for key, count in node.offers.items() if key.startswith("nvidia.com/")}
+                if not pool.by_karpenter and gpus != offered(self.env, pool):
+                    has = ", ".join(f"{key} {count:g}" for key, count in gpus.items()) or "no GPU"
+                    yield f"node {node.name} of pool {pool.name} offers {has}, not what was planned"
+                elif not node.ready or node.held:
+                    yield f"node {node.name} of pool {pool.name} is not ready, or still held back"
+
+    def _memory(self) -> dict[str, int]:
+        """Resident bytes of what stands for the cluster, each process with its binary's pages."""
+        members = ControlPlane(self.own, self.asked.tools).status().members
+        return {**{one.name: one.rss_bytes for one in members if one.running}, **self.buying.memory()}

@@ -1,0 +1,182 @@
+"""What a rehearsal keeps of the nodes and pods in its cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuform.simulator import keys
+from infra.model import labels
+
+CPU = "cpu"
+MEMORY_GIB = "memory_gib"
+"""Cores and GiB, as an elastic pool's limits call them."""
+_SCALES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
+           "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}  # fmt: skip
+_QUANTITY = re.compile(r"([0-9.]+)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
+_GIB = 2**30
+
+Json = Mapping[str, Any]
+Amounts = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node; ``offers`` in cores, GiB and numbers of ``nvidia.com/...``, those above zero alone.
+
+    ``held`` while a startup taint keeps workloads off it. ``layout`` is where each GPU's slices lie, as the
+    simulator keeps it: ``{"0": ["3g.20gb@4", ...]}``.
+    """
+
+    name: str
+    uid: str
+    pool: str
+    machine: str
+    zone: str
+    capacity: str
+    ready: bool
+    held: bool
+    offers: Amounts
+    gpus: int
+    layout: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One pod; ``workload`` is empty for pods of the platform, ``devices`` are those that it was given."""
+
+    namespace: str
+    name: str
+    workload: str
+    node: str
+    phase: str
+    asks: Amounts
+    devices: tuple[str, ...] = ()
+    trouble: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether it takes nothing any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def placed(self) -> bool:
+        """Whether it runs, or has run to its end."""
+        return bool(self.node) and self.phase in ("Running", "Succeeded")
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a controller said of an object, last; ``when`` as the API writes it, to the second."""
+
+    kind: str
+    namespace: str
+    name: str
+    source: str
+    reason: str
+    message: str
+    when: str = ""
+
+
+def quantity(text: str) -> float:
+    """A Kubernetes quantity as a number: ``1500m`` is 1.5, ``2Ki`` 2048. Raises ValueError for none."""
+    found = _QUANTITY.fullmatch(str(text))
+    if not found:
+        raise ValueError(f"{text!r} is no quantity")
+    return float(found[1]) * _SCALES[found[2] or ""]
+
+
+def amounts(resources: Mapping[str, str]) -> dict[str, float]:
+    """Cores, GiB and GPU resources of a list of resources, those above zero."""
+    found = {}
+    for key, text in resources.items():
+        if key == "cpu":
+            found[CPU] = quantity(text)
+        elif key == "memory":
+            found[MEMORY_GIB] = quantity(text) / _GIB
+        elif key.startswith(labels.NVIDIA_PREFIX):
+            found[key] = quantity(text)
+    return {key: amount for key, amount in sorted(found.items()) if amount}
+
+
+def node(raw: Json) -> Node:
+    """What is kept of a Node."""
+    meta, status = raw["metadata"], raw.get("status", {})
+    tags, notes = meta.get("labels", {}), meta.get("annotations", {})
+    taints = {taint["key"] for taint in raw.get("spec", {}).get("taints", [])}
+    conditions = {one["type"]: one["status"] for one in status.get("conditions", [])}
+    return Node(
+        name=meta["name"],
+        uid=meta["uid"],
+        pool=tags.get(labels.POOL, ""),
+        machine=tags.get(labels.INSTANCE_TYPE, ""),
+        zone=tags.get(labels.ZONE, ""),
+        capacity=tags.get(labels.CAPACITY_TYPE, ""),
+        ready=conditions.get("Ready") == "True",
+        held=labels.GPU_NOT_READY in taints,
+        offers=amounts(status.get("allocatable", {})),
+        gpus=int(notes.get(keys.GPU_COUNT, "0")) if notes.get(keys.GPU_ID) else 0,
+        layout={gpu: tuple(placed) for gpu, placed in json.loads(notes.get(keys.MIG_LAYOUT, "{}")).items()},
+    )
+
+
+def pod(raw: Json, environment: str) -> Pod:
+    """What is kept of a Pod; a workload's is known by the label of its environment."""
+    meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
+    tags = meta.get("labels", {})
+    ours = tags.get(labels.ENVIRONMENT) == environment and labels.APP_NAME in tags
+    asks: Counter[str] = Counter()
+    for container in spec.get("containers", []):
+        resources = container.get("resources", {})
+        asks.update(amounts({**resources.get("limits", {}), **resources.get("requests", {})}))
+    given = meta.get("annotations", {}).get(keys.DEVICES, "")
+    return Pod(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        workload=tags[labels.APP_NAME] if ours else "",
+        node=spec.get("nodeName", ""),
+        phase=status.get("phase", "Pending"),
+        asks=dict(asks),
+        devices=tuple(given.split(",")) if given else (),
+        trouble=": ".join(filter(None, (status.get("reason"), status.get("message")))),
+    )
+
+
+def event(raw: Json) -> Event:
+    """What is kept of an Event, of either of the two APIs that write them."""
+    about = raw.get("involvedObject", {})
+    return Event(
+        kind=about.get("kind", ""),
+        namespace=about.get("namespace", ""),
+        name=about.get("name", ""),
+        source=raw.get("reportingComponent") or raw.get("source", {}).get("component", ""),
+        reason=raw.get("reason", ""),
+        message=raw.get("message", ""),
+        when=_when(raw),
+    )
+
+
+def latest(raw: Iterable[Json]) -> list[Event]:
+    """The last event of each object, source and reason, oldest first."""
+    found: dict[tuple[str, ...], Event] = {}
+    for one in sorted(raw, key=_when):
+        seen = event(one)
+        key = (seen.kind, seen.namespace, seen.name, seen.source, seen.reason)
+        found.pop(key, None)
+        found[key] = seen
+    return list(found.values())
+
+
+def _when(raw: Json) -> str:
+    times = (
+        (raw.get("series") or {}).get("lastObservedTime"),
+        raw.get("lastTimestamp"),
+        raw.get("eventTime"),
+        raw.get("metadata", {}).get("creationTimestamp"),
+    )
+    # To the second: one API writes micros, the other does not.
+    return str(next((time for time in times if time), ""))[:19]

@@ -1,0 +1,100 @@
+"""Half of the pods go: which nodes follow them, and why the others stay."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from gpuform.rehearse import pods
+from gpuform.rehearse.buying import Buyer
+from gpuform.rehearse.cluster import NODE_POOLS, Cluster
+from gpuform.rehearse.outcome import Gone, Shrink, Side, total
+from gpuform.rehearse.seen import Event
+from gpuform.rehearse.tally import Tally
+from gpuform.rehearse.watch import Now, Watch
+from infra.model.environment import Environment
+
+CONSOLIDATE_AFTER = "5s"
+"""Of every NodePool during this step; as declared it is minutes, which nobody wants to sit through."""
+_NOTE = (
+    f"consolidateAfter is {CONSOLIDATE_AFTER} in this step, and minutes as declared; "
+    "disruption budgets and policies are as declared"
+)
+_FIXED = "nobody takes nodes away here: every pool has a fixed number"
+_PASSING = re.compile(r"nominated|isn't initialized|is being|already|marked for")
+"""What is said of a node for a moment only."""
+_WORDS = {
+    "Empty": "no pod was left on it",
+    "Underutilized": "its pods fit on other nodes, or on a cheaper one",
+    "Drifted": "it is not as its NodePool says any more",
+    "Expired": "its age",
+}
+
+
+def shrink(
+    env: Environment,
+    cluster: Cluster,
+    watch: Watch,
+    buying: Buyer,
+    tally: Tally,
+    quiet_s: float,
+    timeout_s: float,
+) -> Shrink:
+    """Let half of each workload's pods go, and wait until nothing follows any more."""
+    before = watch.look()
+    began = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    elastic = buying.way != "none"
+    if elastic:
+        _hurry(cluster)
+    pods.halve(cluster, env, before.workloads)
+    least = pods.left(env)
+
+    def done(now: Now) -> bool:
+        return not elastic and len(now.workloads) == least
+
+    watch.until(done, quiet_s, timeout_s)
+    after = watch.look()
+    said = pods.events(cluster)
+    now_paid = Tally(env, tally.prices, buying.paid())
+    left = {node.name for node in after.nodes}
+    gone = tuple(
+        Gone(node.name, node.pool, node.machine, now_paid.usd(node), *_why(node.name, said))
+        for node in before.nodes
+        if node.name not in left
+    )
+    stays = tuple(dict.fromkeys(_stays([one for one in said if one.when >= began], left)))
+    note = _NOTE if elastic else _FIXED
+    return Shrink(_side(before, now_paid), _side(after, now_paid), gone, stays, note)
+
+
+def _hurry(cluster: Cluster) -> None:
+    """A shorter wait for NodePools that scale; those with a fixed number never consolidate."""
+    for pool in cluster.items(NODE_POOLS):
+        if "replicas" not in pool["spec"]:
+            body = {"spec": {"disruption": {"consolidateAfter": CONSOLIDATE_AFTER}}}
+            cluster.patch(f"{NODE_POOLS}/{pool['metadata']['name']}", body)
+
+
+def _side(now: Now, tally: Tally) -> Side:
+    placed = sum(pod.placed for pod in now.workloads)
+    return Side(len(now.nodes), placed, total(tally.usd(node) for node in now.nodes))
+
+
+def _why(node: str, said: list[Event]) -> tuple[str, tuple[str, ...]]:
+    mine = [one for one in said if one.kind == "Node" and one.name == node]
+    ended = [one.message for one in mine if one.reason == "DisruptionTerminating"]
+    text = ended[-1] if ended else ""
+    words = next((words for key, words in _WORDS.items() if f": {key}" in text), "nobody has said why")
+    return words, tuple(ended)
+
+
+def _stays(said: list[Event], nodes: set[str]) -> Iterator[str]:
+    """What Karpenter says of nodes that are left, and of budgets that hold it back."""
+    for one in said:
+        if one.reason not in ("Unconsolidatable", "DisruptionBlocked") or _PASSING.search(one.message):
+            continue
+        if one.kind == "Node" and one.name in nodes:
+            yield f"{one.name}: {one.message}"
+        if one.kind == "NodePool":
+            yield f"NodePool {one.name}: {one.message}"

@@ -1,0 +1,83 @@
+"""The stack file that a rehearsal's engine is given: the stack without its workloads, on a cluster of ours.
+
+Workloads are left out because the engine would wait for each of their pods, and say nothing about the others
+meanwhile. Own hosts and existing clusters become an existing cluster whose kubeconfig is the rehearsal's;
+their nodes are played (`gpuform.rehearse.nodes`). Everything else is as declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpuform.errors import InputError
+from infra.config import KEY, load, read_yaml
+from infra.model.base import listing
+from infra.model.environment import Environment
+
+SELECTED = "rehearsal.gpuform.io/pool"
+"""Label by which the played nodes of own hosts are found, in the place of the hosts' names."""
+PLAIN = "m6i.4xlarge"
+"""A machine for pools of hosts without a GPU, where an existing cluster wants one; nothing is made of it."""
+_OF_HOSTS = ("hosts", "driver")
+
+Declared = dict[str, Any]
+
+
+def read(root: Path, stack: str) -> Declared:
+    """The environment as the stack file has it; checked, but for its workloads, which others may replace.
+
+    Raises InputError for a stack that is not there, with those that are, and for bad content.
+    """
+    file = root / f"Pulumi.{stack}.yaml"
+    if not file.is_file():
+        known = sorted(one.name.split(".", 1)[1].removesuffix(".yaml") for one in root.glob("Pulumi.*.yaml"))
+        raise InputError(f"stack {stack!r}", f"there is no Pulumi.{stack}.yaml", listing(known, stack))
+    try:
+        load(file)
+    except InputError as error:
+        if not error.path.startswith("workloads"):
+            raise
+    environment: Declared = read_yaml(file.read_text(encoding="utf-8"), str(file))["config"][KEY]
+    return environment
+
+
+def derived(declared: Mapping[str, Any], env: Environment, kubeconfig: Path) -> Declared:
+    """The environment for the rehearsal's engine; ``env`` is the declared one, parsed."""
+    found = deepcopy(dict(declared))
+    for key in ("workloads", "state"):
+        found.pop(key, None)
+    if env.cluster.kind not in ("existing", "hosts"):
+        return found
+    found["cluster"] = {"kind": "existing", "kubeconfig": str(kubeconfig)}
+    if env.cluster.kind == "hosts":
+        # As on own hosts: Ansible has installed both, so the operator brings neither.
+        found["gpu_operator"] = {**(found.get("gpu_operator") or {}), "driver": "host", "toolkit": "host"}
+        found["pools"] = [_pool_of_hosts(pool) for pool in found["pools"]]
+    return found
+
+
+def _pool_of_hosts(pool: Declared) -> Declared:
+    found = {key: value for key, value in pool.items() if key not in _OF_HOSTS}
+    if not found.get("gpu"):
+        found["machine"] = PLAIN
+    return {**found, "selector": {SELECTED: pool["name"]}}
+
+
+def write(root: Path, folder: Path, stack: str, environment: Mapping[str, Any]) -> Path:
+    """A checkout in ``folder``: links to everything in ``root``, and one stack file of its own.
+
+    The engine copies the stack file from the root that it is given, and finds the program there.
+    """
+    folder.mkdir(parents=True)
+    for entry in root.iterdir():
+        if not entry.name.startswith((".git", ".gpuform")) and entry.name != f"Pulumi.{stack}.yaml":
+            (folder / entry.name).symlink_to(entry.resolve())
+    content = {"config": {KEY: dict(environment)}}
+    file = folder / f"Pulumi.{stack}.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return folder

@@ -1,0 +1,187 @@
+"""From what was seen to what is told: pools with their machines, what is idle, and the picture's cells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gpuform.rehearse.outcome import Amount, Cell, Line, Machines, NodeDrawn, PoolOutcome, total
+from gpuform.rehearse.seen import CPU, MEMORY_GIB, Node, Pod
+from gpuform.rehearse.watch import Life, Now
+from gpuform.simulator.device_plugin import gpu_id, mig_id
+from infra.model import labels
+from infra.model.aws import AwsCluster
+from infra.model.elastic import CAPACITY_TYPES
+from infra.model.environment import Environment
+from infra.model.machines import MACHINES
+from infra.model.pool import Pool
+from infra.model.prices import PriceList
+from infra.model.sharing import Mig
+from infra.plan import cost, node_groups
+from infra.plan.sharing import offered
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What turns nodes into money; ``paid`` is what was paid for those that were bought, by node."""
+
+    env: Environment
+    prices: PriceList
+    paid: Mapping[str, float | None] = field(default_factory=dict)
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """Every pool that may have nodes, that of the system among them."""
+        system = (node_groups.system_pool(self.env),) if isinstance(self.env.cluster, AwsCluster) else ()
+        return (*system, *self.env.pools)
+
+    @property
+    def _made_up(self) -> tuple[str, ...]:
+        """Resources that only the rehearsal's own nodes have so much of: nobody declares a host's size."""
+        return (CPU, MEMORY_GIB) if self.env.cluster.kind == "hosts" else ()
+
+    def usd(self, node: Node) -> float | None:
+        """USD per hour of a node, without its volumes; None where nobody knows."""
+        if node.name in self.paid:
+            return self.paid[node.name]
+        pool = next((one for one in self.pools if one.name == node.pool), None)
+        machine = MACHINES.get(node.machine)
+        if pool is None:
+            return None
+        if machine is None:
+            return self.env.cost.prices.get(pool.name) if self.env.cost else None
+        price = cost.machine_price(self.env, pool, machine, self.prices)
+        factor = self.env.cost.spot_factor if self.env.cost else None
+        return price * factor if price is not None and factor and self.capacity(node) == "spot" else price
+
+    def capacity(self, node: Node) -> str:
+        """How the node is bought, in Karpenter's words; empty where nothing is."""
+        if node.capacity or not isinstance(self.env.cluster, AwsCluster):
+            return node.capacity
+        pool = next((one for one in self.pools if one.name == node.pool), None)
+        return CAPACITY_TYPES[pool.capacity[0]] if pool else ""
+
+    def pool(
+        self, pool: Pool, now: Now, lives: Iterable[Life], unjoined: tuple[str, ...] = ()
+    ) -> PoolOutcome:
+        """One pool at one moment, and every node that it has had until then.
+
+        ``unjoined`` are instances that were bought and became no node.
+        """
+        nodes = [node for node in now.nodes if node.pool == pool.name]
+        offers: Counter[str] = Counter()
+        used: Counter[str] = Counter()
+        for node in nodes:
+            offers.update({key: n for key, n in node.offers.items() if key not in self._made_up})
+            for pod in now.on(node.name):
+                used.update(pod.asks)
+        kinds = Counter((n.machine, self.capacity(n), n.zone, self.usd(n)) for n in nodes)
+        mine = [life for life in lives if life.node.pool == pool.name]
+        return PoolOutcome(
+            name=pool.name,
+            fixed=pool.elastic is None,
+            machines=tuple(
+                Machines(*key[:3], count, key[3]) for key, count in sorted(kinds.items(), key=str)
+            ),
+            resources={key: Amount(offers[key], used[key]) for key in sorted(offers)},
+            usd_per_hour=total(self.usd(node) for node in nodes),
+            idle_usd_per_hour=total(self._idle(pool, node, now.on(node.name)) for node in nodes),
+            launched=len(mine) + len(unjoined),
+            in_vain=(*(life.node.name for life in mine if pool.elastic and not life.used), *unjoined),
+        )
+
+    def _idle(self, pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
+        share, usd = used_share(self.env, pool, node, pods), self.usd(node)
+        return None if share is None or usd is None else usd * (1 - share)
+
+    def lines(self, lives: Iterable[Life]) -> Iterator[Line]:
+        """The timeline, in the order in which the nodes came."""
+        bought = {pool.name for pool in self.pools if pool.by_karpenter}
+        for life in sorted(lives, key=lambda one: (one.born, one.node.name)):
+            node = life.node
+            times = life.born, life.ready, life.gone
+            yield Line(node.name, node.pool, node.machine, self.usd(node), *times, node.pool not in bought)
+
+    def drawn(self, now: Now) -> Iterator[NodeDrawn]:
+        """The nodes of the picture, pool after pool."""
+        for pool in self.pools:
+            for node in now.nodes:
+                if node.pool == pool.name:
+                    yield self._drawn(pool, node, now.on(node.name))
+
+    def _drawn(self, pool: Pool, node: Node, pods: tuple[Pod, ...]) -> NodeDrawn:
+        return NodeDrawn(
+            name=node.name,
+            pool=pool.name,
+            machine=node.machine,
+            capacity=self.capacity(node),
+            zone=node.zone,
+            usd_per_hour=self.usd(node),
+            gpus=((Cell("by claim"),),) * node.gpus if pool.by_claim else cells(node, pods),
+            others=tuple(f"{pod.namespace}/{pod.name}" for pod in pods if pod.workload and not pod.devices),
+        )
+
+
+def used_share(env: Environment, pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
+    """The part of a node that is asked for, 0 to 1: of its GPUs where it has some, else the larger one of
+    cores and memory. Slices count by their compute slices. None for GPUs that are had by claim.
+    """
+    asked: Counter[str] = Counter()
+    for pod in pods:
+        asked.update(pod.asks)
+    if not pool.gpus:
+        keys = [key for key in (CPU, MEMORY_GIB) if node.offers.get(key)]
+        return min(1.0, max((asked[key] / node.offers[key] for key in keys), default=0.0))
+    if pool.by_claim:
+        return None
+    weights, gpus = _weights(env, pool), node.gpus or pool.gpu_counts[-1]
+    whole = sum(weights.get(key, 0) * count for key, count in offered(env, pool, gpus).items())
+    taken = sum(weights.get(key, 0) * count for key, count in asked.items())
+    return min(1.0, taken / whole) if whole else 0.0
+
+
+def _weights(env: Environment, pool: Pool) -> dict[str, float]:
+    """How much of a GPU one unit of each resource is, in compute slices where there are several kinds."""
+    if isinstance(pool.sharing, Mig) and env.gpu_operator.mig_strategy == "mixed":
+        geometry = pool.gpus[0].geometry
+        assert geometry is not None
+        found = {name: geometry.profile(name) for name in pool.layout or {}}
+        return {
+            labels.NVIDIA_MIG_PREFIX + name.replace("+", "."): float(profile.compute)
+            for name, profile in found.items()
+            if profile
+        }
+    return dict.fromkeys(offered(env, pool, pool.gpu_counts[-1]), 1.0)
+
+
+def cells(node: Node, pods: Iterable[Pod]) -> tuple[tuple[Cell, ...], ...]:
+    """A row for each GPU: its slices as they lie on it, its shares, or the whole of it, and who has which.
+
+    The devices are those that the simulated device manager gave out.
+    """
+    holders = {device: pod for pod in pods for device in pod.devices}
+    return tuple(_row(node, index, holders) for index in range(node.gpus))
+
+
+def _row(node: Node, index: int, holders: Mapping[str, Pod]) -> tuple[Cell, ...]:
+    placed = node.layout.get(str(index), ())
+    if placed:
+        found = []
+        for text in placed:
+            profile, _, start = text.partition("@")
+            device = mig_id(node.uid, index, profile, int(start))
+            found.append(_cell(f"mig-{profile}", holders.get(device)))
+        return tuple(found)
+    whole = gpu_id(node.uid, index)
+    shared = labels.NVIDIA_GPU_SHARED in node.offers
+    shares = node.offers.get(labels.NVIDIA_GPU_SHARED if shared else labels.NVIDIA_GPU, 0)
+    each = round(shares) // sum(not node.layout.get(str(one)) for one in range(node.gpus))
+    if each <= 1 and not shared:
+        return (_cell("gpu" if each else "", holders.get(whole)),)
+    name = "gpu.shared" if shared else "gpu"
+    return tuple(_cell(name, holders.get(f"{whole}::{n}")) for n in range(each))
+
+
+def _cell(resource: str, pod: Pod | None) -> Cell:
+    return Cell(resource, pod.namespace, pod.name, pod.workload) if pod else Cell(resource)

@@ -1,0 +1,162 @@
+"""What a rehearsal places: the stack's own workloads or those of a file, and which pool fails on what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from gpuform.errors import InputError
+from infra.config import parse, read_yaml
+from infra.model import checks, offer
+from infra.model.environment import Environment
+from infra.model.machines import Machine
+from infra.model.pool import Pool
+from infra.model.workload import Workload, cpu_millis, memory_bytes
+from infra.plan.sharing import pool_taints
+
+KEY = "workloads"
+_GIB = 2**30
+
+
+def environment(declared: Mapping[str, Any], source: str, file: Path | None = None) -> Environment:
+    """The declared environment, with the workloads of ``file`` in the place of its own where one is given.
+
+    Raises InputError: its path begins with the file's name where that is what is wrong, and where no pool can
+    hold a workload, it says of each pool on what it fails.
+    """
+    found = deepcopy(dict(declared))
+    if file is not None:
+        found[KEY] = _read(file)
+        source = str(file)
+        if found["cluster"]["kind"] == "hosts":
+            # What is asked is what the hosts would hold, not whether they have joined a cluster yet.
+            found["cluster"].setdefault("kubeconfig", "/rehearsed")
+    try:
+        env = parse(found, source)
+    except InputError as error:
+        index = _index(error.path)
+        if index is None:
+            raise
+        path = f"{source}: {error.path}" if file is not None else error.path
+        said = _said(found, index)
+        fact = f"no pool can hold it ({said})" if said else error.fact
+        raise InputError(path, fact, error.remedy) from None
+    for index, work in enumerate(env.workloads):
+        if said := _all_refuse(env, work):
+            path = f"{KEY}[{index}]" if file is None else f"{source}: {KEY}[{index}]"
+            remedy = "ask for less per pod, or name a pool that has it"
+            raise InputError(path, f"no pool can hold it ({said})", remedy)
+    return env
+
+
+def _read(file: Path) -> Any:
+    """The list under ``workloads:``; the file has the form of that part of a stack file."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        remedy = "name a file with workloads: [...], as in a stack file"
+        raise InputError(str(file), error.strerror or "cannot be read", remedy) from None
+    except UnicodeDecodeError:
+        raise InputError(str(file), "is not UTF-8 text", "save it as UTF-8") from None
+    content = read_yaml(text, str(file))
+    if not isinstance(content, dict) or set(content) != {KEY}:
+        keys = sorted(content) if isinstance(content, dict) else type(content).__name__
+        fact = f"holds {', '.join(keys) if isinstance(keys, list) else 'no mapping'}"
+        raise InputError(str(file), fact, "it must hold workloads: [...] alone, as in a stack file")
+    return content[KEY] if content[KEY] is not None else []
+
+
+def _index(path: str) -> int | None:
+    """The number in ``workloads[2].cpu``."""
+    head, _, rest = path.partition("[")
+    number = rest.partition("]")[0]
+    return int(number) if head == KEY and number.isdigit() else None
+
+
+def _said(declared: Mapping[str, Any], index: int) -> str:
+    """On what each pool fails with a workload; empty where it is wrong by itself, or some pool takes it."""
+    try:
+        adapter: TypeAdapter[Workload] = TypeAdapter(Workload)
+        work = adapter.validate_python(declared[KEY][index])
+        return _all_refuse(parse({**declared, KEY: []}), work)
+    except (InputError, ValidationError, TypeError, IndexError):
+        return ""
+
+
+def _all_refuse(env: Environment, work: Workload) -> str:
+    candidates = [pool.name for pool in env.pools if work.pool in (None, pool.name)]
+    found = dict(refusals(env, work))
+    if not candidates or not all(name in found for name in candidates):
+        return ""
+    return "; ".join(f"{name}: {found[name]}" for name in candidates)
+
+
+def refusals(env: Environment, work: Workload) -> Iterator[tuple[str, str]]:
+    """``(pool, why)`` for each pool that holds no pod of the workload even with empty nodes.
+
+    Of machines that are not known (own hosts, found nodes) only the GPUs count. What the system and the
+    operands take of a node is left out, so a pod that just fits may still stay pending.
+    """
+    for pool in env.pools:
+        if work.pool not in (None, pool.name):
+            continue
+        reason = next(_reasons(env, pool, work), None)
+        if reason:
+            yield pool.name, reason
+
+
+def _reasons(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
+    strategy = env.gpu_operator.mig_strategy
+    if work.gpu_product and work.gpu_product not in offer.products(strategy, pool):
+        products = " or ".join(offer.products(strategy, pool)) or "no GPU"
+        yield f"its nodes have {products}, not {work.gpu_product}"
+    if not work.pool and not work.gpu_product and (taints := pool_taints(env, pool)):
+        yield f"taint {taints[0]['key']}, which the workload does not tolerate as it names no pool"
+    if work.slice or work.count or work.pool or work.gpu_product:
+        yield from _gpus(env, pool, work)
+    machines = _machines(pool)
+    if not machines:
+        return
+    if cpu_millis(work.cpu) > (most := max(one.vcpu for one in machines)) * 1000:
+        yield f"cpu, {work.cpu} asked of {most} cores"
+    if memory_bytes(work.memory) > (most := max(one.memory for one in machines)) * _GIB:
+        yield f"memory, {work.memory} asked of {most}Gi"
+    # Each alone is to be had, but of different machines.
+    if not any(_holds(one, work) for one in machines):
+        yield f"cpu and memory, {work.cpu} cores with {work.memory} are on no machine of it together"
+
+
+def _gpus(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
+    """What the pool's GPUs cannot give; they are asked for by whoever names the pool."""
+    if not pool.gpus:
+        if work.slice or work.count:
+            yield "GPUs, it has none"
+        return
+    if offer.claimable(pool) and not work.slice:
+        if work.amount > (most := pool.gpu_counts[-1]):
+            yield f"GPUs, {work.amount} asked of {most} to claim"
+        return
+    offers = offer.most(env.gpu_operator.mig_strategy, pool)
+    name = checks.request(env.gpu_operator.mig_strategy, [pool], work)
+    if name is None:
+        asked = offer.mig_resource(work.slice) if work.slice else "one of several kinds of slice"
+        yield f"resource name, it offers {', '.join(offers)}, not {asked}"
+    elif work.amount > offers.get(name, 0):
+        yield f"{name}, {work.amount} asked of {offers.get(name, 0)}"
+    elif work.amount > 1 and offer.one_per_pod(pool):
+        yield f"{name}, it gives a pod one share and {work.amount} are asked"
+
+
+def _machines(pool: Pool) -> tuple[Machine, ...]:
+    if pool.machine is None and pool.hosts is None and pool.selector is None:
+        return pool.machines
+    machine = pool.node_machine if pool.machine else None
+    return (machine,) if machine else ()
+
+
+def _holds(machine: Machine, work: Workload) -> bool:
+    return cpu_millis(work.cpu) <= machine.vcpu * 1000 and memory_bytes(work.memory) <= machine.memory * _GIB

@@ -1,0 +1,139 @@
+"""Nodes over time as a picture: a bar for each that came or went, above them what all cost an hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from gpuform.rehearse.outcome import Line
+
+WIDTH, LEFT, RIGHT = 1100, 230, 16
+PRICE_TOP, PRICE_HEIGHT = 22, 70
+ROW, BAR = 18, 11
+MOST_ROWS = 60
+LETTER = 6.4
+"""Width of a letter at 11 px, on the wide side: a name must not run into the bars."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One bar: ``begin`` to ``ready`` it starts, to ``end`` it is there."""
+
+    text: str
+    begin: float
+    ready: float
+    end: float
+    fixed: bool
+
+
+def timeline(lines: Sequence[Line], seconds: float) -> str:
+    """An SVG of so many seconds; a sentence where no node was ever there."""
+    if not lines:
+        return "<p>No node was ever there.</p>"
+    last = max(seconds, *(max(line.begin, line.ready or 0.0, line.end or 0.0) for line in lines), 1.0)
+    shown = list(rows(lines, last))
+    more = len(shown) - MOST_ROWS
+    shown = shown[:MOST_ROWS]
+    top = PRICE_TOP + PRICE_HEIGHT + 16
+    height = top + ROW * len(shown) + 26
+    parts = [*_axis(last, top, height), *_price(lines, last)]
+    parts += [part for index, row in enumerate(shown) for part in _bar(row, top + ROW * index, last)]
+    svg = (
+        f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
+        f'aria-label="nodes over time">{"".join(parts)}</svg>'
+    )
+    return svg + (f"<p>and {more} more</p>" if more > 0 else "")
+
+
+def rows(lines: Iterable[Line], last: float) -> Iterator[Row]:
+    """Nodes of fixed pools together, one row for each pool; every other node has its own."""
+    fixed: dict[str, list[Line]] = {}
+    for line in lines:
+        if line.fixed:
+            fixed.setdefault(line.pool, []).append(line)
+    for pool, found in fixed.items():
+        begin = min(line.begin for line in found)
+        ready = max((line.ready or last) for line in found)
+        text = f"{pool}: {len(found)} fixed"
+        yield Row(text, begin, max(begin, ready), last, True)
+    for line in lines:
+        if not line.fixed:
+            end = last if line.end is None else line.end
+            ready = end if line.ready is None else min(line.ready, end)
+            yield Row(f"{line.pool}: {line.machine}", line.begin, ready, end, False)
+
+
+def cut(text: str, width: float) -> str:
+    """The text, with an ellipsis where it would be wider than so many pixels."""
+    letters = int(width / LETTER)
+    return text if len(text) <= letters else text[: letters - 1] + "\u2026"
+
+
+def across(at: float, last: float) -> float:
+    """Where a second lies, in pixels."""
+    return LEFT + (WIDTH - LEFT - RIGHT) * at / last
+
+
+def costs(lines: Iterable[Line]) -> list[tuple[float, float]]:
+    """USD per hour from each moment on at which it changes; nodes without a price are left out."""
+    changes: dict[float, float] = {0.0: 0.0}
+    for line in lines:
+        if line.usd_per_hour is None:
+            continue
+        changes[line.begin] = changes.get(line.begin, 0.0) + line.usd_per_hour
+        if line.end is not None:
+            changes[line.end] = changes.get(line.end, 0.0) - line.usd_per_hour
+    found, now = [], 0.0
+    for at in sorted(changes):
+        now += changes[at]
+        found.append((at, max(0.0, round(now, 6))))
+    return found
+
+
+def _axis(last: float, top: int, height: int) -> Iterator[str]:
+    for second in _ticks(last):
+        x = across(second, last)
+        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{PRICE_TOP}" y2="{height - 22}"/>'
+        yield f'<text x="{x:.1f}" y="{height - 7}" text-anchor="middle">{second:g} s</text>'
+
+
+_STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600)
+
+
+def _ticks(last: float) -> list[float]:
+    """About ten, at round seconds, and none so late that its text would leave the picture."""
+    step = next((step for step in _STEPS if last / step <= 10), 7200)
+    return [float(second) for second in range(0, int(last) + 1, step) if across(second, last) < WIDTH - 24]
+
+
+def _price(lines: Sequence[Line], last: float) -> Iterator[str]:
+    found = costs(lines)
+    most = max(usd for _, usd in found)
+    base = PRICE_TOP + PRICE_HEIGHT
+    unknown = sum(line.usd_per_hour is None for line in lines)
+    note = f"{unknown} without a price" if unknown else ""
+    yield f'<text class="name" x="0" y="{PRICE_TOP + 10}">USD an hour, all nodes</text>'
+    if note:
+        yield f'<text x="0" y="{PRICE_TOP + 26}">{escape(note)}</text>'
+    if not most:
+        return
+    yield f'<text x="{LEFT - 6}" y="{PRICE_TOP + 4}" text-anchor="end">{most:,.2f}</text>'
+    yield f'<text x="{LEFT - 6}" y="{base}" text-anchor="end">0</text>'
+    points, before = [], 0.0
+    for at, usd in [*found, (last, found[-1][1])]:
+        x = across(at, last)
+        points += [(x, base - PRICE_HEIGHT * before / most), (x, base - PRICE_HEIGHT * usd / most)]
+        before = usd
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points[1:])
+    yield f'<polyline class="price" points="{path}"/>'
+
+
+def _bar(row: Row, y: int, last: float) -> Iterator[str]:
+    begin, ready, end = (across(at, last) for at in (row.begin, row.ready, row.end))
+    kind, size = "fixed" if row.fixed else "bar", f'height="{BAR}" rx="2"'
+    seconds = f"{row.begin:.0f} s to {row.end:.0f} s, ready at {row.ready:.0f} s"
+    yield f"<g><title>{escape(f'{row.text}: {seconds}')}</title>"
+    yield f'<text class="name" x="0" y="{y + 10}">{escape(cut(row.text, LEFT - 12))}</text>'
+    yield f'<rect class="wait" x="{begin:.1f}" y="{y + 1}" width="{ready - begin:.1f}" {size}/>'
+    yield f'<rect class="{kind}" x="{ready:.1f}" y="{y + 1}" width="{end - ready:.1f}" {size}/></g>'
