@@ -1,0 +1,102 @@
+"""What may be switched on in a rehearsal, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.errors import InputError
+from gpuform.paths import Paths
+from gpuform.rehearse import options, prices
+from gpuform.rehearse.options import Options, Short, short, used
+from infra.config import load, price_list
+from infra.model.environment import Environment
+from infra.model.prices import PriceList
+from tests.plan.aws_environments import aws
+
+pytestmark = pytest.mark.unit
+
+
+def stack(name: str) -> Environment:
+    return load(Paths.here().root / f"Pulumi.{name}.yaml")
+
+
+def test_as_they_are_written() -> None:
+    assert short("p5.48xlarge") == Short("p5.48xlarge")
+    assert short("*:us-west-2a:spot") == Short("*", "us-west-2a", "spot")
+    assert used("cr-1") == ("cr-1", 0)
+    assert used("cr-1=3") == ("cr-1", 3)
+    assert str(short("p5.48xlarge:*:spot")) == "no capacity for p5.48xlarge (spot)"
+
+
+@pytest.mark.parametrize("text", ["", "a:b:spot:d", "a::spot", "a:b:free"])
+def test_a_shortage_that_is_none(text: str) -> None:
+    with pytest.raises(InputError, match=r"^--short"):
+        short(text)
+
+
+@pytest.mark.parametrize("text", ["", "=1", "cr-1=many", "cr-1=-1"])
+def test_a_reservation_that_is_none(text: str) -> None:
+    with pytest.raises(InputError, match=r"^--reservation-used"):
+        used(text)
+
+
+REFUSED = (
+    ("local", Options(fast=True), "--fast: nobody buys nodes for stack local; leave it out"),
+    ("onprem-dev", Options(interrupt_spot=True), "--interrupt-spot: nobody buys nodes for stack onprem-dev"),
+    ("aws-dev", Options(interrupt_spot=True), "--interrupt-spot: no pool buys spot; leave it out"),
+    ("aws-dev", Options(short=(Short("g4dn.2xlarge"),)), "no pool that Karpenter fills may have it; did you"),
+    ("aws-dev", Options(short=(Short("*", "us-east-1c"),)), "--short *:us-east-1c: is no zone of the stack"),
+    (
+        "aws-prod",
+        Options(used_up=(("cr-1", 0),)),
+        "is no reservation of the stack; known: cr-0123456789abcdef0",
+    ),
+    ("aws-prod", Options(fast=True, interrupt_spot=True), "--interrupt-spot: --fast knows no AWS"),
+)
+
+
+@pytest.mark.parametrize(("name", "given", "message"), REFUSED, ids=[row[2] for row in REFUSED])
+def test_what_the_stack_has_no_use_for(name: str, given: Options, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        given.check(stack(name))
+
+
+def test_what_it_has_use_for() -> None:
+    given = Options(
+        short=(Short("g6e.xlarge", "us-west-2b", "spot"),), used_up=(("cr-0123456789abcdef0", 1),)
+    )
+    given.check(stack("aws-prod"))
+    Options(workloads=Path("x"), shrink=False).check(stack("local"))
+
+
+UNPRICED: dict[str, Any] = {"machine": "p5e.48xlarge"}
+
+
+def test_karpenter_buys_nothing_that_has_no_price() -> None:
+    with pytest.raises(InputError) as caught:
+        prices.check(aws({"machine": "m6i.xlarge"}, UNPRICED), PriceList())
+    assert str(caught.value) == (
+        "pools[1].machine: p5e.48xlarge has no price in the list of us-east-1 of 2026-07-20, and Karpenter "
+        "buys by price; give one: cost.prices: {p5e.48xlarge: USD per hour}"
+    )
+    prices.check(aws({**UNPRICED, "nodes": 1}), PriceList())  # nobody has to choose
+    prices.check(aws({"gpu": {"models": ["H200"], "count": 8}}), PriceList())  # the other type has one
+
+
+def test_the_stacks_here_can_all_be_rehearsed() -> None:
+    for name in ("local", "aws-dev", "aws-prod", "onprem-dev"):
+        prices.check(stack(name), price_list(stack(name)))
+        options.Options().check(stack(name))
+
+
+def test_whose_prices_they_are() -> None:
+    assert (
+        prices.said(stack("aws-dev"), PriceList()) == "list prices of us-east-1, 2026-07-20, without volumes"
+    )
+    assert prices.said(stack("aws-prod"), PriceList()).endswith("; spot at 0.5 of on-demand")
+    spot = aws({"machine": "m6i.xlarge", "capacity": ["spot"]})
+    assert prices.said(spot, PriceList()).endswith("; spot at the on-demand price (no cost.spot_factor)")

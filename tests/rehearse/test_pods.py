@@ -1,0 +1,122 @@
+"""Workloads as pods: what is made, what half of them is, and why one waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuform.rehearse import pods
+from gpuform.rehearse.cluster import Cluster
+from gpuform.rehearse.seen import Event, Pod
+from infra.model.environment import Environment
+from tests.plan.aws_environments import aws
+
+pytestmark = pytest.mark.unit
+
+KINDS: list[dict[str, Any]] = [
+    {"name": "five", "kind": "deployment", "replicas": 5},
+    {"name": "one", "kind": "deployment"},
+    {"name": "job", "kind": "job", "parallelism": 4},
+    {"name": "bare-a", "kind": "pod"},
+    {"name": "bare-b", "kind": "pod"},
+    {"name": "bare-c", "kind": "pod", "namespace": "other"},
+]
+
+
+def environment() -> Environment:
+    work = [{"namespace": "lab", "image": "x:1", "pool": "p0", **one} for one in KINDS]
+    return aws({"machine": "m6i.xlarge"}, workloads=work)
+
+
+def pod(workload: str, name: str, **more: Any) -> Pod:
+    return Pod("lab", name, workload, more.pop("node", ""), more.pop("phase", "Pending"), {}, **more)
+
+
+def test_jobs_work_for_a_day_and_the_operators_namespace_is_the_programs() -> None:
+    made = {(one["kind"], one["metadata"]["name"]): one for one in pods.manifests(environment())}
+    assert {name for kind, name in made if kind == "Namespace"} == {"lab", "other"}
+    assert made["Job", "job"]["spec"]["template"]["metadata"]["annotations"] == {pods.DURATION: "24h"}
+    assert "annotations" not in made["Deployment", "five"]["spec"]["template"]["metadata"]
+    assert pods.wanted(environment()) == 13
+
+
+class Recorded(Cluster):
+    """A cluster that only writes down what is asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Any]] = []
+
+    def patch(self, path: str, body: Any) -> None:
+        self.asked.append((path.rpartition("namespaces/")[2], body["spec"]))
+
+    def delete(self, path: str) -> None:
+        self.asked.append((path.rpartition("namespaces/")[2], None))
+
+
+def test_half_of_each_go_rounded_up() -> None:
+    cluster = Recorded()
+    there = [Pod(space, name, name, "n", "Running", {})
+             for space, name in (("lab", "bare-a"), ("lab", "bare-b"), ("other", "bare-c"))]  # fmt: skip
+    pods.halve(cluster, environment(), there)
+    assert cluster.asked == [
+        ("lab/deployments/five", {"replicas": 2}),
+        ("lab/deployments/one", {"replicas": 0}),
+        ("lab/jobs/job", {"parallelism": 2}),
+        ("lab/pods/bare-a", None),
+        ("other/pods/bare-c", None),
+    ]
+    assert pods.left(environment()) == 2 + 0 + 2 + 1
+
+
+def test_each_pod_that_does_not_run_has_a_reason() -> None:
+    there = [
+        pod("five", "five-1", node="n", phase="Running"),
+        pod("five", "five-2"),
+        pod("five", "five-3"),
+        pod(
+            "five",
+            "five-4",
+            node="n",
+            phase="Failed",
+            trouble="UnexpectedAdmissionError: Pod was rejected: x",
+        ),
+        pod("five", "five-5", node="n"),
+        pod("one", "one-1", node="n", phase="Succeeded"),
+    ]
+    at_limit = "Failed to schedule pod, all available instance types exceed limits for nodepool (NodePool=p0)"
+    said = [
+        Event("Pod", "lab", "five-2", "karpenter", "FailedScheduling", at_limit),
+        Event("Job", "lab", "job", "job-controller", "FailedCreate", "pods are forbidden: quota"),
+    ]
+    found = {one.name: one for one in pods.pending(environment(), there, said)}
+    assert {name: one.why for name, one in found.items()} == {
+        "five-2": "Karpenter buys none: NodePool p0 is at its limit",
+        "five-3": "nobody has said why yet",
+        "five-4": "UnexpectedAdmissionError: Pod was rejected: x",
+        "five-5": "it is on node n and does not start",
+        "job": "4 of its pods were not made: pods are forbidden: quota",
+        "bare-a": "1 of its pods was not made",
+        "bare-b": "1 of its pods was not made",
+        "bare-c": "1 of its pods was not made",
+    }
+    assert found["five-2"].said == (f"karpenter: {at_limit}",)
+
+
+def test_a_pool_from_which_nothing_is_to_be_had_is_said_with_what_karpenter_says_of_it() -> None:
+    other = "incompatible requirements, key gpuform.io/pool, gpuform.io/pool In [p0] not in [x]"
+    said = [
+        Event("Pod", "lab", "one-1", "karpenter", "FailedScheduling", f"Failed to schedule pod, {other}"),
+        Event(
+            "NodePool",
+            "",
+            "p0",
+            "karpenter",
+            "NoCompatibleInstanceTypes",
+            "NodePool filtered out",
+        ),
+        Event("NodePool", "", "p1", "karpenter", "NoCompatibleInstanceTypes", "another's"),
+    ]
+    found = {one.name: one for one in pods.pending(environment(), [pod("one", "one-1")], said)}
+    assert found["one-1"].why == "Karpenter buys none: NodePool p0 has no instance type to be had"
+    assert found["one-1"].said[-1] == "karpenter, of NodePool p0: NodePool filtered out"

@@ -1,0 +1,154 @@
+"""Rehearsals as a user runs them: placed and pending pods, what is left afterwards, and after a kill."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gpuform.cli.main import app
+from gpuform.embedded.layout import Layout
+from gpuform.embedded.processes import Process, scan
+from tests.journey.conftest import HERE, Checkout, make_checkout
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Iterator[Checkout]:
+    made = make_checkout(tmp_path)
+    yield made
+    for stack in ("local", "onprem-dev", "aws-dev"):
+        assert not running(made, stack)
+    assert not made.running(), "a rehearsal leaves the checkout's own control plane alone"
+
+
+def running(checkout: Checkout, stack: str) -> list[Process]:
+    return list(scan(Layout(replace(checkout.paths, state=checkout.paths.state / "rehearse" / stack))))
+
+
+WORK = [
+    {"name": "slices", "kind": "deployment", "replicas": 3, "pool": "a100-mig", "slice": "2g.10gb"},
+    {"name": "shares", "kind": "deployment", "replicas": 4, "pool": "t4-shared"},
+    {"name": "once", "kind": "job", "parallelism": 2, "pool": "cpu"},
+]
+
+
+@pytest.mark.cluster
+@pytest.mark.engine
+def test_own_hosts_are_asked_what_they_would_hold(checkout: Checkout, tmp_path: Path) -> None:
+    root = checkout.paths.root
+    shutil.copy(HERE.root / "Pulumi.onprem-dev.yaml", root)
+    file, page = tmp_path / "work.yaml", tmp_path / "page.html"
+    work = [{**one, "namespace": "lab", "image": "x:1"} for one in WORK]
+    file.write_text(yaml.safe_dump({"workloads": work}))
+    asked = ["rehearse", "onprem-dev", "--json", "--workloads", str(file), "--report", str(page)]
+    said = json.loads(checkout.gpuform(*asked, code=1).stdout)
+
+    assert (said["pods"]["wanted"], said["pods"]["placed"]) == (9, 8)
+    (waits,) = said["pods"]["pending"]
+    assert (waits["workload"], waits["pool"]) == ("shares", "t4-shared")
+    assert waits["why"].startswith("no node of 6 takes it: 1 has too little gpu left, 5 ")
+    assert waits["said"][0].startswith("default-scheduler: 0/6 nodes are available: ")
+    pools = {pool["name"]: pool for pool in said["pools"]}
+    assert pools["t4-shared"]["resources"] == {"nvidia.com/gpu": {"offers": 3, "used": 3, "idle": 0}}
+    assert pools["a100-mig"]["resources"]["nvidia.com/mig-2g.10gb"] == {"offers": 8, "used": 3, "idle": 5}
+    nodes = {node["name"]: node for node in said["nodes"]}
+    assert set(nodes) == {"gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5", "cpu-1"}
+    assert [len(gpu) for gpu in nodes["gpu-1"]["gpus"]] == [5, 5]
+    cells = [cell for name in ("gpu-1", "gpu-2") for gpu in nodes[name]["gpus"] for cell in gpu]
+    assert sum(cell["pod"] is not None for cell in cells) == 3
+    assert all(cell["resource"] == "mig-2g.10gb" for cell in cells if cell["pod"])
+    assert len(nodes["cpu-1"]["others"]) == 2, "a job's pods do not end before they are counted"
+    assert said["shrink"]["after"]["pods"] == 4
+    assert said["shrink"]["gone"] == []
+    assert said["troubles"] == []
+    assert any("not declared" in text for text in said["simulated"])
+    assert "gpu-1" in page.read_text()
+
+    left = {one.name for one in (checkout.paths.state / "rehearse").iterdir()}
+    assert left == {"onprem-dev.logs"}, "its state is gone, its logs stay"
+    assert (root / "Pulumi.onprem-dev.yaml").read_bytes() == (
+        HERE.root / "Pulumi.onprem-dev.yaml"
+    ).read_bytes()
+
+
+@pytest.mark.cluster
+@pytest.mark.engine
+def test_what_a_killed_one_left_is_ended_by_the_next(checkout: Checkout) -> None:
+    first = subprocess.Popen(
+        checkout.command("rehearse", "local"),
+        env=checkout.env,
+        cwd=checkout.paths.root,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while "simulator" not in {one.name for one in running(checkout, "local")}:
+        assert time.monotonic() < deadline, "its control plane does not come up"
+        time.sleep(0.1)
+    left = {one.pid for one in running(checkout, "local")}
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert len(left) >= 6
+
+    said = checkout.gpuform("rehearse", "local", "--no-shrink").stdout
+    assert "local: 9 of 9 pods placed, 9 nodes, 0.91 USD an hour without t4-shared, " in said
+    assert "pending" not in said
+    assert (checkout.paths.state / "rehearse" / "local.html").is_file()
+    assert not [pid for pid in left if (Path("/proc") / str(pid) / "exe").exists()]
+
+
+@pytest.mark.cluster
+@pytest.mark.engine
+def test_the_real_karpenter_buys_two_nodes_for_four_pods_of_three_shares(checkout: Checkout) -> None:
+    shutil.copy(HERE.root / "Pulumi.aws-dev.yaml", checkout.paths.root)
+    said = json.loads(checkout.gpuform("rehearse", "aws-dev", "--json", "--no-shrink").stdout)
+    assert (said["karpenter"], said["failed"]) == ("aws", False)
+    assert (said["pods"]["wanted"], said["pods"]["placed"]) == (4, 4)
+    pool = next(one for one in said["pools"] if one["name"] == "g4dn-shared")
+    assert pool["resources"]["nvidia.com/gpu.shared"] == {"offers": 6, "used": 4, "idle": 2}
+    assert {one["machine"] for one in pool["machines"]} == {"g4dn.xlarge"}
+    assert {one["capacity"] for one in pool["machines"]} == {"on-demand"}
+    assert (pool["launched"], pool["in_vain"], pool["usd_per_hour"]) == (2, [], 1.052)
+    assert pool["idle_usd_per_hour"] == pytest.approx(1.052 / 3, abs=1e-3)
+    lives = [line for line in said["timeline"] if not line["fixed"]]
+    assert all(line["ready"] > line["begin"] for line in lives), "held back until the operands have acted"
+    assert said["rss_bytes"]["karpenter"] > 0
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["aws-prd"], "error: stack 'aws-prd': there is no Pulumi.aws-prd.yaml; did you mean aws-prod?"),
+        (
+            ["local", "--short", "g4dn.xlarge"],
+            "error: --short: nobody buys nodes for stack local; leave it out",
+        ),
+        (["local", "--timeout", "0"], "error: --timeout: 0 is no time to wait; give seconds"),
+        (
+            ["local", "--workloads", "nowhere.yaml"],
+            "error: nowhere.yaml: No such file or directory; name a file",
+        ),
+        (
+            ["local", "--report", "/dev/null/page.html"],
+            "error: /dev/null: is a file, not a folder; name a file",
+        ),
+    ],
+)
+def test_bad_input_ends_it_before_anything_starts(
+    words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
+    result = CliRunner().invoke(app, ["rehearse", *words])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(message)
+    assert not (tmp_path / "state").exists()
