@@ -2,9 +2,9 @@
 
     python -m bench.rehearse [PODS]
 
-The peer is Karpenter's core with its own provider for kwok, which is what `--fast` runs: the ratio says what the
-real AWS controller against the played AWS costs on top. Karpenter's own test of that provider allows two minutes
-for 1000 pods.
+The peer is Karpenter's core with its own provider for kwok, which is what `--fast` runs: the ratio says what
+the real AWS controller against the played AWS costs on top. Karpenter's own test of that provider allows two
+minutes for 1000 pods.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # what hands out the tests reads the marks in a hook of the same name
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several workers, a file's tests stay together, and so do all those on booted hosts.
 
