@@ -28,7 +28,7 @@ down: ## Stop everything that `make up` started (its data stays)
 
 test: setup ## Run every test
 	@$(BIN)/gpuform toolchain build --tests
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: setup ## Format, lint, types, import contracts, unit tests
 	@$(BIN)/ruff format --check .

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -17,6 +17,8 @@ from gpuform.embedded.layout import Layout
 from gpuform.embedded.processes import scan
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
+
+HOSTS = "tests/ansible/"
 
 
 class Kubectl(Protocol):
@@ -35,16 +37,22 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # what hands out the tests reads the marks in a hook of the same name
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers, a file's tests stay together, and so do all those on booted hosts.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadfile`, tests/ansible counts as one file: its booted hosts share their bed.
 
-    Fixtures of a file are then made once; hosts share their bed, and one worker is busy with them for about
-    as long as the other is with everything else.
+    One worker is busy with them for about as long as the other is with everything else.
     """
-    for item in items:
-        hosts = item.get_closest_marker("hosts") is not None
-        item.add_marker(pytest.mark.xdist_group("hosts" if hosts else str(item.path)))
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return HOSTS if file.startswith(HOSTS) else file
+
+    return ByFile(config, log)
 
 
 @dataclass(frozen=True)
