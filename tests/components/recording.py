@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -103,6 +104,11 @@ def _key(urn: str) -> str:
     return f"{kind.rpartition('$')[2]} {name}"
 
 
+def own_loop() -> None:
+    """The SDK wants a current event loop; asyncio.run takes it away from whoever comes after."""
+    asyncio.set_event_loop(asyncio.new_event_loop())
+
+
 def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
     """Run the program of ``infra/__main__.py`` on an environment, without an engine."""
     from infra.__main__ import cluster
@@ -111,6 +117,7 @@ def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
 
     recorder = Recorder(preview)
     monitor = _Monitor(recorder)
+    own_loop()
     pulumi.runtime.set_mocks(recorder, project="gpuform", stack="test", preview=preview, monitor=monitor)
 
     @pulumi.runtime.test

@@ -11,7 +11,7 @@ import pulumi
 import pytest
 
 from tests.components.aws_stacks import changed, small, stack, waits_for
-from tests.components.recording import Recorder, record
+from tests.components.recording import Recorder, own_loop, record
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
@@ -114,6 +114,7 @@ def test_the_kubeconfig_holds_no_token_and_is_a_secret() -> None:
     from infra.config import parse
 
     recorder = Recorder(preview=False)
+    own_loop()
     pulumi.runtime.set_mocks(recorder, project="gpuform", stack="test", preview=False)
     seen: dict[str, object] = {}
 
