@@ -137,8 +137,15 @@ def _filters(row: Look) -> bool:
 
 
 def _known(type: str, state: Mapping[str, Any]) -> set[str]:
-    """Ids that the state has for this type: what they name is not what is missing."""
-    return {str(one.get("id")) for one in states.resources(state) if one["type"] == type}
+    """Ids that the state has for this type: what they name is not what is missing.
+
+    One that is deleted and yet to be replaced is only remembered: its replacement may have its name.
+    """
+    return {
+        str(one.get("id"))
+        for one in states.resources(state)
+        if one["type"] == type and not one.get("pendingReplacement")
+    }
 
 
 def _candidates(row: Look, wanted: _Wanted, known: Collection[str]) -> tuple[list[str], list[str]]:

@@ -68,7 +68,8 @@ async def _look(
 ) -> tuple[tuple[Step, ...], tuple[Release, ...]]:
     todo = operations(state)
     making = [one for one in todo if one.kind == CREATING]
-    if stack.at_aws and any(one.type.startswith(aws.PREFIX) for one in making):
+    # A refresh with the credentials of another account finds nothing, and takes it out of the state.
+    if stack.at_aws and any(one.type.startswith(aws.PREFIX) for one in todo):
         aws.require_account(stack.name, state)
     async with cluster.opened(state, stack.env, stack.paths.state) as clusters:
         releases = await cluster.pending_releases(clusters, making, now)
@@ -109,7 +110,7 @@ async def _step(
 
 
 def _require_pending(todo: Sequence[Operation], told: Told) -> None:
-    """Raise InputError for a name that was told and is not pending, or is that of several resources."""
+    """Raise InputError for a name that was told and is not pending, is that of several, or is told twice."""
     making = [one for one in todo if one.kind == CREATING]
     names = Counter(word for one in making for word in {one.urn, one.name})
     for option, words in (("--import", told.made), ("--clear", told.never_made)):
@@ -120,3 +121,6 @@ def _require_pending(todo: Sequence[Operation], told: Told) -> None:
             if names[word] > 1:
                 urns = ", ".join(one.urn for one in making if one.name == word)
                 raise InputError(option, f"{word} is the name of several", f"give one of {urns}")
+    for one in making:
+        if sum(word in {one.urn, one.name} for word in (*told.made, *told.never_made)) > 1:
+            raise InputError("--import, --clear", f"{one.name} was told of twice", "say what it is once")

@@ -46,7 +46,9 @@ def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, A
     The engine's own `refresh --import-pending-creates` (3.256) marks an operation as an import and then
     forgets it without reading anything, so what was made is put among the resources here. It has its inputs;
     its outputs come with the refresh. Where it was to replace another, that one is now to be deleted, as the
-    engine would have noted. No operation is pending after that: `pulumi stack import` keeps none.
+    engine would have noted; one that was deleted first (``pendingReplacement``) makes room for it, or the
+    next run would delete by the old one's id, which may be the new one's name. No operation is pending after
+    that: `pulumi stack import` keeps none.
     """
     changed = copy.deepcopy(dict(state))
     deployment = changed["deployment"]
@@ -55,11 +57,22 @@ def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, A
     for operation in deployment.pop("pending_operations", None) or ():
         resource = operation["resource"]
         if resource["urn"] in made:
-            for replaced in have:
-                if replaced["urn"] == resource["urn"]:
-                    replaced["delete"] = True
-            have.append({**resource, "id": made.pop(resource["urn"]), "outputs": {}})
+            _put(have, {**resource, "id": made.pop(resource["urn"]), "outputs": {}})
     return changed, [step.urn for step in steps if step.does in ("import", "refresh")]
+
+
+def _put(have: list[dict[str, Any]], made: dict[str, Any]) -> None:
+    """Put what was made among the resources: in the place of one that was deleted for it, else at the end."""
+    place = None
+    for index, replaced in enumerate(have):
+        if replaced["urn"] == made["urn"] and replaced.get("pendingReplacement"):
+            place = index
+        elif replaced["urn"] == made["urn"]:
+            replaced["delete"] = True
+    if place is None:
+        have.append(made)
+    else:
+        have[place] = made
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

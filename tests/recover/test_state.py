@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
-from typing import Any
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from gpuform.engine.pending import operations, require_none
-from gpuform.errors import Failure
-from gpuform.recover import Plan, Step
+from gpuform.errors import Failure, InputError
+from gpuform.paths import Paths
+from gpuform.recover import Plan, Stack, Step, Told, aws
 from gpuform.recover import state as states
+from gpuform.recover.find import _look, _require_pending
 
 pytestmark = pytest.mark.unit
 
@@ -51,6 +56,48 @@ def test_what_was_to_be_replaced_is_still_to_go() -> None:
     _, replaced, made = after["deployment"]["resources"]
     assert replaced == {**old, "delete": True}
     assert (made["id"], "delete" in made) == ("vpc-1", False)
+
+
+def test_what_was_deleted_before_it_was_replaced_is_not_deleted_again() -> None:
+    """Both have the name that the program gives: to delete the old one would be to delete the new."""
+    old = {"urn": "a", "type": "aws:iam/role:Role", "id": "labs", "pendingReplacement": True}
+    after_it = {"urn": "b", "type": "t", "id": "1", "dependencies": ["a"]}
+    before = state(op("a", type="aws:iam/role:Role"), resources=(old, after_it))
+    assert aws._known("aws:iam/role:Role", before) == set()
+    after, _ = states.edited(before, [step("a", "import", id="labs")])
+    _, made, dependent = after["deployment"]["resources"]
+    assert made == {**op("a", type="aws:iam/role:Role")["resource"], "id": "labs", "outputs": {}}
+    assert dependent == after_it, "the engine takes a state only where what another needs comes before it"
+
+
+@pytest.mark.parametrize("kind", ["creating", "updating", "deleting"])
+def test_nothing_of_aws_is_looked_at_or_read_again_with_the_credentials_of_another(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In another account nothing is there: a refresh would take it out of the state."""
+
+    def refusing(stack: str, state: Any) -> None:
+        raise Failure(f"stack {stack}", "lies in account 1", "log in")
+
+    monkeypatch.setattr(aws, "require_account", refusing)
+    one = op("urn::a", kind)
+    before = state(one, resources=(one["resource"],))
+    engine = cast(Any, SimpleNamespace(environment=lambda name: ({}, None)))
+    stack = Stack("prod", Paths.here(), engine)
+    with pytest.raises(Failure, match="stack prod: lies in account 1"):
+        asyncio.run(_look(stack, before, Told(), datetime.now(UTC)))
+
+
+def test_made_and_never_made_cannot_both_be() -> None:
+    todo = operations(state(op("urn::a")))
+    for told in (
+        Told((), {"a": "1"}, ["a"]),
+        Told((), {"urn::a": "1"}, ["a"]),
+        Told((), {"urn::a": "1", "a": "2"}),
+    ):
+        with pytest.raises(InputError, match="a was told of twice"):
+            _require_pending(todo, told)
+    _require_pending(todo, Told((), {"a": "1"}))
 
 
 def test_what_was_changing_is_read_again_where_the_state_has_it() -> None:
