@@ -27,7 +27,7 @@ class Refused(Failure):
 def client(service: str, region: str) -> Any:
     """botocore's client of a service. Raises InputError where botocore is not installed.
 
-    Nothing is called yet; call within :func:`answers`.
+    Nothing is called yet; call within :func:`answers`. Raises Failure for a profile that is not there.
     """
     try:
         import botocore.config
@@ -37,7 +37,8 @@ def client(service: str, region: str) -> Any:
     config = botocore.config.Config(retries=_RETRIES, connect_timeout=_CONNECT_S, read_timeout=_READ_S)
     session = botocore.session.get_session()
     session.register_component("data_loader", _models())
-    return session.create_client(service, region_name=region, config=config)
+    with answers(f"AWS client for {service}"):
+        return session.create_client(service, region_name=region, config=config)
 
 
 @functools.cache

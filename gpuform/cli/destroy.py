@@ -39,7 +39,7 @@ def destroy(
 
     Without a terminal and without --yes nothing is done, and the exit code is 1.
     """
-    from gpuform.destroy import Destroy, Options, Site
+    from gpuform.destroy import Destroy, Options, Outcome, Site
     from gpuform.engine import Engine
     from gpuform.toolchain import Toolchain
     from infra.config import load
@@ -54,7 +54,9 @@ def destroy(
     for text in plan.lines():
         tell(text)
     agreed = plan.nothing or yes or (not as_json and _agreed(stack))
-    done = Destroy(site, plan).run().to_json() if agreed and not plan.nothing else {}
+    done = Outcome(stack).to_json() if plan.nothing else {}
+    if agreed and not plan.nothing:
+        done = Destroy(site, plan).run().to_json()
     if as_json:
         typer.echo(json.dumps({"plan": plan.to_json(), "done": agreed, **done}, indent=2))
     if not agreed:

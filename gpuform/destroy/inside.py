@@ -31,6 +31,8 @@ from gpuform.destroy.waiting import Left, Say, StillThere, of_object, until_gone
 from gpuform.errors import Failure
 from infra.model import labels
 
+_KEEPING = 5
+"""How often volumes are looked at and told to stay: a change that meets another one is lost."""
 FINALIZERS = ("karpenter.sh/termination", "karpenter.k8s.aws/termination")
 """Karpenter's own; whatever else holds an object is not touched by ``--force``."""
 
@@ -92,10 +94,25 @@ def kept_volumes(cluster: Cluster) -> list[Json]:
 
 
 def keep_volumes(cluster: Cluster) -> None:
-    """Volumes stay at AWS when namespace, claim and cluster go: each is told to."""
-    for one in kept_volumes(cluster):
-        if one["spec"].get("persistentVolumeReclaimPolicy") != "Retain":
+    """Volumes stay at AWS when namespace, claim and cluster go: each is told to.
+
+    Looks again until each says so. Raises Failure where one does not: its data would be lost.
+    """
+    for _ in range(_KEEPING):
+        lost = [
+            one
+            for one in kept_volumes(cluster)
+            if one["spec"].get("persistentVolumeReclaimPolicy") != "Retain"
+        ]
+        if not lost:
+            return
+        for one in lost:
             cluster.patch(VOLUME, one, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+    raise Failure(
+        "destroy: volumes that are to stay",
+        f"{', '.join(map(named, lost))} would be deleted with their claims: the policy Retain is not taken",
+        "see who changes it back, and run the same command again",
+    )
 
 
 def delete_volumes(cluster: Cluster, seconds: float, say: Say) -> None:

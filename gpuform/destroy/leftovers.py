@@ -17,7 +17,12 @@ Json = Mapping[str, Any]
 _INSTANCE, _INTERFACE, _GROUP = "instance", "network interface", "security group"
 # What the engine's own resources have in the VPC until it deletes them.
 _OF_THE_NETWORK = ("nat_gateway", "vpc_endpoint", "gateway_load_balancer_endpoint")
-_GONE = ("InvalidNetworkInterfaceID.NotFound", "InvalidGroup.NotFound", "InvalidInstanceID.NotFound")
+_GONE = (
+    "InvalidNetworkInterfaceID.NotFound",
+    "InvalidGroup.NotFound",
+    "InvalidInstanceID.NotFound",
+    "InvalidPermission.NotFound",
+)
 _HELD = ("InvalidNetworkInterface.InUse", "InvalidParameterValue", "DependencyViolation")
 
 
@@ -59,9 +64,16 @@ class Leftover:
 
 
 def may_be_asked(offline: bool, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether AWS is asked: an offline run asks a stand-in on this machine alone, never AWS itself."""
-    host = urlsplit(environ.get("AWS_ENDPOINT_URL") or "").hostname
-    return not offline or host in ("127.0.0.1", "::1", "localhost")
+    """Whether AWS is asked: an offline run asks a stand-in on this machine alone, never AWS itself.
+
+    One for a single service (``AWS_ENDPOINT_URL_EC2``) goes before the one for all.
+    """
+    if not offline:
+        return True
+    given = {name: value for name, value in environ.items() if name.startswith("AWS_ENDPOINT_URL")}
+    ignored = environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() not in ("", "false")
+    here = all(urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost") for url in given.values())
+    return "AWS_ENDPOINT_URL" in given and here and not ignored
 
 
 def vpc_by_tag(region: str, environment: str) -> str:
@@ -149,11 +161,15 @@ class Leftovers:
             ("IpPermissions", self._ec2.revoke_security_group_ingress),
             ("IpPermissionsEgress", self._ec2.revoke_security_group_egress),
         )
-        with answers("aws ec2 revoke-security-group-ingress"):
-            for _, group in self._groups():
-                for rules, revoke in revokes:
-                    if group.get(rules):
-                        revoke(GroupId=group["GroupId"], IpPermissions=group[rules])
+        for found, group in self._groups():
+            for rules, revoke in revokes:
+                try:
+                    with answers(f"aws ec2 revoke-security-group-ingress: {found}"):
+                        if group.get(rules):
+                            revoke(GroupId=found.id, IpPermissions=group[rules])
+                except Refused as refused:  # EKS deletes its own, and a listing may lag behind
+                    if refused.code not in _GONE:
+                        raise
 
     def _instances(self, of_karpenter: bool, ended: bool) -> Iterator[Leftover]:
         for reservation in self._pages("describe_instances", "Reservations"):

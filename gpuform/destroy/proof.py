@@ -9,6 +9,23 @@ from gpuform.errors import Failure, InputError
 _GONE = "ResourceNotFoundException"
 
 
+def refuse_living(name: str, region: str) -> None:
+    """Raise Failure where EKS has a cluster of this name, whatever a state says; changes nothing."""
+    call = f"aws eks describe-cluster --region {region} --name {name}"
+    try:
+        with answers(call):
+            found = client("eks", region).describe_cluster(name=name)["cluster"]
+    except Refused as refused:
+        if refused.code == _GONE:
+            return
+        raise Failure(call, refused.fact, "that is no proof: let eks:DescribeCluster answer") from None
+    raise Failure(
+        "destroy: leftovers at AWS",
+        f"EKS says that cluster {name} is there ({found.get('status')}), and the stack's state has none",
+        "nothing is swept under a cluster: delete it, or wait until it is, and run the same command again",
+    )
+
+
 def require_gone(eks: Eks, region: str) -> str:
     """EKS's own word that the cluster is gone, as a line; changes nothing.
 

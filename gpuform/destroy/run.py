@@ -16,6 +16,7 @@ from gpuform.destroy import inside
 from gpuform.destroy.cluster import Cluster
 from gpuform.destroy.leftovers import may_be_asked
 from gpuform.destroy.plan import Plan
+from gpuform.destroy.proof import refuse_living
 from gpuform.destroy.site import Site
 from gpuform.destroy.steps import Step
 from gpuform.destroy.waiting import StillThere, counted
@@ -51,6 +52,7 @@ class Destroy:
 
     def run(self) -> Outcome:
         """Raises Failure that names what is still there when a step's time is up, and what to do."""
+        self._site.require_unchanged()
         if self._site.options.cluster_gone:
             self._site.forget_cluster()
         steps: dict[str, Callable[[Step], str]] = {
@@ -59,7 +61,7 @@ class Destroy:
             "volumes": self._volumes,
             "pools": self._pools,
             "classes": self._classes,
-            "cluster": lambda step: self._engine(self._site.known().before_the_network()),
+            "cluster": lambda step: self._without_network(),
             "leftovers": self._leftovers,
             "network": lambda step: self._network(),
             "stack": lambda step: self._engine(None),
@@ -133,12 +135,19 @@ class Destroy:
             self._say("pools", f"--force: ends {one}")
         leftovers.end(found)
 
+    def _without_network(self) -> str:
+        if self._cluster is not None and not self._site.options.purge:
+            inside.keep_volumes(self._cluster)  # those that came while nodes were waited for
+        return self._engine(self._site.known().before_the_network())
+
     def _leftovers(self, step: Step) -> str:
         if self._site.known().eks is not None:
             raise Failure(f"stack {self._site.stack}", "still has its cluster", "run the same command again")
         leftovers = self._site.leftovers()
         if leftovers is None:
             return "no VPC" if may_be_asked(self._site.options.offline) else "AWS is not asked offline"
+        if self._site.aws is not None:
+            refuse_living(self._site.env.name, self._site.aws.region)
         try:
             taken = leftovers.sweep(self._bound(step), lambda text: self._say(step.name, text))
         except StillThere as still:

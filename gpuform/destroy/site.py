@@ -17,6 +17,9 @@ from gpuform.destroy.steps import OF_EKS, OF_OTHERS
 from gpuform.engine import Engine, Event
 from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
+from gpuform.plugins.kubernetes.client import Unreachable
+from gpuform.recover.aws import require_account
+from gpuform.recover.state import same
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 
@@ -52,10 +55,17 @@ class Site:
     _state: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def known(self) -> Known:
-        """The state as it is now: nobody else changes it while we run, or the engine refuses."""
+        """The state as it is now; no other run may change it while we work, see `require_unchanged`."""
         if self._state is None:
             self._state = self.engine.export(self.stack)
         return Known.of(self._state)
+
+    def require_unchanged(self) -> None:
+        """Raise Failure where the state is no longer the plan's: nobody has agreed to that."""
+        planned, self._state = self._state, None
+        self.known()
+        if planned is not None and not same(planned, self._state or {}):
+            raise Failure(f"stack {self.stack}", "its state has changed since the plan", "look again")
 
     def engine_destroys(self, targets: Sequence[str], told: Callable[[Event], None]) -> str:
         """The engine's destroy of these URNs, or of all that is left; its own count."""
@@ -80,6 +90,17 @@ class Site:
         if self.options.cluster_gone and not may_be_asked(self.options.offline):
             raise InputError("--cluster-gone", "asks EKS for proof, which an offline run does not", _REAL)
 
+    def _require_place(self, known: Known, region: str) -> None:
+        """Refuse another region or account than the stack's: there, all of it would seem to be gone."""
+        if known.regions and region not in known.regions:
+            raise InputError(
+                f"Pulumi.{self.stack}.yaml",
+                f"says {region}, and the stack lies in {', '.join(sorted(known.regions))}",
+                "set cluster.region back to where it was made",
+            )
+        if known.counts() and not self.options.offline:
+            require_account(self.stack, self._state or {})
+
     def plan(self) -> Plan:
         """What is there. Raises Failure where the cluster has to be asked and does not answer."""
         self.refuse_options()
@@ -87,15 +108,20 @@ class Site:
         if self.aws is None:
             notes = (_HOSTS,) if self.env.cluster.kind == "hosts" else ()
             return Plan(self.stack, self.env.cluster.kind, OF_OTHERS, known.counts(), notes=notes)
+        self._require_place(known, self.aws.region)
         if self.options.cluster_gone and known.eks:
             self.say(require_gone(known.eks, self.aws.region))
         workloads = tuple(f"{one.kind} {one.namespace}/{one.name}" for one in known.workloads())
         found, notes = Inside(), () if may_be_asked(self.options.offline) else (_OFFLINE,)
         with self.cluster() as cluster:
             if cluster is not None:
-                found = look_inside(cluster, workloads)
-                if self.options.force:
-                    self.refuse_force(cluster)
+                try:
+                    found = look_inside(cluster, workloads)
+                    if self.options.force:
+                        self.refuse_force(cluster)
+                except Unreachable as problem:
+                    remedy = "run the same command again"
+                    raise Failure(f"cluster of {self.stack}", str(problem), remedy) from None
         left = self.leftovers(known)
         return Plan(
             self.stack,

@@ -73,6 +73,12 @@ class Known:
         """Ids of the VPCs; an offline run has made them up."""
         return tuple(str(one["id"]) for one in self.resources if one["type"] == _VPC and one.get("id"))
 
+    @property
+    def regions(self) -> frozenset[str]:
+        """Where AWS's providers in the state look; none where they do not say it in the clear."""
+        given = ((one.get("inputs") or {}).get("region") for one in self.resources if one["type"] == _AWS)
+        return frozenset(one for one in given if isinstance(one, str))
+
     @cached_property
     def inside(self) -> frozenset[str]:
         """URNs of what lies in the cluster and only it can take away: objects, releases, nodes' labels."""

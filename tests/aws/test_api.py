@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,3 +51,11 @@ def test_an_answer_that_is_none_of_aws(monkeypatch: pytest.MonkeyPatch, moto: st
     said = r"aws ec2 describe-capacity-reservations: is no answer of AWS: .*; check the network"
     with pytest.raises(Failure, match=said), answers("aws ec2 describe-capacity-reservations"):
         client("ec2", "us-west-2").describe_capacity_reservations()
+
+
+def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(Failure, match=r"The config profile \(nobody\) could not be found; .*AWS_PROFILE"):
+        client("ec2", "us-west-2")

@@ -1,0 +1,216 @@
+"""What a destroy must not do: act on a state or in a place other than those of its plan, or lose data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from botocore.stub import Stubber
+from typer.testing import CliRunner
+
+from gpuform.aws import api
+from gpuform.cli.main import app
+from gpuform.destroy import Destroy, Options, Plan, Site, inside, proof
+from gpuform.destroy import site as sites
+from gpuform.destroy.cluster import VOLUME, Cluster
+from gpuform.destroy.leftovers import Leftovers, Scope, may_be_asked
+from gpuform.destroy.steps import OF_EKS
+from gpuform.engine import Engine
+from gpuform.errors import Failure, InputError
+from gpuform.paths import Paths
+from gpuform.plugins.kubernetes.client import Unreachable
+from infra.config import load
+from tests.destroy.test_parts import AWS, BASE, OUTPUTS, VPC, PlayedEngine
+
+pytestmark = pytest.mark.unit
+
+HERE = Paths.here()
+REGION = load(HERE.root / "Pulumi.aws-dev.yaml").cluster.region  # type: ignore[union-attr]
+PROVIDER = AWS.removesuffix("::id")
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+
+
+def state(region: str = REGION, *more: dict[str, Any]) -> dict[str, Any]:
+    provider = {"urn": PROVIDER, "type": "pulumi:providers:aws", "id": "id", "inputs": {"region": region}}
+    vpc = {"urn": VPC, "type": "aws:ec2/vpc:Vpc", "custom": True, "id": "vpc-1", "provider": AWS}
+    return {"deployment": {"resources": [provider, vpc, *more]}}
+
+
+def eks(account: str = "42") -> dict[str, Any]:
+    urn = f"{BASE}aws:eks/cluster:Cluster::c"
+    outputs = {**OUTPUTS, "arn": f"arn:aws:eks:{REGION}:{account:0>12}:cluster/s"}
+    return {"urn": urn, "type": "aws:eks/cluster:Cluster", "custom": True, "outputs": outputs}
+
+
+def aws_site(of: dict[str, Any], **options: Any) -> Site:
+    engine = PlayedEngine()
+    engine.state = of
+    env = load(HERE.root / "Pulumi.aws-dev.yaml")
+    return Site(env, HERE, cast(Engine, engine), "aws-dev", Options(**options), say=lambda line: None)
+
+
+def test_a_file_that_names_another_region_is_refused() -> None:
+    """There EKS has no such cluster, and the VPC has no leftovers: both would be taken for an answer."""
+    site = aws_site(state("eu-north-1"), offline=True)
+    with pytest.raises(InputError, match=f"says {REGION}, and the stack lies in eu-north-1") as wrong:
+        site.plan()
+    assert wrong.value.path == "Pulumi.aws-dev.yaml"
+
+
+def test_credentials_of_another_account_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS has nothing of it there, and the engine would take all of it for deleted."""
+    site = aws_site(state(REGION, eks()))
+    sts = api.client("sts", REGION)
+    monkeypatch.setattr(api, "client", lambda service, region: sts)
+    with Stubber(sts) as stubbed:
+        stubbed.add_response("get_caller_identity", {"Account": "123456789012"})
+        with pytest.raises(
+            Failure, match="lies in account 000000000042, and the credentials are of account 1"
+        ):
+            site.plan()
+
+
+def test_a_state_that_changed_since_it_was_asked_for_is_not_destroyed() -> None:
+    site = aws_site(state(), offline=True)
+    engine = cast(PlayedEngine, site.engine)
+    site.known()
+    engine.state = state(REGION, eks())  # somebody's `up`, while nobody answered the question
+    with pytest.raises(Failure, match="stack aws-dev: its state has changed since the plan; look again"):
+        Destroy(site, Plan("aws-dev", "aws", OF_EKS, {})).run()
+    assert engine.asked == []
+
+
+def living(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
+    client = api.client("eks", REGION)
+    monkeypatch.setattr(proof, "client", lambda service, region: client)
+    stubbed = Stubber(client)
+    if status:
+        stubbed.add_response("describe_cluster", {"cluster": {"name": "aws-dev", "status": status}})
+    else:
+        stubbed.add_client_error("describe_cluster", "ResourceNotFoundException")
+    stubbed.activate()
+
+
+@pytest.mark.parametrize(("status", "swept"), [("ACTIVE", False), ("CREATING", False), ("", True)])
+def test_nothing_is_swept_while_eks_has_the_cluster(
+    status: str, swept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state can say that it is gone: after `pulumi state delete`, or a run that was killed."""
+    took: list[float] = []
+
+    def sweep(seconds: float, say: Any) -> tuple[()]:
+        took.append(seconds)
+        return ()
+
+    site = aws_site(state(), offline=True)
+    monkeypatch.setattr(site, "leftovers", lambda: SimpleNamespace(sweep=sweep))
+    living(monkeypatch, status)
+    step = next(one for one in OF_EKS if one.name == "leftovers")
+    destroy = Destroy(site, Plan("aws-dev", "aws", OF_EKS, {}))
+    if swept:
+        assert destroy._leftovers(step) == "none"
+    else:
+        with pytest.raises(Failure, match=f"EKS says that cluster aws-dev is there \\({status}\\)"):
+            destroy._leftovers(step)
+    assert bool(took) is swept
+
+
+def test_a_group_that_went_meanwhile_is_gone() -> None:
+    """EKS deletes its own, and a listing may show it, rules and all, for a while after."""
+    leftovers = Leftovers(Scope(REGION, "s", "s", "vpc-1"))
+    rules = [{"IpProtocol": "-1"}]
+    group = {"GroupId": "sg-1", "GroupName": "g", "IpPermissions": rules, "IpPermissionsEgress": rules}
+    tagged = {**group, "Tags": [{"Key": "aws:eks:cluster-name", "Value": "s"}]}
+    with Stubber(leftovers._ec2) as stubbed:
+        stubbed.add_response("describe_security_groups", {"SecurityGroups": [tagged]})
+        stubbed.add_client_error("revoke_security_group_ingress", "InvalidGroup.NotFound")
+        stubbed.add_client_error("revoke_security_group_egress", "InvalidPermission.NotFound")
+        leftovers._close()
+        stubbed.assert_no_pending_responses()
+        stubbed.add_response("describe_security_groups", {"SecurityGroups": [tagged]})
+        stubbed.add_client_error("revoke_security_group_ingress", "UnauthorizedOperation")
+        with pytest.raises(Failure, match="UnauthorizedOperation"):
+            leftovers._close()
+
+
+class Volumes:
+    """A cluster with one volume, which takes a change only at the ``after``-th time."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+        self.volume: dict[str, Any] = {
+            "metadata": {"name": "data"},
+            "spec": {"claimRef": {"namespace": "n", "name": "c"}, "persistentVolumeReclaimPolicy": "Delete"},
+        }
+
+    def objects(self, kind: Any, namespace: str = "", **params: str) -> list[dict[str, Any]]:
+        return [self.volume] if kind is VOLUME else []
+
+    def patch(self, kind: Any, one: Any, body: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.volume["spec"].update(body["spec"])
+
+
+def test_a_volume_is_kept_only_where_the_cluster_says_so() -> None:
+    """A change that met another one is no error of the API, and would be no change."""
+    played = Volumes(2)
+    inside.keep_volumes(cast(Cluster, played))
+    assert played.volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+    with pytest.raises(Failure, match="volumes that are to stay: data would be deleted"):
+        inside.keep_volumes(cast(Cluster, Volumes(1000)))
+
+
+def test_a_cluster_that_falls_silent_while_it_is_looked_at_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = aws_site(state(), offline=True)
+
+    @contextmanager
+    def cluster() -> Iterator[Any]:
+        yield object()
+
+    def silent(*asked: Any) -> None:
+        raise Unreachable("no answer")
+
+    monkeypatch.setattr(site, "cluster", cluster)
+    monkeypatch.setattr(sites, "look_inside", silent)
+    with pytest.raises(Failure, match="cluster of aws-dev: no answer; run the same command again"):
+        site.plan()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"AWS_ENDPOINT_URL_EC2": "https://ec2.us-east-1.amazonaws.com"},
+        {"AWS_ENDPOINT_URL_EKS": "https://eks.us-east-1.amazonaws.com"},
+        {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"},
+    ],
+)
+def test_an_offline_run_does_not_reach_aws_past_its_stand_in(more: dict[str, str]) -> None:
+    here = {"AWS_ENDPOINT_URL": "http://127.0.0.1:5000"}
+    assert may_be_asked(True, {**here, "AWS_ENDPOINT_URL_STS": "http://localhost:1"})
+    assert not may_be_asked(True, {**here, **more})
+    assert may_be_asked(False, {**here, **more})
+
+
+def test_nothing_to_do_is_said_to_programs_in_the_same_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Site, "plan", lambda self: Plan("local", "embedded", OF_EKS, {}))
+    done = CliRunner().invoke(app, ["destroy", "local", "--json"])
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert {key: said[key] for key in ("done", "stack", "steps", "swept")} == {
+        "done": True,
+        "stack": "local",
+        "steps": [],
+        "swept": [],
+    }
