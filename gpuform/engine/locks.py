@@ -136,7 +136,7 @@ def written(text: str) -> Owner | None:
     """Who wrote this lock; None where the text is no whole lock."""
     try:
         content: dict[str, Any] = json.loads(text)
-        since = datetime.fromisoformat(content["timestamp"][:19] + "+00:00")
+        since = datetime.fromisoformat(content["timestamp"]).astimezone(UTC)
         return Owner(
             int(content["pid"]), str(content["hostname"]), since, str(content.get("username") or "somebody")
         )

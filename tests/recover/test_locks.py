@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuform.aws import api
+from gpuform.engine.locks import written
 from gpuform.errors import Failure, InputError
 from gpuform.recover import locks
 from gpuform.recover.locks import Store
@@ -88,6 +89,13 @@ def test_the_lock_of_the_gone_is_removed_and_its_owner_named(place: tuple[Store,
     assert locks.remove(store, [planned], "prod") == [f"removed the lock on stack prod of {owner}"]
     assert store.locks() == []
     assert locks.remove(store, [planned], "prod") == []
+
+
+def test_the_time_of_a_lock_is_told_in_utc_wherever_it_was_written() -> None:
+    """The engine writes its own clock's zone; by this time somebody decides whether the owner is gone."""
+    text = content(12, "ci-7").replace("678901234Z", "678901234+02:00")
+    assert (owner := written(text)) is not None
+    assert owner.named == "process 12 of ada on host ci-7 since 2026-01-02 01:04:05 UTC"
 
 
 def test_the_lock_of_the_living_is_refused_whatever_is_said(place: tuple[Store, Write], alive: int) -> None:
