@@ -7,13 +7,14 @@ import json
 from collections.abc import Callable
 
 from gpuform.engine import Event
+from gpuform.engine.pending import IMPORTING
 from gpuform.errors import Failure
 from gpuform.plugins.handler import PluginError
 from gpuform.plugins.kubernetes.release_helm import HelmError
 from gpuform.recover import cluster, locks, releases
 from gpuform.recover import state as states
 from gpuform.recover.find import Stack
-from gpuform.recover.plan import FOR_YOU, Plan
+from gpuform.recover.plan import FOR_YOU, Plan, Step
 
 Say = Callable[[str], None]
 
@@ -68,9 +69,29 @@ def _state(stack: Stack, plan: Plan, say: Say) -> None:
         stack.engine.ask(stack.env, *words, given=json.dumps(changed))
     if again:
         stack.engine.refresh(stack.name, on_event=_silent, targets=again)
+    missing = _missing(stack, plan)
     for step in plan.steps:
+        if step in missing:
+            continue
         done = {"import": f"imported as {step.id}", "clear": "cleared", "refresh": "read again"}[step.does]
         say(f"{step.name} ({step.type}): {done}")
+    if missing:
+        raise Failure(
+            f"stack {stack.name}",
+            f"{', '.join(f'{one.name} ({one.type})' for one in missing)} was not found by its id"
+            " and is in the state no more",
+            "run 'pulumi import TYPE NAME ID' with the right one before the next up makes another",
+        )
+
+
+def _missing(stack: Stack, plan: Plan) -> list[Step]:
+    """What was imported and is not in the state any more: a refresh takes out what it does not find."""
+    imported = [one for one in plan.steps if one.does == "import" or one.was == IMPORTING]
+    if not imported:
+        return []
+    now = states.resources(stack.engine.deployment(stack.env, stack.name))
+    have = {one["urn"] for one in now if not one.get("delete")}
+    return [one for one in imported if one.urn not in have]
 
 
 def _silent(event: Event) -> None:

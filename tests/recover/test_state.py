@@ -16,6 +16,7 @@ from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from gpuform.recover import Plan, Stack, Step, Told, aws
 from gpuform.recover import state as states
+from gpuform.recover.apply import carry_out
 from gpuform.recover.find import _look, _require_pending
 
 pytestmark = pytest.mark.unit
@@ -151,3 +152,39 @@ def test_an_up_says_what_was_being_made_and_how_to_go_on() -> None:
         "run 'gpuform recover prod', which looks for it"
     )
     require_none(state(op("a", "updating"), op("b", "deleting")), "prod")
+
+
+class Refreshing:
+    """A state, and an engine whose refresh finds some of it there: what it does not find, it takes out."""
+
+    def __init__(self, state: dict[str, Any], there: set[str]) -> None:
+        self.state, self.there = state, there
+
+    def environment(self, name: str) -> tuple[dict[str, str], None]:
+        return {"PULUMI_BACKEND_URL": "file:///nowhere"}, None
+
+    def deployment(self, env: Any, name: str, show_secrets: bool = False) -> dict[str, Any]:
+        return self.state
+
+    def ask(self, env: Any, *words: str, given: str) -> str:
+        self.state = json.loads(given)
+        return ""
+
+    def refresh(self, name: str, on_event: Any, targets: Any) -> None:
+        have = self.state["deployment"]["resources"]
+        have[:] = [one for one in have if one["urn"] not in targets or one["id"] in self.there]
+
+
+def test_an_id_of_nothing_is_not_called_imported() -> None:
+    """The refresh says nothing of it, and the next run would make the resource a second time."""
+    before = state(op("urn::a"), op("urn::b"))
+    steps = (step("urn::a", "import", id="vpc-1"), step("urn::b", "import", id="vpc-typo"))
+    plan = Plan("prod", "file:///nowhere", steps=steps, state=before)
+    said: list[str] = []
+    stack = Stack("prod", Paths.here(), cast(Any, Refreshing(before, {"vpc-1"})))
+    with pytest.raises(Failure, match=r"stack prod: b \(t\) was not found by its id"):
+        carry_out(stack, plan, said.append)
+    assert said == ["a (t): imported as vpc-1"]
+    both = Stack("prod", Paths.here(), cast(Any, Refreshing(before, {"vpc-1", "vpc-typo"})))
+    carry_out(both, plan, said.append)
+    assert said[2:] == ["b (t): imported as vpc-typo"]
