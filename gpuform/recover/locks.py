@@ -111,6 +111,12 @@ def store(backend: str, project: str, stack: str) -> Store:
         return Folder(Path(place).expanduser() / own)
     if parts.scheme == "s3":
         asked = parse_qs(parts.query)
+        if elsewhere := sorted({"endpoint", "profile"} & set(asked)):
+            raise InputError(
+                "state.backend",
+                f"{elsewhere[0]} in its address is the engine's alone: locks would be looked for elsewhere",
+                "set AWS_ENDPOINT_URL_S3 or AWS_PROFILE in place of it",
+            )
         region = asked.get("region", ["us-east-1"])[0]
         folder = "/".join(part for part in (parts.path.strip("/"), own) if part)
         return Bucket(parts.netloc, f"{folder}/", client("s3", region))

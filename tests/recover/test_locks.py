@@ -98,6 +98,13 @@ def test_the_time_of_a_lock_is_told_in_utc_wherever_it_was_written() -> None:
     assert owner.named == "process 12 of ada on host ci-7 since 2026-01-02 01:04:05 UTC"
 
 
+@pytest.mark.parametrize("more", ["endpoint=minio.example:9000", "region=us-west-2&profile=states"])
+def test_a_bucket_that_is_reached_in_another_way_is_not_looked_for_at_aws(more: str) -> None:
+    """Without its locks a stack would pass for nobody's."""
+    with pytest.raises(InputError, match=r"state.backend: .* set AWS_ENDPOINT_URL_S3"):
+        locks.store(f"s3://states/of?{more}", "tried", "prod")
+
+
 def test_the_lock_of_the_living_is_refused_whatever_is_said(place: tuple[Store, Write], alive: int) -> None:
     store, write = place
     write(content(alive))
