@@ -52,6 +52,7 @@ class Destroy:
 
     def run(self) -> Outcome:
         """Raises Failure that names what is still there when a step's time is up, and what to do."""
+        self._site.require_free()
         self._site.require_unchanged()
         if self._site.options.cluster_gone:
             self._site.forget_cluster()

@@ -15,9 +15,11 @@ from gpuform.destroy.proof import require_gone
 from gpuform.destroy.state import Known, without_cluster
 from gpuform.destroy.steps import OF_EKS, OF_OTHERS
 from gpuform.engine import Engine, Event
+from gpuform.engine.backend import project
 from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from gpuform.plugins.kubernetes.client import Unreachable
+from gpuform.recover import locks
 from gpuform.recover.aws import require_account
 from gpuform.recover.state import same
 from infra.model.aws import AwsCluster
@@ -66,6 +68,23 @@ class Site:
         self.known()
         if planned is not None and not same(planned, self._state or {}):
             raise Failure(f"stack {self.stack}", "its state has changed since the plan", "look again")
+
+    def require_free(self) -> None:
+        """Raise Failure while somebody holds the stack: the engine asks too late, the cluster comes first.
+
+        Beside the checkout the engine's export has asked; what `recover` looks into is asked here, no other.
+        """
+        env, shared = self.engine.environment(self.stack)
+        if shared is None:
+            return
+        try:
+            place = locks.store(env["PULUMI_BACKEND_URL"], project(self.paths.root), self.stack)
+        except InputError:
+            return
+        for lock in locks.require_removable(self.stack, place.locks(), ()):
+            raise Failure(
+                f"stack {self.stack}", f"is locked by {lock.named}", f"run 'gpuform recover {self.stack}'"
+            )
 
     def engine_destroys(self, targets: Sequence[str], told: Callable[[Event], None]) -> str:
         """The engine's destroy of these URNs, or of all that is left; its own count."""

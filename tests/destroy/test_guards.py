@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -89,6 +91,20 @@ def test_a_state_that_changed_since_it_was_asked_for_is_not_destroyed() -> None:
     with pytest.raises(Failure, match="stack aws-dev: its state has changed since the plan; look again"):
         Destroy(site, Plan("aws-dev", "aws", OF_EKS, {})).run()
     assert engine.asked == []
+
+
+@pytest.mark.parametrize("host", ["ci-7", ""])
+def test_a_stack_that_somebody_holds_is_left_alone(host: str, tmp_path: Path) -> None:
+    """The engine would say so, but only once workloads, load balancers, data and nodes are gone."""
+    site = aws_site(state(), offline=True)
+    cast(PlayedEngine, site.engine).backend = f"file://{tmp_path}"
+    lock = {"pid": 2**22 + 1, "hostname": host or socket.gethostname(), "timestamp": "2026-01-02T03:04:05Z"}
+    place = tmp_path / ".pulumi/locks/organization/gpuform/aws-dev/0a1b.json"
+    place.parent.mkdir(parents=True)
+    place.write_text(json.dumps(lock))
+    with pytest.raises(Failure, match=r"stack aws-dev: is locked by process .*gpuform recover aws-dev"):
+        Destroy(site, Plan("aws-dev", "aws", OF_EKS, {})).run()
+    assert place.exists()
 
 
 def living(monkeypatch: pytest.MonkeyPatch, status: str) -> None:

@@ -205,6 +205,10 @@ class PlayedEngine:
     def __init__(self) -> None:
         self.state: dict[str, Any] = STATE
         self.asked: list[tuple[str, ...]] = []
+        self.backend = ""
+
+    def environment(self, stack: str) -> tuple[dict[str, str], Any]:
+        return {"PULUMI_BACKEND_URL": self.backend}, self.backend or None
 
     def export(self, stack: str) -> dict[str, Any]:
         return self.state
