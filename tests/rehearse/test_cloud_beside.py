@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from pathlib import Path
@@ -47,10 +48,21 @@ def test_a_start_that_fails_leaves_no_server_and_no_variables(
     ):
         pass
     assert dict(os.environ) == before
-    deadline = time.monotonic() + 5
-    while threading.active_count() > threads:
-        assert time.monotonic() < deadline, "its server still runs"
-        time.sleep(0.05)
+    until(lambda: threading.active_count() == threads)
+
+
+def test_it_is_there_as_long_as_it_is_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Cloud, "_reset", lambda self: None)
+    monkeypatch.setattr(account, "furnish", lambda env: None)
+    monkeypatch.setattr(Instances, "_running", lambda self: {})
+    before, threads = dict(os.environ), threading.active_count()
+    with Cloud(load(STACK), PriceList(), tmp_path / "kubeconfig", NoTools()) as cloud:
+        assert os.environ["AWS_ENDPOINT_URL"] == cloud.url
+        assert threading.active_count() == threads + 2
+        with socket.create_connection(("127.0.0.1", int(cloud.url.rpartition(":")[2])), timeout=5):
+            pass
+    assert dict(os.environ) == before
+    until(lambda: threading.active_count() == threads)
 
 
 def test_nothing_of_the_callers_own_aws_or_proxy_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ class Market:
         self._usd = {**pools, **prices.usd_per_hour}
         self._spot = (env.cost.spot_factor if env.cost else None) or 1.0
         self._shortages: tuple[Shortage, ...] = ()
-        self._reservations = {one.id: one for pool in env.pools for one in _reserved(env, pool)}
+        self._reservations = {one.id: one for pool in env.pools for one in reserved(env, pool)}
         self._book: dict[str, Bought] = {}
         self._refused: Counter[tuple[str, str, CapacityType]] = Counter()
 
@@ -178,7 +178,7 @@ def _priced(env: Environment) -> Iterator[Pool]:
     return (pool for pool in env.pools if pool.by_karpenter and pool.name in own)
 
 
-def _reserved(env: Environment, pool: Pool) -> Iterator[Reservation]:
+def reserved(env: Environment, pool: Pool) -> Iterator[Reservation]:
     """The pool's reservations. What they hold is not declared: assumed is one that the pool can use whole,
     of its first machine in its first zone, with as many instances as its limits allow.
     """

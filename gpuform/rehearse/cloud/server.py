@@ -179,7 +179,8 @@ def pointed(own: Mapping[str, str]) -> Iterator[None]:
     A profile, a session's token or the endpoint of one service would go before ``AWS_ENDPOINT_URL``, and a
     proxy would be asked for what is on loopback.
     """
-    direct = {name: ",".join(filter(None, (os.environ.get(name), _HERE))) for name in ("NO_PROXY", "no_proxy")}
+    proxies = ("NO_PROXY", "no_proxy")
+    direct = {name: ",".join(filter(None, (os.environ.get(name), _HERE))) for name in proxies}
     foreign = {name for name in os.environ if name.startswith("AWS_")}
     before = {name: os.environ.get(name) for name in {*own, *direct, *foreign}}
     for name in foreign:
