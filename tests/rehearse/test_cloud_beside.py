@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gpuform.rehearse.cloud import account
+from gpuform.rehearse.cloud.answers import Answers
 from gpuform.rehearse.cloud.instances import Instances
 from gpuform.rehearse.cloud.market import Bought, Market
 from gpuform.rehearse.cloud.server import Cloud, pointed
@@ -159,3 +160,23 @@ def test_a_pools_own_price_is_listed_where_its_machine_has_none() -> None:
     market = Market(env, PriceList())
     assert market.listed["p5e.48xlarge"] == 63.5
     assert market.price("p5e.48xlarge", "on-demand") == 63.5
+
+
+def test_an_alias_is_one_image_for_all_who_ask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def slow(self: Answers, name: str, architecture: str) -> str:
+        time.sleep(0.05)
+        made.append(name)
+        return f"ami-{len(made)}"
+
+    monkeypatch.setattr(Answers, "_image", slow)
+    answers = Answers("us-west-2", (), Market(load(STACK), PriceList()), ())
+    asking = [
+        threading.Thread(target=answers.ssm_getparameter, args=({"Name": "/x/image_id"},)) for _ in range(4)
+    ]
+    for one in asking:
+        one.start()
+    for one in asking:
+        one.join()
+    assert made == ["/x/image_id"], "another image of one alias is drift, and replaces every node"
