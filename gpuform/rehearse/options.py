@@ -104,6 +104,6 @@ def short(text: str) -> Short:
 def used(text: str) -> tuple[str, int]:
     """``ID[=LEFT]``: a reservation and how many of its instances are left. Raises InputError."""
     name, _, left = text.partition("=")
-    if not name or (left and not left.isdigit()):
+    if not name or (left and not left.isdecimal()):
         raise InputError(f"--reservation-used {text}", "is not ID[=LEFT]", "as in cr-0123456789abcdef0=1")
     return name, int(left or 0)

@@ -38,7 +38,7 @@ def test_a_shortage_that_is_none(text: str) -> None:
         short(text)
 
 
-@pytest.mark.parametrize("text", ["", "=1", "cr-1=many", "cr-1=-1"])
+@pytest.mark.parametrize("text", ["", "=1", "cr-1=many", "cr-1=-1", "cr-1=\u00b2"])
 def test_a_reservation_that_is_none(text: str) -> None:
     with pytest.raises(InputError, match=r"^--reservation-used"):
         used(text)
