@@ -56,8 +56,11 @@ def rehearse(
     paths = Paths.here()
     page = report or paths.state / "rehearse" / f"{stack}.html"
     if report is not None:
-        writable.require(report.parent, "name a file that you may write with --report")
-    if timeout <= 0:
+        remedy = "name a file that you may write with --report"
+        if report.is_dir():
+            raise InputError(str(report), "is a folder", remedy)
+        writable.require(report.parent, remedy)
+    if not timeout > 0:  # nor nan, which no time is ever longer than
         raise InputError("--timeout", f"{timeout:g} is no time to wait", "give seconds, 300 for example")
     asked = options.Options(
         workloads=workloads,

@@ -91,7 +91,7 @@ def _unknown(bought: Sequence[Purchase], region: str) -> Iterator[Check]:
                 families.setdefault(key, {})[one.pool.name] = None
     for (market, family), pools in families.items():
         fact = f"not checked (pool {', '.join(pools)}): {UNKNOWN[market, family]}"
-        named = "--query 'Quotas[?contains(QuotaName, `Instance`)].[QuotaCode,QuotaName,Value]' --output text"
+        named = "--query 'Quotas[?contains(QuotaName, `nstance`)].[QuotaCode,QuotaName,Value]' --output text"
         by_hand = f"aws service-quotas list-service-quotas --service-code ec2 --region {region} {named}"
         yield Check(f"quota of {family}, {market}", by_hand, partial(_said, Judged("SKIP", fact)))
 

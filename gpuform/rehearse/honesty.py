@@ -8,7 +8,10 @@ from typing import Literal
 Way = Literal["none", "aws", "fast"]
 
 _REAL = "etcd, kube-apiserver, scheduler, controllers, helm, Pulumi engine, the program"
-_SIMULATED = "the nodes (kwok: no container runs, no image is pulled), NVIDIA's operands (gpuform.simulator)"
+_SIMULATED = (
+    "the nodes (kwok: no container runs, no image is pulled), NVIDIA's operands (gpuform.simulator), "
+    "charts that others publish (a ConfigMap with the values)"
+)
 _MORE_REAL: Mapping[Way, tuple[str, ...]] = {
     "none": (),
     "aws": (

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuform.errors import InputError
+from gpuform.rehearse.cloud.market import reserved
 from gpuform.rehearse.stack_file import SELECTED
 from infra import versions
 from infra.model import labels
@@ -24,6 +25,7 @@ from infra.plan.nodes import node
 
 Manifest = dict[str, Any]
 OWN_HOST = "own host"
+_STAND_IN = "what the stack makes at AWS: a stand-in checks every input and makes nothing"
 _CORES, _GIB = 256, 2048
 """What a host is played with, more than one has: a pod must not wait for a number that nobody declared."""
 
@@ -42,7 +44,7 @@ def played(env: Environment) -> Played:
     Raises InputError for a pool of an existing cluster whose machine nobody can know.
     """
     if env.cluster.kind == "aws":
-        return Played(played_nodes.manifests(env, fixed_only=True))
+        return Played(played_nodes.manifests(env, fixed_only=True), (_STAND_IN, *_held(env)))
     if env.cluster.kind == "hosts":
         made = [one for pool in env.pools for one in _hosts(env, pool)]
         size = f"cores and memory of own hosts are not declared; each is played with {_CORES} and {_GIB} GiB"
@@ -54,6 +56,13 @@ def played(env: Environment) -> Played:
         )
         return Played(tuple(made), (f"how many nodes there are is not declared; played: one each, {names}",))
     return Played(())
+
+
+def _held(env: Environment) -> Iterator[str]:
+    found = [one for pool in env.pools for one in reserved(env, pool)]
+    if found:
+        each = ", ".join(f"{one.total} {one.machine} in {one.zone} in {one.id}" for one in found)
+        yield f"what a reservation holds is not declared; played: {each}"
 
 
 def _hosts(env: Environment, pool: Pool) -> Iterator[Manifest]:

@@ -77,11 +77,13 @@ def _check_short(env: Environment, short: tuple[Short, ...]) -> None:
 
 
 def _check_reservations(env: Environment, used_up: tuple[tuple[str, int], ...]) -> None:
-    known = sorted({one for pool in env.pools if pool.aws for one in pool.aws.reservations})
+    pools = [pool for pool in env.pools if pool.by_karpenter]
+    known = sorted({one for pool in pools for one in pool.on_aws.reservations})
     for name, _ in used_up:
         if name not in known:
             remedy = listing(known, name) if known else "leave it out"
-            raise InputError(f"--reservation-used {name}", "is no reservation of the stack", remedy)
+            fact = "is no reservation of a pool that Karpenter fills"
+            raise InputError(f"--reservation-used {name}", fact, remedy)
 
 
 def short(text: str) -> Short:
@@ -102,6 +104,6 @@ def short(text: str) -> Short:
 def used(text: str) -> tuple[str, int]:
     """``ID[=LEFT]``: a reservation and how many of its instances are left. Raises InputError."""
     name, _, left = text.partition("=")
-    if not name or (left and not left.isdigit()):
+    if not name or (left and not left.isdecimal()):
         raise InputError(f"--reservation-used {text}", "is not ID[=LEFT]", "as in cr-0123456789abcdef0=1")
     return name, int(left or 0)

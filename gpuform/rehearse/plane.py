@@ -37,8 +37,9 @@ def kept_logs(paths: Paths, stack: str) -> Path:
 def plane(paths: Paths, tools: Tools, stack: str, say: Say) -> Iterator[Paths]:
     """A fresh control plane for as long as this lasts; its folders.
 
-    One rehearsal of a stack at a time: a second one waits. Told to end (SIGTERM), it still ends what it
-    started. Raises InputError where the state cannot be written, Failure where a member does not come up.
+    One rehearsal of a stack at a time: a second one waits. Told to end (SIGTERM, or SIGHUP of a terminal that
+    is closed), it still ends what it started. Raises InputError where the state cannot be written, Failure
+    where a member does not come up.
     """
     writable.require_state(paths.state)
     own = apart(paths, stack)
@@ -50,8 +51,10 @@ def plane(paths: Paths, tools: Tools, stack: str, say: Say) -> Iterator[Paths]:
             started.start(progress=lambda text: None)
             yield own
         finally:
-            _keep(own.logs, kept_logs(paths, stack))
-            _forget(started, own)
+            try:
+                _keep(own.logs, kept_logs(paths, stack))
+            finally:
+                _forget(started, own)
 
 
 def _keep(logs: Path, kept: Path) -> None:
@@ -67,7 +70,7 @@ def _forget(started: ControlPlane, own: Paths) -> None:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """SIGTERM as Ctrl-C; only the main thread may say so."""
+    """SIGTERM and SIGHUP as Ctrl-C, but for those that are ignored; only the main thread may say so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -75,8 +78,12 @@ def _ended_in_order() -> Iterator[None]:
     def interrupted(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupted)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    heard = {number: was for number, was in before.items() if was != signal.SIG_IGN}
+    for number in heard:
+        signal.signal(number, interrupted)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, was in heard.items():
+            signal.signal(number, was)

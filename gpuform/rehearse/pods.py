@@ -129,11 +129,13 @@ def _waiting(work: Workload, pod: Pod, said: list[Event], empty: list[Event]) ->
 def _unmade(work: Workload, missing: int, said: Iterable[Event]) -> Iterator[Pending]:
     if missing < 0:
         return
-    # Of a ReplicaSet, whose name begins with the workload's, or of the Job.
+    # Of a ReplicaSet, whose name is the workload's and a hash, or of the Job.
     refused = [
         one.message
         for one in said
-        if one.reason == "FailedCreate" and one.namespace == work.namespace and one.name.startswith(work.name)
+        if one.reason == "FailedCreate"
+        and one.namespace == work.namespace
+        and work.name == (one.name.rpartition("-")[0] if one.kind == "ReplicaSet" else one.name)
     ]
     why = f"{missing} of its pods {'was' if missing == 1 else 'were'} not made"
     why += f": {refused[-1]}" if refused else ""

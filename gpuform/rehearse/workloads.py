@@ -39,10 +39,10 @@ def environment(declared: Mapping[str, Any], source: str, file: Path | None = No
         env = parse(found, source)
     except InputError as error:
         index = _index(error.path)
-        if index is None:
+        if not error.path.startswith(KEY):
             raise
         path = f"{source}: {error.path}" if file is not None else error.path
-        said = _said(found, index)
+        said = _said(found, index) if index is not None else ""
         fact = f"no pool can hold it ({said})" if said else error.fact
         raise InputError(path, fact, error.remedy) from None
     for index, work in enumerate(env.workloads):
@@ -64,7 +64,7 @@ def _read(file: Path) -> Any:
         raise InputError(str(file), "is not UTF-8 text", "save it as UTF-8") from None
     content = read_yaml(text, str(file))
     if not isinstance(content, dict) or set(content) != {KEY}:
-        keys = sorted(content) if isinstance(content, dict) else type(content).__name__
+        keys = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
         fact = f"holds {', '.join(keys) if isinstance(keys, list) else 'no mapping'}"
         raise InputError(str(file), fact, "it must hold workloads: [...] alone, as in a stack file")
     return content[KEY] if content[KEY] is not None else []

@@ -132,7 +132,9 @@ def _price(lines: Sequence[Line], last: float) -> Iterator[str]:
 def _bar(row: Row, y: int, last: float) -> Iterator[str]:
     begin, ready, end = (across(at, last) for at in (row.begin, row.ready, row.end))
     kind, size = "fixed" if row.fixed else "bar", f'height="{BAR}" rx="2"'
-    seconds = f"{row.begin:.0f} s to {row.end:.0f} s, ready at {row.ready:.0f} s"
+    never = "never all ready" if row.fixed else "never ready"
+    came = f"ready at {row.ready:.0f} s" if row.ready < row.end else never
+    seconds = f"{row.begin:.0f} s to {row.end:.0f} s, {came}"
     yield f"<g><title>{escape(f'{row.text}: {seconds}')}</title>"
     yield f'<text class="name" x="0" y="{y + 10}">{escape(cut(row.text, LEFT - 12))}</text>'
     yield f'<rect class="wait" x="{begin:.1f}" y="{y + 1}" width="{ready - begin:.1f}" {size}/>'

@@ -66,6 +66,15 @@ def test_no_machine_counts_twice() -> None:
             assert sum(quota.market == market and quota.counts(kind) for quota in QUOTAS) <= 1
 
 
+def test_the_command_for_a_family_without_a_quota_lists_those_of_both_markets() -> None:
+    pool = {"name": "odd", "machine": "gr6.4xlarge", "elastic": {"max": {"cpu": 160}}}
+    wanted = look(Account(parse(small(pool)), reservations=[]))["quota of gr6, on-demand"]
+    word = wanted.check.partition("QuotaName, `")[2].partition("`")[0]
+    names = [quota.name for quota in QUOTAS]
+    assert word
+    assert [name for name in names if word in name] == names
+
+
 def look(account: Account) -> dict[str, Finding]:
     return {one.subject: one for one in findings(account.env, "x", account.clients)}
 

@@ -38,7 +38,7 @@ def test_a_shortage_that_is_none(text: str) -> None:
         short(text)
 
 
-@pytest.mark.parametrize("text", ["", "=1", "cr-1=many", "cr-1=-1"])
+@pytest.mark.parametrize("text", ["", "=1", "cr-1=many", "cr-1=-1", "cr-1=\u00b2"])
 def test_a_reservation_that_is_none(text: str) -> None:
     with pytest.raises(InputError, match=r"^--reservation-used"):
         used(text)
@@ -53,7 +53,7 @@ REFUSED = (
     (
         "aws-prod",
         Options(used_up=(("cr-1", 0),)),
-        "is no reservation of the stack; known: cr-0123456789abcdef0",
+        "is no reservation of a pool that Karpenter fills; known: cr-0123456789abcdef0",
     ),
     ("aws-prod", Options(fast=True, interrupt_spot=True), "--interrupt-spot: --fast knows no AWS"),
 )
@@ -63,6 +63,14 @@ REFUSED = (
 def test_what_the_stack_has_no_use_for(name: str, given: Options, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         given.check(stack(name))
+
+
+def test_a_reservation_of_a_node_group_is_not_karpenters() -> None:
+    name = "cr-0123456789abcdef0"
+    reserved = {"machine": "p5.48xlarge", "capacity": ["reserved"], "aws": {"reservations": [name]}}
+    env = aws({**reserved, "nodes": 1}, {"machine": "m6i.xlarge"})
+    with pytest.raises(InputError, match="no reservation of a pool that Karpenter fills; leave it out"):
+        Options(used_up=((name, 0),)).check(env)
 
 
 def test_what_it_has_use_for() -> None:

@@ -88,6 +88,7 @@ def test_each_pod_that_does_not_run_has_a_reason() -> None:
     said = [
         Event("Pod", "lab", "five-2", "karpenter", "FailedScheduling", at_limit),
         Event("Job", "lab", "job", "job-controller", "FailedCreate", "pods are forbidden: quota"),
+        Event("Job", "lab", "job-2", "job-controller", "FailedCreate", "of another job"),
     ]
     found = {one.name: one for one in pods.pending(environment(), there, said)}
     assert {name: one.why for name, one in found.items()} == {

@@ -108,6 +108,7 @@ def test_a_file_takes_the_place_of_the_own_even_where_those_are_wrong(tmp_path: 
         ("pools: []\nworkloads: []\n", "holds pools, workloads"),
         ("workloads: [\n", "expected the node content"),
         ("workloads: {a: 1}\n", "holds a mapping"),
+        ("{1: 2, a: b}\n", "holds 1, a"),
         (b"\xff\xfe", "is not UTF-8 text"),
     ],
 )
@@ -121,6 +122,14 @@ def test_a_file_that_is_none(text: str | bytes | None, fact: str, tmp_path: Path
         environment(ENVIRONMENT, "x", file)
     assert fact in caught.value.fact
     assert caught.value.path.startswith(str(file)) or caught.value.path == "workloads"
+
+
+def test_what_is_wrong_with_the_whole_list_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text("workloads: 3\n")
+    with pytest.raises(InputError) as caught:
+        environment(ENVIRONMENT, "Pulumi.lab.yaml", file)
+    assert str(caught.value) == f"{file}: workloads: holds the number 3; give a list"
 
 
 def test_hosts_that_have_joined_no_cluster_can_be_asked_what_they_would_hold(tmp_path: Path) -> None:

@@ -187,3 +187,10 @@ def test_a_long_name_is_cut_to_its_room() -> None:
 
 def test_a_rehearsal_without_nodes_has_no_picture() -> None:
     assert timeline((), 10.0) == "<p>No node was ever there.</p>"
+
+
+def test_a_node_that_was_never_ready_is_not_said_to_have_been() -> None:
+    svg = timeline((Line("n", "mig", "p4d.24xlarge", 21.96, 5.0, None, 9.0, False),), 10.0)
+    assert "5 s to 9 s, never ready" in svg
+    svg = timeline((Line("n", "mig", "p4d.24xlarge", 21.96, 5.0, 6.0, 9.0, False),), 10.0)
+    assert "5 s to 9 s, ready at 6 s" in svg

@@ -96,6 +96,13 @@ def test_on_aws_only_what_karpenter_does_not_buy() -> None:
     assert sorted(set(pools)) == ["a100-mig", "system"]
 
 
+def test_what_is_made_up_of_aws_is_said() -> None:
+    stand_in, held = nodes.played(load(HERE / "Pulumi.aws-prod.yaml")).made_up
+    assert "makes nothing" in stand_in
+    assert held.endswith("is not declared; played: 4 p5.48xlarge in us-west-2b in cr-0123456789abcdef0")
+    assert nodes.played(load(HERE / "Pulumi.aws-dev.yaml")).made_up == (stand_in,)
+
+
 def test_a_found_pool_of_an_unknown_machine_is_refused() -> None:
     env = parse(
         {

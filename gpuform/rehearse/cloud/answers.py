@@ -7,6 +7,7 @@ afterwards.
 from __future__ import annotations
 
 import json
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -73,6 +74,7 @@ class Answers:
     market: Market
     machines: tuple[str, ...]
     images: dict[str, str] = field(default_factory=dict)
+    _asked: threading.Lock = field(default_factory=threading.Lock)
 
     def pricing_getproducts(self, _: Mapping[str, Any]) -> Answer:
         """On-demand prices, in the little of the price list's form that Karpenter reads."""
@@ -92,8 +94,9 @@ class Answers:
     def ssm_getparameter(self, asked: Mapping[str, Any]) -> Answer:
         """The image behind an alias: one of that name, made up when it is asked for first."""
         name = str(asked["Name"])
-        if name not in self.images:
-            self.images[name] = self._image(name, "arm64" if "/arm64/" in name else "x86_64")
+        with self._asked:  # by several threads; two images of one alias would be drift
+            if name not in self.images:
+                self.images[name] = self._image(name, "arm64" if "/arm64/" in name else "x86_64")
         return _json(
             {"Parameter": {"Name": name, "Type": "String", "Value": self.images[name], "Version": 1}}
         )

@@ -45,7 +45,7 @@ class Instances:
         self._lost: dict[str, float] = {}  # node, and since when its instance is gone
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.trouble: list[str] = []
+        self.trouble: tuple[str, ...] = ()
 
     def start(self) -> None:
         """Begin to look."""
@@ -64,17 +64,21 @@ class Instances:
         while not self._over.wait(_LOOK_S):
             try:
                 self._look()
+                self.trouble = ()
             except Failure as error:
-                self.trouble.append(str(error))
+                self.trouble = (str(error),)
+            except Exception as error:  # without this thread no instance would ever join, and nobody say so
+                self.trouble = (f"{type(error).__name__}: {error}",)
 
     def _look(self) -> None:
+        book = self._market.bought()  # before what runs: one that is sold in between has not ended
         running = self._running()
-        due = [id for id, at in self._reclaims.items() if at <= time.monotonic() and id in running]
+        due = [id for id, at in list(self._reclaims.items()) if at <= time.monotonic() and id in running]
         if due:
             with answers("the played AWS"):
                 client("ec2", self._region).terminate_instances(InstanceIds=due)
             running = {id: address for id, address in running.items() if id not in due}
-        for one in self._market.bought():
+        for one in book:
             if one.ended is None and one.id not in running:
                 self._market.ended([one.id])
                 if one.node:

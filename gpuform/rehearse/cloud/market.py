@@ -79,11 +79,13 @@ class Market:
     def __init__(self, env: Environment, prices: PriceList) -> None:
         """Nothing is short, and of a pool's reservations as much is left as its limits let it use."""
         self._lock = threading.Lock()
-        self._usd = prices.usd_per_hour
         self._own = env.cost.prices if env.cost else {}
+        # A machine without a price of its own has that of a pool that may have it: AWS sells none without.
+        pools = {one.name: self._own[pool.name] for pool in _priced(env) for one in pool.machines}
+        self._usd = {**pools, **prices.usd_per_hour}
         self._spot = (env.cost.spot_factor if env.cost else None) or 1.0
         self._shortages: tuple[Shortage, ...] = ()
-        self._reservations = {one.id: one for pool in env.pools for one in _reserved(env, pool)}
+        self._reservations = {one.id: one for pool in env.pools for one in reserved(env, pool)}
         self._book: dict[str, Bought] = {}
         self._refused: Counter[tuple[str, str, CapacityType]] = Counter()
 
@@ -170,11 +172,17 @@ class Market:
             self._reservations[reservation] = replace(held, left=max(0, held.left - count))
 
 
-def _reserved(env: Environment, pool: Pool) -> Iterator[Reservation]:
+def _priced(env: Environment) -> Iterator[Pool]:
+    """The pools that Karpenter fills and whose nodes' price the environment says."""
+    own = env.cost.prices if env.cost else {}
+    return (pool for pool in env.pools if pool.by_karpenter and pool.name in own)
+
+
+def reserved(env: Environment, pool: Pool) -> Iterator[Reservation]:
     """The pool's reservations. What they hold is not declared: assumed is one that the pool can use whole,
     of its first machine in its first zone, with as many instances as its limits allow.
     """
-    if pool.elastic is None or "reserved" not in pool.capacity:
+    if not pool.by_karpenter or "reserved" not in pool.capacity:
         return
     machine = pool.machines[0]
     total = addresses.most_nodes(pool, machine, sharing.offered(env, pool, machine.gpus))

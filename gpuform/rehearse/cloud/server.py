@@ -9,7 +9,8 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,10 +29,7 @@ from infra.plan import eks
 
 _QUERY = ("ec2", "iam", "sts")
 _CREDENTIAL = re.compile(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request")
-_LOOK_S = 0.25
-_LOST_S = (
-    2.0  # after this the cloud's controller takes a node away whose instance is gone; minutes in reality
-)
+_HERE = "127.0.0.1"
 
 Respond = Callable[..., Any]
 
@@ -66,6 +64,8 @@ class Cloud:
             "AWS_SECRET_ACCESS_KEY": "rehearsal",
             "AWS_REGION": self._region,
             "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         }
 
     def bought(self) -> tuple[Bought, ...]:
@@ -84,8 +84,8 @@ class Cloud:
 
     @property
     def trouble(self) -> tuple[str, ...]:
-        """What went wrong when instances became nodes; each was tried again."""
-        return tuple(self._instances.trouble)
+        """What keeps instances from becoming nodes now; it is tried again and again."""
+        return self._instances.trouble
 
     def __enter__(self) -> Cloud:
         """Start serving, with what the account has; a process has one AWS at a time."""
@@ -101,25 +101,25 @@ class Cloud:
                 """No line per request."""
 
         self._moto = DomainDispatcherApplication(create_backend_app)
-        self._server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=Quiet)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self._before = {name: os.environ.get(name) for name in self.variables}
-        os.environ.update(self.variables)
-        self._reset()
-        account.furnish(self._env)
-        self._instances.start()
+        with ExitStack() as held:  # what fails half-way leaves nothing behind
+            server = make_server(_HERE, 0, self._serve, threaded=True, request_handler=Quiet)
+            held.callback(server.server_close)
+            self.url = f"http://{_HERE}:{server.server_port}"
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            held.callback(server.shutdown)
+            held.enter_context(pointed(self.variables))
+            self._reset()
+            account.furnish(self._env)
+            self._instances.start()
+            held.callback(self._instances.stop)
+            self._held = held.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop; nothing of it is left."""
-        self._instances.stop()
-        self._server.shutdown()
-        self._server.server_close()
-        for name, value in self._before.items():
-            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+        self._held.close()
 
     def _reset(self) -> None:
         import httpx
@@ -170,6 +170,27 @@ class Cloud:
         with answers("the played AWS"):
             url = sqs.get_queue_url(QueueName=eks.interruption_queue(self._env))["QueueUrl"]
             sqs.send_message(QueueUrl=url, MessageBody=json.dumps(event))
+
+
+@contextmanager
+def pointed(own: Mapping[str, str]) -> Iterator[None]:
+    """This process's environment with these of AWS's variables and no others; afterwards it is as it was.
+
+    A profile, a session's token or the endpoint of one service would go before ``AWS_ENDPOINT_URL``, and a
+    proxy would be asked for what is on loopback.
+    """
+    proxies = ("NO_PROXY", "no_proxy")
+    direct = {name: ",".join(filter(None, (os.environ.get(name), _HERE))) for name in proxies}
+    foreign = {name for name in os.environ if name.startswith("AWS_")}
+    before = {name: os.environ.get(name) for name in {*own, *direct, *foreign}}
+    for name in foreign:
+        del os.environ[name]
+    os.environ.update({**own, **direct})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
 def _respond(respond: Respond, answer: Answer, status: str = "200 OK") -> Iterable[bytes]:

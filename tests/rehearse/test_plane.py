@@ -1,0 +1,76 @@
+"""A rehearsal's control plane goes, whatever happens before."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.paths import Paths
+from gpuform.rehearse import plane as module
+from gpuform.rehearse.plane import plane
+
+pytestmark = pytest.mark.unit
+
+
+class NoTools:
+    """Nothing is asked of it."""
+
+    def path(self, name: str) -> Path:
+        raise AssertionError(name)
+
+
+TOOLS = NoTools()
+
+
+class Recorded:
+    """A control plane that only says what is done to it."""
+
+    done: list[str]
+
+    def __init__(self, paths: Paths, tools: Any) -> None:
+        """Nothing runs."""
+
+    def start(self, progress: Any) -> None:
+        self.done.append("start")
+
+    def stop(self, delete: bool) -> None:
+        self.done.append("stop")
+
+
+@pytest.fixture
+def paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Paths:
+    Recorded.done = []
+    monkeypatch.setattr(module, "ControlPlane", Recorded)
+    return replace(Paths.here(), state=tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_told_to_end_it_ends_what_it_started(paths: Paths, number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), plane(paths, TOOLS, "lab", print):
+        signal.raise_signal(number)
+    assert Recorded.done == ["stop", "start", "stop"]
+    assert signal.getsignal(number) == before
+
+
+def test_who_is_not_to_hear_of_a_closed_terminal_does_not(paths: Paths) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with plane(paths, TOOLS, "lab", print):
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert Recorded.done == ["stop", "start", "stop"]
+
+
+def test_logs_that_cannot_be_kept_keep_nothing_running(paths: Paths) -> None:
+    logs = module.kept_logs(paths, "lab")
+    logs.parent.mkdir()
+    logs.write_text("a file in the way")
+    with pytest.raises(OSError, match=r"lab\.logs"), plane(paths, TOOLS, "lab", print) as own:
+        own.logs.mkdir(parents=True)
+    assert Recorded.done == ["stop", "start", "stop"]
