@@ -71,7 +71,11 @@ def rehearse(
         used_up=tuple(options.used(text) for text in reservation_used or ()),
         interrupt_spot=interrupt_spot,
     )
-    found = Rehearsal(paths, Toolchain(paths), stack, asked, say=warn).run()
+    try:
+        found = Rehearsal(paths, Toolchain(paths), stack, asked, say=warn).run()
+    except KeyboardInterrupt:
+        warn("interrupted; nothing of it is left, and the same command begins anew")
+        raise typer.Exit(130) from None
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(rehearsal_page.page(found), encoding="utf-8")
     if as_json:
