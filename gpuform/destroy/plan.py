@@ -60,7 +60,10 @@ def _volume(one: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """All of it; ``notes`` are what a reader must know besides."""
+    """All of it; ``notes`` are what a reader must know besides.
+
+    ``unfinished``: the state has entries, if only the engine's own of a run that was killed at its end.
+    """
 
     stack: str
     kind: str
@@ -71,6 +74,7 @@ class Plan:
     left_alone: tuple[Leftover, ...] = ()
     purge: bool = False
     notes: tuple[str, ...] = ()
+    unfinished: bool = False
 
     @property
     def count(self) -> int:
@@ -80,7 +84,7 @@ class Plan:
     @property
     def nothing(self) -> bool:
         """Whether there is nothing to do."""
-        return not self.resources and not self.swept
+        return not self.resources and not self.swept and not self.unfinished
 
     def lines(self) -> Iterator[str]:
         """For people."""

@@ -126,7 +126,8 @@ class Site:
         known = self.known()
         if self.aws is None:
             notes = (_HOSTS,) if self.env.cluster.kind == "hosts" else ()
-            return Plan(self.stack, self.env.cluster.kind, OF_OTHERS, known.counts(), notes=notes)
+            counts, more = known.counts(), bool(known.resources)
+            return Plan(self.stack, self.env.cluster.kind, OF_OTHERS, counts, notes=notes, unfinished=more)
         self._require_place(known, self.aws.region)
         if self.options.cluster_gone and known.eks:
             self.say(require_gone(known.eks, self.aws.region))
@@ -152,6 +153,7 @@ class Site:
             left_alone=left.foreign(unused=True) if left else (),
             purge=self.options.purge,
             notes=notes,
+            unfinished=bool(known.resources),
         )
 
     @contextmanager

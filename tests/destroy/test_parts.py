@@ -215,7 +215,7 @@ class PlayedEngine:
 
     def destroy(self, stack: str, on_event: Any, targets: Sequence[str] = ()) -> Result:
         self.asked.append(tuple(targets))
-        self.state = {"deployment": {"resources": [_resource(STACK)]}}
+        self.state = {"deployment": {"resources": []}}
         return Result("destroy", stack, {"delete": 8}, 1.0)
 
 
@@ -234,6 +234,23 @@ def test_elsewhere_the_engine_does_all_of_it(stack: str) -> None:
     assert engine.asked == [()]
     assert [step["did"] for step in done.to_json()["steps"]] == ["8 deleted in 1.0 s"]
     assert "\n".join(site.plan().lines()) == f"{stack}: nothing is left to destroy"
+
+
+def test_a_run_killed_at_its_very_end_is_ended() -> None:
+    """The engine deletes its providers and the stack last; they are no resources, but the state has them."""
+    engine = PlayedEngine()
+    engine.state = {
+        "deployment": {
+            "resources": [_resource(STACK), _resource("urn:pulumi:s::gpuform::pulumi:providers:aws::aws")]
+        }
+    }
+    env = load(HERE.root / "Pulumi.local.yaml")
+    site = Site(env, HERE, cast(Engine, engine), "local", Options(), say=lambda text: None)
+    plan = site.plan()
+    assert not plan.nothing
+    Destroy(site, plan).run()
+    assert engine.asked == [()]
+    assert site.plan().nothing
 
 
 def test_what_the_engine_leaves_is_no_end() -> None:
