@@ -121,7 +121,9 @@ def test_a_control_plane_below_a_blank_starts_stays_and_goes(
         spaced.kill("kube-scheduler", "kwok")
         spaced.start(simulator=True)
         after = spaced.pids()
-        assert {name for name in pids if after[name] != pids[name]} == {"kube-scheduler", "kwok"}
+        changed = {name for name in pids if after[name] != pids[name]}
+        # On a machine that is very busy the controller manager may have lost its lease, and ended, meanwhile.
+        assert changed - {"kube-controller-manager"} == {"kube-scheduler", "kwok"}
         spaced.plane.stop()
         assert spaced.pids() == {}
         assert not aliases.exists()
