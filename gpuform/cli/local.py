@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuform import writable
-from gpuform.cli.output import console, say, warn
+from gpuform.cli.output import console, say, short_path, warn
 from gpuform.errors import Failure
 from gpuform.paths import Paths
 
@@ -118,7 +117,7 @@ def up() -> None:
     costs = bill(environment, price_list(environment))
     report = write(paths.state / "report", current, costs)
     console.print(tables.pools(current), "", tables.pods(current), "", sep="\n")
-    say(f"{result.summary}; {time.monotonic() - began:.0f} s in all; report: {_short(report)}")
+    say(f"{result.summary}; {time.monotonic() - began:.0f} s in all; report: {short_path(report)}")
     say(tables.SIMULATED)
     if unsettled := _unsettled(current):
         raise Failure(
@@ -143,11 +142,6 @@ def _settled(environment: Environment, paths: Paths, seconds: float) -> ClusterS
 def _unsettled(current: ClusterStatus) -> str:
     """The names of the pools that do not offer what was planned, for a message; empty when all do."""
     return ", ".join(pool.name for pool in current.pools if not pool.settled)
-
-
-def _short(path: Path) -> Path:
-    """The path as seen from the working directory, where it lies below it."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _control_plane() -> ControlPlane:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from rich.console import Console
 
@@ -20,3 +21,8 @@ def say(line: str) -> None:
 def warn(line: str) -> None:
     """One plain line on stderr, where it does not get into a command's result."""
     print(line, file=sys.stderr)
+
+
+def short_path(path: Path) -> Path:
+    """The path as seen from the working directory, where it lies below it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gpuform import writable
-from gpuform.cli.output import console, say, warn
+from gpuform.cli.output import console, say, short_path, warn
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 
@@ -83,11 +83,6 @@ def rehearse(
     else:
         for part in rehearsal.tables(found):
             console.print(part)
-        say(f"report: {_short(page)}")
+        say(f"report: {short_path(page)}")
     if found.failed:
         raise typer.Exit(1)
-
-
-def _short(path: Path) -> Path:
-    """The path as seen from the working directory, where it lies below it."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

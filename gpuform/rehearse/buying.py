@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from gpuform.embedded.kwokctl import Tools
 from gpuform.errors import Failure
 from gpuform.paths import Paths
-from gpuform.rehearse.controllers import Karpenter, karpenter, readiness_gate
+from gpuform.rehearse.gate import readiness_gate
 from gpuform.rehearse.honesty import Way
+from gpuform.rehearse.karpenter import Karpenter, karpenter
 from gpuform.rehearse.options import Options
 from gpuform.rehearse.outcome import Refusal
 from gpuform.rehearse.watch import Now, Watch

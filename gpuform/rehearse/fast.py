@@ -21,8 +21,9 @@ from gpuform.embedded.kwokctl import Tools
 from gpuform.offline import karpenter_crds
 from gpuform.paths import Paths
 from gpuform.rehearse.children import Children
+from gpuform.rehearse.cloud.joining import hardware
 from gpuform.rehearse.following import Following
-from gpuform.rehearse.instance_types import hardware, instance_types
+from gpuform.rehearse.instance_types import instance_types
 from gpuform.rehearse.karpenter import Karpenter, Release, environment, installed, linked
 from gpuform.simulator.api import Api
 from infra.model import labels

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpuform.rehearse.cloud.joining import Kubelet, node
+from gpuform.rehearse.cloud.joining import memory_mib
 from gpuform.rehearse.cloud.market import CapacityType, Market
 from infra.model import labels
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES, Machine
 from infra.model.prices import PriceList
-from infra.model.workload import memory_bytes
 from infra.plan.karpenter import EC2_GPUS
 
 KEPT_MIB = 10
@@ -25,7 +24,6 @@ DISK = "100Gi"
 EFA = "vpc.amazonaws.com/efa"
 SOLD: tuple[CapacityType, ...] = ("on-demand", "spot", "reserved")
 """A reserved instance is one more way of buying: nothing here counts how many of a reservation are left."""
-_MIB = 2**20
 
 Json = dict[str, Any]
 
@@ -43,17 +41,9 @@ def instance_types(env: Environment, prices: PriceList) -> list[Json]:
     ]
 
 
-def hardware(machine: Machine) -> dict[str, str]:
-    """Annotations that tell the simulator which GPUs are in a node, and that its image has a driver."""
-    gpu = (labels.SIM_GPU, labels.SIM_GPU_COUNT, labels.SIM_HOST_DRIVER)
-    found: dict[str, str] = node(machine, "", "", "", Kubelet())["metadata"]["annotations"]
-    return {key: found[key] for key in gpu if key in found}
-
-
 def _instance_type(env: Environment, market: Market, machine: Machine) -> Json:
     pods = _pods(env, machine)
-    played = node(machine, "", "", "", Kubelet(max_pods=pods))["metadata"]["annotations"]
-    memory = memory_bytes(played[labels.SIM_MEMORY]) // _MIB + KEPT_MIB
+    memory = memory_mib(machine, pods) + KEPT_MIB
     resources = {
         # The whole number: it is what a pool's limit counts.
         "cpu": str(machine.vcpu),

@@ -23,6 +23,13 @@ def simulated_nodes(env: Environment, pool: Pool) -> tuple[dict[str, Any], ...]:
     return tuple(node(env, pool, machine, f"{pool.name}-{index}") for index in range(pool.nodes or 0))
 
 
+def gpus(machine: Machine) -> dict[str, str]:
+    """Annotations that tell the simulator which GPUs are in a node of that machine."""
+    if machine.model is None:
+        return {}
+    return {labels.SIM_GPU: machine.model.pci, labels.SIM_GPU_COUNT: str(machine.gpus)}
+
+
 def node(env: Environment, pool: Pool, machine: Machine, name: str) -> dict[str, Any]:
     """A node of the pool on that machine, as it joins the cluster."""
     annotations = {
@@ -30,10 +37,8 @@ def node(env: Environment, pool: Pool, machine: Machine, name: str) -> dict[str,
         labels.SIM_CPU: str(machine.vcpu),
         labels.SIM_MEMORY: f"{machine.memory}Gi",
         labels.SIM_PODS: str(PODS_PER_NODE),
+        **gpus(machine),
     }
-    if machine.model:
-        annotations[labels.SIM_GPU] = machine.model.pci
-        annotations[labels.SIM_GPU_COUNT] = str(machine.gpus)
     node_labels = {
         **sharing.pool_labels(env, pool),
         labels.HOSTNAME: name,

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from gpuform.paths import Paths
+from gpuform.rehearse.cloud.joining import hardware
 from gpuform.rehearse.fast import copies
-from gpuform.rehearse.instance_types import hardware, instance_types
+from gpuform.rehearse.instance_types import instance_types
 from infra.config import load, parse
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES

@@ -69,7 +69,7 @@ class Fleets:
             return self._create(form)
 
     def _create(self, form: Form) -> Answer:
-        wanted = int(form.get("TargetCapacitySpecification.TotalTargetCapacity", "1"))
+        left = int(form.get("TargetCapacitySpecification.TotalTargetCapacity", "1"))
         spot = form.get("TargetCapacitySpecification.DefaultTargetCapacityType") == "spot"
         tags = _tags(form, "instance")
         found: list[tuple[Option, list[str]]] = []
@@ -77,13 +77,14 @@ class Fleets:
         for option in sorted(self._options(form), key=lambda one: one.price):
             capacity: CapacityType = "spot" if spot else "reserved" if option.reservation else "on-demand"
             room = self._market.capacity_for(option.machine, option.zone, capacity, option.reservation)
-            count = min(room, wanted - sum(len(ids) for _, ids in found))
+            count = min(room, left)
             if count:
                 found.append((option, self._launch(option, count, tags, capacity)))
+                left -= count
             elif not room:
                 short.append(option)
                 self._market.refuse(option.machine, option.zone, capacity)
-            if sum(len(ids) for _, ids in found) == wanted:
+            if not left:
                 break
         lifecycle = "spot" if spot else "on-demand"
         instances = [

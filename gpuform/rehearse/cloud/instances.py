@@ -108,7 +108,7 @@ class Instances:
     def _node(self, one: Bought, address: str) -> dict[str, Any]:
         name = f"ip-{address.replace('.', '-')}.{self._region}.compute.internal"
         told = joining.kubelet(self._user_data[one.id])
-        return joining.node(MACHINES[one.machine], name, f"aws:///{one.zone}/{one.id}", self._region, told)
+        return joining.node(MACHINES[one.machine], name, one.id, one.zone, self._region, told)
 
     def _running(self) -> dict[str, str]:
         """Private address of each instance that runs, by id."""

@@ -1,8 +1,8 @@
 """Instances become nodes, as the kubelet would register them, and nodes of instances that are gone go.
 
 A node gets the labels, the taints and the number of pods that its instance's user data says, and nothing of
-what Karpenter or the operator add later. Only NodeConfig is read, which is AL2023's; Bottlerocket's settings
-(TOML) are, too. What it has of cpu and memory is what the kubelet leaves of the machine.
+what Karpenter or the operator add later. Read are NodeConfig, which is AL2023's, and Bottlerocket's settings
+(TOML). What it has of cpu and memory is what the kubelet leaves of the machine.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import email
 import math
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import yaml
 from infra import versions
 from infra.model import labels
 from infra.model.machines import Machine
+from infra.plan.nodes import gpus
 
 _NODE_CONFIG = "application/node.eks.aws"
 _VM_OVERHEAD = 0.075
@@ -76,34 +76,35 @@ def _bottlerocket(settings: Mapping[str, Any], found: Kubelet) -> None:
             found.taints.append({**taint, "value": value} if value else taint)
 
 
-def node(machine: Machine, name: str, provider_id: str, region: str, told: Kubelet) -> Manifest:
+def node(machine: Machine, name: str, id: str, zone: str, region: str, told: Kubelet) -> Manifest:
     """The Node as its kubelet registers it, and for the simulator what hardware it is."""
     pods = told.max_pods or machine.pods
     annotations = {
         labels.KWOK_NODE: "fake",
         labels.SIM_CPU: f"{machine.vcpu * 1000 - _cpu_reserved(machine.vcpu)}m",
-        labels.SIM_MEMORY: f"{_memory_mib(machine, pods)}Mi",
+        labels.SIM_MEMORY: f"{memory_mib(machine, pods)}Mi",
         labels.SIM_PODS: str(pods),
+        **hardware(machine),
     }
-    if machine.model:
-        annotations[labels.SIM_GPU] = machine.model.pci
-        annotations[labels.SIM_GPU_COUNT] = str(machine.gpus)
-        annotations[labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
-    zone = re.sub(r"^aws:///([^/]+)/.*$", r"\1", provider_id)
     own = {
         labels.HOSTNAME: name,
         labels.OS: "linux",
         labels.ARCH: machine.arch,
         labels.INSTANCE_TYPE: machine.name,
         "topology.kubernetes.io/region": region,
-        "topology.kubernetes.io/zone": zone,
+        labels.ZONE: zone,
     }
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": {**told.labels, **own}, "annotations": annotations},
-        "spec": {"providerID": provider_id, "taints": told.taints},
+        "spec": {"providerID": f"aws:///{zone}/{id}", "taints": told.taints},
     }
+
+
+def hardware(machine: Machine) -> dict[str, str]:
+    """Annotations that tell the simulator which GPUs are in a node, and that its image has a driver."""
+    return {**gpus(machine), labels.SIM_HOST_DRIVER: versions.GPU_DRIVER} if machine.model else {}
 
 
 def _cpu_reserved(vcpu: int) -> int:
@@ -114,7 +115,7 @@ def _cpu_reserved(vcpu: int) -> int:
     return math.ceil(sum(steps[:vcpu]) + 2.5 * max(0, vcpu - len(steps)))
 
 
-def _memory_mib(machine: Machine, pods: int) -> int:
+def memory_mib(machine: Machine, pods: int) -> int:
     """MiB for pods; nodeadm reserves 255 MiB and 11 for each pod that may run."""
     whole = machine.memory * 1024 * (1 - _VM_OVERHEAD)
     return math.floor(whole) - 255 - 11 * pods - _EVICTION_MIB

@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from infra.model import addresses
-from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
-from infra.plan import sharing
+from infra.plan import node_groups, sharing
 
 CapacityType = Literal["on-demand", "spot", "reserved"]
 ANY: Literal["*"] = "*"
@@ -187,10 +186,6 @@ def reserved(env: Environment, pool: Pool) -> Iterator[Reservation]:
     machine = pool.machines[0]
     total = addresses.most_nodes(pool, machine, sharing.offered(env, pool, machine.gpus))
     for id in sorted(pool.on_aws.reservations):
-        yield Reservation(id=id, machine=machine.name, zone=zones(env, pool)[0], total=total, left=total)
-
-
-def zones(env: Environment, pool: Pool) -> tuple[str, ...]:
-    """Availability zones that the pool may use."""
-    assert isinstance(env.cluster, AwsCluster)
-    return tuple(pool.zones or env.cluster.network.zones)
+        yield Reservation(
+            id=id, machine=machine.name, zone=node_groups.zones(env, pool)[0], total=total, left=total
+        )
