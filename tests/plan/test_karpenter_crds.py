@@ -34,7 +34,8 @@ def karpenter_crds(control_plane: Plane) -> Iterator[Kubectl]:
     control_plane.kubectl("apply", "--server-side", "-f", "-", input=crds)
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", input=crds)
     yield control_plane.kubectl
-    control_plane.kubectl("delete", "--wait=true", "-f", "-", input=crds)
+    # Nobody else needs these kinds on this plane, and a busy server may take minutes to finish with them.
+    control_plane.kubectl("delete", "--wait=false", "-f", "-", input=crds)
 
 
 def planned(env: Environment) -> list[Manifest]:
