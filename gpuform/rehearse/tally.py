@@ -143,7 +143,7 @@ def used_share(env: Environment, pool: Pool, node: Node, pods: Iterable[Pod]) ->
 
 def _weights(env: Environment, pool: Pool) -> dict[str, float]:
     """How much of a GPU one unit of each resource is, in compute slices where there are several kinds."""
-    if isinstance(pool.sharing, Mig) and env.gpu_operator.mig_strategy == "mixed":
+    if isinstance(pool.sharing, Mig) and env.strategy(pool) == "mixed":
         geometry = pool.gpus[0].geometry
         assert geometry is not None
         found = {name: geometry.profile(name) for name in pool.layout or {}}

@@ -110,7 +110,7 @@ def refusals(env: Environment, work: Workload) -> Iterator[tuple[str, str]]:
 
 
 def _reasons(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
-    strategy = env.gpu_operator.mig_strategy
+    strategy = env.strategy(pool)
     if work.gpu_product and work.gpu_product not in offer.products(strategy, pool):
         products = " or ".join(offer.products(strategy, pool)) or "no GPU"
         yield f"its nodes have {products}, not {work.gpu_product}"
@@ -140,14 +140,14 @@ def _gpus(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
         if work.amount > (most := pool.gpu_counts[-1]):
             yield f"GPUs, {work.amount} asked of {most} to claim"
         return
-    offers = offer.most(env.gpu_operator.mig_strategy, pool)
-    name = checks.request(env.gpu_operator.mig_strategy, [pool], work)
+    offers = offer.most(env.strategy(pool), pool)
+    name = checks.request(env.strategy(pool), [pool], work)
     if name is None:
         asked = offer.mig_resource(work.slice) if work.slice else "one of several kinds of slice"
         yield f"resource name, it offers {', '.join(offers)}, not {asked}"
     elif work.amount > offers.get(name, 0):
         yield f"{name}, {work.amount} asked of {offers.get(name, 0)}"
-    elif work.amount > 1 and offer.one_per_pod(pool):
+    elif work.amount > 1 and offer.one_per_pod(pool, name):
         yield f"{name}, it gives a pod one share and {work.amount} are asked"
 
 

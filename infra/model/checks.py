@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.model import labels, offer, unused
+from infra.model import labels, mig_names, offer, slices, unused
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
-from infra.model.sharing import Mig, Mps
 from infra.model.workload import Workload, cpu_millis, memory_bytes
 
 BUILT_IN_NAMESPACES = ("default",)
@@ -58,7 +57,8 @@ def check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> N
         seen[pool.name] = index
         unused.check_pool(cluster, pool, path)
         _check_place(cluster, pool, path)
-        _check_strategy(strategy, pool, path)
+        slices.check(strategy, pool, path)
+    mig_names.check(pools)
 
 
 def _check_place(cluster: str, pool: Pool, path: str) -> None:
@@ -101,30 +101,6 @@ def _check_aws_place(pool: Pool, path: str) -> None:
     if (pool.nodes is None) == (pool.elastic is None):
         both = "both nodes and elastic are given" if pool.nodes else "neither nodes nor elastic is given"
         raise InputError(f"{path}.nodes", both, "say how many by one of the two")
-
-
-def _check_strategy(strategy: MigStrategy, pool: Pool, path: str) -> None:
-    if isinstance(pool.sharing, Mps) and strategy == "mixed":
-        # The operator sets the strategy by environment, which the device plugin puts above its configuration.
-        raise InputError(
-            f"{path}.sharing.kind",
-            "the device plugin does not start with MPS under gpu_operator.mig_strategy mixed",
-            "use mig_strategy: none or single, or share by time_slicing",
-        )
-    if not isinstance(pool.sharing, Mig):
-        return
-    if strategy == "none":
-        raise InputError(
-            f"{path}.sharing.kind",
-            "gpu_operator.mig_strategy none offers no slices",
-            "use mig_strategy: mixed or single",
-        )
-    if strategy == "single" and len(pool.layout or {}) > 1:
-        raise InputError(
-            f"{path}.sharing.layout",
-            "gpu_operator.mig_strategy single takes one profile per node",
-            "use mig_strategy: mixed, or one profile",
-        )
 
 
 def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
@@ -192,12 +168,15 @@ def _check_claimed(pools: Sequence[Pool], product: str, path: str) -> None:
 
 
 def request(strategy: MigStrategy, candidates: Sequence[Pool], workload: Workload) -> str | None:
-    """The resource that a pod of the workload asks for; None where it is not clear or not offered."""
-    names = sorted({name for pool in candidates for name in offer.most(strategy, pool)})
+    """The resource that a pod of the workload asks for; None where it is not clear or not offered.
+
+    Where some GPUs are whole, who names no slice gets one of those.
+    """
+    names = sorted({name for pool in candidates for name in offer.gpu_resources(strategy, pool)})
     if workload.slice:
-        wanted = offer.mig_resource(workload.slice)
-        return wanted if wanted in names else None
-    if workload.gpu_product and labels.NVIDIA_GPU in names:
+        whole = offer.mig_resource(workload.slice)
+        return next((name for name in (whole, whole + labels.SHARED) if name in names), None)
+    if labels.NVIDIA_GPU in names:
         return labels.NVIDIA_GPU
     return names[0] if len(names) == 1 else None
 
@@ -215,13 +194,16 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
             fact = f"a node of {where} has {max(claimed)} GPUs to claim"
             raise InputError(f"{path}.count", fact, f"ask for {max(claimed)} at most, or use more pods")
         return
-    slices = [name for pool in candidates for name in pool.layout or {}] if strategy == "mixed" else []
+    mixed = [pool for pool in candidates if offer.own_strategy(strategy, pool) == "mixed"]
+    profiles = [name for pool in mixed for name in pool.layout or {}]
     name = request(strategy, candidates, workload)
     if name is None and workload.slice:
         fact = f"{where} offers no slice {workload.slice!r}"
-        raise InputError(f"{path}.slice", fact, listing(slices, workload.slice) if slices else "leave it out")
+        raise InputError(
+            f"{path}.slice", fact, listing(profiles, workload.slice) if profiles else "leave it out"
+        )
     if name is None:
-        raise InputError(f"{path}.slice", f"{where} offers several kinds of slice", listing(slices))
+        raise InputError(f"{path}.slice", f"{where} offers several kinds of slice", listing(profiles))
     most = max(offer.most(strategy, pool).get(name, 0) for pool in candidates)
     if workload.amount > most:
         raise InputError(
@@ -229,7 +211,7 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
             f"a node of {where} offers {most} {name}",
             f"ask for {most} at most, or use more pods",
         )
-    if workload.amount > 1 and all(offer.one_per_pod(pool) for pool in candidates):
+    if workload.amount > 1 and all(offer.one_per_pod(pool, name) for pool in candidates):
         raise InputError(
             f"{path}.count",
             f"{where} refuses pods that ask for more than one share (UnexpectedAdmissionError)",

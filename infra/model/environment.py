@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from infra.model import addresses, aws_checks, checks, host_checks, unused
+from infra.model import addresses, aws_checks, checks, host_checks, offer, unused
 from infra.model.aws import AwsCluster
 from infra.model.base import LabelKey, Model, Name
 from infra.model.cost import Cost
@@ -92,6 +92,20 @@ class Environment(Model):
         if isinstance(self.cluster, HostsCluster):
             host_checks.check(self.cluster, operator.repository, self.pools, self.workloads)
         return self
+
+    def strategy(self, pool: Pool) -> offer.MigStrategy:
+        """How MIG slices are offered on the pool's nodes: as the operator says, or as the pool itself."""
+        return offer.own_strategy(self.gpu_operator.mig_strategy, pool)
+
+    @property
+    def operator_strategy(self) -> offer.MigStrategy | None:
+        """The one strategy of every pool with GPUs; None where they differ.
+
+        Then the operator must have none: NVIDIA's device plugin gets the operator's by environment, and puts
+        that above its configuration, which is what says it for each node.
+        """
+        found = {self.strategy(pool) for pool in self.pools if pool.gpus}
+        return self.gpu_operator.mig_strategy if not found else found.pop() if len(found) == 1 else None
 
     @property
     def context(self) -> str | None:

@@ -3,8 +3,10 @@
 Product strings are NVML's device names with spaces turned into dashes, as GPU feature discovery writes them;
 memory is NVML's total in MiB, which is what the label ``nvidia.com/gpu.memory`` carries: T4 15360 [CERN's
 label list]. Compute capability and family: NVIDIA's table of CUDA GPUs. PCI device ids: mig-parted's
-configuration file for the MIG-capable ones, the PCI id database for the rest. The last driver branch of
-Volta is R580; the other families have none announced.
+configuration file for the MIG-capable ones, the PCI id database for the rest. NVLink: NVIDIA's data sheets;
+said of modules (SXM, and the HGX boards of H200 and B200), which are linked on every machine, and not of
+PCIe cards, some of which take a bridge that a machine may have or not. The last driver branch of Volta is
+R580; the other families have none announced.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ class Gpu:
     family: str
     pci: str
     last_driver_branch: int | None = None
+    nvlink: bool = False
+    """Linked to the other GPUs of its machine by NVLink, wherever it is sold."""
 
     @property
     def geometry(self) -> Geometry | None:
@@ -50,23 +54,23 @@ class Gpu:
 
 
 _ROWS = (
-    Gpu("V100-SXM2-16GB", "Tesla-V100-SXM2-16GB", 16384, (7, 0), "volta", "10de:1db1", 580),
-    Gpu("V100-SXM2-32GB", "Tesla-V100-SXM2-32GB", 32768, (7, 0), "volta", "10de:1db5", 580),
+    Gpu("V100-SXM2-16GB", "Tesla-V100-SXM2-16GB", 16384, (7, 0), "volta", "10de:1db1", 580, nvlink=True),
+    Gpu("V100-SXM2-32GB", "Tesla-V100-SXM2-32GB", 32768, (7, 0), "volta", "10de:1db5", 580, nvlink=True),
     Gpu("V100-PCIE-16GB", "Tesla-V100-PCIE-16GB", 16384, (7, 0), "volta", "10de:1db4", 580),
     Gpu("V100S-PCIE-32GB", "Tesla-V100S-PCIE-32GB", 32768, (7, 0), "volta", "10de:1df6", 580),
     Gpu("T4", "Tesla-T4", 15360, (7, 5), "turing", "10de:1eb8"),
     Gpu("A10G", "NVIDIA-A10G", 23028, (8, 6), "ampere", "10de:2237"),
     Gpu("A30", "NVIDIA-A30", 24576, (8, 0), "ampere", "10de:20b7"),
     Gpu("A100-PCIE-40GB", "NVIDIA-A100-PCIE-40GB", 40960, (8, 0), "ampere", "10de:20f1"),
-    Gpu("A100-SXM4-40GB", "NVIDIA-A100-SXM4-40GB", 40960, (8, 0), "ampere", "10de:20b0"),
+    Gpu("A100-SXM4-40GB", "NVIDIA-A100-SXM4-40GB", 40960, (8, 0), "ampere", "10de:20b0", nvlink=True),
     Gpu("A100-PCIE-80GB", "NVIDIA-A100-80GB-PCIe", 81920, (8, 0), "ampere", "10de:20b5"),
-    Gpu("A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", 81920, (8, 0), "ampere", "10de:20b2"),
+    Gpu("A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", 81920, (8, 0), "ampere", "10de:20b2", nvlink=True),
     Gpu("L4", "NVIDIA-L4", 23034, (8, 9), "ada-lovelace", "10de:27b8"),
     Gpu("L40S", "NVIDIA-L40S", 46068, (8, 9), "ada-lovelace", "10de:26b9"),
     Gpu("H100-PCIe", "NVIDIA-H100-PCIe", 81559, (9, 0), "hopper", "10de:2331"),
-    Gpu("H100-SXM", "NVIDIA-H100-80GB-HBM3", 81559, (9, 0), "hopper", "10de:2330"),
-    Gpu("H200", "NVIDIA-H200", 143771, (9, 0), "hopper", "10de:2335"),
-    Gpu("B200", "NVIDIA-B200", 183359, (10, 0), "blackwell", "10de:2901"),
+    Gpu("H100-SXM", "NVIDIA-H100-80GB-HBM3", 81559, (9, 0), "hopper", "10de:2330", nvlink=True),
+    Gpu("H200", "NVIDIA-H200", 143771, (9, 0), "hopper", "10de:2335", nvlink=True),
+    Gpu("B200", "NVIDIA-B200", 183359, (10, 0), "blackwell", "10de:2901", nvlink=True),
     Gpu(
         "RTX-PRO-6000",
         "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",

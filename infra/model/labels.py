@@ -42,11 +42,12 @@ GPU_PRODUCT = "nvidia.com/gpu.product"
 MIG_CONFIG_STATE = "nvidia.com/mig.config.state"
 DRIVER_VERSION = "nvidia.com/cuda.driver-version.full"
 
-# NVIDIA: resources. The shared name is what renameByDefault makes of the whole GPU's.
+# NVIDIA: resources. The shared name is what renameByDefault makes of the whole GPU's, and of a slice's.
 NVIDIA_PREFIX = "nvidia.com/"
 NVIDIA_GPU = "nvidia.com/gpu"
 NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared"
 NVIDIA_MIG_PREFIX = "nvidia.com/mig-"
+SHARED = ".shared"
 
 # NVIDIA: "false" keeps the operator's device plugin off a node, whose GPUs its DRA driver then offers by
 # claim: under this device class, which is also the driver's name.

@@ -11,14 +11,35 @@ from typing import Literal
 
 from infra.model import labels
 from infra.model.pool import Pool
-from infra.model.sharing import Dra, Exclusive, Mig, Mps, TimeSlicing
+from infra.model.sharing import Dra, Exclusive, Mig, Mps, SliceShare, TimeSlicing
 
 MigStrategy = Literal["none", "single", "mixed"]
+
+
+def own_strategy(strategy: MigStrategy, pool: Pool) -> MigStrategy:
+    """The strategy that holds on the pool's nodes, where ``strategy`` is the operator's.
+
+    A pool that is cut may name its own. MPS does not start under mixed, and its GPUs are whole: it has none.
+    Every function here takes the operator's strategy or the pool's own, and answers the same to both.
+    """
+    if isinstance(pool.sharing, Mig) and pool.sharing.strategy:
+        return pool.sharing.strategy
+    return "none" if isinstance(pool.sharing, Mps) and strategy == "mixed" else strategy
 
 
 def mig_resource(profile: str) -> str:
     """The resource of one profile under the strategy mixed; a plus cannot stand in a resource name."""
     return labels.NVIDIA_MIG_PREFIX + profile.replace("+", ".")
+
+
+def shared_name(resource: str, share: TimeSlicing | SliceShare | None) -> str:
+    """The name under which the shares of a resource are offered: the device plugin adds ``.shared``."""
+    return f"{resource}{labels.SHARED}" if share and share.rename else resource
+
+
+def quota_key(resource: str) -> str:
+    """The resource's key in a ResourceQuota: of extended resources only requests can be limited."""
+    return f"requests.{resource}"
 
 
 def offered(strategy: MigStrategy, pool: Pool, gpus: int | None = None) -> dict[str, int]:
@@ -32,17 +53,31 @@ def offered(strategy: MigStrategy, pool: Pool, gpus: int | None = None) -> dict[
     if gpus == 0 or isinstance(sharing, Dra):
         return {}
     if isinstance(sharing, TimeSlicing):
-        name = labels.NVIDIA_GPU_SHARED if sharing.rename else labels.NVIDIA_GPU
-        return {name: gpus * sharing.replicas}
+        return {shared_name(labels.NVIDIA_GPU, sharing): gpus * sharing.replicas}
     if isinstance(sharing, Mps):
         return {labels.NVIDIA_GPU: gpus * sharing.replicas}
     if isinstance(sharing, Mig):
-        layout = pool.layout or {}
-        if strategy == "single":
-            return {labels.NVIDIA_GPU: gpus * sum(layout.values())}
-        return dict(sorted((mig_resource(name), gpus * count) for name, count in layout.items()))
+        return _slices(own_strategy(strategy, pool), pool, sharing, gpus)
     assert isinstance(sharing, Exclusive)
     return {labels.NVIDIA_GPU: gpus}
+
+
+def _slices(strategy: MigStrategy, pool: Pool, sharing: Mig, gpus: int) -> dict[str, int]:
+    """Slices of the GPUs that are cut, and the GPUs that stay whole beside them."""
+    layout, share = pool.layout or {}, sharing.share
+    cut = gpus if sharing.devices is None else len(sharing.devices)
+    each = cut * (share.replicas if share else 1)
+    if strategy == "single":
+        return {shared_name(labels.NVIDIA_GPU, share): each * sum(layout.values())}
+    found = {shared_name(mig_resource(name), share): each * count for name, count in layout.items()}
+    if cut < gpus:
+        found[labels.NVIDIA_GPU] = gpus - cut
+    return dict(sorted(found.items()))
+
+
+def gpu_resources(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
+    """Every GPU resource that the pool's nodes may offer, sorted; none for GPUs that are had by claim."""
+    return tuple(most(strategy, pool))
 
 
 def most(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
@@ -70,21 +105,35 @@ def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
     """
     if pool.by_claim:
         return ()
-    sharing = pool.sharing
-    if isinstance(sharing, Mps) or (isinstance(sharing, TimeSlicing) and not sharing.rename):
-        suffix = "-SHARED"
-    elif isinstance(sharing, Mig) and strategy == "single":
+    sharing, suffix = pool.sharing, ""
+    if isinstance(sharing, Mig) and own_strategy(strategy, pool) == "single":
         suffix = "-MIG-" + next(iter(pool.layout or {})).replace("+", ".")
-    else:
-        suffix = ""
+        suffix += "-SHARED" if sharing.share and not sharing.share.rename else ""
+    elif isinstance(sharing, Mps) or (isinstance(sharing, TimeSlicing) and not sharing.rename):
+        suffix = "-SHARED"
     return tuple(gpu.product + suffix for gpu in pool.gpus)
 
 
-def one_per_pod(pool: Pool) -> bool:
-    """Whether the device plugin refuses a pod that asks for more than one share.
+def one_per_pod(pool: Pool, resource: str) -> bool:
+    """Whether the device plugin refuses a pod that asks for more than one of that resource of the pool's.
 
-    Under MPS it does unless told otherwise, and we never do: two shares are still one client's part.
+    It does so only for shares. Under MPS it does unless told otherwise, and we never do: two shares are still
+    one client's part.
     """
-    if isinstance(pool.sharing, TimeSlicing):
-        return pool.sharing.fail_requests_greater_than_one
-    return isinstance(pool.sharing, Mps)
+    sharing = pool.sharing
+    if isinstance(sharing, Mig):
+        whole = sharing.devices is not None and resource == labels.NVIDIA_GPU
+        return sharing.share is not None and sharing.share.fail_requests_greater_than_one and not whole
+    if isinstance(sharing, TimeSlicing):
+        return sharing.fail_requests_greater_than_one
+    return isinstance(sharing, Mps)
+
+
+def mps_memory_mib(pool: Pool) -> int | None:
+    """Memory in MiB that each client of a GPU has under MPS, on the smallest of the pool's models; else None.
+
+    The device plugin gives every client an equal part of the GPU's memory, and knows no other setting.
+    """
+    if not isinstance(pool.sharing, Mps):
+        return None
+    return min(gpu.memory_mib for gpu in pool.gpus) // pool.sharing.replicas

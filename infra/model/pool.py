@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from infra.model import gpu as catalogue
-from infra.model import labels
+from infra.model import labels, layouts
 from infra.model.aws import AwsPool
-from infra.model.base import Count, Counts, LabelKey, LabelValue, Model, PoolName, listing
-from infra.model.choices import GpuName, MachineName
+from infra.model.base import Count, LabelKey, LabelValue, Model, PoolName
+from infra.model.choices import MachineName
 from infra.model.elastic import Capacity, Elastic, PoolClass, node_pool_name, static_name
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
+from infra.model.gpu_choice import GpuChoice
 from infra.model.hosts import AnyHost, Driver
 from infra.model.images import IMAGES, Image
 from infra.model.machines import MACHINES, Machine, ec2, smallest
 from infra.model.mig import Layout
 from infra.model.sharing import Dra, Exclusive, Mig, Sharing
+from infra.model.sharing_checks import Trust, check_sharing
 
 
 def _own_key(key: str) -> str:
@@ -27,18 +29,6 @@ def _own_key(key: str) -> str:
             "", f"label {key!r} is set from the pool or by the cluster", "use a prefix of your own"
         )
     return key
-
-
-class GpuChoice(Model):
-    """GPUs by model rather than by machine."""
-
-    models: tuple[GpuName, ...] = Field(
-        min_length=1, description="GPU models that will do, by their names in the catalogue."
-    )
-    count: Counts = Field(
-        description="GPUs per node; where nodes come and go (AWS) it may be several, for example [1, 4], and "
-        "each node has one of these numbers."
-    )
 
 
 class Taint(Model):
@@ -94,6 +84,10 @@ class Pool(Model):
         default=(), description="Taints beside the GPU taint, which every pool with GPUs has."
     )
     sharing: Sharing = Field(default_factory=Exclusive, description="How its GPUs are shared.")
+    trust: Trust = Field(
+        default="single",
+        description="Whose pods its GPUs serve: one owner's, or several's who do not trust each other.",
+    )
 
     @model_validator(mode="after")
     def _runs_on_one_thing(self) -> Pool:
@@ -103,9 +97,12 @@ class Pool(Model):
         if not self.gpus and not isinstance(self.sharing, Exclusive):
             what = f"machine {self.machine}" if self.machine else "the pool"
             raise InputError("sharing", f"{what} has no GPU to share", "leave sharing out")
-        if isinstance(self.sharing, Mig):
-            for gpu in self.gpus:
-                _check_layout(gpu, self.sharing.layout)
+        layout = getattr(self.sharing, "layout", None)
+        if layout is not None:
+            layouts.check(self.gpus, layout)
+        if isinstance(self.sharing, Mig) and self.sharing.devices is not None:
+            layouts.check_devices(self.sharing.devices, self.gpu_counts)
+        check_sharing(self.gpus, self.sharing, self.trust)
         return self
 
     @property
@@ -178,49 +175,6 @@ class Pool(Model):
 
     @property
     def layout(self) -> Layout | None:
-        """Slices of each GPU, ``all-<profile>`` spelled out; None without MIG."""
-        return resolve(self.gpus[0], self.sharing.layout) if isinstance(self.sharing, Mig) else None
-
-
-def resolve(gpu: Gpu, layout: Any) -> Layout:
-    """A layout as {profile: number} on that GPU, which must be MIG-capable."""
-    if isinstance(layout, str):
-        profile = layout.removeprefix("all-")
-        assert gpu.geometry is not None
-        return {profile: gpu.geometry.most(profile)}
-    return dict(layout)
-
-
-def _check_layout(gpu: Gpu, layout: dict[str, int] | str) -> None:
-    geometry = gpu.geometry
-    if geometry is None:
-        raise InputError(
-            "sharing.kind",
-            f"{gpu.name} has no MIG",
-            "use time_slicing or mps, or a GPU with MIG, for example A100-40GB",
-        )
-    known = [profile.name for profile in geometry.profiles]
-    if isinstance(layout, str):
-        profile = layout.removeprefix("all-")
-        if not layout.startswith("all-") or profile not in known:
-            shorthands = [f"all-{name}" for name in known]
-            raise InputError(
-                "sharing.layout", f"unknown layout {layout!r} for {gpu.name}", listing(shorthands, layout)
-            )
-        return
-    if not layout:
-        raise InputError(
-            "sharing.layout", "no slice is given", "give {profile: number}, or use kind: exclusive"
-        )
-    for name in layout:
-        if name not in known:
-            raise InputError(
-                f"sharing.layout.{name}", f"{gpu.name} has no such profile", listing(known, name)
-            )
-    reason = geometry.refusal(layout)
-    if reason:
-        raise InputError(
-            "sharing.layout",
-            f"{reason}, so {gpu.name} does not hold it",
-            "take slices out, or see which layouts fit with `gpuform gpus`",
-        )
+        """Slices of each GPU that is cut, ``all-<profile>`` spelled out; None where none is."""
+        layout = getattr(self.sharing, "layout", None)
+        return None if layout is None else layouts.resolve(self.gpus[0], layout)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from infra.model.base import Count, Model
+from infra.model.base import Count, LabelValue, Model
 from infra.model.errors import InputError
 
 
@@ -63,28 +63,66 @@ class Mps(Model):
     )
 
 
-_NOT_AGAIN = (
-    "a MIG slice is not shared a second time",
-    "leave it out, or use kind: time_slicing without layout",
-)
+class SliceShare(Model):
+    """Several pods take turns on each MIG slice; none gets at another slice's memory."""
+
+    replicas: Replicas = Field(description="Pods that share one slice, 2 or more.")
+    rename: bool = Field(
+        default=True,
+        strict=True,
+        description="Offer nvidia.com/mig-1g.5gb.shared, so that no pod gets a share by asking for a slice.",
+    )
+    fail_requests_greater_than_one: bool = Field(
+        default=True,
+        strict=True,
+        description="Refuse pods that ask for 2 shares: they would get no more than with 1.",
+    )
+
+
+def _each_once(value: tuple[int, ...]) -> tuple[int, ...]:
+    for index, number in enumerate(value):
+        if number in value[:index]:
+            raise InputError(f"[{index}]", f"GPU {number} is given twice", "name each GPU once")
+    return value
+
+
+Indices = Annotated[
+    tuple[Annotated[int, Field(strict=True, ge=0)], ...], Field(min_length=1), AfterValidator(_each_once)
+]
 
 
 class Mig(Model):
-    """Each GPU is cut into slices with memory and compute of their own."""
+    """Each GPU, or some of a node's, is cut into slices with memory and compute of their own."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "mps": (
             "MPS and MIG exclude each other, the device plugin shares only whole GPUs by MPS",
             "leave it out, or use kind: mps without layout",
         ),
-        "replicas": _NOT_AGAIN,
-        "share": _NOT_AGAIN,
+        "replicas": (
+            "a slice goes to one pod, unless it is shared by time as well",
+            "write share: {replicas: N}, or use kind: time_slicing without layout",
+        ),
     }
 
     kind: Literal["mig"]
     layout: dict[str, Count] | str = Field(
         union_mode="left_to_right",
         description="Slices of each GPU as {profile: number}, or all-<profile> for as many as one GPU holds.",
+    )
+    name: Annotated[LabelValue, Field(min_length=1)] | None = Field(
+        default=None,
+        description="Name of the MIG manager's configuration; made of the layout if left out.",
+    )
+    devices: Indices | None = Field(
+        default=None,
+        description="Numbers of the GPUs of a node that are cut, from 0; the others stay whole. All of them "
+        "if left out.",
+    )
+    share: SliceShare | None = Field(default=None, description="Time-slicing on top of the slices.")
+    strategy: Literal["single", "mixed"] | None = Field(
+        default=None,
+        description="How its slices are offered, where it is not gpu_operator.mig_strategy.",
     )
 
 
@@ -102,4 +140,17 @@ class Dra(Model):
     kind: Literal["dra"]
 
 
-Sharing = Annotated[Exclusive | TimeSlicing | Mps | Mig | Dra, Field(discriminator="kind")]
+def _no_vgpu(value: Any) -> Any:
+    if isinstance(value, Mapping) and value.get("kind") == "vgpu":
+        raise InputError(
+            "kind",
+            "the hypervisor cuts a vGPU, its licence server lets it run, and the guest sees one GPU",
+            "use exclusive in such a guest, or time_slicing, mps or mig where you have the GPU itself",
+        )
+    return value
+
+
+Sharing = Annotated[
+    Annotated[Exclusive | TimeSlicing | Mps | Mig | Dra, Field(discriminator="kind")],
+    BeforeValidator(_no_vgpu),
+]

@@ -191,7 +191,7 @@ def _units(env: Environment, pool: Pool, gpus: int, node: float) -> dict[str, fl
         return {}
     gpu = node / gpus
     found = {"GPU": gpu}
-    if isinstance(pool.sharing, Mig) and env.gpu_operator.mig_strategy == "mixed":
+    if isinstance(pool.sharing, Mig) and env.strategy(pool) == "mixed":
         geometry, layout = pool.gpus[0].geometry, pool.layout or {}
         assert geometry is not None
         compute = {name: profile.compute for name in layout if (profile := geometry.profile(name))}

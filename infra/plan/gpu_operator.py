@@ -58,7 +58,7 @@ def values(env: Environment) -> Values:
         "daemonsets": {"tolerations": tolerations},
         "devicePlugin": _device_plugin(env),
         "driver": _driver(env),
-        "mig": {"strategy": env.gpu_operator.mig_strategy},
+        "mig": {"strategy": env.operator_strategy or ""},  # unset where each node's configuration says it
         "migManager": _mig_manager(env),
         "node-feature-discovery": {
             "gc": {"tolerations": somewhere},

@@ -93,7 +93,9 @@ def _platform(env: Environment, pool: Pool | None) -> Variables:
         "gpuform_pool": pool.name if pool else "",
         "gpuform_kubeconfig": cluster.kubeconfig or "",
         "gpuform_context": cluster.context or "",
-        "gpuform_sharing": pool.sharing.model_dump(mode="json") if pool and pool.gpus else {},
+        "gpuform_sharing": pool.sharing.model_dump(mode="json", exclude_none=True)
+        if pool and pool.gpus
+        else {},
         "gpuform_labels": sharing.pool_labels(env, pool) if pool else {},
         "gpuform_taints": sharing.pool_taints(env, pool) if pool else [],
     }

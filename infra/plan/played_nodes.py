@@ -79,7 +79,7 @@ def _per_node(env: Environment, pool: Pool, machine: Machine, work: Workload) ->
         math.floor(machine.vcpu * 1000 * _FOR_PODS / cpu_millis(work.cpu)),
         math.floor(machine.memory * _GIB * _FOR_PODS / memory_bytes(work.memory)),
     ]
-    asked = checks.request(env.gpu_operator.mig_strategy, [pool], work)
+    asked = checks.request(env.strategy(pool), [pool], work)
     if asked:
         bounds.append(sharing.offered(env, pool, machine.gpus)[asked] // work.amount)
     return min(bounds)

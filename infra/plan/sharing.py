@@ -13,20 +13,26 @@ from typing import Any
 
 import yaml
 
-from infra.model import labels, offer
+from infra.model import labels, mig_names, offer
 from infra.model.environment import Environment
 from infra.model.gpu import Gpu
-from infra.model.pool import Pool, resolve
-from infra.model.sharing import Exclusive, Mig, Mps, TimeSlicing
+from infra.model.layouts import resolve
+from infra.model.pool import Pool
+from infra.model.sharing import Mig, Mps, SliceShare, TimeSlicing
 
 NAMESPACE = "gpu-operator"
 DEVICE_PLUGIN_CONFIG = "nvidia-time-slicing-config"
 MIG_CONFIG = "nvidia-mig-config"
 DEFAULT_KEY = "default"
 """Key for nodes without a label: without one the config manager would take none and give up."""
-MIG_DISABLED = "all-disabled"
+MIG_DISABLED = mig_names.DISABLED
+_LONGEST_KEY = 63
+"""Characters: the key is also the value of a node's label."""
 
 Manifest = dict[str, Any]
+Entries = list[Manifest]
+
+mig_config_name = mig_names.config_name
 
 
 def to_yaml(value: object) -> str:
@@ -34,72 +40,76 @@ def to_yaml(value: object) -> str:
     return yaml.safe_dump(value, sort_keys=False, default_flow_style=False, allow_unicode=True, width=1000)
 
 
-def config_key(pool: Pool) -> str:
+def config_key(env: Environment, pool: Pool) -> str:
     """The pool's key in the device plugin's ConfigMap: one per way of sharing, not one per pool."""
-    sharing = pool.sharing
+    sharing, strategy = pool.sharing, env.strategy(pool)
     if isinstance(sharing, TimeSlicing):
-        name = "" if sharing.rename else "-keep-name"
-        several = "" if sharing.fail_requests_greater_than_one else "-allow-several"
-        return f"slice-{sharing.replicas}{name}{several}"
+        return _slicing_key(sharing)
     if isinstance(sharing, Mps):
         return f"mps-{sharing.replicas}"
-    return DEFAULT_KEY
+    if not isinstance(sharing, Mig):
+        return DEFAULT_KEY
+    if sharing.share is None:
+        return DEFAULT_KEY if strategy == env.gpu_operator.mig_strategy else f"mig-{strategy}"
+    what: str = strategy
+    if strategy == "mixed":
+        what = "_".join(sorted(profile.replace("+", ".") for profile in pool.layout or {}))
+    key = f"{_slicing_key(sharing.share)}-mig-{what}"
+    return key if len(key) <= _LONGEST_KEY else f"{key[:54].rstrip('-._')}-{_digest(key)}"
+
+
+def _slicing_key(share: TimeSlicing | SliceShare) -> str:
+    name = "" if share.rename else "-keep-name"
+    several = "" if share.fail_requests_greater_than_one else "-allow-several"
+    return f"slice-{share.replicas}{name}{several}"
 
 
 def device_plugin_config_map(env: Environment) -> Manifest | None:
     """ConfigMap with one key per way of sharing; None where every GPU is exclusive or cut by MIG.
 
-    None, too, where the node image has a device plugin of its own, which reads no ConfigMap.
+    Where pools differ in how they offer slices there is one, too: the operator has no strategy then, so that
+    each node's configuration says its own. None, too, where the node image has a device plugin of its own,
+    which reads no ConfigMap.
     """
     if env.image_ships_device_plugin:
         return None
-    pools = {config_key(pool): pool for pool in env.pools if isinstance(pool.sharing, TimeSlicing | Mps)}
-    if not pools:
+    pools = {config_key(env, pool): pool for pool in env.pools if pool.gpus and not pool.by_claim}
+    pools.pop(DEFAULT_KEY, None)
+    if not pools and env.operator_strategy is not None:
         return None
-    data = {DEFAULT_KEY: to_yaml(_plugin_config(env, None))}
+    data = {DEFAULT_KEY: to_yaml(_plugin_config(env.gpu_operator.mig_strategy, None))}
     for key in sorted(pools):
-        data[key] = to_yaml(_plugin_config(env, pools[key]))
+        data[key] = to_yaml(_plugin_config(env.strategy(pools[key]), pools[key]))
     return config_map(env, DEVICE_PLUGIN_CONFIG, data)
 
 
-def _plugin_config(env: Environment, pool: Pool | None) -> Manifest:
+def _plugin_config(strategy: str, pool: Pool | None) -> Manifest:
     """One configuration in the device plugin's format v1."""
-    strategy: str = env.gpu_operator.mig_strategy
-    sharing = pool.sharing if pool else Exclusive()
-    block: Manifest = {}
-    if isinstance(sharing, TimeSlicing):
-        block["timeSlicing"] = {
-            "renameByDefault": sharing.rename,
-            "failRequestsGreaterThanOne": sharing.fail_requests_greater_than_one,
-            "resources": [{"name": labels.NVIDIA_GPU, "replicas": sharing.replicas}],
-        }
-    if isinstance(sharing, Mps):
-        block["mps"] = {"resources": [{"name": labels.NVIDIA_GPU, "replicas": sharing.replicas}]}
     config: Manifest = {"version": "v1", "flags": {"migStrategy": strategy}}
+    block = _sharing_block(strategy, pool) if pool else {}
     if block:
         config["sharing"] = block
     return config
 
 
-def mig_config_name(pool: Pool) -> str | None:
-    """The MIG manager's configuration that the pool's nodes shall have; None for GPUs without MIG.
-
-    A MIG-capable pool that is not cut has one too, ``all-disabled``: it may have been cut before.
-    """
-    if not any(gpu.mig_capable for gpu in pool.gpus):
-        return None
-    layout = pool.layout
-    if layout is None:
-        return MIG_DISABLED
-    geometry = pool.gpus[0].geometry
-    assert geometry is not None
-    order = {profile.name: index for index, profile in enumerate(geometry.profiles)}
-    parts = sorted(layout.items(), key=lambda item: -order[item[0]])
-    spelled = [(name.replace("+", "."), count) for name, count in parts]
-    if len(parts) == 1 and parts[0][1] == geometry.most(parts[0][0]):
-        return f"all-{spelled[0][0]}"
-    name = "-".join(part if count == 1 else f"{count}x{part}" for part, count in spelled)
-    return name if len(name) <= 63 else f"{name[:54].rstrip('-.')}-{_digest(name)}"
+def _sharing_block(strategy: str, pool: Pool) -> Manifest:
+    """Which resources are offered several times; none where each GPU or slice goes to one pod."""
+    sharing = pool.sharing
+    if isinstance(sharing, Mps):
+        return {"mps": {"resources": [{"name": labels.NVIDIA_GPU, "replicas": sharing.replicas}]}}
+    share = sharing.share if isinstance(sharing, Mig) else sharing
+    if not isinstance(share, TimeSlicing | SliceShare):
+        return {}
+    names = [labels.NVIDIA_GPU]
+    if isinstance(share, SliceShare) and strategy == "mixed":
+        names = sorted(offer.mig_resource(profile) for profile in pool.layout or {})
+    return {
+        "timeSlicing": {
+            "renameByDefault": share.rename,
+            "failRequestsGreaterThanOne": share.fail_requests_greater_than_one,
+            "resources": [{"name": name, "replicas": share.replicas} for name in names],
+        }
+    }
 
 
 def mig_parted_config_map(env: Environment) -> Manifest | None:
@@ -115,32 +125,43 @@ def mig_parted_config_map(env: Environment) -> Manifest | None:
 def mig_parted_config(pools: Iterable[Pool]) -> Manifest | None:
     """The pools' layouts in mig-parted's own format; None without a MIG-capable GPU."""
     pools = list(pools)
-    names: dict[str, dict[str, Manifest]] = {MIG_DISABLED: {}}
+    names: dict[str, dict[str, Entries]] = {MIG_DISABLED: {}}
     for pool in pools:
         name = mig_config_name(pool)
-        if name is not None and name != MIG_DISABLED and isinstance(pool.sharing, Mig):
+        if name is not None and name != MIG_DISABLED:
             for gpu in pool.gpus:
-                names.setdefault(name, {})[gpu.device_filter] = _mig_entry(gpu, pool.sharing)
+                names.setdefault(name, {})[gpu.device_filter] = _mig_entries(gpu, pool)
     if not any(gpu.mig_capable for pool in pools for gpu in pool.gpus):
         return None
     configs = {name: _per_device(entries) for name, entries in sorted(names.items())}
     return {"version": "v1", "mig-configs": configs}
 
 
-def _mig_entry(gpu: Gpu, sharing: Mig) -> Manifest:
-    layout = dict(sorted(resolve(gpu, sharing.layout).items()))
-    return {"devices": "all", "mig-enabled": True, "mig-devices": layout}
+def _mig_entries(gpu: Gpu, pool: Pool) -> Entries:
+    """What is done to the GPUs of one model: all are cut, or some, and the others are told to stay whole."""
+    devices = mig_names.cut(pool)
+    layout = pool.sharing.layout if isinstance(pool.sharing, Mig) else pool.layout
+    slices = dict(sorted(resolve(gpu, layout).items()))
+    if devices is None:
+        return [{"devices": "all", "mig-enabled": True, "mig-devices": slices}]
+    whole = [index for index in range(pool.gpu_count) if index not in devices]
+    return [
+        {"devices": list(devices), "mig-enabled": True, "mig-devices": slices},
+        {"devices": whole, "mig-enabled": False},
+    ]
 
 
-def _per_device(entries: Mapping[str, Manifest]) -> list[Manifest]:
-    if not entries:
+def _per_device(models: Mapping[str, Entries]) -> Entries:
+    if not models:
         return [{"devices": "all", "mig-enabled": False}]
     groups: dict[str, list[str]] = {}
-    for device in sorted(entries):
-        groups.setdefault(json.dumps(entries[device]), []).append(device)
+    for device in sorted(models):
+        groups.setdefault(json.dumps(models[device]), []).append(device)
     if len(groups) == 1:
-        return [json.loads(next(iter(groups)))]
-    return [{"device-filter": devices, **json.loads(entry)} for entry, devices in groups.items()]
+        return list(json.loads(next(iter(groups))))
+    return [
+        {"device-filter": devices, **entry} for text, devices in groups.items() for entry in json.loads(text)
+    ]
 
 
 def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
@@ -152,7 +173,7 @@ def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
     if pool.by_claim:
         found |= {labels.DEPLOY_DEVICE_PLUGIN: "false", labels.PCI_PRESENT: "true"}
     elif pool.gpus and device_plugin_config_map(env) is not None:
-        found[labels.DEVICE_PLUGIN_CONFIG] = config_key(pool)
+        found[labels.DEVICE_PLUGIN_CONFIG] = config_key(env, pool)
     return dict(sorted(found.items()))
 
 
@@ -186,7 +207,7 @@ def offered(env: Environment, pool: Pool, gpus: int | None = None) -> dict[str, 
 
     The number may be left out where all nodes of the pool have as many (ValueError where they may differ).
     """
-    return offer.offered(env.gpu_operator.mig_strategy, pool, gpus)
+    return offer.offered(env.strategy(pool), pool, gpus)
 
 
 def summary(env: Environment, pool: Pool) -> dict[str, Any]:

@@ -123,12 +123,8 @@ def _pools(env: Environment, workload: Workload) -> Sequence[Pool]:
     """The pools whose nodes the workload names; none for a workload that asks for nothing special."""
     if workload.pool:
         return [env.pool(workload.pool)]
-    strategy = env.gpu_operator.mig_strategy
-    return [
-        pool
-        for pool in env.pools
-        if workload.gpu_product and workload.gpu_product in offer.products(strategy, pool)
-    ]
+    product = workload.gpu_product
+    return [pool for pool in env.pools if product and product in offer.products(env.strategy(pool), pool)]
 
 
 def _tolerations(env: Environment, pools: Sequence[Pool]) -> list[dict[str, str]]:

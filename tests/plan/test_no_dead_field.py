@@ -29,6 +29,7 @@ POD = {"pool": "t4", "image": IMAGE}
 
 SLICES = {"kind": "time_slicing", "replicas": 4}
 SEVEN = {"kind": "mig", "layout": {"1g.5gb": 7}}
+SHARED = {**SEVEN, "devices": [0, 1], "share": {"replicas": 2}}
 EMBEDDED: dict[str, Any] = {
     "name": "e",
     "cluster": {"kind": "embedded"},
@@ -38,6 +39,8 @@ EMBEDDED: dict[str, Any] = {
         {"name": "slices", "machine": "g2.5xlarge", "nodes": 1, "sharing": SLICES},
         {"name": "mig", "machine": "g4.p1.40g", "nodes": 1, "sharing": SEVEN},
         {"name": "gpu", "nodes": 1, "gpu": {"models": ["T4"], "count": 1}},
+        {"name": "some", "machine": "g4.p4.40g", "nodes": 1, "sharing": SHARED},
+        {"name": "any", "nodes": 1, "gpu": {"memory_gib": 15, "nvlink": False, "compute": "7.5", "count": 1}},
     ],
     "workloads": [
         {"name": "pod", "kind": "pod", **POD},
@@ -71,14 +74,14 @@ SPOT: dict[str, Any] = {
 ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Environment", "name"): (EMBEDDED, "name", "f"),
     ("Environment", "cluster"): (EXISTING, "cluster/kind", ...),
-    ("Environment", "gpu_operator"): (EMBEDDED, "gpu_operator", {"mig_strategy": "single"}),
+    ("Environment", "gpu_operator"): (MPS, "gpu_operator", {"mig_strategy": "single"}),
     ("Environment", "pools"): (EMBEDDED, "pools/0/nodes", 2),
     ("Environment", "workloads"): (EMBEDDED, "workloads", []),
     ("Environment", "cost"): (EMBEDDED, "cost", {"prices": {"g2.5xlarge": 1.0}}),
     ("Cost", "budget_usd_per_month"): (SPOT, "cost/budget_usd_per_month", 100),
     ("Cost", "spot_factor"): (SPOT, "cost/spot_factor", 0.4),
     ("Cost", "prices"): (SPOT, "cost/prices", {"t4": 1.0}),
-    ("GpuOperatorSpec", "mig_strategy"): (EMBEDDED, "gpu_operator/mig_strategy", "single"),
+    ("GpuOperatorSpec", "mig_strategy"): (MPS, "gpu_operator/mig_strategy", "single"),
     ("GpuOperatorSpec", "gpu_taint"): (EMBEDDED, "gpu_operator/gpu_taint", "node-role.kubernetes.io/gpu"),
     ("GpuOperatorSpec", "repository"): (EXISTING, "gpu_operator/repository", "https://mirror.example/charts"),
     ("GpuOperatorSpec", "driver"): (EXISTING, "gpu_operator/driver", "host"),
@@ -91,7 +94,10 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Pool", "labels"): (EMBEDDED, "pools/0/labels", {"a": "c"}),
     ("Pool", "taints"): (EMBEDDED, "pools/0/taints", []),
     ("Pool", "sharing"): (EMBEDDED, "pools/0/sharing", {"kind": "time_slicing", "replicas": 2}),
-    ("GpuChoice", "models"): (EMBEDDED, "pools/3/gpu/models", ["L4"]),
+    ("GpuChoice", "named"): (EMBEDDED, "pools/3/gpu/models", ["L4"]),
+    ("GpuChoice", "memory_gib"): (EMBEDDED, "pools/5/gpu/memory_gib", 22),
+    ("GpuChoice", "nvlink"): (EMBEDDED, "pools/5/gpu/nvlink", True),
+    ("GpuChoice", "compute"): (EMBEDDED, "pools/5/gpu/compute", "8.9"),
     ("GpuChoice", "count"): (EMBEDDED, "pools/3/gpu/count", 4),
     ("Taint", "key"): (EMBEDDED, "pools/0/taints/0/key", "c"),
     ("Taint", "value"): (EMBEDDED, "pools/0/taints/0/value", "c"),
@@ -105,6 +111,17 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ),
     ("Mps", "replicas"): (MPS, "pools/0/sharing/replicas", 8),
     ("Mig", "layout"): (EMBEDDED, "pools/2/sharing/layout", {"1g.5gb": 6}),
+    ("Mig", "name"): (EMBEDDED, "pools/2/sharing/name", "seven"),
+    ("Mig", "devices"): (EMBEDDED, "pools/4/sharing/devices", [1, 2]),
+    ("Mig", "share"): (EMBEDDED, "pools/4/sharing/share", None),
+    ("Mig", "strategy"): (EMBEDDED, "pools/2/sharing/strategy", "single"),
+    ("SliceShare", "replicas"): (EMBEDDED, "pools/4/sharing/share/replicas", 3),
+    ("SliceShare", "rename"): (EMBEDDED, "pools/4/sharing/share/rename", False),
+    ("SliceShare", "fail_requests_greater_than_one"): (
+        EMBEDDED,
+        "pools/4/sharing/share/fail_requests_greater_than_one",
+        False,
+    ),
     ("PodWorkload", "name"): (EMBEDDED, "workloads/0/name", "other"),
     ("PodWorkload", "namespace"): (EMBEDDED, "workloads/0/namespace", "other"),
     ("PodWorkload", "pool"): (EMBEDDED, "workloads/0/pool", "slices"),
@@ -124,6 +141,8 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
 # to the Kubernetes provider, and where the engine keeps its state, which tests/engine/test_state.py proves;
 # no manifest may depend on them.
 EXEMPT = {("ExistingCluster", "kubeconfig"), ("ExistingCluster", "context"), ("GpuOperatorSpec", "mode")}
+# What trust changes is what is refused: tests/config/bad_input.yaml has its rows.
+EXEMPT |= {("Pool", "trust")}
 EXEMPT |= {("Environment", "state"), ("State", "backend"), ("State", "secrets_provider")}
 CHOOSING = {"kind"}
 # Not through a value of its own but through its being there: a slice is the only one of this pool.

@@ -1,0 +1,112 @@
+"""GPUs by model, or by what they must have, rather than by machine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from infra.model import gpu as catalogue
+from infra.model.base import Counts, Model
+from infra.model.choices import GpuName
+from infra.model.errors import InputError
+from infra.model.gpu import Gpu
+
+_MIB_PER_GIB = 1024
+
+
+def _as_text(value: Any) -> Any:
+    """YAML reads 8.0 as a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return f"{value}.0" if isinstance(value, int) else str(value)
+
+
+def _version(value: str) -> str:
+    major, dot, minor = value.partition(".")
+    if not (dot and major.isdecimal() and minor.isdecimal()):
+        raise InputError(
+            "", f"{value!r} is no compute capability", "write it as NVIDIA does, for example 8.0"
+        )
+    return value
+
+
+class GpuChoice(Model):
+    """GPUs by model, or every model of the catalogue that has what is asked for, and how many on a node."""
+
+    named: tuple[GpuName, ...] | None = Field(
+        default=None,
+        alias="models",
+        min_length=1,
+        description="GPU models that will do, by their names in the catalogue.",
+    )
+    memory_gib: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+        default=None,
+        description="Memory that each GPU has at least, in GiB as NVML counts it (a T4 has 15); "
+        "instead of models.",
+    )
+    nvlink: bool | None = Field(
+        default=None,
+        strict=True,
+        description="Whether its GPUs are linked by NVLink, as SXM modules are; instead of models.",
+    )
+    compute: (
+        Annotated[
+            str, BeforeValidator(_as_text, json_schema_input_type=str | float), AfterValidator(_version)
+        ]
+        | None
+    ) = Field(default=None, description="Compute capability that it has at least, as 8.0; instead of models.")
+    count: Counts = Field(
+        description="GPUs per node; where nodes come and go (AWS) it may be several, for example [1, 4], and "
+        "each node has one of these numbers."
+    )
+
+    @model_validator(mode="after")
+    def _says_which(self) -> GpuChoice:
+        if self.named is not None and self.by_attribute:
+            raise InputError("models", f"{self._asked()} is given too", "choose by one of the two")
+        if self.named is None and not self.by_attribute:
+            raise InputError(
+                "models",
+                "missing",
+                "name GPU models, or say what they must have: {memory_gib, nvlink, compute}",
+            )
+        if not self.models:
+            best = max(catalogue.GPUS.values(), key=lambda gpu: (sum(self._met(gpu)), gpu.memory_mib))
+            raise InputError("", f"no known GPU has {self._asked()}", f"{_described(best)} comes nearest")
+        return self
+
+    @property
+    def by_attribute(self) -> bool:
+        """Whether it says what a GPU must have rather than which it is."""
+        return not (self.memory_gib is None and self.nvlink is None and self.compute is None)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that will do, by their names in the catalogue and in its order if they are not named."""
+        if self.named is not None:
+            return self.named
+        return tuple(gpu.name for gpu in catalogue.GPUS.values() if all(self._met(gpu)))
+
+    def _met(self, gpu: Gpu) -> tuple[bool, ...]:
+        """For each thing that is asked for, whether the GPU has it."""
+        found = []
+        if self.memory_gib is not None:
+            found.append(gpu.memory_mib >= self.memory_gib * _MIB_PER_GIB)
+        if self.nvlink is not None:
+            found.append(gpu.nvlink == self.nvlink)
+        if self.compute is not None:
+            major, minor = map(int, self.compute.split("."))
+            found.append(gpu.compute >= (major, minor))
+        return tuple(found)
+
+    def _asked(self) -> str:
+        words = [f"memory_gib {self.memory_gib}"] if self.memory_gib is not None else []
+        words += [f"nvlink {str(self.nvlink).lower()}"] if self.nvlink is not None else []
+        words += [f"compute {self.compute}"] if self.compute is not None else []
+        return " and ".join(words)
+
+
+def _described(gpu: Gpu) -> str:
+    link = "NVLink" if gpu.nvlink else "no NVLink"
+    return f"{gpu.name} ({gpu.memory_mib // _MIB_PER_GIB} GiB, {link}, {gpu.compute[0]}.{gpu.compute[1]})"
