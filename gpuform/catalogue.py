@@ -22,6 +22,7 @@ def _entry(gpu: Gpu) -> dict[str, Any]:
         "product": gpu.product,
         "memory_mib": gpu.memory_mib,
         "compute_capability": ".".join(map(str, gpu.compute)),
+        "nvlink": gpu.nvlink,
         "mps": gpu.mps_capable,
         "mig": {p.name: geometry.most(p.name) for p in geometry.profiles} if geometry else {},
         "machines": [_machine(machine) for machine in MACHINES.values() if machine.gpu == gpu.name],

@@ -11,7 +11,7 @@ from typing import Any
 from gpuform import claims as dra
 from gpuform.claims import Claims
 from gpuform.paths import Paths
-from infra.model import labels
+from infra.model import labels, offer
 from infra.model.environment import Environment, ExistingCluster
 from infra.model.errors import InputError
 from infra.model.hosts import HostsCluster
@@ -159,10 +159,15 @@ def summarise(
 
 def _detail(pool: Pool) -> str:
     sharing = pool.sharing
-    if isinstance(sharing, TimeSlicing | Mps):
+    if isinstance(sharing, Mps):
+        return f"{sharing.replicas} per GPU, {offer.mps_memory_mib(pool)} MiB each"
+    if isinstance(sharing, TimeSlicing):
         return f"{sharing.replicas} per GPU"
     if isinstance(sharing, Mig):
-        return ", ".join(f"{count}x {profile}" for profile, count in sorted((pool.layout or {}).items()))
+        found = ", ".join(f"{count}x {profile}" for profile, count in sorted((pool.layout or {}).items()))
+        if sharing.devices is not None:
+            found += f" on GPU {', '.join(map(str, sorted(sharing.devices)))}"
+        return f"{found}; {sharing.share.replicas} per slice" if sharing.share else found
     return "whole GPUs by claim" if pool.by_claim else ""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from infra import versions
-from infra.model import drivers, labels, offer
+from infra.model import drivers, labels, mig_names, offer
 from infra.model.environment import Environment
 from infra.model.hosts import HostsCluster
 from infra.model.pool import Pool
@@ -28,7 +28,7 @@ def of_hosts(env: Environment) -> dict[str, Any]:
     found = ansible_inventory(env, {path: "" for _, path in key_paths(env)})
     for pool in env.pools:
         for host in pool.hosts or () if pool.gpus and env.cluster.kubeconfig else ():
-            found["_meta"]["hostvars"][host.name]["gpuform_mig"] = dict(pool.layout or {})
+            found["_meta"]["hostvars"][host.name].update(_mig(pool))
     return found
 
 
@@ -71,5 +71,12 @@ def _gpus(env: Environment, pool: Pool, gpus: int) -> Variables:
         "nvidia_container_toolkit_version": versions.CONTAINER_TOOLKIT,
         "nvidia_container_toolkit_runtime": "containerd",
         "nvidia_container_toolkit_mode": "cdi",
-        "gpuform_mig": dict(pool.layout or {}),
+        **_mig(pool),
     }
+
+
+def _mig(pool: Pool) -> Variables:
+    """The slices of each GPU that the operator cuts, and which GPUs those are if not all of them."""
+    devices = mig_names.cut(pool)
+    found: Variables = {"gpuform_mig": dict(pool.layout or {})}
+    return found if devices is None else {**found, "gpuform_mig_devices": list(devices)}

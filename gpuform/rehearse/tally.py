@@ -15,9 +15,9 @@ from infra.model.aws import AwsCluster
 from infra.model.elastic import CAPACITY_TYPES
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
+from infra.model.offer import parts
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
-from infra.model.sharing import Mig
 from infra.plan import cost, node_groups
 from infra.plan.sharing import offered
 
@@ -135,24 +135,10 @@ def used_share(env: Environment, pool: Pool, node: Node, pods: Iterable[Pod]) ->
         return min(1.0, max((asked[key] / node.offers[key] for key in keys), default=0.0))
     if pool.by_claim:
         return None
-    weights, gpus = _weights(env, pool), node.gpus or pool.gpu_counts[-1]
+    weights, gpus = parts(env.strategy(pool), pool), node.gpus or pool.gpu_counts[-1]
     whole = sum(weights.get(key, 0) * count for key, count in offered(env, pool, gpus).items())
     taken = sum(weights.get(key, 0) * count for key, count in asked.items())
     return min(1.0, taken / whole) if whole else 0.0
-
-
-def _weights(env: Environment, pool: Pool) -> dict[str, float]:
-    """How much of a GPU one unit of each resource is, in compute slices where there are several kinds."""
-    if isinstance(pool.sharing, Mig) and env.strategy(pool) == "mixed":
-        geometry = pool.gpus[0].geometry
-        assert geometry is not None
-        found = {name: geometry.profile(name) for name in pool.layout or {}}
-        return {
-            labels.NVIDIA_MIG_PREFIX + name.replace("+", "."): float(profile.compute)
-            for name, profile in found.items()
-            if profile
-        }
-    return dict.fromkeys(offered(env, pool, pool.gpu_counts[-1]), 1.0)
 
 
 def cells(node: Node, pods: Iterable[Pod]) -> tuple[tuple[Cell, ...], ...]:
@@ -168,10 +154,12 @@ def _row(node: Node, index: int, holders: Mapping[str, Pod]) -> tuple[Cell, ...]
     placed = node.layout.get(str(index), ())
     if placed:
         found = []
+        times, suffix = _shares(node)
         for text in placed:
             profile, _, start = text.partition("@")
             device = mig_id(node.uid, index, profile, int(start))
-            found.append(_cell(f"mig-{profile}", holders.get(device)))
+            ids = [f"{device}::{n}" for n in range(times)] if times > 1 else [device]
+            found += [_cell(f"mig-{profile}{suffix}", holders.get(one)) for one in ids]
         return tuple(found)
     whole = gpu_id(node.uid, index)
     shared = labels.NVIDIA_GPU_SHARED in node.offers
@@ -181,6 +169,16 @@ def _row(node: Node, index: int, holders: Mapping[str, Pod]) -> tuple[Cell, ...]
         return (_cell("gpu" if each else "", holders.get(whole)),)
     name = "gpu.shared" if shared else "gpu"
     return tuple(_cell(name, holders.get(f"{whole}::{n}")) for n in range(each))
+
+
+def _shares(node: Node) -> tuple[int, str]:
+    """How many pods each slice of the node is for, and what the name of its resource ends in."""
+    offers = {key: count for key, count in node.offers.items() if key.startswith(labels.NVIDIA_MIG_PREFIX)}
+    if not offers:  # under the strategy single they have the whole GPU's name
+        offers = {key: node.offers.get(key, 0) for key in (labels.NVIDIA_GPU, labels.NVIDIA_GPU_SHARED)}
+    shared = any(count for key, count in offers.items() if key.endswith(labels.SHARED))
+    slices = sum(len(placed) for placed in node.layout.values())
+    return round(sum(offers.values())) // slices, labels.SHARED if shared else ""
 
 
 def _cell(resource: str, pod: Pod | None) -> Cell:

@@ -97,6 +97,14 @@ def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
         )
     if not isinstance(pool.sharing, Mig):
         return
+    for key in ("name", "devices", "share", "strategy"):
+        if getattr(pool.sharing, key) is not None:
+            raise InputError(
+                f"{path}.sharing.{key}",
+                "Bottlerocket's settings cut every GPU of a node alike, each slice for one pod, and read no "
+                "configuration by name",
+                "leave it out, or use an AL2023 image",
+            )
     if len(pool.layout or {}) > 1:
         raise InputError(
             f"{path}.sharing.layout",

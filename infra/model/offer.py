@@ -129,6 +129,24 @@ def one_per_pod(pool: Pool, resource: str) -> bool:
     return isinstance(sharing, Mps)
 
 
+def parts(strategy: MigStrategy, pool: Pool) -> dict[str, float]:
+    """How much of a GPU one of each resource is, 0 to 1; slices count by their compute slices.
+
+    A GPU is what its slices are together: what a layout leaves unused is theirs, too.
+    """
+    sharing, layout = pool.sharing, pool.layout or {}
+    if not pool.gpus:
+        return {}
+    if not (isinstance(sharing, Mig) and own_strategy(strategy, pool) == "mixed"):
+        return {name: 1 / count for name, count in offered(strategy, pool, 1).items()}
+    geometry, share = pool.gpus[0].geometry, sharing.share
+    assert geometry is not None
+    compute = {name: profile.compute for name in layout if (profile := geometry.profile(name))}
+    whole = sum(compute[name] * count for name, count in layout.items()) * (share.replicas if share else 1)
+    found = {shared_name(mig_resource(name), share): compute[name] / whole for name in layout}
+    return found if sharing.devices is None else {**found, labels.NVIDIA_GPU: 1.0}
+
+
 def mps_memory_mib(pool: Pool) -> int | None:
     """Memory in MiB that each client of a GPU has under MPS, on the smallest of the pool's models; else None.
 

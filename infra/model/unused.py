@@ -75,6 +75,8 @@ _OPERATOR: Mapping[str, Mapping[str, Reason]] = {
     "aws": {"driver": _IMAGE_OWNS, "toolkit": _IMAGE_OWNS},
     "hosts": {"driver": _ANSIBLE_DRIVER, "toolkit": _ANSIBLE_TOOLKIT},
 }
+_THEIR_OWN = ("existing", "hosts")
+"""Kinds of cluster whose nodes nobody here makes, so that no GPU is chosen."""
 _WITH_GPUS = ("driver", "toolkit", "cuda", "acknowledge")
 
 
@@ -103,6 +105,12 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
     kinds, reason = _SHARING.get(pool.sharing.kind, ((cluster,), _NO_DRA))
     if cluster not in kinds:
         raise InputError(f"{path}.sharing.kind", *reason)
+    if cluster in _THEIR_OWN and pool.gpu and pool.gpu.by_attribute:
+        raise InputError(
+            f"{path}.gpu",
+            "the nodes are there, and have the GPUs that they have",
+            "name the model: {models, count}",
+        )
     if len(pool.gpu_counts) > 1 and pool.elastic is None:
         raise InputError(f"{path}.gpu.count", *(_EQUAL_ON_AWS if cluster == "aws" else _EQUAL))
 

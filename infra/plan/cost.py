@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from infra.model import labels
+from infra.model import labels, offer
 from infra.model.aws import AwsCluster
 from infra.model.elastic import CPU, MEMORY_GIB, Capacity
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.pool import Pool
 from infra.model.prices import HOURS_PER_MONTH, Beside, PriceList
-from infra.model.sharing import Mig
 from infra.plan import network, node_class, node_groups
 from infra.plan.sharing import offered
 
@@ -191,17 +190,9 @@ def _units(env: Environment, pool: Pool, gpus: int, node: float) -> dict[str, fl
         return {}
     gpu = node / gpus
     found = {"GPU": gpu}
-    if isinstance(pool.sharing, Mig) and env.strategy(pool) == "mixed":
-        geometry, layout = pool.gpus[0].geometry, pool.layout or {}
-        assert geometry is not None
-        compute = {name: profile.compute for name in layout if (profile := geometry.profile(name))}
-        whole = sum(compute[name] * count for name, count in layout.items())
-        for name in layout:
-            found[labels.NVIDIA_MIG_PREFIX + name.replace("+", ".")] = gpu * compute[name] / whole
-        return found
-    for resource, count in offered(env, pool, gpus).items():
-        if count != gpus:
-            found[resource] = node / count
+    for resource, part in offer.parts(env.strategy(pool), pool).items():
+        if resource != labels.NVIDIA_GPU or part != 1:
+            found[resource] = gpu * part
     return found
 
 

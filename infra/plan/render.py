@@ -87,6 +87,11 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
         found["selector"] = dict(pool.selector)
     if pool.hosts:
         found["hosts"] = [host.name for host in pool.hosts]
+    if pool.gpus and env.operator_strategy is None:
+        found["mig_strategy"] = env.strategy(pool)
+    memory = offer.mps_memory_mib(pool)
+    if memory is not None:
+        found["mps"] = {"memory_mib_per_client": memory}
     mig = sharing.mig_config_name(pool)
     if mig is not None:
         found["mig"] = mig

@@ -83,7 +83,7 @@ ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
     ("Pool", "machine", "elastic"): ((), ("pools/0/machine", "g4dn.2xlarge")),
     ("Pool", "machine", "managed"): ((), ("pools/1/machine", "p4de.24xlarge")),
     ("Pool", "gpu", "elastic"): ((), ("pools/2/gpu", {"models": ["A10G"], "count": 1})),
-    ("GpuChoice", "models", "elastic"): ((), ("pools/2/gpu/models", ["L4", "A10G"])),
+    ("GpuChoice", "named", "elastic"): ((), ("pools/2/gpu/models", ["L4", "A10G"])),
     ("GpuChoice", "count", "elastic"): ((), ("pools/2/gpu/count", 4)),
     ("GpuChoice", "count", "several"): ((), ("pools/2/gpu/count", [1, 4])),
     ("Pool", "nodes", "managed"): ((), ("pools/1/nodes", 2)),

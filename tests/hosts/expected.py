@@ -109,7 +109,8 @@ def expected(name: str, variables: Mapping[str, Any], stack: str = "") -> Expect
 def _mig(variables: Mapping[str, Any], joined: bool) -> dict[str, dict[str, int]] | None:
     """The slices of mig-parted's config, or of the operator's; on a host of neither MIG is off."""
     if "gpuform_mig" in variables:
-        return {"all": dict(variables["gpuform_mig"])}
+        devices = variables.get("gpuform_mig_devices", ["all"])
+        return {str(device): dict(variables["gpuform_mig"]) for device in devices}
     layout = variables.get("nvidia_mig_layout")
     if not layout:
         return None if joined else {"all": {}}
