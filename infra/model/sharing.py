@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -11,9 +12,9 @@ from infra.model.base import Count, LabelValue, Model
 from infra.model.errors import InputError
 
 
-def _shares_something(value: Any) -> Any:
+def _shares_something(value: Any, remedy: str = "use 2 or more, or kind: exclusive") -> Any:
     if value == 1 and not isinstance(value, bool):
-        raise InputError("", "1 shares nothing", "use 2 or more, or kind: exclusive")
+        raise InputError("", "1 shares nothing", remedy)
     return value
 
 
@@ -66,7 +67,11 @@ class Mps(Model):
 class SliceShare(Model):
     """Several pods take turns on each MIG slice; none gets at another slice's memory."""
 
-    replicas: Replicas = Field(description="Pods that share one slice, 2 or more.")
+    replicas: Annotated[
+        int,
+        Field(strict=True, ge=2),
+        BeforeValidator(partial(_shares_something, remedy="use 2 or more, or leave share out")),
+    ] = Field(description="Pods that share one slice, 2 or more.")
     rename: bool = Field(
         default=True,
         strict=True,
