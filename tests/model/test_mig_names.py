@@ -1,0 +1,40 @@
+"""NVIDIA's own names of MIG configurations mean what its shipped file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.model.gpu import GPUS
+from infra.model.mig import GEOMETRIES
+from infra.model.mig_names import standard
+
+pytestmark = pytest.mark.unit
+
+REFERENCE = Path(__file__).parents[3] / "shared/reference/mig-parted/config-default.yaml"
+
+
+@pytest.mark.skipif(not REFERENCE.is_file(), reason="../shared/reference/mig-parted is not on this machine")
+def test_standard_names_mean_what_nvidia_ships() -> None:
+    shipped = yaml.safe_load(REFERENCE.read_text())["mig-configs"]
+    compared = 0
+    for name in GEOMETRIES:
+        gpu = GPUS[name]
+        for config, entries in shipped.items():
+            for entry in entries:
+                filters = entry.get("device-filter", [])
+                # An entry without a filter is of the GPUs that have its profiles.
+                concerns = gpu.device_filter in filters if filters else standard(gpu, config) is not None
+                if concerns and entry["mig-enabled"] and entry["mig-devices"]:
+                    assert standard(gpu, config) == entry["mig-devices"], (name, config)
+                    compared += 1
+    assert compared > 60
+
+
+def test_a_name_of_another_gpu_means_nothing() -> None:
+    assert standard(GPUS["A30"], "all-1g.5gb") is None
+    assert standard(GPUS["A30"], "all-disabled") is None
+    assert standard(GPUS["T4"], "all-balanced") is None
+    assert standard(GPUS["A30"], "all-balanced") == {"1g.6gb": 2, "2g.12gb": 1}

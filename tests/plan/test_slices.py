@@ -1,0 +1,227 @@
+"""Slices of some GPUs, shares of slices, names of layouts, and strategies that differ from pool to pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.config import parse
+from infra.model import checks, offer
+from infra.model.environment import Environment
+from infra.plan import gpu_operator, overlays, render, sharing, workloads
+from tests.plan.aws_environments import aws
+
+pytestmark = pytest.mark.unit
+
+IMAGE = "tensorflow/tensorflow:2.12.0-gpu"
+ONE, FOUR = "g4.p1.40g", "g4.p4.40g"
+SEVEN: dict[str, Any] = {"kind": "mig", "layout": "all-1g.5gb"}
+CERN: dict[str, Any] = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
+MPS: dict[str, Any] = {"kind": "mps", "replicas": 3}
+GPU, SMALL, BIG = "nvidia.com/gpu", "nvidia.com/mig-2g.10gb", "nvidia.com/mig-3g.20gb"
+
+
+def env(*pools: tuple[str, dict[str, Any]], strategy: str = "mixed", work: Any = ()) -> Environment:
+    named = [
+        {"name": f"p{index}", "nodes": 1, "machine": machine, "sharing": block}
+        for index, (machine, block) in enumerate(pools)
+    ]
+    cluster, operator = {"kind": "embedded"}, {"mig_strategy": strategy}
+    jobs = [{"name": f"w{n}", "kind": "pod", "image": IMAGE, **one} for n, one in enumerate(work)]
+    return parse(
+        {"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": named, "workloads": jobs}
+    )
+
+
+def layouts(found: Environment) -> dict[str, Any]:
+    config_map = sharing.mig_parted_config_map(found)
+    assert config_map is not None
+    configs: dict[str, Any] = yaml.safe_load(config_map["data"]["config.yaml"])["mig-configs"]
+    return configs
+
+
+def plugin(found: Environment) -> dict[str, Any]:
+    config_map = sharing.device_plugin_config_map(found)
+    assert config_map is not None
+    return {key: yaml.safe_load(text) for key, text in config_map["data"].items()}
+
+
+def test_the_other_gpus_of_a_node_are_told_to_stay_whole() -> None:
+    found = env((FOUR, {**CERN, "devices": [2, 0]}))
+    name = "3g.20gb-2x2g.10gb-on-0-2-of-4"
+    assert sharing.mig_config_name(found.pools[0]) == name
+    assert layouts(found)[name] == [
+        {"devices": [0, 2], "mig-enabled": True, "mig-devices": {"2g.10gb": 2, "3g.20gb": 1}},
+        {"devices": [1, 3], "mig-enabled": False},
+    ]
+    assert sharing.offered(found, found.pools[0]) == {GPU: 2, SMALL: 4, BIG: 2}
+
+
+def test_one_name_on_two_models_names_the_devices_of_every_entry() -> None:
+    small = {"kind": "mig", "layout": {"1g.10gb": 1}, "devices": [0], "name": "first"}
+    large = {"kind": "mig", "layout": {"1g.10gb": 7}, "devices": [0], "name": "first"}
+    found = layouts(env((FOUR, small), ("p4de.24xlarge", large)))["first"]
+    assert [(entry["device-filter"], entry["devices"]) for entry in found] == [
+        (["0x20B210DE"], [0]),
+        (["0x20B210DE"], [1, 2, 3, 4, 5, 6, 7]),
+        (["0x20F110DE"], [0]),
+        (["0x20F110DE"], [1, 2, 3]),
+    ]
+
+
+def test_a_layout_may_have_a_name_of_its_own() -> None:
+    """Bumble's, whose operator would overwrite an edit of NVIDIA's own ConfigMap."""
+    bumble = {
+        "kind": "mig",
+        "layout": {"1g.5gb": 3, "2g.10gb": 2},
+        "name": "all-3x1g.5gb_2x2g.10gb",
+    }
+    found = env((ONE, bumble), (ONE, SEVEN), (ONE, {**SEVEN, "name": "all-1g.5gb"}), (FOUR, bumble))
+    assert list(layouts(found)) == ["all-1g.5gb", "all-3x1g.5gb_2x2g.10gb", "all-disabled"]
+
+
+def test_nvidias_balanced_layout_may_have_its_name() -> None:
+    balanced = {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}
+    found = env((ONE, {"kind": "mig", "layout": balanced, "name": "all-balanced"}))
+    assert layouts(found)["all-balanced"][0]["mig-devices"] == balanced
+
+
+def test_a_long_name_is_cut_and_keeps_its_own_end() -> None:
+    wide = {"1g.24gb-me": 1, "1g.24gb+me.all": 1, "1g.24gb+gfx": 1, "1g.24gb": 1}
+    blocks = [{"kind": "mig", "layout": wide, "devices": devices} for devices in ([0], [1])]
+    names = [sharing.mig_config_name(env(("g7e.12xlarge", block)).pools[0]) for block in blocks]
+    assert names[0] != names[1]
+    assert all(name and len(name) <= 63 for name in names)
+
+
+def test_shares_of_slices_have_one_entry_per_kind_of_slice() -> None:
+    found = env((ONE, {**CERN, "share": {"replicas": 2}}), (ONE, CERN))
+    key = "slice-2-mig-2g.10gb_3g.20gb"
+    assert plugin(found)[key] == {
+        "version": "v1",
+        "flags": {"migStrategy": "mixed"},
+        "sharing": {
+            "timeSlicing": {
+                "renameByDefault": True,
+                "failRequestsGreaterThanOne": True,
+                "resources": [{"name": SMALL, "replicas": 2}, {"name": BIG, "replicas": 2}],
+            }
+        },
+    }
+    shown = [sharing.pool_labels(found, pool)["nvidia.com/device-plugin.config"] for pool in found.pools]
+    assert shown == [key, "default"]
+    assert sharing.offered(found, found.pools[0]) == {f"{SMALL}.shared": 4, f"{BIG}.shared": 2}
+
+
+@pytest.mark.parametrize(
+    ("share", "key", "offered", "product"),
+    [
+        ({}, "slice-2-mig-single", {"nvidia.com/gpu.shared": 14}, "-MIG-1g.5gb"),
+        ({"rename": False}, "slice-2-keep-name-mig-single", {GPU: 14}, "-MIG-1g.5gb-SHARED"),
+    ],
+)
+def test_under_single_a_slice_is_shared_as_a_gpu(
+    share: dict[str, Any], key: str, offered: dict[str, int], product: str
+) -> None:
+    found = env((ONE, {**SEVEN, "share": {"replicas": 2, **share}}), strategy="single")
+    (pool,) = found.pools
+    resources = plugin(found)[key]["sharing"]["timeSlicing"]["resources"]
+    assert resources == [{"name": GPU, "replicas": 2}]
+    assert sharing.offered(found, pool) == offered
+    assert offer.products(found.strategy(pool), pool) == (f"NVIDIA-A100-PCIE-40GB{product}",)
+
+
+def test_a_plus_stands_in_no_key_and_a_long_key_is_cut() -> None:
+    media = {"kind": "mig", "layout": {"1g.5gb+me": 1}, "share": {"replicas": 2}}
+    assert list(plugin(env((ONE, media)))) == ["default", "slice-2-mig-1g.5gb.me"]
+    wide = {"1g.24gb-me": 1, "1g.24gb+me.all": 1, "1g.24gb+gfx": 1, "1g.24gb": 1}
+    keep = {"replicas": 2, "rename": False, "fail_requests_greater_than_one": False}
+    found = env(("g7e.2xlarge", {"kind": "mig", "layout": wide, "share": keep}))
+    assert sorted(map(len, plugin(found))) == [len("default"), 63]
+
+
+def test_where_strategies_differ_every_key_says_its_own_and_the_operator_none() -> None:
+    found = env(
+        (ONE, CERN), (ONE, {**SEVEN, "strategy": "single"}), ("g1.xlarge", MPS), (FOUR, {"kind": "exclusive"})
+    )
+    assert {key: config["flags"]["migStrategy"] for key, config in plugin(found).items()} == {
+        "default": "mixed",
+        "mig-single": "single",
+        "mps-3": "none",
+    }
+    shown = [sharing.pool_labels(found, pool)["nvidia.com/device-plugin.config"] for pool in found.pools]
+    assert shown == ["default", "mig-single", "mps-3", "default"]
+    assert gpu_operator.values(found)["mig"] == {"strategy": ""}
+    assert [found.strategy(pool) for pool in found.pools] == ["mixed", "single", "none", "mixed"]
+    pools = list(yaml.safe_load_all(render.render(found)["pools.yaml"]))
+    assert [pool["mig_strategy"] for pool in pools] == ["mixed", "single", "none", "mixed"]
+
+
+def test_whole_gpus_alone_need_a_configuration_where_strategies_differ() -> None:
+    alone = env((ONE, CERN), (ONE, {"kind": "exclusive"}))
+    assert sharing.device_plugin_config_map(alone) is None
+    assert gpu_operator.values(alone)["mig"] == {"strategy": "mixed"}
+    other = env((ONE, {**SEVEN, "strategy": "single"}), (ONE, {"kind": "exclusive"}), strategy="none")
+    assert list(plugin(other)) == ["default", "mig-single"]
+
+
+def test_mps_is_told_with_the_memory_that_each_client_has() -> None:
+    found = env(("g2.5xlarge", {"kind": "mps", "replicas": 4}), strategy="none")
+    (pool,) = yaml.safe_load_all(render.render(found)["pools.yaml"])
+    assert pool["mps"] == {"memory_mib_per_client": 3840}
+    mixed = aws({"gpu": {"models": ["L4", "A10G"], "count": 1}, "sharing": {"kind": "mps", "replicas": 4}})
+    assert offer.mps_memory_mib(mixed.pools[0]) == 23028 // 4
+
+
+@pytest.mark.parametrize(
+    ("block", "work", "asked"),
+    [
+        ({**CERN, "devices": [0]}, {"slice": "3g.20gb"}, {BIG: "1"}),
+        ({**CERN, "devices": [0]}, {}, {GPU: "1"}),
+        ({**CERN, "devices": [0]}, {"count": 3}, {GPU: "3"}),
+        ({**SEVEN, "devices": [0], "share": {"replicas": 2}}, {"count": 3}, {GPU: "3"}),
+        ({**CERN, "share": {"replicas": 2}}, {"slice": "3g.20gb"}, {f"{BIG}.shared": "1"}),
+        ({**CERN, "share": {"replicas": 2, "rename": False}}, {"slice": "3g.20gb"}, {BIG: "1"}),
+        ({**SEVEN, "share": {"replicas": 2}}, {}, {"nvidia.com/mig-1g.5gb.shared": "1"}),
+        ({**SEVEN, "strategy": "single"}, {}, {GPU: "1"}),
+    ],
+)
+def test_what_a_workload_asks_for(block: dict[str, Any], work: dict[str, Any], asked: dict[str, str]) -> None:
+    found = env((FOUR, block), work=[{"pool": "p0", **work}])
+    manifest = workloads.manifests(found)[0]
+    limits = manifest["spec"]["containers"][0]["resources"]["limits"]
+    assert {key: value for key, value in limits.items() if key.startswith("nvidia.com/")} == asked
+    (pool,) = found.pools
+    assert checks.request("mixed", [pool], found.workloads[0]) == next(iter(asked))
+
+
+def test_an_overlay_says_what_is_whole_and_what_is_cut() -> None:
+    eight = {"machine": "p4d.24xlarge"}
+    some = aws({**eight, "sharing": {**CERN, "devices": [0, 1, 2]}})
+    (found,) = overlays.node_overlays(some, some.pools[0])
+    assert found["spec"]["capacity"] == {GPU: "5", SMALL: "6", BIG: "3"}
+    shared = aws({**eight, "sharing": {**SEVEN, "share": {"replicas": 3}}})
+    (found,) = overlays.node_overlays(shared, shared.pools[0])
+    assert found["spec"]["capacity"] == {GPU: "0", "nvidia.com/mig-1g.5gb.shared": "168"}
+
+
+def test_every_resource_has_its_key_in_a_quota() -> None:
+    found = env((FOUR, {**CERN, "devices": [0], "share": {"replicas": 2}}))
+    keys = [offer.quota_key(name) for name in offer.gpu_resources("mixed", found.pools[0])]
+    assert keys == [f"requests.{GPU}", f"requests.{SMALL}.shared", f"requests.{BIG}.shared"]
+
+
+def test_parts_of_a_gpu_are_its_slices_and_their_shares() -> None:
+    def parts(block: dict[str, Any], strategy: Any = "mixed") -> dict[str, float]:
+        return offer.parts(strategy, env((FOUR, block), strategy=strategy).pools[0])
+
+    assert parts(CERN) == {SMALL: pytest.approx(2 / 7), BIG: pytest.approx(3 / 7)}
+    some = parts({**CERN, "devices": [0], "share": {"replicas": 2}})
+    assert some == {f"{SMALL}.shared": pytest.approx(1 / 7), f"{BIG}.shared": pytest.approx(3 / 14), GPU: 1.0}
+    assert parts({**SEVEN, "share": {"replicas": 2}}, "single") == {
+        "nvidia.com/gpu.shared": pytest.approx(1 / 14)
+    }
+    assert parts(MPS, "none") == {GPU: pytest.approx(1 / 3)}
+    assert parts({"kind": "exclusive"}) == {GPU: 1.0}
