@@ -49,8 +49,8 @@ def world() -> dict[str, dict[str, Any]]:
     gpu = {**ours, DRIVER: driver_version(env)}
     mig = {"nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/mig.config.state": "success"}
     labels = {
-        "mig-0": {**gpu, **mig, "gpuform.io/pool": "mig", plugin: config_key(env.pools[0])},
-        "t4-0": {**gpu, "gpuform.io/pool": "t4", plugin: config_key(env.pools[1])},
+        "mig-0": {**gpu, **mig, "gpuform.io/pool": "mig", plugin: config_key(env, env.pools[0])},
+        "t4-0": {**gpu, "gpuform.io/pool": "t4", plugin: config_key(env, env.pools[1])},
         "cpu-0": {**ours, "gpuform.io/pool": "cpu"},
     }
     offers = {
