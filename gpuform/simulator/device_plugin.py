@@ -10,11 +10,11 @@ import uuid
 from typing import Any
 
 from gpuform.simulator import driver, keys
-from gpuform.simulator.actions import Action, NodeResources
 from gpuform.simulator.objects import Pod
 from gpuform.simulator.world import Broken, Config, World
 
 Devices = dict[str, list[str]]
+NO_DRIVER = "failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND: no driver on this node"
 _NAMESPACE = uuid.UUID("5b0f3a52-2f1e-4b7c-9a53-0c1d6c1f7f10")
 
 
@@ -41,14 +41,14 @@ def block(config: Config) -> dict[str, Any]:
 def devices(world: World, config: Config, pod: Pod) -> Devices:
     """Device ids by resource name, replicas included. Raises PluginError where the plugin would exit."""
     mode = strategy(config, pod)
-    if config.strategy == "mps":
-        if mode == "mixed":
-            raise PluginError(
-                "unable to validate flags: using --mig-strategy=mixed is not supported with MPS"
-            )
-        if world.layout:
-            raise PluginError("error getting plugins: MPS sharing is not supported for mig devices")
+    if config.strategy == "mps" and mode == "mixed":
+        raise PluginError("unable to validate flags: using --mig-strategy=mixed is not supported with MPS")
     found = _whole_and_mig(world, mode)
+    if config.strategy == "mps" and mode == "single" and world.layout:
+        raise PluginError(
+            "error getting plugins: unable to create plugins: failed to create plugin: "
+            "sharing using MPS is not supported for MIG devices"
+        )
     for entry in shared(config):
         originals = found.pop(entry["name"], None)
         if originals:
@@ -107,14 +107,16 @@ def mig_id(node: str, index: int, profile: str, start: int) -> str:
 
 
 def problem(world: World, pod: Pod, config: Config) -> str | None:
-    """Why the plugin's or GFD's main container exits; None when it runs."""
-    if driver.version(world) is None:
-        return "failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND: no driver on this node"
-    if pod.operand == "device-plugin":
-        try:
-            devices(world, config, pod)
-        except PluginError as error:
-            return f"error starting plugins: {error}"
+    """Why the plugin's main container exits; None when it runs.
+
+    One that has started keeps the driver that it has loaded: it goes on when the driver's pod is replaced.
+    """
+    if pod.start != "granted" and driver.version(world) is None:
+        return NO_DRIVER
+    try:
+        devices(world, config, pod)
+    except PluginError as error:
+        return f"error starting plugins: {error}"
     return None
 
 
@@ -129,25 +131,6 @@ def offered(world: World) -> Devices:
         return devices(world, config, pod)
     except PluginError:
         return {}
-
-
-def act(world: World) -> list[Action]:
-    """Node status as the kubelet reports it.
-
-    Without its plugin a resource has nothing allocatable at once, and no capacity five minutes later.
-    """
-    found = {name: len(ids) for name, ids in offered(world).items()}
-    node = world.node
-    allocatable = dict.fromkeys({*node.capacity, *node.allocatable}, 0) | found
-    gone = {name: 0 for name in node.capacity if name in world.expired}
-    capacity = node.capacity | gone | found
-    if capacity == node.capacity and allocatable == node.allocatable:
-        return []
-    changed = NodeResources(
-        {k: v for k, v in capacity.items() if node.capacity.get(k) != v},
-        {k: v for k, v in allocatable.items() if node.allocatable.get(k) != v},
-    )
-    return [changed]
 
 
 def select(label: str, default: str, names: list[str]) -> str | Broken:

@@ -43,7 +43,7 @@ def labels(world: World, gpu: Gpu, config: Config, pod: Pod, version: str) -> di
         "gpu.machine": _sanitised(world.node.annotations.get(keys.DMI_PRODUCT) or _machine(world)),
         "gpu.mode": "compute",
         "mig.capable": _bool(gpu.mig is not None),
-        "mps.capable": _bool(config.strategy == "mps" and not world.layout),
+        "mps.capable": _bool(config.strategy == "mps"),
         "vgpu.present": "false",
     }
     # Where MIG is on, the whole GPUs' labels know nothing of sharing: no replicas.
@@ -58,6 +58,18 @@ def labels(world: World, gpu: Gpu, config: Config, pod: Pod, version: str) -> di
         found["mig.strategy"] = mode
         found |= _single(world, gpu, config) if mode == "single" else _mixed(world, gpu, config)
     return {f"{keys.VENDOR}{key}": value for key, value in found.items()}
+
+
+def problem(world: World, pod: Pod, config: Config) -> str | None:
+    """Why GFD exits; None when it runs. The labels that it has written stay."""
+    if pod.start != "granted" and driver.version(world) is None:
+        return device_plugin.NO_DRIVER
+    if config.strategy == "mps" and world.layout:
+        return (
+            "error creating labeler: error creating sharing labeler: failed to check MPS-capable: "
+            "MPS sharing is not supported for mig devices"
+        )
+    return None
 
 
 def _machine(world: World) -> str:

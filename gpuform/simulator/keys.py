@@ -13,6 +13,15 @@ MIG_LAYOUT = "simulator.gpuform.io/mig"
 MIG_DONE = "simulator.gpuform.io/mig-config-done"
 """Node: the value of ``nvidia.com/mig.config`` that the MIG manager has last dealt with."""
 
+UNHEALTHY = "simulator.gpuform.io/unhealthy"
+"""Node: GPUs that are sick now, by index or uuid, or MIG devices by uuid; comma-separated.
+
+Device-plugin pod: ids of the devices that it has reported as unhealthy, and will until it is started again.
+"""
+
+MPS_LIMITS = "simulator.gpuform.io/mps-limits"
+"""MPS daemon pod: what it sets for every client of a GPU."""
+
 START = "simulator.gpuform.io/start"
 """Operand pod: ``waits`` until its turn, then ``granted``."""
 AFTER = "simulator.gpuform.io/after"

@@ -1,4 +1,4 @@
-"""The kubelet's device manager: gives devices to pods that request them, or refuses the pod.
+"""The kubelet's device manager: reports the node's devices, gives them to pods, or refuses the pod.
 
 Messages are those of Kubernetes 1.34 and of NVIDIA's plugin, because people search for them.
 """
@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpuform.simulator import device_plugin, keys
-from gpuform.simulator.actions import Action, Annotate, Reject
+from gpuform.simulator import device_plugin, health, keys
+from gpuform.simulator.actions import Action, Annotate, NodeResources, Reject
 from gpuform.simulator.objects import Pod
 from gpuform.simulator.world import World
 
 UNEXPECTED = "UnexpectedAdmissionError"
+NONE_HEALTHY = (
+    "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices {}, "
+    "which is unexpected"
+)
 
 
 class Refused(Exception):
@@ -22,6 +26,27 @@ class Refused(Exception):
         """Keep the reason apart from the message."""
         super().__init__(message)
         self.reason = reason
+
+
+def report(world: World) -> list[Action]:
+    """Node status: a device that is unhealthy counts as capacity, and is not allocatable.
+
+    Without its plugin a resource has nothing allocatable at once, and no capacity five minutes later.
+    """
+    offered = device_plugin.offered(world)
+    found = {name: len(ids) for name, ids in offered.items()}
+    well = {name: len(ids) for name, ids in health.healthy(world, offered).items()}
+    node = world.node
+    allocatable = dict.fromkeys({*node.capacity, *node.allocatable}, 0) | well
+    gone = {name: 0 for name in node.capacity if name in world.expired}
+    capacity = node.capacity | gone | found
+    if capacity == node.capacity and allocatable == node.allocatable:
+        return []
+    changed = NodeResources(
+        {k: v for k, v in capacity.items() if node.capacity.get(k) != v},
+        {k: v for k, v in allocatable.items() if node.allocatable.get(k) != v},
+    )
+    return [changed]
 
 
 def act(world: World) -> list[Action]:
@@ -56,8 +81,9 @@ def allocate(world: World, pod: Pod, offered: device_plugin.Devices, taken: set[
             else:
                 needs[resource] += count
     given: list[str] = []
+    well = health.healthy(world, offered)
     for resource, count in sorted((needs | before).items()):
-        free = [device for device in offered[resource] if device not in taken]
+        free = [device for device in well[resource] if device not in taken]
         if len(free) < count:
             raise Refused(
                 UNEXPECTED,
@@ -76,11 +102,9 @@ def _check(world: World, resource: str, count: int, offered: device_plugin.Devic
                 f"OutOf{resource}",
                 f"Node didn't have enough resource: {resource}, requested: {count}, used: 0, capacity: 0",
             )
-        raise Refused(
-            UNEXPECTED,
-            "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
-            f"{resource}, which is unexpected",
-        )
+        raise Refused(UNEXPECTED, NONE_HEALTHY.format(resource))
+    if not health.healthy(world, offered)[resource]:
+        raise Refused(UNEXPECTED, NONE_HEALTHY.format(resource))
     config = world.config("device-plugin")
     assert config is not None  # it offers something
     replicated = any((e.get("rename") or e["name"]) == resource for e in device_plugin.shared(config))

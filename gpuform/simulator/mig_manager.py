@@ -14,6 +14,7 @@ from gpuform.simulator import keys
 from gpuform.simulator.actions import Action, Delete, Event, NodeMeta
 from gpuform.simulator.hardware import Mig, device_filter
 from gpuform.simulator.mig_geometry import DoesNotFit, counted, most, place
+from gpuform.simulator.parts import original, parts
 from gpuform.simulator.world import Broken, Layout, World, stored_layout
 
 PAUSED = "paused-for-mig-change"
@@ -36,14 +37,14 @@ def act(world: World) -> list[Action]:
         entries = _entries(world, wanted, specs)
     except DoesNotFit as error:
         return _finish(world, wanted, "failed", str(error))
-    if _matches(world, entries):
+    if not _changing(world, entries):
         return _finish(world, wanted, "success")
     if state != "pending" or _labels(world, "true"):
         return [NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **_paused(world)})]
     if any(world.of(operand) for operand in CLIENT_OPERANDS):
         return []  # their pods are still going
     try:
-        layout = _apply(world, wanted, entries)
+        layout = _apply(world, entries)
     except DoesNotFit as error:
         return _finish(world, wanted, "failed", str(error))
     again: list[Action] = [Delete(p) for p in [*world.of("cuda-validator"), *world.of("validator")]]
@@ -68,35 +69,46 @@ def _concerns(entry: Mapping[str, Any], ours: str) -> bool:
     return ours in ([filters] if isinstance(filters, str) else filters)
 
 
-def _targets(world: World, entry: Mapping[str, Any]) -> range | list[int]:
-    return range(world.gpus) if entry["devices"] == "all" else list(entry["devices"])
+def _targets(world: World, entry: Mapping[str, Any]) -> list[int]:
+    """GPUs that an entry means; an index past the last is none, for mig-parted walks the node's GPUs."""
+    named = entry["devices"]
+    return [index for index in range(world.gpus) if named == "all" or index in named]
 
 
-def _matches(world: World, entries: list[Mapping[str, Any]]) -> bool:
+def _changing(world: World, entries: list[Mapping[str, Any]]) -> set[int]:
+    """GPUs that are not yet as the entries want them; where two mean one GPU, each is looked at."""
     layout = world.layout
-    for entry in entries:
-        for index in _targets(world, entry):
-            if (index in layout) != entry["mig-enabled"]:
-                return False
-            if index in layout and counted(layout[index]) != _devices(entry):
-                return False
-    return True
+    return {
+        index
+        for entry in entries
+        for index in _targets(world, entry)
+        if (index in layout) != entry["mig-enabled"]
+        or (index in layout and counted(layout[index]) != _devices(entry))
+    }
 
 
 def _devices(entry: Mapping[str, Any]) -> dict[str, int]:
     return {name: count for name, count in (entry.get("mig-devices") or {}).items() if count}
 
 
-def _apply(world: World, wanted: str, entries: list[Mapping[str, Any]]) -> Layout:
-    """The node's MIG state after ``wanted``. Raises DoesNotFit, also while a pod holds a GPU."""
-    holders = [f"{pod.namespace}/{pod.name}" for pod in world.consumers if pod.devices]
+def _apply(world: World, entries: list[Mapping[str, Any]]) -> Layout:
+    """The node's MIG state with the entries applied.
+
+    Raises DoesNotFit, also while a pod holds a GPU that has to change; a GPU that is as it should be is left
+    alone with whoever uses it.
+    """
+    changing, found = _changing(world, entries), parts(world)
+    holders = {
+        f"{pod.namespace}/{pod.name}"
+        for pod in world.consumers
+        for device in pod.devices.split(",")
+        if device and (original(device) not in found or found[original(device)].gpu in changing)
+    }
     if holders:
         raise DoesNotFit(f"In use by another client: {', '.join(sorted(holders))}")
     layout = world.layout
     for entry in entries:
-        for index in _targets(world, entry):
-            if index >= world.gpus:
-                raise DoesNotFit(f"{wanted} names GPU {index}, this node has {world.gpus}")
+        for index in changing.intersection(_targets(world, entry)):
             layout.pop(index, None)
             if entry["mig-enabled"]:
                 layout[index] = place(_geometry(world), _devices(entry))

@@ -52,6 +52,8 @@ class Pod:
     start: str
     loaded: str
     devices: str
+    unhealthy: str = ""
+    limits: str = ""
 
     @property
     def running(self) -> bool:
@@ -125,6 +127,8 @@ def pod_of(raw: Json) -> Pod | None:
         start=intern(annotations.get(keys.START, "")),
         loaded=intern(annotations.get(keys.LOADED, "")),
         devices=annotations.get(keys.DEVICES, ""),
+        unhealthy=annotations.get(keys.UNHEALTHY, ""),
+        limits=intern(annotations.get(keys.MPS_LIMITS, "")),
     )
 
 

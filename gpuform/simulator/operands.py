@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from gpuform.simulator import device_plugin, driver, keys, validator
+from collections.abc import Callable
+
+from gpuform.simulator import device_plugin, driver, gfd, keys, mps, validator
 from gpuform.simulator.actions import Action, Annotate, Crash, Event, Recover
 from gpuform.simulator.objects import Pod
 from gpuform.simulator.world import Broken, Config, World
 
-CONFIGURED = ("device-plugin", "gfd", "mps-control-daemon")
+PROBLEMS: dict[str, Callable[[World, Pod, Config], str | None]] = {
+    "device-plugin": device_plugin.problem,
+    "gfd": gfd.problem,
+    mps.DAEMON: mps.problem,
+}
+CONFIGURED = tuple(PROBLEMS)
 """Operands that read the device plugin's ConfigMap."""
 
 
@@ -45,7 +52,9 @@ def _started(world: World, pod: Pod) -> list[Action]:
     found: list[Action] = [Recover(pod)] if pod.crash else []
     config = world.configs.get(pod.uid)
     if isinstance(config, Config) and pod.loaded != config.stored():
-        found.append(Annotate(pod, {keys.LOADED: config.stored()}, f'reads configuration "{config.label}"'))
+        # It starts anew with what it reads: what it has called unhealthy is forgotten.
+        annotations = {keys.LOADED: config.stored()} | ({keys.UNHEALTHY: ""} if pod.unhealthy else {})
+        found.append(Annotate(pod, annotations, f'reads configuration "{config.label}"'))
     return found
 
 
@@ -68,5 +77,5 @@ def problem(world: World, pod: Pod) -> tuple[str, str] | None:
         return (manager if config.manager else main, config.message)
     if config is None:
         return None
-    message = device_plugin.problem(world, pod, config)
+    message = PROBLEMS[pod.operand](world, pod, config)
     return (main, message) if message else None

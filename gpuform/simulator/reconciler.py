@@ -12,8 +12,10 @@ from gpuform.simulator import (
     configs,
     device_plugin,
     gfd,
+    health,
     kubelet,
     mig_manager,
+    mps,
     nfd,
     operands,
     operator,
@@ -38,7 +40,9 @@ OPERANDS: tuple[Callable[[World], list[Action]], ...] = (
     validator.act,
     gfd.act,
     mig_manager.act,
-    device_plugin.act,
+    mps.act,
+    health.act,
+    kubelet.report,
     kubelet.act,
 )
 

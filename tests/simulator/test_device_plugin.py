@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpuform.simulator import device_plugin, keys
+from gpuform.simulator import device_plugin, keys, kubelet
 from gpuform.simulator.actions import NodeResources
 from gpuform.simulator.world import Broken, Config
 
@@ -26,6 +26,7 @@ def cut(*layouts: list[str] | None) -> dict[str, str]:
     return {keys.MIG_LAYOUT: json.dumps(placed)}
 
 
+GPU_NAME, MIG_NAME = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
 SEVEN = [f"1g.5gb@{i}" for i in range(7)]
 CERN = ["2g.10gb@0", "2g.10gb@2", "3g.20gb@4"]
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
@@ -67,6 +68,37 @@ CASES = {
         },
         {"nvidia.com/mig-1g.5gb.shared": 14},
     ),
+    "nvidia_two_of_four_gpus_cut_and_both_kinds_shared": (
+        {
+            "gpu": "20b0",
+            "count": 4,
+            "annotations": cut(SEVEN, SEVEN),
+            "sharing": {
+                "timeSlicing": {
+                    "resources": [
+                        {"name": GPU_NAME, "rename": f"{GPU_NAME}.shared", "replicas": 4},
+                        {"name": MIG_NAME, "rename": f"{MIG_NAME}.shared", "replicas": 2},
+                    ]
+                }
+            },
+            "strategy": "time-slicing",
+        },
+        {"nvidia.com/gpu.shared": 8, "nvidia.com/mig-1g.5gb.shared": 28},
+    ),
+    "nvidia_single_and_shared_slices": (
+        {
+            "gpu": "20b0",
+            "env": "single",
+            "annotations": cut(SEVEN),
+            "sharing": sliced(2, True),
+            "strategy": "time-slicing",
+        },
+        {"nvidia.com/gpu.shared": 14},
+    ),
+    "nvidia_strategy_of_the_flags_where_the_operator_has_none": (
+        {"gpu": "20b0", "env": "", "config": {"flags": {"migStrategy": "mixed"}}, "annotations": cut(SEVEN)},
+        {"nvidia.com/mig-1g.5gb": 7},
+    ),
     "nvidia_media_slice_has_a_dot": (
         {"gpu": "20b0", "annotations": cut(["1g.5gb+me@0"])},
         {"nvidia.com/mig-1g.5gb.me": 1},
@@ -101,7 +133,7 @@ EXITS = {
     ),
     "mps_on_a_cut_gpu": (
         {"gpu": "20b0", "sharing": mps(3), "strategy": "mps", "env": "single", "annotations": cut(SEVEN)},
-        "MPS sharing is not supported for mig devices",
+        "sharing using MPS is not supported for MIG devices",
     ),
     "single_with_two_profiles": (
         {"gpu": "20b0", "env": "single", "annotations": cut(CERN)},
@@ -138,6 +170,8 @@ def test_strategy_of_the_environment_wins(make_world: Any) -> None:
 def test_no_driver_no_devices(make_world: Any) -> None:
     world = make_world(operands=("device-plugin",))
     pod = world.running("device-plugin")
+    assert device_plugin.problem(world, pod, Config("")) is None  # one that runs has loaded it before
+    pod.start = "waits"
     message = device_plugin.problem(world, pod, Config(""))
     assert message is not None
     assert "no driver on this node" in message
@@ -148,22 +182,22 @@ def test_no_driver_no_devices(make_world: Any) -> None:
 def test_relabelled_node_keeps_the_old_key_at_zero(make_world: Any) -> None:
     shared = sliced(4, True)
     world = make_world(sharing=shared, strategy="time-slicing", capacity={GPU: 1})
-    assert device_plugin.act(world) == [NodeResources({SHARED: 4}, {GPU: 0, SHARED: 4})]
+    assert kubelet.report(world) == [NodeResources({SHARED: 4}, {GPU: 0, SHARED: 4})]
     fresh = make_world(sharing=shared, strategy="time-slicing")
-    assert device_plugin.act(fresh) == [NodeResources({SHARED: 4}, {SHARED: 4})]
+    assert kubelet.report(fresh) == [NodeResources({SHARED: 4}, {SHARED: 4})]
 
 
 def test_operand_gone_nothing_allocatable(make_world: Any) -> None:
     world = make_world(operands=("driver", "toolkit"), capacity={GPU: 1})
-    assert device_plugin.act(world) == [NodeResources({}, {GPU: 0})]
+    assert kubelet.report(world) == [NodeResources({}, {GPU: 0})]
     world.node.allocatable[GPU] = 0
-    assert device_plugin.act(world) == []
+    assert kubelet.report(world) == []
     world.expired = frozenset({GPU})
-    assert device_plugin.act(world) == [NodeResources({GPU: 0}, {})]
+    assert kubelet.report(world) == [NodeResources({GPU: 0}, {})]
 
 
 def test_nothing_to_do_writes_nothing(make_world: Any) -> None:
-    assert device_plugin.act(make_world(capacity={GPU: 1})) == []
+    assert kubelet.report(make_world(capacity={GPU: 1})) == []
 
 
 SELECTED: list[tuple[str, str, list[str], str | Broken]] = [

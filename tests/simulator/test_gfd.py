@@ -109,6 +109,42 @@ def test_single_with_several_profiles_is_invalid(make_world: Any) -> None:
     assert labels["nvidia.com/gpu.count"] == "0"
 
 
+SEVEN = [f"1g.5gb@{i}" for i in range(7)]
+TWO_OF_FOUR = {keys.MIG_LAYOUT: json.dumps({"0": SEVEN, "1": SEVEN})}
+
+
+def test_mixed_with_two_of_four_gpus_cut(make_world: Any) -> None:
+    """gpu.count counts all four, as the real one does; sharing is said of the whole ones."""
+    both = {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]}}
+    labels = found(
+        make_world(gpu="20b0", count=4, annotations=TWO_OF_FOUR, sharing=both, strategy="time-slicing")
+    )
+    assert labels["nvidia.com/gpu.count"] == "4"
+    assert labels["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-40GB-SHARED"
+    assert labels["nvidia.com/gpu.replicas"] == "2"
+    assert labels["nvidia.com/mig-1g.5gb.count"] == "14"
+    assert labels["nvidia.com/mig-1g.5gb.sharing-strategy"] == "none"
+
+
+def test_single_refuses_a_node_with_a_whole_gpu(make_world: Any) -> None:
+    labels = found(make_world(gpu="20b0", count=4, env="single", annotations=TWO_OF_FOUR))
+    assert labels["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-40GB-MIG-INVALID"
+    assert (labels["nvidia.com/gpu.count"], labels["nvidia.com/gpu.memory"]) == ("0", "0")
+
+
+@pytest.mark.parametrize(("rename", "product"), [("", "-SHARED"), ("nvidia.com/mig-1g.5gb.shared", "")])
+def test_shared_slices_say_so_unless_they_are_renamed(make_world: Any, rename: str, product: str) -> None:
+    entry = {"name": "nvidia.com/mig-1g.5gb", "replicas": 2, "rename": rename}
+    shared = {"timeSlicing": {"resources": [entry]}}
+    labels = found(
+        make_world(gpu="20b0", count=4, annotations=TWO_OF_FOUR, sharing=shared, strategy="time-slicing")
+    )
+    assert labels["nvidia.com/mig-1g.5gb.product"] == f"NVIDIA-A100-SXM4-40GB-MIG-1g.5gb{product}"
+    assert labels["nvidia.com/mig-1g.5gb.replicas"] == "2"
+    assert labels["nvidia.com/mig-1g.5gb.sharing-strategy"] == "time-slicing"
+    assert labels["nvidia.com/gpu.sharing-strategy"] == "none"
+
+
 def test_labels_of_a_former_layout_go(make_world: Any) -> None:
     stale = {"nvidia.com/mig-1g.5gb.count": "7", "nvidia.com/mig.config": "all-1g.5gb"}
     labels = found(make_world(gpu="20b0", labels=stale, annotations=CUT))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.simulator import keys, mig_manager
+from gpuform.simulator import device_plugin, keys, mig_manager
 from gpuform.simulator.actions import Delete, Event, NodeMeta
 from gpuform.simulator.hardware import GPUS, Mig, device_filter
 from gpuform.simulator.mig_geometry import DoesNotFit, counted, most, place
@@ -228,6 +228,45 @@ def test_broken_file_fails(make_world: Any) -> None:
     world.configs["uid-mig-manager-1"] = Broken("unexpected field: mig-device")
     _, event = mig_manager.act(world)
     assert "unexpected field: mig-device" in event.message
+
+
+def parted(world: Any, **entries: list[dict[str, Any]]) -> Any:
+    world.configs["uid-mig-manager-1"] = Config("", data={"mig-configs": entries})
+    return world
+
+
+HALF = [
+    {"devices": [0, 1], "mig-enabled": True, "mig-devices": {"1g.5gb": 7}},
+    {"devices": [2, 3, 9], "mig-enabled": False},
+]
+
+
+def test_two_of_four_gpus_are_cut_while_a_third_is_in_use(make_world: Any, make_pod: Any) -> None:
+    labels = {keys.MIG_CONFIG: "half", keys.MIG_STATE: "pending", **OFF}
+    world = parted(make_world(gpu="20b0", count=4, labels=labels, operands=READY), half=HALF)
+    whole = device_plugin.gpu_uuid(world, 3)
+    world.pods.append(make_pod("train", asks={"nvidia.com/gpu": 1}, devices=whole))
+    (meta,) = mig_manager.act(world)
+    assert meta.labels[keys.MIG_STATE] == "success"
+    assert set(json.loads(meta.annotations[keys.MIG_LAYOUT])) == {"0", "1"}
+    world.pods[-1].devices = device_plugin.gpu_uuid(world, 1)
+    failed, event = mig_manager.act(world)
+    assert failed.labels[keys.MIG_STATE] == "failed"
+    assert "In use by another client: default/train" in event.message
+
+
+def test_a_gpu_that_is_as_it_should_be_is_left_with_its_pods(make_world: Any, make_pod: Any) -> None:
+    """Two entries for one GPU: the one that is so already keeps its instances."""
+    labels = {keys.MIG_CONFIG: "half", keys.MIG_STATE: "pending", **OFF}
+    there = {keys.MIG_LAYOUT: json.dumps({"0": [f"1g.5gb@{i}" for i in range(7)]})}
+    world = parted(
+        make_world(gpu="20b0", count=4, labels=labels, operands=READY, annotations=there), half=HALF
+    )
+    held = device_plugin.mig_uuid(world, 0, "1g.5gb", 4)
+    world.pods.append(make_pod("train", asks={"nvidia.com/mig-1g.5gb": 1}, devices=f"{held}::1"))
+    (meta,) = mig_manager.act(world)
+    assert meta.labels[keys.MIG_STATE] == "success"
+    assert set(json.loads(meta.annotations[keys.MIG_LAYOUT])) == {"0", "1"}
 
 
 def test_only_the_devices_that_are_named(make_world: Any) -> None:

@@ -1,0 +1,42 @@
+"""What a node's devices are made of: each whole GPU and each MIG instance, with its memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpuform.simulator import device_plugin
+from gpuform.simulator.hardware import Gpu
+from gpuform.simulator.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A GPU or a MIG instance; ``gpu`` is the GPU's index, memory is in MiB."""
+
+    gpu: int
+    memory_mib: int
+
+
+def original(device: str) -> str:
+    """The device that a replica stands for; a device that is none, itself."""
+    return device.partition("::")[0]
+
+
+def parts(world: World) -> dict[str, Part]:
+    """Every device that this node could offer under some MIG strategy, by its id."""
+    gpu, found = world.gpu, {}
+    if gpu is None:
+        return {}
+    layout = world.layout
+    for index in range(world.gpus):
+        found[device_plugin.gpu_uuid(world, index)] = Part(index, gpu.memory_mib)
+        for profile, start in layout.get(index, ()):
+            found[device_plugin.mig_uuid(world, index, profile, start)] = Part(index, _memory(gpu, profile))
+    return found
+
+
+def _memory(gpu: Gpu, profile: str) -> int:
+    """Memory of an instance; where the table does not know it, its slices' share of the GPU's."""
+    assert gpu.mig is not None
+    shape = gpu.mig.profiles[profile]
+    return shape.memory_mib or gpu.memory_mib * shape.memory_slices // gpu.mig.slices
