@@ -20,6 +20,7 @@ from gpuform.cli import (
     prices,
     recover,
     rehearse,
+    simulate,
     toolchain,
     up,
 )
@@ -72,6 +73,7 @@ app.command()(init.init)
 app.command()(catalogue.schema)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(prices.app, name="prices")
+app.add_typer(simulate.app, name="simulate")
 app.add_typer(toolchain.app, name="toolchain")
 
 

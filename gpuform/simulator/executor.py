@@ -180,7 +180,7 @@ def _crashing(pod: Pod, container: str, message: str) -> Json:
         "started": False,
         "state": {"terminated": {"exitCode": 0, "reason": "Completed"}},
     }
-    started = pod.start == "granted"
+    started = pod.start == "granted" or not pod.operand
     status: Json = {"phase": "Running" if started else "Pending", "conditions": _conditions(False)}
     fine = _running() if started or not init else waiting
     status["containerStatuses"] = [

@@ -54,6 +54,8 @@ class Pod:
     devices: str
     unhealthy: str = ""
     limits: str = ""
+    memory: str = ""
+    held: str = ""
 
     @property
     def running(self) -> bool:
@@ -108,6 +110,7 @@ def pod_of(raw: Json) -> Pod | None:
     requests = tuple(_requests(spec))
     if not operand and not requests:
         return None
+    memory = intern(annotations.get(keys.MEMORY, ""))
     owner: Json = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
     return Pod(
         namespace=intern(meta["namespace"]),
@@ -116,7 +119,7 @@ def pod_of(raw: Json) -> Pod | None:
         version=int(meta["resourceVersion"]),
         node=intern(spec.get("nodeName") or ""),
         operand=intern(operand),
-        template=_template(spec, annotations) if operand else NO_TEMPLATE,
+        template=_template(spec, annotations, bool(operand)) if operand or memory else NO_TEMPLATE,
         owner=(intern(owner.get("kind", "")), intern(owner.get("name", "")), intern(owner.get("uid", ""))),
         requests=requests,
         created=meta["creationTimestamp"],
@@ -129,6 +132,8 @@ def pod_of(raw: Json) -> Pod | None:
         devices=annotations.get(keys.DEVICES, ""),
         unhealthy=annotations.get(keys.UNHEALTHY, ""),
         limits=intern(annotations.get(keys.MPS_LIMITS, "")),
+        memory=memory,
+        held=annotations.get(keys.MEMORY_HELD, ""),
     )
 
 
@@ -156,10 +161,14 @@ def _crash(status: Json) -> str:
     return ""
 
 
-def _template(spec: Json, annotations: Mapping[str, str]) -> Template:
+def _template(spec: Json, annotations: Mapping[str, str], operand: bool) -> Template:
+    """The template of an operand; of another pod, whose process may fail, the containers alone."""
+
     def images(field: str) -> tuple[tuple[str, str], ...]:
         return tuple((c["name"], c["image"]) for c in spec.get(field) or ())
 
+    if not operand:
+        return Template(images("containers"), images("initContainers"), (), "", (), ())
     env = {e["name"]: e.get("value", "") for c in spec["containers"] for e in c.get("env") or ()}
     volumes = [v["configMap"]["name"] for v in spec.get("volumes") or () if "configMap" in v]
     found = Template(

@@ -14,6 +14,7 @@ from gpuform.simulator import (
     gfd,
     health,
     kubelet,
+    memory,
     mig_manager,
     mps,
     nfd,
@@ -44,6 +45,7 @@ OPERANDS: tuple[Callable[[World], list[Action]], ...] = (
     health.act,
     kubelet.report,
     kubelet.act,
+    memory.act,
 )
 
 

@@ -48,10 +48,11 @@ def test_without_mps_the_daemon_waits_for_ever(make_world: Any, make_pod: Any) -
 
 @pytest.mark.parametrize(("gpu", "most"), [("1eb8", 48), ("20b0", 48), ("1db1", 16)])
 def test_as_many_clients_as_the_server_takes(make_world: Any, make_pod: Any, gpu: str, most: int) -> None:
-    fits = with_daemon(make_world, make_pod, gpu=gpu, **shared(most))
+    driver = "580.126.09"  # the last branch for Volta
+    fits = with_daemon(make_world, make_pod, gpu=gpu, driver=driver, **shared(most))
     config = fits.config("device-plugin")
     assert mps.problem(fits, fits.running(mps.DAEMON), config) is None
-    world = with_daemon(make_world, make_pod, gpu=gpu, **shared(most + 1))
+    world = with_daemon(make_world, make_pod, gpu=gpu, driver=driver, **shared(most + 1))
     pod = world.running(mps.DAEMON)
     world.configs[pod.uid] = world.config("device-plugin")
     (crash,) = [action for action in operands.act(world) if isinstance(action, Crash)]

@@ -1,0 +1,84 @@
+"""What happens to the hardware of simulated nodes when somebody says so; it never reaches a real node.
+
+The words go to the node as annotations, and the simulator's operands find them there as theirs would find the
+hardware changed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from gpuform.errors import Failure, InputError
+from gpuform.simulator import keys
+from gpuform.simulator.api import Api
+
+Json = dict[str, Any]
+NODES = "/api/v1/nodes"
+
+
+async def health(kubeconfig: Path, node: str, gpu: int, ok: bool) -> list[str]:
+    """Make one GPU of a simulated node sick, or well again; returns what has been done.
+
+    The device plugin never calls a device healthy again while it runs, so that for ``ok`` its pod is deleted,
+    and comes back. Raises InputError for a node or GPU that is not there or not simulated, and Failure where
+    the cluster does not answer.
+    """
+    if not kubeconfig.is_file():
+        raise Failure("the embedded control plane", "has never been started", "run `gpuform local start`")
+    api = Api(kubeconfig)
+    try:
+        return await _health(api, node, gpu, ok)
+    except httpx.HTTPError as error:
+        fact = f"does not answer: {error or type(error).__name__}"
+        raise Failure("the embedded control plane", fact, "`gpuform local status` says what runs") from error
+    finally:
+        await api.close()
+
+
+async def _health(api: Api, name: str, gpu: int, ok: bool) -> list[str]:
+    annotations = _annotations(await _one(api, name), name, gpu)
+    sick = {word.strip() for word in annotations.get(keys.UNHEALTHY, "").split(",") if word.strip()}
+    wanted = sick - {str(gpu)} if ok else sick | {str(gpu)}
+    if wanted == sick:
+        return [f"{name}: GPU {gpu} is {'well' if ok else 'sick'} already"]
+    value = ",".join(sorted(wanted)) or None
+    await api.patch(f"{NODES}/{name}", {"metadata": {"annotations": {keys.UNHEALTHY: value}}})
+    if not ok:
+        return [f"{name}: GPU {gpu} is sick: its devices stay in the capacity, and are not allocatable"]
+    said = [f"{name}: GPU {gpu} is well"]
+    async for pods, _ in api.pages("/api/v1/pods", _plugins(name)):
+        for pod in pods:
+            meta = pod["metadata"]
+            path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+            await api.delete(path, {"preconditions": {"uid": meta["uid"]}})
+            said.append(
+                f"{meta['namespace']}/{meta['name']}: is started again, or it would not take the GPU back"
+            )
+    return said
+
+
+async def _one(api: Api, name: str) -> Json | None:
+    async for nodes, _ in api.pages(NODES, {"fieldSelector": f"metadata.name={name}"}):
+        for node in nodes:
+            return node
+    return None
+
+
+def _annotations(node: Json | None, name: str, gpu: int) -> dict[str, str]:
+    if node is None:
+        raise InputError("NODE", f"there is no node {name}", "`kubectl get nodes` lists them")
+    annotations: dict[str, str] = node["metadata"].get("annotations") or {}
+    if keys.GPU_ID not in annotations:
+        raise InputError("NODE", f"{name} has no simulated GPU", "name a node that has one")
+    count = int(annotations.get(keys.GPU_COUNT, "1"))
+    if not 0 <= gpu < count:
+        raise InputError("--gpu", f"is {gpu}; {name} has {count}", f"a number from 0 to {count - 1}")
+    return annotations
+
+
+def _plugins(node: str) -> dict[str, str]:
+    selector = f"{keys.PART_OF}={keys.CHART},{keys.OPERAND}=device-plugin"
+    return {"fieldSelector": f"spec.nodeName={node}", "labelSelector": selector}
