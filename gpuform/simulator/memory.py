@@ -9,8 +9,8 @@ free, and never gives any back. Pods without the annotation, or with another wor
 - A MIG device is a pool of its own, also when several pods share it by time.
 - Under MPS each client has its part of the GPU and no more.
 
-Left out: memory that the driver and CUDA's contexts take, fragments, several processes in one pod, memory that
-is swapped (unified memory), and how much slower a full GPU is.
+Left out: memory that the driver and CUDA's contexts take, fragments, several processes in one pod, unified
+memory that is swapped, and how much slower a full GPU is.
 """
 
 from __future__ import annotations

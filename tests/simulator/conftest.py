@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from gpuform.simulator import keys
 from gpuform.simulator.objects import Node, Pod, Template
 from gpuform.simulator.world import Cluster, Config, World
+from tests.simulator.site import Site, opened
 
 RUNNING = Cluster(True, True, True, True, "all-disabled")
-NAMESPACE = "gpu-operator"
 OPERANDS = ("nfd-worker", "driver", "toolkit", "device-plugin", "gfd", "dcgm-exporter", "mig-manager")
 IMAGES = {"driver": "simulated.gpuform.io/driver:595.91.07"}
 
@@ -109,103 +105,8 @@ def make_world() -> MakeWorld:
     return _world
 
 
-class Site:
-    """A control plane with the simulated operator installed; resources are named without ``nvidia.com/``."""
-
-    def __init__(self, plane: Any) -> None:
-        self.plane = plane
-        self.kubectl = plane.kubectl
-
-    def helm(self, *args: str) -> None:
-        command = [str(self.plane.toolchain.path("helm")), "--kubeconfig", str(self.plane.kubeconfig), *args]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-
-    def apply(self, *documents: dict[str, Any]) -> None:
-        self.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(documents))
-
-    def config_map(self, name: str, data: dict[str, str]) -> None:
-        meta = {"name": name, "namespace": NAMESPACE}
-        self.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
-
-    def node(self, name: str, gpu: str = "", count: int = 1, config: str = "") -> str:
-        """A simulated node, tainted where it has a GPU."""
-        marks = {"kwok.x-k8s.io/node": "fake", "simulator.gpuform.io/cpu": "16"}
-        spec: dict[str, Any] = {}
-        if gpu:
-            marks |= {keys.GPU_ID: f"10de:{gpu}", keys.GPU_COUNT: str(count)}
-            spec["taints"] = [{"key": keys.GPU, "value": "true", "effect": "NoSchedule"}]
-        labels = {"kubernetes.io/os": "linux"} | ({keys.PLUGIN_CONFIG: config} if config else {})
-        meta = {"name": name, "annotations": marks, "labels": labels}
-        self.apply({"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec})
-        return name
-
-    def pod(self, name: str, limits: dict[str, int], node: str = "") -> None:
-        """A pod that requests GPUs; with ``node`` it is bound there past the scheduler."""
-        asks = {f"nvidia.com/{key}": count for key, count in limits.items()}
-        container = {"name": "main", "image": "simulated.gpuform.io/main", "resources": {"limits": asks}}
-        spec = {"containers": [container], "tolerations": [{"key": keys.GPU, "operator": "Exists"}]}
-        spec |= {"terminationGracePeriodSeconds": 0} | ({"nodeName": node} if node else {})
-        meta = {"name": name, "namespace": "default"}
-        self.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-
-    def get(self, kind: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-n", "default", "-o", "json"))
-        return found
-
-    def label(self, node: str, label: str, value: str) -> None:
-        self.kubectl("label", "node", node, "--overwrite", f"{label}={value}")
-
-    def labelled(self, node: str, label: str, value: str | None = None) -> dict[str, str]:
-        """The node's labels once one of them has this value, or is there at all."""
-        found: dict[str, str] = self.until(
-            lambda: self.get("node", node)["metadata"]["labels"],
-            lambda labels: label in labels if value is None else labels.get(label) == value,
-        )
-        return found
-
-    def allocatable(self, node: str) -> dict[str, int]:
-        status = self.get("node", node)["status"]
-        ours = {k: v for k, v in status.get("allocatable", {}).items() if k.startswith("nvidia.com/")}
-        return {name.removeprefix("nvidia.com/"): int(count) for name, count in ours.items()}
-
-    def offers(self, node: str, expected: dict[str, int]) -> None:
-        self.until(lambda: self.allocatable(node), expected.__eq__)
-
-    def operands(self, node: str, app: str) -> list[dict[str, Any]]:
-        where = ["-n", NAMESPACE, "-l", f"app={app}", "--field-selector", f"spec.nodeName={node}"]
-        found: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", *where, "-o", "json"))["items"]
-        return found
-
-    def phase(self, pod: str, expected: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.until(
-            lambda: self.get("pod", pod), lambda p: p["status"].get("phase") == expected
-        )
-        return found
-
-    def events(self, name: str, text: str, namespace: str = "default") -> None:
-        """Wait for an Event on the object that says ``text``."""
-        where = ["-n", namespace, "--field-selector", f"involvedObject.name={name}", "-o", "json"]
-        self.until(lambda: self.kubectl("get", "events", *where), lambda found: text in found)
-
-    @staticmethod
-    def until(look: Callable[[], Any], good: Callable[[Any], bool], seconds: float = 30) -> Any:
-        """The first good look; the last look is in the failure's message."""
-        end = time.monotonic() + seconds
-        while not good(found := look()):
-            assert time.monotonic() < end, f"after {seconds} s: {found}"
-            time.sleep(0.2)
-        return found
-
-
 @pytest.fixture(scope="module")
 def site(simulated_plane: Any) -> Iterator[Site]:
     """A control plane with one CPU node and the operator, without configurations until a test makes some."""
-    site = Site(simulated_plane)
-    site.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    site.node("cpu-0")
-    yield site
-    site.kubectl("delete", "pods", "--all", "-n", "default", "--wait=false")
-    site.helm("uninstall", "gpu-operator", "-n", NAMESPACE, "--wait", "--ignore-not-found")
-    site.kubectl("delete", "nodes", "--all", "--wait=false")
-    site.kubectl("delete", "namespace", NAMESPACE, "--wait=true")
+    with opened(simulated_plane) as found:
+        yield found
