@@ -34,8 +34,8 @@ class MigLayouts(pulumi.ComponentResource):
         """
         super().__init__("gpuform:platform:MigLayouts", name, None, opts)
         for pool in args.environment.pools:
-            config = mig_config_name(pool)
-            if config and not pool.by_karpenter and not args.environment.image_ships_device_plugin:
+            config, bounds = mig_config_name(pool), pool.relayout
+            if config and pool.laid_out_live and not args.environment.image_ships_device_plugin:
                 MigLayout(
                     f"{name}-{pool.name}",
                     kubeconfig=args.kubeconfig,
@@ -44,6 +44,9 @@ class MigLayouts(pulumi.ComponentResource):
                     config=config,
                     offers=offered(args.environment, pool),
                     may_be_empty=pool.hosts is not None,
+                    in_use=bounds.in_use if bounds else None,
+                    max_unavailable=bounds.max_unavailable if bounds else None,
+                    timeout_seconds=bounds.timeout_seconds if bounds else None,
                     opts=pulumi.ResourceOptions(parent=self),
                 )
         self.register_outputs({})

@@ -45,10 +45,11 @@ class PoolNodes(pulumi.CustomResource):
 
 
 class MigLayout(pulumi.CustomResource):
-    """One MIG layout on every node that a selector matches, put on one node at a time.
+    """One MIG layout on every node that a selector matches, put on a few nodes at a time.
 
     Pods that use a GPU there are evicted first, through the Eviction API, so that disruption budgets hold; a
-    pod that no controller would bring back is an error before anything is changed. Destroying the resource
+    pod that no controller would bring back, or any where nothing may be evicted, is an error before anything
+    is changed. After a node that fails no further one is begun. Destroying the resource
     takes the label off; the layout stays on the GPU, for that is what NVIDIA's MIG manager does as well.
     """
 
@@ -62,14 +63,17 @@ class MigLayout(pulumi.CustomResource):
         selector: pulumi.Input[str],
         config: pulumi.Input[str],
         offers: pulumi.Input[Mapping[str, pulumi.Input[int]]],
+        in_use: str | None = None,
+        max_unavailable: int | str | None = None,
         timeout_seconds: pulumi.Input[int] | None = None,
         context: pulumi.Input[str] | None = None,
         may_be_empty: bool = False,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """``config`` names a layout in the mig-parted configuration; ``offers`` is what each node offers with
-        it (``{"nvidia.com/mig-3g.20gb": 1}``); ``timeout_seconds`` bounds each wait (default 600);
-        ``may_be_empty`` lets nodes join later.
+        it (``{"nvidia.com/mig-3g.20gb": 1}``); ``in_use`` is ``drain`` (the default) or ``refuse``;
+        ``max_unavailable`` is a number of nodes or a share (``25%``), 1 by default; ``timeout_seconds``
+        bounds each wait (default 600); ``may_be_empty`` lets nodes join later.
         """
         props = {
             "kubeconfig": kubeconfig,
@@ -78,6 +82,8 @@ class MigLayout(pulumi.CustomResource):
             "selector": selector,
             "config": config,
             "offers": offers,
+            "inUse": in_use,
+            "maxUnavailable": max_unavailable,
             "timeoutSeconds": timeout_seconds,
             "nodes": None,
         }

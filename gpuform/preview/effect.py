@@ -31,7 +31,8 @@ class Effect:
     evicts: tuple[PodRef, ...] = ()
 
 
-ONE_BY_ONE = "one node after another, each drained within the pods' disruption budgets"
+DRAINED = "each drained within the pods' disruption budgets"
+ONE_BY_ONE = f"one node after another, {DRAINED}"
 
 Found = Iterator[Effect]
 

@@ -11,7 +11,17 @@ from typing import Any
 
 from gpuform.engine import Step
 from gpuform.preview import aws_effects
-from gpuform.preview.effect import ONE_BY_ONE, Effect, Found, Weight, after, before, changed, paths_of
+from gpuform.preview.effect import (
+    DRAINED,
+    ONE_BY_ONE,
+    Effect,
+    Found,
+    Weight,
+    after,
+    before,
+    changed,
+    paths_of,
+)
 from gpuform.preview.world import World
 from infra.model import labels
 
@@ -88,9 +98,16 @@ def _mig(step: Step, world: World) -> Found:
     if step.op == "delete" or wanted == had:
         return
     pool = _pool_of(str(after(step, "selector") or ""))
-    evicted = world.on(pool, gpu_only=True)
-    how = f"GPUs are cut anew, {had or 'whole'} to {wanted}: {ONE_BY_ONE}"
-    yield Effect(Weight.EVICTION, f"pool {pool}", how, world.nodes.get(pool, ()), evicted)
+    users, nodes = world.on(pool, gpu_only=True), world.nodes.get(pool, ())
+    what = f"GPUs are cut anew, {had or 'whole'} to {wanted}"
+    if after(step, "inUse") == "refuse":
+        held = f"refused, pods that use them: {len(users)}" if users else "no pod uses them"
+        yield Effect(Weight.NOTICE, f"pool {pool}", f"{what}: {held}", nodes)
+        return
+    most = after(step, "maxUnavailable")
+    several = f"{most} of the nodes" if isinstance(most, str) else f"{int(most or 1)} nodes"
+    order = ONE_BY_ONE if most in (None, 1) else f"up to {several} at a time, {DRAINED}"
+    yield Effect(Weight.EVICTION, f"pool {pool}", f"{what}: {order}", nodes, users)
 
 
 def _pool_of(selector: str) -> str:

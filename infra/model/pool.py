@@ -19,6 +19,7 @@ from infra.model.hosts import AnyHost, Driver
 from infra.model.images import IMAGES, Image
 from infra.model.machines import MACHINES, Machine, ec2, smallest
 from infra.model.mig import Layout
+from infra.model.relayout import Relayout
 from infra.model.sharing import Dra, Exclusive, Mig, Sharing
 from infra.model.sharing_checks import Trust, check_sharing
 
@@ -88,6 +89,10 @@ class Pool(Model):
         default="single",
         description="Whose pods its GPUs serve: one owner's, or several's who do not trust each other.",
     )
+    relayout: Relayout | None = Field(
+        default=None,
+        description="How its nodes come to another MIG layout; evicting, one by one, if left out.",
+    )
 
     @model_validator(mode="after")
     def _runs_on_one_thing(self) -> Pool:
@@ -146,6 +151,11 @@ class Pool(Model):
     def by_karpenter(self) -> bool:
         """Whether Karpenter makes its nodes: as pods need them, or a fixed number whose GPUs are claimed."""
         return self.elastic is not None or self.by_claim
+
+    @property
+    def laid_out_live(self) -> bool:
+        """Whether its nodes get their MIG layout once they have joined; Karpenter's are born with it."""
+        return any(gpu.mig_capable for gpu in self.gpus) and not self.by_karpenter
 
     @property
     def node_pools(self) -> dict[str, Capacity]:

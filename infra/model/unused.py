@@ -111,8 +111,21 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
             "the nodes are there, and have the GPUs that they have",
             "name the model: {models, count}",
         )
+    if pool.relayout is not None:
+        _check_relayout(cluster, pool, f"{path}.relayout")
     if len(pool.gpu_counts) > 1 and pool.elastic is None:
         raise InputError(f"{path}.gpu.count", *(_EQUAL_ON_AWS if cluster == "aws" else _EQUAL))
+
+
+def _check_relayout(cluster: str, pool: Pool, path: str) -> None:
+    """Refuse bounds of a change that never happens to nodes of this pool."""
+    leave = "leave it out"
+    if pool.by_karpenter:
+        raise InputError(path, "Karpenter makes other nodes instead of changing those that are there", leave)
+    if not pool.laid_out_live:
+        raise InputError(path, "no GPU of the pool can be cut, so its layout never changes", leave)
+    if cluster == "aws" and pool.image.ships_device_plugin:
+        raise InputError(path, f"{pool.image.family} cuts its GPUs at boot, by other nodes", leave)
 
 
 def check_operator(cluster: str, given: set[str]) -> None:

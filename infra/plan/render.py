@@ -95,6 +95,8 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
     mig = sharing.mig_config_name(pool)
     if mig is not None:
         found["mig"] = mig
+    if pool.relayout is not None:
+        found["relayout"] = pool.relayout.model_dump()
     return found
 
 

@@ -56,6 +56,12 @@ class Cluster:
         found: list[Manifest] = answer["items"]
         return sorted(found, key=pod_name)
 
+    async def claim(self, namespace: str, name: str) -> Manifest | None:
+        """One ResourceClaim, or None where there is none (or no such API)."""
+        return await self.client.find(
+            f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
+        )
+
     async def evict(self, pod: Manifest) -> None:
         """Ask for the eviction of this very pod; gone is fine. Raises `Refused` when a budget forbids it."""
         meta = pod["metadata"]

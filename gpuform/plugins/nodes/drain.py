@@ -1,4 +1,8 @@
-"""Freeing one node of the pods that use its GPUs, within disruption budgets."""
+"""Freeing one node of the pods that use its GPUs, within disruption budgets.
+
+All of them go, also where only some of the GPUs change: which devices a pod was given is known to its
+kubelet, and the API does not tell.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from gpuform.plugins.handler import Call, PluginError
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, Refused, pod_name
 
 _PAUSE_S = 1.0
+_DRIVER = "gpu.nvidia.com"  # of GPUs that are had by claim
 
 
 def uses_gpu(pod: Manifest) -> bool:
@@ -21,6 +26,21 @@ def uses_gpu(pod: Manifest) -> bool:
             if any(key.startswith("nvidia.com/") and str(count) != "0" for key, count in asked.items()):
                 return True
     return False
+
+
+def claims(pod: Manifest) -> list[str]:
+    """Names of the ResourceClaims that the pod holds; one that is not made yet is none."""
+    made = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    names = {item["name"]: item.get("resourceClaimName") for item in made}
+    asked = (pod.get("spec") or {}).get("resourceClaims") or ()
+    found = [item.get("resourceClaimName") or names.get(item["name"]) for item in asked]
+    return [name for name in found if name]
+
+
+def of_gpu(claim: Manifest) -> bool:
+    """Whether NVIDIA's driver has given the claim a device."""
+    devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
+    return any(item.get("driver") == _DRIVER for item in devices.get("results") or ())
 
 
 def obstacle(pod: Manifest) -> str:
@@ -38,7 +58,16 @@ def obstacle(pod: Manifest) -> str:
 
 async def users(cluster: Cluster, node: str) -> list[Manifest]:
     """The pods on ``node`` that use its GPUs and have not ended."""
-    return [pod for pod in await cluster.pods(node) if uses_gpu(pod)]
+    return [pod for pod in await cluster.pods(node) if uses_gpu(pod) or await _by_claim(cluster, pod)]
+
+
+async def _by_claim(cluster: Cluster, pod: Manifest) -> bool:
+    """Whether it has a GPU by claim (DRA); a claim that cannot be read counts, to be on the safe side."""
+    for name in claims(pod):
+        claim = await cluster.claim(pod["metadata"]["namespace"], name)
+        if claim is None or of_gpu(claim):
+            return True
+    return False
 
 
 def refusal(node: str, pods: Sequence[Manifest]) -> str:
@@ -47,6 +76,17 @@ def refusal(node: str, pods: Sequence[Manifest]) -> str:
     if not blocked:
         return ""
     return f"node {node}: its GPUs are in use: {'; '.join(blocked)}; delete it, or let it end, and run again"
+
+
+def in_use(node: str, pods: Sequence[Manifest]) -> str:
+    """Why ``node`` is left as it is where nothing may be evicted; empty when no pod uses its GPUs."""
+    if not pods:
+        return ""
+    names = ", ".join(pod_name(pod) for pod in pods)
+    return (
+        f"node {node}: its GPUs are in use by {names}, and the pool says relayout.in_use: refuse; let them "
+        "end, or say drain, and run again"
+    )
 
 
 async def drain(call: Call, cluster: Cluster, node: str, timeout_s: float) -> None:

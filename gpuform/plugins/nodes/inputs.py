@@ -11,6 +11,8 @@ from gpuform.plugins.properties import UNKNOWN, Secret, has_unknown, reveal
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 TIMEOUT_S = 600  # a relayout takes minutes where the GPU must be reset or the node rebooted
+IN_USE = ("drain", "refuse")
+_SHARE = re.compile(r"([1-9][0-9]?|100)%")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _Failures = Iterator[tuple[str, str]]
 
@@ -69,9 +71,20 @@ def layout_failures(news: Properties) -> _Failures:
             yield "offers", "is empty; say what each node offers with this layout"
         else:
             yield from (_offer(key, value) for key, value in offers.items() if not _countable(key, value))
+    yield from _rolling_failures(plain)
     timeout = plain.get("timeoutSeconds")
     if timeout is not None and timeout is not UNKNOWN and not (_number(timeout) and timeout > 0):
         yield "timeoutSeconds", f"{timeout!r} is no time; give seconds above 0"
+
+
+def _rolling_failures(plain: Mapping[str, Any]) -> _Failures:
+    in_use, most = plain.get("inUse"), plain.get("maxUnavailable")
+    if in_use not in (None, UNKNOWN, *IN_USE):
+        yield "inUse", f"{in_use!r} is none of {', '.join(IN_USE)}"
+    if most is None or most is UNKNOWN:
+        return
+    if not (_SHARE.fullmatch(most) if isinstance(most, str) else _number(most) and most >= 1):
+        yield "maxUnavailable", f"{most!r} is no number of nodes; give 1 or more, or a share such as '25%'"
 
 
 def _countable(key: str, value: Any) -> bool:

@@ -16,22 +16,26 @@ from gpuform.plugins.handler import (
 from gpuform.plugins.kubernetes.client import Unreachable
 from gpuform.plugins.nodes import live
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, pod_name
-from gpuform.plugins.nodes.drain import obstacle, refusal, users
+from gpuform.plugins.nodes.drain import in_use, obstacle, refusal, users
 from gpuform.plugins.nodes.inputs import TIMEOUT_S, checked, layout_failures
 from gpuform.plugins.nodes.layout import CONFIG, NOTE, Note, Wanted, done, label, under_way
 from gpuform.plugins.nodes.live import node_names
 from gpuform.plugins.nodes.relayout import Relayout
+from gpuform.plugins.nodes.rolling import at_once, roll
 from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 
 _COMPARED = ("selector", "config", "offers")
-_INPUTS = ("kubeconfig", "context", "selector", "config", "offers", "timeoutSeconds", "mayBeEmpty")
+_HOW = ("inUse", "maxUnavailable", "timeoutSeconds", "mayBeEmpty")
+_INPUTS = ("kubeconfig", "context", *_COMPARED, *_HOW)
 
 
 class MigLayout:
-    """Nodes are laid out one after the other (see `Relayout`); whether there is work is read off the nodes.
+    """Nodes are laid out a few at a time (see `Relayout`); whether there is work is read off the nodes.
 
     Before the first node is touched, a pod in the way that eviction would lose for good is an error on all of
-    them. Deleting takes the label off and leaves the layout on the GPU, as NVIDIA's MIG manager does.
+    them; where ``inUse`` is ``refuse``, every pod that uses a GPU is. How it is done (``inUse``,
+    ``maxUnavailable``, ``timeoutSeconds``) is no part of the comparison. Deleting takes the label off and
+    leaves the layout on the GPU, as NVIDIA's MIG manager does.
     """
 
     def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
@@ -103,25 +107,30 @@ class MigLayout:
                 f"{call.name}: no node matches the selector {reveal(news['selector'])!r}; label the "
                 "nodes, or correct it (`kubectl get nodes --show-labels` shows what there is)"
             )
-        await self._refuse(cluster, nodes, wanted)
+        await self._refuse(cluster, nodes, wanted, _evicts(news))
         timeout_s = float(call.timeout or reveal(news.get("timeoutSeconds")) or TIMEOUT_S)
-        ready: list[str] = []
-        changed = False
-        for name in (str(node["metadata"]["name"]) for node in sorted(nodes, key=_begun_first)):
-            try:
-                changed |= await Relayout(call, cluster, name, wanted, timeout_s).run()
-            except PluginError as error:
-                if changed:  # the engine must know what has been done, or a destroy would pass it by
-                    raise InitFailed(call.name, {**news, "nodes": sorted(ready)}, [str(error)]) from error
-                raise
-            ready.append(name)
-        return {**news, "nodes": sorted(ready)}
+        evicts = _evicts(news)
 
-    async def _refuse(self, cluster: Cluster, nodes: Sequence[Manifest], wanted: Wanted) -> None:
+        async def one(name: str) -> bool:
+            return await Relayout(call, cluster, name, wanted, timeout_s, evicts).run()
+
+        order = [str(node["metadata"]["name"]) for node in sorted(nodes, key=_begun_first)]
+        rolled = await roll(order, at_once(reveal(news.get("maxUnavailable")) or 1, len(order)), one)
+        outputs = {**news, "nodes": sorted(rolled.ready)}
+        if rolled.failures and rolled.changed:  # the engine must know of it, or a destroy would pass it by
+            raise InitFailed(call.name, outputs, rolled.failures)
+        if rolled.failures:
+            raise PluginError("; ".join(rolled.failures))
+        return outputs
+
+    async def _refuse(
+        self, cluster: Cluster, nodes: Sequence[Manifest], wanted: Wanted, evicts: bool
+    ) -> None:
         for node in nodes:
             if _must_be_free(node, wanted):
                 name = str(node["metadata"]["name"])
-                if why := refusal(name, await users(cluster, name)):
+                pods = await users(cluster, name)
+                if why := refusal(name, pods) if evicts else in_use(name, pods):
                     raise PluginError(why)
 
     async def _expected(self, call: Call, news: Properties) -> Properties:
@@ -132,19 +141,19 @@ class MigLayout:
             nodes, cluster, wanted = await self._nodes(news), self._clusters(news), _wanted(news)
             for node in nodes:
                 if _must_be_free(node, wanted):
-                    await self._tell(call, cluster, node, wanted)
+                    await self._tell(call, cluster, node, wanted, _evicts(news))
         except Unreachable as error:
             await call.warn(f"{error}; the nodes were not looked at")
             nodes = []
         return {**news, "nodes": node_names(nodes) or UNKNOWN}
 
-    async def _tell(self, call: Call, cluster: Cluster, node: Manifest, wanted: Wanted) -> None:
+    async def _tell(self, call: Call, cluster: Cluster, node: Manifest, wanted: Wanted, evicts: bool) -> None:
         name = str(node["metadata"]["name"])
         pods = await users(cluster, name)
-        leaving = ", ".join(pod_name(pod) for pod in pods if not obstacle(pod))
+        leaving = ", ".join(pod_name(pod) for pod in pods if evicts and not obstacle(pod))
         evicted = f"; would evict {leaving}" if leaving else ""
         await call.info(f"node {name}: layout {label(node) or 'none'} -> {wanted.config}{evicted}")
-        if why := refusal(name, pods):
+        if why := refusal(name, pods) if evicts else in_use(name, pods):
             await call.warn(why)
 
     async def _nodes(self, inputs: Properties) -> list[Manifest]:
@@ -154,6 +163,11 @@ class MigLayout:
 def _wanted(inputs: Properties) -> Wanted:
     plain = reveal(inputs)
     return Wanted(str(plain["config"]), plain["offers"])
+
+
+def _evicts(inputs: Properties) -> bool:
+    """Whether pods in the way are evicted; where nothing is said they are, within their budgets."""
+    return bool(reveal(inputs.get("inUse")) != "refuse")
 
 
 def _must_be_free(node: Manifest, wanted: Wanted) -> bool:

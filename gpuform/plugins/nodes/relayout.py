@@ -1,7 +1,8 @@
 """One node from one MIG layout to another, in steps that a later run can take up.
 
-Cordon and note what is done; evict the pods that use the GPUs; set the label; wait for the MIG manager and
-for the device plugin; uncordon and take the note off. The note is an annotation of the node (`Note`).
+Cordon and note what is done; evict the pods that use the GPUs, or refuse; set the label; wait for the MIG
+manager, which may reboot the node, and for the device plugin; uncordon and take the note off. The note is an
+annotation of the node (`Note`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuform.plugins.handler import Call, Cancelled, PluginError
+from gpuform.plugins.kubernetes.client import ApiError, Unreachable
 from gpuform.plugins.nodes.cluster import Cluster, Manifest
-from gpuform.plugins.nodes.drain import drain
+from gpuform.plugins.nodes.drain import drain, in_use, users
 from gpuform.plugins.nodes.layout import (
     CONFIG,
     NOTE,
@@ -28,19 +30,25 @@ from gpuform.plugins.nodes.layout import (
     under_way,
 )
 
-_REVERT_S = 60.0  # how long the old layout may take to come back before the node is opened again anyway
+_REVERT_S = (
+    60.0  # how long the MIG manager may take to begin with the old layout before the node is opened anyway
+)
 _EVENTS = 3  # the newest events of a node are about what has just failed
 
 
 @dataclass(frozen=True)
 class Relayout:
-    """The way of one node to one layout; ``timeout_s`` bounds the eviction and the change, each."""
+    """The way of one node to one layout; ``timeout_s`` bounds the eviction and the change, each.
+
+    Without ``evicts``, a pod that uses a GPU of the node is an error.
+    """
 
     call: Call
     cluster: Cluster
     name: str
     wanted: Wanted
     timeout_s: float
+    evicts: bool = True
 
     async def run(self) -> bool:
         """Bring the node there; False when it was there already.
@@ -58,7 +66,7 @@ class Relayout:
         note = await self._begin(node, found)
         try:
             if label(node) != self.wanted.config or (state(node) == "failed" and not _same_way(found, note)):
-                await drain(self.call, self.cluster, self.name, self.timeout_s)
+                await self._free()
                 await self._tell(node)
         except (PluginError, Cancelled):
             with contextlib.suppress(PluginError):  # the error that led here is the one to show
@@ -85,6 +93,13 @@ class Relayout:
         await self.cluster.patch(self.name, body)
         return note
 
+    async def _free(self) -> None:
+        """No pod uses the GPUs any more; none can come, for the node is closed."""
+        if self.evicts:
+            await drain(self.call, self.cluster, self.name, self.timeout_s)
+        elif why := in_use(self.name, await users(self.cluster, self.name)):
+            raise PluginError(why)
+
     async def _tell(self, node: Manifest) -> None:
         """Set the label; the state goes with it, for a success of the layout before is none of this one."""
         if label(node) == self.wanted.config:  # it failed: the MIG manager acts on a change of the label only
@@ -95,10 +110,20 @@ class Relayout:
         )
 
     async def _settled(self, note: Note | None) -> None:
-        """Wait until the node offers what it was promised to; a failure takes the change back."""
+        """Wait until the node offers what it was promised to; a failure takes the change back.
+
+        A node that reboots is not Ready for a while, and takes the API server along where that runs on it.
+        """
         deadline, pause = time.monotonic() + self.timeout_s, 0.25
         while True:
-            node = await self._node()
+            try:
+                node = await self._node()
+            except (Unreachable, ApiError) as error:
+                if time.monotonic() > deadline or not _passing(error):
+                    raise
+                await self.call.status(f"node {self.name}: waiting for the cluster to answer: {error}")
+                await self.call.sleep(2.0)
+                continue
             if state(node) == "failed":
                 await self._fail(node, note, f"layout {self.wanted.config} failed")
             rest = differences(node, self.wanted)
@@ -132,9 +157,10 @@ class Relayout:
 
     async def _reverted(self, note: Note) -> None:
         """Keep pods away while the MIG manager puts the old layout back; without a label it does nothing."""
-        deadline = time.monotonic() + min(_REVERT_S, self.timeout_s)
-        while note.source and time.monotonic() < deadline:
-            if state(await self._node()) in ("success", "failed"):
+        begun = time.monotonic()
+        while note.source and (waited := time.monotonic() - begun) < self.timeout_s:
+            current = state(await self._node())
+            if current in ("success", "failed") or (not current and waited > _REVERT_S):
                 return
             await self.call.sleep(0.5)
 
@@ -154,6 +180,11 @@ class Relayout:
 def _same_way(found: Note | None, note: Note) -> bool:
     """Whether the killed run that left ``found`` was going where this one goes: its failure is this one's."""
     return found is not None and found.target == note.target
+
+
+def _passing(error: PluginError) -> bool:
+    """Whether an API server that answers so may only be starting."""
+    return isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.code >= 500)
 
 
 def _ready(node: Manifest) -> bool:

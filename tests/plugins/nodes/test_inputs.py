@@ -76,6 +76,19 @@ def test_what_is_wrong_with_a_pool(change, expected):
             ('offers["nvidia.com/gpu"]', "0.5 is no count of a resource nvidia.com/...; give a whole number"),
         ),
         ({"timeoutSeconds": 0}, ("timeoutSeconds", "0 is no time; give seconds above 0")),
+        ({"inUse": "kill"}, ("inUse", "'kill' is none of drain, refuse")),
+        (
+            {"maxUnavailable": 0},
+            ("maxUnavailable", "0 is no number of nodes; give 1 or more, or a share such as '25%'"),
+        ),
+        (
+            {"maxUnavailable": "0%"},
+            ("maxUnavailable", "'0%' is no number of nodes; give 1 or more, or a share such as '25%'"),
+        ),
+        (
+            {"maxUnavailable": True},
+            ("maxUnavailable", "True is no number of nodes; give 1 or more, or a share such as '25%'"),
+        ),
     ],
 )
 def test_what_is_wrong_with_a_layout(change, expected):

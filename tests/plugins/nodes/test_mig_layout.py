@@ -209,3 +209,57 @@ def test_nodes_may_join_later_where_that_is_said(play):
         assert await scene.changes("MigLayout", **TO_SMALL, mayBeEmpty=True) == {"nodes"}
 
     play(act)
+
+
+def test_where_pods_are_not_evicted_they_are_named_and_nothing_is_changed(play):
+    async def act(scene):
+        first, second = await scene.add_node("0"), await scene.add_node("1")
+        async with MigManager(scene, LAYOUTS).working():
+            await scene.create("MigLayout", **TO_SMALL)
+        await scene.cluster.patch(
+            first, {"spec": {"unschedulable": True}}
+        )  # so that the pod goes to the other
+        await scene.deploy(SMALL)
+        (pod,) = await scene.until(lambda: scene.running(second))
+        await scene.cluster.patch(first, {"spec": {"unschedulable": None}})
+        wanted = {**TO_LARGE, "inUse": "refuse", "maxUnavailable": "100%"}
+        news = await scene.checked("MigLayout", **wanted)
+        said = (
+            f"node {second}: its GPUs are in use by default/{pod}, and the pool says relayout.in_use: refuse"
+        )
+        await scene.ask("MigLayout", "update", "id", scene.inputs, scene.outputs, news, preview=True)
+        assert any(said in line for line in scene.log.lines)
+        assert not any("evict" in line for line in scene.log.lines)
+        with pytest.raises(PluginError, match=said):
+            await scene.update("MigLayout", **wanted)
+        for name in (first, second):
+            assert await scene.is_open(name)
+            assert (await scene.labels(name))[CONFIG] == "small"
+        assert await scene.running(second) == [pod]
+
+    play(act)
+
+
+def test_a_pod_that_comes_while_the_node_is_closed_is_not_evicted_either(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        async with MigManager(scene, LAYOUTS).working():
+            await scene.create("MigLayout", **TO_SMALL)
+        patch, came = scene.cluster.client.request, []
+
+        async def request(method, path, **more):
+            answer = await patch(method, path, **more)
+            if method == "PATCH" and not came:  # the node has just been closed: bound a moment before
+                came.append(name)
+                await scene.pod(f"late-{scene.pool}", name, SMALL)
+            return answer
+
+        scene.cluster.client.request = request
+        with pytest.raises(
+            PluginError, match=f"node {name}: its GPUs are in use by default/late-{scene.pool}"
+        ):
+            await scene.update("MigLayout", **{**TO_LARGE, "inUse": "refuse"})
+        assert await scene.is_open(name)
+        assert (await scene.labels(name))[CONFIG] == "small"
+
+    play(act)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from gpuform.plugins.nodes.drain import obstacle, refusal, uses_gpu
+from gpuform.plugins.nodes.drain import claims, obstacle, of_gpu, refusal, users, uses_gpu
 from gpuform.plugins.nodes.layout import NOTE, Note, Wanted, differences, done, under_way
 
 pytestmark = pytest.mark.unit
@@ -37,6 +39,61 @@ def _node(config="", state="", offers=None, note=""):
 )
 def test_which_pods_use_a_gpu(pod, expected):
     assert uses_gpu(pod) is expected
+
+
+def _claiming(*statuses, **direct):
+    named = [{"name": "own", **direct}] if direct else [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    pod = _pod()
+    return {
+        **pod,
+        "spec": {**pod["spec"], "resourceClaims": named},
+        "status": {"resourceClaimStatuses": list(statuses)},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (_pod(), []),
+        (_claiming(), []),
+        (_claiming({"name": "gpu"}), []),
+        (_claiming({"name": "gpu", "resourceClaimName": "p-gpu-x"}), ["p-gpu-x"]),
+        (_claiming(resourceClaimName="mine"), ["mine"]),
+    ],
+)
+def test_which_claims_a_pod_holds(pod, expected):
+    assert claims(pod) == expected
+
+
+def _claim(driver):
+    results = [{"driver": driver, "pool": "n", "device": "gpu-0", "request": "gpu"}]
+    return {"status": {"allocation": {"devices": {"results": results}}}}
+
+
+@pytest.mark.parametrize(
+    ("claim", "expected"),
+    [(_claim("gpu.nvidia.com"), True), (_claim("compute-domain.nvidia.com"), False), ({}, False)],
+)
+def test_a_claim_is_of_a_gpu_once_nvidias_driver_has_given_it_one(claim, expected):
+    assert of_gpu(claim) is expected
+
+
+@pytest.mark.parametrize(
+    ("claim", "uses"),
+    [(_claim("gpu.nvidia.com"), True), (_claim("nic.example"), False), (None, True)],
+)
+def test_a_pod_that_has_a_gpu_by_claim_uses_it(claim, uses):
+    pod = _claiming({"name": "gpu", "resourceClaimName": "p-gpu-x"})
+
+    class Cluster:
+        async def pods(self, node):
+            return [_pod(), pod]
+
+        async def claim(self, namespace, name):
+            assert (namespace, name) == ("n", "p-gpu-x")
+            return claim
+
+    assert asyncio.run(users(Cluster(), "node")) == ([pod] if uses else [])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,47 @@
+"""How the nodes of a pool come to another MIG layout."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag
+
+from infra.model.base import Count, Model
+from infra.model.errors import InputError
+
+
+def _share(value: str) -> str:
+    number = value.removesuffix("%")
+    if number == value or not number.isdecimal() or not 1 <= int(number) <= 100 or number.startswith("0"):
+        raise InputError("", f"{value!r} is no share of the nodes", "write a number, or a share such as 25%")
+    return value
+
+
+# The tags are in brackets, as no key of an environment is: they stand in the path of an error.
+Nodes = Annotated[
+    Annotated[Count, Tag("[number]")]
+    | Annotated[str, Field(strict=True), AfterValidator(_share), Tag("[share]")],
+    Discriminator(lambda value: "[share]" if isinstance(value, str) else "[number]"),
+]
+"""A number of nodes, or a share of them in percent."""
+
+
+class Relayout(Model):
+    """Only what happens to nodes that are there: a changed layout is put on them within these bounds.
+
+    Disruption budgets of the pods hold as well, whatever is said here.
+    """
+
+    in_use: Literal["drain", "refuse"] = Field(
+        default="drain",
+        description="Where pods use a GPU of a node: evict them within their budgets, or change nothing.",
+    )
+    max_unavailable: Nodes = Field(
+        default=1,
+        description="Nodes that are out of use together, or a share of the pool's such as 25%, rounded down; "
+        "one at least.",
+    )
+    timeout_seconds: Count = Field(
+        default=600,
+        description="Bound of the eviction on one node, and of the change with its reboot, each.",
+    )
