@@ -13,6 +13,7 @@ from components.node_resources import PoolNodes
 from infra.model.environment import Environment
 from infra.plan.nodes import simulated_nodes
 from infra.plan.sharing import node_selector, pool_labels, pool_taints
+from infra.plan.startup import until_proven
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,7 @@ class NodePools(pulumi.ComponentResource):
                     may_be_empty=pool.hosts is not None,
                     labels=pool_labels(env, pool),
                     taints=pool_taints(env, pool),
+                    startup=until_proven(env, pool),
                     opts=child,
                 )
         self.register_outputs({})

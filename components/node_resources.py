@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pulumi
 
@@ -25,12 +26,15 @@ class PoolNodes(pulumi.CustomResource):
         selector: pulumi.Input[str],
         labels: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None,
         taints: pulumi.Input[Sequence[pulumi.Input[Mapping[str, pulumi.Input[str]]]]] | None = None,
+        startup: Mapping[str, Any] | None = None,
         context: pulumi.Input[str] | None = None,
         may_be_empty: bool = False,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """``kubeconfig`` is a path or the contents; ``selector`` is a label selector (``k=v,k2=v2``);
-        a taint has ``key``, ``effect`` and, where wanted, ``value``; ``may_be_empty`` lets nodes join later.
+        a taint has ``key``, ``effect`` and, where wanted, ``value``; ``startup`` has ``taints`` for nodes
+        without the annotation ``proof``, which somebody else lifts, and the annotation ``reason`` of one that
+        waits for that; ``may_be_empty`` lets nodes join later.
         """
         props = {
             "kubeconfig": kubeconfig,
@@ -39,6 +43,7 @@ class PoolNodes(pulumi.CustomResource):
             "selector": selector,
             "labels": labels or {},
             "taints": taints or [],
+            "startup": startup,
             "nodes": None,
         }
         super().__init__("gpuform:nodes:PoolNodes", resource_name, props, opts)

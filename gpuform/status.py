@@ -29,12 +29,14 @@ class NodeStatus:
     """One node; ``allocatable`` and ``used`` count GPU resources (``nvidia.com/...``), nothing else.
 
     Where GPUs are had by claim they are no resource: their devices are counted, as ``gpu.nvidia.com``.
+    ``waits_for`` is what keeps it from taking pods, in the readiness gate's words; empty for one let in.
     """
 
     name: str
     ready: bool
     allocatable: dict[str, int]
     used: dict[str, int]
+    waits_for: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class PoolStatus:
     """One pool; ``sharing`` is its kind, ``detail`` how.
 
     ``planned`` is what each node should offer, or the largest where they differ in how many GPUs they have.
-    ``settled``: there are nodes, and every one is ready and offers exactly what was planned.
+    ``settled``: there are nodes, and every one is ready, let in, and offers exactly what was planned.
     """
 
     name: str
@@ -190,7 +192,9 @@ def _pool(
         nodes=statuses,
         settled=bool(found)
         and all(
-            node.ready and {key: count for key, count in node.allocatable.items() if count} == wanted
+            node.ready
+            and not node.waits_for
+            and {key: count for key, count in node.allocatable.items() if count} == wanted
             for node, wanted in zip(statuses, planned, strict=True)
         ),
     )
@@ -212,7 +216,16 @@ def _node(node: Mapping[str, Any], used: Mapping[str, int], claims: Claims) -> N
             **claims.devices.get(node["metadata"]["name"], {}),
         },
         used={key: used[key] for key in sorted(used)},
+        waits_for=_waits_for(node),
     )
+
+
+def _waits_for(node: Mapping[str, Any]) -> str:
+    taints = node.get("spec", {}).get("taints") or ()
+    if not any(taint["key"] == labels.GPU_NOT_READY for taint in taints):
+        return ""
+    noted: Mapping[str, str] = node["metadata"].get("annotations") or {}
+    return noted.get(labels.GPU_WAITS_FOR, "the readiness gate has not looked at it yet")
 
 
 def _pod(pod: Mapping[str, Any], claims: Claims) -> PodStatus:

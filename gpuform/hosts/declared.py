@@ -15,6 +15,7 @@ from infra.inventory import inventory
 from infra.model.environment import Environment
 from infra.model.hosts import HostsCluster
 from infra.plan.sharing import pool_labels, pool_taints
+from infra.plan.startup import until_proven
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Declared:
                 hosts=[host.name for host in pool.hosts or ()],
                 labels=pool_labels(env, pool),
                 taints=pool_taints(env, pool),
+                startup=until_proven(env, pool),
             )
             for pool in env.pools
         ]

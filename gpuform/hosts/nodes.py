@@ -26,6 +26,7 @@ class PoolHosts:
     hosts: Sequence[str]
     labels: Mapping[str, str]
     taints: Sequence[Mapping[str, Any]]
+    startup: Mapping[str, Any] | None = None
 
 
 def put(
@@ -58,6 +59,7 @@ async def _pool(stack: str, pool: PoolHosts, clusters: Clusters, cluster: Mappin
         "selector": selector_of(pool.hosts),
         "labels": dict(pool.labels),
         "taints": [dict(taint) for taint in pool.taints],
+        "startup": pool.startup and dict(pool.startup),
         "mayBeEmpty": True,
     }
     handler = PoolNodes(clusters.of)

@@ -149,20 +149,20 @@ class Fast(Buyer):
 @contextmanager
 def buyer(env: Environment, own: Paths, tools: Tools, options: Options) -> Iterator[Buyer]:
     """Who buys nodes for this environment, for as long as the context lasts."""
-    if not any(pool.by_karpenter for pool in env.pools):
-        yield Buyer()
-        return
     own.logs.mkdir(parents=True, exist_ok=True)
     log = own.logs / "karpenter.log"
     with ExitStack() as held:
+        if any_gated(env):
+            held.enter_context(readiness_gate(own, tools, own.state / "controllers" / "gate"))
+        if not any(pool.by_karpenter for pool in env.pools):
+            yield Buyer()
+            return
         if options.fast:
             from gpuform.rehearse.fast import fast
 
             buying: Buyer = Fast(held.enter_context(fast(env, price_list(env), own, tools, log)))
         else:
             buying = _from_aws(env, own, tools, options, held, log)
-        if any_gated(env):
-            held.enter_context(readiness_gate(own, tools, own.state / "controllers" / "gate"))
         yield buying
 
 

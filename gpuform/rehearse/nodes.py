@@ -44,7 +44,7 @@ def played(env: Environment) -> Played:
     Raises InputError for a pool of an existing cluster whose machine nobody can know.
     """
     if env.cluster.kind == "aws":
-        return Played(played_nodes.manifests(env, fixed_only=True), (_STAND_IN, *_held(env)))
+        return Played(played_nodes.manifests(env, waiting=True, fixed_only=True), (_STAND_IN, *_held(env)))
     if env.cluster.kind == "hosts":
         made = [one for pool in env.pools for one in _hosts(env, pool)]
         size = f"cores and memory of own hosts are not declared; each is played with {_CORES} and {_GIB} GiB"

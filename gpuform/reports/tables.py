@@ -53,8 +53,11 @@ def pods(current: ClusterStatus, namespaces: tuple[str, ...] = SYSTEM_NAMESPACES
 
 
 def troubles(current: ClusterStatus) -> list[str]:
-    """One line for each pod that is not as it should be, system namespaces included."""
-    return [f"{pod.namespace}/{pod.name}: {pod.reason}" for pod in current.pods if pod.reason]
+    """One line for each node that is not let in yet, and each pod, system namespaces included, that is not
+    as it should be."""
+    nodes = (node for pool in current.pools for node in pool.nodes if node.waits_for)
+    found = [f"node {node.name} takes no pods yet: {node.waits_for}" for node in nodes]
+    return found + [f"{pod.namespace}/{pod.name}: {pod.reason}" for pod in current.pods if pod.reason]
 
 
 def members(status: Status) -> Table:

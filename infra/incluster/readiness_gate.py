@@ -1,12 +1,17 @@
 """Lifts the startup taint of GPU nodes that keep their pool's promise; runs in a pod.
 
-    readiness_gate.py [--every SECONDS] [--account FOLDER] OPERAND...
+    readiness_gate.py [--every SECONDS] [--account FOLDER] POOLS
 
-A node is let in when it offers what its annotation ``gpuform.io/offers`` promises, and a pod of each OPERAND
-(its label ``app``) is ready on it. Where nodes of a pool differ in how many GPUs they have, the annotation is
-``gpuform.io/offers-per-gpu``. Until then the taint stays, whatever else happens: no answer from the API
-server, an operand that fails, a promise that nobody can read. Only our taint is taken away, in one patch that
-the server refuses if the taints have changed meanwhile. Standard library alone, Python 3.11 or newer.
+POOLS is a JSON file: by the name of a pool, the ``labels`` that discovery puts on its nodes, the ``operands``
+of which a pod (by its label ``app``) must be ready on each, and what each ``offers``. A node's annotation
+``gpuform.io/offers`` comes before that, or ``gpuform.io/offers-per-gpu`` where nodes of a pool differ in how
+many GPUs they have. Extended resources are looked for in what the node has to give, device classes in its
+ResourceSlices. Until all is there the taint stays, whatever else happens: no answer from the API server, an
+operand that fails, a promise that nobody can read; and an annotation says what is missing. Only our taint is
+taken away, in one patch that the server refuses if the taints have changed meanwhile.
+
+What a node has to show is judged by ``proof.py``, which lies beside it. Else the standard library alone,
+Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -26,17 +31,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-TAINT = "gpuform.io/gpu-not-ready"
-POOL = "gpuform.io/pool"
-OFFERS = "gpuform.io/offers"
-PER_GPU = "gpuform.io/offers-per-gpu"
-GPUS = "karpenter.k8s.aws/instance-gpu-count"
-READY = "gpuform.io/gpu-ready"
-MIG_CONFIG = "nvidia.com/mig.config"
-MIG_STATE = "nvidia.com/mig.config.state"
-DRIVER = "nvidia.com/cuda.driver-version.full"
+sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
+import proof  # type: ignore[import-not-found,unused-ignore]
+
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PAGE = 100  # nodes in one answer, so that a large cluster needs no large pod
+LONGEST = 1000  # characters of a reason on the node
 TIMEOUT_S = 10.0
 
 Json = dict[str, Any]
@@ -56,10 +56,10 @@ class Api:
 
     def waiting(self) -> Iterator[Json]:
         """Nodes of our pools that have the taint."""
-        query = {"labelSelector": POOL, "limit": str(PAGE)}
+        query = {"labelSelector": proof.POOL, "limit": str(PAGE)}
         while True:
             page = self._call("/api/v1/nodes", query)
-            yield from (node for node in page["items"] if taints(node))
+            yield from (node for node in page["items"] if proof.taints(node))
             token = page["metadata"].get("continue")
             if not token:
                 return
@@ -72,129 +72,44 @@ class Api:
         )["items"]
         return found
 
+    def slices(self, node: str) -> list[Json]:
+        """What drivers offer on one node to be claimed."""
+        found: list[Json] = self._call(
+            "/apis/resource.k8s.io/v1/resourceslices", {"fieldSelector": f"spec.nodeName={node}"}
+        )["items"]
+        return found
+
     def patch(self, node: str, operations: list[Json]) -> None:
         """All of the operations, or none."""
         self._call(f"/api/v1/nodes/{node}", {}, operations)
 
-    def _call(self, path: str, query: dict[str, str], operations: list[Json] | None = None) -> Json:
+    def note(self, node: str, key: str, value: str) -> None:
+        """An annotation."""
+        self._call(f"/api/v1/nodes/{node}", {}, {"metadata": {"annotations": {key: value}}})
+
+    def _call(self, path: str, query: dict[str, str], change: list[Json] | Json | None = None) -> Json:
         url = f"{self._server}{path}?{urllib.parse.urlencode(query)}"
         request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 (always https)
         request.add_header("Authorization", f"Bearer {(self._account / 'token').read_text().strip()}")
-        if operations is not None:
+        if change is not None:
             request.method = "PATCH"
-            request.data = json.dumps(operations).encode()
-            request.add_header("Content-Type", "application/json-patch+json")
+            request.data = json.dumps(change).encode()
+            kind = "json-patch" if isinstance(change, list) else "merge-patch"
+            request.add_header("Content-Type", f"application/{kind}+json")
         with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._tls) as answer:  # noqa: S310
             found: Json = json.load(answer)
         return found
 
 
-def taints(node: Json) -> list[tuple[int, Json]]:
-    """Our taints on the node and their places among all of them, the last first."""
-    every = list(enumerate(node["spec"].get("taints") or ()))
-    return [(place, taint) for place, taint in reversed(every) if taint["key"] == TAINT]
-
-
-def amount(quantity: str) -> int:
-    """An extended resource's quantity; the API server writes whole thousands as 1k."""
-    return int(quantity[:-1]) * 1000 if quantity.endswith("k") else int(quantity)
-
-
-def promise(node: Json) -> dict[str, int]:
-    """What the node shall offer; nothing where nobody can read it, or see how many GPUs the node has."""
-    meta = node["metadata"]
-    try:
-        if PER_GPU not in meta["annotations"]:
-            each, gpus = meta["annotations"][OFFERS], 1
-        else:
-            each, gpus = meta["annotations"][PER_GPU], int(meta["labels"][GPUS])
-        return {name: int(count) * gpus for name, count in json.loads(each).items()} if gpus > 0 else {}
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return {}
-
-
-def missing(node: Json, pods: list[Json], operands: list[str]) -> list[str]:
-    """What keeps the node from being used, in words; nothing for a node that is as its pool promises."""
-    meta, allocatable = node["metadata"], node.get("status", {}).get("allocatable") or {}
-    promised = promise(node)
-    if not promised:
-        each = PER_GPU in (meta.get("annotations") or {})
-        read = f"{PER_GPU} with label {GPUS}" if each else OFFERS
-        return [f"annotation {read} does not say what its pool promises"]
-    found = []
-    for name, count in promised.items():
-        there = amount(allocatable.get(name, "0"))
-        if there < count:
-            found.append(f"it offers {there} of {count} {name}")
-    labels = meta.get("labels") or {}
-    if MIG_CONFIG in labels and labels.get(MIG_STATE) != "success":
-        found.append(f"MIG layout {labels[MIG_CONFIG]} is {labels.get(MIG_STATE) or 'not begun'}")
-    for operand in operands:
-        own = counting(operand, node, pods)
-        if not own:
-            found.append(f"{operand} has no pod")
-        found += [f"{pod['metadata']['name']} is not ready" for pod in own if not ready(pod)]
-    return found
-
-
-def counting(operand: str, node: Json, pods: list[Json]) -> list[Json]:
-    """The operand's pods; one older than the node ran on an earlier one of its name, and proves nothing."""
-    since = node["metadata"]["creationTimestamp"]
-    own = [pod for pod in pods if pod["metadata"].get("labels", {}).get("app") == operand]
-    return [pod for pod in own if pod["metadata"]["creationTimestamp"] >= since]
-
-
-def ready(pod: Json) -> bool:
-    """Whether the pod has done its work, or is doing it."""
-    status = pod.get("status", {})
-    if "deletionTimestamp" in pod["metadata"]:
-        return False
-    if status.get("phase") == "Succeeded":
-        return True
-    conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
-    return status.get("phase") == "Running" and conditions.get("Ready") == "True"
-
-
-def evidence(node: Json, pods: list[Json], operands: list[str], now: datetime.datetime) -> str:
-    """What was found, and when: the value of the node's annotation."""
-    known = {
-        "at": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "driver": node["metadata"].get("labels", {}).get(DRIVER, "unknown"),
-        "kubelet": node["status"]["nodeInfo"]["kubeletVersion"],
-        "offers": promise(node),
-        "operands": {operand: image(counting(operand, node, pods)[0]) for operand in operands},
-    }
-    return json.dumps(known, sort_keys=True)
-
-
-def image(pod: Json) -> str:
-    """Name and version of what the pod runs, without the registry."""
-    return str(pod["spec"]["containers"][0]["image"]).rpartition("/")[2]
-
-
-def lifting(node: Json, found: str) -> list[Json]:
-    """The patch: each of our taints goes if it is still where it was, and the evidence is written."""
-    operations: list[Json] = []
-    for place, taint in taints(node):
-        path = f"/spec/taints/{place}"
-        operations += [{"op": "test", "path": path, "value": taint}, {"op": "remove", "path": path}]
-    key = READY.replace("~", "~0").replace("/", "~1")
-    return [*operations, {"op": "add", "path": f"/metadata/annotations/{key}", "value": found}]
-
-
-def look(api: Api, operands: list[str], said: dict[str, str]) -> None:
+def look(api: Api, pools: Json, said: dict[str, str]) -> None:
     """One look at every waiting node; ``said`` is what was last said of each, so that nothing is repeated."""
     names = set()
     for node in api.waiting():
         name = node["metadata"]["name"]
         names.add(name)
         try:
-            pods = api.pods(name)
-            reasons = missing(node, pods, operands)
-            if not reasons:
-                now = datetime.datetime.now(datetime.UTC)
-                api.patch(name, lifting(node, evidence(node, pods, operands, now)))
-            text = f"waits: {'; '.join(reasons)}" if reasons else "is ready, its taint is lifted"
+            reasons = judge(api, node, pools.get(node["metadata"]["labels"][proof.POOL]))
+            text = f"waits: {reasons}" if reasons else "is ready, its taint is lifted"
         except TROUBLE as error:
             text = f"waits: {type(error).__name__}: {error}"
         if said.get(name) != text:
@@ -204,18 +119,34 @@ def look(api: Api, operands: list[str], said: dict[str, str]) -> None:
         del said[gone]
 
 
+def judge(api: Api, node: Json, pool: Json | None) -> str:
+    """Let the node in, or note on it what it waits for, and say so."""
+    name, noted = node["metadata"]["name"], node["metadata"].get("annotations") or {}
+    pods = api.pods(name)
+    there = proof.devices(api.slices(name)) if proof.claimed(node, pool) else {}
+    reasons = proof.missing(node, pods, pool, there)
+    text = "; ".join(reasons)[:LONGEST]
+    if pool is not None and not reasons:
+        now = datetime.datetime.now(datetime.UTC)
+        api.patch(name, proof.lifting(node, proof.evidence(node, pods, pool, now)))
+    elif noted.get(proof.WAITS_FOR) != text:
+        api.note(name, proof.WAITS_FOR, text)
+    return text
+
+
 def main() -> None:
     """Look again and again, until the pod is told to end."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("operands", nargs="+")
+    parser.add_argument("pools", type=Path)
     parser.add_argument("--every", type=float, default=5.0)
     parser.add_argument("--account", type=Path, default=ACCOUNT)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the first process of a container has no default
     api, said, trouble = Api(args.account), dict[str, str](), ""
+    pools: Json = json.loads(args.pools.read_text())
     while True:
         try:
-            look(api, args.operands, said)
+            look(api, pools, said)
             trouble = ""
         except TROUBLE as error:
             text = f"{type(error).__name__}: {error}"

@@ -7,9 +7,11 @@ Kubernetes and NVIDIA are theirs, ``gpuform.io/`` and ``simulator.gpuform.io/`` 
 # Ours.
 POOL = "gpuform.io/pool"
 ENVIRONMENT = "gpuform.io/environment"
-# The startup taint of elastic GPU nodes, and the annotation with what such a node shall offer: the node, or
-# each of its GPUs where the nodes of a pool differ in their number.
+# The startup taint of GPU nodes; the annotation with what such a node shall offer, the node, or each of its
+# GPUs where the nodes of a pool differ in their number; and what the gate notes: proof, or what it waits for.
 GPU_NOT_READY = "gpuform.io/gpu-not-ready"
+GPU_READY = "gpuform.io/gpu-ready"
+GPU_WAITS_FOR = "gpuform.io/gpu-waits-for"
 OFFERS = "gpuform.io/offers"
 OFFERS_PER_GPU = "gpuform.io/offers-per-gpu"
 

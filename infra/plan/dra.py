@@ -5,6 +5,7 @@ GPUCluster, which excludes the ClusterPolicy that all other ways of sharing need
 could not have both. The two keep off each other's nodes by one label: the operator leaves its device plugin
 away where it is "false", and the driver runs only there. What is left of the operator on such a node is
 discovery and monitoring; its validator waits for the resource of a device plugin, so it does not get ready.
+Such a node is proven by the devices that the driver offers on it, in its ResourceSlices.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.workload import Workload
-from infra.plan import sharing
+from infra.plan import sharing, startup
 from infra.plan.gpu_operator import ChartRelease
 
 REQUEST = "gpu"
@@ -47,7 +48,7 @@ def release(env: Environment) -> ChartRelease | None:
             "nvidiaDriverRoot": "/",  # the node image's own driver
             "kubeletPlugin": {
                 "nodeSelector": {labels.DEPLOY_DEVICE_PLUGIN: "false"},
-                "tolerations": sharing.tolerations(env, pools),
+                "tolerations": [*sharing.tolerations(env, pools), *startup.tolerations(env, pools)],
             },
         },
     )

@@ -25,6 +25,6 @@ def release(env: Environment) -> ChartRelease | None:
         # of ours: the pool's label says it exactly.
         values={
             "supportedInstanceLabels": {"keys": [labels.POOL], "values": [pool.name for pool in pools]},
-            "tolerations": [*tolerations(env, pools), *startup.tolerations(pools)],
+            "tolerations": [*tolerations(env, pools), *startup.tolerations(env, pools)],
         },
     )

@@ -74,7 +74,7 @@ def values(env: Environment) -> Values:
 def gpu_tolerations(env: Environment) -> list[Toleration]:
     """Tolerations of every taint of a pool with GPUs, each once: GPU taint, startup taint, then their own."""
     found = [{"key": env.gpu_operator.gpu_taint, "operator": "Exists", "effect": "NoSchedule"}]
-    found += startup.tolerations(env.pools)
+    found += startup.tolerations(env, env.pools)
     for pool in env.pools:
         for taint in pool.taints if pool.gpus else ():
             entry = {"key": taint.key, "operator": "Exists", "effect": taint.effect}

@@ -111,7 +111,7 @@ def node_pool(env: Environment, pool: Pool, name: str, capacity: Capacity) -> Ma
     taints = sharing.pool_taints(env, pool)
     if taints:
         spec["taints"] = taints
-    startup_taints = startup.startup_taints(pool)
+    startup_taints = startup.startup_taints(env, pool)
     if startup_taints:
         spec["startupTaints"] = startup_taints
     return {

@@ -11,7 +11,7 @@ from infra.model import images, labels
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 from infra.model.pool import Pool, Taint
-from infra.plan import sharing, user_data
+from infra.plan import sharing, startup, user_data
 
 SYSTEM = "system"
 
@@ -68,8 +68,16 @@ def capacity_type(pool: Pool) -> str:
 
 
 def taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
-    """The pool's taints in the words of the EKS API."""
-    return [{**taint, "effect": TAINT_EFFECTS[taint["effect"]]} for taint in sharing.pool_taints(env, pool)]
+    """The pool's taints in the words of the EKS API, the startup taint among them.
+
+    A group's taints are put on its nodes as they join, and again when the group's own are changed; the gate
+    lifts ours then as well.
+    """
+    return [{**taint, "effect": TAINT_EFFECTS[taint["effect"]]} for taint in _born_with(env, pool)]
+
+
+def _born_with(env: Environment, pool: Pool) -> list[dict[str, str]]:
+    return [*sharing.pool_taints(env, pool), *startup.startup_taints(env, pool)]
 
 
 def release_parameter(env: Environment, pool: Pool) -> str | None:
@@ -109,7 +117,7 @@ def _al2023_joins(env: Environment, pool: Pool, joining: Joining, text: str) -> 
         "cidr": joining.service_cidr,
     }
     set_taints = [
-        f"{taint['key']}={taint['value']}:{taint['effect']}" for taint in sharing.pool_taints(env, pool)
+        f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in _born_with(env, pool)
     ]
     flags = [f"--node-labels={','.join(f'{k}={v}' for k, v in sharing.pool_labels(env, pool).items())}"]
     if set_taints:
@@ -133,8 +141,8 @@ def _bottlerocket_joins(env: Environment, pool: Pool, joining: Joining, text: st
         "cluster-name": joining.name,
     }
     set_taints: dict[str, list[str]] = {}
-    for taint in sharing.pool_taints(env, pool):
-        set_taints.setdefault(taint["key"], []).append(f"{taint['value']}:{taint['effect']}")
+    for taint in _born_with(env, pool):
+        set_taints.setdefault(taint["key"], []).append(f"{taint.get('value', '')}:{taint['effect']}")
     head = "[settings.kubernetes]\n"
     started = text if head in text else f"{head}\n{text}" if text else head
     tables = [

@@ -31,7 +31,7 @@ Manifest = dict[str, Any]
 def manifests(env: Environment, waiting: bool = False, fixed_only: bool = False) -> tuple[Manifest, ...]:
     """The nodes of an AWS environment, pool after pool.
 
-    Elastic GPU nodes are as the readiness gate leaves them; ``waiting`` ones are as they are born, with the
+    GPU nodes are as the readiness gate leaves them; ``waiting`` ones are as they are born, with the
     startup taint that only a gate takes away. ``fixed_only`` leaves out what Karpenter makes, for runs in
     which there is one.
     """
@@ -53,7 +53,7 @@ def _of(env: Environment, pool: Pool, waiting: bool) -> Iterator[Manifest]:
             made["metadata"]["labels"][labels.INSTANCE_GPU_COUNT] = str(machine.gpus)
         if waiting:
             made["metadata"]["annotations"].update(startup.promise(env, pool))
-            taints = [*made.get("spec", {}).get("taints", []), *startup.startup_taints(pool)]
+            taints = [*made.get("spec", {}).get("taints", []), *startup.startup_taints(env, pool)]
             made["spec"] = {"taints": taints}
         yield made
 

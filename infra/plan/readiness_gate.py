@@ -1,24 +1,29 @@
 """The readiness gate: one small pod that lifts the startup taint of GPU nodes that have proven themselves.
 
 Its program is ``infra/incluster/readiness_gate.py``, carried by a ConfigMap that is named by its content, so
-that another program is another pod. It may list and patch nodes, list the pods beside it, and nothing more.
+that another program is another pod; with it, what each pool has to show. It may list and patch nodes, list
+ResourceSlices where GPUs are claimed, list the pods beside it, and nothing more.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
+from infra.model.pool import Pool
 from infra.plan import gpu_operator, sharing, startup
 
 Manifest = dict[str, Any]
 
 NAME = "readiness-gate"
 PROGRAM = "readiness_gate.py"
-SOURCE = Path(__file__).resolve().parent.parent / "incluster" / PROGRAM
+FILES = (PROGRAM, "proof.py")
+POOLS = "pools.json"
+SOURCE = Path(__file__).resolve().parent.parent / "incluster"
 FOLDER = "/gate"
 NOBODY = 65532
 
@@ -29,7 +34,9 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     """Everything that the gate is, in the order in which it works; nothing where no node waits for it."""
     if not startup.any_gated(env):
         return ()
-    script = sharing.config_map(env, NAME, {PROGRAM: SOURCE.read_text(encoding="utf-8")})
+    asked = json.dumps(pools(env), indent=1, sort_keys=True) + "\n"
+    program = {name: (SOURCE / name).read_text(encoding="utf-8") for name in FILES}
+    script = sharing.config_map(env, NAME, {**program, POOLS: asked})
     account = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -39,11 +46,28 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     return (account, *_access(env), script, _deployment(env, script["metadata"]["name"]))
 
 
-def operands(env: Environment) -> tuple[str, ...]:
-    """The label ``app`` of the operands that the release runs on every node with GPUs, of those that count.
+def pools(env: Environment) -> dict[str, Any]:
+    """What a node of each pool has to show: labels of discovery, ready operands, and what it offers.
 
-    What the node image has already is no operand: its absence is no failure.
+    Karpenter's nodes have their promise with them: an older one is as its pool was when it was born.
     """
+    found: dict[str, Any] = {}
+    for pool in env.pools:
+        if startup.gated(env, pool):
+            found[pool.name] = {"labels": [labels.DRIVER_VERSION], "operands": list(operands(env, pool))}
+            if not pool.by_karpenter:
+                found[pool.name]["offers"] = startup.offers(env, pool)
+    return found
+
+
+def operands(env: Environment, pool: Pool) -> tuple[str, ...]:
+    """The label ``app`` of the operands that the release runs on the pool's nodes, of those that count.
+
+    What the node image has already is no operand: its absence is no failure. Where GPUs are claimed, no
+    device plugin runs, and the validator, which waits for it, does not get ready.
+    """
+    if pool.by_claim:
+        return ()
     values = gpu_operator.values(env)
     found = {
         "nvidia-driver-daemonset": values["driver"]["enabled"],
@@ -59,8 +83,10 @@ def _access(env: Environment) -> tuple[Manifest, ...]:
     cluster_wide, here = f"gpuform-{NAME}", sharing.NAMESPACE
     on_nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "patch"]}
     on_pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
+    on_slices = {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": ["list"]}
+    claimed = [on_slices] if any(pool.by_claim for pool in env.pools) else []
     return (
-        _rbac("ClusterRole", _metadata(env, cluster_wide), rules=[on_nodes]),
+        _rbac("ClusterRole", _metadata(env, cluster_wide), rules=[on_nodes, *claimed]),
         _binding("ClusterRole", _metadata(env, cluster_wide)),
         _rbac("Role", _metadata(env, NAME, here), rules=[on_pods]),
         _binding("Role", _metadata(env, NAME, here)),
@@ -125,7 +151,7 @@ def _container(env: Environment) -> Manifest:
         "name": NAME,
         "image": versions.READINESS_GATE_IMAGE,
         # -I keeps the environment out of the interpreter, -B its bytecode off a read-only file system.
-        "command": ["python3", "-I", "-B", f"{FOLDER}/{PROGRAM}", *operands(env)],
+        "command": ["python3", "-I", "-B", f"{FOLDER}/{PROGRAM}", f"{FOLDER}/{POOLS}"],
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,

@@ -1,8 +1,12 @@
-"""What holds pods back from a new GPU node, and what the node has to show before it lets them in.
+"""What holds pods back from a GPU node that has proven nothing, and what it has to show before.
 
-A node that Karpenter starts is Ready long before its GPUs are proven. It is born with a taint that only the
-readiness gate lifts, and with an annotation that says what its pool promises. Nodes of a fixed number have
-neither: their taints are those of their group, and stay.
+A node is Ready long before its GPUs are proven. So it gets a taint that only the readiness gate lifts:
+Karpenter's nodes and those of managed groups are born with it, and nodes that others make get it from us as
+long as no gate has noted its proof on them. What a node shall offer is an annotation of Karpenter's nodes,
+which outlive a change of their pool, and else what the pool promises now.
+
+Simulated nodes of the embedded cluster have no such taint: the program that makes them owns their list of
+taints, and would put it back with every change of theirs.
 
 A node that never keeps its promise stays tainted, and Karpenter goes on counting on it: somebody has to look.
 """
@@ -11,43 +15,58 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
-from infra.model import labels
-from infra.model.environment import Environment
+from infra.model import labels, offer
+from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.pool import Pool
 from infra.plan import sharing
 
 
-def gated(pool: Pool) -> bool:
-    """Whether the pool's nodes wait for the gate: those with GPUs that come and go."""
-    return pool.elastic is not None and bool(pool.gpus)
+def gated(env: Environment, pool: Pool) -> bool:
+    """Whether the pool's nodes wait for the gate: all with GPUs, but for simulated ones."""
+    return bool(pool.gpus) and not isinstance(env.cluster, EmbeddedCluster)
 
 
 def any_gated(env: Environment) -> bool:
     """Whether there is anything for the gate to do."""
-    return any(gated(pool) for pool in env.pools)
+    return any(gated(env, pool) for pool in env.pools)
 
 
-def startup_taints(pool: Pool) -> list[dict[str, str]]:
+def startup_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
     """Taints that go once the node has proven itself; no workload tolerates them, every operand must."""
-    return [{"key": labels.GPU_NOT_READY, "effect": "NoSchedule"}] if gated(pool) else []
+    return [{"key": labels.GPU_NOT_READY, "effect": "NoSchedule"}] if gated(env, pool) else []
 
 
-def tolerations(pools: Iterable[Pool]) -> list[dict[str, str]]:
+def tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]:
     """Tolerations of the startup taints of these pools, for what makes a node ready."""
-    if not any(gated(pool) for pool in pools):
+    if not any(gated(env, pool) for pool in pools):
         return []
     return [{"key": labels.GPU_NOT_READY, "operator": "Exists", "effect": "NoSchedule"}]
 
 
+def offers(env: Environment, pool: Pool, gpus: int | None = None) -> dict[str, int]:
+    """What one node of the pool has to show: its extended resources, and its devices by device class."""
+    return sharing.offered(env, pool, gpus) | offer.claimable(pool)
+
+
 def promise(env: Environment, pool: Pool) -> dict[str, str]:
-    """Annotations that a waiting node is born with: the resources that one node of the pool offers.
+    """Annotations that a waiting node of Karpenter's is born with: what one node of the pool offers.
 
     All nodes of a NodePool are born with the same ones. So where they differ in how many GPUs they have, the
     promise is of each GPU, and the gate multiplies; a number more then changes no node that is there.
     """
-    if not gated(pool):
+    if not gated(env, pool) or not pool.by_karpenter:
         return {}
     several = len(pool.gpu_counts) > 1
     key = labels.OFFERS_PER_GPU if several else labels.OFFERS
-    return {key: json.dumps(sharing.offered(env, pool, 1 if several else None), sort_keys=True)}
+    return {key: json.dumps(offers(env, pool, 1 if several else None), sort_keys=True)}
+
+
+def until_proven(env: Environment, pool: Pool) -> dict[str, Any] | None:
+    """What nodes that others make are to carry until the gate has noted its proof; None where none waits.
+
+    ``proof`` is the annotation of a node that needs it no more, ``reason`` what the gate notes before.
+    """
+    found = startup_taints(env, pool)
+    return {"taints": found, "proof": labels.GPU_READY, "reason": labels.GPU_WAITS_FOR} if found else None

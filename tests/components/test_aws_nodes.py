@@ -62,7 +62,8 @@ def test_every_pool_has_its_label_and_its_taint_whoever_makes_its_nodes(name: st
         own = [taint["key"] for taint in pool.get("taints", [])]
         expected = (["nvidia.com/gpu"] if gpu else []) + own
         if "nodes" in pool:
-            assert [taint["key"] for taint in groups[pool["name"]].get("taints", [])] == expected
+            waits = ["gpuform.io/gpu-not-ready"] if gpu else []
+            assert [taint["key"] for taint in groups[pool["name"]].get("taints", [])] == expected + waits
             assert groups[pool["name"]]["scalingConfig"]["desiredSize"] == pool["nodes"]
         else:
             assert [taint["key"] for taint in elastic[pool["name"]]] == expected
@@ -101,7 +102,8 @@ def test_an_ami_id_is_launched_as_it_is_and_its_nodes_are_told_everything() -> N
     node_labels, taints = joins["kubelet"]["flags"]
     assert "gpuform.io/pool=t4" in node_labels
     assert "nvidia.com/device-plugin.config=slice-4" in node_labels
-    assert taints == "--register-with-taints=nvidia.com/gpu=true:NoSchedule"
+    born_with = "nvidia.com/gpu=true:NoSchedule,gpuform.io/gpu-not-ready=:NoSchedule"
+    assert taints == f"--register-with-taints={born_with}"
 
 
 @pytest.mark.parametrize("aws", [{}, {"max_pods": 29, "pod_pids_limit": 4096}], ids=["bare", "with settings"])
@@ -113,7 +115,10 @@ def test_a_bottlerocket_ami_id_gets_one_toml_table_of_each_name(aws: dict[str, A
     assert settings["cluster-name"] == "labs"
     assert settings["api-server"].startswith("https://")
     assert settings["node-labels"]["gpuform.io/pool"] == "t4"
-    assert settings["node-taints"] == {"nvidia.com/gpu": ["true:NoSchedule"]}
+    assert settings["node-taints"] == {
+        "nvidia.com/gpu": ["true:NoSchedule"],
+        "gpuform.io/gpu-not-ready": [":NoSchedule"],
+    }
     assert settings.get("max-pods") == aws.get("max_pods")
     assert [one["deviceName"] for one in template(found)["blockDeviceMappings"]] == ["/dev/xvda", "/dev/xvdb"]
 

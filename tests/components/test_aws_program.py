@@ -174,12 +174,12 @@ def test_only_fixed_pools_are_cut_by_a_workflow_and_only_elastic_ones_bring_karp
     assert len(other.of("kubernetes:karpenter.sh/v1:NodePool")) == 1
 
 
-def test_only_elastic_gpus_bring_the_readiness_gate() -> None:
+@pytest.mark.parametrize("nodes", [{"nodes": 1}, {"elastic": {"max": {"cpu": 16}}}], ids=["fixed", "comes"])
+def test_only_gpus_bring_the_readiness_gate(nodes: dict[str, object]) -> None:
     plain = {"name": "a", "machine": "m6i.xlarge", "elastic": {"max": {"cpu": 16}}}
-    fixed = {"name": "b", "machine": "g4dn.xlarge", "nodes": 1}
-    without = record(small(plain, fixed))
+    without = record(small(plain, images={"al2023": "al2023@v20260801"}))
     assert not without.of("gpuform:platform:ReadinessGate")
-    both = record(small(plain, {"name": "b", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 16}}}))
+    both = record(small(plain, {"name": "b", "machine": "g4dn.xlarge", **nodes}))
     assert both.one("gpuform:platform:ReadinessGate").name == "readiness-gate"
     made = {one.name for one in both.resources} - {one.name for one in without.resources}
     roles = (

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from infra.incluster.readiness_gate import lifting
+from infra.incluster.proof import lifting
 from infra.plan import readiness_gate
 from infra.plan.sharing import NAMESPACE
 from tests.incluster.gate_site import DRIVER, ENV, READY, TAINT, VALIDATOR, Site, until

@@ -7,16 +7,19 @@ import datetime
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from infra.incluster import readiness_gate as gate
+from infra.incluster import proof, readiness_gate
 
 pytestmark = pytest.mark.unit
 
 BORN, BEFORE = "2026-11-21T11:00:00Z", "2026-11-21T10:59:59Z"
 OPERANDS = ["nvidia-device-plugin-daemonset", "nvidia-operator-validator"]
+DRIVER = "nvidia.com/cuda.driver-version.full"
+POOL = {"labels": [DRIVER], "operands": OPERANDS}
 OURS = {"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}
 FOREIGN = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 
@@ -26,7 +29,7 @@ def node(offers: object = '{"nvidia.com/gpu.shared": 4}', **allocatable: str) ->
         "metadata": {
             "name": "n",
             "creationTimestamp": BORN,
-            "labels": {},
+            "labels": {DRIVER: "595.91.07"},
             "annotations": {"gpuform.io/offers": offers},
         },
         "spec": {"taints": [FOREIGN, OURS]},
@@ -46,7 +49,7 @@ def each(
     made = node(**allocatable)
     made["metadata"]["annotations"] = {"gpuform.io/offers-per-gpu": offers}
     if count is not None:
-        made["metadata"]["labels"] = {"karpenter.k8s.aws/instance-gpu-count": count}
+        made["metadata"]["labels"]["karpenter.k8s.aws/instance-gpu-count"] = count
     return made
 
 
@@ -91,29 +94,91 @@ WAITS: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
 def test_a_node_waits_for_what_is_missing_and_says_it(
     waiting: dict[str, Any], pods: list[dict[str, Any]], said: str
 ) -> None:
-    (reason,) = gate.missing(waiting, pods, OPERANDS)
+    (reason,) = proof.missing(waiting, pods, POOL, {})
     assert said in reason
 
 
 @pytest.mark.parametrize("much", ["4", "5", "1k"])
 def test_a_node_that_keeps_its_promise_waits_for_nothing(much: str) -> None:
-    assert gate.missing(node(gpu_shared=much), GOOD, OPERANDS) == []
+    assert proof.missing(node(gpu_shared=much), GOOD, POOL, {}) == []
     done = [GOOD[0], pod(OPERANDS[1], phase="Succeeded", ready="False")]
-    assert gate.missing(node(gpu_shared=much), done, OPERANDS) == []
+    assert proof.missing(node(gpu_shared=much), done, POOL, {}) == []
 
 
 @pytest.mark.parametrize(("count", "much"), [("1", "4"), ("4", "16"), ("4", "17"), ("8", "32")])
 def test_a_promise_for_each_gpu_is_kept_by_all_of_them(count: str, much: str) -> None:
     kept = each(count, gpu_shared=much)
-    assert gate.missing(kept, GOOD, OPERANDS) == []
-    found = json.loads(gate.evidence(kept, GOOD, OPERANDS, datetime.datetime.now(datetime.UTC)))
+    assert proof.missing(kept, GOOD, POOL, {}) == []
+    found = json.loads(proof.evidence(kept, GOOD, POOL, datetime.datetime.now(datetime.UTC)))
     assert found["offers"] == {"nvidia.com/gpu.shared": 4 * int(count)}
 
 
+def bare(**allocatable: str) -> dict[str, Any]:
+    """A node that was born without a promise, as those of a node group."""
+    made = node(**allocatable)
+    del made["metadata"]["annotations"]
+    return made
+
+
 def test_a_node_without_annotations_promises_nothing_that_could_be_kept() -> None:
-    bare = node(gpu_shared="4")
-    del bare["metadata"]["annotations"]
-    assert gate.missing(bare, GOOD, OPERANDS)
+    assert proof.missing(bare(gpu_shared="4"), GOOD, POOL, {})
+
+
+def test_a_node_that_was_born_without_a_promise_has_to_keep_its_pools() -> None:
+    pool = {**POOL, "offers": {"nvidia.com/gpu": 8}}
+    assert proof.missing(bare(gpu="7"), GOOD, pool, {}) == ["it offers 7 of 8 nvidia.com/gpu"]
+    assert proof.missing(bare(gpu="8"), GOOD, pool, {}) == []
+    found = json.loads(proof.evidence(bare(gpu="8"), GOOD, pool, datetime.datetime.now(datetime.UTC)))
+    assert found["offers"] == {"nvidia.com/gpu": 8}
+
+
+def test_a_promise_of_its_own_comes_before_that_of_the_pool() -> None:
+    """A node of Karpenter's is as its pool was when it was born."""
+    pool = {**POOL, "offers": {"nvidia.com/gpu.shared": 8}}
+    assert proof.missing(node(gpu_shared="4"), GOOD, pool, {}) == []
+
+
+def test_a_node_without_a_driver_stays_out() -> None:
+    blind = node(gpu_shared="4")
+    blind["metadata"]["labels"] = {"gpuform.io/pool": "p"}
+    assert proof.missing(blind, GOOD, POOL, {}) == [f"label {DRIVER} is missing"]
+    assert proof.missing(blind, GOOD, None, {}) == ["its pool p is not declared"]
+
+
+def slices(*generations: tuple[int, list[str]]) -> list[dict[str, Any]]:
+    """A node's ResourceSlices: by generation, the types of the devices."""
+    return [
+        {
+            "spec": {
+                "pool": {"name": "n", "generation": generation},
+                "devices": [{"name": "x", "attributes": {"type": {"string": kind}}} for kind in kinds],
+            }
+        }
+        for generation, kinds in generations
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "devices"),
+    [
+        ([], {}),
+        (slices((1, ["gpu", "gpu"])), {"gpu.nvidia.com": 2}),
+        (slices((1, ["gpu", "gpu"]), (2, ["gpu"]), (2, ["mig"])), {"gpu.nvidia.com": 1, "mig.nvidia.com": 1}),
+        ([{"spec": {"pool": {"name": "n", "generation": 1}, "devices": None}}], {}),
+    ],
+)
+def test_devices_are_counted_by_class_and_old_ones_do_not_count(
+    found: list[dict[str, Any]], devices: dict[str, int]
+) -> None:
+    assert proof.devices(found) == devices
+
+
+def test_a_node_whose_gpus_are_claimed_is_proven_by_its_devices() -> None:
+    claimed, pool = node('{"gpu.nvidia.com": 2}'), {"labels": [DRIVER], "operands": []}
+    assert proof.claimed(claimed, pool)
+    assert not proof.claimed(node(), POOL)
+    assert proof.missing(claimed, [], pool, {}) == ["it offers 0 of 2 gpu.nvidia.com"]
+    assert proof.missing(claimed, [], pool, {"gpu.nvidia.com": 2}) == []
 
 
 @pytest.mark.parametrize(
@@ -121,19 +186,19 @@ def test_a_node_without_annotations_promises_nothing_that_could_be_kept() -> Non
 )
 def test_slices_count_only_once_the_layout_is_in_place(state: str | None, said: str) -> None:
     cut = node('{"nvidia.com/gpu": 1}', gpu="1")
-    cut["metadata"]["labels"] = {"nvidia.com/mig.config": "all-disabled"}
+    cut["metadata"]["labels"]["nvidia.com/mig.config"] = "all-disabled"
     if state:
         cut["metadata"]["labels"]["nvidia.com/mig.config.state"] = state
-    assert gate.missing(cut, GOOD, OPERANDS) == [f"MIG layout all-disabled is {said}"]
+    assert proof.missing(cut, GOOD, POOL, {}) == [f"MIG layout all-disabled is {said}"]
     cut["metadata"]["labels"]["nvidia.com/mig.config.state"] = "success"
-    assert gate.missing(cut, GOOD, OPERANDS) == []
+    assert proof.missing(cut, GOOD, POOL, {}) == []
 
 
 def test_only_our_taint_goes_and_only_from_where_it_was_seen() -> None:
     twice = {**OURS, "value": "again"}
     waiting = node()
     waiting["spec"]["taints"] = [OURS, FOREIGN, twice]
-    *operations, noted = gate.lifting(waiting, "found")
+    *operations, noted = proof.lifting(waiting, "found")
     assert operations == [
         {"op": "test", "path": "/spec/taints/2", "value": twice},
         {"op": "remove", "path": "/spec/taints/2"},
@@ -143,13 +208,29 @@ def test_only_our_taint_goes_and_only_from_where_it_was_seen() -> None:
     assert noted == {"op": "add", "path": "/metadata/annotations/gpuform.io~1gpu-ready", "value": "found"}
 
 
+def test_what_it_waited_for_goes_with_the_taint() -> None:
+    waiting = node()
+    waiting["metadata"]["annotations"]["gpuform.io/gpu-waits-for"] = "it offers"
+    *_, gone, noted = proof.lifting(waiting, "found")
+    assert gone == {"op": "remove", "path": "/metadata/annotations/gpuform.io~1gpu-waits-for"}
+    assert noted["op"] == "add"
+
+
+def test_a_node_without_annotations_gets_a_place_for_the_proof() -> None:
+    *_, empty, place, noted = proof.lifting(bare(), "found")
+    assert empty == {"op": "test", "path": "/metadata/annotations", "value": None}
+    assert place == {"op": "add", "path": "/metadata/annotations", "value": {}}
+    assert noted["path"] == "/metadata/annotations/gpuform.io~1gpu-ready"
+
+
 def test_the_evidence_has_time_and_versions() -> None:
     proven = node(gpu_shared="4")
-    proven["metadata"]["labels"]["nvidia.com/cuda.driver-version.full"] = "595.91.07"
+    proven["metadata"]["labels"]["nvidia.com/cuda.runtime-version.full"] = "13.2"
     other = pod("nvidia-dcgm-exporter")
     now = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)
-    assert json.loads(gate.evidence(proven, [*GOOD, other], OPERANDS, now)) == {
+    assert json.loads(proof.evidence(proven, [*GOOD, other], POOL, now)) == {
         "at": "2026-11-21T12:00:00Z",
+        "cuda": "13.2",
         "driver": "595.91.07",
         "kubelet": "v1.34.4",
         "offers": {"nvidia.com/gpu.shared": 4},
@@ -157,8 +238,9 @@ def test_the_evidence_has_time_and_versions() -> None:
     }
 
 
-def test_it_needs_nothing_but_the_standard_library() -> None:
-    tree = ast.parse(Path(gate.__file__).read_text())
+@pytest.mark.parametrize(("program", "beside"), [(proof, set()), (readiness_gate, {"proof"})])
+def test_it_needs_nothing_but_the_standard_library(program: ModuleType, beside: set[str]) -> None:
+    tree = ast.parse(Path(program.__file__ or "").read_text())
     names = {
         name.partition(".")[0]
         for statement in ast.walk(tree)
@@ -169,4 +251,4 @@ def test_it_needs_nothing_but_the_standard_library() -> None:
             else [statement.module or ""]
         )
     }
-    assert names <= sys.stdlib_module_names
+    assert names <= sys.stdlib_module_names | beside

@@ -12,6 +12,7 @@ import json
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import yaml
 from gpuform.embedded import ControlPlane
 from gpuform.engine import Engine, EngineFailure
 from gpuform.paths import Paths
+from gpuform.rehearse.gate import Gate
 from gpuform.status import read
 from gpuform.toolchain import Toolchain
 from infra import versions
@@ -122,6 +124,24 @@ def quiet_engine(checkout: Checkout) -> Engine:
     return Engine(checkout.paths, Toolchain(checkout.paths), say=lambda line: None)
 
 
+@pytest.fixture
+def gate(theirs: Theirs, tmp_path: Path) -> Iterator[None]:
+    """The readiness gate's program, which its pod does not run here."""
+    with Gate(theirs.kubeconfig, tmp_path / "gate").following():
+        yield
+
+
+def proven(theirs: Theirs, name: str) -> dict[str, Any]:
+    """What the gate has noted on the node, once it has."""
+    deadline = time.monotonic() + 60
+    while not (noted := theirs.node(name)["metadata"]["annotations"].get("gpuform.io/gpu-ready")):
+        assert time.monotonic() < deadline, theirs.node(name)["metadata"]["annotations"]
+        time.sleep(0.2)
+    found: dict[str, Any] = json.loads(noted)
+    return found
+
+
+@pytest.mark.usefixtures("gate")
 def test_nodes_are_found_labelled_cut_and_given_back(
     fresh: Checkout, theirs: Theirs, repository: str
 ) -> None:
@@ -131,7 +151,10 @@ def test_nodes_are_found_labelled_cut_and_given_back(
     engine.up("there", on_event=lambda event: None)
     found = theirs.node("theirs-gpu")
     assert found["metadata"]["labels"]["gpuform.io/pool"] == "a100"
-    assert found["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
+    assert {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"} in found["spec"]["taints"]
+    assert proven(theirs, "theirs-gpu")["offers"] == {"nvidia.com/mig-1g.5gb": 7}
+    taints = theirs.node("theirs-gpu")["spec"]["taints"]
+    assert taints == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
     status = read(load(fresh.paths.root / "Pulumi.there.yaml"), theirs.kubeconfig)
     assert [pool.settled for pool in status.pools] == [True]
     assert status.pools[0].planned == {"nvidia.com/mig-1g.5gb": 7}
@@ -144,6 +167,7 @@ def test_nodes_are_found_labelled_cut_and_given_back(
     assert "gpuform.io/pool" not in left["metadata"]["labels"]
     assert left["metadata"]["labels"]["rack"] == "7"
     assert not left["spec"].get("taints")
+    assert "gpuform.io/gpu-ready" not in left["metadata"]["annotations"]
 
 
 def test_a_selector_that_matches_nothing_is_named(fresh: Checkout, theirs: Theirs, repository: str) -> None:

@@ -71,7 +71,8 @@ def test_the_driver_is_one_pinned_release_that_tolerates_its_pools_alone() -> No
     assert release
     assert release.version == versions.DRA_DRIVER
     assert release.chart == "oci://registry.k8s.io/dra-driver-nvidia/charts/dra-driver-nvidia-gpu"
-    assert [one["key"] for one in release.values["kubeletPlugin"]["tolerations"]] == ["nvidia.com/gpu", "a"]
+    tolerated = [one["key"] for one in release.values["kubeletPlugin"]["tolerations"]]
+    assert tolerated == ["nvidia.com/gpu", "a", "gpuform.io/gpu-not-ready"]
     assert release.namespace == "gpu-operator", "the only namespace that lets privileged pods in"
     assert dra.release(TABLE["sliced"]) is None
 

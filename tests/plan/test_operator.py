@@ -145,6 +145,7 @@ def test_every_operand_tolerates_every_taint_of_gpu_nodes() -> None:
     )
     tolerations = [
         {"key": "node-role.kubernetes.io/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "gpuform.io/gpu-not-ready", "operator": "Exists", "effect": "NoSchedule"},
         {"key": "team", "operator": "Exists", "effect": "NoExecute"},
     ]
     values = gpu_operator.values(env)
@@ -154,7 +155,7 @@ def test_every_operand_tolerates_every_taint_of_gpu_nodes() -> None:
     assert worker[1:] == tolerations
 
 
-@pytest.mark.parametrize(("machines", "taints"), [(["g2.5xlarge", "m6i.xlarge"], 0), (["g2.5xlarge"], 1)])
+@pytest.mark.parametrize(("machines", "taints"), [(["g2.5xlarge", "m6i.xlarge"], 0), (["g2.5xlarge"], 2)])
 def test_the_operator_itself_keeps_off_gpu_nodes_where_there_are_others(
     machines: list[str], taints: int
 ) -> None:
@@ -162,7 +163,8 @@ def test_the_operator_itself_keeps_off_gpu_nodes_where_there_are_others(
     discovery = values["node-feature-discovery"]
     for block in (values["operator"], discovery["gc"], discovery["master"]):
         keys = [toleration["key"] for toleration in block["tolerations"]]
-        assert keys == ["node-role.kubernetes.io/control-plane", "nvidia.com/gpu"][: 1 + taints]
+        gpu_nodes = ["nvidia.com/gpu", "gpuform.io/gpu-not-ready"]
+        assert keys == ["node-role.kubernetes.io/control-plane", *gpu_nodes][: 1 + taints]
 
 
 @pytest.mark.parametrize("pool", [SLICES, SHARES, {}], ids=["mig", "time slicing", "exclusive"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -9,7 +10,18 @@ import pytest
 
 from infra.config import parse
 from infra.model.environment import Environment
-from infra.plan import efa, gpu_operator, karpenter, node_groups, readiness_gate, sharing, workloads
+from infra.model.offer import claimable
+from infra.plan import (
+    dra,
+    efa,
+    gpu_operator,
+    karpenter,
+    node_groups,
+    readiness_gate,
+    sharing,
+    startup,
+    workloads,
+)
 from tests.plan.aws_environments import TABLE, aws
 
 pytestmark = pytest.mark.unit
@@ -19,46 +31,92 @@ TOLERATION = {"key": TAINT, "operator": "Exists", "effect": "NoSchedule"}
 
 
 def templates(env: Environment) -> list[tuple[bool, dict[str, Any]]]:
-    """Whether the pool grows by nodes with GPUs, and the template of its nodes, for each NodePool."""
+    """Whether the pool has GPUs, and the template of its nodes, for each NodePool."""
     return [
-        (bool(pool.gpus) and pool.elastic is not None, manifest["spec"]["template"])
+        (bool(pool.gpus), manifest["spec"]["template"])
         for pool in env.pools
         for manifest in karpenter.node_pools(env, pool)
     ]
 
 
 @pytest.mark.parametrize("env", TABLE.values(), ids=TABLE)
-def test_elastic_nodes_wait_exactly_where_they_have_gpus(env: Environment) -> None:
-    for grows, template in templates(env):
+def test_karpenters_nodes_wait_exactly_where_they_have_gpus(env: Environment) -> None:
+    for has_gpus, template in templates(env):
         taints = template["spec"].get("startupTaints")
-        assert taints == ([{"key": TAINT, "effect": "NoSchedule"}] if grows else None)
-        assert ("annotations" in template["metadata"]) == grows
+        assert taints == ([{"key": TAINT, "effect": "NoSchedule"}] if has_gpus else None)
+        assert ("annotations" in template["metadata"]) == has_gpus
         assert TAINT not in [taint["key"] for taint in template["spec"].get("taints", [])]
 
 
 @pytest.mark.parametrize("env", TABLE.values(), ids=TABLE)
 def test_a_node_promises_what_the_workloads_are_counted_with(env: Environment) -> None:
     for pool in env.pools:
+        asked = readiness_gate.pools(env).get(pool.name, {})
+        if pool.gpus and not pool.by_karpenter:
+            assert asked["offers"] == sharing.offered(env, pool)
         for manifest in karpenter.node_pools(env, pool):
             annotations = manifest["spec"]["template"]["metadata"].get("annotations", {})
             each = json.loads(annotations.get("gpuform.io/offers-per-gpu", "{}"))
             promised = json.loads(annotations.get("gpuform.io/offers", "{}"))
             assert bool(each) == (len(pool.gpu_counts) > 1)
+            assert "offers" not in asked
             for gpus in pool.gpu_counts:
                 of_node = {name: count * gpus for name, count in each.items()} or promised
-                assert of_node == sharing.offered(env, pool, gpus)
+                assert of_node == (sharing.offered(env, pool, gpus) or claimable(pool))
 
 
-def test_a_managed_group_keeps_its_taints() -> None:
+def test_a_managed_groups_nodes_are_born_with_the_taint() -> None:
     env = TABLE["managed"]
-    assert TAINT not in [taint["key"] for taint in node_groups.taints(env, env.pools[0])]
+    pool = env.pools[0]
+    assert {"key": TAINT, "effect": "NO_SCHEDULE"} in node_groups.taints(env, pool)
+    assert TAINT not in [taint["key"] for taint in node_groups.taints(env, node_groups.system_pool(env))]
+    assert readiness_gate.manifests(env)
+    assert TOLERATION in gpu_operator.gpu_tolerations(env)
+
+
+@pytest.mark.parametrize(
+    ("image", "written"),
+    [
+        ("al2023-nvidia", "nvidia.com/gpu=true:NoSchedule,gpuform.io/gpu-not-ready=:NoSchedule"),
+        ("bottlerocket-nvidia", '"gpuform.io/gpu-not-ready" = [":NoSchedule"]'),
+    ],
+)
+def test_a_node_of_an_image_by_its_id_is_told_the_taint_at_boot(image: str, written: str) -> None:
+    pool = {"machine": "g4dn.xlarge", "nodes": 1, "zones": ["us-west-2a"], "aws": {"image": image}}
+    env = aws(pool)
+    told = node_groups.boot(env, env.pools[0], node_groups.Joining("c", "https://e", "ca", "172.20.0.0/16"))
+    assert told
+    assert written in base64.b64decode(told).decode()
+
+
+def test_simulated_nodes_wait_for_nobody() -> None:
+    env = parse(
+        {
+            "name": "e",
+            "cluster": {"kind": "embedded"},
+            "pools": [{"name": "p", "machine": "g2.5xlarge", "nodes": 1}],
+        }
+    )
     assert readiness_gate.manifests(env) == ()
+    assert startup.until_proven(env, env.pools[0]) is None
     assert TOLERATION not in gpu_operator.gpu_tolerations(env)
+
+
+def test_nodes_that_others_make_carry_the_taint_until_they_are_proven() -> None:
+    env = parse({**BY_US, "pools": [*POOLS, {"name": "c", "machine": "m6i.xlarge", "selector": {"a": "c"}}]})
+    gpu, cpu = env.pools
+    assert startup.until_proven(env, cpu) is None
+    assert startup.until_proven(env, gpu) == {
+        "taints": [{"key": TAINT, "effect": "NoSchedule"}],
+        "proof": "gpuform.io/gpu-ready",
+        "reason": "gpuform.io/gpu-waits-for",
+    }
+    assert list(readiness_gate.pools(env)) == ["p"]
 
 
 @pytest.mark.parametrize("env", TABLE.values(), ids=TABLE)
 def test_the_gate_is_there_where_a_node_waits_and_every_operand_gets_in_before(env: Environment) -> None:
-    waits = any(grows for grows, _ in templates(env))
+    waits = any(pool.gpus for pool in env.pools)
     values = gpu_operator.values(env)
     assert bool(readiness_gate.manifests(env)) == waits
     assert (TOLERATION in values["daemonsets"]["tolerations"]) == waits
@@ -67,14 +125,21 @@ def test_the_gate_is_there_where_a_node_waits_and_every_operand_gets_in_before(e
         assert TOLERATION not in part["tolerations"]
 
 
+def test_where_gpus_are_claimed_the_driver_for_them_gets_in_before_and_its_devices_are_the_proof() -> None:
+    env = aws({"name": "claimed", "machine": "g6e.12xlarge", "nodes": 1, "sharing": {"kind": "dra"}})
+    release = dra.release(env)
+    assert release
+    assert TOLERATION in release.values["kubeletPlugin"]["tolerations"]
+    assert readiness_gate.pools(env)["claimed"]["operands"] == []
+    roles = [one for one in readiness_gate.manifests(env) if one["kind"] == "ClusterRole"]
+    asked = [rule["resources"] for rule in roles[0]["rules"]]
+    assert asked == [["nodes"], ["resourceslices"]]
+
+
 def test_the_fabrics_device_plugin_gets_in_before() -> None:
     release = efa.release(TABLE["mig"])
     assert release
     assert TOLERATION in release.values["tolerations"]
-    fixed = aws({"machine": "p4d.24xlarge", "nodes": 1, "zones": ["us-west-2a"], "aws": {"efa": True}})
-    release = efa.release(fixed)
-    assert release
-    assert TOLERATION not in release.values["tolerations"]
 
 
 def test_no_workload_gets_in_before() -> None:
@@ -107,19 +172,20 @@ OWNERS: list[tuple[Environment, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("env", "expected"), OWNERS)
 def test_it_asks_only_for_operands_that_somebody_runs(env: Environment, expected: tuple[str, ...]) -> None:
-    assert readiness_gate.operands(env) == expected
+    assert readiness_gate.operands(env, env.pools[0]) == expected
 
 
 def test_its_pod_runs_the_program_that_the_config_map_holds() -> None:
     by_kind = {manifest["kind"]: manifest for manifest in readiness_gate.manifests(TABLE["sliced"])}
     assert len(by_kind) == 7
     program = by_kind["ConfigMap"]
-    (text,) = program["data"].values()
-    compile(text, "program", "exec")
+    assert sorted(program["data"]) == ["pools.json", "proof.py", "readiness_gate.py"]
+    assert list(json.loads(program["data"]["pools.json"])) == [pool.name for pool in TABLE["sliced"].pools]
+    for name in ("proof.py", "readiness_gate.py"):
+        compile(program["data"][name], name, "exec")
     pod = by_kind["Deployment"]["spec"]["template"]["spec"]
     assert pod["volumes"] == [{"name": "program", "configMap": {"name": program["metadata"]["name"]}}]
     (container,) = pod["containers"]
-    (file,) = program["data"]
-    assert container["command"] == ["python3", "-I", "-B", f"/gate/{file}", PLUGIN, VALIDATOR]
+    assert container["command"] == ["python3", "-I", "-B", "/gate/readiness_gate.py", "/gate/pools.json"]
     assert pod["tolerations"] == gpu_operator.values(TABLE["sliced"])["operator"]["tolerations"]
     assert TOLERATION not in pod["tolerations"]

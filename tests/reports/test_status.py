@@ -8,6 +8,7 @@ import pytest
 
 from gpuform.claims import gather
 from gpuform.reports import tables
+from gpuform.reports import tables
 from gpuform.status import summarise
 from infra.config import parse
 from tests.plan.aws_environments import TABLE
@@ -69,6 +70,7 @@ def test_json_has_the_documented_keys_and_counts_what_is_in_use() -> None:
                 "ready": True,
                 "allocatable": {"nvidia.com/gpu": 0, "nvidia.com/gpu.shared": 4},
                 "used": {"nvidia.com/gpu.shared": 3},
+                "waits_for": "",
             }
         ],
     }
@@ -92,6 +94,25 @@ def test_a_pool_is_settled_when_every_node_offers_just_what_was_planned(
     live: list[Any], settled: bool
 ) -> None:
     assert summarise(ENV, live, []).pools[0].settled is settled
+
+
+@pytest.mark.parametrize(
+    ("noted", "waits_for"),
+    [
+        ({}, "the readiness gate has not looked at it yet"),
+        ({"gpuform.io/gpu-waits-for": "it offers 3 of 4"}, "it offers 3 of 4"),
+    ],
+)
+def test_a_node_that_is_not_proven_says_what_it_waits_for(noted: dict[str, str], waits_for: str) -> None:
+    live = node("t4-0", "t4", **{"gpu.shared": "4"})
+    live["metadata"]["annotations"] = noted
+    live["spec"] = {"taints": [{"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}]}
+    current = summarise(ENV, [live], [])
+    (pool, *_) = current.pools
+    assert (pool.nodes[0].waits_for, pool.settled) == (waits_for, False)
+    assert tables.troubles(current) == [f"node t4-0 takes no pods yet: {waits_for}"]
+    live["spec"] = {}
+    assert tables.troubles(summarise(ENV, [live], [])) == []
 
 
 @pytest.mark.parametrize(

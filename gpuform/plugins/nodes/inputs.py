@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuform.plugins.handler import Checked, Properties
@@ -44,9 +44,18 @@ def pool_failures(news: Properties) -> _Failures:
     for key, value in (plain.get("labels") or {}).items():
         if not isinstance(value, str) or not _LABEL_VALUE.fullmatch(value):
             yield f'labels["{key}"]', f"{value!r} is no label value; use up to 63 of A-Z a-z 0-9 - _ ."
+    startup = plain.get("startup") or {}
+    if startup and not (isinstance(startup, Mapping) and startup.get("proof")):
+        yield "startup", "has no proof; it is {taints, proof, reason}, the last two keys of annotations"
+        return
+    yield from _taint_failures("taints", plain.get("taints") or [])
+    yield from _taint_failures("startup.taints", startup.get("taints") or [])
+
+
+def _taint_failures(name: str, taints: Sequence[Any]) -> _Failures:
     seen = set()
-    for index, taint in enumerate(plain.get("taints") or []):
-        path = f"taints[{index}]"
+    for index, taint in enumerate(taints):
+        path = f"{name}[{index}]"
         if not isinstance(taint, Mapping) or not taint.get("key"):
             yield path, "has no key; a taint is {key, value, effect}"
         elif taint.get("effect") not in EFFECTS:

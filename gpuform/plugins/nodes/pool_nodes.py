@@ -15,14 +15,15 @@ from gpuform.plugins.nodes.inputs import checked, pool_failures
 from gpuform.plugins.nodes.live import node_names
 from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 
-_INPUTS = ("kubeconfig", "context", "selector", "labels", "taints", "mayBeEmpty")
-_COMPARED = ("selector", "labels", "taints")
+_INPUTS = ("kubeconfig", "context", "selector", "labels", "taints", "startup", "mayBeEmpty")
+_COMPARED = ("selector", "labels", "taints", "startup")
 _ATTEMPTS = 5  # a node's status changes every few seconds; five collisions in a row do not happen by chance
 
 
 class PoolNodes:
     """Labels by server-side apply, so that what others set stays theirs; taints one by one, since the API
-    holds a node's taints as one list that the node controllers write as well.
+    holds a node's taints as one list that the node controllers write as well. Startup taints come onto nodes
+    without proof only, and somebody else takes them off.
 
     The field manager follows from the URN. A label or taint that somebody else set to another value is an
     error. Which cluster it is (kubeconfig, context) is no part of the comparison: the nodes are looked at.
@@ -141,6 +142,11 @@ class PoolNodes:
                 ) from error
             raise
         await self._taint(cluster, name, new, old)
+        if old.get("startup") and not new.get("startup"):  # a proof is of what this pool has promised
+            noted = node["metadata"].get("annotations") or {}
+            keys = [old["startup"].get(key) for key in ("proof", "reason")]
+            if gone := {key: None for key in keys if key in noted}:
+                await cluster.patch(name, {"metadata": {"annotations": gone}})
 
     async def _taint(
         self, cluster: Cluster, name: str, new: Mapping[str, Any], old: Mapping[str, Any]
@@ -163,7 +169,7 @@ class PoolNodes:
 
 def _lacks(node: Manifest, inputs: Mapping[str, Any]) -> bool:
     live = {taints.key_of(item): taints.value_of(item) for item in taints.live(node)}
-    wanted = {taints.key_of(item): taints.value_of(item) for item in inputs.get("taints") or []}
+    wanted = {taints.key_of(item): taints.value_of(item) for item in taints.owed(node, inputs)}
     tainted = all(live.get(key) == value for key, value in wanted.items())
     return not tainted or any(
         labels(node).get(key) != value for key, value in (inputs.get("labels") or {}).items()

@@ -25,13 +25,30 @@ def value_of(taint: Mapping[str, Any]) -> str:
     return str(taint.get("value") or "")
 
 
+def startup(inputs: Mapping[str, Any]) -> list[Manifest]:
+    """Taints of nodes that have proven nothing."""
+    found: list[Manifest] = (inputs.get("startup") or {}).get("taints") or []
+    return found
+
+
+def owed(node: Manifest, inputs: Mapping[str, Any]) -> list[Manifest]:
+    """Taints that ``node`` is to have: the pool's, and until its proof is noted on it, the startup taints."""
+    every: list[Manifest] = list(inputs.get("taints") or [])
+    noted = node["metadata"].get("annotations") or {}
+    proven = startup(inputs) and inputs["startup"]["proof"] in noted
+    return every if proven else [*every, *startup(inputs)]
+
+
 def merged(node: Manifest, new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Manifest]:
     """The node's taints with ours: those of ``old`` go, those of ``new`` come, the rest stays.
 
+    A startup taint on a proven node stays: somebody wants it proven again.
+
     Raises `PluginError` for a taint that is there with another value and was not ours.
     """
-    ours = {key_of(item): value_of(item) for item in old.get("taints") or []}
-    wanted = {key_of(item): item for item in new.get("taints") or []}
+    ours = {key_of(item): value_of(item) for item in [*(old.get("taints") or []), *startup(old)]}
+    wanted = {key_of(item): item for item in owed(node, new)}
+    lifted_by_others = {key_of(item) for item in startup(new)}
     result = []
     for item in live(node):
         key = key_of(item)
@@ -43,7 +60,7 @@ def merged(node: Manifest, new: Mapping[str, Any], old: Mapping[str, Any]) -> li
                 )
             changed = {**item, "value": value_of(wanted.pop(key))}
             result.append({name: value for name, value in changed.items() if name != "value" or value})
-        elif ours.get(key) != value_of(item):
+        elif ours.get(key) != value_of(item) or key in lifted_by_others:
             result.append(item)
     added = ({"key": key[0], "effect": key[1], "value": value_of(item)} for key, item in wanted.items())
     result += [{name: value for name, value in item.items() if value} for item in added]

@@ -21,6 +21,9 @@ LAYOUT = {
 }
 
 
+INPUTS = ("kubeconfig", "context", "selector", "labels", "taints", "startup", "mayBeEmpty")
+
+
 def _check(token, news):
     provider = Own(Engine())
     call = Call("urn", token, "n", Engine(), asyncio.Event())
@@ -39,7 +42,7 @@ def _check(token, news):
             {"lables": {}},
             (
                 "lables",
-                "is no input; the inputs are kubeconfig, context, selector, labels, taints, mayBeEmpty",
+                f"is no input; the inputs are {', '.join(INPUTS)}",
             ),
         ),
         (
@@ -54,6 +57,14 @@ def _check(token, news):
         (
             {"taints": [{"key": "k", "effect": "NoExecute"}] * 2},
             ("taints[1]", "k:NoExecute is there twice; keep one"),
+        ),
+        (
+            {"startup": {"taints": [{"key": "k"}], "proof": "p"}},
+            ("startup.taints[0].effect", "None is none of NoSchedule, PreferNoSchedule, NoExecute"),
+        ),
+        (
+            {"startup": {"taints": []}},
+            ("startup", "has no proof; it is {taints, proof, reason}, the last two keys of annotations"),
         ),
     ],
 )

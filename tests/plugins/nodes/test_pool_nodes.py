@@ -141,3 +141,74 @@ def test_a_preview_says_which_nodes_and_changes_none(play):
         assert outputs["nodes"] is UNKNOWN
 
     play(act)
+
+
+STARTUP = {"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}
+PROOF, REASON = "gpuform.io/gpu-ready", "gpuform.io/gpu-waits-for"
+UNPROVEN = {**MINE, "startup": {"taints": [STARTUP], "proof": PROOF, "reason": REASON}}
+
+
+async def _lift(scene, name, **notes):
+    """As the readiness gate does: the taint goes and the proof comes."""
+    taints = [item for item in (await scene.node(name))["spec"]["taints"] if item != STARTUP]
+    body = {"spec": {"taints": taints}, "metadata": {"annotations": {PROOF: "{}", **notes}}}
+    await scene.cluster.patch(name, body)
+
+
+def test_a_node_waits_until_it_is_proven_and_then_no_more(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        await scene.create("PoolNodes", **MINE)
+        assert await scene.changes("PoolNodes", **UNPROVEN) == {"startup", "nodes"}
+        await scene.update("PoolNodes", **UNPROVEN)
+        assert await _taints(scene, name) == [TAINT, STARTUP]
+        assert await scene.changes("PoolNodes", **UNPROVEN) == set()
+        await _lift(scene, name)
+        assert await scene.changes("PoolNodes", **UNPROVEN) == set()
+        await scene.update("PoolNodes", **UNPROVEN)
+        assert await _taints(scene, name) == [TAINT]
+
+    play(act)
+
+
+def test_a_node_that_joins_and_one_that_lost_its_proof_are_changes(play):
+    async def act(scene):
+        first = await scene.add_node("0")
+        await scene.create("PoolNodes", **UNPROVEN)
+        await _lift(scene, first)
+        second = await scene.add_node("1")
+        await scene.update("PoolNodes", **UNPROVEN)
+        assert await _taints(scene, first) == [TAINT]
+        assert await _taints(scene, second) == [TAINT, STARTUP]
+        await scene.cluster.patch(first, {"metadata": {"annotations": {PROOF: None}}})
+        assert await scene.changes("PoolNodes", **UNPROVEN) == {"nodes"}
+
+    play(act)
+
+
+def test_a_taint_that_was_put_back_by_hand_stays_until_the_gate_lifts_it(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        await scene.create("PoolNodes", **UNPROVEN)
+        await _lift(scene, name)
+        await scene.cluster.patch(name, {"spec": {"taints": [TAINT, STARTUP]}})
+        assert await scene.changes("PoolNodes", **UNPROVEN) == set()
+        changed = {**UNPROVEN, "labels": {"gpuform.io/pool": "b"}}
+        await scene.update("PoolNodes", **changed)
+        assert await _taints(scene, name) == [TAINT, STARTUP]
+
+    play(act)
+
+
+def test_with_the_pool_go_the_taint_and_the_proof(play):
+    async def act(scene):
+        proven, waiting = await scene.add_node("0"), await scene.add_node("1")
+        await scene.create("PoolNodes", **UNPROVEN)
+        await _lift(scene, proven)
+        await scene.cluster.patch(waiting, {"metadata": {"annotations": {REASON: "no driver"}}})
+        await scene.ask("PoolNodes", "delete", "id", scene.inputs, scene.outputs)
+        for name in (proven, waiting):
+            assert await _taints(scene, name) == []
+            assert not {PROOF, REASON} & set((await scene.node(name))["metadata"]["annotations"])
+
+    play(act)

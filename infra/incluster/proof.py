@@ -1,0 +1,160 @@
+"""What a GPU node has to show, and the patch that lets it in; nothing here asks a server.
+
+It lies beside the gate's program, in the same ConfigMap. Standard library alone, Python 3.11 or newer.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+TAINT = "gpuform.io/gpu-not-ready"
+POOL = "gpuform.io/pool"
+OFFERS = "gpuform.io/offers"
+PER_GPU = "gpuform.io/offers-per-gpu"
+GPUS = "karpenter.k8s.aws/instance-gpu-count"
+READY = "gpuform.io/gpu-ready"
+WAITS_FOR = "gpuform.io/gpu-waits-for"
+RESOURCE = "nvidia.com/"  # how extended resources begin; device classes end in it
+MIG_CONFIG = "nvidia.com/mig.config"
+MIG_STATE = "nvidia.com/mig.config.state"
+DRIVER = "nvidia.com/cuda.driver-version.full"
+CUDA = "nvidia.com/cuda.runtime-version.full"
+
+Json = dict[str, Any]
+
+
+def taints(node: Json) -> list[tuple[int, Json]]:
+    """Our taints on the node and their places among all of them, the last first."""
+    every = list(enumerate(node["spec"].get("taints") or ()))
+    return [(place, taint) for place, taint in reversed(every) if taint["key"] == TAINT]
+
+
+def amount(quantity: str) -> int:
+    """An extended resource's quantity; the API server writes whole thousands as 1k."""
+    return int(quantity[:-1]) * 1000 if quantity.endswith("k") else int(quantity)
+
+
+def promise(node: Json, pool: Json) -> dict[str, int]:
+    """What the node shall offer; nothing where nobody can read it, or see how many GPUs the node has."""
+    meta = node["metadata"]
+    noted = meta.get("annotations") or {}
+    try:
+        if PER_GPU in noted:
+            each, gpus = json.loads(noted[PER_GPU]), int(meta["labels"][GPUS])
+        else:
+            each, gpus = json.loads(noted[OFFERS]) if OFFERS in noted else pool["offers"], 1
+        return {name: int(count) * gpus for name, count in each.items()} if gpus > 0 else {}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return {}
+
+
+def claimed(node: Json, pool: Json | None) -> bool:
+    """Whether it has promised a device class, whose devices are had by claim."""
+    return any(not name.startswith(RESOURCE) for name in promise(node, pool or {}))
+
+
+def devices(slices: list[Json]) -> dict[str, int]:
+    """Devices of one node by device class: whole GPUs, and slices of them; the newest generation counts."""
+    newest: dict[str, int] = {}
+    for spec in (one["spec"] for one in slices):
+        pool = spec["pool"]
+        newest[pool["name"]] = max(newest.get(pool["name"], 0), pool["generation"])
+    found: dict[str, int] = {}
+    for spec in (one["spec"] for one in slices):
+        if spec["pool"]["generation"] == newest[spec["pool"]["name"]]:
+            for device in spec.get("devices") or ():
+                kind = device.get("attributes", {}).get("type", {}).get("string", "gpu")
+                name = f"{kind}.{RESOURCE.rstrip('/')}"
+                found[name] = found.get(name, 0) + 1
+    return found
+
+
+def missing(node: Json, pods: list[Json], pool: Json | None, there: dict[str, int]) -> list[str]:
+    """What keeps the node from being used, in words; nothing for a node that is as its pool promises.
+
+    ``there`` is what it has to be claimed.
+    """
+    labels, promised = node["metadata"].get("labels") or {}, promise(node, pool or {})
+    if pool is None:
+        return [f"its pool {labels.get(POOL)} is not declared"]
+    if not promised:
+        each = PER_GPU in (node["metadata"].get("annotations") or {})
+        read = f"{PER_GPU} with label {GPUS}" if each else OFFERS
+        return [f"annotation {read} does not say what its pool promises"]
+    found = [f"label {key} is missing" for key in pool["labels"] if not labels.get(key)]
+    allocatable = node.get("status", {}).get("allocatable") or {}
+    has = {**there, **{name: amount(quantity) for name, quantity in allocatable.items() if name in promised}}
+    for name, count in promised.items():
+        if has.get(name, 0) < count:
+            found.append(f"it offers {has.get(name, 0)} of {count} {name}")
+    if MIG_CONFIG in labels and labels.get(MIG_STATE) != "success":
+        found.append(f"MIG layout {labels[MIG_CONFIG]} is {labels.get(MIG_STATE) or 'not begun'}")
+    return [*found, *_not_ready(node, pods, pool["operands"])]
+
+
+def _not_ready(node: Json, pods: list[Json], operands: list[str]) -> list[str]:
+    found = []
+    for operand in operands:
+        own = counting(operand, node, pods)
+        if not own:
+            found.append(f"{operand} has no pod")
+        found += [f"{pod['metadata']['name']} is not ready" for pod in own if not ready(pod)]
+    return found
+
+
+def counting(operand: str, node: Json, pods: list[Json]) -> list[Json]:
+    """The operand's pods; one older than the node ran on an earlier one of its name, and proves nothing."""
+    since = node["metadata"]["creationTimestamp"]
+    own = [pod for pod in pods if pod["metadata"].get("labels", {}).get("app") == operand]
+    return [pod for pod in own if pod["metadata"]["creationTimestamp"] >= since]
+
+
+def ready(pod: Json) -> bool:
+    """Whether the pod has done its work, or is doing it."""
+    status = pod.get("status", {})
+    if "deletionTimestamp" in pod["metadata"]:
+        return False
+    if status.get("phase") == "Succeeded":
+        return True
+    conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    return status.get("phase") == "Running" and conditions.get("Ready") == "True"
+
+
+def evidence(node: Json, pods: list[Json], pool: Json, now: datetime.datetime) -> str:
+    """What was found, and when: the value of the node's annotation."""
+    labels = node["metadata"].get("labels", {})
+    known = {
+        "at": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "cuda": labels.get(CUDA, "unknown"),
+        "driver": labels.get(DRIVER, "unknown"),
+        "kubelet": node["status"]["nodeInfo"]["kubeletVersion"],
+        "offers": promise(node, pool),
+        "operands": {operand: image(counting(operand, node, pods)[0]) for operand in pool["operands"]},
+    }
+    return json.dumps(known, sort_keys=True)
+
+
+def image(pod: Json) -> str:
+    """Name and version of what the pod runs, without the registry."""
+    return str(pod["spec"]["containers"][0]["image"]).rpartition("/")[2]
+
+
+def lifting(node: Json, found: str) -> list[Json]:
+    """The patch: each of our taints goes if it is still where it was, and the evidence is written."""
+    noted = node["metadata"].get("annotations")
+    operations: list[Json] = []
+    for place, taint in taints(node):
+        path = f"/spec/taints/{place}"
+        operations += [{"op": "test", "path": path, "value": taint}, {"op": "remove", "path": path}]
+    if noted is None:  # the test passes where there is nothing
+        path = "/metadata/annotations"
+        operations += [{"op": "test", "path": path, "value": None}, {"op": "add", "path": path, "value": {}}]
+    if WAITS_FOR in (noted or {}):
+        operations.append({"op": "remove", "path": _annotation(WAITS_FOR)})
+    return [*operations, {"op": "add", "path": _annotation(READY), "value": found}]
+
+
+def _annotation(key: str) -> str:
+    return "/metadata/annotations/" + key.replace("~", "~0").replace("/", "~1")
