@@ -8,7 +8,6 @@ import pytest
 
 from gpuform.claims import gather
 from gpuform.reports import tables
-from gpuform.reports import tables
 from gpuform.status import summarise
 from infra.config import parse
 from tests.plan.aws_environments import TABLE
