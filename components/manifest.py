@@ -8,13 +8,14 @@ from typing import Any
 import pulumi
 from pulumi_kubernetes.apps.v1 import Deployment
 from pulumi_kubernetes.batch.v1 import Job
-from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, Node, Pod
+from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, Node, Pod, Service
 
 CLASSES: dict[tuple[str, str], type[pulumi.CustomResource]] = {
     ("v1", "ConfigMap"): ConfigMap,
     ("v1", "Namespace"): Namespace,
     ("v1", "Node"): Node,
     ("v1", "Pod"): Pod,
+    ("v1", "Service"): Service,
     ("apps/v1", "Deployment"): Deployment,
     ("batch/v1", "Job"): Job,
 }

@@ -6,31 +6,47 @@ from dataclasses import dataclass
 
 import pulumi
 
-from components.manifest import resource
+from components.gpu_deployment import GpuDeployment, GpuDeploymentArgs
+from components.gpu_job import GpuJob, GpuJobArgs
+from components.gpu_pod import GpuPod, GpuPodArgs
 from infra.model.environment import Environment
-from infra.plan.workloads import manifests
+from infra.model.workload import DeploymentWorkload, JobWorkload
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadsArgs:
-    """Whose workloads."""
+    """Whose workloads, and the cluster that they run on."""
 
     environment: Environment
+    kubeconfig: pulumi.Input[str]
 
 
 class Workloads(pulumi.ComponentResource):
     """Pods, Deployments and Jobs; the update waits until each runs, and says why one does not."""
 
     def __init__(self, name: str, args: WorkloadsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register one resource per workload, after the template of its claim if it has one."""
+        """Register one component per workload."""
         super().__init__("gpuform:platform:Workloads", name, None, opts)
-        before: list[pulumi.Resource] = []
-        for manifest in manifests(args.environment):
-            metadata = manifest["metadata"]
-            made = resource(
-                f"{name}-{metadata['namespace']}-{metadata['name']}",
-                manifest,
-                pulumi.ResourceOptions(parent=self, depends_on=before),
-            )
-            before = [made] if manifest["kind"] == "ResourceClaimTemplate" else []
+        env = args.environment
+        inside = pulumi.ResourceOptions(parent=self, transformations=[self._was_here])
+        for work in env.workloads:
+            own = f"{name}-{work.namespace}-{work.name}"
+            if isinstance(work, DeploymentWorkload):
+                deployment = GpuDeploymentArgs(environment=env, workload=work, kubeconfig=args.kubeconfig)
+                GpuDeployment(own, deployment, inside)
+            elif isinstance(work, JobWorkload):
+                GpuJob(own, GpuJobArgs(environment=env, workload=work), inside)
+            else:
+                GpuPod(own, GpuPodArgs(environment=env, workload=work), inside)
         self.register_outputs({})
+
+    def _was_here(
+        self, args: pulumi.ResourceTransformationArgs
+    ) -> pulumi.ResourceTransformationResult | None:
+        """Its objects were this component's own before each workload had one: they are not new ones."""
+        if not args.type_.startswith("kubernetes:"):
+            return None
+        before = pulumi.ResourceOptions(aliases=[pulumi.Alias(parent=self)])
+        return pulumi.ResourceTransformationResult(
+            args.props, pulumi.ResourceOptions.merge(args.opts, before)
+        )

@@ -52,4 +52,4 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
         ready.append(DraDriver(f"{prefix}dra", DraDriverArgs(release=claims), after(operator)))
     if any(pool.by_karpenter for pool in env.pools):
         ready.append(ElasticPools(f"{prefix}elastic", ElasticPoolsArgs(environment=env), after(*before)))
-    Workloads(f"{prefix}workloads", WorkloadsArgs(environment=env), after(*ready))
+    Workloads(f"{prefix}workloads", WorkloadsArgs(environment=env, kubeconfig=on.kubeconfig), after(*ready))

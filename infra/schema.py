@@ -98,6 +98,11 @@ _PAGE_ORDER = (
     "PodWorkload",
     "DeploymentWorkload",
     "JobWorkload",
+    "GpuNeed",
+    "Service",
+    "Rolling",
+    "Recreate",
+    "BlueGreen",
 )
 
 _HEAD = f"""<!-- Made by `python -m infra.schema docs` from infra/model; a test compares. -->

@@ -27,6 +27,7 @@ MIG_LAYOUT = "gpuform:nodes:MigLayout"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
 LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 CLUSTER = "aws:eks/cluster:Cluster"
+BLUE_GREEN = "gpuform:workloads:BlueGreen"
 PODS = (
     "kubernetes:core/v1:Pod",
     "kubernetes:apps/v1:Deployment",
@@ -34,4 +35,5 @@ PODS = (
     "kubernetes:apps/v1:DaemonSet",
     "kubernetes:batch/v1:Job",
     "kubernetes:batch/v1:CronJob",
+    BLUE_GREEN,
 )

@@ -15,6 +15,7 @@ _TEMPLATE: Mapping[str, tuple[str, ...]] = {
     "DaemonSet": ("spec", "template"),
     "Job": ("spec", "template"),
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
+    "BlueGreen": ("deployment", "spec", "template"),
 }
 
 
@@ -34,4 +35,5 @@ def containers(resource: Resource) -> Iterator[Any]:
 
 def namespace(resource: Resource) -> str:
     """The namespace it is in."""
-    return str(at(resource.props, "metadata", "namespace") or "default")
+    inside = ("deployment",) if resource.type == contract.BLUE_GREEN else ()
+    return str(at(resource.props, *inside, "metadata", "namespace") or "default")

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from infra.model.rollout import COLOURS
+from infra.plan import blue_green
 
 Resource = Mapping[str, Any]
 
 _STACK, _AWS = "pulumi:pulumi:Stack", "pulumi:providers:aws"
 _CLUSTER, _VPC = "aws:eks/cluster:Cluster", "aws:ec2/vpc:Vpc"
-_NETWORK, _WORKLOADS = "gpuform:aws:Network", "gpuform:platform:Workloads"
+_NETWORK, _BLUE_GREEN = "gpuform:aws:Network", "gpuform:workloads:BlueGreen"
+_WORKLOADS = (
+    "gpuform:platform:Workloads",
+    *(f"gpuform:workloads:Gpu{k}" for k in ("Deployment", "Job", "Pod")),
+)
+_KEPT = "kubernetes:core/v1:Service"
+"""What of a workload goes with the stack: it has no pods and costs nothing."""
 _KUBERNETES, _OWN = "pulumi:providers:kubernetes", "pulumi:providers:gpuform"
 
 
@@ -87,7 +96,8 @@ class Known:
     def workloads(self) -> tuple[Declared, ...]:
         """The workloads that the stack declares."""
         found = (one for one in self.resources if one["urn"] in self.inside)
-        return tuple(_declared(one) for one in found if _type(str(one.get("parent"))) == _WORKLOADS)
+        mine = [one for one in found if _type(str(one.get("parent"))) in _WORKLOADS and one["type"] != _KEPT]
+        return tuple(declared for one in mine for declared in _declared(one))
 
     def before_the_network(self) -> tuple[str, ...]:
         """URNs of all but the network and what only holds the state together."""
@@ -147,8 +157,14 @@ def _type(urn: str) -> str:
     return parts[2].rpartition("$")[2] if len(parts) > 2 else ""
 
 
-def _declared(one: Resource) -> Declared:
-    """The object of a resource: its type says of what kind it is, its id which."""
+def _declared(one: Resource) -> Iterator[Declared]:
+    """The objects of a resource: its type says of what kind it is, its id which; two colours are two."""
+    if one["type"] == _BLUE_GREEN:
+        deployment = one["inputs"]["deployment"]
+        for colour in COLOURS:
+            name = blue_green.name(deployment, colour)
+            yield Declared("apps/v1", "Deployment", deployment["metadata"]["namespace"], name)
+        return
     _, version, kind = str(one["type"]).split(":")
     namespace, _, name = str(one.get("id", "")).rpartition("/")
-    return Declared(version.removeprefix("core/"), kind, namespace, name)
+    yield Declared(version.removeprefix("core/"), kind, namespace, name)

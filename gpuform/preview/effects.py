@@ -177,6 +177,21 @@ def _workload(step: Step, world: World) -> Found:
         yield Effect(Weight.RESTART, what, "rolls out anew", evicts=own)
 
 
+def _blue_green(step: Step, world: World) -> Found:
+    """Both colours count as the Deployment's own pods; the declared world knows it without a colour."""
+    metadata = (before(step, "deployment") or {}).get("metadata", {})
+    namespace, name = metadata.get("namespace", "default"), metadata.get("name", step.name)
+    owners = {f"Deployment/{name}{end}" for end in ("", "-blue", "-green")}
+    own = tuple(pod for pod in world.pods if pod.namespace == namespace and pod.owner in owners)
+    what = f"Deployment {namespace}/{name}"
+    if step.op in ("delete", "replace"):
+        how = "goes" if step.op == "delete" else f"is replaced ({paths_of(step)})"
+        yield Effect(Weight.RESTART, what, how, evicts=own)
+    elif changed(step, "deployment.spec.template"):
+        how = "goes to its other colour a few pods at a time, and back if those do not get ready"
+        yield Effect(Weight.RESTART, what, how, evicts=own)
+
+
 _RULES: Mapping[str, Callable[[Step, World], Found]] = {
     "kubernetes:core/v1:Node": _node,
     "gpuform:nodes:PoolNodes": _pool_nodes,
@@ -189,4 +204,5 @@ _RULES: Mapping[str, Callable[[Step, World], Found]] = {
     "kubernetes:core/v1:Pod": _workload,
     "kubernetes:apps/v1:Deployment": _workload,
     "kubernetes:batch/v1:Job": _workload,
+    "gpuform:workloads:BlueGreen": _blue_green,
 }

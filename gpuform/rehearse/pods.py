@@ -10,6 +10,7 @@ from gpuform.rehearse import reasons
 from gpuform.rehearse.cluster import EVENTS, Cluster
 from gpuform.rehearse.seen import Amounts, Event, Pod, latest
 from infra.model.environment import Environment
+from infra.model.rollout import COLOURS
 from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
 from infra.plan import sharing, workloads
 
@@ -67,9 +68,15 @@ def _is(pod: Pod, work: Workload) -> bool:
     return (pod.namespace, pod.workload) == (work.namespace, work.name)
 
 
+def _owner(work: Workload) -> str:
+    """Name of what makes its pods: of two colours the first is live."""
+    coloured = isinstance(work, DeploymentWorkload) and work.blue_green
+    return f"{work.name}-{COLOURS[0]}" if coloured else work.name
+
+
 def _halved(work: Workload) -> tuple[str, Mapping[str, Any] | None]:
     if isinstance(work, DeploymentWorkload):
-        path = f"/apis/apps/v1/namespaces/{work.namespace}/deployments/{work.name}"
+        path = f"/apis/apps/v1/namespaces/{work.namespace}/deployments/{_owner(work)}"
         return path, {"spec": {"replicas": work.replicas // 2}}
     if isinstance(work, JobWorkload):
         path = f"/apis/batch/v1/namespaces/{work.namespace}/jobs/{work.name}"
@@ -135,7 +142,7 @@ def _unmade(work: Workload, missing: int, said: Iterable[Event]) -> Iterator[Pen
         for one in said
         if one.reason == "FailedCreate"
         and one.namespace == work.namespace
-        and work.name == (one.name.rpartition("-")[0] if one.kind == "ReplicaSet" else one.name)
+        and _owner(work) == (one.name.rpartition("-")[0] if one.kind == "ReplicaSet" else one.name)
     ]
     why = f"{missing} of its pods {'was' if missing == 1 else 'were'} not made"
     why += f": {refused[-1]}" if refused else ""

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gpuform.errors import InputError
 from infra.config import parse, read_yaml
-from infra.model import checks, offer
+from infra.model import checks, choice, offer
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.pool import Pool
@@ -114,9 +114,13 @@ def _reasons(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
     if work.gpu_product and work.gpu_product not in offer.products(strategy, pool):
         products = " or ".join(offer.products(strategy, pool)) or "no GPU"
         yield f"its nodes have {products}, not {work.gpu_product}"
-    if not work.pool and not work.gpu_product and (taints := pool_taints(env, pool)):
+    if work.gpu and not choice.units(strategy, [pool], work.gpu, work.slice):
+        close = choice.nearest(strategy, [pool], work.gpu, work.slice)
+        yield f"{work.gpu.words}, it has {close}" if close else "GPUs, it has none to ask for"
+        return
+    if not work.pinned and (taints := pool_taints(env, pool)):
         yield f"taint {taints[0]['key']}, which the workload does not tolerate as it names no pool"
-    if work.slice or work.count or work.pool or work.gpu_product:
+    if work.slice or work.count or work.pinned:
         yield from _gpus(env, pool, work)
     machines = _machines(pool)
     if not machines:

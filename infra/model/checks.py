@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.model import labels, mig_names, offer, slices, unused
+from infra.model import choice, labels, mig_names, offer, slices, unused
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
-from infra.model.workload import Workload, cpu_millis, memory_bytes
+from infra.model.rollout import COLOURS
+from infra.model.workload import DeploymentWorkload, Workload, cpu_millis, memory_bytes
 
 BUILT_IN_NAMESPACES = ("default",)
 _SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator")
@@ -116,6 +117,7 @@ def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Seq
                 "give each workload a name of its own",
             )
         seen[key] = index
+        _check_colours(workloads, index)
         if workload.namespace in _SYSTEM_NAMESPACES:
             raise InputError(
                 f"{path}.namespace", f"{workload.namespace} belongs to the cluster", "name another one"
@@ -126,10 +128,28 @@ def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Seq
         _check_size(candidates or pools, workload, path)
 
 
+def _check_colours(workloads: Sequence[Workload], index: int) -> None:
+    """No Deployment has the name of one that another workload makes beside it, of its colour."""
+    mine = workloads[index]
+    for other, one in enumerate(workloads):
+        coloured = isinstance(one, DeploymentWorkload) and one.blue_green and mine.namespace == one.namespace
+        if coloured and mine.kind == "deployment" and mine.name in (f"{one.name}-{c}" for c in COLOURS):
+            raise InputError(
+                f"workloads[{index}].name",
+                f"{mine.name!r} is also a colour of workloads[{other}] of namespace {one.namespace!r}",
+                "give each workload a name of its own",
+            )
+
+
 def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload, path: str) -> list[Pool]:
     """The pools whose nodes the workload may run on; none for one that asks for no GPU and no pool."""
     if workload.pool and workload.gpu_product:
         raise InputError(f"{path}.gpu_product", "pool is given too", "pin by one of the two")
+    if workload.gpu:
+        if workload.pool or workload.gpu_product:
+            other = "pool" if workload.pool else "gpu_product"
+            raise InputError(f"{path}.gpu", f"{other} is given too", "say where to run by one of the two")
+        return choice.check(strategy, pools, workload.gpu, workload.slice, f"{path}.gpu")
     if workload.pool:
         found = [pool for pool in pools if pool.name == workload.pool]
         if not found:
@@ -152,7 +172,9 @@ def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload
         return found
     for key in ("slice", "count"):
         if getattr(workload, key) is not None:
-            raise InputError(f"{path}.{key}", "the workload asks for no GPU", "name a pool or a gpu_product")
+            raise InputError(
+                f"{path}.{key}", "the workload asks for no GPU", "name a pool, a gpu_product or a gpu"
+            )
     return []
 
 
@@ -172,6 +194,9 @@ def request(strategy: MigStrategy, candidates: Sequence[Pool], workload: Workloa
 
     Where some GPUs are whole, who names no slice gets one of those.
     """
+    if workload.gpu:
+        found = {one.resource for one in choice.units(strategy, candidates, workload.gpu, workload.slice)}
+        return found.pop() if len(found) == 1 else None
     names = sorted({name for pool in candidates for name in offer.gpu_resources(strategy, pool)})
     if workload.slice:
         whole = offer.mig_resource(workload.slice)

@@ -14,6 +14,11 @@ GPU_READY = "gpuform.io/gpu-ready"
 GPU_WAITS_FOR = "gpuform.io/gpu-waits-for"
 OFFERS = "gpuform.io/offers"
 OFFERS_PER_GPU = "gpuform.io/offers-per-gpu"
+# Blue-green: which of a workload's two Deployments a pod belongs to; annotations of each Deployment: the
+# template that it was made of, and how many replicas it has when it is live.
+COLOUR = "gpuform.io/colour"
+TEMPLATE = "gpuform.io/template"
+FULL = "gpuform.io/replicas"
 
 # What the simulator and the kwok stages read from a simulated node.
 KWOK_NODE = "kwok.x-k8s.io/node"

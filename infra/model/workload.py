@@ -5,13 +5,19 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from infra.model.base import Count, LabelValue, Model, Name, PoolName, WorkloadName
 from infra.model.errors import InputError
+from infra.model.need import GpuNeed
+from infra.model.rollout import BlueGreen, Recreate, Service, Update
 
 _CPU = re.compile(r"[0-9]+m|[0-9]+(\.[0-9]{1,3})?")
 _MEMORY = re.compile(r"[0-9]+(Ki|Mi|Gi|Ti)")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_DNS_1035 = re.compile(r"[a-z].*")
+_PAST_THE_SCHEDULER = "NVIDIA_VISIBLE_DEVICES"
+_LONGEST_OF_TWO = 46  # with -green it is as long as any workload's name may be
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -40,6 +46,16 @@ def _pinned_image(value: str) -> str:
     return value
 
 
+def _variable(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise InputError("", f"{name!r} is no name of a variable", "use letters, digits and _")
+    if name == _PAST_THE_SCHEDULER:
+        raise InputError(
+            "", "it takes GPUs past the scheduler", "leave it out, and ask for what the pool offers"
+        )
+    return name
+
+
 PinnedImage = Annotated[str, AfterValidator(_pinned_image), Field(strict=True)]
 
 
@@ -62,6 +78,9 @@ class _Workload(Model):
     gpu_product: LabelValue | None = Field(
         default=None, description="Run wherever nvidia.com/gpu.product has this value; instead of pool."
     )
+    gpu: GpuNeed | None = Field(
+        default=None, description="Run wherever a GPU has at least this; instead of pool or gpu_product."
+    )
     slice: str | None = Field(
         default=None, strict=True, description="MIG profile, where the pool has several."
     )
@@ -76,6 +95,15 @@ class _Workload(Model):
     command: tuple[
         Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)], ...
     ] = Field(default=(), description="Command; the image's own if left out.")
+    env: dict[
+        Annotated[str, AfterValidator(_variable)],
+        Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)],
+    ] = Field(default_factory=dict, description="Environment variables, no secrets.")
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it says where to run, and so asks for a GPU of there, if there is any."""
+        return bool(self.pool or self.gpu_product or self.gpu)
 
     @property
     def amount(self) -> int:
@@ -99,6 +127,51 @@ class DeploymentWorkload(_Workload):
 
     kind: Literal["deployment"]
     replicas: Count = Field(default=1, description="Number of pods.")
+    service: Service | None = Field(default=None, description="A Service in front of its pods.")
+    update: Update | None = Field(
+        default=None,
+        description="How new pods replace old ones; Kubernetes' own way if left out, which starts a new pod "
+        "first and needs a GPU more for it.",
+    )
+
+    @model_validator(mode="after")
+    def _can_be_updated(self) -> DeploymentWorkload:
+        if self.service and not _DNS_1035.fullmatch(self.name):
+            fact = f"{self.name!r} begins with a digit, and a Service's name may not"
+            raise InputError("name", fact, "begin it with a letter, or leave service out")
+        step = None if isinstance(self.update, Recreate) or self.update is None else self.update.step
+        if step and step > self.replicas:
+            raise InputError(
+                "update.step", f"{step} of {self.replicas} replicas", f"use {self.replicas} or less"
+            )
+        if self.blue_green:
+            self._check_colours(self.blue_green)
+        return self
+
+    def _check_colours(self, update: BlueGreen) -> None:
+        """Both colours must have pods at the moment of the switch."""
+        if self.service is None:
+            fact = "missing, and blue_green switches a Service from one colour to the other"
+            raise InputError("service", fact, "give service: {port: N}, or use kind: rolling")
+        if self.replicas < 2:
+            fact = "blue_green keeps one pod that serves while its successor starts"
+            raise InputError("replicas", fact, "use 2 or more, or update: {kind: recreate}")
+        if update.switch_at and update.switch_at >= self.replicas:
+            fact = f"with {update.switch_at} new pods of {self.replicas} no old one is left to serve"
+            raise InputError("update.switch_at", fact, f"use {self.replicas - 1} or less")
+        if len(self.name) > _LONGEST_OF_TWO:
+            fact = "two Deployments add their colours to it"
+            raise InputError("name", fact, f"use at most {_LONGEST_OF_TWO} characters")
+
+    @property
+    def switch_at(self) -> int:
+        """Ready pods of the new colour at which the Service switches; for blue_green."""
+        return (self.blue_green and self.blue_green.switch_at) or (self.replicas + 1) // 2
+
+    @property
+    def blue_green(self) -> BlueGreen | None:
+        """How it changes colour, if that is how it is updated."""
+        return self.update if isinstance(self.update, BlueGreen) else None
 
     @property
     def pods(self) -> int:

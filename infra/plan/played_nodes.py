@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from infra import versions
-from infra.model import checks, labels
+from infra.model import checks, choice, labels
 from infra.model.elastic import CPU, MEMORY_GIB
 from infra.model.environment import Environment
 from infra.model.machines import Machine
@@ -63,13 +63,20 @@ def _bought(env: Environment, pool: Pool) -> tuple[Machine | None, int]:
     machines = sorted(pool.machines, key=lambda one: (one.vcpu, one.memory, one.name))
     if pool.elastic is None:
         return (machines[0] if machines else None), pool.nodes or 0
-    work = [one for one in env.workloads if one.pool == pool.name]
+    work = [one for one in env.workloads if pool.name == (one.pool or _taken(env, one))]
     for machine in machines:
         fits = [_per_node(env, pool, machine, one) for one in work]
         if work and all(fits):
             count = sum(math.ceil(one.pods / fit) for one, fit in zip(work, fits, strict=True))
             return machine, min(count, _most(env, pool, machine))
     return None, 0
+
+
+def _taken(env: Environment, work: Workload) -> str | None:
+    """The first pool that has what the workload needs of a GPU; None where it does not say so."""
+    strategy = env.gpu_operator.mig_strategy
+    found = choice.units(strategy, env.pools, work.gpu, work.slice) if work.gpu else ()
+    return found[0].pool.name if found else None
 
 
 def _per_node(env: Environment, pool: Pool, machine: Machine, work: Workload) -> int:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from infra.model import checks, labels, offer
+from pydantic import ValidationError
+
+from infra.model import checks, choice, labels, offer
+from infra.model.choice import Unit
 from infra.model.environment import Environment
+from infra.model.errors import InputError
 from infra.model.pool import Pool
+from infra.model.rollout import COLOURS
 from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
-from infra.plan import dra, sharing
+from infra.plan import affinity, blue_green, dra, serving, sharing
 
 Manifest = dict[str, Any]
 _USER = 1000  # any user but root; images that bring their own root user run as this one
@@ -36,13 +41,60 @@ def _namespace(env: Environment, name: str, level: str) -> Manifest:
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
-    """One object per workload, in the order declared, after the template of its claim if it has one."""
-    found: list[Manifest] = []
-    for workload in env.workloads:
-        if _by_claim(_pools(env, workload)):
-            found.append(dra.claim_template(workload, _metadata(env, workload)))
-        found.append(_manifest(env, workload))
-    return tuple(found)
+    """Every workload's objects, in the order declared."""
+    return tuple(manifest for workload in env.workloads for manifest in objects(env, workload))
+
+
+def objects(env: Environment, workload: Workload) -> tuple[Manifest, ...]:
+    """A workload's objects as they are made first: what its pods need before them, then what makes the pods.
+
+    Of two colours that is the first; the other is there only once the pods have changed.
+    """
+    found = [template for template in (claim_template(env, workload), service(env, workload)) if template]
+    main = controller(env, workload)
+    if not (isinstance(workload, DeploymentWorkload) and workload.blue_green):
+        return (*found, main)
+    first = COLOURS[0]
+    found = [blue_green.pointing(one, first) if one["kind"] == "Service" else one for one in found]
+    return (*found, blue_green.coloured(main, first, workload.replicas))
+
+
+def check(env: Environment, workload: Workload) -> None:
+    """Raise InputError, its path beginning with ``workload``, where the environment cannot hold it.
+
+    For a workload that the environment does not declare itself; its own ones are left out.
+    """
+    try:
+        Environment.model_validate({**dict(env), "workloads": (workload,)})
+    except ValidationError as error:
+        cause = error.errors()[0].get("ctx", {}).get("error")
+        if not isinstance(cause, InputError):
+            raise
+        path = cause.path.replace("workloads[0]", "workload", 1)
+        raise InputError(path, cause.fact, cause.remedy) from None
+
+
+def asks(env: Environment, workload: Workload) -> dict[str, str]:
+    """GPUs, shares or slices that each pod asks for, by resource; none where it has them by claim."""
+    requests = _pod_spec(env, workload, "Always")["containers"][0]["resources"]["requests"]
+    return {key: value for key, value in requests.items() if key.startswith(labels.NVIDIA_PREFIX)}
+
+
+def claim_name(name: str, workload: Workload) -> str:
+    """The resource name of its claim's template beside ``name``: another template is another resource."""
+    return name + dra.template_name(workload).removeprefix(workload.name)
+
+
+def claim_template(env: Environment, workload: Workload) -> Manifest | None:
+    """The template of its pods' claims; None where they have their GPUs by an extended resource."""
+    if not _by_claim(_pools(env, workload)):
+        return None
+    return dra.claim_template(workload, _metadata(env, workload))
+
+
+def service(env: Environment, workload: Workload) -> Manifest | None:
+    """The Service in front of its pods, if it has one."""
+    return serving.service(workload, _metadata(env, workload))
 
 
 def _metadata(env: Environment, workload: Workload) -> Manifest:
@@ -54,7 +106,8 @@ def _by_claim(pools: Sequence[Pool]) -> bool:
     return any(pool.by_claim for pool in pools)
 
 
-def _manifest(env: Environment, workload: Workload) -> Manifest:
+def controller(env: Environment, workload: Workload) -> Manifest:
+    """The Deployment or Job that makes its pods, or the Pod itself; a Deployment has no colour yet."""
     metadata = _metadata(env, workload)
     template = {"metadata": {"labels": metadata["labels"]}}
     if isinstance(workload, DeploymentWorkload):
@@ -62,6 +115,7 @@ def _manifest(env: Environment, workload: Workload) -> Manifest:
             "replicas": workload.replicas,
             "selector": {"matchLabels": {labels.APP_NAME: workload.name}},
             "template": {**template, "spec": _pod_spec(env, workload, "Always")},
+            **serving.strategy(workload),
         }
         return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
     if isinstance(workload, JobWorkload):
@@ -96,6 +150,9 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         container["resources"]["claims"] = [{"name": dra.REQUEST}]
     if workload.command:
         container["command"] = list(workload.command)
+    if workload.env:
+        container["env"] = [{"name": key, "value": value} for key, value in sorted(workload.env.items())]
+    container |= serving.container(workload)
     spec: Manifest = {
         "automountServiceAccountToken": False,
         "containers": [container],
@@ -113,16 +170,26 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         spec["nodeSelector"] = {labels.POOL: workload.pool}
     if workload.gpu_product:
         spec["nodeSelector"] = {labels.GPU_PRODUCT: workload.gpu_product}
+    if workload.gpu:
+        spec["affinity"] = {"nodeAffinity": affinity.required(_units(env, workload))}
     tolerations = _tolerations(env, pools)
     if tolerations:
         spec["tolerations"] = tolerations
     return spec
 
 
+def _units(env: Environment, workload: Workload) -> tuple[Unit, ...]:
+    if workload.gpu is None:
+        return ()
+    return choice.units(env.gpu_operator.mig_strategy, env.pools, workload.gpu, workload.slice)
+
+
 def _pools(env: Environment, workload: Workload) -> Sequence[Pool]:
     """The pools whose nodes the workload names; none for a workload that asks for nothing special."""
     if workload.pool:
         return [env.pool(workload.pool)]
+    if workload.gpu:
+        return [unit.pool for unit in _units(env, workload)]
     product = workload.gpu_product
     return [pool for pool in env.pools if product and product in offer.products(env.strategy(pool), pool)]
 

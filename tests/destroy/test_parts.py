@@ -96,6 +96,23 @@ def test_a_state_is_told_apart() -> None:
     assert Known.of({"deployment": {}}).empty
 
 
+def test_workloads_lie_in_components_of_their_own_and_two_colours_are_two() -> None:
+    inner = f"{WORKLOADS.rpartition('::')[0]}$gpuform:workloads:GpuDeployment"
+    web = f"{inner}::w"
+    colours = {"deployment": {"metadata": {"namespace": "lab", "name": "web"}}, "kubeconfig": "k"}
+    made = [
+        _resource(f"{inner}$kubernetes:apps/v1:Deployment::w", parent=web, provider=KUBERNETES, id="lab/w"),
+        _resource(f"{inner}$kubernetes:core/v1:Service::s", parent=web, provider=KUBERNETES, id="lab/w"),
+        _resource(f"{inner}$gpuform:workloads:BlueGreen::b", parent=web, provider=OWN, inputs=colours),
+    ]
+    known = Known.of({"deployment": {"resources": [_resource(STACK), *made]}})
+    assert known.workloads() == (
+        Declared("apps/v1", "Deployment", "lab", "w"),
+        Declared("apps/v1", "Deployment", "lab", "web-blue"),
+        Declared("apps/v1", "Deployment", "lab", "web-green"),
+    )
+
+
 def test_a_cluster_that_is_gone_leaves_no_word_in_the_state() -> None:
     left = without_cluster(STATE)
     assert [one["urn"] for one in left["deployment"]["resources"]] == [

@@ -51,6 +51,21 @@ EMBEDDED: dict[str, Any] = {
         {"name": "four", "kind": "pod", "pool": "gpu", "image": IMAGE},
     ],
 }  # fmt: skip
+SERVED = {"kind": "deployment", "pool": "a", "image": IMAGE, "replicas": 4, "service": {"port": 80}}
+CHOSEN: dict[str, Any] = {
+    "name": "e",
+    "cluster": {"kind": "embedded"},
+    "pools": [
+        {"name": "t4", "machine": "g2.5xlarge", "nodes": 1},
+        {"name": "a", "machine": "g4.p4.40g", "nodes": 1},
+        {"name": "h", "machine": "p5.48xlarge", "nodes": 1},
+    ],
+    "workloads": [
+        {"name": "any", "kind": "pod", "gpu": {"memory_gib": 1}, "image": IMAGE},
+        {"name": "rolled", "update": {"kind": "rolling"}, **SERVED},
+        {"name": "coloured", "update": {"kind": "blue_green"}, **SERVED},
+    ],
+}
 MPS: dict[str, Any] = {
     "name": "e",
     "cluster": {"kind": "embedded"},
@@ -130,6 +145,18 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("PodWorkload", "namespace"): (EMBEDDED, "workloads/0/namespace", "other"),
     ("PodWorkload", "pool"): (EMBEDDED, "workloads/0/pool", "slices"),
     ("PodWorkload", "gpu_product"): (EMBEDDED, "workloads/4/gpu_product", "NVIDIA-A100-PCIE-40GB"),
+    ("PodWorkload", "gpu"): (CHOSEN, "workloads/0/gpu", {"memory_gib": 40}),
+    ("PodWorkload", "env"): (EMBEDDED, "workloads/0/env", {"A": "b"}),
+    ("GpuNeed", "memory_gib"): (CHOSEN, "workloads/0/gpu/memory_gib", 40),
+    ("GpuNeed", "compute"): (CHOSEN, "workloads/0/gpu/compute", "8.0"),
+    ("GpuNeed", "nvlink"): (CHOSEN, "workloads/0/gpu/nvlink", True),
+    ("GpuNeed", "family"): (CHOSEN, "workloads/0/gpu/family", "turing"),
+    ("DeploymentWorkload", "service"): (EMBEDDED, "workloads/1/service", {"port": 80}),
+    ("DeploymentWorkload", "update"): (EMBEDDED, "workloads/1/update", {"kind": "recreate"}),
+    ("Service", "port"): (CHOSEN, "workloads/1/service/port", 81),
+    ("Service", "target_port"): (CHOSEN, "workloads/1/service/target_port", 8000),
+    ("Service", "ready_path"): (CHOSEN, "workloads/1/service/ready_path", "/ready"),
+    ("Rolling", "step"): (CHOSEN, "workloads/1/update/step", 2),
     ("PodWorkload", "slice"): (EMBEDDED, "workloads/3/slice", "1g.5gb"),
     ("PodWorkload", "count"): (EMBEDDED, "workloads/3/count", 2),
     ("PodWorkload", "cpu"): (EMBEDDED, "workloads/0/cpu", 2),
@@ -147,6 +174,8 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
 EXEMPT = {("ExistingCluster", "kubeconfig"), ("ExistingCluster", "context"), ("GpuOperatorSpec", "mode")}
 # What trust changes is what is refused: tests/config/bad_input.yaml has its rows.
 EXEMPT |= {("Pool", "trust")}
+# How the provider's workflow goes about it: tests/components/test_workloads.py has these.
+EXEMPT |= {("BlueGreen", key) for key in ("step", "switch_at", "deadline_seconds")}
 EXEMPT |= {("Environment", "state"), ("State", "backend"), ("State", "secrets_provider")}
 CHOOSING = {"kind"}
 # Not through a value of its own but through its being there: a slice is the only one of this pool.

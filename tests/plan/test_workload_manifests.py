@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from infra.config import load, parse
+from infra.model.errors import InputError
+from infra.model.workload import PodWorkload
 from infra.plan import nodes, workloads
 
 pytestmark = pytest.mark.unit
@@ -91,6 +93,72 @@ def test_the_three_kinds() -> None:
     assert (job["kind"], job["spec"]["parallelism"], job["spec"]["completions"]) == ("Job", 2, 2)
     assert pod_spec(job)["restartPolicy"] == "Never"
     assert manifest([SHARED], pool="p0")["kind"] == "Pod"
+
+
+SERVED = {"kind": "deployment", "pool": "p0", "replicas": 3, "service": {"port": 80, "target_port": 8000}}
+
+
+def several(workload: dict[str, Any]) -> list[dict[str, Any]]:
+    work = {"name": "w", "image": IMAGE, **workload}
+    pools = [{"name": "p0", "nodes": 1, **T4}]
+    env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": pools, "workloads": [work]})
+    return list(workloads.manifests(env))
+
+
+def test_a_service_finds_the_port_of_the_container_by_its_name() -> None:
+    service, deployment = several({**SERVED, "service": {**SERVED["service"], "ready_path": "/ready"}})
+    (port,) = service["spec"]["ports"]
+    assert (service["kind"], service["spec"]["type"], port["port"]) == ("Service", "ClusterIP", 80)
+    container = pod_spec(deployment)["containers"][0]
+    assert container["ports"] == [{"name": port["targetPort"], "containerPort": 8000, "protocol": "TCP"}]
+    assert container["readinessProbe"] == {"httpGet": {"path": "/ready", "port": port["targetPort"]}}
+    made = deployment["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= made.items()
+
+
+@pytest.mark.parametrize(
+    ("update", "strategy"),
+    [
+        (None, None),
+        ({"kind": "recreate"}, {"type": "Recreate"}),
+        (
+            {"kind": "rolling", "step": 2},
+            {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 2}},
+        ),
+    ],
+)
+def test_an_update_needs_no_gpu_beside_those_of_the_pods(update: Any, strategy: Any) -> None:
+    _, deployment = several({**SERVED, **({"update": update} if update else {})})
+    assert deployment["spec"].get("strategy") == strategy
+
+
+def test_of_two_colours_the_first_is_made_first() -> None:
+    service, deployment = several({**SERVED, "update": {"kind": "blue_green"}})
+    assert deployment["metadata"]["name"] == "w-blue"
+    assert service["spec"]["selector"] == {"app.kubernetes.io/name": "w", "gpuform.io/colour": "blue"}
+    assert deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert deployment["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_variables_are_in_order_of_name() -> None:
+    found = manifest([T4], pool="p0", env={"B": "x", "A": 1})
+    assert pod_spec(found)["containers"][0]["env"] == [
+        {"name": "A", "value": "1"},
+        {"name": "B", "value": "x"},
+    ]
+
+
+def test_a_workload_of_a_program_is_checked_as_one_of_the_stack() -> None:
+    work = PodWorkload(name="w", kind="pod", image=IMAGE, pool="t4-sharde")
+    with pytest.raises(
+        InputError, match=r"^workload\.pool: unknown pool 't4-sharde'; did you mean t4-shared"
+    ):
+        workloads.check(LOCAL, work)
+    good = PodWorkload(name="w", kind="pod", image=IMAGE, pool="t4-shared")
+    workloads.check(LOCAL, good)
+    assert workloads.asks(LOCAL, good) == {"nvidia.com/gpu.shared": "1"}
 
 
 def test_the_local_workloads_obey_the_restricted_level() -> None:

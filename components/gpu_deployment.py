@@ -1,0 +1,87 @@
+"""One Deployment on the GPUs of a pool, with its Service and the way in which it is updated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+
+from components.manifest import resource
+from components.workload_resources import BlueGreen
+from infra.model.environment import Environment
+from infra.model.rollout import BlueGreen as ByColour
+from infra.model.workload import DeploymentWorkload
+from infra.plan import serving, workloads
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuDeploymentArgs:
+    """The deployment, and the environment whose pools it may name.
+
+    ``kubeconfig`` is needed for ``update: {kind: blue_green}`` alone, which our own provider does: a path or
+    the contents.
+    """
+
+    environment: Environment
+    workload: DeploymentWorkload
+    kubeconfig: pulumi.Input[str] | None = None
+
+
+class GpuDeployment(pulumi.ComponentResource):
+    """A Deployment whose pods ask for what their pool offers, tolerate its taints and keep to its nodes.
+
+    Raises InputError where the environment's pools cannot hold it, ValueError for a missing kubeconfig.
+    """
+
+    asks: pulumi.Output[Mapping[str, str]]
+    address: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: GpuDeploymentArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """Register the template of its claim and its Service, if it has them, and the Deployment after them.
+
+        ``asks`` is what each pod asks for; ``address`` is where the cluster reaches its Service, empty
+        without one.
+        """
+        super().__init__("gpuform:workloads:GpuDeployment", name, None, opts)
+        environment, workload = args.environment, args.workload
+        workloads.check(environment, workload)
+        claim = workloads.claim_template(environment, workload)
+        before = (
+            [resource(workloads.claim_name(name, workload), claim, pulumi.ResourceOptions(parent=self))]
+            if claim
+            else []
+        )
+        inside = pulumi.ResourceOptions(parent=self, depends_on=before)
+        if workload.blue_green:
+            self._in_two_colours(name, args, workload.blue_green, inside)
+        else:
+            service = workloads.service(environment, workload)
+            if service:
+                # Before its pods, as Kubernetes advises: they find it in their variables.
+                before.append(resource(f"{name}-service", service, pulumi.ResourceOptions(parent=self)))
+            resource(name, workloads.controller(environment, workload), inside)
+        self.asks = pulumi.Output.from_input(workloads.asks(environment, workload))
+        self.address = pulumi.Output.from_input(serving.address(workload))
+        self.register_outputs({"asks": self.asks, "address": self.address})
+
+    def _in_two_colours(
+        self, name: str, args: GpuDeploymentArgs, update: ByColour, opts: pulumi.ResourceOptions
+    ) -> None:
+        if args.kubeconfig is None:
+            raise ValueError(f"{name}: update: {{kind: blue_green}} needs the kubeconfig of the cluster")
+        service = workloads.service(args.environment, args.workload)
+        assert service is not None  # the model asks for one
+        BlueGreen(
+            name,
+            kubeconfig=args.kubeconfig,
+            context=args.environment.context,
+            deployment=workloads.controller(args.environment, args.workload),
+            service=service,
+            step=update.step,
+            switch_at=args.workload.switch_at,
+            deadline_seconds=update.deadline_seconds,
+            opts=opts,
+        )

@@ -1,0 +1,47 @@
+"""One Job on the GPUs of a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+
+from components.manifest import resource
+from infra.model.environment import Environment
+from infra.model.workload import JobWorkload
+from infra.plan import workloads
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuJobArgs:
+    """The job, and the environment whose pools it may name."""
+
+    environment: Environment
+    workload: JobWorkload
+
+
+class GpuJob(pulumi.ComponentResource):
+    """A Job whose pods ask for what their pool offers, tolerate its taints and keep to its nodes.
+
+    The update waits until all of them have ended well. Pods are not held back until there is room for all:
+    one may run and wait for another. Raises InputError where the environment's pools cannot hold it.
+    """
+
+    asks: pulumi.Output[Mapping[str, str]]
+
+    def __init__(self, name: str, args: GpuJobArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Register the Job, after the template of its claim if it has one."""
+        super().__init__("gpuform:workloads:GpuJob", name, None, opts)
+        environment, workload = args.environment, args.workload
+        workloads.check(environment, workload)
+        claim = workloads.claim_template(environment, workload)
+        before = (
+            [resource(workloads.claim_name(name, workload), claim, pulumi.ResourceOptions(parent=self))]
+            if claim
+            else []
+        )
+        job = workloads.controller(environment, workload)
+        resource(name, job, pulumi.ResourceOptions(parent=self, depends_on=before))
+        self.asks = pulumi.Output.from_input(workloads.asks(environment, workload))
+        self.register_outputs({"asks": self.asks})

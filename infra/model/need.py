@@ -1,0 +1,80 @@
+"""What a workload needs of a GPU, said instead of a pool."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from infra.model import gpu as catalogue
+from infra.model.base import Count, Model, listing
+from infra.model.errors import InputError
+
+_COMPUTE = re.compile(r"[0-9]{1,2}\.[0-9]")
+FAMILIES = tuple(dict.fromkeys(gpu.family for gpu in catalogue.GPUS.values()))
+
+
+def _version_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _compute(value: str) -> str:
+    if not _COMPUTE.fullmatch(value):
+        raise InputError(
+            "", f"{value!r} is no compute capability", "write it as major.minor, for example 8.0"
+        )
+    return value
+
+
+def _wanted(value: bool) -> bool:
+    if not value:
+        raise InputError("", "false asks for nothing", "leave it out, or say true")
+    return value
+
+
+def _family(value: str) -> str:
+    if value not in FAMILIES:
+        raise InputError("", f"unknown family {value!r}", listing(FAMILIES, value))
+    return value
+
+
+class GpuNeed(Model):
+    """The least that a workload's GPU must have; it runs on whichever pools have that."""
+
+    memory_gib: Count | None = Field(
+        default=None,
+        description="Memory in GiB that one GPU, one slice or one MPS client has, or more; NVML's total, so "
+        "that a card sold with 80 GB may have 79.",
+    )
+    compute: (
+        Annotated[
+            str, BeforeValidator(_version_text, json_schema_input_type=str | float), AfterValidator(_compute)
+        ]
+        | None
+    ) = Field(default=None, description="CUDA compute capability, this or a later one, for example 8.0.")
+    nvlink: Annotated[bool, AfterValidator(_wanted)] | None = Field(
+        default=None, strict=True, description="Whole GPUs with NVLink to others of the same node."
+    )
+    family: Annotated[str, AfterValidator(_family)] | None = Field(
+        default=None,
+        strict=True,
+        description="Architecture, as in nvidia.com/gpu.family, for example ampere.",
+        json_schema_extra={"enum": [*FAMILIES, None]},
+    )
+
+    @model_validator(mode="after")
+    def _needs_something(self) -> GpuNeed:
+        if not self.model_fields_set:
+            raise InputError(
+                "", "says nothing of the GPU", f"give one of {', '.join(type(self).model_fields)}"
+            )
+        return self
+
+    @property
+    def words(self) -> str:
+        """What is needed, for an error."""
+        found = [f"{self.memory_gib} GiB or more"] if self.memory_gib else []
+        found += [f"compute capability {self.compute} or later"] if self.compute else []
+        found += ["NVLink"] if self.nvlink else []
+        return ", ".join([*found, *([f"family {self.family}"] if self.family else [])])

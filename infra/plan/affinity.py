@@ -1,0 +1,30 @@
+"""Where the pods of a workload may run that says what it needs of a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from infra.model import labels
+from infra.model.choice import Unit
+
+Manifest = dict[str, Any]
+
+
+def required(units: Sequence[Unit]) -> Manifest:
+    """Every node of the pools that satisfy as a whole; of the others the nodes whose product does.
+
+    By product and not by ``nvidia.com/gpu.memory``: it stands for all that a model is, NVLink included.
+    """
+    whole = sorted({unit.pool.name for unit in units if unit.every_node})
+    terms = [[_in(labels.POOL, whole)]] if whole else []
+    for unit in units:
+        if not unit.every_node:
+            products = sorted(unit.products)
+            terms.append([_in(labels.POOL, [unit.pool.name]), _in(labels.GPU_PRODUCT, products)])
+    required = {"nodeSelectorTerms": [{"matchExpressions": term} for term in terms]}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": required}
+
+
+def _in(key: str, values: list[str]) -> Manifest:
+    return {"key": key, "operator": "In", "values": values}

@@ -1,0 +1,66 @@
+"""A Deployment in two colours: what the provider's workflow and the rendered files have of it in common.
+
+Imports nothing but keys: the plugin that runs the workflow is a process of its own, started for every update.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from infra.model import labels
+
+Manifest = dict[str, Any]
+
+
+def name(deployment: Mapping[str, Any], colour: str) -> str:
+    """Name of the Deployment of one colour."""
+    return f"{deployment['metadata']['name']}-{colour}"
+
+
+def digest(deployment: Mapping[str, Any]) -> str:
+    """Says of two Deployments whether their pods are the same, whatever their number."""
+    text = json.dumps(deployment["spec"]["template"], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def coloured(deployment: Mapping[str, Any], colour: str, replicas: int) -> Manifest:
+    """The Deployment of one colour with that many replicas; ``deployment`` has no colour, and all of them.
+
+    Recreate: its template changes only while it has no pods, and it must never start one too many.
+    """
+    metadata, spec = deployment["metadata"], deployment["spec"]
+    template = spec["template"]
+    own = {labels.COLOUR: colour}
+    notes = {labels.TEMPLATE: digest(deployment), labels.FULL: str(spec["replicas"])}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            **metadata,
+            "name": name(deployment, colour),
+            "labels": {**metadata.get("labels", {}), **own},
+            "annotations": {**metadata.get("annotations", {}), **notes},
+        },
+        "spec": {
+            **spec,
+            "replicas": replicas,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": {**spec["selector"]["matchLabels"], **own}},
+            "template": {
+                **template,
+                "metadata": {
+                    **template["metadata"],
+                    "labels": {**template["metadata"].get("labels", {}), **own},
+                },
+            },
+        },
+    }
+
+
+def pointing(service: Mapping[str, Any], colour: str) -> Manifest:
+    """The Service with one colour's pods behind it."""
+    spec = service["spec"]
+    return {**service, "spec": {**spec, "selector": {**spec["selector"], labels.COLOUR: colour}}}

@@ -1,0 +1,53 @@
+"""How a Deployment's pods are reached, and how new ones replace them, in Kubernetes' words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.model import labels
+from infra.model.rollout import Recreate, Rolling
+from infra.model.workload import DeploymentWorkload, Workload
+
+_PORT = "serving"
+
+Manifest = dict[str, Any]
+
+
+def service(workload: Workload, metadata: Manifest) -> Manifest | None:
+    """The Service in front of a workload's pods, if it has one; it finds the container's port by its name."""
+    if not isinstance(workload, DeploymentWorkload) or workload.service is None:
+        return None
+    port = {"name": _PORT, "port": workload.service.port, "protocol": "TCP", "targetPort": _PORT}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"type": "ClusterIP", "selector": {labels.APP_NAME: workload.name}, "ports": [port]},
+    }
+
+
+def address(workload: DeploymentWorkload) -> str:
+    """Where the cluster's pods reach its Service; empty without one."""
+    host = f"{workload.name}.{workload.namespace}.svc"
+    return f"{host}:{workload.service.port}" if workload.service else ""
+
+
+def strategy(workload: DeploymentWorkload) -> Manifest:
+    """Its update in Kubernetes' words; none for its own default, and for what our provider does instead."""
+    if isinstance(workload.update, Recreate):
+        return {"strategy": {"type": "Recreate"}}
+    if isinstance(workload.update, Rolling):
+        within = {"maxSurge": 0, "maxUnavailable": workload.update.step}
+        return {"strategy": {"type": "RollingUpdate", "rollingUpdate": within}}
+    return {}
+
+
+def container(workload: Workload) -> Manifest:
+    """The container's port and when it can serve, where a Service is in front of it."""
+    if not isinstance(workload, DeploymentWorkload) or workload.service is None:
+        return {}
+    listens = workload.service.container_port
+    found: Manifest = {"ports": [{"name": _PORT, "containerPort": listens, "protocol": "TCP"}]}
+    if workload.service.ready_path:
+        found["readinessProbe"] = {"httpGet": {"path": workload.service.ready_path, "port": _PORT}}
+    return found

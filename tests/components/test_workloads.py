@@ -1,0 +1,165 @@
+"""Workloads as components: in a stack, and one by one in a program of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulumi
+import pytest
+
+from infra.config import parse
+from infra.model.environment import Environment
+from infra.model.workload import DeploymentWorkload, JobWorkload, PodWorkload
+from tests.components.recording import Recorder, own_loop, record
+from tests.plan.aws_environments import TABLE
+
+pytestmark = pytest.mark.unit
+
+BLUE_GREEN = "gpuform:workloads:BlueGreen"
+DEPLOYMENT = "kubernetes:apps/v1:Deployment"
+SERVED = {"kind": "deployment", "pool": "t4", "image": "a:1", "replicas": 4, "service": {"port": 80}}
+
+
+def environment(*work: dict[str, Any]) -> dict[str, Any]:
+    pool = {"name": "t4", "machine": "g2.5xlarge", "nodes": 4}
+    named = [{"name": f"w{index}", **one} for index, one in enumerate(work)]
+    return {"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool], "workloads": named}
+
+
+WORK = (
+    {"kind": "pod", "pool": "t4", "image": "a:1"},
+    {"kind": "job", "gpu": {"memory_gib": 8}, "image": "a:1"},
+    SERVED,
+    {**SERVED, "update": {"kind": "blue_green"}},
+)
+
+
+def test_preview_and_up_register_the_same_resources() -> None:
+    mapping = environment(*WORK)
+    preview, real = record(mapping, preview=True), record(mapping)
+    found = sorted((one.type, one.name) for one in real.resources)
+    assert sorted((one.type, one.name) for one in preview.resources) == found
+    assert {
+        ("kubernetes:core/v1:Pod", "workloads-default-w0"),
+        ("kubernetes:batch/v1:Job", "workloads-default-w1"),
+        ("kubernetes:core/v1:Service", "workloads-default-w2-service"),
+        (DEPLOYMENT, "workloads-default-w2"),
+        (BLUE_GREEN, "workloads-default-w3"),
+        ("gpuform:workloads:GpuDeployment", "workloads-default-w3"),
+    } <= set(found)
+
+
+def test_a_deployment_of_two_colours_has_no_object_but_the_providers() -> None:
+    recorded = record(environment({**SERVED, "update": {"kind": "blue_green", "step": 3}}))
+    (one,) = recorded.of(BLUE_GREEN)
+    assert recorded.of(DEPLOYMENT) == []
+    assert recorded.of("kubernetes:core/v1:Service") == []
+    assert one.inputs["deployment"]["metadata"]["name"] == "w0"
+    assert one.inputs["service"]["metadata"]["name"] == "w0"
+    assert (one.inputs["step"], one.inputs["switchAt"], one.inputs["deadlineSeconds"]) == (3, 2, 600)
+    assert one.inputs["kubeconfig"]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "update", "expected"),
+    [
+        (2, {}, 1),
+        (3, {}, 2),
+        (5, {}, 3),
+        (5, {"switch_at": 4}, 4),
+        (5, {"deadline_seconds": 30}, 30),
+    ],
+)
+def test_how_it_changes_colour_reaches_the_provider(
+    replicas: int, update: dict[str, Any], expected: int
+) -> None:
+    work = {**SERVED, "replicas": replicas, "update": {"kind": "blue_green", **update}}
+    inputs = record(environment(work)).one(BLUE_GREEN).inputs
+    assert expected == inputs["deadlineSeconds" if "deadline_seconds" in update else "switchAt"]
+
+
+class _Aliases(pulumi.runtime.mocks.MockMonitor):  # type: ignore[name-defined, misc]
+    """Keeps under which other names each resource is known."""
+
+    def __init__(self, mocks: Recorder) -> None:
+        super().__init__(mocks)
+        self.aliases: dict[str, list[Any]] = {}
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802  (gRPC's name)
+        self.aliases[f"{request.type} {request.name}"] = list(request.aliases)
+        return super().RegisterResource(request)
+
+
+def run(program: Any) -> tuple[Recorder, _Aliases]:
+    recorder = Recorder(preview=False)
+    monitor = _Aliases(recorder)
+    own_loop()
+    pulumi.runtime.set_mocks(recorder, project="p", stack="s", preview=False, monitor=monitor)
+    pulumi.runtime.test(program)()
+    return recorder, monitor
+
+
+def test_an_object_that_was_the_stacks_own_child_is_not_made_anew() -> None:
+    from components.workloads import Workloads, WorkloadsArgs
+
+    env = parse(environment(*WORK))
+
+    def program() -> None:
+        Workloads("workloads", WorkloadsArgs(environment=env, kubeconfig="k"))
+
+    _, monitor = run(program)
+    for what in ("core/v1:Pod workloads-default-w0", "apps/v1:Deployment workloads-default-w2"):
+        parents = [alias.spec.parentUrn for alias in monitor.aliases[f"kubernetes:{what}"]]
+        assert any(urn.endswith("gpuform:platform:Workloads::workloads") for urn in parents), what
+
+
+def test_a_program_of_ones_own_takes_them_one_by_one() -> None:
+    from components.gpu_deployment import GpuDeployment, GpuDeploymentArgs
+    from components.gpu_job import GpuJob, GpuJobArgs
+    from components.gpu_pod import GpuPod, GpuPodArgs
+
+    env = parse({**environment(), "workloads": []})
+    said: dict[str, Any] = {}
+
+    def program() -> None:
+        pod = PodWorkload(kind="pod", name="one", pool="t4", image="a:1")
+        GpuPod("pod", GpuPodArgs(environment=env, workload=pod))
+        job = JobWorkload(kind="job", name="two", pool="t4", image="a:1", parallelism=2)
+        GpuJob("job", GpuJobArgs(environment=env, workload=job))
+        served = DeploymentWorkload.model_validate({"name": "three", **SERVED})
+        made = GpuDeployment("served", GpuDeploymentArgs(environment=env, workload=served))
+        pulumi.Output.all(made.asks, made.address).apply(lambda found: said.update(found=found))
+
+    recorded, monitor = run(program)
+    assert said["found"] == [{"nvidia.com/gpu": "1"}, "three.default.svc:80"]
+    pod = recorded.one("kubernetes:core/v1:Pod").inputs["spec"]
+    assert pod["nodeSelector"] == {"gpuform.io/pool": "t4"}
+    assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
+    assert monitor.aliases["kubernetes:core/v1:Pod pod"] == []
+
+
+def _claimed() -> tuple[Environment, DeploymentWorkload]:
+    work = {**SERVED, "name": "w", "pool": "p0", "count": 1, "update": {"kind": "blue_green"}}
+    return TABLE["claimed"], DeploymentWorkload.model_validate(work)
+
+
+def test_a_claim_comes_before_the_pods_that_have_it() -> None:
+    from components.gpu_deployment import GpuDeployment, GpuDeploymentArgs
+
+    env, work = _claimed()
+
+    def program() -> None:
+        GpuDeployment("w", GpuDeploymentArgs(environment=env, workload=work, kubeconfig="k"))
+
+    recorded, _ = run(program)
+    claim = recorded.one("kubernetes:resource.k8s.io/v1:ResourceClaimTemplate")
+    assert claim.name == "w-1-gpu"
+    assert recorded.resources.index(claim) < recorded.resources.index(recorded.one(BLUE_GREEN))
+
+
+def test_two_colours_need_a_kubeconfig() -> None:
+    from components.gpu_deployment import GpuDeployment, GpuDeploymentArgs
+
+    env, work = _claimed()
+    with pytest.raises(ValueError, match="needs the kubeconfig of the cluster"):
+        run(lambda: GpuDeployment("w", GpuDeploymentArgs(environment=env, workload=work)) and None)

@@ -1,0 +1,129 @@
+"""A GPU chosen by what a workload needs of it (FACTS 1, row 22: heterogeneous clusters)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.config import parse
+from infra.model import gpu
+from infra.model.errors import InputError
+from infra.plan import workloads
+
+pytestmark = pytest.mark.unit
+
+# Independent of the catalogue: which boards carry NVLink, by NVIDIA's data sheets.
+WIRED = {"V100-SXM2-16GB", "V100-SXM2-32GB", "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200", "B200"}
+
+POOLS: dict[str, dict[str, Any]] = {
+    "t4": {"machine": "g2.5xlarge"},
+    "a40": {"machine": "g4.p4.40g"},
+    "a80": {"machine": "p4de.24xlarge"},
+    "h": {"machine": "p5.48xlarge"},
+    "h1": {"gpu": {"models": ["H100-SXM"], "count": 1}, "machine": None},
+    "cut": {"machine": "g4.p1.40g", "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}},
+    "sevenths": {"machine": "p4d.24xlarge", "sharing": {"kind": "mig", "layout": "all-1g.5gb"}},
+    "sliced": {"machine": "g4dn.xlarge", "sharing": {"kind": "time_slicing", "replicas": 3, "rename": False}},
+    "renamed": {"machine": "g4dn.xlarge", "sharing": {"kind": "time_slicing", "replicas": 3}},
+    "cpu": {"machine": "m6i.xlarge"},
+}
+
+
+def made(*names: str, **work: Any) -> dict[str, Any]:
+    pools = [
+        {"name": name, "nodes": 1, **{k: v for k, v in POOLS[name].items() if v is not None}}
+        for name in names
+    ]
+    found = {"name": "w", "kind": "pod", "image": "a:1", **work}
+    env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": pools, "workloads": [found]})
+    spec: dict[str, Any] = workloads.manifests(env)[0]["spec"]
+    return spec
+
+
+def terms(spec: dict[str, Any]) -> list[dict[str, list[str]]]:
+    """Each way to satisfy the affinity, as {key: values}."""
+    required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    found = []
+    for term in required["nodeSelectorTerms"]:
+        assert all(one["operator"] == "In" for one in term["matchExpressions"])
+        found.append({one["key"]: one["values"] for one in term["matchExpressions"]})
+    return found
+
+
+def asked(spec: dict[str, Any]) -> dict[str, str]:
+    requests = spec["containers"][0]["resources"]["requests"]
+    return {key: value for key, value in requests.items() if key.startswith("nvidia.com/")}
+
+
+@pytest.mark.parametrize(
+    ("pools", "need", "chosen"),
+    [
+        (["t4", "a40", "a80", "h", "cpu"], {"memory_gib": 16}, ["a40", "a80", "h"]),
+        (["t4", "a40", "a80", "h"], {"memory_gib": 40}, ["a40", "a80", "h"]),
+        (["t4", "a40", "a80", "h"], {"memory_gib": 41}, ["a80", "h"]),
+        (["a80", "h"], {"memory_gib": 80}, ["a80"]),  # an H100 has 79.6 GiB
+        (["t4", "a40", "h"], {"compute": "8.0"}, ["a40", "h"]),
+        (["t4", "a40", "h"], {"compute": 8.1}, ["h"]),
+        (["t4", "a40", "h"], {"family": "ampere"}, ["a40"]),
+        (["a40", "a80", "h"], {"nvlink": True}, ["a80", "h"]),
+        (["a80", "h1"], {"nvlink": True}, ["a80"]),  # to whom, alone on its node?
+        (["a40", "a80", "h"], {"nvlink": True, "family": "ampere"}, ["a80"]),
+        (["sliced", "h"], {"compute": "7.0"}, ["h", "sliced"]),  # one name for both
+    ],
+)
+def test_the_pools_whose_gpus_satisfy(pools: list[str], need: dict[str, Any], chosen: list[str]) -> None:
+    spec = made(*pools, gpu=need)
+    assert terms(spec) == [{"gpuform.io/pool": chosen}]
+    assert asked(spec) == {"nvidia.com/gpu": "1"}
+    assert [one["key"] for one in spec["tolerations"]] == ["nvidia.com/gpu"]
+    assert "nodeSelector" not in spec
+
+
+def test_a_slice_counts_with_its_own_memory() -> None:
+    spec = made("t4", "cut", gpu={"memory_gib": 20})
+    assert asked(spec) == {"nvidia.com/mig-3g.20gb": "1"}
+    assert terms(spec) == [{"gpuform.io/pool": ["cut"]}]
+    with pytest.raises(
+        InputError, match=r"no pool has 21 GiB or more; .*mig-3g\.20gb of pool cut .*: 20 GiB"
+    ):
+        made("t4", "cut", gpu={"memory_gib": 21})
+
+
+def test_a_slice_has_no_nvlink() -> None:
+    with pytest.raises(InputError, match=r"\(A100-SXM4-40GB\): a MIG slice has no NVLink"):
+        made("sevenths", gpu={"nvlink": True})
+
+
+def test_of_several_slices_the_named_one() -> None:
+    spec = made("cut", gpu={"family": "ampere"}, slice="2g.10gb", count=2)
+    assert asked(spec) == {"nvidia.com/mig-2g.10gb": "2"}
+    with pytest.raises(InputError, match=r"no pool has a slice 1g\.5gb with .*; no pool offers it"):
+        made("cut", gpu={"family": "ampere"}, slice="1g.5gb")
+
+
+def test_two_names_are_no_choice() -> None:
+    with pytest.raises(InputError) as caught:
+        made("renamed", "t4", gpu={"family": "turing"})
+    assert str(caught.value) == (
+        "workloads[0].gpu: what satisfies it has different names, and a pod asks for one: "
+        "pool renamed nvidia.com/gpu.shared, pool t4 nvidia.com/gpu; name the pool instead, or the slice"
+    )
+
+
+def test_a_pool_of_several_models_is_taken_where_discovery_tells_them_apart() -> None:
+    pools = [
+        {"name": "mixed", "selector": {"a": "b"}, "gpu": {"models": ["T4", "A100-40GB", "L4"], "count": 1}},
+        {"name": "large", "selector": {"a": "c"}, "gpu": {"models": ["A100-80GB"], "count": 8}},
+    ]
+    work = {"name": "w", "kind": "pod", "image": "a:1", "gpu": {"memory_gib": 40}}
+    cluster = {"kind": "existing", "kubeconfig": "/k"}
+    env = parse({"name": "e", "cluster": cluster, "pools": pools, "workloads": [work]})
+    assert terms(workloads.manifests(env)[0]["spec"]) == [
+        {"gpuform.io/pool": ["large"]},
+        {"gpuform.io/pool": ["mixed"], "nvidia.com/gpu.product": ["NVIDIA-A100-PCIE-40GB"]},
+    ]
+
+
+def test_nvlink_is_what_the_boards_have() -> None:
+    assert {name for name, one in gpu.GPUS.items() if one.nvlink} == WIRED
