@@ -11,10 +11,11 @@ from gpuform.plugins.hosts.configuration import HostConfiguration
 from gpuform.plugins.nodes.clusters import Clusters
 from gpuform.plugins.nodes.mig_layout import MigLayout
 from gpuform.plugins.nodes.pool_nodes import PoolNodes
+from gpuform.plugins.workloads.blue_green import BlueGreen
 
 
 class Own(ResourceProvider):
-    """``gpuform:nodes:PoolNodes``, ``gpuform:nodes:MigLayout`` and ``gpuform:hosts:HostConfiguration``."""
+    """The types of `Handler` below: for nodes, for workloads and for hosts."""
 
     name, version = "gpuform", importlib.metadata.version("gpuform")
     supports_autonaming = False
@@ -27,6 +28,7 @@ class Own(ResourceProvider):
         self._handlers: dict[str, Handler] = {
             "gpuform:nodes:PoolNodes": PoolNodes(self._clusters.of),
             "gpuform:nodes:MigLayout": MigLayout(self._clusters.of),
+            "gpuform:workloads:BlueGreen": BlueGreen(self._clusters.of),
             "gpuform:hosts:HostConfiguration": self._hosts,
         }
 

@@ -1,0 +1,1 @@
+"""Resource types of the provider ``gpuform`` for workloads that change in a way Kubernetes does not offer."""
