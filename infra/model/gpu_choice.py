@@ -31,6 +31,12 @@ def _version(value: str) -> str:
     return value
 
 
+Compute = Annotated[
+    str, BeforeValidator(_as_text, json_schema_input_type=str | float), AfterValidator(_version)
+]
+"""A CUDA compute capability."""
+
+
 class GpuChoice(Model):
     """GPUs by model, or every model of the catalogue that has what is asked for, and how many on a node."""
 
@@ -50,12 +56,9 @@ class GpuChoice(Model):
         strict=True,
         description="Whether its GPUs are linked by NVLink, as SXM modules are; instead of models.",
     )
-    compute: (
-        Annotated[
-            str, BeforeValidator(_as_text, json_schema_input_type=str | float), AfterValidator(_version)
-        ]
-        | None
-    ) = Field(default=None, description="Compute capability that it has at least, as 8.0; instead of models.")
+    compute: Compute | None = Field(
+        default=None, description="Compute capability that it has at least, as 8.0; instead of models."
+    )
     count: Counts = Field(
         description="GPUs per node; where nodes come and go (AWS) it may be several, for example [1, 4], and "
         "each node has one of these numbers."

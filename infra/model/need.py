@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from infra.model import gpu as catalogue
 from infra.model.base import Count, Model, listing
 from infra.model.errors import InputError
+from infra.model.gpu_choice import Compute
 
-_COMPUTE = re.compile(r"[0-9]{1,2}\.[0-9]")
 FAMILIES = tuple(dict.fromkeys(gpu.family for gpu in catalogue.GPUS.values()))
-
-
-def _version_text(value: Any) -> Any:
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-def _compute(value: str) -> str:
-    if not _COMPUTE.fullmatch(value):
-        raise InputError(
-            "", f"{value!r} is no compute capability", "write it as major.minor, for example 8.0"
-        )
-    return value
 
 
 def _wanted(value: bool) -> bool:
@@ -47,12 +34,9 @@ class GpuNeed(Model):
         description="Memory in GiB that one GPU, one slice or one MPS client has, or more; NVML's total, so "
         "that a card sold with 80 GB may have 79.",
     )
-    compute: (
-        Annotated[
-            str, BeforeValidator(_version_text, json_schema_input_type=str | float), AfterValidator(_compute)
-        ]
-        | None
-    ) = Field(default=None, description="CUDA compute capability, this or a later one, for example 8.0.")
+    compute: Compute | None = Field(
+        default=None, description="CUDA compute capability, this or a later one, for example 8.0."
+    )
     nvlink: Annotated[bool, AfterValidator(_wanted)] | None = Field(
         default=None, strict=True, description="Whole GPUs with NVLink to others of the same node."
     )
