@@ -8,10 +8,10 @@ from pydantic import Field, model_validator
 
 from infra.model import addresses, aws_checks, checks, host_checks, offer, unused
 from infra.model.aws import AwsCluster
-from infra.model.base import LabelKey, Model, Name
+from infra.model.base import Model, Name
 from infra.model.cost import Cost
 from infra.model.hosts import HostsCluster
-from infra.model.labels import NVIDIA_GPU
+from infra.model.operator import GpuOperatorSpec
 from infra.model.pool import Pool
 from infra.model.state import State, check_state
 from infra.model.workload import Workload
@@ -36,29 +36,6 @@ class ExistingCluster(Model):
 Cluster = Annotated[
     EmbeddedCluster | ExistingCluster | AwsCluster | HostsCluster, Field(discriminator="kind")
 ]
-
-
-class GpuOperatorSpec(Model):
-    """NVIDIA's GPU operator, settings that hold for every node."""
-
-    mode: Literal["operator"] = "operator"
-    mig_strategy: Literal["none", "single", "mixed"] = Field(
-        default="mixed",
-        description="How slices are offered: mixed as nvidia.com/mig-3g.20gb, single as nvidia.com/gpu.",
-    )
-    gpu_taint: LabelKey = Field(default=NVIDIA_GPU, description="Key of the taint on every node with GPUs.")
-    driver: Literal["operator", "host"] = Field(
-        default="operator", description="Who installs NVIDIA's driver."
-    )
-    toolkit: Literal["operator", "host"] = Field(
-        default="operator", description="Who installs NVIDIA's container toolkit."
-    )
-    repository: str | None = Field(
-        default=None,
-        strict=True,
-        pattern=r"^(https?|oci)://\S+$",
-        description="Helm repository with the operator's chart; NVIDIA's own if left out.",
-    )
 
 
 class Environment(Model):
