@@ -44,6 +44,7 @@ class GpuOperator(pulumi.ComponentResource):
             values=planned.values,
             atomic=True,
             timeout=TIMEOUT_S,
+            disable_openapi_validation=True,  # as the chart asks where its hook upgrades its CRDs
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.status = installed.status

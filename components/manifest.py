@@ -34,4 +34,8 @@ def resource(name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOption
         from pulumi_kubernetes.resource.v1 import ResourceClaimTemplate
 
         return ResourceClaimTemplate(name, opts=opts, **body)
+    if kind == ("node.k8s.io/v1", "RuntimeClass"):
+        from pulumi_kubernetes.node.v1 import RuntimeClass  # here for the same reason
+
+        return RuntimeClass(name, opts=opts, **body)
     return CLASSES[kind](name, opts=opts, **body)

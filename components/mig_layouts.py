@@ -35,7 +35,7 @@ class MigLayouts(pulumi.ComponentResource):
         super().__init__("gpuform:platform:MigLayouts", name, None, opts)
         for pool in args.environment.pools:
             config, bounds = mig_config_name(pool), pool.relayout
-            if config and pool.laid_out_live and not args.environment.image_ships_device_plugin:
+            if config and pool.laid_out_live and args.environment.has_mig_manager:
                 MigLayout(
                     f"{name}-{pool.name}",
                     kubeconfig=args.kubeconfig,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
+from components.device_plugin import DevicePlugin, DevicePluginArgs
 from components.dra_driver import DraDriver, DraDriverArgs
 from components.elastic_pools import ElasticPools, ElasticPoolsArgs
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
@@ -37,7 +38,7 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
     pools = NodePools(
         f"{prefix}pools", NodePoolsArgs(environment=env, kubeconfig=on.kubeconfig), after(sharing)
     )
-    operator = GpuOperator(f"{prefix}gpu-operator", GpuOperatorArgs(environment=env), after(sharing, pools))
+    operator = _operands(env, prefix, after(sharing, pools))
     layouts = MigLayouts(
         f"{prefix}mig", MigLayoutsArgs(environment=env, kubeconfig=on.kubeconfig), after(operator)
     )
@@ -53,3 +54,10 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
     if any(pool.by_karpenter for pool in env.pools):
         ready.append(ElasticPools(f"{prefix}elastic", ElasticPoolsArgs(environment=env), after(*before)))
     Workloads(f"{prefix}workloads", WorkloadsArgs(environment=env, kubeconfig=on.kubeconfig), after(*ready))
+
+
+def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> pulumi.Resource:
+    """What makes GPUs of the nodes: NVIDIA's operator, or its device plugin alone."""
+    if env.gpu_operator.mode == "device_plugin":
+        return DevicePlugin(f"{prefix}device-plugin", DevicePluginArgs(environment=env), opts)
+    return GpuOperator(f"{prefix}gpu-operator", GpuOperatorArgs(environment=env), opts)

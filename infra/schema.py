@@ -83,6 +83,8 @@ _PAGE_ORDER = (
     "Endpoint",
     "SystemNodes",
     "GpuOperatorSpec",
+    "Upgrade",
+    "Drain",
     "Pool",
     "GpuChoice",
     "Elastic",

@@ -15,6 +15,9 @@ GPU_OPERATOR = "v26.7.0"  # github.com/NVIDIA/gpu-operator/releases
 GPU_DRIVER = "595.91.07"  # gpu-operator values.yaml, driver.version
 CONTAINER_TOOLKIT = "1.20.0"  # gpu-operator values.yaml, toolkit.version
 DEVICE_PLUGIN = "0.20.0"  # gpu-operator values.yaml, devicePlugin.version
+DEVICE_PLUGIN_REPOSITORY = (
+    "https://nvidia.github.io/k8s-device-plugin"  # its chart, README, deployment via helm
+)
 GPU_OPERATOR_REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"  # NVIDIA's chart repository
 DRA_DRIVER = "0.5.0"  # gpu-operator values.yaml, draDriver.version
 DRA_DRIVER_REPOSITORY = "oci://registry.k8s.io/dra-driver-nvidia/charts"  # its documentation, install

@@ -5,6 +5,7 @@ from __future__ import annotations
 POOL = "gpuform.io/pool"
 ENVIRONMENT = "gpuform.io/environment"
 TRUST = "gpuform.io/trust"
+ACKNOWLEDGED = "gpuform.io/acknowledged"
 GPU = "nvidia.com/gpu"
 GPU_TAINTS = ("nvidia.com/gpu", "node-role.kubernetes.io/gpu")
 DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"

@@ -1,4 +1,4 @@
-"""Rules over releases: who owns the driver, versions with known holes, pins."""
+"""Rules over releases: who owns the driver, versions with known holes, pins, what excludes what."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from policies.releases import chart
 from policies.rule import Resource, Rule, at, each, table, text
 
 OPERATOR = "gpu-operator"
-OPERATOR_FLOOR = (25, 3, 1)
-TOOLKIT_FLOOR = (1, 17, 8)
-CVE = "CVE-2025-23266"  # a container escape; fixed in toolkit 1.17.8 and operator 25.3.1, NVIDIA's bulletin
+DEVICE_PLUGIN = "nvidia-device-plugin"
+# Escapes from a container to its host, and what closed each: toolkit and operator, of NVIDIA's bulletins.
+HOLES: Mapping[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {
+    "CVE-2024-0132": ((1, 16, 2), (24, 6, 2)),
+    "CVE-2025-23359": ((1, 17, 4), (24, 9, 2)),
+    "CVE-2025-23266": ((1, 17, 8), (25, 3, 1)),
+}
+GUARD = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
 TOOLKIT_BAD = ((1, 18, 0),)  # overwrites containerd's imports
 # What the images of a family bring: driver and toolkit, and the device plugin.
 _IMAGES: Mapping[str, tuple[bool, bool]] = {"AL2023": (True, False), "Bottlerocket": (True, True)}
@@ -44,17 +49,51 @@ def _families(resource: Resource) -> Iterator[str]:
 def _floors(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
     if chart(release) != OPERATOR:
         return
+    said = text(release.props, "values", "daemonsets", "annotations", contract.ACKNOWLEDGED)
+    accepted = {one.strip() for one in said.split(",")}
     version = _numbers(text(release.props, "version"))
-    if version and version < OPERATOR_FLOOR:
-        yield f"operator {at(release.props, 'version')} has {CVE}; the first without it is 25.3.1"
     toolkit = table(release.props, "values", "toolkit")
-    numbers = _numbers(text(toolkit, "version"))
-    if toolkit.get("enabled") is False or not numbers:
-        return
-    if numbers < TOOLKIT_FLOOR:
-        yield f"container toolkit {toolkit.get('version')} has {CVE}; the first without it is 1.17.8"
-    elif numbers in TOOLKIT_BAD:
+    numbers = () if toolkit.get("enabled") is False else _numbers(text(toolkit, "version"))
+    for cve, (by_toolkit, by_operator) in HOLES.items():
+        if cve in accepted:
+            continue
+        if version and version < by_operator:
+            first = ".".join(map(str, by_operator))
+            yield f"operator {at(release.props, 'version')} has {cve}; the first without it is {first}"
+        if numbers and numbers < by_toolkit:
+            first = ".".join(map(str, by_toolkit))
+            yield f"container toolkit {toolkit['version']} has {cve}; the first without it is {first}"
+    if numbers in TOOLKIT_BAD:
         yield f"container toolkit {toolkit['version']} overwrites the imports of containerd's configuration"
+
+
+def _guarded(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    """Without CDI a container gets the GPUs that it names, unless the toolkit is told otherwise."""
+    if chart(release) != OPERATOR or at(release.props, "values", "toolkit", "enabled") is False:
+        return
+    if at(release.props, "values", "cdi", "enabled") is not False:
+        return
+    env = {text(one, "name"): text(one, "value") for one in each(release.props, "values", "toolkit", "env")}
+    if env.get(GUARD) != "false":
+        yield f"switches CDI off, and {GUARD} is not false: any pod sees every GPU"
+
+
+def _one_policy(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    if chart(release) != OPERATOR:
+        return
+    by_claim = at(release.props, "values", "gpuCluster", "deployCR") is True
+    if by_claim and at(release.props, "values", "clusterPolicy", "deployCR") is not False:
+        yield "makes a ClusterPolicy and a GPUCluster, and the operator works with one of them"
+
+
+def _alone(release: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    if chart(release) != DEVICE_PLUGIN:
+        return
+    for other in resources:
+        if chart(other) == OPERATOR and at(other.props, "values", "devicePlugin", "enabled") is not False:
+            yield f"hands out the same GPUs as the device plugin of {other.name}"
+    if "Bottlerocket" in {family for one in resources for family in _families(one)}:
+        yield "hands out the same GPUs as the device plugin in the node image (Bottlerocket)"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -98,9 +137,34 @@ RULES = (
         "version-floors",
         "Operator and container toolkit are not of a version with a known hole.",
         "critical",
-        "operator 25.3.1 or newer; toolkit 1.17.8 or newer, and not 1.18.0",
+        "operator 25.3.1 or newer; toolkit 1.17.8 or newer, and not 1.18.0; or gpu_operator.acknowledge",
         (contract.RELEASE,),
         _floors,
+    ),
+    Rule(
+        "gpus-guarded",
+        "A pod that asks for no GPU sees none.",
+        "critical",
+        "leave CDI on, or set the toolkit's ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED to false",
+        (contract.RELEASE,),
+        _guarded,
+    ),
+    Rule(
+        "operator-one-stack",
+        "The operator runs by a ClusterPolicy or by a GPUCluster, not by both.",
+        "high",
+        "set clusterPolicy.deployCR or gpuCluster.deployCR to false",
+        (contract.RELEASE,),
+        _one_policy,
+    ),
+    Rule(
+        "one-device-plugin",
+        "A node's GPUs are handed out by one device plugin.",
+        "high",
+        "install the operator, or the device plugin's chart on nodes that have none",
+        (contract.RELEASE,),
+        _alone,
+        whole=True,
     ),
     Rule(
         "chart-pinned",

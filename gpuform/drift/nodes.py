@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from gpuform.drift.finding import Finding, at
 from infra.model import labels
-from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 from infra.model.offer import gpus_of
 from infra.model.pool import Pool
@@ -87,10 +86,11 @@ def _by_operands(env: Environment, pool: Pool) -> dict[str, str]:
     """Labels that say what NVIDIA's operands were told to do, and that they have done it."""
     wanted = {}
     config = mig_config_name(pool)
-    if config is not None and not env.image_ships_device_plugin:
+    if config is not None and env.has_mig_manager:
         wanted = {labels.MIG_CONFIG: config, labels.MIG_CONFIG_STATE: _MIG_DONE}
-    ours = env.gpu_operator.driver == "operator" and not isinstance(env.cluster, AwsCluster)
-    if pool.gpus and ours:  # elsewhere the image brings the driver, and the image is what is pinned
+    if (
+        pool.gpus and env.ownership.driver == "operator"
+    ):  # elsewhere the image brings the driver, and the image is what is pinned
         wanted[labels.DRIVER_VERSION] = driver_version(env)
     return wanted
 

@@ -1,7 +1,8 @@
 """Charts that others publish, as stand-ins made on this machine.
 
-NVIDIA's operator is the simulated one of this repository, Karpenter's CRDs are the real ones, and every other
-chart is a ConfigMap that holds its values. That of the DRA driver has the class that pods claim from, too.
+NVIDIA's operator and device plugin are the simulated ones of this repository, Karpenter's CRDs are the
+real ones, and every other chart is a ConfigMap that holds its values. That of the DRA driver has the class
+that pods claim from, too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from pathlib import Path
 
 from gpuform.scratch import folder as private
 
-OPERATOR = "gpu-operator"
+_SIMULATED: Mapping[str, str] = {
+    "gpu-operator": "gpu-operator-sim",
+    "nvidia-device-plugin": "device-plugin-sim",
+}
 CRDS = "karpenter-crd"
 _HERE = Path(__file__).resolve().parents[2]
 _VALUES = b"""\
@@ -60,8 +64,8 @@ class Charts:
         return target
 
     def _files(self, name: str, version: str) -> Files:
-        if name == OPERATOR:
-            return _renamed(self._ours("charts/gpu-operator-sim"), name, version)
+        if name in _SIMULATED:
+            return _renamed(self._ours(f"charts/{_SIMULATED[name]}"), name, version)
         if name == CRDS:
             from gpuform.offline import karpenter_crds  # and the toolchain, which few runs of helm need
 

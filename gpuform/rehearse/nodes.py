@@ -88,7 +88,7 @@ def _found(env: Environment, index: int, pool: Pool) -> Manifest:
             "name a machine, or another count",
         )
     made = _bare(env, pool, machine, f"{pool.name}-0", dict(pool.selector or {}))
-    if machine.model and env.gpu_operator.driver == "host":
+    if machine.model and env.ownership.driver != "operator":
         made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
     return made
 

@@ -56,7 +56,9 @@ def derived(declared: Mapping[str, Any], env: Environment, kubeconfig: Path) -> 
     found["cluster"] = {"kind": "existing", "kubeconfig": str(kubeconfig)}
     if env.cluster.kind == "hosts":
         # As on own hosts: Ansible has installed both, so the operator brings neither.
-        found["gpu_operator"] = {**(found.get("gpu_operator") or {}), "driver": "host", "toolkit": "host"}
+        if env.gpu_operator.mode == "operator":
+            own = found.get("gpu_operator") or {}
+            found["gpu_operator"] = {**own, "driver": "host", "toolkit": "host"}
         found["pools"] = [_pool_of_hosts(pool) for pool in found["pools"]]
     return found
 

@@ -39,6 +39,8 @@ OPERAND = "simulator.gpuform.io/operand"
 """Operand pod, a label: which operand it stands for."""
 PART_OF = "app.kubernetes.io/part-of"
 CHART = "gpu-operator-sim"
+CHARTS = (CHART, "device-plugin-sim")
+"""What the pods of our charts are part of: the operator's, and the device plugin's without an operator."""
 SIMULATOR = "simulator.gpuform.io/"
 
 VENDOR = "nvidia.com/"

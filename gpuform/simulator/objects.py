@@ -106,7 +106,7 @@ def pod_of(raw: Json) -> Pod | None:
     """Keep what matters of a Pod; None for one that is neither an operand nor requests GPUs."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
-    operand = labels.get(keys.OPERAND, "") if labels.get(keys.PART_OF) == keys.CHART else ""
+    operand = labels.get(keys.OPERAND, "") if labels.get(keys.PART_OF) in keys.CHARTS else ""
     requests = tuple(_requests(spec))
     if not operand and not requests:
         return None

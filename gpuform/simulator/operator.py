@@ -28,7 +28,8 @@ def act(world: World) -> list[Action]:
     ours = {key for key in labels if key.startswith(keys.DEPLOY)} - {keys.DEPLOY_OPERANDS} | {keys.PRESENT}
     if not world.cluster.operator_installed:
         own = {key for key in ours if labels.get(key) != "false"}  # that is not a word of the operator's own
-        return difference("gpu-operator", world, {}, own | gfd.owned(labels) | {keys.MIG_STATE})
+        found = set() if world.of("gfd") else gfd.owned(labels)  # the device plugin's chart has one, too
+        return difference("gpu-operator", world, {}, own | found | {keys.MIG_STATE})
     if not world.cluster.operator_running:
         return []
     if labels.get(keys.PCI_PRESENT) != "true":

@@ -16,7 +16,7 @@ from gpuform.simulator.world import Cluster
 
 Json = dict[str, Any]
 log = logging.getLogger("simulator")
-OURS = f"{keys.PART_OF}={keys.CHART}"
+OURS = f"{keys.PART_OF} in ({','.join(keys.CHARTS)})"
 NODES, PODS, DEPLOYMENTS = "/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/deployments"
 
 

@@ -16,24 +16,6 @@ BUILT_IN_NAMESPACES = ("default",)
 _SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator")
 
 
-def check_operator(cluster: str, driver: str, toolkit: str, repository: str | None) -> None:
-    """Simulated nodes come without driver and toolkit, and the embedded cluster with a chart of its own."""
-    if cluster == "embedded":
-        if repository:
-            raise InputError(
-                "gpu_operator.repository",
-                "an embedded cluster takes the chart in charts/gpu-operator-sim",
-                "leave it out, or use cluster kind existing",
-            )
-        for key, owner in (("driver", driver), ("toolkit", toolkit)):
-            if owner == "host":
-                raise InputError(
-                    f"gpu_operator.{key}",
-                    f"simulated nodes come without a {key}",
-                    "use operator, or cluster kind existing",
-                )
-
-
 def check_cost(prices: Sequence[str], system: str | None, pools: Sequence[Pool]) -> None:
     """Every price is of a pool or of a machine that a pool may have."""
     machines = [machine.name for pool in pools for machine in (*pool.machines, pool.node_machine) if machine]

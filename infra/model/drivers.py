@@ -83,6 +83,12 @@ TOOLKIT_FIXES: Mapping[str, str] = {
     "CVE-2025-23266": "1.17.8",
 }
 """Escapes from a container to its host, and the release that closed each [NVIDIA security bulletins]."""
+OPERATOR_FIXES: Mapping[str, str] = {
+    "CVE-2024-0132": "24.6.2",
+    "CVE-2025-23359": "24.9.2",
+    "CVE-2025-23266": "25.3.1",
+}
+"""The same holes in the operator, by its chart's version: an older one brings a toolkit that has them."""
 
 _VERSION = re.compile(r"\d+(\.\d+)*")
 
@@ -133,4 +139,18 @@ def first_cuda(gpu: Gpu) -> Version:
 
 def open_holes(toolkit: str) -> tuple[str, ...]:
     """The vulnerabilities that a container toolkit of this version still has, oldest first."""
-    return tuple(cve for cve, fixed in TOOLKIT_FIXES.items() if numbers(toolkit) < numbers(fixed))
+    return _open(TOOLKIT_FIXES, toolkit)
+
+
+def operator_holes(chart: str) -> tuple[str, ...]:
+    """The vulnerabilities that an operator of this chart version, ``v25.3.0``, still has, oldest first."""
+    return _open(OPERATOR_FIXES, chart.removeprefix("v"))
+
+
+def floor(fixes: Mapping[str, str]) -> str:
+    """The first version in which all of these are closed."""
+    return max(fixes.values(), key=numbers)
+
+
+def _open(fixes: Mapping[str, str], version: str) -> tuple[str, ...]:
+    return tuple(cve for cve, fixed in fixes.items() if numbers(version) < numbers(fixed))

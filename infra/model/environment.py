@@ -6,12 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from infra.model import addresses, aws_checks, checks, host_checks, offer, unused
+from infra.model import addresses, aws_checks, checks, host_checks, offer, operator_checks, ownership, unused
 from infra.model.aws import AwsCluster
 from infra.model.base import Model, Name
 from infra.model.cost import Cost
 from infra.model.hosts import HostsCluster
 from infra.model.operator import GpuOperatorSpec
+from infra.model.ownership import Ownership
 from infra.model.pool import Pool
 from infra.model.state import State, check_state
 from infra.model.workload import Workload
@@ -56,10 +57,9 @@ class Environment(Model):
     @model_validator(mode="after")
     def _holds_together(self) -> Environment:
         check_state(self.cluster.kind, self.state)
-        checks.check_pools(self.cluster.kind, self.gpu_operator.mig_strategy, self.pools)
         operator = self.gpu_operator
-        unused.check_operator(self.cluster.kind, operator.model_fields_set)
-        checks.check_operator(self.cluster.kind, operator.driver, operator.toolkit, operator.repository)
+        operator_checks.check(self.cluster.kind, operator, self.ownership, self.pools)
+        checks.check_pools(self.cluster.kind, self.gpu_operator.mig_strategy, self.pools)
         if self.cost:
             system = self.cluster.system.machine if isinstance(self.cluster, AwsCluster) else None
             checks.check_cost(tuple(self.cost.prices), system, self.pools)
@@ -67,7 +67,7 @@ class Environment(Model):
         if isinstance(self.cluster, AwsCluster):
             aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
         if isinstance(self.cluster, HostsCluster):
-            host_checks.check(self.cluster, operator.repository, self.pools, self.workloads)
+            host_checks.check(self.cluster, operator, self.pools, self.workloads)
         return self
 
     def strategy(self, pool: Pool) -> offer.MigStrategy:
@@ -106,17 +106,27 @@ class Environment(Model):
         return addresses.subnets(self.cluster.network)
 
     @property
+    def ownership(self) -> Ownership:
+        """Who owns driver, toolkit, device plugin and MIG on the nodes."""
+        aws = isinstance(self.cluster, AwsCluster)
+        images = {pool.image.key for pool in self.pools if pool.gpus} if aws else ()
+        return ownership.of(self.cluster.kind, images, self.gpu_operator)
+
+    @property
     def image_ships_device_plugin(self) -> bool:
         """Whether sharing comes from the node image's settings, and no ConfigMap is read (Bottlerocket)."""
-        return isinstance(self.cluster, AwsCluster) and any(
-            pool.image.ships_device_plugin for pool in self.pools
-        )
+        return self.ownership.device_plugin == "image"
+
+    @property
+    def has_mig_manager(self) -> bool:
+        """Whether a MIG manager cuts GPUs as labels and a ConfigMap say."""
+        return self.ownership.mig == "operator"
 
     def resolved(self) -> dict[str, Any]:
         """Input that means the same: with every default, without what this kind of cluster has no use for."""
         exclude: Any = {
             "cluster": set(unused.of_cluster(self.cluster.kind, self.pools)),
-            "gpu_operator": set(unused.of_operator(self.cluster.kind)),
+            "gpu_operator": set(unused.of_operator(self.cluster.kind, self.gpu_operator, self.ownership)),
             "pools": {i: set(unused.of_pool(self.cluster.kind, pool)) for i, pool in enumerate(self.pools)},
         }
         return self.model_dump(mode="json", exclude_none=True, by_alias=True, exclude=exclude)

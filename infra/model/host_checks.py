@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from infra.model import drivers
+from infra.model import driver_checks, drivers
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
 from infra.model.hosts import Driver, Host, HostsCluster
+from infra.model.operator import GpuOperatorSpec
 from infra.model.pool import Pool
-from infra.model.sharing import Mig
+from infra.model.sharing import Mps
 from infra.model.workload import Workload
 
 
 def check(
-    cluster: HostsCluster, charts: str | None, pools: Sequence[Pool], workloads: Sequence[Workload]
+    cluster: HostsCluster, spec: GpuOperatorSpec, pools: Sequence[Pool], workloads: Sequence[Workload]
 ) -> None:
-    """Refuse the first thing that the hosts, or what is installed on them, could not be.
-
-    ``charts`` is the repository of the operator's chart, where one is given.
-    """
+    """Refuse the first thing that the hosts, or what is installed on them, could not be."""
     _check_hosts(cluster, pools)
     for index, pool in enumerate(pools):
         _check_pool(cluster, pool, f"pools[{index}]")
     _check_used(cluster, pools)
     _check_toolkit(cluster)
-    _check_joined(cluster, charts, workloads)
+    _check_joined(cluster, spec, workloads)
+    _check_daemon(cluster, spec, pools)
 
 
 def driver_of(cluster: HostsCluster, pool: Pool) -> Driver:
@@ -84,22 +83,8 @@ def _check_pool(cluster: HostsCluster, pool: Pool, path: str) -> None:
 
 
 def _check_driver(driver: Driver, pool: Pool, path: str) -> None:
-    gpu, version = pool.gpus[0], driver.version
-    needs = drivers.support(gpu)
-    last = gpu.last_driver_branch
-    if last is not None and drivers.branch(version) > last:
-        fact = f"{version} does not drive {gpu.name} (pool {pool.name}), whose last branch is {last}"
-        raise InputError(f"{path}.version", fact, f"use {last} or an older branch")
-    if drivers.numbers(version) < drivers.numbers(needs.first):
-        fact = f"{version} does not drive {gpu.name} yet (pool {pool.name})"
-        raise InputError(f"{path}.version", fact, f"use {needs.first} or newer")
-    if isinstance(pool.sharing, Mig) and needs.mig and drivers.numbers(version) < drivers.numbers(needs.mig):
-        fact = f"{version} does not cut {gpu.name} by MIG yet (pool {pool.name})"
-        raise InputError(f"{path}.version", fact, f"use {needs.mig} or newer")
-    able = drivers.flavours(gpu, version)
-    if driver.modules and driver.modules not in able:
-        fact = f"{driver.modules} modules do not drive {gpu.name} in branch {drivers.branch(version)}"
-        raise InputError(f"{path}.modules", f"{fact} (pool {pool.name})", f"use {able[0]}, or leave it out")
+    driver_checks.check(driver.version, pool.gpus[0], pool, f"{path}.version")
+    driver_checks.check_modules(driver.modules, driver.version, pool.gpus[0], pool, f"{path}.modules")
 
 
 def _check_cuda(cuda: str, driver: Driver, pool: Pool) -> None:
@@ -135,32 +120,35 @@ def _check_used(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
 
 def _check_toolkit(cluster: HostsCluster) -> None:
     """Below the floor only with every hole named; nothing is accepted that is not there."""
-    version = cluster.toolkit.version
-    holes = drivers.open_holes(version)
-    missing = [cve for cve in holes if cve not in cluster.acknowledge]
-    floor = max(drivers.TOOLKIT_FIXES.values(), key=drivers.numbers)
-    if missing:
-        raise InputError(
-            "cluster.toolkit.version",
-            f"{version} lets containers out to the host: {', '.join(missing)}",
-            f"use {floor} or newer, or accept it by cluster.acknowledge: [{', '.join(holes)}]",
-        )
-    for index, cve in enumerate(cluster.acknowledge):
-        if cve not in holes or cve in cluster.acknowledge[:index]:
-            fact = "is given twice" if cve in holes else f"is closed in container toolkit {version}"
-            raise InputError(f"cluster.acknowledge[{index}]", f"{cve} {fact}", "leave it out")
+    version, holes = cluster.toolkit.version, drivers.open_holes(cluster.toolkit.version)
+    driver_checks.check_named(
+        "cluster.toolkit.version", version, holes, drivers.TOOLKIT_FIXES, "cluster", cluster.acknowledge
+    )
+    driver_checks.check_acknowledged("cluster", f"container toolkit {version}", holes, cluster.acknowledge)
 
 
-def _check_joined(cluster: HostsCluster, charts: str | None, workloads: Sequence[Workload]) -> None:
+def _check_daemon(cluster: HostsCluster, spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
+    """MPS's daemon in the device plugin's chart gets the driver's programs from NVIDIA's runtime alone."""
+    for index, pool in enumerate(pools):
+        if isinstance(pool.sharing, Mps) and spec.mode == "device_plugin" and cluster.toolkit.mode == "cdi":
+            raise InputError(
+                f"pools[{index}].sharing.kind",
+                "without the operator MPS's daemon starts with NVIDIA's runtime, which the hosts do not have",
+                "use cluster.toolkit.mode: runtime, or gpu_operator.mode: operator",
+            )
+
+
+def _check_joined(cluster: HostsCluster, spec: GpuOperatorSpec, workloads: Sequence[Workload]) -> None:
     if cluster.kubeconfig:
         return
     if cluster.context:
         raise InputError(
             "cluster.context", "there is no kubeconfig that could have it", "give kubeconfig too"
         )
-    if charts:
-        fact = "the hosts have joined no cluster that gets the operator"
-        raise InputError("gpu_operator.repository", fact, "give cluster.kubeconfig first")
+    for key in ("repository", "version"):
+        if getattr(spec, key):
+            fact = "the hosts have joined no cluster that gets the operator"
+            raise InputError(f"gpu_operator.{key}", fact, "give cluster.kubeconfig first")
     if workloads:
         raise InputError(
             "workloads",

@@ -20,6 +20,9 @@ COLOUR = "gpuform.io/colour"
 TEMPLATE = "gpuform.io/template"
 FULL = "gpuform.io/replicas"
 
+# Annotation of the operands: vulnerabilities that an older operator or toolkit was accepted with.
+ACKNOWLEDGED = "gpuform.io/acknowledged"
+
 # What the simulator and the kwok stages read from a simulated node.
 KWOK_NODE = "kwok.x-k8s.io/node"
 SIM_CPU = "simulator.gpuform.io/cpu"
@@ -62,6 +65,7 @@ SHARED = ".shared"
 # the node has to be born with that label, too.
 DEPLOY_DEVICE_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
 PCI_PRESENT = "feature.node.kubernetes.io/pci-10de.present"
+CPU_VENDOR = "feature.node.kubernetes.io/cpu-model.vendor_id"
 GPU_DEVICE_CLASS = "gpu.nvidia.com"
 
 # AWS: tags of subnets and security groups, by which load balancers and Karpenter find them.

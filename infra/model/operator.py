@@ -2,32 +2,132 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
-from infra.model.base import LabelKey, Model
+from infra.model.base import Count, LabelKey, Model
+from infra.model.errors import InputError
+from infra.model.host_values import Acknowledged, DriverVersion, ToolkitVersion
 from infra.model.labels import NVIDIA_GPU
+
+Mode = Literal["operator", "device_plugin"]
+KernelModules = Literal["auto", "open", "proprietary"]
+
+_CHART = re.compile(r"v?\d+\.\d+\.\d+")
+_SHARE = re.compile(r"\d+%?")
+
+
+def _chart_version(value: str) -> str:
+    if not _CHART.fullmatch(value):
+        raise InputError("", f"{value!r} is no version of a chart", "write it whole, as v26.7.0")
+    return value
+
+
+def _share(value: str) -> str:
+    if not _SHARE.fullmatch(value):
+        raise InputError("", f"{value!r} is neither a number nor a share", "write it as '2' or '25%'")
+    return value
+
+
+class Drain(Model):
+    """How the operator empties a node of all pods, where ending those with GPUs is not enough."""
+
+    timeout_seconds: Count = Field(default=300, description="Seconds until a drain is given up.")
+    force: Annotated[bool, Field(strict=True)] = Field(
+        default=False, description="Whether pods go that nothing would start again elsewhere."
+    )
+    delete_empty_dir: Annotated[bool, Field(strict=True)] = Field(
+        default=False, description="Whether pods go that keep data in an emptyDir, and lose it."
+    )
+
+
+class Upgrade(Model):
+    """How the operator brings another driver onto the nodes; pods with GPUs are ended on each of them."""
+
+    auto: Annotated[bool, Field(strict=True)] = Field(
+        default=True,
+        description="Whether it goes from node to node by itself; else each node waits until its driver pod "
+        "is deleted.",
+    )
+    max_parallel: Count = Field(default=1, description="Nodes that are upgraded at the same time.")
+    max_unavailable: Annotated[str, Field(strict=True), AfterValidator(_share)] = Field(
+        default="25%", description="Nodes that may be away meanwhile, a number or a share of all."
+    )
+    drain: Drain | None = Field(
+        default=None, description="Drain each node first; only pods with GPUs are ended if left out."
+    )
+
+    @model_validator(mode="after")
+    def _says_nothing_in_vain(self) -> Upgrade:
+        for key in ("max_parallel", "max_unavailable", "drain"):
+            if not self.auto and getattr(self, key) != Upgrade.model_fields[key].default:
+                raise InputError(
+                    key, "with auto: false the operator upgrades no node by itself", "leave it out"
+                )
+        return self
 
 
 class GpuOperatorSpec(Model):
-    """NVIDIA's GPU operator, settings that hold for every node."""
+    """NVIDIA's GPU operator, settings that hold for every node.
 
-    mode: Literal["operator"] = "operator"
+    Not all of them mean something everywhere: who owns driver and toolkit stands in infra/model/ownership.py.
+    """
+
+    mode: Mode = Field(
+        default="operator",
+        description="operator: NVIDIA's GPU operator; device_plugin: its device plugin alone, on nodes that "
+        "bring driver and toolkit.",
+    )
+    version: Annotated[str, Field(strict=True), AfterValidator(_chart_version)] | None = Field(
+        default=None, description="Version of the chart; the one this release is tested with if left out."
+    )
     mig_strategy: Literal["none", "single", "mixed"] = Field(
         default="mixed",
-        description="How slices are offered: mixed as nvidia.com/mig-3g.20gb, single as nvidia.com/gpu.",
+        description="How slices are offered: mixed as nvidia.com/mig-3g.20gb, single as nvidia.com/gpu; "
+        "none with mode device_plugin, which cuts no GPU.",
     )
     gpu_taint: LabelKey = Field(default=NVIDIA_GPU, description="Key of the taint on every node with GPUs.")
     driver: Literal["operator", "host"] = Field(
         default="operator", description="Who installs NVIDIA's driver."
     )
+    driver_version: DriverVersion | None = Field(
+        default=None,
+        description="The operator's driver, in quotes; the newest one that drives all GPUs if left out.",
+    )
+    kernel_modules: KernelModules = Field(
+        default="auto",
+        description="Kernel modules of the operator's driver; auto takes on each node what NVIDIA "
+        "recommends for its GPU.",
+    )
     toolkit: Literal["operator", "host"] = Field(
         default="operator", description="Who installs NVIDIA's container toolkit."
+    )
+    toolkit_version: ToolkitVersion | None = Field(
+        default=None, description="The operator's container toolkit; the chart's own if left out."
+    )
+    upgrade: Upgrade = Field(
+        default_factory=Upgrade, description="How another driver of the operator's gets onto the nodes."
+    )
+    cdi: Annotated[bool, Field(strict=True)] = Field(
+        default=True,
+        description="Whether containers get their GPUs as CDI devices; else by mounts, where the toolkit is "
+        "ours, or by a variable that any container may set.",
+    )
+    acknowledge: tuple[Acknowledged, ...] = Field(
+        default=(), description="Vulnerabilities that an older operator or toolkit is accepted with."
     )
     repository: str | None = Field(
         default=None,
         strict=True,
         pattern=r"^(https?|oci)://\S+$",
-        description="Helm repository with the operator's chart; NVIDIA's own if left out.",
+        description="Helm repository with the chart; NVIDIA's own if left out.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_is_cut_without_the_operator(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("mode") == "device_plugin":
+            return {"mig_strategy": "none", **data}
+        return data

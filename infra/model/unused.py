@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from infra.model.errors import InputError
+from infra.model.operator import GpuOperatorSpec
+from infra.model.ownership import Ownership
 from infra.model.pool import Pool
 
 Reason = tuple[str, str]
@@ -71,12 +73,30 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
 }
 _SHARING: Mapping[str, tuple[tuple[str, ...], Reason]] = {"dra": (("aws",), _NO_DRA)}
 """Ways of sharing that only some kinds of cluster have, with those kinds."""
-_OPERATOR: Mapping[str, Mapping[str, Reason]] = {
-    "aws": {"driver": _IMAGE_OWNS, "toolkit": _IMAGE_OWNS},
-    "hosts": {"driver": _ANSIBLE_DRIVER, "toolkit": _ANSIBLE_TOOLKIT},
-}
 _THEIR_OWN = ("existing", "hosts")
 """Kinds of cluster whose nodes nobody here makes, so that no GPU is chosen."""
+_OF_DRIVER = ("driver_version", "kernel_modules", "upgrade")
+
+
+def _brings(what: str) -> Mapping[str, Reason]:
+    """Why the operator's version of a part is not asked for, by who owns the part instead."""
+    return {
+        "image": _IMAGE_OWNS,
+        "ansible": _ANSIBLE_DRIVER if what == "driver" else _ANSIBLE_TOOLKIT,
+        "host": (f"the nodes bring their {what}", f"leave it out, or use {what}: operator"),
+    }
+
+
+_ALONE = ("mode device_plugin installs none, the nodes bring it", "leave it out, or use mode: operator")
+_NO_CHOICE = ("the device plugin in the node image knows nothing of it", "leave it out")
+_ONLY_CDI = (
+    "containers of own hosts start with runc, to which a GPU comes as a CDI device or not at all",
+    "leave it out",
+)
+_NO_HOLES = (
+    "mode device_plugin installs neither an operator nor a toolkit that could have it",
+    "leave it out, or use mode: operator",
+)
 _WITH_GPUS = ("driver", "toolkit", "cuda", "acknowledge")
 
 
@@ -92,9 +112,25 @@ def of_cluster(cluster: str, pools: Sequence[Pool]) -> tuple[str, ...]:
     return _WITH_GPUS if cluster == "hosts" and not any(pool.gpus for pool in pools) else ()
 
 
-def of_operator(cluster: str) -> Mapping[str, Reason]:
-    """Settings of the operator that this kind of cluster has no use for."""
-    return _OPERATOR.get(cluster, {})
+def of_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> Mapping[str, Reason]:
+    """Settings that mean nothing here, by who owns what; ``owns`` is the environment's row."""
+    found: dict[str, Reason] = {}
+    alone = spec.mode == "device_plugin"
+    if owns.driver != "operator":
+        reason = _ALONE if alone and owns.driver == "host" else _brings("driver")[owns.driver]
+        found |= dict.fromkeys(_OF_DRIVER, reason)
+    if owns.toolkit != "operator":
+        reason = _ALONE if alone and owns.toolkit == "host" else _brings("toolkit")[owns.toolkit]
+        found["toolkit_version"] = reason
+    if alone:
+        found |= {"driver": _ALONE, "toolkit": _ALONE, "acknowledge": _NO_HOLES}
+    if cluster == "aws":
+        found |= {"driver": _IMAGE_OWNS, "toolkit": _IMAGE_OWNS}
+    if cluster == "hosts":
+        found |= {"driver": _ANSIBLE_DRIVER, "toolkit": _ANSIBLE_TOOLKIT, "cdi": _ONLY_CDI}
+    if owns.device_plugin == "image":
+        found["cdi"] = _NO_CHOICE
+    return found
 
 
 def check_pool(cluster: str, pool: Pool, path: str) -> None:
@@ -128,8 +164,8 @@ def _check_relayout(cluster: str, pool: Pool, path: str) -> None:
         raise InputError(path, f"{pool.image.family} cuts its GPUs at boot, by other nodes", leave)
 
 
-def check_operator(cluster: str, given: set[str]) -> None:
+def check_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> None:
     """Refuse the first setting that was given and would change nothing."""
-    for name, reason in of_operator(cluster).items():
-        if name in given:
+    for name, reason in of_operator(cluster, spec, owns).items():
+        if name in spec.model_fields_set:
             raise InputError(f"gpu_operator.{name}", *reason)

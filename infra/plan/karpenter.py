@@ -157,11 +157,12 @@ def node_labels(env: Environment, pool: Pool) -> dict[str, str]:
     """Labels that a node is born with.
 
     A MIG layout is one of them: a fresh node runs nothing that the MIG manager would have to wait for. An
-    image with a device plugin of its own cuts its GPUs by its user data and looks at no label.
+    image with a device plugin of its own cuts its GPUs by its user data and looks at no label, and without
+    the operator nobody does.
     """
     found = sharing.pool_labels(env, pool)
     mig = sharing.mig_config_name(pool)
-    if mig is not None and not pool.image.ships_device_plugin:
+    if mig is not None and env.has_mig_manager:
         found[labels.MIG_CONFIG] = mig
     return dict(sorted(found.items()))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.model import labels
+from infra.model import labels, operator_checks
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.machines import Machine
 from infra.model.pool import Pool
@@ -20,7 +20,12 @@ def simulated_nodes(env: Environment, pool: Pool) -> tuple[dict[str, Any], ...]:
         return ()
     machine = pool.node_machine
     assert machine is not None  # checked when the environment was parsed
-    return tuple(node(env, pool, machine, f"{pool.name}-{index}") for index in range(pool.nodes or 0))
+    made = tuple(node(env, pool, machine, f"{pool.name}-{index}") for index in range(pool.nodes or 0))
+    if pool.gpus and env.ownership.driver != "operator":
+        driver = operator_checks.driver_version(env.gpu_operator, [pool])
+        for one in made:
+            one["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver
+    return made
 
 
 def gpus(machine: Machine) -> dict[str, str]:

@@ -15,7 +15,7 @@ from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.pool import Pool
-from infra.plan import gpu_operator, sharing, startup
+from infra.plan import device_plugin, gpu_operator, sharing, startup
 
 Manifest = dict[str, Any]
 
@@ -68,6 +68,8 @@ def operands(env: Environment, pool: Pool) -> tuple[str, ...]:
     """
     if pool.by_claim:
         return ()
+    if env.ownership.device_plugin == "chart":
+        return (device_plugin.NAME,)
     values = gpu_operator.values(env)
     found = {
         "nvidia-driver-daemonset": values["driver"]["enabled"],
@@ -141,7 +143,7 @@ def _pod(env: Environment, config_map: str) -> Manifest:
         },
         "serviceAccountName": NAME,
         "terminationGracePeriodSeconds": 5,
-        "tolerations": gpu_operator.values(env)["operator"]["tolerations"],
+        "tolerations": gpu_operator.somewhere_tolerations(env),
         "volumes": [{"name": "program", "configMap": {"name": config_map}}],
     }
 

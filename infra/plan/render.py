@@ -15,6 +15,7 @@ from infra.model.prices import PriceList
 from infra.plan import (
     aws_files,
     cost,
+    device_plugin,
     dra,
     gpu_operator,
     inventory,
@@ -49,15 +50,18 @@ def render(
 
 def _platform(env: Environment) -> dict[str, str]:
     """What goes onto the cluster."""
-    release = gpu_operator.release(env)
+    alone = env.gpu_operator.mode == "device_plugin"
+    release = device_plugin.release(env) if alone else gpu_operator.release(env)
     claims = dra.release(env)
     files = {
         "namespaces.yaml": _documents(workloads.namespaces(env)),
-        "gpu-operator.yaml": _documents([_chart(release)]),
+        f"{'device-plugin' if alone else 'gpu-operator'}.yaml": _documents([_chart(release)]),
     }
+    runtime = device_plugin.runtime_class(env) if alone else None
     maps = [sharing.device_plugin_config_map(env), sharing.mig_parted_config_map(env)]
     found = {
         "sharing.yaml": [manifest for manifest in maps if manifest],
+        "runtime-class.yaml": [runtime] if runtime else [],
         "dra-driver.yaml": [_chart(claims)] if claims else [],
         "nodes.yaml": [node for pool in env.pools for node in nodes.simulated_nodes(env, pool)],
         "readiness-gate.yaml": list(readiness_gate.manifests(env)),
@@ -93,7 +97,7 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
     if memory is not None:
         found["mps"] = {"memory_mib_per_client": memory}
     mig = sharing.mig_config_name(pool)
-    if mig is not None:
+    if mig is not None and env.ownership.mig != "nobody":
         found["mig"] = mig
     if pool.relayout is not None:
         found["relayout"] = pool.relayout.model_dump()

@@ -116,9 +116,9 @@ def mig_parted_config_map(env: Environment) -> Manifest | None:
     """ConfigMap with every layout the pools use, and ``all-disabled``; None without a MIG-capable GPU.
 
     Two GPU models may mean different layouts by one name (all-1g.10gb); then each entry names its devices.
-    None where the node image cuts its GPUs itself, at boot.
+    None where the node image cuts its GPUs itself, at boot, or where nothing cuts any.
     """
-    config = None if env.image_ships_device_plugin else mig_parted_config(env.pools)
+    config = mig_parted_config(env.pools) if env.has_mig_manager else None
     return config_map(env, MIG_CONFIG, {"config.yaml": to_yaml(config)}) if config else None
 
 
@@ -174,6 +174,8 @@ def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
         found |= {labels.DEPLOY_DEVICE_PLUGIN: "false", labels.PCI_PRESENT: "true"}
     elif pool.gpus and device_plugin_config_map(env) is not None:
         found[labels.DEVICE_PLUGIN_CONFIG] = config_key(env, pool)
+    if pool.gpus and env.ownership.device_plugin == "chart":
+        found[labels.NVIDIA_GPU] = "true"  # the operator finds the nodes itself, the plugin's chart is told
     return dict(sorted(found.items()))
 
 

@@ -80,6 +80,12 @@ EXISTING: dict[str, Any] = {
     "gpu_operator": {},
     "pools": [{"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}],
 }
+DRAINED: dict[str, Any] = {**EXISTING, "gpu_operator": {"upgrade": {"drain": {}}}}
+# An older toolkit and what it is accepted with go together.
+OLD: dict[str, Any] = {
+    **EXISTING,
+    "gpu_operator": {"toolkit_version": "1.17.4", "acknowledge": ["CVE-2025-23266"]},
+}
 SPOT: dict[str, Any] = {
     **small({"name": "t4", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 40}}, "capacity": ["spot"]}),
     "cost": {},
@@ -101,6 +107,21 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("GpuOperatorSpec", "repository"): (EXISTING, "gpu_operator/repository", "https://mirror.example/charts"),
     ("GpuOperatorSpec", "driver"): (EXISTING, "gpu_operator/driver", "host"),
     ("GpuOperatorSpec", "toolkit"): (EXISTING, "gpu_operator/toolkit", "host"),
+    ("GpuOperatorSpec", "mode"): (EXISTING, "gpu_operator/mode", "device_plugin"),
+    ("GpuOperatorSpec", "version"): (EXISTING, "gpu_operator/version", "v25.10.0"),
+    ("GpuOperatorSpec", "driver_version"): (EXISTING, "gpu_operator/driver_version", "580.95.05"),
+    ("GpuOperatorSpec", "kernel_modules"): (EXISTING, "gpu_operator/kernel_modules", "open"),
+    ("GpuOperatorSpec", "toolkit_version"): (EXISTING, "gpu_operator/toolkit_version", "1.19.1"),
+    ("GpuOperatorSpec", "upgrade"): (EXISTING, "gpu_operator/upgrade", {"auto": False}),
+    ("GpuOperatorSpec", "cdi"): (EXISTING, "gpu_operator/cdi", False),
+    ("GpuOperatorSpec", "acknowledge"): (OLD, "gpu_operator", {}),
+    ("Upgrade", "auto"): (EXISTING, "gpu_operator/upgrade", {"auto": False}),
+    ("Upgrade", "max_parallel"): (EXISTING, "gpu_operator/upgrade", {"max_parallel": 2}),
+    ("Upgrade", "max_unavailable"): (EXISTING, "gpu_operator/upgrade", {"max_unavailable": "2"}),
+    ("Upgrade", "drain"): (EXISTING, "gpu_operator/upgrade", {"drain": {}}),
+    ("Drain", "timeout_seconds"): (DRAINED, "gpu_operator/upgrade/drain/timeout_seconds", 60),
+    ("Drain", "force"): (DRAINED, "gpu_operator/upgrade/drain/force", True),
+    ("Drain", "delete_empty_dir"): (DRAINED, "gpu_operator/upgrade/drain/delete_empty_dir", True),
     ("Pool", "name"): (EXISTING, "pools/0/name", "other"),
     ("Pool", "machine"): (EMBEDDED, "pools/0/machine", "g4dn.4xlarge"),
     ("Pool", "gpu"): (EMBEDDED, "pools/3/gpu", {"models": ["T4"], "count": 4}),
@@ -171,7 +192,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
 # Fields that choose a type (each type has its own rows), the two that say how to reach the cluster, which go
 # to the Kubernetes provider, and where the engine keeps its state, which tests/engine/test_state.py proves;
 # no manifest may depend on them.
-EXEMPT = {("ExistingCluster", "kubeconfig"), ("ExistingCluster", "context"), ("GpuOperatorSpec", "mode")}
+EXEMPT = {("ExistingCluster", "kubeconfig"), ("ExistingCluster", "context")}
 # What trust changes is what is refused: tests/config/bad_input.yaml has its rows.
 EXEMPT |= {("Pool", "trust")}
 # How the provider's workflow goes about it: tests/components/test_workloads.py has these.

@@ -22,7 +22,7 @@ REFERENCE = ROOT.parent / "shared/reference/charts/gpu-operator/values.yaml"
 OF_THE_DEPENDENCY = {"node-feature-discovery.gc.tolerations", "node-feature-discovery.master.tolerations"}
 
 
-def existing(*pools: dict[str, Any], **operator: str) -> Environment:
+def existing(*pools: dict[str, Any], **operator: Any) -> Environment:
     named = [{"name": f"p{i}", "selector": {"pool": f"p{i}"}, **pool} for i, pool in enumerate(pools)]
     return parse(
         {
@@ -117,7 +117,7 @@ def test_without_sharing_and_mig_there_is_nothing_to_be_told() -> None:
 def test_pods_that_ask_for_no_gpu_see_none() -> None:
     guard = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}
     assert gpu_operator.values(LOCAL)["toolkit"] == {"enabled": True, "env": [guard]}
-    assert gpu_operator.values(LOCAL)["cdi"] == {"enabled": True}
+    assert gpu_operator.values(LOCAL)["cdi"] == {"enabled": True, "nriPluginEnabled": False}
 
 
 @pytest.mark.parametrize(

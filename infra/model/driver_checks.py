@@ -1,0 +1,66 @@
+"""Whether a driver drives a pool's GPUs, and whether old holes have been accepted: whoever installs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from infra.model import drivers
+from infra.model.errors import InputError
+from infra.model.gpu import Gpu
+from infra.model.pool import Pool
+from infra.model.sharing import Mig
+
+
+def check(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
+    """Refuse a driver that is too new or too old for the GPU, or too old to cut it."""
+    needs, last = drivers.support(gpu), gpu.last_driver_branch
+    if last is not None and drivers.branch(version) > last:
+        fact = f"{version} does not drive {gpu.name} (pool {pool.name}), whose last branch is {last}"
+        raise InputError(path, fact, f"use {last} or an older branch")
+    if drivers.numbers(version) < drivers.numbers(needs.first):
+        fact = f"{version} does not drive {gpu.name} yet (pool {pool.name})"
+        raise InputError(path, fact, f"use {needs.first} or newer")
+    if isinstance(pool.sharing, Mig) and needs.mig and drivers.numbers(version) < drivers.numbers(needs.mig):
+        fact = f"{version} does not cut {gpu.name} by MIG yet (pool {pool.name})"
+        raise InputError(path, fact, f"use {needs.mig} or newer")
+
+
+def check_modules(
+    modules: drivers.Modules | None,
+    version: str,
+    gpu: Gpu,
+    pool: Pool,
+    path: str,
+    other: str = "leave it out",
+) -> None:
+    """Refuse kernel modules that do not drive the GPU in this branch; None is what NVIDIA recommends."""
+    able = drivers.flavours(gpu, version)
+    if modules and modules not in able:
+        fact = f"{modules} modules do not drive {gpu.name} in branch {drivers.branch(version)}"
+        raise InputError(path, f"{fact} (pool {pool.name})", f"use {able[0]}, or {other}")
+
+
+def check_named(
+    path: str,
+    version: str,
+    holes: Sequence[str],
+    fixes: Mapping[str, str],
+    owner: str,
+    acknowledged: Sequence[str],
+) -> None:
+    """Refuse a version below the floor unless every one of its holes is acknowledged."""
+    missing = [cve for cve in holes if cve not in acknowledged]
+    if missing:
+        raise InputError(
+            path,
+            f"{version} lets containers out to the host: {', '.join(missing)}",
+            f"use {drivers.floor(fixes)} or newer, or accept it by {owner}.acknowledge: [{', '.join(holes)}]",
+        )
+
+
+def check_acknowledged(owner: str, what: str, holes: Sequence[str], acknowledged: Sequence[str]) -> None:
+    """Refuse to accept what is not open, and what has been accepted already."""
+    for index, cve in enumerate(acknowledged):
+        if cve not in holes or cve in acknowledged[:index]:
+            fact = "is given twice" if cve in holes else f"is closed in {what}"
+            raise InputError(f"{owner}.acknowledge[{index}]", f"{cve} {fact}", "leave it out")

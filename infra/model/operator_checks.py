@@ -1,0 +1,141 @@
+"""What may not be asked of NVIDIA's operator, or of its device plugin alone: each with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from infra import versions
+from infra.model import driver_checks, drivers, unused
+from infra.model.errors import InputError
+from infra.model.gpu import Gpu
+from infra.model.operator import GpuOperatorSpec
+from infra.model.ownership import Ownership
+from infra.model.pool import Pool
+from infra.model.sharing import Dra, Mig
+
+PATH = "gpu_operator"
+_PINNED = {"operator": versions.GPU_OPERATOR, "device_plugin": versions.DEVICE_PLUGIN}
+
+
+def check(cluster: str, spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) -> None:
+    """Refuse the first setting that changes nothing here, cannot be had, or is known to be unsafe."""
+    unused.check_operator(cluster, spec, owns)
+    if cluster == "embedded":
+        _check_embedded(spec)
+    if spec.mode == "device_plugin":
+        _check_alone(spec, owns, pools)
+    if owns.driver == "operator":
+        _check_driver(spec, pools)
+    _check_floors(spec)
+
+
+def driver_version(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> str:
+    """One driver for all nodes: the one named, the operator's default, or the last that every GPU runs."""
+    branches = [gpu.last_driver_branch for pool in pools for gpu in pool.gpus]
+    last = min((branch for branch in branches if branch is not None), default=None)
+    chosen = versions.GPU_DRIVER if last is None else versions.GPU_DRIVER_OF_BRANCH[last]
+    return spec.driver_version or chosen
+
+
+def chart_version(spec: GpuOperatorSpec) -> str:
+    """Version of the chart of this mode."""
+    return spec.version or _PINNED[spec.mode]
+
+
+def _check_embedded(spec: GpuOperatorSpec) -> None:
+    """Simulated nodes come without driver and toolkit, and the embedded cluster with charts of its own."""
+    folder = "gpu-operator-sim" if spec.mode == "operator" else "device-plugin-sim"
+    for key in ("repository", "version"):
+        if getattr(spec, key):
+            raise InputError(
+                f"{PATH}.{key}",
+                f"an embedded cluster takes the chart in charts/{folder}",
+                "leave it out, or use cluster kind existing",
+            )
+    for key in ("driver", "toolkit"):
+        if getattr(spec, key) == "host":
+            raise InputError(
+                f"{PATH}.{key}",
+                f"simulated nodes come without a {key}",
+                "use operator, or cluster kind existing",
+            )
+
+
+def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) -> None:
+    """What needs the operator: a MIG manager, and the label that keeps two who hand out GPUs apart."""
+    if owns.driver == "image" and any(pool.image.ships_device_plugin for pool in pools):
+        raise InputError(
+            f"{PATH}.mode", "Bottlerocket brings a device plugin of its own", "use mode: operator, or AL2023"
+        )
+    if spec.mig_strategy != "none":
+        raise InputError(
+            f"{PATH}.mig_strategy",
+            "the device plugin alone cuts no GPU",
+            "leave it out, or use mode: operator",
+        )
+    for index, pool in enumerate(pools):
+        if isinstance(pool.sharing, Mig | Dra):
+            missing = "has no MIG manager" if isinstance(pool.sharing, Mig) else "leaves no node to claims"
+            raise InputError(
+                f"pools[{index}].sharing.kind",
+                f"{PATH}.mode device_plugin {missing}",
+                "use mode: operator, or another kind",
+            )
+
+
+def _check_driver(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
+    """The operator brings one driver to all nodes, so it has to drive every GPU."""
+    version = driver_version(spec, pools)
+    every = [(gpu, pool) for pool in pools for gpu in pool.gpus]
+    if spec.driver_version is None:
+        _check_one_fits(version, every)
+    modules = None if spec.kernel_modules == "auto" else spec.kernel_modules
+    _check_one_kind(modules, version, every)
+    for gpu, pool in every:
+        driver_checks.check(version, gpu, pool, f"{PATH}.driver_version")
+        driver_checks.check_modules(modules, version, gpu, pool, f"{PATH}.kernel_modules", "auto")
+
+
+def _check_one_fits(version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
+    """The oldest GPU decides the driver; a GPU that it does not drive yet cannot share it."""
+    ends = [(gpu.last_driver_branch, gpu, pool) for gpu, pool in every if gpu.last_driver_branch is not None]
+    for gpu, pool in every:
+        first = drivers.support(gpu).first
+        if ends and drivers.numbers(version) < drivers.numbers(first):
+            last, oldest, where = min(ends, key=lambda one: one[0])
+            raise InputError(
+                f"{PATH}.driver",
+                f"no driver drives both {oldest.name} (pool {where.name}, last branch {last}) and {gpu.name} "
+                f"(pool {pool.name}, from {first} on)",
+                "let them be of two environments, or use driver: host",
+            )
+
+
+def _check_one_kind(modules: drivers.Modules | None, version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
+    """Where one GPU needs open modules and another proprietary ones, neither kind is for all nodes."""
+    able = [(drivers.flavours(gpu, version), gpu, pool) for gpu, pool in every]
+    only = {found[0]: (gpu, pool) for found, gpu, pool in reversed(able) if len(found) == 1}
+    if modules and len(only) > 1:
+        (one, at), (other, there) = only["open"], only["proprietary"]
+        raise InputError(
+            f"{PATH}.kernel_modules",
+            f"{one.name} (pool {at.name}) runs with open modules alone, "
+            f"{other.name} (pool {there.name}) with proprietary ones",
+            "use auto, which takes on each node what its GPU needs",
+        )
+
+
+def _check_floors(spec: GpuOperatorSpec) -> None:
+    """Below a floor only with every hole named; nothing is accepted that is not there."""
+    if spec.mode == "device_plugin":
+        return
+    chart, toolkit = chart_version(spec), spec.toolkit_version
+    by_chart = drivers.operator_holes(chart)
+    by_toolkit = drivers.open_holes(toolkit) if toolkit else ()
+    named = spec.acknowledge
+    driver_checks.check_named(f"{PATH}.version", chart, by_chart, drivers.OPERATOR_FIXES, PATH, named)
+    if toolkit:
+        where = f"{PATH}.toolkit_version"
+        driver_checks.check_named(where, toolkit, by_toolkit, drivers.TOOLKIT_FIXES, PATH, named)
+    what = f"operator {chart}" + (f" and container toolkit {toolkit}" if toolkit else "")
+    driver_checks.check_acknowledged(PATH, what, (*by_chart, *by_toolkit), named)

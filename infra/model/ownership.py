@@ -1,0 +1,83 @@
+"""Who owns driver, container toolkit, device plugin and MIG on the nodes: one table, read by everything.
+
+Sources: AWS's pages on the accelerated AL2023 images (driver and toolkit inside) and on Bottlerocket's NVIDIA
+variants (all three, MIG at boot); NVIDIA's operator documentation, pre-installed drivers and toolkits.
+What is the same in every row is no column: operands tolerate every taint of GPU nodes, their namespace has
+the pod security level privileged, and NRI stays off, because nobody here switches it on in containerd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from infra.model.operator import GpuOperatorSpec
+
+Owner = Literal["image", "ansible", "host", "operator"]
+PluginOwner = Literal["image", "operator", "chart"]
+MigOwner = Literal["image", "operator", "nobody"]
+DeviceList = Literal["volume-mounts", "envvar"]
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """One row; ``nodes`` says which nodes it is about, for people."""
+
+    nodes: str
+    driver: Owner
+    toolkit: Owner
+    device_plugin: PluginOwner = "operator"
+    mig: MigOwner = "operator"
+    system_nodes: bool = False
+    """Whether there are nodes without GPUs that are kept for what only has to run somewhere."""
+
+    @property
+    def device_list(self) -> DeviceList:
+        """How a GPU gets into a container without CDI.
+
+        A toolkit of ours reads NVIDIA_VISIBLE_DEVICES in privileged containers only, or every pod could help
+        itself to GPUs; so the device plugin has to hand them out by mounts. One that is not ours may read
+        nothing but the variable.
+        """
+        return "volume-mounts" if self.toolkit in ("operator", "ansible") else "envvar"
+
+
+ROWS: Mapping[str, Ownership] = {
+    "al2023-nvidia": Ownership("AL2023 NVIDIA AMI", "image", "image", system_nodes=True),
+    "bottlerocket-nvidia": Ownership("Bottlerocket NVIDIA", "image", "image", "image", "image", True),
+    "ansible": Ownership("own hosts, prepared by Ansible", "ansible", "ansible"),
+    "operator": Ownership("existing cluster, bare nodes (Ubuntu)", "operator", "operator"),
+    "host-driver": Ownership("existing cluster, driver on the nodes", "host", "operator"),
+    "host-toolkit": Ownership("existing cluster, toolkit on the nodes", "operator", "host"),
+    "host": Ownership("existing cluster, driver and toolkit on the nodes", "host", "host"),
+    "embedded": Ownership("embedded, simulated nodes", "operator", "operator"),
+}
+_EXISTING: Mapping[tuple[str, str], str] = {
+    ("operator", "operator"): "operator",
+    ("host", "operator"): "host-driver",
+    ("operator", "host"): "host-toolkit",
+    ("host", "host"): "host",
+}
+
+
+def of(cluster: str, images: Collection[str], spec: GpuOperatorSpec) -> Ownership:
+    """The row of an environment; ``images`` are the keys of the node images of its pools with GPUs (AWS).
+
+    With the device plugin alone nobody installs driver and toolkit, or cuts GPUs: where the operator would
+    own something, the nodes do.
+    """
+    alone = spec.mode == "device_plugin"
+    row = ROWS[_key(cluster, images, spec, alone)]
+    return replace(row, device_plugin="chart", mig="nobody") if alone else row
+
+
+def _key(cluster: str, images: Collection[str], spec: GpuOperatorSpec, alone: bool) -> str:
+    if cluster == "aws":
+        bottlerocket = any(image.startswith("bottlerocket-nvidia") for image in images)
+        return "bottlerocket-nvidia" if bottlerocket else "al2023-nvidia"
+    if cluster == "hosts":
+        return "ansible"
+    if alone:
+        return "host"
+    return "embedded" if cluster == "embedded" else _EXISTING[spec.driver, spec.toolkit]

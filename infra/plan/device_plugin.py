@@ -1,0 +1,97 @@
+"""NVIDIA's device plugin without the operator: its chart, and the values that follow from the pools.
+
+For nodes that bring driver and container toolkit. The chart has GPU feature discovery, node feature discovery
+and MPS's control daemon; it has no MIG manager, no validator and no exporter. All of it runs where a pool's
+label says that there are GPUs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra import versions
+from infra.model import labels, operator_checks
+from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.hosts import HostsCluster
+from infra.plan import gpu_operator, sharing
+from infra.plan.gpu_operator import ChartRelease, Values
+
+NAME = "nvidia-device-plugin"
+"""Of the release and the chart, and the label ``app`` of every pod of its DaemonSets."""
+RUNTIME_CLASS = "nvidia"
+
+Manifest = dict[str, Any]
+
+
+def release(env: Environment) -> ChartRelease:
+    """The release on this cluster: NVIDIA's chart, or ours with stand-ins for simulated nodes."""
+    embedded = isinstance(env.cluster, EmbeddedCluster)
+    repository = env.gpu_operator.repository or versions.DEVICE_PLUGIN_REPOSITORY
+    return ChartRelease(
+        chart="charts/device-plugin-sim" if embedded else NAME,
+        repository=None if embedded else repository,
+        version=None if embedded else operator_checks.chart_version(env.gpu_operator),
+        namespace=sharing.NAMESPACE,
+        name=NAME,
+        values=values(env),
+    )
+
+
+def values(env: Environment) -> Values:
+    """Chart values that differ from the chart's own, or must not drift with them."""
+    somewhere = {"tolerations": gpu_operator.somewhere_tolerations(env)}
+    found: Values = {
+        "affinity": _affinity(),
+        **_device_list(env),
+        "gfd": {"enabled": True},
+        "migStrategy": env.gpu_operator.mig_strategy,
+        "nfd": {
+            "gc": somewhere,
+            "master": somewhere,
+            "worker": {"tolerations": gpu_operator.everywhere_tolerations(env)},
+        },
+        "nodeSelector": {labels.NVIDIA_GPU: "true"},
+        # The gate looks for operands by this label; the chart's own is of another name.
+        "selectorLabelsOverride": {"app": NAME},
+        "tolerations": gpu_operator.gpu_tolerations(env),
+    }
+    config_map = sharing.device_plugin_config_map(env)
+    if config_map is not None:
+        found["config"] = {"name": config_map["metadata"]["name"], "default": sharing.DEFAULT_KEY}
+    if runtime_class(env):
+        found["runtimeClassName"] = RUNTIME_CLASS
+    return found
+
+
+def runtime_class(env: Environment) -> Manifest | None:
+    """The class by which the chart's pods get the driver's libraries where runc is the default runtime.
+
+    Ansible adds NVIDIA's runtime to own hosts as a second one. Elsewhere the node image, or whoever prepared
+    the nodes, has made it the default.
+    """
+    if not isinstance(env.cluster, HostsCluster) or env.cluster.toolkit.mode != "runtime":
+        return None
+    return {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {
+            "name": RUNTIME_CLASS,
+            "labels": {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"},
+        },
+        "handler": "nvidia",
+    }
+
+
+def _affinity() -> Values:
+    """Nodes with a PCI device of NVIDIA's, or with their processor, or that a pool says have GPUs."""
+    wanted = ((labels.PCI_PRESENT, "true"), (labels.CPU_VENDOR, "NVIDIA"), (labels.NVIDIA_GPU, "true"))
+    terms = [{"matchExpressions": [{"key": k, "operator": "In", "values": [v]}]} for k, v in wanted]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeAffinity": required}
+
+
+def _device_list(env: Environment) -> Values:
+    """With CDI the chart writes the devices' specification, and looks for the driver on the node for it."""
+    if env.gpu_operator.cdi:
+        return {"deviceListStrategy": "cdi-cri", "nvidiaDriverRoot": "/"}
+    return {"deviceListStrategy": env.ownership.device_list}

@@ -1,0 +1,170 @@
+"""Who owns what, row by row, and what the operator's chart is told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.config import parse
+from infra.model import drivers, labels, operator_checks, ownership
+from infra.model.environment import Environment
+from infra.model.errors import InputError
+from infra.plan import gpu_operator
+from tests.plan.test_operator import OF_THE_DEPENDENCY, REFERENCE, aws, existing, unknown_keys
+
+pytestmark = pytest.mark.unit
+
+T4 = {"machine": "g2.5xlarge"}
+HOSTS = parse(
+    {
+        "name": "e",
+        "cluster": {
+            "kind": "hosts",
+            "driver": {"source": "nvidia", "version": "580.95.05"},
+            "kubeconfig": "/k",
+        },
+        "pools": [{"name": "p", "hosts": ["a"], "gpu": {"models": ["T4"], "count": 1}}],
+    }
+)
+EMBEDDED = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [{"name": "p", "nodes": 1, **T4}]})
+# Row, an environment of it, and whose driver, toolkit, device plugin and MIG are: typed independently.
+TABLE: dict[str, tuple[Environment, tuple[str, str, str, str]]] = {
+    "al2023-nvidia": (aws("al2023-nvidia"), ("image", "image", "operator", "operator")),
+    "bottlerocket-nvidia": (aws("bottlerocket-nvidia"), ("image", "image", "image", "image")),
+    "ansible": (HOSTS, ("ansible", "ansible", "operator", "operator")),
+    "operator": (existing(T4), ("operator", "operator", "operator", "operator")),
+    "host-driver": (existing(T4, driver="host"), ("host", "operator", "operator", "operator")),
+    "host-toolkit": (existing(T4, toolkit="host"), ("operator", "host", "operator", "operator")),
+    "host": (existing(T4, driver="host", toolkit="host"), ("host", "host", "operator", "operator")),
+    "embedded": (EMBEDDED, ("operator", "operator", "operator", "operator")),
+}
+GUARD = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}
+MOUNTS = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "value": "true"}
+
+
+def known(values: Any) -> None:
+    if REFERENCE.exists():
+        assert unknown_keys(values, yaml.safe_load(REFERENCE.read_text())) <= OF_THE_DEPENDENCY
+
+
+def test_the_table_has_every_row() -> None:
+    assert set(TABLE) == set(ownership.ROWS)
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_the_operator_installs_what_it_owns_and_nothing_else(row: str) -> None:
+    env, (driver, toolkit, plugin, mig) = TABLE[row]
+    owns, values = env.ownership, gpu_operator.values(env)
+    assert owns == ownership.ROWS[row]
+    assert (owns.driver, owns.toolkit, owns.device_plugin, owns.mig) == (driver, toolkit, plugin, mig)
+    enabled = [values[part]["enabled"] for part in ("driver", "toolkit", "devicePlugin")]
+    assert enabled == [owner == "operator" for owner in (driver, toolkit, plugin)]
+    assert ("upgradePolicy" in values["driver"]) is (driver == "operator")
+    assert ("kernelModuleType" in values["driver"]) is (driver == "operator")
+    assert env.has_mig_manager is (mig == "operator")
+    known(values)
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_what_is_the_same_in_every_row(row: str) -> None:
+    """CRDs by the chart's own hook, one of the operator's two ways, no NRI, pod security by the operator."""
+    values = gpu_operator.values(TABLE[row][0])
+    assert values["operator"]["upgradeCRD"] is True
+    assert (values["clusterPolicy"], values["gpuCluster"]) == ({"deployCR": True}, {"deployCR": False})
+    assert values["cdi"] == {"enabled": True, "nriPluginEnabled": False}
+    assert values["psa"] == {"enabled": True}
+    gpu = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    assert gpu in values["daemonsets"]["tolerations"]
+    assert gpu in values["node-feature-discovery"]["worker"]["tolerations"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "toolkit", "plugin"),
+    [
+        ({}, {"enabled": True, "env": [GUARD, MOUNTS]}, "volume-mounts"),
+        ({"driver": "host"}, {"enabled": True, "env": [GUARD, MOUNTS]}, "volume-mounts"),
+        ({"toolkit": "host"}, {"enabled": False}, "envvar"),
+    ],
+)
+def test_without_cdi_a_toolkit_of_ours_gives_gpus_by_mounts_only(
+    owner: dict[str, str], toolkit: dict[str, Any], plugin: str
+) -> None:
+    values = gpu_operator.values(existing(T4, cdi=False, **owner))
+    assert values["cdi"]["enabled"] is False
+    assert values["toolkit"] == toolkit
+    assert values["devicePlugin"]["env"] == [{"name": "DEVICE_LIST_STRATEGY", "value": plugin}]
+    known(values)
+
+
+def test_another_driver_goes_from_node_to_node_as_declared() -> None:
+    drain = {"timeout_seconds": 60, "force": True, "delete_empty_dir": True}
+    env = existing(
+        T4, driver_version="580.95.05", kernel_modules="open", upgrade={"max_parallel": 2, "drain": drain}
+    )
+    values = gpu_operator.values(env)
+    assert values["driver"] == {
+        "enabled": True,
+        "version": "580.95.05",
+        "kernelModuleType": "open",
+        "upgradePolicy": {
+            "autoUpgrade": True,
+            "maxParallelUpgrades": 2,
+            "maxUnavailable": "25%",
+            "drain": {"enable": True, "force": True, "timeoutSeconds": 60, "deleteEmptyDir": True},
+        },
+    }
+    known(values)
+
+
+@pytest.mark.parametrize(
+    ("version", "tag"), [("1.17.8", "v1.17.8-ubuntu20.04"), ("1.18.1", "v1.18.1"), ("1.20.0", "v1.20.0")]
+)
+def test_the_toolkits_image_is_tagged_as_nvidia_tags_it(version: str, tag: str) -> None:
+    values = gpu_operator.values(existing(T4, toolkit_version=version))
+    assert values["toolkit"]["version"] == tag
+    known(values)
+
+
+def test_what_was_accepted_stands_at_the_operands() -> None:
+    """The sources' own versions stay declarable; whoever looks at the release sees with what."""
+    holes = ["CVE-2024-0132", "CVE-2025-23359", "CVE-2025-23266"]
+    env = existing(T4, version="v24.3.0", toolkit_version="1.15.0", acknowledge=holes)
+    assert gpu_operator.release(env).version == "v24.3.0"
+    annotations = gpu_operator.values(env)["daemonsets"]["annotations"]
+    assert annotations == {labels.ACKNOWLEDGED: ",".join(holes)}
+    known(gpu_operator.values(env))
+
+
+def test_volta_and_blackwell_share_the_branch_that_drives_both() -> None:
+    """R580 is Volta's last and knows B200; each node takes its own kind of modules."""
+    env = existing({"machine": "g1.4xlarge"}, {"machine": "p6-b200.48xlarge"})
+    driver = gpu_operator.values(env)["driver"]
+    assert (driver["version"].split(".")[0], driver["kernelModuleType"]) == ("580", "auto")
+
+
+def test_where_no_branch_drives_two_gpus_both_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No two GPUs of today's tables are so far apart."""
+    env = existing({"machine": "g1.4xlarge"}, {"machine": "p6-b200.48xlarge"})
+    monkeypatch.setattr(
+        drivers, "SUPPORT", {**drivers.SUPPORT, "B200": drivers.Support("NVIDIA B200", "590")}
+    )
+    with pytest.raises(InputError) as refused:
+        operator_checks.check("existing", env.gpu_operator, env.ownership, env.pools)
+    assert refused.value.path == "gpu_operator.driver"
+    assert refused.value.fact == (
+        "no driver drives both V100-PCIE-16GB (pool p0, last branch 580) and B200 (pool p1, from 590 on)"
+    )
+
+
+def test_no_crd_is_copied() -> None:
+    root = Path(__file__).parents[2]
+    copies = [
+        path
+        for folder in ("charts", "infra", "components", "gpuform")
+        for path in (root / folder).rglob("*.y*ml")
+        if "kind: CustomResourceDefinition" in path.read_text()
+    ]
+    assert copies == []
