@@ -56,7 +56,7 @@ def of_nodes(
 
 
 def _gpus(env: Environment, pool: Pool, gpus: int) -> Variables:
-    driver = gpu_operator.driver_version(env)
+    driver, modules = gpu_operator.driver_version(env), env.gpu_operator.kernel_modules
     gpu = pool.gpus[0]
     return {
         "validate_inventory_gpu": {
@@ -66,11 +66,11 @@ def _gpus(env: Environment, pool: Pool, gpus: int) -> Variables:
         },
         "nvidia_driver_source": "operator",
         "nvidia_driver_version": driver,
-        "nvidia_driver_modules": drivers.modules(gpu, driver),
+        "nvidia_driver_modules": drivers.modules(gpu, driver) if modules == "auto" else modules,
         "nvidia_driver_fabricmanager": drivers.needs_fabric_manager(gpu, gpus),
-        "nvidia_container_toolkit_version": versions.CONTAINER_TOOLKIT,
+        "nvidia_container_toolkit_version": env.gpu_operator.toolkit_version or versions.CONTAINER_TOOLKIT,
         "nvidia_container_toolkit_runtime": "containerd",
-        "nvidia_container_toolkit_mode": "cdi",
+        "nvidia_container_toolkit_mode": "cdi" if env.gpu_operator.cdi else "runtime",
         **_mig(pool),
     }
 

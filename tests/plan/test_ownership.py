@@ -68,6 +68,15 @@ def test_the_operator_installs_what_it_owns_and_nothing_else(row: str) -> None:
     known(values)
 
 
+def test_the_page_has_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs/operator.md").read_text()
+    rows = [line for line in page.split("## ")[0].splitlines() if line.startswith("| ")][1:]
+    assert rows == [
+        f"| {row.nodes} | {row.driver} | {row.toolkit} | {row.device_plugin} | {row.mig} |"
+        for row in ownership.ROWS.values()
+    ]
+
+
 @pytest.mark.parametrize("row", TABLE)
 def test_what_is_the_same_in_every_row(row: str) -> None:
     """CRDs by the chart's own hook, one of the operator's two ways, no NRI, pod security by the operator."""

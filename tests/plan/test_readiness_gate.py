@@ -167,6 +167,10 @@ OWNERS: list[tuple[Environment, tuple[str, ...]]] = [
         parse({**BY_US, "pools": POOLS, "gpu_operator": {"driver": "host"}}),
         ("nvidia-container-toolkit-daemonset", PLUGIN, VALIDATOR),
     ),
+    (
+        parse({**BY_US, "pools": POOLS, "gpu_operator": {"mode": "device_plugin"}}),
+        ("nvidia-device-plugin",),
+    ),
 ]
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from infra.config import load, parse
 from infra.model import offer
-from infra.plan import gpu_operator, inventory, sharing
+from infra.plan import device_plugin, gpu_operator, inventory, sharing
 
 pytestmark = pytest.mark.unit
 
@@ -40,6 +40,60 @@ def test_cisco_taint_and_toleration() -> None:
     assert sharing.pool_taints(LOCAL, POOL) == [taint]
     toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     assert toleration in gpu_operator.values(LOCAL)["daemonsets"]["tolerations"]
+
+
+# As the article has it: the device plugin by its own chart, on nodes whose image brings driver and toolkit.
+SHARINGS = {
+    "any": {"kind": "time_slicing", "replicas": 3, "rename": False, "fail_requests_greater_than_one": False},
+    "mps": {"kind": "mps", "replicas": 3},
+    "alone": {"kind": "exclusive"},
+}
+PLUGIN = parse(
+    {
+        "name": "cisco",
+        "cluster": {"kind": "embedded"},
+        "gpu_operator": {"mode": "device_plugin"},
+        "pools": [
+            {"name": name, "machine": "g4dn.xlarge", "nodes": 1, "sharing": kind}
+            for name, kind in SHARINGS.items()
+        ],
+    }
+)
+
+
+def test_cisco_row_17_the_plugin_is_kept_to_gpu_nodes() -> None:
+    values = device_plugin.values(PLUGIN)
+    required = values["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms = [term["matchExpressions"] for term in required["nodeSelectorTerms"]]
+    assert terms == [
+        [{"key": "feature.node.kubernetes.io/pci-10de.present", "operator": "In", "values": ["true"]}],
+        [{"key": "feature.node.kubernetes.io/cpu-model.vendor_id", "operator": "In", "values": ["NVIDIA"]}],
+        [{"key": "nvidia.com/gpu", "operator": "In", "values": ["true"]}],
+    ]
+    assert values["nodeSelector"] == {"nvidia.com/gpu": "true"}
+    assert values["tolerations"] == [{"effect": "NoSchedule", "key": "nvidia.com/gpu", "operator": "Exists"}]
+    for pool in PLUGIN.pools:
+        assert sharing.pool_labels(PLUGIN, pool)["nvidia.com/gpu"] == "true"
+        assert sharing.pool_taints(PLUGIN, pool)[0]["value"] == "true"
+
+
+def test_cisco_row_19_one_process_mps_and_time_slicing() -> None:
+    """MIG needs the operator's MIG manager, vGPU is refused: tests/config has both refusals."""
+    config_map = sharing.device_plugin_config_map(PLUGIN)
+    assert config_map is not None
+    found = {
+        pool.name: yaml.safe_load(
+            config_map["data"][sharing.pool_labels(PLUGIN, pool)["nvidia.com/device-plugin.config"]]
+        )
+        for pool in PLUGIN.pools
+    }
+    assert {config["flags"]["migStrategy"] for config in found.values()} == {"none"}
+    assert found["any"]["sharing"]["timeSlicing"]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 3}]
+    assert found["mps"]["sharing"]["mps"]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 3}]
+    assert "sharing" not in found["alone"]
+    offered = {pool.name: sharing.offered(PLUGIN, pool) for pool in PLUGIN.pools}
+    three, one = {"nvidia.com/gpu": 3}, {"nvidia.com/gpu": 1}
+    assert offered == {"any": three, "mps": three, "alone": one}
 
 
 def test_cisco_node_with_its_toolkit_and_nvcc() -> None:

@@ -1,0 +1,208 @@
+"""The device plugin without the operator: its chart's values, and what NVIDIA's own chart makes of them.
+
+The chart lies in the device plugin's Go module. The newest module that a proxy has is older than the chart
+that is installed; their values files have had the same keys since 0.17.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from gpuform.toolchain import Toolchain
+from gpuform.toolchain.golang import plain_environment
+from gpuform.toolchain.modules import NVIDIA_CONFIG
+from infra import versions
+from infra.config import parse
+from infra.model.environment import Environment
+from infra.plan import device_plugin, readiness_gate, sharing
+from infra.plan.render import render
+from tests.components.recording import record
+from tests.plan.aws_environments import aws
+from tests.plan.test_operator import existing, unknown_keys
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+THREE = {"kind": "time_slicing", "replicas": 3, "rename": False, "fail_requests_greater_than_one": False}
+T4, MPS = {"machine": "g4dn.xlarge", "sharing": THREE}, {"kind": "mps", "replicas": 4}
+ALONE: dict[str, Any] = {"mode": "device_plugin"}
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+ON_AWS = aws({"name": "p", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 40}}, "sharing": THREE})
+
+
+def hosts(mode: str, **pool: Any) -> Environment:
+    cluster = {"kind": "hosts", "driver": {"source": "nvidia", "version": "580.95.05"}, "kubeconfig": "/k"}
+    gpus = {"name": "p", "hosts": ["a"], "gpu": {"models": ["T4"], "count": 1}, **pool}
+    cluster["toolkit"] = {"mode": mode}
+    return parse({"name": "e", "cluster": cluster, "gpu_operator": ALONE, "pools": [gpus]})
+
+
+def embedded(**pool: Any) -> Environment:
+    pools = [{"name": "p", "nodes": 1, **T4, **pool}]
+    return parse({"name": "e", "cluster": {"kind": "embedded"}, "gpu_operator": ALONE, "pools": pools})
+
+
+AWS = parse({**ON_AWS.resolved(), "gpu_operator": ALONE})
+ENVIRONMENTS = {
+    "existing": existing(T4, **ALONE),
+    "by mounts or variable": existing(T4, cdi=False, **ALONE),
+    "whole GPUs": existing({"machine": "g4dn.xlarge"}, {"machine": "g4.p1.40g"}, **ALONE),
+    "mps": existing({**T4, "sharing": MPS}, {"machine": "m6i.xlarge"}, **ALONE),
+    "own hosts": hosts("runtime", sharing=MPS),
+    "own hosts with cdi": hosts("cdi"),
+    "embedded": embedded(),
+    "karpenter": AWS,
+}
+
+
+@pytest.fixture(scope="module")
+def chart() -> Path:
+    """NVIDIA's chart, as the module has it."""
+    if shutil.which("go") is None:
+        pytest.skip("no Go on PATH, to find the module with the chart")
+    wanted = f"{NVIDIA_CONFIG.pins}@v{NVIDIA_CONFIG.version}"
+    command = ["go", "mod", "download", "-json", wanted]
+    place = {"cwd": ROOT / "toolchain/nvidia-config", "env": plain_environment()}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, **place)  # type: ignore[call-overload]
+    said = json.loads(done.stdout or "{}")
+    if "Dir" not in said:
+        pytest.skip(f"{wanted} is not to be had: {said.get('Error', done.stderr)}")
+    return Path(said["Dir"]) / "deployments/helm/nvidia-device-plugin"
+
+
+def rendered(toolchain: Toolchain, chart: Path, env: Environment) -> dict[tuple[str, str], Any]:
+    """Objects by kind and name."""
+    release = device_plugin.release(env)
+    command = [str(toolchain.path("helm")), "template", release.name, str(chart), "-n", release.namespace]
+    text = json.dumps(release.values)
+    done = subprocess.run([*command, "-f", "-"], input=text, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    objects = [one for one in yaml.safe_load_all(done.stdout) if one]
+    return {(one["kind"], one["metadata"]["name"]): one for one in objects}
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_the_chart_knows_every_key(name: str, chart: Path) -> None:
+    values, known = (
+        device_plugin.values(ENVIRONMENTS[name]),
+        yaml.safe_load((chart / "values.yaml").read_text()),
+    )
+    # The chart's own values say nothing of these two; its dependency node-feature-discovery takes them.
+    of_the_dependency = {"nfd.gc", "nfd.master.tolerations"}
+    assert unknown_keys(values, known) <= of_the_dependency | {"selectorLabelsOverride.app"}
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_our_own_chart_takes_the_same_values(name: str) -> None:
+    schema = json.loads((ROOT / "charts/device-plugin-sim/values.schema.json").read_text())
+    jsonschema.validate(device_plugin.values(ENVIRONMENTS[name]), schema)
+
+
+@pytest.mark.parametrize("name", ["existing", "own hosts"])
+def test_both_charts_run_the_same_pods_in_the_same_places(
+    name: str, chart: Path, toolchain: Toolchain
+) -> None:
+    env = ENVIRONMENTS[name]
+    theirs = rendered(toolchain, chart, env)
+    ours = rendered(toolchain, ROOT / "charts/device-plugin-sim", env)
+    kinds = ("DaemonSet", "Deployment")
+    assert {key for key in ours if key[0] in kinds} == {key for key in theirs if key[0] in kinds}
+    for key in ours:
+        mine, real = (found[key]["spec"]["template"]["spec"] for found in (ours, theirs))
+        for field in ("nodeSelector", "affinity", "tolerations", "runtimeClassName"):
+            if "node-feature-discovery" not in key[1] or field == "tolerations":
+                assert mine.get(field) == real.get(field), (key, field)
+        label = ours[key]["spec"]["template"]["metadata"]["labels"].get("app")
+        if label == device_plugin.NAME:
+            assert theirs[key]["spec"]["template"]["metadata"]["labels"]["app"] == label
+
+
+def test_the_pods_are_told_the_config_map_and_the_driver_of_the_node(
+    chart: Path, toolchain: Toolchain
+) -> None:
+    env = ENVIRONMENTS["existing"]
+    config_map = sharing.device_plugin_config_map(env)
+    assert config_map
+    pod = rendered(toolchain, chart, env)["DaemonSet", device_plugin.NAME]["spec"]["template"]["spec"]
+    volumes = {one["name"]: one for one in pod["volumes"]}
+    assert volumes["available-configs"]["configMap"] == {"name": config_map["metadata"]["name"]}
+    assert volumes["driver-root"]["hostPath"]["path"] == "/"
+    env_of = {c["name"]: {e["name"]: e.get("value") for e in c["env"]} for c in pod["containers"]}
+    assert env_of["nvidia-device-plugin-sidecar"]["DEFAULT_CONFIG"] in config_map["data"]
+    assert env_of["nvidia-device-plugin-ctr"]["DEVICE_LIST_STRATEGY"] == "cdi-cri"
+    assert env_of["nvidia-device-plugin-ctr"]["MIG_STRATEGY"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("existing", {"deviceListStrategy": "cdi-cri", "nvidiaDriverRoot": "/"}),
+        ("by mounts or variable", {"deviceListStrategy": "envvar"}),
+    ],
+)
+def test_how_a_gpu_gets_into_a_container(name: str, expected: dict[str, str]) -> None:
+    values = device_plugin.values(ENVIRONMENTS[name])
+    assert {
+        key: values[key] for key in ("deviceListStrategy", "nvidiaDriverRoot") if key in values
+    } == expected
+
+
+def test_the_release_is_nvidias_or_ours() -> None:
+    theirs, ours = (device_plugin.release(ENVIRONMENTS[name]) for name in ("existing", "embedded"))
+    assert (theirs.chart, theirs.version) == ("nvidia-device-plugin", versions.DEVICE_PLUGIN)
+    assert theirs.repository == "https://nvidia.github.io/k8s-device-plugin"
+    assert (ours.chart, ours.repository, ours.version) == ("charts/device-plugin-sim", None, None)
+    pinned = existing(T4, version="0.17.4", repository="https://mirror.example", **ALONE)
+    release = device_plugin.release(pinned)
+    assert (release.repository, release.version) == ("https://mirror.example", "0.17.4")
+
+
+def test_own_hosts_get_the_runtime_class_that_ansible_made_a_runtime_for() -> None:
+    made = device_plugin.runtime_class(ENVIRONMENTS["own hosts"])
+    assert made
+    assert (made["metadata"]["name"], made["handler"]) == ("nvidia", "nvidia")
+    assert device_plugin.values(ENVIRONMENTS["own hosts"])["runtimeClassName"] == "nvidia"
+    assert "runtime-class.yaml" in render(ENVIRONMENTS["own hosts"], {})
+    assert device_plugin.runtime_class(ENVIRONMENTS["own hosts with cdi"]) is None
+
+
+def test_nobody_is_asked_to_cut_a_gpu() -> None:
+    """A GPU that could be cut is whole: no layout, no label, no MIG manager's configuration."""
+    env = ENVIRONMENTS["whole GPUs"]
+    assert sharing.mig_parted_config_map(env) is None
+    files = render(env)
+    assert "sharing.yaml" not in files
+    assert "mig" not in files["pools.yaml"]
+
+
+def test_nodes_of_karpenters_are_born_for_the_plugin_and_let_in_by_the_gate() -> None:
+    files = render(AWS)
+    assert "gpu-operator.yaml" not in files
+    (pool,) = [one for one in yaml.safe_load_all(files["karpenter.yaml"]) if one.get("kind") == "NodePool"]
+    assert pool["spec"]["template"]["metadata"]["labels"]["nvidia.com/gpu"] == "true"
+    assert readiness_gate.operands(AWS) == ("nvidia-device-plugin",)
+    values = device_plugin.values(AWS)
+    assert {"key": "gpuform.io/gpu-not-ready", "operator": "Exists", "effect": "NoSchedule"} in values[
+        "tolerations"
+    ]
+    addons = {"key": "CriticalAddonsOnly", "operator": "Exists", "effect": "NoSchedule"}
+    assert addons in values["nfd"]["master"]["tolerations"]
+
+
+@pytest.mark.parametrize("name", ["embedded", "own hosts"])
+def test_the_program_registers_the_plugin_in_the_operators_place(name: str) -> None:
+    recorded = record(ENVIRONMENTS[name].resolved())
+    types = [one.type for one in recorded.resources]
+    assert types.count("kubernetes:helm.sh/v3:Release") == 1
+    assert "gpuform:platform:DevicePlugin" in types
+    assert "gpuform:platform:GpuOperator" not in types
+    assert "gpuform:nodes:MigLayout" not in types
+    assert ("kubernetes:node.k8s.io/v1:RuntimeClass" in types) is (name == "own hosts")
