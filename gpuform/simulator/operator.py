@@ -17,6 +17,8 @@ COMPONENTS = (
     "node-status-exporter",
     "operator-validator",
 )
+PLUGIN_CHART = "nvidia-device-plugin-"
+"""Beginning of the names of the DaemonSets beside the plugin in its own chart."""
 DEFAULT_LAYOUT = "all-disabled"
 MIG_DEFAULT = "MIG_MANAGER_DEFAULT_CONFIG"
 """Environment variable of the operator: the layout of MIG-capable nodes that nobody has labelled."""
@@ -28,7 +30,9 @@ def act(world: World) -> list[Action]:
     ours = {key for key in labels if key.startswith(keys.DEPLOY)} - {keys.DEPLOY_OPERANDS} | {keys.PRESENT}
     if not world.cluster.operator_installed:
         own = {key for key in ours if labels.get(key) != "false"}  # that is not a word of the operator's own
-        found = set() if world.of("gfd") else gfd.owned(labels)  # the device plugin's chart has one, too
+        # Without an operator the device plugin's chart may bring discovery, under the chart's name.
+        alone = any(pod.owner[1].startswith(PLUGIN_CHART) for pod in world.of("gfd"))
+        found = set() if alone else gfd.owned(labels)
         return difference("gpu-operator", world, {}, own | found | {keys.MIG_STATE})
     if not world.cluster.operator_running:
         return []
