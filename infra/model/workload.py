@@ -82,7 +82,9 @@ class _Workload(Model):
         default=None, description="Run wherever a GPU has at least this; instead of pool or gpu_product."
     )
     slice: str | None = Field(
-        default=None, strict=True, description="MIG profile, where the pool has several."
+        default=None,
+        strict=True,
+        description="MIG profile, where the pool has several or whole GPUs beside them.",
     )
     count: Count | None = Field(default=None, description="GPUs, shares or slices per pod; 1 if left out.")
     cpu: Annotated[

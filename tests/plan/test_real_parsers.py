@@ -27,6 +27,7 @@ class Kubectl(Protocol):
 def every_kind_of_sharing() -> Environment:
     """The local stack, and what it has no pool for."""
     mapping = LOCAL.resolved()
+    some = {"devices": [1], "share": {"replicas": 2}}
     t4 = {"machine": "g2.5xlarge", "nodes": 1}
     wide = {"kind": "mig", "layout": "all-1g.10gb"}
     media = {"kind": "mig", "layout": "all-1g.5gb+me"}
@@ -35,6 +36,9 @@ def every_kind_of_sharing() -> Environment:
         {"name": "wide", "machine": "g4.p1.40g", "nodes": 1, "sharing": wide},
         {"name": "big", "machine": "p4de.24xlarge", "nodes": 1, "sharing": wide},
         {"name": "me", "machine": "g4.p1.40g", "nodes": 1, "sharing": media},
+        {"name": "some", "machine": "g4.p4.40g", "nodes": 1, "sharing": {**media, **some}},
+        {"name": "single", "machine": "g4.p1.40g", "nodes": 1, "sharing": {**media, "strategy": "single"}},
+        {"name": "mps", **t4, "sharing": {"kind": "mps", "replicas": 4}},
     ]  # fmt: skip
     return parse(mapping)
 
@@ -46,21 +50,11 @@ def check(toolchain: Toolchain, kind: str, text: str, folder: Path) -> subproces
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-def mps() -> Environment:
-    """MPS, which takes another strategy than the slices of the local stack."""
-    pool = {"name": "mps", "machine": "g2.5xlarge", "nodes": 1, "sharing": {"kind": "mps", "replicas": 4}}
-    operator = {"mig_strategy": "none"}
-    return parse({"name": "m", "cluster": {"kind": "embedded"}, "gpu_operator": operator, "pools": [pool]})
-
-
 def test_nvidias_device_plugin_types_keep_every_key(toolchain: Toolchain, tmp_path: Path) -> None:
     config_map = sharing.device_plugin_config_map(every_kind_of_sharing())
-    others = sharing.device_plugin_config_map(mps())
     assert config_map is not None
-    assert others is not None
-    assert len(config_map["data"]) == 4
-    assert list(others["data"]) == ["default", "mps-4"]
-    for text in (*config_map["data"].values(), *others["data"].values()):
+    assert len(config_map["data"]) == 7
+    for text in config_map["data"].values():
         found = check(toolchain, "device-plugin", text, tmp_path)
         assert found.returncode == 0, found.stdout + found.stderr
     misspelled = config_map["data"]["slice-4"].replace("renameByDefault", "renameByDefualt")
@@ -73,6 +67,7 @@ def test_nvidias_mig_parted_types_keep_every_key(toolchain: Toolchain, tmp_path:
     found = check(toolchain, "mig-parted", config_map["data"]["config.yaml"], tmp_path)
     assert found.returncode == 0, found.stdout + found.stderr
     assert "device-filter" in config_map["data"]["config.yaml"]
+    assert "- 1\n" in config_map["data"]["config.yaml"]
 
 
 def test_helm_takes_the_values(toolchain: Toolchain, tmp_path: Path) -> None:

@@ -134,6 +134,32 @@ def test_shares_of_a_gpu_are_numbered() -> None:
     assert [cell.pod for cell in rows[3]] == ["", "a", ""]
 
 
+@pytest.mark.parametrize(
+    ("offers", "name"),
+    [
+        ({"nvidia.com/mig-2g.10gb.shared": 6, "nvidia.com/gpu": 1}, "mig-2g.10gb.shared"),
+        ({"nvidia.com/mig-2g.10gb": 6, "nvidia.com/gpu": 1}, "mig-2g.10gb"),
+        ({GPU_SHARED: 6}, "mig-2g.10gb.shared"),
+    ],
+)
+def test_shares_of_a_slice_are_numbered(offers: dict[str, float], name: str) -> None:
+    layout = {"0": ("2g.10gb@0", "2g.10gb@2", "2g.10gb@4")}
+    there = node("p0", "p4d.24xlarge", offers, gpus=1, layout=layout)
+    given = f"{mig_id(there.uid, 0, '2g.10gb', 2)}::1"
+    (row,) = cells(there, [pod("", {}, devices=(given,))])
+    assert [(cell.resource, cell.pod) for cell in row] == [(name, who) for who in ["", "", "", "a", "", ""]]
+
+
+def test_shares_of_slices_and_whole_gpus_are_weighed_together() -> None:
+    env = aws({**MIG, "sharing": {**MIG["sharing"], "devices": [0, 1], "share": {"replicas": 2}}})
+    (pool,) = env.pools
+    small, big = f"{SMALL}.shared", f"{BIG}.shared"
+    there = node("p0", "p4d.24xlarge", {big: 4, small: 8, "nvidia.com/gpu": 6})
+    asked = [pod("p0-n", {"nvidia.com/gpu": 1}), pod("p0-n", {big: 1, small: 2})]
+    # One whole GPU, and of another 3 / 2 + 2 x 2 / 2 of its 7 compute slices.
+    assert used_share(env, pool, there, asked) == pytest.approx((1 + 3.5 / 7) / 8)
+
+
 def test_what_is_kept_of_a_node_and_a_pod() -> None:
     kept = seen.node(
         {

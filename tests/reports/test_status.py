@@ -186,6 +186,26 @@ def test_tables_say_what_is_offered_and_where_pods_are(capsys: pytest.CaptureFix
     assert "no GPU" in out
 
 
+@pytest.mark.parametrize(
+    ("machine", "sharing", "detail"),
+    [
+        ("g2.5xlarge", {"kind": "mps", "replicas": 4}, "4 per GPU, 3840 MiB each"),
+        ("g4.p1.40g", {"kind": "mig", "layout": "all-1g.5gb"}, "7x 1g.5gb"),
+        (
+            "g4.p4.40g",
+            {"kind": "mig", "layout": {"1g.5gb": 7}, "devices": [2, 0], "share": {"replicas": 3}},
+            "7x 1g.5gb on GPU 0, 2; 3 per slice",
+        ),
+    ],
+)
+def test_how_a_pool_is_shared_is_said_in_a_few_words(
+    machine: str, sharing: dict[str, Any], detail: str
+) -> None:
+    pool = {"name": "p", "machine": machine, "nodes": 1, "sharing": sharing}
+    env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool]})
+    assert summarise(env, [], []).pools[0].detail == detail
+
+
 def test_claimed_gpus_are_counted_as_devices_and_not_as_a_resource() -> None:
     cluster = {
         "kind": "aws",

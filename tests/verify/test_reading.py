@@ -47,6 +47,10 @@ def test_a_host_without_gpus_expects_none() -> None:
         ({"nvidia_mig_layout": "mixed", "nvidia_mig_config": LAYOUT}, [{"3g.20gb": 2}] * 2 + [{}]),
         ({"gpuform_kubeconfig": "/k"}, [None] * 3),
         ({"gpuform_kubeconfig": "/k", "gpuform_mig": {"1g.5gb": 7}}, [{"1g.5gb": 7}] * 3),
+        (
+            {"gpuform_kubeconfig": "/k", "gpuform_mig": {"1g.5gb": 7}, "gpuform_mig_devices": [1]},
+            [{}, {"1g.5gb": 7}, {}],
+        ),
     ],
 )
 def test_slices_are_planned_by_the_role_or_by_the_operator(
