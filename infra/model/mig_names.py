@@ -26,9 +26,11 @@ _LONGEST = 63
 def config_name(pool: Pool) -> str | None:
     """The MIG manager's configuration that the pool's nodes shall have; None for GPUs without MIG.
 
-    A MIG-capable pool that is not cut has one too, ``all-disabled``: it may have been cut before.
+    A MIG-capable pool that is not cut has one too, ``all-disabled``: it may have been cut before. Where only
+    some of its models are capable none is asked for, as no MIG manager would answer on the others; the
+    operator's default, ``all-disabled``, holds on those that are.
     """
-    if not any(gpu.mig_capable for gpu in pool.gpus):
+    if not pool.gpus or not all(gpu.mig_capable for gpu in pool.gpus):
         return None
     layout = pool.layout
     if layout is None:

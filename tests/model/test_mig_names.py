@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from infra.config import parse
 from infra.model.gpu import GPUS
 from infra.model.mig import GEOMETRIES
-from infra.model.mig_names import standard
+from infra.model.mig_names import config_name, standard
+from infra.plan import gpu_operator, sharing
 
 pytestmark = pytest.mark.unit
 
@@ -38,3 +40,14 @@ def test_a_name_of_another_gpu_means_nothing() -> None:
     assert standard(GPUS["A30"], "all-disabled") is None
     assert standard(GPUS["T4"], "all-balanced") is None
     assert standard(GPUS["A30"], "all-balanced") == {"1g.6gb": 2, "2g.12gb": 1}
+
+
+def test_no_layout_is_asked_of_nodes_that_may_have_no_mig() -> None:
+    """An update waited ten minutes for a MIG manager that does not run on a V100."""
+    gpu = {"models": ["V100-SXM2-32GB", "A100-40GB"], "count": 8}
+    env = parse(
+        {"name": "e", "cluster": {"kind": "embedded"}, "pools": [{"name": "p", "nodes": 1, "gpu": gpu}]}
+    )
+    assert config_name(env.pools[0]) is None
+    assert sharing.mig_parted_config_map(env) is not None
+    assert gpu_operator.values(env)["migManager"]["config"]["default"] == "all-disabled"
