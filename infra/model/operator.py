@@ -85,8 +85,8 @@ class GpuOperatorSpec(Model):
     )
     mig_strategy: Literal["none", "single", "mixed"] = Field(
         default="mixed",
-        description="How slices are offered, where a pool does not say: mixed as nvidia.com/mig-3g.20gb, single "
-        "as nvidia.com/gpu; none with mode device_plugin, which cuts no GPU.",
+        description="How slices are offered, where a pool does not say: mixed as nvidia.com/mig-3g.20gb, "
+        "single as nvidia.com/gpu; none with mode device_plugin, which cuts no GPU.",
     )
     gpu_taint: LabelKey = Field(default=NVIDIA_GPU, description="Key of the taint on every node with GPUs.")
     driver: Literal["operator", "host"] = Field(
