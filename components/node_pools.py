@@ -12,7 +12,7 @@ from components.manifest import resource
 from components.node_resources import PoolNodes
 from infra.model.environment import Environment
 from infra.plan.nodes import simulated_nodes
-from infra.plan.sharing import node_selector, pool_labels, pool_taints
+from infra.plan.sharing import device_plugin_change, node_selector, pool_labels, pool_taints
 from infra.plan.startup import until_proven
 
 
@@ -45,6 +45,7 @@ class NodePools(pulumi.ComponentResource):
                     labels=pool_labels(env, pool),
                     taints=pool_taints(env, pool),
                     startup=until_proven(env, pool),
+                    sharing=device_plugin_change(env, pool),
                     opts=child,
                 )
         self.register_outputs({})

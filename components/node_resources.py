@@ -27,6 +27,7 @@ class PoolNodes(pulumi.CustomResource):
         labels: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None,
         taints: pulumi.Input[Sequence[pulumi.Input[Mapping[str, pulumi.Input[str]]]]] | None = None,
         startup: Mapping[str, Any] | None = None,
+        sharing: Mapping[str, Any] | None = None,
         context: pulumi.Input[str] | None = None,
         may_be_empty: bool = False,
         opts: pulumi.ResourceOptions | None = None,
@@ -34,7 +35,8 @@ class PoolNodes(pulumi.CustomResource):
         """``kubeconfig`` is a path or the contents; ``selector`` is a label selector (``k=v,k2=v2``);
         a taint has ``key``, ``effect`` and, where wanted, ``value``; ``startup`` has ``taints`` for nodes
         without the annotation ``proof``, which somebody else lifts, and the annotation ``reason`` of one that
-        waits for that; ``may_be_empty`` lets nodes join later.
+        waits for that; ``sharing`` has the ``label`` by which the device plugin is configured and what a node
+        then ``offers``: it does not change while pods use more; ``may_be_empty`` lets nodes join later.
         """
         props = {
             "kubeconfig": kubeconfig,
@@ -44,6 +46,7 @@ class PoolNodes(pulumi.CustomResource):
             "labels": labels or {},
             "taints": taints or [],
             "startup": startup,
+            "sharing": sharing,
             "nodes": None,
         }
         super().__init__("gpuform:nodes:PoolNodes", resource_name, props, opts)

@@ -14,7 +14,7 @@ from infra.config import load
 from infra.inventory import inventory
 from infra.model.environment import Environment
 from infra.model.hosts import HostsCluster
-from infra.plan.sharing import pool_labels, pool_taints
+from infra.plan.sharing import device_plugin_change, pool_labels, pool_taints
 from infra.plan.startup import until_proven
 
 
@@ -39,6 +39,7 @@ class Declared:
                 labels=pool_labels(env, pool),
                 taints=pool_taints(env, pool),
                 startup=until_proven(env, pool),
+                sharing=device_plugin_change(env, pool),
             )
             for pool in env.pools
         ]

@@ -27,6 +27,7 @@ class PoolHosts:
     labels: Mapping[str, str]
     taints: Sequence[Mapping[str, Any]]
     startup: Mapping[str, Any] | None = None
+    sharing: Mapping[str, Any] | None = None
 
 
 def put(
@@ -60,6 +61,7 @@ async def _pool(stack: str, pool: PoolHosts, clusters: Clusters, cluster: Mappin
         "labels": dict(pool.labels),
         "taints": [dict(taint) for taint in pool.taints],
         "startup": pool.startup and dict(pool.startup),
+        "sharing": pool.sharing and dict(pool.sharing),
         "mayBeEmpty": True,
     }
     handler = PoolNodes(clusters.of)

@@ -179,6 +179,16 @@ def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+def device_plugin_change(env: Environment, pool: Pool) -> dict[str, Any] | None:
+    """By what the device plugin's configuration is chosen on live nodes, and what each then offers.
+
+    None where it offers nothing, and where GPUs are cut: for that a node is drained anyway.
+    """
+    if not pool.gpus or pool.by_claim or pool.layout is not None:
+        return None
+    return {"label": labels.DEVICE_PLUGIN_CONFIG, "offers": offered(env, pool)}
+
+
 def pool_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
     """Taints of the pool's nodes: the GPU taint first, where it has GPUs, then its own."""
     gpu = [{"key": env.gpu_operator.gpu_taint, "value": "true", "effect": "NoSchedule"}] if pool.gpus else []

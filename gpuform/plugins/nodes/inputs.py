@@ -44,6 +44,9 @@ def pool_failures(news: Properties) -> _Failures:
     for key, value in (plain.get("labels") or {}).items():
         if not isinstance(value, str) or not _LABEL_VALUE.fullmatch(value):
             yield f'labels["{key}"]', f"{value!r} is no label value; use up to 63 of A-Z a-z 0-9 - _ ."
+    sharing = plain.get("sharing")
+    if sharing and not (isinstance(sharing, Mapping) and {"label", "offers"} <= set(sharing)):
+        yield "sharing", "is no {label, offers}: the key that chooses it, and what a node then offers"
     startup = plain.get("startup") or {}
     if startup and not (isinstance(startup, Mapping) and startup.get("proof")):
         yield "startup", "has no proof; it is {taints, proof, reason}, the last two keys of annotations"

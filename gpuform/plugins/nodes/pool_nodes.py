@@ -9,13 +9,13 @@ from typing import Any
 
 from gpuform.plugins.handler import Call, Checked, Diffed, PluginError, Properties, ReadResult
 from gpuform.plugins.kubernetes.client import ApiError, Unreachable
-from gpuform.plugins.nodes import live, taints
+from gpuform.plugins.nodes import live, shares, taints
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, labels
 from gpuform.plugins.nodes.inputs import checked, pool_failures
 from gpuform.plugins.nodes.live import node_names
 from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 
-_INPUTS = ("kubeconfig", "context", "selector", "labels", "taints", "startup", "mayBeEmpty")
+_INPUTS = ("kubeconfig", "context", "selector", "labels", "taints", "startup", "sharing", "mayBeEmpty")
 _COMPARED = ("selector", "labels", "taints", "startup")
 _ATTEMPTS = 5  # a node's status changes every few seconds; five collisions in a row do not happen by chance
 
@@ -99,6 +99,11 @@ class PoolNodes:
         lacking = [str(node["metadata"]["name"]) for node in nodes if _lacks(node, reveal(news))]
         if lacking:
             await call.info(f"gets labels and taints: {', '.join(lacking)}")
+        for node, pods in await self._moving(reveal(news)):
+            if why := shares.overdrawn(node, reveal(news), pods):
+                await call.warn(why)
+            elif what := shares.kept(node, reveal(news), pods):
+                await call.warn(what)
         return {**news, "nodes": node_names(nodes) or UNKNOWN}
 
     async def _put(
@@ -111,12 +116,21 @@ class PoolNodes:
                 f"{call.name}: no node matches the selector {new['selector']!r}; label the pool's nodes, "
                 "or correct its selector (`kubectl get nodes --show-labels` shows what there is)"
             )
+        for node, pods in await self._moving(new):
+            if why := shares.overdrawn(node, new, pods):
+                raise PluginError(why)
         for name in sorted(set(before) - set(names)):
             await self._set(cluster, call, name, {}, old)
         for index, name in enumerate(names, 1):
             await call.status(f"labels and taints: node {name} ({index} of {len(names)})")
             await self._set(cluster, call, name, new, old)
         return names
+
+    async def _moving(self, inputs: Properties) -> list[tuple[Manifest, list[Manifest]]]:
+        """The nodes whose GPUs are to be shared in another way, each with its pods."""
+        cluster = self._clusters(inputs)
+        found = [node for node in await cluster.nodes(str(inputs["selector"])) if shares.moves(node, inputs)]
+        return [(node, await cluster.pods(node["metadata"]["name"])) for node in found]
 
     async def _set(
         self, cluster: Cluster, call: Call, name: str, new: Mapping[str, Any], old: Mapping[str, Any]

@@ -21,7 +21,7 @@ LAYOUT = {
 }
 
 
-INPUTS = ("kubeconfig", "context", "selector", "labels", "taints", "startup", "mayBeEmpty")
+INPUTS = ("kubeconfig", "context", "selector", "labels", "taints", "startup", "sharing", "mayBeEmpty")
 
 
 def _check(token, news):
@@ -61,6 +61,10 @@ def _check(token, news):
         (
             {"startup": {"taints": [{"key": "k"}], "proof": "p"}},
             ("startup.taints[0].effect", "None is none of NoSchedule, PreferNoSchedule, NoExecute"),
+        ),
+        (
+            {"sharing": {"offers": {}}},
+            ("sharing", "is no {label, offers}: the key that chooses it, and what a node then offers"),
         ),
         (
             {"startup": {"taints": []}},

@@ -212,3 +212,66 @@ def test_with_the_pool_go_the_taint_and_the_proof(play):
             assert not {PROOF, REASON} & set((await scene.node(name))["metadata"]["annotations"])
 
     play(act)
+
+
+KEY = "nvidia.com/device-plugin.config"
+SHARED = "nvidia.com/gpu.shared"
+
+
+def _shared(replicas):
+    sharing = {"label": KEY, "offers": {SHARED: replicas}}
+    return {"labels": {KEY: f"slice-{replicas}"}, "taints": [], "sharing": sharing}
+
+
+def test_a_node_does_not_come_to_offer_less_than_its_pods_hold(play):
+    async def act(scene):
+        first, second = await scene.add_node("0"), await scene.add_node("1")
+        await scene.create("PoolNodes", **_shared(4))
+        for number in range(3):
+            await scene.pod(f"p{number}-{scene.pool}", second, SHARED)
+        said = f"node {second}: its pods would have 3 {SHARED} of 2, once it is shared as slice-2"
+        news = await scene.checked("PoolNodes", **_shared(2))
+        await scene.ask("PoolNodes", "update", "id", scene.inputs, scene.outputs, news, preview=True)
+        assert any(said in line for line in scene.log.lines)
+        with pytest.raises(PluginError, match=said):
+            await scene.update("PoolNodes", **_shared(2))
+        assert [(await scene.labels(name))[KEY] for name in (first, second)] == ["slice-4", "slice-4"]
+
+    play(act)
+
+
+def test_more_shares_come_while_pods_run_and_the_preview_says_who_keeps_what(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        await scene.create("PoolNodes", **_shared(4))
+        await scene.pod(f"p-{scene.pool}", name, SHARED)
+        news = await scene.checked("PoolNodes", **_shared(8))
+        await scene.ask("PoolNodes", "update", "id", scene.inputs, scene.outputs, news, preview=True)
+        said = f"node {name}: shared as slice-4 -> slice-8; running pods keep what they hold"
+        assert any(said in line and f"default/p-{scene.pool}" in line for line in scene.log.lines)
+        await scene.update("PoolNodes", **_shared(8))
+        assert (await scene.labels(name))[KEY] == "slice-8"
+
+    play(act)
+
+
+def test_where_slices_are_given_up_the_relayout_drains_and_nothing_is_asked(play):
+    async def act(scene):
+        name = await scene.add_node("0", {"nvidia.com/mig.config": "all-1g.5gb"})
+        await scene.create("PoolNodes", labels={KEY: "default"})
+        await scene.pod(f"p-{scene.pool}", name, "nvidia.com/mig-1g.5gb")
+        await scene.update("PoolNodes", **_shared(2))
+        assert (await scene.labels(name))[KEY] == "slice-2"
+
+    play(act)
+
+
+def test_a_pool_that_was_never_shared_is_not_shared_under_a_pod_that_has_a_whole_gpu(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        await scene.pod(f"p-{scene.pool}", name, "nvidia.com/gpu")
+        with pytest.raises(PluginError, match=r"its pods would have 1 nvidia\.com/gpu of 0, once"):
+            await scene.create("PoolNodes", **_shared(4))
+        await scene.create("PoolNodes", labels={}, sharing={"label": KEY, "offers": {"nvidia.com/gpu": 1}})
+
+    play(act)

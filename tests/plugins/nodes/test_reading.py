@@ -8,6 +8,7 @@ import pytest
 
 from gpuform.plugins.nodes.drain import claims, obstacle, of_gpu, refusal, users, uses_gpu
 from gpuform.plugins.nodes.layout import NOTE, Note, Wanted, differences, done, under_way
+from gpuform.plugins.nodes.shares import asked
 
 pytestmark = pytest.mark.unit
 
@@ -108,6 +109,12 @@ def test_a_pod_that_has_a_gpu_by_claim_uses_it(claim, uses):
 )
 def test_which_pods_cannot_be_evicted(owner, expected):
     assert obstacle(_pod(owner=owner)) == expected
+
+
+def test_a_pod_holds_what_its_containers_ask_for_together_or_its_largest_init_container():
+    pod = _pod({"limits": {SLICE: "2"}}, init={"requests": {SLICE: "1", "cpu": "4"}, "limits": {SLICE: "3"}})
+    pod["spec"]["containers"].append({"resources": {"limits": {"nvidia.com/gpu": "1"}}})
+    assert asked(pod) == {SLICE: 3, "nvidia.com/gpu": 1}
 
 
 def test_a_bare_pod_that_is_leaving_is_no_obstacle():

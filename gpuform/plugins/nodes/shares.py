@@ -1,0 +1,76 @@
+"""Nodes whose GPUs are to be shared in another way by the device plugin, while pods use them.
+
+The plugin starts again with its new configuration, and the kubelet keeps running pods: they hold what they
+were given. So a node must not come to offer less of a resource than is in use there, or new pods would be put
+beside those that the count no longer knows. More of the same is no harm. Where slices are given up, the
+relayout drains the node, and nothing is asked here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gpuform.plugins.nodes.cluster import Manifest, labels, pod_name
+from gpuform.plugins.nodes.drain import uses_gpu
+from gpuform.plugins.nodes.layout import CONFIG
+
+WHOLE = "all-disabled"  # the layout of GPUs that are not cut
+DEFAULT = "default"  # the configuration of nodes that name none
+_PREFIX = "nvidia.com/"
+
+
+def moves(node: Manifest, inputs: Mapping[str, Any]) -> bool:
+    """Whether the node gets another configuration of the device plugin, and keeps its GPUs as they are."""
+    if not inputs.get("sharing") or labels(node).get(CONFIG, WHOLE) != WHOLE:
+        return False
+    before, wanted = _ways(node, inputs)
+    return before != wanted
+
+
+def overdrawn(node: Manifest, inputs: Mapping[str, Any], pods: Sequence[Manifest]) -> str:
+    """Why the node cannot go over to the new way while ``pods`` run; empty when it can."""
+    offers: Mapping[str, int] = inputs["sharing"]["offers"]
+    used: Counter[str] = Counter()
+    for pod in pods:
+        used.update(asked(pod))
+    short = [f"{count} {name} of {offers.get(name, 0)}" for name, count in sorted(used.items())]
+    if not any(count > offers.get(name, 0) for name, count in used.items()):
+        return ""
+    names, wanted = ", ".join(pod_name(pod) for pod in pods if uses_gpu(pod)), _ways(node, inputs)[1]
+    return (
+        f"node {node['metadata']['name']}: its pods would have {', '.join(short)}, once it is shared as "
+        f"{wanted} ({names}); let them end, or scale them down, and run again"
+    )
+
+
+def asked(pod: Manifest) -> Counter[str]:
+    """GPU resources that the pod holds: its containers together, or its largest init container."""
+    spec = pod.get("spec") or {}
+    found: Counter[str] = Counter()
+    for container in spec.get("containers") or ():
+        found.update(_of(container))
+    for container in spec.get("initContainers") or ():
+        found |= _of(container)
+    return found
+
+
+def kept(node: Manifest, inputs: Mapping[str, Any], pods: Sequence[Manifest]) -> str:
+    """What a preview says of a change that is no harm; empty where no pod uses a GPU."""
+    names = ", ".join(pod_name(pod) for pod in pods if uses_gpu(pod))
+    before, wanted = _ways(node, inputs)
+    way = f"node {node['metadata']['name']}: shared as {before} -> {wanted}"
+    return names and f"{way}; running pods keep what they hold, clients of MPS end with its daemon: {names}"
+
+
+def _ways(node: Manifest, inputs: Mapping[str, Any]) -> tuple[str, str]:
+    """The plugin's configuration that the node has, and the one that it gets."""
+    key = inputs["sharing"]["label"]
+    return labels(node).get(key, DEFAULT), (inputs.get("labels") or {}).get(key, DEFAULT)
+
+
+def _of(container: Manifest) -> Counter[str]:
+    resources = container.get("resources") or {}
+    each = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    return Counter({key: int(count) for key, count in each.items() if key.startswith(_PREFIX)})
