@@ -12,15 +12,21 @@ from typing import Any
 from gpuform.rehearse.gate import Gate
 from gpuform.simulator import keys
 from infra.config import parse
-from infra.plan import karpenter, sharing, workloads
+from infra.model.pool import Pool
+from infra.plan import karpenter, node_groups, sharing, workloads
 from infra.plan.sharing import NAMESPACE
 from tests.conftest import Plane
-from tests.plan.aws_environments import SLICED, aws
+from tests.plan.aws_environments import CLAIMED, SLICED, aws
 
-ENV = aws({**SLICED, "taints": [{"key": "team", "value": "a"}]})
-POOL = ENV.pools[0]
+ENV = aws(
+    {**SLICED, "taints": [{"key": "team", "value": "a"}]},
+    {"machine": "g4dn.xlarge", "nodes": 1},
+    {**CLAIMED, "machine": "g4dn.xlarge"},
+)
+POOL, FIXED, BY_CLAIM = ENV.pools
 TAINT = "gpuform.io/gpu-not-ready"
 READY = "gpuform.io/gpu-ready"
+WAITS_FOR = "gpuform.io/gpu-waits-for"
 DRIVER = "595.91.07"
 VALIDATOR = "nvidia-operator-validator"
 CHART = Path(__file__).parents[2] / "charts" / "gpu-operator-sim"
@@ -45,9 +51,9 @@ class Site:
             "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
         )
 
-    def node(self, name: str, gpus: int = 1, labels: dict[str, str] | None = None) -> None:
+    def node(self, name: str, gpus: int = 1, labels: dict[str, str] | None = None, of: Pool = POOL) -> None:
         """A node as Karpenter makes one from the pool's NodePool."""
-        (pool,) = karpenter.node_pools(ENV, POOL)
+        (pool,) = karpenter.node_pools(ENV, of)
         template = pool["spec"]["template"]
         hardware = {"kwok.x-k8s.io/node": "fake", keys.GPU_ID: "10de:1eb8", keys.GPU_COUNT: str(gpus)}
         hardware[keys.HOST_DRIVER] = DRIVER
@@ -65,6 +71,20 @@ class Site:
         spec = {"taints": [*template["spec"]["taints"], *template["spec"]["startupTaints"]]}
         self.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
 
+    def fixed(self, name: str) -> None:
+        """A node as a managed group makes one: with the taints of the group, and without a promise."""
+        hardware = {"kwok.x-k8s.io/node": "fake", keys.GPU_ID: "10de:1eb8", keys.GPU_COUNT: "1"}
+        hardware[keys.HOST_DRIVER] = DRIVER
+        own = {"kubernetes.io/os": "linux", "kubernetes.io/hostname": name, keys.PCI_PRESENT: "true"}
+        metadata = {
+            "name": name,
+            "labels": {**own, **sharing.pool_labels(ENV, FIXED)},
+            "annotations": hardware,
+        }
+        effects = {eks: effect for effect, eks in node_groups.TAINT_EFFECTS.items()}
+        taints = [{**one, "effect": effects[one["effect"]]} for one in node_groups.taints(ENV, FIXED)]
+        self.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": taints}})
+
     def pod(self, name: str, node: str) -> None:
         """A pod of the pool for one share, as a workload is planned, on one node by the scheduler's hand."""
         declared = {"name": name, "kind": "pod", "pool": POOL.name, "image": "x:1"}
@@ -78,6 +98,10 @@ class Site:
 
     def taints(self, node: str) -> list[str]:
         return [taint["key"] for taint in self.get("node", node)["spec"].get("taints", [])]
+
+    def note(self, node: str, key: str = WAITS_FOR) -> str:
+        """What the gate has noted on the node; by default what it waits for."""
+        return str(self.get("node", node)["metadata"]["annotations"].get(key, ""))
 
     def phase(self, pod: str) -> str:
         phase: str = self.get("pod", pod)["status"]["phase"]

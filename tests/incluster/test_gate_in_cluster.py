@@ -12,9 +12,21 @@ import pytest
 from infra.incluster.proof import lifting
 from infra.plan import readiness_gate
 from infra.plan.sharing import NAMESPACE
-from tests.incluster.gate_site import DRIVER, ENV, READY, TAINT, VALIDATOR, Site, until
+from tests.incluster.gate_site import BY_CLAIM, DRIVER, ENV, READY, TAINT, VALIDATOR, Site, until
 
 pytestmark = pytest.mark.cluster
+
+DEVICES = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceSlice",
+    "metadata": {"name": "p2-a-gpus"},
+    "spec": {
+        "driver": "gpu.nvidia.com",
+        "nodeName": "p2-a",
+        "pool": {"name": "p2-a", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}],
+    },
+}
 
 
 def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(site: Site) -> None:
@@ -45,6 +57,33 @@ def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(site: Site) -> No
                 "nvidia-device-plugin-daemonset": "k8s-device-plugin:v0.20.0",
             }
             assert time.strptime(evidence["at"], "%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_a_node_of_a_managed_group_has_to_keep_the_promise_of_its_pool(site: Site) -> None:
+    with site.gate.running():
+        site.fixed("p1-a")
+        noted = until(lambda: site.note("p1-a"), bool)
+        assert "it offers 0 of 1 nvidia.com/gpu" in noted
+        evidence = json.loads(until(lambda: site.note("p1-a", READY), bool))
+        assert evidence["offers"] == {"nvidia.com/gpu": 1}
+        assert evidence["cuda"].split(".")[0].isdigit()
+        assert site.taints("p1-a") == ["nvidia.com/gpu"]
+        assert not site.note("p1-a")
+
+
+def test_a_node_whose_gpus_are_claimed_is_let_in_once_its_devices_are_there(site: Site) -> None:
+    with site.gate.running():
+        site.node("p2-a", of=BY_CLAIM)
+        until(lambda: site.note("p2-a"), "it offers 0 of 1 gpu.nvidia.com".__eq__)
+        assert TAINT in site.taints("p2-a")
+        site.apply(DEVICES)
+        try:
+            evidence = json.loads(until(lambda: site.note("p2-a", READY), bool))
+        finally:
+            site.kubectl("delete", "resourceslices", "--all")
+        assert evidence["offers"] == {"gpu.nvidia.com": 1}
+        assert evidence["operands"] == {}
+        assert TAINT not in site.taints("p2-a")
 
 
 def test_without_the_gate_nothing_is_let_in(site: Site) -> None:
@@ -138,8 +177,11 @@ def test_the_account_may_do_what_it_must_and_nothing_else(site: Site) -> None:
     me = f"--as=system:serviceaccount:{NAMESPACE}:readiness-gate"
 
     listed = site.kubectl("auth", "can-i", "--list", me, "-n", NAMESPACE)
-    ours = [" ".join(line.split()) for line in listed.splitlines() if line.startswith(("nodes", "pods"))]
-    assert sorted(ours) == ["nodes [] [] [list patch]", "pods [] [] [list]"]
+    ours = [
+        " ".join(line.split()) for line in listed.splitlines() if line.startswith(("nodes", "pods", "res"))
+    ]
+    slices = "resourceslices.resource.k8s.io [] [] [list]"
+    assert sorted(ours) == ["nodes [] [] [list patch]", "pods [] [] [list]", slices]
     elsewhere = site.kubectl("auth", "can-i", "--list", me, "-n", "default")
     assert not [line for line in elsewhere.splitlines() if line.startswith(("pods", "secrets", "configmaps"))]
 
