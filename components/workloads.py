@@ -10,7 +10,23 @@ from components.gpu_deployment import GpuDeployment, GpuDeploymentArgs
 from components.gpu_job import GpuJob, GpuJobArgs
 from components.gpu_pod import GpuPod, GpuPodArgs
 from infra.model.environment import Environment
-from infra.model.workload import DeploymentWorkload, JobWorkload
+from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
+
+
+def component(
+    name: str,
+    environment: Environment,
+    workload: Workload,
+    kubeconfig: pulumi.Input[str],
+    opts: pulumi.ResourceOptions,
+) -> pulumi.ComponentResource:
+    """The component of a workload's kind. Raises what that raises."""
+    if isinstance(workload, DeploymentWorkload):
+        deployment = GpuDeploymentArgs(environment=environment, workload=workload, kubeconfig=kubeconfig)
+        return GpuDeployment(name, deployment, opts)
+    if isinstance(workload, JobWorkload):
+        return GpuJob(name, GpuJobArgs(environment=environment, workload=workload), opts)
+    return GpuPod(name, GpuPodArgs(environment=environment, workload=workload), opts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,17 +43,10 @@ class Workloads(pulumi.ComponentResource):
     def __init__(self, name: str, args: WorkloadsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Register one component per workload."""
         super().__init__("gpuform:platform:Workloads", name, None, opts)
-        env = args.environment
         inside = pulumi.ResourceOptions(parent=self, transformations=[self._was_here])
-        for work in env.workloads:
+        for work in args.environment.workloads:
             own = f"{name}-{work.namespace}-{work.name}"
-            if isinstance(work, DeploymentWorkload):
-                deployment = GpuDeploymentArgs(environment=env, workload=work, kubeconfig=args.kubeconfig)
-                GpuDeployment(own, deployment, inside)
-            elif isinstance(work, JobWorkload):
-                GpuJob(own, GpuJobArgs(environment=env, workload=work), inside)
-            else:
-                GpuPod(own, GpuPodArgs(environment=env, workload=work), inside)
+            component(own, args.environment, work, args.kubeconfig, inside)
         self.register_outputs({})
 
     def _was_here(

@@ -1,4 +1,4 @@
-"""The whole platform as one component for programs in any Pulumi language.
+"""The whole platform as one component for programs in any Pulumi language, and its workloads one by one.
 
 The package is called ``gpuform-platform``, not ``gpuform``: that is the provider of our own resource types,
 and a program that uses this component needs both.
@@ -18,10 +18,13 @@ from pulumi.provider.server import ComponentInitError
 
 from components.embedded_cluster import EmbeddedCluster, EmbeddedClusterArgs
 from components.existing_cluster import ExistingCluster, ExistingClusterArgs
+from components.workloads import component
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.errors import InputError
+from infra.model.workload import Workload
 from infra.plan.sharing import offered
+from infra.plan.workloads import asks
 from infra.platform import platform
 from infra.target import Target
 
@@ -96,6 +99,98 @@ def _cluster(
     return Target(kubeconfig=on.kubeconfig, provider=on.provider)
 
 
+class GpuWorkloadArgs(TypedDict):
+    """What each component of one workload takes."""
+
+    environment: dict[str, Any]
+    """The environment that has the pools; its own workloads are left out. Must be known before the run."""
+    workload: dict[str, Any]
+    """The workload as an entry of the environment's `workloads`, its kind left out. Must be known as well."""
+    kubeconfig: Optional[pulumi.Input[str]]  # noqa: UP045
+    """Path of a kubeconfig, where the environment's cluster is embedded; an existing one names its own."""
+
+
+class _One(pulumi.ComponentResource):
+    """What the three have in common: one workload on the cluster of an environment."""
+
+    asks: pulumi.Output[dict[str, str]]
+    """GPUs, shares or slices that each pod asks for, by resource name."""
+
+    def _make(self, kind: str, name: str, args: GpuWorkloadArgs) -> None:
+        environment, work = _with(kind, args)
+        target = _cluster(name, environment, args.get("kubeconfig"), self)
+        inside = pulumi.ResourceOptions(parent=self, providers={"kubernetes": target.provider})
+        component(name, environment, work, target.kubeconfig, inside)
+        self.asks = pulumi.Output.from_input(asks(environment, work))
+        self.register_outputs({"asks": self.asks})
+
+
+class GpuDeployment(_One):
+    """A Deployment on the GPUs of a pool, with its Service and its way to be updated."""
+
+    asks: pulumi.Output[dict[str, str]]
+    """GPUs, shares or slices that each pod asks for, by resource name."""
+
+    def __init__(
+        self,
+        name: str,
+        args: GpuWorkloadArgs,
+        opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
+    ) -> None:
+        """Register it; bad input fails with its path, the fact and the remedy."""
+        super().__init__(f"{PACKAGE}:index:GpuDeployment", name, {}, opts)
+        self._make("deployment", name, args)
+
+
+class GpuJob(_One):
+    """A Job on the GPUs of a pool."""
+
+    asks: pulumi.Output[dict[str, str]]
+    """GPUs, shares or slices that each pod asks for, by resource name."""
+
+    def __init__(
+        self,
+        name: str,
+        args: GpuWorkloadArgs,
+        opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
+    ) -> None:
+        """Register it; bad input fails with its path, the fact and the remedy."""
+        super().__init__(f"{PACKAGE}:index:GpuJob", name, {}, opts)
+        self._make("job", name, args)
+
+
+class GpuPod(_One):
+    """One bare Pod on the GPUs of a pool."""
+
+    asks: pulumi.Output[dict[str, str]]
+    """GPUs, shares or slices that each pod asks for, by resource name."""
+
+    def __init__(
+        self,
+        name: str,
+        args: GpuWorkloadArgs,
+        opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
+    ) -> None:
+        """Register it; bad input fails with its path, the fact and the remedy."""
+        super().__init__(f"{PACKAGE}:index:GpuPod", name, {}, opts)
+        self._make("pod", name, args)
+
+
+def _with(kind: str, args: GpuWorkloadArgs) -> tuple[Environment, Workload]:
+    declared, work = _whole(args["environment"]), _whole(args["workload"])
+    try:
+        parse({**declared, "workloads": []})
+    except InputError as error:
+        raise pulumi.InputPropertyError("environment", str(error)) from None
+    try:
+        environment = parse({**declared, "workloads": [{"kind": kind, **work}]})
+    except InputError as error:
+        path = error.path.removeprefix("workloads[0]").removeprefix(".")
+        said = InputError(path, error.fact, error.remedy)
+        raise pulumi.InputPropertyError("workload", str(said)) from None
+    return environment, environment.workloads[0]
+
+
 class _Provider(ComponentProvider):
     def construct(
         self,
@@ -113,5 +208,8 @@ class _Provider(ComponentProvider):
 
 
 def main() -> None:
-    """Serve the component to the engine that started this process."""
-    serve(_Provider([GpuPlatform], PACKAGE, version=version("gpuform")), sys.argv[1:])
+    """Serve the components to the engine that started this process."""
+    serve(
+        _Provider([GpuPlatform, GpuDeployment, GpuJob, GpuPod], PACKAGE, version=version("gpuform")),
+        sys.argv[1:],
+    )

@@ -52,9 +52,13 @@ def test_the_schema_names_the_component_and_what_it_takes(project: Project) -> N
     assert done.returncode == 0, done.stderr
     schema = json.loads(done.stdout)
     assert schema["name"] == "gpuform-platform"
-    (token, resource), *others = schema["resources"].items()
-    assert not others
-    assert token == "gpuform-platform:index:GpuPlatform"
+    assert {token.rpartition(":")[2] for token in schema["resources"]} == {
+        "GpuPlatform", "GpuDeployment", "GpuJob", "GpuPod"
+    }  # fmt: skip
+    one = schema["resources"]["gpuform-platform:index:GpuDeployment"]
+    assert one["requiredInputs"] == ["environment", "workload"]
+    assert one["properties"]["asks"]["additionalProperties"]["type"] == "string"
+    resource = schema["resources"]["gpuform-platform:index:GpuPlatform"]
     assert resource["isComponent"]
     assert resource["requiredInputs"] == ["environment"]
     assert resource["inputProperties"]["environment"]["plain"]
@@ -83,6 +87,51 @@ def test_bad_input_fails_with_its_message_alone(using: Project, environment: obj
     assert message in said.replace("property kubeconfig has a problem", "kubeconfig")
     assert "Traceback" not in said
     assert ".py" not in said
+
+
+WORKLOAD = """
+import pulumi
+
+class GpuPod(pulumi.ComponentResource):
+    def __init__(self, name, **props):
+        props["asks"] = None
+        super().__init__("gpuform-platform:index:GpuPod", name, props, remote=True)
+
+pod = GpuPod("mine", environment={environment!r}, workload={workload!r}, kubeconfig={kubeconfig!r})
+pulumi.export("asks", pod.asks)
+"""
+SHARED = {
+    "name": "tried",
+    "cluster": {"kind": "embedded"},
+    "pools": [
+        {
+            "name": "t4",
+            "machine": "g2.5xlarge",
+            "nodes": 1,
+            "sharing": {"kind": "time_slicing", "replicas": 4},
+        }
+    ],
+}
+
+
+@pytest.mark.cluster
+def test_one_workload_takes_what_it_needs_from_the_pool(using: Project, control_plane: Plane) -> None:
+    kubeconfig = str(control_plane.kubeconfig)
+    work = {"name": "w", "pool": "t4s", "image": "a:1"}
+    using.program(WORKLOAD.format(environment=SHARED, workload=work, kubeconfig=kubeconfig))
+    with pytest.raises(EngineFailure) as caught:
+        using.engine.preview()
+    said = "\n".join(caught.value.result.errors)
+    assert "pool: unknown pool 't4s'; did you mean t4?" in said
+    assert "Traceback" not in said
+    right = {**work, "pool": "t4"}
+    using.program(WORKLOAD.format(environment=SHARED, workload=right, kubeconfig=kubeconfig))
+    (pod,) = [step for step in using.engine.preview().steps if step.type == "kubernetes:core/v1:Pod"]
+    assert pod.change is not None
+    spec = pod.change.after["spec"]
+    assert spec["nodeSelector"] == {"gpuform.io/pool": "t4"}
+    assert spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu.shared"] == "1"
+    assert "index:GpuPod$gpuform:workloads:GpuPod$" in pod.urn
 
 
 @pytest.mark.cluster
