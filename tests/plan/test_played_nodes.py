@@ -46,6 +46,13 @@ def test_as_many_as_the_workloads_need(pool: dict[str, Any], pods: int, expected
     assert bought(pool, workloads=[work(pods)] if pods else []) == expected
 
 
+def test_who_says_what_a_gpu_must_have_gets_the_first_pool_that_has_it() -> None:
+    needs = {"name": "w", "kind": "pod", "image": "x:1", "gpu": {"memory_gib": 40}}
+    large = {"gpu": {"models": ["L40S"], "count": 1}, "taints": [{"key": "large"}]}
+    pools = ({"gpu": {"models": ["T4"], "count": 1}}, large)
+    assert bought(*pools, workloads=[needs]) == {"g6e.xlarge": 1}
+
+
 def test_a_larger_machine_where_the_smallest_does_not_take_a_pod() -> None:
     pool = {"gpu": {"models": ["L40S"], "count": 1}}
     assert bought(pool, workloads=[work(1, memory="64Gi", cpu=6)]) == {"g6e.4xlarge": 1}

@@ -9,6 +9,7 @@ import pytest
 from gpuform.rehearse import pods
 from gpuform.rehearse.cluster import Cluster
 from gpuform.rehearse.seen import Event, Pod
+from infra.config import parse
 from infra.model.environment import Environment
 from tests.plan.aws_environments import aws
 
@@ -67,6 +68,17 @@ def test_half_of_each_go_rounded_up() -> None:
         ("other/pods/bare-c", None),
     ]
     assert pods.left(environment()) == 2 + 0 + 2 + 1
+
+
+def test_of_two_colours_the_live_one_is_halved() -> None:
+    pool = {"name": "t4", "machine": "g2.5xlarge", "nodes": 4}
+    work = {"name": "web", "kind": "deployment", "pool": "t4", "image": "x:1", "replicas": 4}
+    coloured = {**work, "service": {"port": 80}, "update": {"kind": "blue_green"}}
+    env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool], "workloads": [coloured]})
+    cluster = Recorded()
+    pods.halve(cluster, env, [])
+    assert cluster.asked == [("default/deployments/web-blue", {"replicas": 2})]
+    assert [one["kind"] for one in pods.manifests(env)] == ["Service", "Deployment"]
 
 
 def test_each_pod_that_does_not_run_has_a_reason() -> None:
