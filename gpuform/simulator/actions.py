@@ -67,6 +67,20 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Evict:
+    """The pod is evicted; a disruption budget may forbid it, and then it is tried again later."""
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """The node takes no new pods, or takes them again."""
+
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Create:
     """A pod is created."""
 
@@ -83,4 +97,6 @@ class Event:
     component: str
 
 
-Action = NodeMeta | NodeResources | Annotate | Crash | Recover | Reject | Delete | Create | Event
+Action = (
+    NodeMeta | NodeResources | Annotate | Crash | Recover | Reject | Delete | Evict | Cordon | Create | Event
+)

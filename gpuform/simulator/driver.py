@@ -29,7 +29,7 @@ def version(world: World) -> str | None:
     """Version of the driver that is loaded: the driver pod's, or the host's; None when there is none."""
     pod = world.running("driver")
     if pod:
-        return _tag(pod)
+        return tag(pod)
     return world.node.annotations.get(keys.HOST_DRIVER)
 
 
@@ -41,7 +41,7 @@ def cuda(driver: str) -> str:
 
 def problem(world: World, pod: Pod) -> str | None:
     """Why this driver does not load on this node's GPU; None when it does."""
-    gpu, wanted = world.gpu, _tag(pod)
+    gpu, wanted = world.gpu, tag(pod)
     if gpu is None:
         return f"no GPU with PCI id {world.node.annotations.get(keys.GPU_ID)} is known to this driver"
     if gpu.last_branch is not None and int(wanted.split(".")[0]) > gpu.last_branch:
@@ -51,5 +51,6 @@ def problem(world: World, pod: Pod) -> str | None:
     return None
 
 
-def _tag(pod: Pod) -> str:
+def tag(pod: Pod) -> str:
+    """Version of the driver that this pod would load."""
     return pod.template.containers[0][1].rpartition(":")[2].partition("-")[0]

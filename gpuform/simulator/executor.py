@@ -27,13 +27,20 @@ class Executor:
         self._store = store
         self._said: dict[str, set[str]] = {}
 
-    async def carry_out(self, node: Node, action: actions.Action) -> None:
-        """Do one thing. An object that is gone or has changed meanwhile is left to the next look."""
+    async def carry_out(self, node: Node, action: actions.Action) -> bool:
+        """Do one thing. An object that is gone or has changed meanwhile is left to the next look.
+
+        False when it could not be done yet: the node has to be looked at again though nothing changes.
+        """
         try:
             await self._do(node, action)
         except httpx.HTTPStatusError as error:
+            if error.response.status_code == 429:
+                log.info("%s: %s: not yet: %s", node.name, type(action).__name__, error.response.text[:500])
+                return False
             if error.response.status_code not in (404, 409):
                 log.warning("%s: %s: %s", node.name, type(action).__name__, error.response.text[:500])
+        return True
 
     async def _do(self, node: Node, action: actions.Action) -> None:
         match action:
@@ -60,6 +67,13 @@ class Executor:
             case actions.Delete(pod):
                 log.info("%s: %s/%s is deleted", node.name, pod.namespace, pod.name)
                 await self._api.delete(_path(pod), {"preconditions": {"uid": pod.uid}})
+            case actions.Evict(pod):
+                log.info("%s: %s/%s is evicted", node.name, pod.namespace, pod.name)
+                await self._api.create(f"{_path(pod)}/eviction", _eviction(pod))
+            case actions.Cordon(on):
+                log.info("%s: is %s", node.name, "cordoned" if on else "uncordoned")
+                spec: Json = {"metadata": {"uid": node.uid}, "spec": {"unschedulable": on or None}}
+                self._store.put_node(await self._api.patch(f"/api/v1/nodes/{node.name}", spec))
             case actions.Create(manifest):
                 meta = manifest["metadata"]
                 log.info("%s: %s/%s is created", node.name, meta["namespace"], meta["name"])
@@ -126,6 +140,15 @@ class Executor:
         }
         log.info("%s: event on %s: %s: %s", node.name, name, event.reason, event.message)
         await self._api.create(f"/api/v1/namespaces/{namespace}/events", body)
+
+
+def _eviction(pod: Pod) -> Json:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
+    }
 
 
 def _path(pod: Pod) -> str:

@@ -6,7 +6,7 @@ A thousand nodes run ten thousand operand pods; whole objects would not fit into
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from sys import intern
 from typing import Any
 
@@ -56,6 +56,9 @@ class Pod:
     limits: str = ""
     memory: str = ""
     held: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    revision: str = ""
+    scratch: bool = False
 
     @property
     def running(self) -> bool:
@@ -79,6 +82,8 @@ class Node:
     annotations: dict[str, str]
     capacity: dict[str, int]
     allocatable: dict[str, int]
+    unschedulable: bool = False
+    ready: bool = True
 
 
 _templates: dict[Template, Template] = {}
@@ -95,10 +100,12 @@ def node_of(raw: Json) -> Node:
         annotations={
             intern(key): intern(value)
             for key, value in (meta.get("annotations") or {}).items()
-            if key.startswith(keys.SIMULATOR)
+            if key.startswith((keys.SIMULATOR, keys.UPGRADE))
         },
         capacity=_extended(status.get("capacity")),
         allocatable=_extended(status.get("allocatable")),
+        unschedulable=bool((raw.get("spec") or {}).get("unschedulable")),
+        ready=_ready(status),
     )
 
 
@@ -124,7 +131,7 @@ def pod_of(raw: Json) -> Pod | None:
         requests=requests,
         created=meta["creationTimestamp"],
         phase=intern(status.get("phase", "Pending")),
-        ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ()),
+        ready=_ready(status),
         deleting="deletionTimestamp" in meta,
         crash=_crash(status),
         start=intern(annotations.get(keys.START, "")),
@@ -134,7 +141,14 @@ def pod_of(raw: Json) -> Pod | None:
         limits=intern(annotations.get(keys.MPS_LIMITS, "")),
         memory=memory,
         held=annotations.get(keys.MEMORY_HELD, ""),
+        labels={} if operand else {intern(key): intern(value) for key, value in labels.items()},
+        revision=intern(labels.get(keys.REVISION, "")),
+        scratch=any("emptyDir" in volume for volume in spec.get("volumes") or ()),
     )
+
+
+def _ready(status: Json) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
 
 
 def _extended(quantities: Mapping[str, str] | None) -> dict[str, int]:
@@ -142,8 +156,8 @@ def _extended(quantities: Mapping[str, str] | None) -> dict[str, int]:
 
 
 def _requests(spec: Json) -> Iterator[tuple[str, bool, tuple[tuple[str, int], ...]]]:
-    for field, init in (("containers", False), ("initContainers", True)):
-        for container in spec.get(field) or ():
+    for kind, init in (("containers", False), ("initContainers", True)):
+        for container in spec.get(kind) or ():
             resources = container.get("resources") or {}
             asked = _extended({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
             wanted = tuple((name, count) for name, count in sorted(asked.items()) if count)
@@ -153,8 +167,8 @@ def _requests(spec: Json) -> Iterator[tuple[str, bool, tuple[tuple[str, int], ..
 
 def _crash(status: Json) -> str:
     """Why a container crash-loops, "" when none does."""
-    for field in ("initContainerStatuses", "containerStatuses"):
-        for container in status.get(field) or ():
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in status.get(kind) or ():
             if ((container.get("state") or {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff":
                 last = (container.get("lastState") or {}).get("terminated") or {}
                 return intern(last.get("message") or "unknown")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpuform.simulator import device_plugin, driver, gfd, keys, mps, validator
+from gpuform.simulator import device_plugin, driver, driver_manager, gfd, keys, mps, validator
 from gpuform.simulator.actions import Action, Annotate, Crash, Event, Recover
 from gpuform.simulator.objects import Pod
 from gpuform.simulator.world import Broken, Config, World
@@ -34,13 +34,19 @@ def _waiting(world: World, pod: Pod) -> list[Action]:
     config = world.configs.get(pod.uid)
     if isinstance(config, Broken) and config.mount:
         return [Event(pod, "FailedMount", config.message, "kubelet")]
+    first: list[Action] = []
+    if pod.operand == "driver":
+        steps = driver_manager.clear(world, pod, driver.tag(pod))
+        if steps is not None:
+            return steps
+        first = driver_manager.restore(world)
     failure = problem(world, pod)
     if failure:
-        return _crash(pod, *failure)
+        return first + _crash(pod, *failure)
     annotations = {keys.START: "granted"}
     if isinstance(config, Config):
         annotations[keys.LOADED] = config.stored()
-    return [Annotate(pod, annotations, "starts")]
+    return [*first, Annotate(pod, annotations, "starts")]
 
 
 def _started(world: World, pod: Pod) -> list[Action]:

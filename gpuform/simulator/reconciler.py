@@ -20,6 +20,8 @@ from gpuform.simulator import (
     nfd,
     operands,
     operator,
+    upgrade,
+    upgrade_policy,
     validator,
 )
 from gpuform.simulator.actions import Action
@@ -37,6 +39,7 @@ STOP_GRACE = 300.0
 OPERANDS: tuple[Callable[[World], list[Action]], ...] = (
     nfd.act,
     operator.act,
+    upgrade.act,
     operands.act,
     validator.act,
     gfd.act,
@@ -61,11 +64,14 @@ class Reconciler:
         self._queued: set[str] = set()
         self._busy: set[str] = set()
         self._again: set[str] = set()
+        self._admitting = asyncio.Event()
         self._stopped: dict[tuple[str, str], asyncio.TimerHandle] = {}
         self._expired: dict[str, set[str]] = {}
 
     def changed(self, names: Iterable[str]) -> None:
         """These nodes are to be looked at."""
+        if self.store.to_upgrade:
+            self._admitting.set()
         for name in names:
             if name in self._busy:
                 self._again.add(name)
@@ -77,8 +83,27 @@ class Reconciler:
         """Watch and act until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.store.run())
+            group.create_task(self._admit())
             for _ in range(WORKERS):
                 group.create_task(self._work())
+
+    async def _admit(self) -> None:
+        """Let nodes begin with their driver upgrade: one decision at a time, for all nodes together."""
+        while True:
+            await self._admitting.wait()
+            self._admitting.clear()
+            cluster = self.store.cluster
+            if cluster.upgrade is not None and cluster.operator_running and self.store.knows(()):
+                try:
+                    for name in upgrade_policy.admitted(self.store.managed(), cluster.upgrade):
+                        pods = list(self.store.on_node.get(name, {}).values())
+                        world = World(self.store.nodes[name], cluster, pods)
+                        for action in upgrade.begin(world):
+                            await self._executor.carry_out(world.node, action)
+                except httpx.HTTPError as error:
+                    log.warning("driver upgrades: %s: %s; again in 2 s", type(error).__name__, error)
+                    asyncio.get_running_loop().call_later(2, self._admitting.set)
+            await asyncio.sleep(0.2)  # what changes meanwhile is decided together
 
     async def _work(self) -> None:
         while True:
@@ -87,7 +112,7 @@ class Reconciler:
             self._busy.add(name)
             retry = 0.0
             try:
-                await self._look(name)
+                retry = 0.0 if await self._look(name) else 2.0
             except (httpx.HTTPError, HelperError) as error:
                 log.warning("%s: %s: %s; again in 2 s", name, type(error).__name__, error)
                 retry = 2.0
@@ -100,18 +125,20 @@ class Reconciler:
             if retry:
                 asyncio.get_running_loop().call_later(retry, self.changed, (name,))
 
-    async def _look(self, name: str) -> None:
+    async def _look(self, name: str) -> bool:
+        """Let every operand act; False when something could not be done yet."""
         node = self.store.nodes.get(name)
         pods = list(self.store.on_node.get(name, {}).values())
         if node is None or not self.store.knows(pods):
-            return
+            return True
         found = await configs.resolve(node, pods, self.store.config_maps, self._helper)
-        expired = frozenset(self._expired.get(name, ()))
-        world = World(node, self.store.cluster, pods, found, expired)
+        world = World(node, self.store.cluster, pods, found, frozenset(self._expired.get(name, ())))
         self._watch_stopped(world)
+        done = True
         for operand in OPERANDS:
             for action in operand(world):
-                await self._executor.carry_out(node, action)
+                done = await self._executor.carry_out(node, action) and done
+        return done
 
     def _watch_stopped(self, world: World) -> None:
         """Start the kubelet's grace for resources that nobody offers, end it for those that are back."""

@@ -11,6 +11,7 @@ from gpuform.simulator import keys
 from gpuform.simulator.hardware import GPUS, Gpu
 from gpuform.simulator.mig_geometry import Placed
 from gpuform.simulator.objects import Node, Pod
+from gpuform.simulator.upgrade_policy import Policy
 
 Layout = dict[int, tuple[Placed, ...]]
 """MIG state: GPU index to its instances; a GPU that is missing has MIG switched off."""
@@ -25,6 +26,11 @@ class Cluster:
     nfd_installed: bool = False
     nfd_running: bool = False
     mig_default: str = ""
+    upgrade: Policy | None = None
+    driver_revision: str = ""
+    """Revision of the driver's DaemonSet that new pods are made of."""
+    driver_digest: str = ""
+    """Digest of what of the driver's configuration that revision would install."""
 
 
 @dataclass(frozen=True, slots=True)
