@@ -1,0 +1,181 @@
+"""On a real control plane: a GPU falls sick, the plugin restarts, the driver is upgraded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.simulator.site import NAMESPACE, Site
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "charts" / "gpu-operator-sim"
+PLUGIN_APP, DRIVER_APP = "nvidia-device-plugin-daemonset", "nvidia-driver-daemonset"
+STATE = "nvidia.com/gpu-driver-upgrade-state"
+DEVICES = "simulator.gpuform.io/devices"
+DRIVER = "nvidia.com/cuda.driver-version.full"
+
+
+def install(site: Site, version: str, **policy: Any) -> None:
+    values = site.plane.paths.state / "faults.yaml"
+    driver = {"version": version, "upgradePolicy": policy}
+    values.write_text(yaml.safe_dump({"driver": driver, "mig": {"strategy": ""}}))
+    site.helm("upgrade", "--install", "gpu-operator", str(CHART), "-n", NAMESPACE, "-f", str(values))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def operator(site: Site) -> None:
+    install(site, "580.126.09")
+
+
+def web(node: str) -> dict[str, Any]:
+    """A Deployment with one pod that has a GPU of this node."""
+    limits = {"nvidia.com/gpu": 1}
+    pod = {
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "terminationGracePeriodSeconds": 0,
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "containers": [{"name": "main", "image": "x", "resources": {"limits": limits}}],
+    }
+    labels = {"app": "web"}
+    spec = {
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    meta = {"name": "web", "namespace": "default"}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
+
+
+def test_cern_upgrade_goes_node_by_node_and_a_v100_stays_behind(site: Site) -> None:
+    t4s = ("up-0", "up-1", "up-2")
+    v100 = site.node("up-3", "1db1", 1)
+    for name in t4s:
+        site.node(name, "1eb8", 1)
+    for name in (*t4s, v100):
+        site.labelled(name, DRIVER, "580.126.09")
+        site.labelled(name, STATE, "upgrade-done")
+    site.label("up-1", "kubernetes.io/hostname", "up-1")
+    site.apply(web("up-1"))
+    site.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    before = site.kubectl("get", "pods", "-l", "app=web", "-o", "name")
+
+    # A node that has failed keeps its place for good: with one at a time it could hold up all the others.
+    install(site, "595.91.07", maxParallelUpgrades=2, maxUnavailable="50%")
+    for name in t4s:
+        site.labelled(name, DRIVER, "595.91.07")
+        site.labelled(name, STATE, "upgrade-done")
+        assert "unschedulable" not in site.get("node", name)["spec"]
+    site.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    assert site.kubectl("get", "pods", "-l", "app=web", "-o", "name") != before
+
+    # R580 was the V100's last branch: it has failed, and stays cordoned.
+    site.labelled(v100, STATE, "upgrade-failed")
+    assert site.get("node", v100)["spec"]["unschedulable"] is True
+    site.events(v100, "R580 is the last branch that does")
+
+    # Nothing is tried again by itself: who puts the driver back deletes its pod, and the node goes on.
+    install(site, "580.126.09")
+    (pod,) = site.operands(v100, DRIVER_APP)
+    site.kubectl("delete", "pod", "-n", NAMESPACE, pod["metadata"]["name"])
+    site.labelled(v100, STATE, "upgrade-done")
+    assert "unschedulable" not in site.get("node", v100)["spec"]
+    site.kubectl("delete", "deployment", "web")
+
+
+def gpuform(site: Site, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from gpuform.cli.main import main; main()", *args]
+    env = {**os.environ, "GPUFORM_STATE": str(site.plane.paths.state)}
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+
+
+def capacity(site: Site, node: str) -> str:
+    return str(site.get("node", node)["status"]["capacity"]["nvidia.com/gpu"])
+
+
+def test_nvidia_three_gpus_one_unhealthy(site: Site) -> None:
+    node = site.node("health-0", "1eb8", 3)
+    site.offers(node, {"gpu": 3})
+    site.pod("holds", {"gpu": 2}, node)
+    held = site.phase("holds", "Running")["metadata"]["annotations"][DEVICES]
+    done = gpuform(site, "simulate", "health", node, "--gpu", "0")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        f"{node}: GPU 0 is sick: its devices stay in the capacity, and are not allocatable\n"
+    )
+    site.offers(node, {"gpu": 2})
+    assert capacity(site, node) == "3"
+    kept = site.get("pod", "holds")
+    assert (kept["status"]["phase"], kept["metadata"]["annotations"][DEVICES]) == ("Running", held)
+
+    again = gpuform(site, "simulate", "health", node, "--gpu", "0")
+    assert again.stdout == f"{node}: GPU 0 is sick already\n"
+    well = gpuform(site, "simulate", "health", node, "--gpu", "0", "--ok")
+    assert well.returncode == 0, well.stderr
+    assert "is started again, or it would not take the GPU back" in well.stdout
+    site.offers(node, {"gpu": 3})
+    site.kubectl("delete", "pod", "holds")
+
+
+WRONG = [
+    (("nowhere", "--gpu", "0"), "NODE: there is no node nowhere"),
+    (("cpu-0", "--gpu", "0"), "NODE: cpu-0 has no simulated GPU"),
+    (("health-1", "--gpu", "2"), "--gpu: is 2; health-1 has 2; a number from 0 to 1"),
+]
+
+
+@pytest.mark.parametrize(("args", "said"), WRONG)
+def test_what_is_not_there_cannot_fall_sick(site: Site, args: tuple[str, ...], said: str) -> None:
+    site.node("health-1", "1eb8", 2)
+    done = gpuform(site, "simulate", "health", *args)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.fixture
+def offers_seen(site: Site, tmp_path: Path) -> Iterator[Any]:
+    """Every count of ``gpu`` that the node has had allocatable since, in order."""
+    kubectl = [str(site.plane.toolchain.path("kubectl")), "--kubeconfig", str(site.plane.kubeconfig)]
+    log = (tmp_path / "watch").open("w")
+    template = "{.status.allocatable.nvidia\\.com/gpu}{'\\n'}"
+    command = [*kubectl, "get", "node", "restart-0", "--watch", "-o", f"jsonpath={template}"]
+    started: list[subprocess.Popen[bytes]] = []
+
+    def seen() -> list[str]:
+        if not started:
+            started.append(subprocess.Popen(command, stdout=log))
+        lines = (tmp_path / "watch").read_text().split()
+        return [line for n, line in enumerate(lines) if n == 0 or lines[n - 1] != line]
+
+    yield seen
+    for process in started:
+        process.kill()
+        process.wait()
+    log.close()
+
+
+def test_nvidia_plugin_restarts_without_a_lost_allocation(site: Site, offers_seen: Any) -> None:
+    node = site.node("restart-0", "1db1", 4)
+    site.offers(node, {"gpu": 4})
+    site.pod("holds", {"gpu": 3}, node)
+    held = site.phase("holds", "Running")["metadata"]["annotations"][DEVICES]
+    site.until(offers_seen, ["4"].__eq__)
+    (plugin,) = site.operands(node, PLUGIN_APP)
+    site.kubectl("delete", "pod", "-n", NAMESPACE, plugin["metadata"]["name"], "--grace-period=0", "--force")
+    site.until(offers_seen, ["4", "0", "4"].__eq__)
+    kept = site.get("pod", "holds")
+    assert (kept["status"]["phase"], kept["metadata"]["annotations"][DEVICES]) == ("Running", held)
+    site.pod("two", {"gpu": 2}, node)
+    refused = site.phase("two", "Failed")["status"]["message"]
+    assert "Requested: 2, Available: 1" in refused
+    site.pod("one", {"gpu": 1}, node)
+    given = site.phase("one", "Running")["metadata"]["annotations"][DEVICES]
+    assert given not in held.split(",")
+    site.kubectl("delete", "pod", "holds", "one", "two")
