@@ -121,5 +121,7 @@ def opened(plane: Any) -> Iterator[Site]:
     finally:
         site.kubectl("delete", "pods", "--all", "-n", "default", "--wait=false")
         site.helm("uninstall", "gpu-operator", "-n", NAMESPACE, "--wait", "--ignore-not-found")
+        # A pod whose node goes first is only taken away by the garbage collection, a minute later.
+        site.kubectl("wait", "--for=delete", "pods", "--all", "-n", NAMESPACE, "--timeout=60s")
         site.kubectl("delete", "nodes", "--all", "--wait=false")
         site.kubectl("delete", "namespace", NAMESPACE, "--wait=true")

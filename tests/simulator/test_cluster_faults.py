@@ -87,6 +87,9 @@ def test_cern_upgrade_goes_node_by_node_and_a_v100_stays_behind(site: Site) -> N
     site.kubectl("delete", "pod", "-n", NAMESPACE, pod["metadata"]["name"])
     site.labelled(v100, STATE, "upgrade-done")
     assert "unschedulable" not in site.get("node", v100)["spec"]
+    for name in t4s:
+        site.labelled(name, DRIVER, "580.126.09")
+        site.labelled(name, STATE, "upgrade-done")
     site.kubectl("delete", "deployment", "web")
 
 
