@@ -80,5 +80,4 @@ def _annotations(node: Json | None, name: str, gpu: int) -> dict[str, str]:
 
 
 def _plugins(node: str) -> dict[str, str]:
-    selector = f"{keys.PART_OF}={keys.CHART},{keys.OPERAND}=device-plugin"
-    return {"fieldSelector": f"spec.nodeName={node}", "labelSelector": selector}
+    return {"fieldSelector": f"spec.nodeName={node}", "labelSelector": f"{keys.OPERAND}=device-plugin"}

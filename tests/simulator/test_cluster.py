@@ -37,6 +37,9 @@ mig-configs:
   all-disabled: [{devices: all, mig-enabled: false}]
   all-1g.5gb: [{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}]
   3g.20gb-2x2g.10gb: [{devices: all, mig-enabled: true, mig-devices: {2g.10gb: 2, 3g.20gb: 1}}]
+  half:
+    - {devices: [0, 1], mig-enabled: true, mig-devices: {1g.5gb: 7}}
+    - {devices: [2, 3], mig-enabled: false}
   trap: [{devices: all, mig-enabled: true, mig-devices: {3g.20gb: 2, 1g.5gb: 1}}]
 """
 VALUES = {
@@ -126,6 +129,15 @@ def test_cern_mig_mixed(site: Any) -> None:
     site.labelled(node, STATE, "success")
     site.pod("simulation", {"mig-3g.20gb": 1})
     site.phase("simulation", "Running")
+
+
+def test_two_of_four_gpus_are_cut_and_the_others_stay_whole(site: Any) -> None:
+    node = site.node("half-0", "20b0", 4)
+    site.labelled(node, STATE, "success")
+    site.label(node, MIG_LABEL, "half")
+    site.offers(node, {"gpu": 2, "mig-1g.5gb": 14})
+    labels = site.labelled(node, "nvidia.com/mig-1g.5gb.count", "14")
+    assert labels["nvidia.com/gpu.count"] == "4"
 
 
 def test_bumble_refuses_to_cut_a_gpu_in_use_then_all_1g5gb(site: Any) -> None:

@@ -1,7 +1,8 @@
-"""On a real control plane: a GPU falls sick, the plugin restarts, the driver is upgraded."""
+"""On a real control plane: a GPU falls sick, the plugin restarts, the driver is upgraded, MPS comes up."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -24,15 +25,24 @@ DEVICES = "simulator.gpuform.io/devices"
 DRIVER = "nvidia.com/cuda.driver-version.full"
 
 
+MPS_3 = """\
+version: v1
+flags: {migStrategy: none}
+sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}
+"""
+
+
 def install(site: Site, version: str, **policy: Any) -> None:
     values = site.plane.paths.state / "faults.yaml"
     driver = {"version": version, "upgradePolicy": policy}
-    values.write_text(yaml.safe_dump({"driver": driver, "mig": {"strategy": ""}}))
+    config = {"config": {"name": "plugin-config", "default": "whole"}}
+    values.write_text(yaml.safe_dump({"driver": driver, "mig": {"strategy": ""}, "devicePlugin": config}))
     site.helm("upgrade", "--install", "gpu-operator", str(CHART), "-n", NAMESPACE, "-f", str(values))
 
 
 @pytest.fixture(autouse=True, scope="module")
 def operator(site: Site) -> None:
+    site.config_map("plugin-config", {"whole": "version: v1\n", "mps-3": MPS_3})
     install(site, "580.126.09")
 
 
@@ -182,3 +192,19 @@ def test_nvidia_plugin_restarts_without_a_lost_allocation(site: Site, offers_see
     given = site.phase("one", "Running")["metadata"]["annotations"][DEVICES]
     assert given not in held.split(",")
     site.kubectl("delete", "pod", "holds", "one", "two")
+
+
+def test_cisco_mps_by_its_daemon(site: Site) -> None:
+    """Discovery says that the node is capable, that brings the daemon, and for it the plugin has waited."""
+    node = site.node("mps-0", "1eb8", 2, config="mps-3")
+    site.offers(node, {"gpu": 6})
+    labels = site.labelled(node, "nvidia.com/gpu.sharing-strategy", "mps")
+    assert labels["nvidia.com/mps.capable"] == "true"
+    assert labels["nvidia.com/gpu.product"] == "Tesla-T4-SHARED"
+    (daemon,) = site.operands(node, "nvidia-device-plugin-mps-control-daemon")
+    limits = json.loads(daemon["metadata"]["annotations"]["simulator.gpuform.io/mps-limits"])
+    assert limits["default_device_pinned_mem_limit"] == "5120M"
+    site.pod("client", {"gpu": 1}, node, memory="all")
+    held = "simulator.gpuform.io/gpu-memory-held"
+    site.until(lambda: site.get("pod", "client")["metadata"]["annotations"].get(held), "5120".__eq__)
+    site.kubectl("delete", "pod", "client")
