@@ -101,7 +101,7 @@ class Site:
         self.until(lambda: self.kubectl("get", "events", *where), lambda found: text in found)
 
     @staticmethod
-    def until(look: Callable[[], Any], good: Callable[[Any], bool], seconds: float = 30) -> Any:
+    def until(look: Callable[[], Any], good: Callable[[Any], bool], seconds: float = 60) -> Any:
         """The first good look; the last look is in the failure's message."""
         end = time.monotonic() + seconds
         while not good(found := look()):
