@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +22,23 @@ CLASSES: dict[tuple[str, str], type[pulumi.CustomResource]] = {
     ("batch/v1", "Job"): Job,
 }
 
+# Imported when one is declared: these parts of the SDK take time, and few environments have them.
+SELDOM: dict[tuple[str, str], tuple[str, str]] = {
+    ("v1", "ResourceQuota"): ("core.v1", "ResourceQuota"),
+    ("v1", "ServiceAccount"): ("core.v1", "ServiceAccount"),
+    ("policy/v1", "PodDisruptionBudget"): ("policy.v1", "PodDisruptionBudget"),
+    ("scheduling.k8s.io/v1", "PriorityClass"): ("scheduling.v1", "PriorityClass"),
+    **{
+        ("rbac.authorization.k8s.io/v1", kind): ("rbac.v1", kind)
+        for kind in ("ClusterRoleBinding", "Role", "RoleBinding")
+    },
+}
+
+
+def _snake(key: str) -> str:
+    """The SDK's spelling of a manifest's own key; what lies below it stays as it is."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).lower()
+
 
 def resource(name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
     """Register ``manifest`` under the resource name ``name``.
@@ -29,6 +48,11 @@ def resource(name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOption
     """
     body = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
     kind = (manifest["apiVersion"], manifest["kind"])
+    if kind in SELDOM:
+        module, name_of_class = SELDOM[kind]
+        found = getattr(importlib.import_module(f"pulumi_kubernetes.{module}"), name_of_class)
+        made: pulumi.CustomResource = found(name, opts=opts, **{_snake(key): body[key] for key in body})
+        return made
     if kind == ("resource.k8s.io/v1", "ResourceClaimTemplate"):
         # Here, because this part of the SDK takes a tenth of a second and few environments have claims.
         from pulumi_kubernetes.resource.v1 import ResourceClaimTemplate

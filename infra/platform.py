@@ -13,9 +13,11 @@ from components.mig_layouts import MigLayouts, MigLayoutsArgs
 from components.namespaces import Namespaces, NamespacesArgs
 from components.node_pools import NodePools, NodePoolsArgs
 from components.readiness_gate import ReadinessGate, ReadinessGateArgs
+from components.room import Room, RoomArgs
+from components.scheduler import Scheduler, SchedulerArgs
 from components.workloads import Workloads, WorkloadsArgs
 from infra.model.environment import Environment
-from infra.plan import dra
+from infra.plan import dra, room
 from infra.plan.startup import any_gated
 from infra.target import Target
 
@@ -53,6 +55,10 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
         ready.append(DraDriver(f"{prefix}dra", DraDriverArgs(release=claims), after(operator)))
     if any(pool.by_karpenter for pool in env.pools):
         ready.append(ElasticPools(f"{prefix}elastic", ElasticPoolsArgs(environment=env), after(*before)))
+    if env.packs:
+        ready.append(Scheduler(f"{prefix}packer", SchedulerArgs(environment=env), after(namespaces)))
+    if room.manifests(env):
+        ready.append(Room(f"{prefix}room", RoomArgs(environment=env), after(*ready)))
     Workloads(f"{prefix}workloads", WorkloadsArgs(environment=env, kubeconfig=on.kubeconfig), after(*ready))
 
 

@@ -33,6 +33,15 @@ READINESS_GATE_IMAGE = (
 
 EKS = ("1.33", "1.34", "1.35")  # docs.aws.amazon.com/eks: versions in standard support
 
+# The second scheduler: registry.k8s.io/kube-scheduler; the newest of each minor version that can be had here.
+# It may not be newer than the API server's minor version (kubernetes.io/releases/version-skew-policy).
+KUBE_SCHEDULER = {"1.33": "1.33.13", "1.34": "1.34.4", "1.35": "1.35.4"}
+KUBE_SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
+# What a placeholder runs; the digest is that of the index of all platforms.
+PAUSE_IMAGE = (
+    "registry.k8s.io/pause:3.10@sha256:ee6521f290b2168b6e0935a181d4cff9be1ac3f505666ef0e3c98fae8199917a"
+)
+
 KARPENTER = "1.14.1"  # github.com/aws/karpenter-provider-aws/releases; chart and CRD chart have its version
 # The newest controller that can be built: of 1.14.1 the module proxy has no core. Its CRDs are the chart's.
 KARPENTER_MODULE = "1.14.0"  # github.com/aws/karpenter-provider-aws/releases

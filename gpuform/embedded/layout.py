@@ -50,6 +50,11 @@ class Layout:
         return self.home / "pki"
 
     @property
+    def packer(self) -> Path:
+        """The second scheduler's program, a link in a folder of its own, by which its process is known."""
+        return self.home / "packer" / "gpuform-packer"
+
+    @property
     def config(self) -> Path:
         """What kwokctl is given."""
         return self.home / "kwokctl.yaml"

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpuform import writable
-from gpuform.embedded import alias, kubeconfig, lock, simulation, starting
+from gpuform.embedded import alias, kubeconfig, lock, packing, simulation, starting
 from gpuform.embedded.kwokctl import Tools
 from gpuform.embedded.layout import Layout, Record, complete_pki, write_private
 from gpuform.embedded.probe import Probe
-from gpuform.embedded.processes import KWOKCTL, MEMBERS, SIMULATOR, end, scan
+from gpuform.embedded.processes import KEEPER, KWOKCTL, MEMBERS, PACKER, SIMULATOR, end, scan
 from gpuform.embedded.status import Member, Status
 from gpuform.paths import Paths
 
@@ -21,7 +21,8 @@ def _silent(line: str) -> None:
 
 
 class ControlPlane:
-    """etcd, kube-apiserver, controller manager, scheduler, kwok and the node simulator of one checkout.
+    """etcd, kube-apiserver, controller manager, scheduler, kwok and the node simulator of one checkout, and a
+    second scheduler where a stack declares one.
 
     Every method may be called at any time and in any state, from several processes at once; nothing is kept
     in this object. Linux only: it looks into ``/proc``.
@@ -43,7 +44,8 @@ class ControlPlane:
 
         ``port`` is the apiserver's, on 127.0.0.1; a running cluster moves there and keeps its data. Raises
         InputError when the port is taken or is none or the state cannot be written, Failure when a member
-        does not come up. ``simulator`` false starts none, and leaves one that runs alone.
+        does not come up. ``simulator`` false starts none, and no second scheduler, and leaves those that run
+        alone.
         """
         paths = self._layout.paths
         writable.require_state(paths.state)
@@ -58,8 +60,10 @@ class ControlPlane:
             starting.bring_up(self._layout, self._tools, port, progress)
             if self._write_kubeconfig():
                 simulation.stop(self._layout)  # it has read the old one
+                packing.stop(self._layout)
             if simulator:
                 simulation.ensure(self._layout, self._tools, progress)
+                packing.ensure(self._layout, self._tools)
 
     def stop(self, delete: bool = False) -> None:
         """End every process of this checkout's control plane, and with ``delete`` remove its data, ports,
@@ -76,7 +80,7 @@ class ControlPlane:
             if delete:
                 shutil.rmtree(self._layout.home, ignore_errors=True)
                 self._layout.paths.kubeconfig.unlink(missing_ok=True)
-                for name in (*MEMBERS, SIMULATOR, KWOKCTL):
+                for name in (*MEMBERS, SIMULATOR, KEEPER, PACKER, KWOKCTL):
                     log = self._layout.log(name)
                     log.unlink(missing_ok=True)
                     log.with_name(f"{log.stem}.previous.log").unlink(missing_ok=True)
@@ -87,7 +91,8 @@ class ControlPlane:
         record = Record.load(layout)
         running = {process.name: process for process in scan(layout)}
         rows = []
-        for name in (*MEMBERS, SIMULATOR):
+        # The second scheduler is there only while a stack declares one; its keeper sees to that.
+        for name in (*MEMBERS, SIMULATOR, KEEPER, *((PACKER,) if PACKER in running else ())):
             process = running.get(name)
             port = record.ports.get(name)
             pid, rss = (process.pid, process.rss_bytes) if process else (None, 0)
@@ -102,8 +107,9 @@ class ControlPlane:
         return Status(tuple(rows), layout.paths.kubeconfig, server, answers, version)
 
     def _end_all(self) -> None:
-        """kwokctl first, or it would start what is being ended; then the simulator, the others, etcd."""
+        """kwokctl first, or it would start what is being ended; then what stands beside, the others, etcd."""
         end(self._layout, [process for process in scan(self._layout) if process.name == KWOKCTL], grace=0)
+        packing.stop(self._layout)
         simulation.stop(self._layout)
         starting.end_members(self._layout)
 

@@ -22,6 +22,8 @@ from gpuform.embedded.layout import Layout
 PROC = Path("/proc")
 MEMBERS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 SIMULATOR = "simulator"
+KEEPER = "scheduler-keeper"
+PACKER = "gpuform-packer"
 KWOKCTL = "kwokctl"
 EXEC_LOOKS = 100  # a millisecond apart; exec takes a few of them on a busy machine
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD among the flags, field 9 of proc_pid_stat(5)
@@ -54,7 +56,7 @@ class Process:
 
 
 def scan(layout: Layout) -> list[Process]:
-    """Every process of this checkout's control plane: members, simulator, and a kwokctl at work."""
+    """Every process of this checkout's control plane: members, what stands beside, a kwokctl at work."""
     return scan_for(partial(_name, layout))
 
 
@@ -108,7 +110,9 @@ def _name(layout: Layout, argv: Sequence[str]) -> str | None:
         return KWOKCTL
     if "gpuform.simulator" in argv and str(layout.paths.kubeconfig) in argv:
         return SIMULATOR
-    return None
+    if "gpuform.packer" in argv and str(layout.paths.kubeconfig) in argv:
+        return KEEPER
+    return PACKER if program == layout.packer else None
 
 
 def end(layout: Layout, processes: Iterable[Process], grace: float) -> None:

@@ -10,10 +10,18 @@ from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.rollout import COLOURS
+from infra.model.scheduling import PLACEHOLDER, SCHEDULER
 from infra.model.workload import DeploymentWorkload, Workload, cpu_millis, memory_bytes
 
 BUILT_IN_NAMESPACES = ("default",)
-_SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator")
+SYSTEM_NAMESPACES = (
+    "kube-system",
+    "kube-public",
+    "kube-node-lease",
+    "gpu-operator",
+    SCHEDULER,
+    PLACEHOLDER,
+)
 
 
 def check_cost(prices: Sequence[str], system: str | None, pools: Sequence[Pool]) -> None:
@@ -100,7 +108,7 @@ def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Seq
             )
         seen[key] = index
         _check_colours(workloads, index)
-        if workload.namespace in _SYSTEM_NAMESPACES:
+        if workload.namespace in SYSTEM_NAMESPACES:
             raise InputError(
                 f"{path}.namespace", f"{workload.namespace} belongs to the cluster", "name another one"
             )

@@ -6,7 +6,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from infra.model import addresses, aws_checks, checks, host_checks, offer, operator_checks, ownership, unused
+from infra.model import (
+    addresses,
+    aws_checks,
+    checks,
+    host_checks,
+    offer,
+    operator_checks,
+    ownership,
+    room,
+    scheduling,
+    unused,
+)
 from infra.model.aws import AwsCluster
 from infra.model.base import Model, Name
 from infra.model.cost import Cost
@@ -14,6 +25,7 @@ from infra.model.hosts import HostsCluster
 from infra.model.operator import GpuOperatorSpec
 from infra.model.ownership import Ownership
 from infra.model.pool import Pool
+from infra.model.scheduling import Namespace, PriorityName, PriorityValue, Scheduling
 from infra.model.state import State, check_state
 from infra.model.workload import Workload
 
@@ -48,6 +60,17 @@ class Environment(Model):
         default_factory=GpuOperatorSpec, description="Settings of the operator."
     )
     pools: tuple[Pool, ...] = Field(min_length=1, description="Pools of nodes of one kind.")
+    scheduling: Scheduling | None = Field(
+        default=None, description="How pods with GPUs are placed; by the cluster's own scheduler if left out."
+    )
+    priorities: dict[PriorityName, PriorityValue] = Field(
+        default_factory=dict,
+        description="Priority classes by name, each with its value: pods of a higher one go first, and take "
+        "the place of lower ones where there is no other. Pods without a class have 0.",
+    )
+    namespaces: tuple[Namespace, ...] = Field(
+        default=(), description="Namespaces with a quota of GPUs; others may ask for any."
+    )
     workloads: tuple[Workload, ...] = Field(default=(), description="What runs on the pools.")
     cost: Cost | None = Field(default=None, description="Its budget, and prices that no list has.")
     state: State | None = Field(
@@ -63,7 +86,11 @@ class Environment(Model):
         if self.cost:
             system = self.cluster.system.machine if isinstance(self.cluster, AwsCluster) else None
             checks.check_cost(tuple(self.cost.prices), system, self.pools)
+        scheduling.check_scheduling(self.cluster.kind, self.scheduling)
         checks.check_workloads(operator.mig_strategy, self.pools, self.workloads)
+        scheduling.check_priorities(self.priorities, self.workloads)
+        room.check_spare(operator.mig_strategy, self.pools)
+        room.check_namespaces(operator.mig_strategy, self.pools, self.namespaces, self.workloads)
         if isinstance(self.cluster, AwsCluster):
             aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
         if isinstance(self.cluster, HostsCluster):
@@ -83,6 +110,11 @@ class Environment(Model):
         """
         found = {self.strategy(pool) for pool in self.pools if pool.gpus}
         return self.gpu_operator.mig_strategy if not found else found.pop() if len(found) == 1 else None
+
+    @property
+    def packs(self) -> bool:
+        """Whether pods with GPUs are placed by the packing scheduler."""
+        return self.scheduling is not None and self.scheduling.packer
 
     @property
     def context(self) -> str | None:

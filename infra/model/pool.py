@@ -64,6 +64,11 @@ class Pool(Model):
     elastic: Elastic | None = Field(
         default=None, description="Nodes that come and go with the pods (AWS); this or nodes."
     )
+    spare: Count | None = Field(
+        default=None,
+        description="Nodes that are kept free (elastic pools): placeholder pods hold them until others need "
+        "the room, and then have new ones bought.",
+    )
     capacity: tuple[Capacity, ...] = Field(
         default=("on_demand",),
         min_length=1,

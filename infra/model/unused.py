@@ -35,6 +35,10 @@ _EQUAL = (
     "give one number, or use cluster kind aws",
 )
 _EQUAL_ON_AWS = ("only nodes that come and go may differ in it", "give one number, or make the pool elastic")
+_NOTHING_SPARE = (
+    "the number of nodes is fixed: placeholders would hold what is there and bring nothing",
+    "leave it out, or use cluster kind aws and an elastic pool",
+)
 _IMAGE_OWNS = ("on AWS the node image brings it", "leave it out")
 
 _NAMED = ("the hosts are there, and named one by one", "leave it out, and name them in hosts")
@@ -47,6 +51,7 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
     "embedded": {
         "elastic": _FIXED,
         "capacity": _BOUGHT,
+        "spare": _NOTHING_SPARE,
         "workload_class": _NO_KARPENTER,
         "zones": _NOT_AWS,
         "aws": _NOT_AWS,
@@ -55,6 +60,7 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
     "existing": {
         "elastic": _THERE,
         "capacity": _THERE,
+        "spare": _NOTHING_SPARE,
         "workload_class": _NO_KARPENTER,
         "zones": _NOT_AWS,
         "aws": _NOT_AWS,
@@ -66,6 +72,7 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
         "selector": _NAMED,
         "elastic": ("nobody can make more of the hosts that are there", "leave it out"),
         "capacity": ("the hosts are there already", "leave it out, or use cluster kind aws"),
+        "spare": _NOTHING_SPARE,
         "workload_class": _NO_KARPENTER,
         "zones": _NOT_AWS,
         "aws": _NOT_AWS,
@@ -103,7 +110,8 @@ _WITH_GPUS = ("driver", "toolkit", "cuda", "acknowledge")
 def of_pool(cluster: str, pool: Pool) -> Mapping[str, Reason]:
     """Fields of the pool that this kind of cluster has no use for, each with the reason."""
     if cluster == "aws":
-        return _ONLY_HOSTS if pool.by_karpenter else {"workload_class": _NO_CLASS, **_ONLY_HOSTS}
+        found = _ONLY_HOSTS if pool.elastic else {"spare": _NOTHING_SPARE, **_ONLY_HOSTS}
+        return found if pool.by_karpenter else {"workload_class": _NO_CLASS, **found}
     return _POOL[cluster]
 
 

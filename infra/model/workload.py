@@ -93,6 +93,7 @@ class _Workload(Model):
     memory: Annotated[str, AfterValidator(_memory)] = Field(
         default="1Gi", strict=True, description="Memory request and limit per pod."
     )
+    priority: Name | None = Field(default=None, description="One of the environment's priorities.")
     image: PinnedImage = Field(description="Image with tag or digest.")
     command: tuple[
         Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)], ...

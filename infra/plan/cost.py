@@ -102,7 +102,8 @@ def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
         notes.append(f"no price of {', '.join(missing)}")
     known = {machine: price for machine, price in hourly.items() if price is not None}
     low = high = 0.0
-    least, most = pool.nodes or 0, pool.nodes or 0
+    least, most = pool.nodes or pool.spare or 0, pool.nodes or 0
+    spare: list[float] = []
     for capacity in pool.capacity:
         factor = _factor(env, capacity, notes)
         counts = {machine: pool.nodes or most_nodes(env, pool, machine) for machine in machines}
@@ -111,6 +112,8 @@ def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
         costs = [price * factor * counts[machine] for machine, price in known.items()]
         high += max(costs, default=0.0)
         low += min(costs, default=0.0) if pool.nodes else 0.0
+        spare.append(min(known.values(), default=0.0) * factor * (pool.spare or 0))
+    low += min(spare, default=0.0)
     whole = None if missing else high
     cheapest = min(known.items(), key=lambda item: item[1], default=None)
     units = _units(env, pool, cheapest[0].gpus, cheapest[1]) if cheapest else {}

@@ -1,7 +1,8 @@
 """Nodes of an AWS environment where nobody buys any: what node groups and Karpenter would have made.
 
 Simulated, for the embedded control plane. A pool with a fixed number has that number. An elastic pool has as
-many as the environment's own workloads need on its smallest machine that takes them, within its limits;
+many as the environment's own workloads need on its smallest machine that takes them, and those that it
+keeps free, within its limits;
 real Karpenter compares prices as well, and may choose larger machines.
 """
 
@@ -66,8 +67,9 @@ def _bought(env: Environment, pool: Pool) -> tuple[Machine | None, int]:
     work = [one for one in env.workloads if pool.name == (one.pool or _taken(env, one))]
     for machine in machines:
         fits = [_per_node(env, pool, machine, one) for one in work]
-        if work and all(fits):
+        if (work or pool.spare) and all(fits):
             count = sum(math.ceil(one.pods / fit) for one, fit in zip(work, fits, strict=True))
+            count += pool.spare or 0
             return machine, min(count, _most(env, pool, machine))
     return None, 0
 

@@ -21,6 +21,8 @@ from infra.plan import (
     inventory,
     nodes,
     readiness_gate,
+    room,
+    scheduler,
     sharing,
     workloads,
 )
@@ -65,6 +67,8 @@ def _platform(env: Environment) -> dict[str, str]:
         "dra-driver.yaml": [_chart(claims)] if claims else [],
         "nodes.yaml": [node for pool in env.pools for node in nodes.simulated_nodes(env, pool)],
         "readiness-gate.yaml": list(readiness_gate.manifests(env)),
+        "scheduler.yaml": list(scheduler.manifests(env)),
+        "room.yaml": list(room.manifests(env)),
         "workloads.yaml": list(workloads.manifests(env)),
         **aws_files.files(env),
     }

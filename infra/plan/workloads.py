@@ -13,6 +13,7 @@ from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.pool import Pool
 from infra.model.rollout import COLOURS
+from infra.model.scheduling import PLACEHOLDER, SCHEDULER
 from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
 from infra.plan import affinity, blue_green, dra, serving, sharing
 
@@ -22,7 +23,10 @@ _USER = 1000  # any user but root; images that bring their own root user run as 
 
 def namespaces(env: Environment) -> tuple[Manifest, ...]:
     """The operator's namespace, privileged as its operands need it, and the workloads', restricted."""
-    wanted = {workload.namespace for workload in env.workloads} - set(checks.BUILT_IN_NAMESPACES)
+    wanted = {workload.namespace for workload in env.workloads} | {space.name for space in env.namespaces}
+    wanted -= set(checks.BUILT_IN_NAMESPACES)
+    wanted |= {SCHEDULER} if env.packs else set()
+    wanted |= {PLACEHOLDER} if any(pool.spare for pool in env.pools) else set()
     found = [_namespace(env, sharing.NAMESPACE, "privileged")]
     return (*found, *(_namespace(env, name, "restricted") for name in sorted(wanted)))
 
@@ -166,6 +170,10 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
     if _by_claim(pools):
         name = dra.template_name(workload)
         spec["resourceClaims"] = [{"name": dra.REQUEST, "resourceClaimTemplateName": name}]
+    if env.packs and (resource or _by_claim(pools)):
+        spec["schedulerName"] = SCHEDULER
+    if workload.priority:
+        spec["priorityClassName"] = workload.priority
     if workload.pool:
         spec["nodeSelector"] = {labels.POOL: workload.pool}
     if workload.gpu_product:

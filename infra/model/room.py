@@ -1,0 +1,158 @@
+"""Room for pods: quotas by what pools offer, and nodes that are kept free; what cannot be is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from infra.model import checks, offer
+from infra.model.base import listing
+from infra.model.elastic import CPU
+from infra.model.errors import InputError
+from infra.model.offer import MigStrategy
+from infra.model.pool import Pool
+from infra.model.scheduling import Namespace
+from infra.model.sharing import Mig
+from infra.model.workload import Workload
+
+WHOLE = "gpu"
+_CLAIMED = ".deviceclass.resource.k8s.io/devices"
+"""What a ResourceQuota counts claimed devices of a class by (k8s.io/api, core/v1 ResourceClaimsPerClass)."""
+
+
+def keys(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
+    """A ResourceQuota's keys for everything that the pool offers; none for a pool without GPUs."""
+    extended = [offer.quota_key(name) for name in offer.gpu_resources(strategy, pool)]
+    return (*extended, *(device_class + _CLAIMED for device_class in offer.claimable(pool)))
+
+
+def hard(strategy: MigStrategy, pools: Sequence[Pool], space: Namespace) -> dict[str, int]:
+    """The quota by resource name, sorted: the pools' that are named, and 0 of all others.
+
+    Raises InputError, its path below the namespace.
+    """
+    found = {key: 0 for pool in pools for key in keys(strategy, pool)}
+    for name, amount in space.quota.items():
+        for key, number in _amounts(strategy, pools, name, amount):
+            found[key] += number
+    _check_alike(strategy, pools, space)
+    return dict(sorted(found.items()))
+
+
+def _amounts(
+    strategy: MigStrategy, pools: Sequence[Pool], name: str, amount: int | Mapping[str, int]
+) -> Iterator[tuple[str, int]]:
+    path = f"quota.{name}"
+    pool = next((pool for pool in pools if pool.name == name), None)
+    if pool is None:
+        raise InputError(path, f"unknown pool {name!r}", listing((one.name for one in pools), name))
+    offered = keys(strategy, pool)
+    if not offered:
+        raise InputError(path, f"pool {name} has no GPU", "leave it out")
+    if isinstance(amount, int):
+        if len(offered) > 1:
+            kinds = ", ".join(_parts(strategy, pool))
+            fact = f"pool {name} offers several kinds of resource"
+            raise InputError(path, fact, f"give a number for each: {{{kinds}}}")
+        yield offered[0], amount
+        return
+    known = _parts(strategy, pool)
+    for part, number in amount.items():
+        if part not in known:
+            remedy = listing(known, part) if known else f"give one number, quota: {{{name}: {number}}}"
+            raise InputError(f"{path}.{part}", f"pool {name} offers no slice {part!r}", remedy)
+        yield known[part], number
+
+
+def _parts(strategy: MigStrategy, pool: Pool) -> dict[str, str]:
+    """A quota's key for each kind of slice, and for ``gpu`` where whole ones lie beside them.
+
+    Nothing for a pool that knows one resource alone by another name than a profile's.
+    """
+    share = pool.sharing.share if isinstance(pool.sharing, Mig) else None
+    slices = {offer.shared_name(offer.mig_resource(name), share): name for name in pool.layout or {}}
+    names = offer.gpu_resources(strategy, pool)
+    if not slices.keys() & set(names):
+        return {}
+    return {slices.get(name, WHOLE): offer.quota_key(name) for name in names}
+
+
+def _check_alike(strategy: MigStrategy, pools: Sequence[Pool], space: Namespace) -> None:
+    """A quota knows resources, not pools: one that names a pool counts for all that offer the same."""
+    by_key: dict[str, list[str]] = {}
+    for pool in pools:
+        for key in keys(strategy, pool):
+            by_key.setdefault(key, []).append(pool.name)
+    for name in space.quota:
+        for key, alike in by_key.items():
+            missing = [other for other in alike if other not in space.quota]
+            if name in alike and missing:
+                what = key.removeprefix("requests.").removesuffix(_CLAIMED)
+                raise InputError(
+                    f"quota.{name}",
+                    f"pool {' and '.join(missing)} offers {what}, too, and a quota cannot tell them apart",
+                    f"name all of {', '.join(alike)} (their numbers add up), or have one offer another name",
+                )
+
+
+def check_namespaces(
+    strategy: MigStrategy, pools: Sequence[Pool], spaces: Sequence[Namespace], workloads: Sequence[Workload]
+) -> None:
+    """Every namespace is there once, is not the cluster's, and has a quota that its workloads keep to."""
+    seen: set[str] = set()
+    for index, space in enumerate(spaces):
+        path = f"namespaces[{index}]"
+        if space.name in seen:
+            raise InputError(f"{path}.name", f"{space.name!r} is there twice", "give each its quota once")
+        seen.add(space.name)
+        if space.name in checks.SYSTEM_NAMESPACES:
+            raise InputError(f"{path}.name", f"{space.name} belongs to the cluster", "name another one")
+        try:
+            limits = hard(strategy, pools, space)
+        except InputError as error:
+            raise InputError(f"{path}.{error.path}", error.fact, error.remedy) from None
+        mine = [work for work in workloads if work.namespace == space.name]
+        asked: Counter[str] = Counter()
+        for work in mine:
+            asked.update(_asks(strategy, pools, work))
+        for key, total in asked.items():
+            if total > limits.get(key, 0):
+                what = key.removeprefix("requests.").removesuffix(_CLAIMED)
+                raise InputError(
+                    f"{path}.quota",
+                    f"the workloads of {space.name} ask for {total} {what}, and it lets {limits[key]}",
+                    "raise it, or ask for less",
+                )
+
+
+def _asks(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> dict[str, int]:
+    """What all pods of a workload ask for, by a quota's key; nothing where no GPU is asked for."""
+    if work.pool:
+        found = [pool for pool in pools if pool.name == work.pool]
+    else:
+        product = work.gpu_product
+        found = [pool for pool in pools if product and product in offer.products(strategy, pool)]
+    if not found:
+        return {}
+    claimed = [name for pool in found for name in offer.claimable(pool)]
+    if claimed:
+        return {claimed[0] + _CLAIMED: work.pods * work.amount}
+    resource = checks.request(strategy, found, work)
+    return {offer.quota_key(resource): work.pods * work.amount} if resource else {}
+
+
+def check_spare(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
+    """Nodes that are kept free have GPUs, and fit within the pool's limits."""
+    for index, pool in enumerate(pools):
+        path = f"pools[{index}].spare"
+        if pool.spare is None or pool.elastic is None:
+            continue
+        if not pool.gpus:
+            raise InputError(path, "the pool has no GPU to keep free", "leave it out")
+        has = {CPU: min((machine.vcpu for machine in pool.machines), default=0)}
+        has |= offer.offered(strategy, pool, pool.gpu_counts[0])
+        for key, most in pool.elastic.max.items():
+            # Each way of buying has the whole limit.
+            if (needs := pool.spare * has.get(key, 0)) > most * len(pool.capacity):
+                fact = f"{pool.spare} free nodes have {needs} {key}, and elastic.max lets {most}"
+                raise InputError(path, fact, "raise elastic.max, or keep fewer free")

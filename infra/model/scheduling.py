@@ -1,0 +1,104 @@
+"""How pods are placed and who goes first: the packing scheduler, priorities, and namespaces with a quota."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Discriminator, Field, Tag
+
+from infra import versions
+from infra.model.base import Model, Name, PoolName, listing
+from infra.model.errors import InputError
+
+SCHEDULER = "gpuform-packer"
+"""Name of the second scheduler: of its profile, its namespace, its lease, and in its pods' schedulerName."""
+PLACEHOLDER = "gpuform-placeholder"
+"""Priority class, and namespace, of the pods that only keep room."""
+PLACEHOLDER_VALUE = -1000
+"""Below every pod that says nothing (0); Karpenter buys nodes for any priority."""
+HIGHEST = 1_000_000_000
+"""The most that Kubernetes leaves to users; its own classes lie above (PriorityClass, API reference)."""
+
+
+class Scheduling(Model):
+    """Which scheduler places the pods that ask for GPUs."""
+
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "kubernetes_version": ("unknown key", "write version, for example version: 1.34.4"),
+    }
+
+    packer: bool = Field(
+        default=False,
+        strict=True,
+        description="Fill nodes up before others are begun, so that whole ones stay free for pods that need "
+        "many GPUs: pods with GPUs get a scheduler of their own (gpuform-packer), all others keep the "
+        "cluster's.",
+    )
+    version: Annotated[str, Field(strict=True, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = Field(
+        default=None,
+        description="Kubernetes version of the cluster, for example 1.34.4, whose scheduler packs (existing "
+        "cluster, own hosts).",
+    )
+
+
+def _priority(name: str) -> str:
+    if name.startswith("system-") or name == PLACEHOLDER:
+        whose = "gpuform" if name == PLACEHOLDER else "Kubernetes"
+        raise InputError("", f"{name!r} is a name of {whose}'s own", "use another name")
+    return name
+
+
+PriorityName = Annotated[Name, AfterValidator(_priority)]
+PriorityValue = Annotated[int, Field(strict=True, gt=PLACEHOLDER_VALUE, le=HIGHEST)]
+Amount = Annotated[int, Field(strict=True, ge=0)]
+Amounts = Annotated[
+    # The tags are in brackets, as no key of an environment is: they stand in the path of an error.
+    Annotated[Amount, Tag("[number]")]
+    | Annotated[dict[Annotated[str, Field(strict=True)], Amount], Field(min_length=1), Tag("[slices]")],
+    Discriminator(lambda value: "[slices]" if isinstance(value, dict) else "[number]"),
+]
+"""A number of what a pool offers, or a number for each of its kinds of slice."""
+
+
+class Namespace(Model):
+    """A namespace that is made whether or not a workload names it, and the GPUs that it may ask for."""
+
+    name: Name = Field(description="Made, with Pod Security level restricted, unless it is default.")
+    quota: dict[PoolName, Amounts] = Field(
+        description="GPUs, shares or slices of each pool that its pods may ask for together; for a pool with "
+        "several kinds of slice {profile: number}. Of every pool that is not named: none. Pools that offer "
+        "the same resource cannot be told apart: all of them are named, and their numbers add up."
+    )
+
+
+def check_scheduling(cluster: str, given: Scheduling | None) -> None:
+    """Refuse a version where the cluster's is known, and its absence where it is not."""
+    if given is None:
+        return
+    if not given.packer:
+        if given.version is not None:
+            fact = "the cluster's own scheduler places all pods"
+            raise InputError("scheduling.version", fact, "leave it out, or set packer: true")
+        return
+    if cluster in ("existing", "hosts"):
+        if given.version is None:
+            fact = "missing, and a scheduler fits only a cluster of its own minor version"
+            raise InputError("scheduling.version", fact, "say it as `kubectl version` does, without the v")
+        return
+    if given.version is not None:
+        whose = "cluster.version says it" if cluster == "aws" else f"it is {versions.KUBERNETES} here"
+        raise InputError("scheduling.version", whose, "leave it out")
+
+
+def check_priorities(known: Mapping[str, int], workloads: Sequence[Any]) -> None:
+    """Every priority that a workload has is declared."""
+    for index, workload in enumerate(workloads):
+        name = workload.priority
+        if name is not None and name not in known:
+            path = f"workloads[{index}].priority"
+            if not known:
+                raise InputError(
+                    path, f"unknown priority {name!r}", f"declare it: priorities: {{{name}: 100}}"
+                )
+            raise InputError(path, f"unknown priority {name!r}", listing(known, name))

@@ -1,0 +1,142 @@
+"""Who goes first, who may ask for how many GPUs, and nodes that are kept free.
+
+A node is kept free by placeholder pods: they ask for what it offers, do nothing, and give way to any other
+pod at once. Where they then find no room, Karpenter buys it, so the next pods find a node that runs already.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra import versions
+from infra.model import labels, offer, room
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.model.scheduling import PLACEHOLDER, PLACEHOLDER_VALUE, SCHEDULER
+from infra.plan import sharing
+
+Manifest = dict[str, Any]
+
+QUOTA = "gpuform-gpus"
+_NOBODY = 65532
+_SKIP_AWAIT = "pulumi.com/skipAwait"
+
+
+def manifests(env: Environment) -> tuple[Manifest, ...]:
+    """Priority classes, quotas and placeholders, each in the order declared."""
+    return (*priority_classes(env), *quotas(env), *placeholders(env))
+
+
+def priority_classes(env: Environment) -> tuple[Manifest, ...]:
+    """The environment's own classes, and the placeholders' where a pool keeps nodes free."""
+    found = [_priority_class(env, name, value) for name, value in env.priorities.items()]
+    if any(pool.spare for pool in env.pools):
+        found.append({**_priority_class(env, PLACEHOLDER, PLACEHOLDER_VALUE), "preemptionPolicy": "Never"})
+    return tuple(found)
+
+
+def _priority_class(env: Environment, name: str, value: int) -> Manifest:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name, "labels": _own(env)},
+        "value": value,
+        "globalDefault": False,
+        "description": f"of gpuform's environment {env.name}",
+    }
+
+
+def quotas(env: Environment) -> tuple[Manifest, ...]:
+    """One ResourceQuota for each namespace; 0 for every GPU resource that it may not ask for."""
+    strategy = env.gpu_operator.mig_strategy
+    return tuple(
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": QUOTA, "namespace": space.name, "labels": _own(env)},
+            "spec": {
+                "hard": {
+                    key: str(number)
+                    for key, number in room.hard(lambda pool: strategy, env.pools, space).items()
+                }
+            },
+        }
+        for space in env.namespaces
+    )
+
+
+def placeholders(env: Environment) -> tuple[Manifest, ...]:
+    """One Deployment for each pool that keeps nodes free."""
+    return tuple(_placeholder(env, pool) for pool in env.pools if pool.spare)
+
+
+def _placeholder(env: Environment, pool: Pool) -> Manifest:
+    """A pod for each free node; where a pod may have one share only, one for each share.
+
+    Where nodes differ in their number of GPUs, the room is that of the smallest.
+    """
+    assert pool.spare is not None
+    asks = sharing.offered(env, pool, pool.gpu_counts[0])
+    pods = pool.spare
+    if offer.one_per_pod(pool):
+        ((name, shares),) = asks.items()
+        asks, pods = {name: 1}, pods * shares
+    selector = {labels.POOL: pool.name}
+    metadata = {
+        "name": f"spare-{pool.name}",
+        "namespace": PLACEHOLDER,
+        "labels": {**_own(env), labels.POOL: pool.name},
+        # They are meant to wait now and then: an update must not wait with them.
+        "annotations": {_SKIP_AWAIT: "true"},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": pods,
+            "selector": {"matchLabels": selector},
+            "template": {"metadata": {"labels": selector}, "spec": _pod(env, pool, asks)},
+        },
+    }
+
+
+def _pod(env: Environment, pool: Pool, asks: dict[str, int]) -> Manifest:
+    gpus = {name: str(number) for name, number in asks.items()}
+    spec: Manifest = {
+        "automountServiceAccountToken": False,
+        "containers": [
+            {
+                "name": "placeholder",
+                "image": versions.PAUSE_IMAGE,
+                "resources": {
+                    "requests": {"cpu": "10m", "memory": "16Mi", **gpus},
+                    "limits": {"memory": "16Mi", **gpus},
+                },
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "capabilities": {"drop": ["ALL"]},
+                    "readOnlyRootFilesystem": True,
+                },
+            }
+        ],
+        "nodeSelector": {labels.POOL: pool.name},
+        "priorityClassName": PLACEHOLDER,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "terminationGracePeriodSeconds": 0,
+        "tolerations": [
+            {"key": taint["key"], "operator": "Equal", "value": taint["value"], "effect": taint["effect"]}
+            for taint in sharing.pool_taints(env, pool)
+        ],
+    }
+    if env.packs:
+        spec["schedulerName"] = SCHEDULER
+    return spec
+
+
+def _own(env: Environment) -> dict[str, str]:
+    return {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"}

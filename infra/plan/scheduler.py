@@ -1,0 +1,215 @@
+"""The second scheduler, which fills GPU nodes up one after another: its configuration, its rights, its pods.
+
+EKS lets nobody configure its own scheduler, and a cluster of others' should not be changed for one tenant, so
+pods that ask for GPUs name this one. Two schedulers do not know of each other's decisions until they are
+bound; that the GPU taint keeps all other pods off these nodes is what keeps the two apart.
+
+On the embedded control plane the scheduler is a process beside the plane, run with this very configuration
+and account; there is no Deployment.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra import versions
+from infra.model import labels, offer
+from infra.model.aws import AwsCluster
+from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.scheduling import SCHEDULER
+from infra.plan import gpu_operator, sharing
+
+Manifest = dict[str, Any]
+
+CONFIG = "config.yaml"
+FOLDER = "/etc/gpuform"
+PORT = 10259  # kube-scheduler's own
+REPLICAS = 2  # one works, one waits: a node that goes must not stop the placing of its own pods
+NOBODY = 65532
+GPU_WEIGHT = 100
+"""Of 102: how full a node's CPU and memory are decides only between nodes whose GPUs are equally taken, and
+for pods that have their GPUs by claim, of which this version's scheduler scores nothing else."""
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def configuration(env: Environment) -> Manifest:
+    """KubeSchedulerConfiguration with one profile.
+
+    MostAllocated looks at a GPU resource only where the pod asks for it, so each may have full weight. What
+    would weigh against it and that no pod has asked for is off: balance of CPU and memory, images that are on
+    a node already, spreading by default. What pods say themselves (affinity, their own spread, taints to be
+    avoided) keeps its weight, which is more than that of packing.
+    """
+    resources = [{"name": name, "weight": GPU_WEIGHT} for name in gpu_resources(env)]
+    resources += [{"name": name, "weight": 1} for name in ("cpu", "memory")]
+    fit = {"scoringStrategy": {"type": "MostAllocated", "resources": resources}}
+    spread = {"defaultConstraints": [], "defaultingType": "List"}
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        # Of the 50 requests per second that it has by default, each pod takes one.
+        "clientConnection": {"qps": 200, "burst": 400},
+        "leaderElection": {
+            "leaderElect": True,
+            "resourceName": SCHEDULER,
+            "resourceNamespace": SCHEDULER,
+        },
+        # By default some nodes of a large cluster are left out of the choice, the fullest perhaps.
+        "percentageOfNodesToScore": 100,
+        "profiles": [
+            {
+                "schedulerName": SCHEDULER,
+                "plugins": {
+                    "score": {
+                        "disabled": [{"name": "NodeResourcesBalancedAllocation"}, {"name": "ImageLocality"}]
+                    }
+                },
+                "pluginConfig": [
+                    {"name": "NodeResourcesFit", "args": fit},
+                    {"name": "PodTopologySpread", "args": spread},
+                ],
+            }
+        ],
+    }
+
+
+def gpu_resources(env: Environment) -> tuple[str, ...]:
+    """Every extended resource that a pool offers, sorted."""
+    strategy = env.gpu_operator.mig_strategy
+    return tuple(sorted({name for pool in env.pools for name in offer.most(strategy, pool)}))
+
+
+def manifests(env: Environment) -> tuple[Manifest, ...]:
+    """Everything that the scheduler is, in the order in which it works; nothing where none is asked for."""
+    if not env.packs:
+        return ()
+    config = sharing.config_map(env, SCHEDULER, {CONFIG: sharing.to_yaml(configuration(env))})
+    config["metadata"] = {**config["metadata"], **_metadata(env, config["metadata"]["name"], SCHEDULER)}
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": _metadata(env, SCHEDULER, SCHEDULER),
+        "automountServiceAccountToken": False,  # the pod says that it wants it
+    }
+    found = (account, *_access(env), config)
+    if isinstance(env.cluster, EmbeddedCluster):
+        return found
+    return (*found, _deployment(env, config["metadata"]["name"]), _budget(env))
+
+
+def version(env: Environment) -> str:
+    """The scheduler's version, which is of the cluster's own minor one."""
+    if isinstance(env.cluster, AwsCluster):
+        return versions.KUBE_SCHEDULER[env.cluster.version]
+    assert env.scheduling is not None
+    return env.scheduling.version or versions.KUBERNETES
+
+
+def _access(env: Environment) -> tuple[Manifest, ...]:
+    """What the cluster's own scheduler may, DRA included where the cluster has it, and a lease of its own.
+
+    The role of that scheduler names its lease; and who may read its metrics is asked of the API server.
+    """
+    mine = ["create", "get", "list", "patch", "update", "watch"]
+    lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": mine}
+    return (
+        _binding(env, "ClusterRole", f"{SCHEDULER}-scheduler", "system:kube-scheduler"),
+        _binding(env, "ClusterRole", f"{SCHEDULER}-volumes", "system:volume-scheduler"),
+        _binding(env, "Role", f"{SCHEDULER}-authentication", _READER, "kube-system"),
+        {
+            "apiVersion": f"{_RBAC}/v1",
+            "kind": "Role",
+            "metadata": _metadata(env, f"{SCHEDULER}-lease", SCHEDULER),
+            "rules": [lease],
+        },
+        _binding(env, "Role", f"{SCHEDULER}-lease", f"{SCHEDULER}-lease", SCHEDULER),
+    )
+
+
+_READER = "extension-apiserver-authentication-reader"
+
+
+def _binding(env: Environment, kind: str, name: str, role: str, namespace: str | None = None) -> Manifest:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": _metadata(env, name, namespace),
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": SCHEDULER, "namespace": SCHEDULER}],
+    }
+
+
+def _metadata(env: Environment, name: str, namespace: str | None = None) -> Manifest:
+    own = {labels.APP_NAME: SCHEDULER, labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"}
+    return {"name": name, "labels": own} | ({"namespace": namespace} if namespace else {})
+
+
+def _deployment(env: Environment, config_map: str) -> Manifest:
+    selector = {labels.APP_NAME: SCHEDULER}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(env, SCHEDULER, SCHEDULER),
+        "spec": {
+            "replicas": REPLICAS,
+            "selector": {"matchLabels": selector},
+            "template": {"metadata": {"labels": selector}, "spec": _pod(env, config_map)},
+        },
+    }
+
+
+def _budget(env: Environment) -> Manifest:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": _metadata(env, SCHEDULER, SCHEDULER),
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {labels.APP_NAME: SCHEDULER}}},
+    }
+
+
+def _pod(env: Environment, config_map: str) -> Manifest:
+    """A pod where the operator's own goes, placed by the cluster's scheduler: it cannot place itself."""
+    apart = {
+        "labelSelector": {"matchLabels": {labels.APP_NAME: SCHEDULER}},
+        "maxSkew": 1,
+        "topologyKey": labels.HOSTNAME,
+        "whenUnsatisfiable": "ScheduleAnyway",
+    }
+    return {
+        "automountServiceAccountToken": True,
+        "containers": [_container(env)],
+        "nodeSelector": {labels.OS: "linux"},
+        "priorityClassName": "system-cluster-critical",
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": NOBODY,
+            "runAsGroup": NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "serviceAccountName": SCHEDULER,
+        "tolerations": gpu_operator.values(env)["operator"]["tolerations"],
+        "topologySpreadConstraints": [apart],
+        "volumes": [{"name": "config", "configMap": {"name": config_map}}],
+    }
+
+
+def _container(env: Environment) -> Manifest:
+    return {
+        "name": SCHEDULER,
+        "image": f"{versions.KUBE_SCHEDULER_IMAGE}:v{version(env)}",
+        "command": ["kube-scheduler", f"--config={FOLDER}/{CONFIG}"],
+        "livenessProbe": {**_probe("/livez"), "initialDelaySeconds": 15},
+        "readinessProbe": _probe("/readyz"),
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [{"name": "config", "mountPath": FOLDER, "readOnly": True}],
+    }
+
+
+def _probe(path: str) -> Manifest:
+    return {"httpGet": {"path": path, "port": PORT, "scheme": "HTTPS"}}
