@@ -119,6 +119,8 @@ def up() -> None:
     console.print(tables.pools(current), "", tables.pods(current), "", sep="\n")
     say(f"{result.summary}; {time.monotonic() - began:.0f} s in all; report: {short_path(report)}")
     say(tables.SIMULATED)
+    if environment.packs:
+        say(tables.PACKED)
     if unsettled := _unsettled(current):
         raise Failure(
             f"pools {unsettled}",

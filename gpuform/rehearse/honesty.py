@@ -30,9 +30,12 @@ _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
 }
 
 
-def real(way: Way) -> tuple[str, ...]:
-    """What is the real thing."""
-    return (_REAL, *_MORE_REAL[way])
+PACKER = "gpuform-packer, a second kube-scheduler with the stack's configuration and its account's rights"
+
+
+def real(way: Way, packs: bool = False) -> tuple[str, ...]:
+    """What is the real thing; ``packs`` where the stack has a scheduler of its own."""
+    return (_REAL, *((PACKER,) if packs else ()), *_MORE_REAL[way])
 
 
 def simulated(way: Way) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ from gpuform.rehearse.tally import Tally
 from gpuform.rehearse.watch import Now, Watch
 from infra.config import price_list
 from infra.model.environment import Environment
+from infra.model.scheduling import PLACEHOLDER
+from infra.plan import room
 from infra.plan.sharing import offered
 
 Say = Callable[[str], None]
@@ -149,7 +151,7 @@ class _Play:
             nodes=drawn,
             timeline=timeline,
             simulated=(*honesty.simulated(self.buying.way), *self.made_up),
-            real=honesty.real(self.buying.way),
+            real=honesty.real(self.buying.way, env.packs),
             blind=honesty.blind(self.buying.way),
             prices=prices.said(env, tally.prices),
             seconds=self.watch.now.at,
@@ -161,9 +163,14 @@ class _Play:
         )
 
     def _settled(self, now: Now) -> bool:
-        """Every pod has its place, and every node offers what it shall and is let in."""
+        """Every pod has its place, the nodes that are kept free are there, and every node offers what it
+        shall and is let in.
+        """
         there = now.workloads
         if len(there) < pods.wanted(self.env) or not all(pod.placed for pod in there):
+            return False
+        free = [pod for pod in now.pods if pod.namespace == PLACEHOLDER]
+        if len(free) < room.pods(self.env) or not all(pod.placed for pod in free):
             return False
         if any("Initialized" not in state for _, state in now.claims):
             return False

@@ -19,7 +19,18 @@ SIMULATED = (
     "simulated here: the nodes (kwok) and NVIDIA's operands (gpuform.simulator). "
     "Real: etcd, kube-apiserver, scheduler, controllers, helm, Pulumi engine."
 )
-SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator")
+PACKED = (
+    "gpuform-packer places the pods with GPUs: a second kube-scheduler, real, a process beside the others "
+    "(elsewhere a Deployment)."
+)
+SYSTEM_NAMESPACES = (
+    "kube-system",
+    "kube-public",
+    "kube-node-lease",
+    "gpu-operator",
+    "gpuform-packer",
+    "gpuform-placeholder",
+)
 
 
 def pools(current: ClusterStatus) -> Table:

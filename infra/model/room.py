@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from infra.model import checks, offer
+from infra.model import checks, choice, offer
 from infra.model.base import listing
 from infra.model.elastic import CPU
 from infra.model.errors import InputError
@@ -129,6 +129,8 @@ def _asks(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> dict[
     """What all pods of a workload ask for, by a quota's key; nothing where no GPU is asked for."""
     if work.pool:
         found = [pool for pool in pools if pool.name == work.pool]
+    elif work.gpu:
+        found = [unit.pool for unit in choice.units(strategy, pools, work.gpu, work.slice)]
     else:
         product = work.gpu_product
         found = [pool for pool in pools if product and product in offer.products(strategy, pool)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
@@ -21,6 +22,15 @@ HIGHEST = 1_000_000_000
 """The most that Kubernetes leaves to users; its own classes lie above (PriorityClass, API reference)."""
 
 
+def _version(value: str) -> str:
+    if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", value):
+        raise InputError("", f"{value!r} is no version of Kubernetes", "write all of it, for example 1.34.4")
+    return value
+
+
+Version = Annotated[str, Field(strict=True), AfterValidator(_version)]
+
+
 class Scheduling(Model):
     """Which scheduler places the pods that ask for GPUs."""
 
@@ -35,7 +45,7 @@ class Scheduling(Model):
         "many GPUs: pods with GPUs get a scheduler of their own (gpuform-packer), all others keep the "
         "cluster's.",
     )
-    version: Annotated[str, Field(strict=True, pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = Field(
+    version: Version | None = Field(
         default=None,
         description="Kubernetes version of the cluster, for example 1.34.4, whose scheduler packs (existing "
         "cluster, own hosts).",
@@ -50,7 +60,7 @@ def _priority(name: str) -> str:
 
 
 PriorityName = Annotated[Name, AfterValidator(_priority)]
-PriorityValue = Annotated[int, Field(strict=True, gt=PLACEHOLDER_VALUE, le=HIGHEST)]
+PriorityValue = Annotated[int, Field(strict=True, ge=PLACEHOLDER_VALUE + 1, le=HIGHEST)]
 Amount = Annotated[int, Field(strict=True, ge=0)]
 Amounts = Annotated[
     # The tags are in brackets, as no key of an environment is: they stand in the path of an error.

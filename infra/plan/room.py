@@ -6,6 +6,7 @@ pod at once. Where they then find no room, Karpenter buys it, so the next pods f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from infra import versions
@@ -55,10 +56,7 @@ def quotas(env: Environment) -> tuple[Manifest, ...]:
             "kind": "ResourceQuota",
             "metadata": {"name": QUOTA, "namespace": space.name, "labels": _own(env)},
             "spec": {
-                "hard": {
-                    key: str(number)
-                    for key, number in room.hard(lambda pool: strategy, env.pools, space).items()
-                }
+                "hard": {key: str(number) for key, number in room.hard(strategy, env.pools, space).items()}
             },
         }
         for space in env.namespaces
@@ -66,26 +64,39 @@ def quotas(env: Environment) -> tuple[Manifest, ...]:
 
 
 def placeholders(env: Environment) -> tuple[Manifest, ...]:
-    """One Deployment for each pool that keeps nodes free."""
-    return tuple(_placeholder(env, pool) for pool in env.pools if pool.spare)
+    """The Deployments of the pools that keep nodes free."""
+    return tuple(made for pool in env.pools if pool.spare for made in _of_pool(env, pool))
 
 
-def _placeholder(env: Environment, pool: Pool) -> Manifest:
-    """A pod for each free node; where a pod may have one share only, one for each share.
+def pods(env: Environment) -> int:
+    """Placeholder pods of all pools together."""
+    return sum(one["spec"]["replicas"] for one in placeholders(env))
 
-    Where nodes differ in their number of GPUs, the room is that of the smallest.
+
+def _of_pool(env: Environment, pool: Pool) -> Iterator[Manifest]:
+    """One with a pod for each free node, which asks for all that the node offers.
+
+    Of shares that a pod may have one of only, a Deployment of their own has a pod for each. Where nodes
+    differ in their number of GPUs, the room is that of the smallest.
     """
     assert pool.spare is not None
-    asks = sharing.offered(env, pool, pool.gpu_counts[0])
-    pods = pool.spare
-    if offer.one_per_pod(pool):
-        ((name, shares),) = asks.items()
-        asks, pods = {name: 1}, pods * shares
-    selector = {labels.POOL: pool.name}
+    offered = sharing.offered(env, pool, pool.gpu_counts[0])
+    single = {name: number for name, number in offered.items() if offer.one_per_pod(pool, name)}
+    together = {name: number for name, number in offered.items() if name not in single}
+    if together:
+        yield _placeholder(env, pool, f"spare-{pool.name}", together, pool.spare)
+    for name, number in single.items():
+        short = name.removeprefix(labels.NVIDIA_PREFIX).replace(".", "-")
+        own = f"spare-{pool.name}" if len(offered) == 1 else f"spare-{pool.name}-{short}"
+        yield _placeholder(env, pool, own, {name: 1}, pool.spare * number)
+
+
+def _placeholder(env: Environment, pool: Pool, name: str, asks: dict[str, int], count: int) -> Manifest:
+    selector = {labels.APP_NAME: name}
     metadata = {
-        "name": f"spare-{pool.name}",
+        "name": name,
         "namespace": PLACEHOLDER,
-        "labels": {**_own(env), labels.POOL: pool.name},
+        "labels": {**_own(env), **selector, labels.POOL: pool.name},
         # They are meant to wait now and then: an update must not wait with them.
         "annotations": {_SKIP_AWAIT: "true"},
     }
@@ -94,7 +105,7 @@ def _placeholder(env: Environment, pool: Pool) -> Manifest:
         "kind": "Deployment",
         "metadata": metadata,
         "spec": {
-            "replicas": pods,
+            "replicas": count,
             "selector": {"matchLabels": selector},
             "template": {"metadata": {"labels": selector}, "spec": _pod(env, pool, asks)},
         },

@@ -20,7 +20,7 @@ from infra.plan.inventory import key_paths
 from infra.plan.render import render
 from tests.components import aws_fields
 from tests.components.aws_stacks import small
-from tests.plan import hosts_fields
+from tests.plan import hosts_fields, scheduling_fields
 
 pytestmark = pytest.mark.unit
 
@@ -187,6 +187,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("DeploymentWorkload", "replicas"): (EMBEDDED, "workloads/1/replicas", 2),
     ("JobWorkload", "parallelism"): (EMBEDDED, "workloads/2/parallelism", 2),
     **hosts_fields.ROWS,
+    **scheduling_fields.ROWS,
 }
 
 # Fields that choose a type (each type has its own rows), the two that say how to reach the cluster, which go
