@@ -11,7 +11,7 @@ import pytest
 
 from gpuform.embedded import alias
 from gpuform.embedded.layout import Layout
-from gpuform.embedded.processes import MEMBERS, SIMULATOR, scan
+from gpuform.embedded.processes import KEEPER, MEMBERS, SIMULATOR, scan
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 from tests.embedded.conftest import Own
@@ -110,7 +110,7 @@ def test_a_control_plane_below_a_blank_starts_stays_and_goes(
     try:
         spaced.start(simulator=True)
         pids = spaced.pids()
-        assert set(pids) == {*MEMBERS, SIMULATOR}
+        assert set(pids) == {*MEMBERS, SIMULATOR, KEEPER}
         status = spaced.plane.status()
         assert status.running
         assert status.ready
