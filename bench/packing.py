@@ -1,0 +1,160 @@
+"""Pods of several GPUs that find room at 80 and 95 % load, and pods bound per second: ours, default profile.
+
+    python -m bench.packing [ARRIVALS]
+
+A real API server and two real schedulers from the same binary: the cluster's own with kube-scheduler's
+default profile, and gpuform-packer as the plan configures it. Nodes are kwok's, 10 of 4 GPUs and 100 of 8.
+Both get the same pods in the same order (seeded). Before a pod of n GPUs arrives, pods picked at random leave
+until all of them together stay within the load: n free GPUs and more are there every time, and only how they
+lie on the nodes decides whether the pod fits. One that does not is taken away again and counted.
+
+Pods bound per second: 400 pods of one GPU are there before the scheduler is let go. Anchor: 180 per second,
+the threshold of the scheduler's own tests with extended resources, at 5000 nodes on larger machines.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.packing_site import Site
+from gpuform.embedded import ControlPlane, packing
+from gpuform.embedded.layout import Layout
+from gpuform.embedded.processes import PACKER, scan
+from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
+
+SEED = 20261121
+SIZES = {1: 50, 2: 25, 4: 15, 8: 10}  # GPUs per pod, and how often of a hundred
+CLUSTERS = ((10, 4), (100, 8))
+LOADS = (0.80, 0.95)
+PROFILES = {"default": "default-scheduler", "ours": PACKER}
+MEMBERS = {"default": "kube-scheduler", "ours": PACKER}
+BURST = 400
+ANCHOR = 180.0
+HERE = Paths.here()
+
+
+@dataclass
+class Told:
+    """Pods that came and pods that found room, by GPUs per pod."""
+
+    came: Counter[int] = field(default_factory=Counter)
+    fit: Counter[int] = field(default_factory=Counter)
+
+    def share(self, size: int) -> float | None:
+        """The share that found room; None where none came."""
+        return self.fit[size] / self.came[size] if self.came[size] else None
+
+
+def play(site: Site, scheduler: str, nodes: int, gpus: int, load: float, arrivals: int) -> Told:
+    """Fill the cluster up to the load, then let ``arrivals`` pods come, of which alone is told."""
+    comes, goes = random.Random(SEED), random.Random(SEED + 1)
+    sizes = [size for size in SIZES if size <= gpus]
+    weights = [SIZES[size] for size in sizes]
+    there: list[tuple[str, int]] = []
+    # As many as fill the cluster on average come first, whichever of them fit: the same pods for both.
+    mean = sum(size * weight for size, weight in zip(sizes, weights, strict=True)) / sum(weights)
+    before = round(1.5 * load * nodes * gpus / mean)
+    told, number = Told(), 0
+    while told.came.total() < arrivals:
+        (size,) = comes.choices(sizes, weights)
+        while there and sum(has for _, has in there) + size > load * nodes * gpus:
+            site.delete(there.pop(goes.randrange(len(there)))[0])
+        name, number = f"pod-{number}", number + 1
+        site.create(name, size, scheduler)
+        fits = site.placed(name)
+        if fits:
+            there.append((name, size))
+        else:
+            site.delete(name)
+        if number > before:
+            told.came[size] += 1
+            told.fit[size] += fits
+    site.clear()
+    return told
+
+
+def burst(site: Site, layout: Layout, profile: str) -> float:
+    """Pods bound per second, of those that are there when the scheduler begins."""
+    (process,) = [one for one in scan(layout) if one.name == MEMBERS[profile]]
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        for number in range(BURST):
+            site.create(f"pod-{number}", 1, PROFILES[profile])
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+    began = time.monotonic()
+    while site.bound < BURST:
+        time.sleep(0.01)
+        if time.monotonic() - began > 120:
+            raise SystemExit(f"{site.bound} of {BURST} pods are bound after 120 s")
+    rate = BURST / (time.monotonic() - began)
+    site.clear()
+    return rate
+
+
+@contextmanager
+def plane() -> Iterator[tuple[Paths, Layout, Toolchain]]:
+    """A control plane with the second scheduler's keeper."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = Paths(root=HERE.root, state=Path(folder).resolve(), cache=HERE.cache)
+        tools = Toolchain(HERE)
+        cluster = ControlPlane(paths, tools)
+        try:
+            cluster.start(simulator=False)
+            packing.ensure(Layout(paths), tools)
+            yield paths, Layout(paths), tools
+        finally:
+            cluster.stop(delete=True)
+
+
+def _line(what: str, ours: float | None, default: float | None, unit: str) -> str:
+    if ours is None or default is None:
+        return f"{what:44} {'-':>9} {'-':>9}"
+    ratio = f"{ours / default:.2f}x" if default else "-"
+    scale, sign = (100, " %") if unit == "%" else (1, unit)
+    return f"{what:44} {ours * scale:7.1f}{sign} {default * scale:7.1f}{sign}  {ratio}"
+
+
+def main() -> None:
+    """Print the table; each row is one of ours beside the default profile's."""
+    arrivals = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+    print(f"{'figure':44} {'ours':>9} {'default':>9}  ours/default (load {os.getloadavg()[0]:.1f} before)")
+    for nodes, gpus in CLUSTERS:
+        with plane() as (paths, layout, tools):
+            site = Site(paths, tools, nodes, gpus)
+            try:
+                site.wait_for(PROFILES.values())
+                for load in LOADS:
+                    told = {
+                        profile: play(site, scheduler, nodes, gpus, load, arrivals)
+                        for profile, scheduler in PROFILES.items()
+                    }
+                    for size in (4, 8):
+                        if size <= gpus:
+                            came = told["ours"].came[size]
+                            what = f"{nodes} x {gpus} at {load:.0%}: {size}-GPU pods that fit, of {came}"
+                            rates = [told[profile].share(size) for profile in ("ours", "default")]
+                            print(_line(what, *rates, "%"), flush=True)
+                if nodes * gpus >= BURST:
+                    rates = {profile: burst(site, layout, profile) for profile in PROFILES}
+                    what = f"{nodes} x {gpus}: pods bound per second"
+                    print(_line(what, rates["ours"], rates["default"], "/s"))
+                    print(_line(f"{nodes} x {gpus}: the same, beside 180/s", rates["ours"], ANCHOR, "/s"))
+            finally:
+                site.close()
+    print(f"load {os.getloadavg()[0]:.1f} after")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""The cluster of ``bench.packing``: nodes, pods that come and go, and what became of each, by one watch."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import httpx
+
+from gpuform.embedded.layout import Layout, Record
+from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
+from infra.config import parse
+from infra.plan import scheduler, workloads
+
+Json = dict[str, Any]
+_PODS = "/api/v1/namespaces/default/pods"
+_GPU = "nvidia.com/gpu"
+
+
+class Site:
+    """One control plane with so many nodes of so many GPUs; to be closed."""
+
+    def __init__(self, paths: Paths, tools: Toolchain, nodes: int, gpus: int) -> None:
+        """Make the nodes and the second scheduler's objects, and begin to watch."""
+        layout = Layout(paths)
+        tls = ssl.create_default_context(cafile=str(layout.pki / "ca.crt"))
+        tls.load_cert_chain(layout.pki / "admin.crt", layout.pki / "admin.key")
+        port = Record.load(layout).ports["kube-apiserver"]
+        url = f"https://127.0.0.1:{port}"
+        self._http = httpx.Client(base_url=url, verify=tls, timeout=30, trust_env=False)
+        self._seen: dict[str, bool] = {}
+        self._news, self._over = threading.Condition(), False
+        self._nodes(nodes, gpus)
+        self._packer(gpus)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._over = True
+        self._http.close()
+
+    @property
+    def bound(self) -> int:
+        """Pods that have a node."""
+        with self._news:
+            return sum(self._seen.values())
+
+    def create(self, name: str, gpus: int, scheduler: str) -> None:
+        """A pod of so many GPUs."""
+        limits = {"cpu": str(gpus), "memory": f"{4 * gpus}Gi", _GPU: str(gpus)}
+        container = {"name": "work", "image": "none", "resources": {"limits": limits}}
+        spec = {"schedulerName": scheduler, "containers": [container]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        self._send("POST", _PODS, body)
+
+    def placed(self, name: str) -> bool:
+        """Whether the scheduler has found a node for it; waits until it has said so."""
+        with self._news:
+            if not self._news.wait_for(lambda: name in self._seen, timeout=60):
+                raise SystemExit(f"nobody has decided about {name} within 60 s")
+            return self._seen[name]
+
+    def delete(self, name: str) -> None:
+        """Take it away at once."""
+        self._send("DELETE", f"{_PODS}/{name}", {"gracePeriodSeconds": 0})
+        with self._news:
+            self._seen.pop(name, None)
+
+    def clear(self) -> None:
+        """Take all of them away."""
+        for one in self._send("GET", _PODS)["items"]:
+            self.delete(one["metadata"]["name"])
+        with self._news:
+            self._seen.clear()
+
+    def wait_for(self, schedulers: Iterable[str]) -> None:
+        """Until each of them places a pod."""
+        for name in schedulers:
+            self.create(f"first-{name}", 1, name)
+            if not self.placed(f"first-{name}"):
+                raise SystemExit(f"{name} finds no node in an empty cluster")
+        self.clear()
+
+    def _send(self, method: str, path: str, body: Any = None) -> Json:
+        patch = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
+        answer = self._http.request(method, path, json=body, headers=patch)
+        if answer.is_error and answer.status_code not in (httpx.codes.NOT_FOUND, httpx.codes.CONFLICT):
+            raise SystemExit(f"{method} {path}: {answer.text[:300]}")
+        found: Json = answer.json()
+        return found
+
+    def _nodes(self, nodes: int, gpus: int) -> None:
+        """As a kubelet registers them; what they offer is written once kwok has made them Ready."""
+        for number in range(nodes):
+            name = f"node-{number}"
+            own = {"kwok.x-k8s.io/node": "fake"}
+            metadata = {"name": name, "annotations": own, "labels": {"kubernetes.io/hostname": name}}
+            self._send("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        has = {"cpu": str(12 * gpus), "memory": f"{60 * gpus}Gi", "pods": "110", _GPU: str(gpus)}
+        for number in range(nodes):
+            path = f"/api/v1/nodes/node-{number}"
+            while not any(
+                one["type"] == "Ready" and one["status"] == "True"
+                for one in self._send("GET", path).get("status", {}).get("conditions", ())
+            ):
+                time.sleep(0.05)
+            self._send("PATCH", f"{path}/status", {"status": {"allocatable": has, "capacity": has}})
+
+    def _packer(self, gpus: int) -> None:
+        """The objects that the plan makes, for whole GPUs."""
+        machine = {4: "g4.p4.40g", 8: "p4d.24xlarge"}[gpus]
+        env = parse(
+            {
+                "name": "bench",
+                "cluster": {"kind": "embedded"},
+                "pools": [{"name": "gpu", "machine": machine, "nodes": 1}],
+                "scheduling": {"packer": True},
+            }
+        )
+        paths = {
+            "Namespace": "/api/v1/namespaces",
+            "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+            "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+            **{
+                kind: f"/apis/rbac.authorization.k8s.io/v1/{where}"
+                for kind, where in (
+                    ("ClusterRoleBinding", "clusterrolebindings"),
+                    ("Role", "namespaces/{}/roles"),
+                    ("RoleBinding", "namespaces/{}/rolebindings"),
+                )
+            },
+        }
+        spaces = [one for one in workloads.namespaces(env) if one["metadata"]["name"] != "gpu-operator"]
+        for one in (*spaces, *scheduler.manifests(env)):
+            self._send("POST", paths[one["kind"]].format(one["metadata"].get("namespace", "")), one)
+
+    def _watch(self) -> None:
+        while not self._over:
+            try:
+                with self._http.stream("GET", _PODS, params={"watch": "1"}, timeout=None) as stream:
+                    for line in stream.iter_lines():
+                        self._take(json.loads(line))
+            except (httpx.HTTPError, RuntimeError):
+                time.sleep(0.1)
+
+    def _take(self, event: Json) -> None:
+        if event["type"] not in ("ADDED", "MODIFIED"):
+            return
+        pod = event["object"]
+        bound = bool(pod["spec"].get("nodeName"))
+        refused = any(
+            one["type"] == "PodScheduled" and one.get("reason") == "Unschedulable"
+            for one in pod.get("status", {}).get("conditions", ())
+        )
+        if bound or refused:
+            with self._news:
+                self._seen[pod["metadata"]["name"]] = bound
+                self._news.notify_all()
