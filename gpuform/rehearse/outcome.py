@@ -49,8 +49,8 @@ class PoolOutcome:
     """One pool once the pods are placed.
 
     ``machines`` are those that were there then; ``launched`` counts every node that the pool ever had here,
-    and ``in_vain`` names those that were bought and never had a pod of a workload. ``idle_usd_per_hour`` is
-    None where a price is unknown, or what is idle (GPUs that are had by claim).
+    and ``in_vain`` names those that were bought, not to be kept free, and never had a pod of a workload.
+    ``idle_usd_per_hour`` is None where a price is unknown, or what is idle (GPUs that are had by claim).
     """
 
     name: str

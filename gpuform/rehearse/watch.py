@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from gpuform.errors import Failure
 from gpuform.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
 from gpuform.rehearse.seen import Node, Pod, node, pod
+from infra.model.scheduling import PLACEHOLDER
 
 EVERY_S = 0.5
 
@@ -38,13 +39,16 @@ class Now:
         return pods, nodes, self.claims
 
     def on(self, name: str) -> tuple[Pod, ...]:
-        """The pods that take something of a node."""
-        return tuple(one for one in self.pods if one.node == name and not one.over)
+        """The pods that take something of a node; one that only keeps room takes nothing from anybody."""
+        mine = [one for one in self.pods if one.node == name and not one.over]
+        return tuple(one for one in mine if one.namespace != PLACEHOLDER)
 
 
 @dataclass
 class Life:
-    """One node from its coming to its going, in seconds after the beginning; ``used`` by a workload's pod."""
+    """One node from its coming to its going, in seconds after the beginning; ``used`` by a workload's pod, or
+    kept free on purpose.
+    """
 
     node: Node
     born: float
@@ -95,7 +99,8 @@ class Watch:
 
     def _note(self, now: Now) -> None:
         there = {one.name for one in now.nodes}
-        users = {one.node for one in now.workloads if one.node}
+        held = [one for one in now.pods if one.namespace == PLACEHOLDER]
+        users = {one.node for one in (*now.workloads, *held) if one.node}
         for one in now.nodes:
             life = self.lives.setdefault(one.name, Life(one, now.at))
             life.node = one

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from infra.model.environment import Environment
+from infra.plan import room
 from tests.plan.aws_environments import aws
 from tests.rehearse.market_site import READY, Site, nodes_for
 
@@ -37,6 +38,7 @@ ENV = aws(
     pool("whole", "g5.xlarge"),
     shared("counted", "g6.xlarge", 4, rename=False),
     shared("uncounted", "g6e.xlarge", 4, rename=False),
+    {**pool("kept", "g6.2xlarge"), "spare": 1},
     {
         "name": "several",
         "gpu": {"models": ["T4"], "count": [1, 4]},
@@ -135,6 +137,24 @@ def test_whole_gpus_beside_slices_buy_no_shared_node(site: Site) -> None:
     assert len(site.bought("whole")) == 2
     assert {pool: len(site.bought(pool)) for pool in before} == before
     assert site.late(pods) == []
+
+
+def test_a_spare_node_is_bought_given_up_at_once_and_bought_again(site: Site) -> None:
+    site.sell("kept")
+    site.apply(*room.manifests(ENV))
+
+    def held() -> list[str]:
+        pods = site.get("pods", "-n", "gpuform-placeholder")["items"]
+        return [pod["spec"]["nodeName"] for pod in pods if pod["status"].get("phase") == "Running"]
+
+    (first,) = site.until(held, "the placeholder's node", 150)
+    assert [one.node for one in site.bought("kept")] == [first]
+    site.run("urgent", 1, "kept", **{GPU: "1"})
+    (pod,) = site.running("urgent", 1)
+    assert pod["spec"]["nodeName"] == first, "it has waited for no new node"
+    again = site.until(lambda: [node for node in held() if node != first], "another free node", 150)
+    assert {one.node for one in site.bought("kept")} == {first, *again}
+    site.kubectl("delete", "deployment", "--all", "-n", "gpuform-placeholder")
 
 
 def test_the_control_without_overlay_buys_a_node_for_every_slice(site: Site) -> None:

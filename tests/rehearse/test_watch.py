@@ -59,6 +59,16 @@ def test_a_node_comes_is_let_in_is_used_and_goes() -> None:
     assert life.used
 
 
+def test_a_node_that_is_kept_free_is_not_in_vain_and_nothing_of_it_is_taken() -> None:
+    cluster = Played()
+    holder = {"metadata": {"namespace": "gpuform-placeholder", "name": "spare"}, "spec": {"nodeName": "n"}}
+    cluster.lists |= {NODES: [node("n"), node("idle")], PODS: [{**holder, "status": {"phase": "Running"}}]}
+    watch = Watch(cluster, "lab")
+    now = watch.look()
+    assert {name: life.used for name, life in watch.lives.items()} == {"n": True, "idle": False}
+    assert now.on("n") == ()
+
+
 def test_a_node_that_is_held_back_is_not_ready() -> None:
     cluster = Played()
     cluster.lists[NODES] = [node("held", held=True), node("down", ready=False), node("up")]
