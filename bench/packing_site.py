@@ -79,10 +79,14 @@ class Site:
             self._seen.clear()
 
     def wait_for(self, schedulers: Iterable[str]) -> None:
-        """Until each of them places a pod."""
+        """Until each of them places a pod: it may not have heard of the nodes yet."""
         for name in schedulers:
-            self.create(f"first-{name}", 1, name)
-            if not self.placed(f"first-{name}"):
+            for attempt in range(100):
+                self.create(f"{name}-{attempt}", 1, name)
+                if self.placed(f"{name}-{attempt}"):
+                    break
+                time.sleep(0.1)
+            else:
                 raise SystemExit(f"{name} finds no node in an empty cluster")
         self.clear()
 
