@@ -116,9 +116,9 @@ class Toolchain:
             self._publish(tool, output / tool.output, scratch, self._built_folder(tool))
 
     def _publish(self, tool: Tool, binary: Path, scratch: Path, folder: str) -> None:
-        """Put a binary into the cache, if it says the version that it should have."""
-        version = ask_version(binary, tool.ask) if tool.ask else tool.module.version
-        if version is None or not fits(version, tool.accepts):
+        """Put a binary into the cache, if it says the version that it should have, or never says any."""
+        version = ask_version(binary, tool.ask) if tool.ask else None
+        if tool.ask and (version is None or not fits(version, tool.accepts)):
             raise Failure(
                 tool.name,
                 f"the binary says version {version or 'nothing'}, wanted is {tool.module.version}",

@@ -120,6 +120,26 @@ NVIDIA_CTK = Module(
     ldflags=_set("github.com/NVIDIA/nvidia-container-toolkit/internal/info", version="1.19.1"),
     cgo=True,  # go-nvml
 )
+MIG_PARTED = Module(
+    name="mig-parted",
+    pins="github.com/NVIDIA/mig-parted",
+    # Of those that the operator's release might have (0.15.0) or that came before it, the newest to be had.
+    version="0.13.1",
+    download_mb=40,
+    compile_mb=110,
+    binaries_mb=10,
+    ldflags=_set("github.com/NVIDIA/mig-parted/internal/info", version="0.13.1"),
+    cgo=True,  # go-nvml
+)
+NVML_MOCK = Module(
+    name="nvml-mock",
+    pins="github.com/NVIDIA/go-nvml",
+    version="0.13.3-1",
+    download_mb=10,
+    compile_mb=90,
+    binaries_mb=5,
+    cgo=True,  # go-nvml's mocks stand beside its C
+)
 KARPENTER = Module(
     name="karpenter",
     pins="github.com/aws/karpenter-provider-aws",

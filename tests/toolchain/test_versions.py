@@ -12,7 +12,15 @@ import pytest
 from gpuform.paths import Paths
 from gpuform.toolchain.catalogue import CATALOGUE, MAIN_JOB, UNASKED
 from gpuform.toolchain.golang import GO_BIN, parse
-from gpuform.toolchain.modules import ACTIONLINT, KARPENTER, NVIDIA_CONFIG, NVIDIA_CTK, Module
+from gpuform.toolchain.modules import (
+    ACTIONLINT,
+    KARPENTER,
+    MIG_PARTED,
+    NVIDIA_CONFIG,
+    NVIDIA_CTK,
+    NVML_MOCK,
+    Module,
+)
 from infra import versions
 
 pytestmark = pytest.mark.unit
@@ -40,6 +48,8 @@ def test_every_module_folder_is_in_the_catalogue() -> None:
         ("karpenter", versions.KARPENTER_MODULE),
         ("nvidia-config", NVIDIA_CONFIG.version),
         ("nvidia-ctk", NVIDIA_CTK.version),
+        ("mig-parted", MIG_PARTED.version),
+        ("nvml-mock", NVML_MOCK.version),
         ("actionlint", ACTIONLINT.version),
     ],
 )
@@ -65,7 +75,7 @@ def test_karpenters_crds_are_those_of_the_pinned_charts() -> None:
     assert re.findall(r"^require \S+ v(\S+)", text, re.MULTILINE) == [versions.KARPENTER]
 
 
-@pytest.mark.parametrize("name", sorted(set(MODULES) - {"nvidia-config"}))
+@pytest.mark.parametrize("name", sorted(set(MODULES) - {"nvidia-config", "nvml-mock"}))
 def test_go_mod_names_exactly_the_packages_that_are_built(name: str) -> None:
     text = go_mod(MODULES[name])
     block = re.search(r"^tool \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
@@ -116,4 +126,7 @@ def test_go_sum_knows_every_module_that_go_mod_requires(name: str) -> None:
 
 
 def test_the_main_job_needs_no_tool_that_only_tests_and_rehearsals_run() -> None:
-    assert set(UNASKED) - set(MAIN_JOB) == {"nvidia-ctk", "karpenter", "karpenter-kwok"}
+    assert set(UNASKED) - set(MAIN_JOB) == {
+        *("nvidia-ctk", "nvidia-mig-parted", "nvml-mock"),
+        *("karpenter", "karpenter-kwok"),
+    }
