@@ -78,14 +78,16 @@ class Geometry:
     def placements(self, layout: Layout, taken: tuple[Placement, ...] = ()) -> tuple[Placement, ...] | None:
         """Where each slice lies, beside live instances that stay where they are; None where there is no room.
 
-        Compute slices are counted too. The result lists only the new slices, larger ones first.
+        Compute slices and media engines are counted too. The result lists only the new slices, larger ones
+        first.
         """
         known = {profile.name: profile for profile in self.profiles}
         used = frozenset(cell for name, start in taken for cell in range(start, start + known[name].memory))
-        compute = sum(known[name].compute for name, _ in taken)
         todo = [known[name] for name, count in layout.items() for _ in range(count)]
         todo.sort(key=lambda profile: (-profile.memory, -profile.compute, profile.name))
-        if compute + sum(profile.compute for profile in todo) > self.compute:
+        both = [*todo, *(known[name] for name, _ in taken)]
+        compute, media = sum(one.compute for one in both), sum(one.media for one in both)
+        if compute > self.compute or media > 1:
             return None
         return _place(tuple(todo), used, 0)
 

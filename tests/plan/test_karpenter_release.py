@@ -1,12 +1,11 @@
-"""EKS's add-ons and Karpenter's releases: pinned versions, and no value that the chart does not know."""
+"""EKS's add-ons and Karpenter's releases: pinned versions, and gates where they are used.
+
+tests/checks holds their values against the chart.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
-import yaml
 
 from infra import versions
 from infra.model.environment import Environment
@@ -14,29 +13,6 @@ from infra.plan import eks
 from tests.plan.aws_environments import SLICED, TABLE, aws
 
 pytestmark = pytest.mark.unit
-
-CHART = Path(__file__).parents[3] / "shared/reference/charts/karpenter"
-
-
-def unknown_keys(values: Any, known: Any, path: str = "") -> set[str]:
-    """Keys of ours that the chart's values file does not have; a block left empty there takes anything."""
-    if not isinstance(values, dict) or not isinstance(known, dict) or not known:
-        return set()
-    found = {f"{path}{key}" for key in values if key not in known}
-    for key in values:
-        found |= unknown_keys(values[key], known.get(key), f"{path}{key}.")
-    return found
-
-
-@pytest.mark.parametrize("env", TABLE.values(), ids=TABLE)
-def test_the_chart_knows_every_key(env: Environment) -> None:
-    if not CHART.is_dir():
-        pytest.skip("no reference chart values beside this checkout")
-    known = yaml.safe_load((CHART / "values.yaml").read_text())
-    assert unknown_keys(eks.karpenter_values(env), known) == set()
-    assert unknown_keys({"settings": {"clusterNam": "x"}}, known) == {"settings.clusterNam"}
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert chart["version"] == versions.KARPENTER
 
 
 def test_crds_are_a_release_of_their_own_and_of_the_same_version() -> None:

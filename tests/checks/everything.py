@@ -1,0 +1,103 @@
+"""Every environment that the checks look at, and everything that each of them is rendered to.
+
+What is rendered is an object of Kubernetes (``kind``), a chart with its values (``chart``), or for people.
+So a new part of the plan is checked as soon as it is rendered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.config import load, parse
+from infra.model.environment import Environment
+from infra.plan import efa
+from infra.plan.render import render
+from tests.plan import aws_environments
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT.parent / "shared/reference"
+
+Document = dict[str, Any]
+
+T4, A100 = {"machine": "g2.5xlarge"}, {"machine": "g4.p1.40g"}
+FOUR_KINDS = ("1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb")
+POOLS: dict[str, tuple[dict[str, Any], ...]] = {
+    "not renamed": ({**T4, "sharing": {"kind": "time_slicing", "replicas": 2, "rename": False}},),
+    "one name, two layouts": (
+        {**A100, "sharing": {"kind": "mig", "layout": "all-1g.10gb"}},
+        {"machine": "p4de.24xlarge", "sharing": {"kind": "mig", "layout": "all-1g.10gb"}},
+    ),
+    "media engines": ({**A100, "sharing": {"kind": "mig", "layout": "all-1g.5gb+me"}},),
+    "a long name": ({**A100, "sharing": {"kind": "mig", "layout": dict.fromkeys(FOUR_KINDS, 1)}},),
+    "whole": ({**A100}, {"machine": "m6i.xlarge"}),
+}  # fmt: skip
+STRATEGIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "mps": ("none", {**T4, "sharing": {"kind": "mps", "replicas": 4}}),
+    "single": ("single", {**A100, "sharing": {"kind": "mig", "layout": {"1g.5gb": 7}}}),
+}
+
+
+def embedded(*pools: dict[str, Any], mig_strategy: str = "mixed") -> Environment:
+    """These pools on simulated nodes."""
+    named = [{"name": f"p{index}", "nodes": 1, **pool} for index, pool in enumerate(pools)]
+    operator = {"mig_strategy": mig_strategy}
+    return parse({"name": "e", "cluster": {"kind": "embedded"}, "gpu_operator": operator, "pools": named})
+
+
+@cache
+def environments() -> dict[str, Environment]:
+    """Stack files, the table of AWS environments, and one for each way of sharing that those have not."""
+    found = {path.stem: load(path) for path in sorted(ROOT.glob("Pulumi.*.yaml"))}
+    found |= {f"aws, {name}": env for name, env in aws_environments.TABLE.items()}
+    found |= {name: embedded(*pools) for name, pools in POOLS.items()}
+    return found | {name: embedded(pool, mig_strategy=how) for name, (how, pool) in STRATEGIES.items()}
+
+
+@cache
+def _documents(name: str) -> tuple[Document, ...]:
+    """Of one environment, without the keys of repositories, which no document of the platform has."""
+    env = environments()[name]
+    keys = {} if env.cluster.kind != "hosts" else _any_key()
+    texts = render(env, keys)
+    return tuple(
+        document
+        for file, text in texts.items()
+        if file.endswith(".yaml")
+        for document in yaml.safe_load_all(text)
+        if document
+    )
+
+
+def _any_key() -> Any:
+    class AnyKey(dict[str, str]):
+        def __missing__(self, path: str) -> str:
+            return f"the key in {path}"
+
+    return AnyKey()
+
+
+def objects(name: str) -> Iterator[Document]:
+    """Objects of Kubernetes."""
+    return (one for one in _documents(name) if "kind" in one and "apiVersion" in one)
+
+
+def charts(name: str) -> Iterator[Document]:
+    """Charts with their values, each under the last part of where it lies."""
+    env = environments()[name]
+    found = [one for one in _documents(name) if "chart" in one and "values" in one]
+    release = efa.release(env) if env.cluster.kind == "aws" else None
+    if release:
+        found.append(vars(release))
+    return ({**one, "chart": one["chart"].rpartition("/")[2]} for one in found)
+
+
+def config_map(name: str, key: str) -> Iterator[tuple[str, str]]:
+    """Entries, by their keys, of the environment's ConfigMaps whose names begin with ``key``."""
+    for one in objects(name):
+        if one["kind"] == "ConfigMap" and one["metadata"]["name"].startswith(key):
+            yield from one["data"].items()

@@ -1,0 +1,168 @@
+"""Every object of every environment, offered to the real API server with the real CRDs, CEL included.
+
+Nothing is kept: it is a dry run, strict about fields and with warnings as errors. Admission takes part, so
+pods are held to the level of their namespace; namespaces and priority classes are there as long as the tests.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuform.offline.charts import Charts
+from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
+from infra import versions
+from tests.checks import everything
+from tests.checks.charts import OURS, of, rendered
+from tests.checks.everything import REFERENCE, Document
+from tests.conftest import Kubectl, Plane
+
+pytestmark = pytest.mark.cluster
+
+OWN = ("default", "kube-system")
+PREFIX = "checks-"
+FIRST = ("Namespace", "PriorityClass", "DeviceClass")
+"""Kinds that others need: they are created, and deleted in the end."""
+
+
+def moved(one: Document) -> Document:
+    """The object in a namespace of this file's own: others on this plane make and delete the usual ones."""
+    found = copy.deepcopy(one)
+    meta = found["metadata"]
+    if found["kind"] == "Namespace":
+        meta["name"] = PREFIX + meta["name"]
+    elif meta.get("namespace", "default") not in OWN:
+        meta["namespace"] = PREFIX + meta["namespace"]
+    return found
+
+
+def every_object() -> list[Document]:
+    """Objects of all environments, each once."""
+    found: dict[str, Document] = {}
+    for name in everything.environments():
+        for one in map(moved, everything.objects(name)):
+            found.setdefault(json.dumps(one, sort_keys=True), one)
+    return list(found.values())
+
+
+def first(objects: list[Document]) -> list[Document]:
+    """Of each name one: environments label the same namespace with their own names."""
+    found = {(one["kind"], one["metadata"]["name"]): one for one in objects if one["kind"] in FIRST}
+    return list(found.values())
+
+
+def as_list(objects: list[Document]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+
+
+def karpenter_crds(plane: Plane) -> list[Document]:
+    here = Paths.here()
+    charts = Charts(here.root, here.cache, plane.paths.state / "charts")
+    chart = charts.folder("karpenter-crd", versions.KARPENTER)
+    helm = [str(plane.toolchain.path("helm")), "template", str(chart)]
+    text = subprocess.run(helm, check=True, capture_output=True, text=True).stdout
+    return [one for one in yaml.safe_load_all(text) if one]
+
+
+def reference_crds(groups: set[str]) -> list[Document]:
+    """CRDs of these API groups beside this checkout; none of Karpenter's, whose chart has them."""
+    files = sorted((REFERENCE / "crds").glob("*/*.yaml"))
+    found = [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]
+    return [one for one in found if one["spec"]["group"] in groups]
+
+
+Submit = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def server(control_plane: Plane) -> Iterator[Submit]:
+    """Offers objects for a dry run; answers with kubectl's lines, raises AssertionError with the refusal."""
+    kubectl: Kubectl = control_plane.kubectl
+    objects = every_object()
+    crds = karpenter_crds(control_plane)
+    groups = {one["apiVersion"].partition("/")[0] for one in objects} - {one["spec"]["group"] for one in crds}
+    crds += reference_crds(groups)
+    kubectl("apply", "--server-side", "-f", "-", input=as_list(crds))
+    kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", input=as_list(crds))
+    needed = as_list(first(objects))
+    kubectl("apply", "--server-side", "-f", "-", input=needed)
+
+    def submit(*manifests: Document) -> str:
+        strict = ("--dry-run=server", "--validate=strict", "--warnings-as-errors", "--force-conflicts")
+        return kubectl(
+            "apply", "--server-side", *strict, "-o", "name", "-f", "-", input=as_list([*manifests])
+        )
+
+    yield submit
+    kubectl("delete", "--wait=false", "-f", "-", input=needed)
+    kubectl("delete", "--wait=false", "-f", "-", input=as_list(crds))
+
+
+def test_it_takes_every_object_without_a_warning(server: Submit) -> None:
+    objects = every_object()
+    kinds = {one["kind"] for one in objects}
+    assert kinds >= {"ConfigMap", "Deployment", "EC2NodeClass", "Job", "Namespace", "Node", "NodeOverlay"}
+    assert len(server(*objects).split()) == len(objects) > 100
+
+
+@pytest.mark.parametrize("chart", [OURS, "karpenter"])
+def test_it_takes_what_helm_makes_of_the_values(server: Submit, toolchain: Toolchain, chart: str) -> None:
+    """Our own chart and Karpenter's, each with every set of values once."""
+    texts = sorted({yaml.safe_dump(values) for _, values in of(chart)})
+    namespace = f"{PREFIX}gpu-operator" if chart == OURS else "kube-system"
+    objects = [one for text in texts for one in rendered(toolchain, chart, yaml.safe_load(text), namespace)]
+    assert len(server(*objects).split()) == len(objects) > 20
+
+
+CONTAINER = ("spec", "template", "spec", "containers", 0)
+# Kind, where, another value, and a part of what the server says to it; tests/plan/test_karpenter_crds.py has
+# Karpenter's kinds.
+BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
+    ("Namespace", ("date",), {}, 'unknown field "date"'),
+    ("Node", ("spec", "taints", 0, "effect"), "NoScheduling", "Unsupported value"),
+    ("Node", ("metadata", "labels", "nvidia.com/mig.config"), "3g.20gb+2x2g.10gb", "valid label"),
+    ("Deployment", (*CONTAINER, "resources", "limits", "nvidia.com/gpu.shared"), "0.5", "must be an integer"),
+    ("Deployment", (*CONTAINER, "resources", "limits", "nvidia.com/mig-1g.5gb+me"), "1", "+me"),
+    ("Deployment", (*CONTAINER, "resource"), {}, "unknown field"),
+    ("Deployment", (*CONTAINER, "securityContext"), {"privileged": True}, "violate PodSecurity"),
+    ("Job", ("spec", "template", "spec", "tolerations", 0, "operator"), "Exist", "Unsupported value"),
+]
+
+
+@pytest.mark.parametrize(("kind", "path", "value", "said"), BAD)
+def test_it_refuses_what_is_wrong(
+    server: Submit, kind: str, path: tuple[Any, ...], value: Any, said: str
+) -> None:
+    good = next(
+        one for one in every_object() if one["kind"] == kind and ordinary(one) and has(one, path[:-1])
+    )
+    bad = copy.deepcopy(good)
+    place: Any = bad
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    server(good)
+    with pytest.raises(AssertionError) as refused:
+        server(bad)
+    assert said in str(refused.value)
+
+
+def ordinary(document: Document) -> bool:
+    """Not of the one namespace whose pods may be privileged."""
+    return document["metadata"].get("namespace") != f"{PREFIX}gpu-operator"
+
+
+def has(document: Any, path: tuple[Any, ...]) -> bool:
+    for key in path:
+        try:
+            document = document[key]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True

@@ -1,0 +1,82 @@
+"""Every MIG configuration, read by NVIDIA's own ``nvidia-mig-parted assert --valid-config``.
+
+It knows names and keys. It is blind to geometry, as the last test shows: test_geometry asks others for that.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuform.toolchain import Toolchain
+from infra.model.gpu import GPUS, Gpu
+from infra.model.mig import layouts
+from infra.plan.sharing import to_yaml
+from tests.checks import everything
+from tests.checks.judges import asserted
+
+pytestmark = pytest.mark.unit
+
+GOOD = {"devices": "all", "mig-enabled": True, "mig-devices": {"3g.20gb": 1, "2g.10gb": 2}}
+
+
+@pytest.fixture(scope="module")
+def mig_parted(toolchain: Toolchain) -> Path:
+    return toolchain.path("nvidia-mig-parted")
+
+
+def spec(**entry: object) -> str:
+    return to_yaml({"version": "v1", "mig-configs": {"cut": [entry]}})
+
+
+def rendered() -> set[str]:
+    """The configurations of all environments, each once."""
+    found = (everything.config_map(name, "nvidia-mig-config") for name in everything.environments())
+    return {text for entries in found for _, text in entries}
+
+
+def test_every_configuration_of_every_environment_is_valid(mig_parted: Path) -> None:
+    texts = rendered()
+    assert len(texts) >= 8
+    for text in texts:
+        for name in yaml.safe_load(text)["mig-configs"]:
+            found = asserted(mig_parted, text, name)
+            assert (found.returncode, found.stdout) == (0, "Selected MIG configuration is valid\n"), found
+    assert any("device-filter" in text for text in texts)
+
+
+@pytest.mark.parametrize("gpu", [gpu for gpu in GPUS.values() if gpu.geometry], ids=lambda gpu: gpu.name)
+def test_it_knows_every_profile_of_the_catalogue(mig_parted: Path, gpu: Gpu) -> None:
+    """One file with every layout that the GPU holds: all of a file is read, whichever name is asked for."""
+    assert gpu.geometry is not None
+    entries = [{**GOOD, "mig-devices": dict(pairs)} for pairs in layouts(gpu.geometry)]
+    configs = {f"layout-{index}": [entry] for index, entry in enumerate(entries)}
+    text = to_yaml({"version": "v1", "mig-configs": configs})
+    found = asserted(mig_parted, text, "layout-0")
+    assert found.returncode == 0, found.stderr
+    assert len(configs) >= 14
+
+
+REFUSED = {
+    "no profile": (spec(**{**GOOD, "mig-devices": {"9z.foo": 1}}), "invalid format for '9z.foo'"),
+    "a key misspelled": (spec(**{**GOOD, "mig-devises": {}}), "unexpected field: mig-devises"),
+    "slices without MIG": (spec(**{**GOOD, "mig-enabled": False}), "'mig-enabled' is false"),
+    "another name": (to_yaml({"version": "v1", "mig-configs": {"uncut": [GOOD]}}), "not present: cut"),
+    "no version": (to_yaml({"mig-configs": {"cut": [GOOD]}}), "missing"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_is_wrong_is_refused(mig_parted: Path, text: str, said: str) -> None:
+    found = asserted(mig_parted, text, "cut")
+    assert found.returncode == 1
+    assert said in found.stderr
+
+
+@pytest.mark.parametrize("layout", [{"3g.20gb": 9}, {"3g.20gb": 2, "1g.5gb": 1}, {"5g.20gb": 1}])
+def test_it_is_no_judge_of_geometry(mig_parted: Path, layout: dict[str, int]) -> None:
+    """No A100 holds these; so others are asked, and this test says when they need not be any more."""
+    text = spec(**{**GOOD, "mig-devices": layout})
+    assert asserted(mig_parted, text, "cut").returncode == 0
