@@ -147,7 +147,8 @@ def _instances(world: World) -> dict[str, int]:
 def _slice(prefix: str, gpu: Gpu, profile: str, count: int, share: tuple[int, str, bool]) -> dict[str, str]:
     assert gpu.mig is not None
     shape: Profile = gpu.mig.profiles[profile]
-    found = _resource(prefix, (gpu.product, "MIG", profile), count, share)
+    # GFD names a slice as its resource is named: where a profile has "+" there is a dot.
+    found = _resource(prefix, (gpu.product, "MIG", profile.replace("+", ".")), count, share)
     found |= {f"{prefix}.slices.gi": str(shape.compute), f"{prefix}.slices.ci": str(shape.compute)}
     if gpu.mig.multiprocessors:
         found[f"{prefix}.multiprocessors"] = str(shape.compute * gpu.mig.multiprocessors)

@@ -26,6 +26,7 @@ Document = dict[str, Any]
 
 T4, A100 = {"machine": "g2.5xlarge"}, {"machine": "g4.p1.40g"}
 FOUR_KINDS = ("1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb")
+SEVEN = {"kind": "mig", "layout": "all-1g.5gb"}
 POOLS: dict[str, tuple[dict[str, Any], ...]] = {
     "not renamed": ({**T4, "sharing": {"kind": "time_slicing", "replicas": 2, "rename": False}},),
     "one name, two layouts": (
@@ -35,10 +36,21 @@ POOLS: dict[str, tuple[dict[str, Any], ...]] = {
     "media engines": ({**A100, "sharing": {"kind": "mig", "layout": "all-1g.5gb+me"}},),
     "a long name": ({**A100, "sharing": {"kind": "mig", "layout": dict.fromkeys(FOUR_KINDS, 1)}},),
     "whole": ({**A100}, {"machine": "m6i.xlarge"}),
+    "some of a node's GPUs": ({"machine": "g4.p4.40g", "sharing": {**SEVEN, "devices": [0, 1]}},),
+    "shares of slices": (
+        {**A100, "sharing": {**SEVEN, "share": {"replicas": 2}}},
+        {**A100, "sharing": {**SEVEN, "share": {"replicas": 3, "rename": False}, "strategy": "single"}},
+    ),
+    "a strategy of its own": ({**A100, "sharing": {**SEVEN, "strategy": "single"}}, {**T4}),
+    "mps beside slices": ({**A100, "sharing": SEVEN}, {**T4, "sharing": {"kind": "mps", "replicas": 4}}),
+    "a name of its own": (
+        {**A100, "sharing": {"kind": "mig", "layout": {"1g.5gb": 3, "2g.10gb": 2}, "name": "bumble"}},
+    ),
+    "several owners": ({**A100, "sharing": SEVEN, "trust": "multi"},),
 }  # fmt: skip
 STRATEGIES: dict[str, tuple[str, dict[str, Any]]] = {
     "mps": ("none", {**T4, "sharing": {"kind": "mps", "replicas": 4}}),
-    "single": ("single", {**A100, "sharing": {"kind": "mig", "layout": {"1g.5gb": 7}}}),
+    "single": ("single", {**A100, "sharing": SEVEN}),
 }
 
 

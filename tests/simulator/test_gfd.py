@@ -103,6 +103,12 @@ def test_bumble_mig_single_labels(make_world: Any) -> None:
     assert labels["nvidia.com/gpu.memory"] == "4864"
 
 
+def test_nvidia_media_slice_has_a_dot_in_the_product(make_world: Any) -> None:
+    media = {keys.MIG_LAYOUT: json.dumps({"0": ["1g.5gb+me@0"]})}
+    labels = found(make_world(gpu="20f1", env="single", annotations=media))
+    assert labels["nvidia.com/gpu.product"] == "NVIDIA-A100-PCIE-40GB-MIG-1g.5gb.me"
+
+
 def test_single_with_several_profiles_is_invalid(make_world: Any) -> None:
     labels = found(make_world(gpu="20b0", env="single", annotations=CUT))
     assert labels["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-40GB-MIG-INVALID"

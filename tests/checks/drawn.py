@@ -1,0 +1,168 @@
+"""Environments that are valid by construction: every kind of sharing on every GPU that can be shared so.
+
+Nothing here asks the model whether something is allowed: what it refuses of this is a finding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from infra.model.gpu import GPUS
+from infra.model.machines import MACHINES, Machine
+from infra.model.mig import GEOMETRIES, layouts
+
+Mapping = dict[str, Any]
+
+_IMAGES = {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"}
+_REPLICAS = st.integers(2, 12)
+_STRATEGIES = st.sampled_from(["none", "single", "mixed"])
+
+
+def machines(kind: str, mig: bool = False) -> list[Machine]:
+    """Machines with GPUs that the kind of cluster has; with ``mig`` those whose GPUs can be cut."""
+    return [
+        one
+        for one in MACHINES.values()
+        if one.gpu
+        and one.arch == "amd64"
+        and (kind == "embedded" or one.seller == "ec2")
+        and (one.gpu in GEOMETRIES or not mig)
+    ]
+
+
+@st.composite
+def environments(draw: st.DrawFn) -> Mapping:
+    """Input for the parser: one to four pools, a workload for some of them."""
+    kind = draw(st.sampled_from(["embedded", "aws"]))
+    strategy = draw(_STRATEGIES)
+    pools = [draw(_pool(index, kind, strategy)) for index in range(draw(st.integers(1, 4)))]
+    found: Mapping = {
+        "name": "drawn",
+        "cluster": {"kind": "embedded"} if kind == "embedded" else _aws(),
+        "gpu_operator": {"mig_strategy": strategy},
+        "pools": pools,
+        "workloads": [draw(_workload(pool, strategy)) for pool in pools if draw(st.booleans())],
+    }
+    if draw(st.booleans()):
+        found["gpu_operator"]["gpu_taint"] = "node-role.kubernetes.io/gpu"
+    return found
+
+
+def _aws() -> Mapping:
+    network = {"cidr": "10.0.0.0/16", "zones": ["us-west-2a", "us-west-2b"]}
+    return {"kind": "aws", "region": "us-west-2", "version": "1.34", "network": network, "images": _IMAGES}
+
+
+@st.composite
+def _pool(draw: st.DrawFn, index: int, kind: str, strategy: str) -> Mapping:
+    how = draw(st.sampled_from(_KINDS[kind]))
+    machine = draw(st.sampled_from(machines(kind, mig=how == "mig")))
+    assert machine.gpu is not None
+    pool: Mapping = {"name": f"p{index}"}
+    models, counts = [machine.gpu], [machine.gpus]
+    if draw(st.booleans()):
+        pool["machine"] = machine.name
+    else:
+        pool["gpu"] = {"models": models, "count": machine.gpus}
+    if kind == "aws" and how != "dra" and draw(st.booleans()):
+        same = [one for one in machines(kind) if one.gpu == machine.gpu]
+        pool["elastic"] = {"max": {"cpu": max(one.vcpu for one in same)}}
+        # So that a pod of nobody's fits no other pool alike.
+        pool["taints"] = [{"key": f"team-{index}", "value": "a"}]
+        if "gpu" in pool and draw(st.booleans()):
+            counts = sorted({one.gpus for one in same})
+            pool["gpu"]["count"] = counts
+    else:
+        pool["nodes"] = draw(st.integers(1, 3))
+    pool["sharing"] = draw(_SHARING[how](machine.gpu, counts, strategy, index))
+    if _isolated(pool["sharing"]) and draw(st.booleans()):
+        pool["trust"] = "multi"
+    return pool
+
+
+def _isolated(sharing: Mapping) -> bool:
+    return sharing["kind"] in ("exclusive", "dra") or (sharing["kind"] == "mig" and "share" not in sharing)
+
+
+def _exclusive(*_: Any) -> st.SearchStrategy[Mapping]:
+    return st.just({"kind": "exclusive"})
+
+
+def _time_slicing(*_: Any) -> st.SearchStrategy[Mapping]:
+    return _share().map(lambda share: {"kind": "time_slicing", **share})
+
+
+def _share() -> st.SearchStrategy[Mapping]:
+    switches = {"rename": st.booleans(), "fail_requests_greater_than_one": st.booleans()}
+    return st.fixed_dictionaries({"replicas": _REPLICAS}, optional=switches)
+
+
+def _mps(*_: Any) -> st.SearchStrategy[Mapping]:
+    return st.fixed_dictionaries({"kind": st.just("mps"), "replicas": st.integers(2, 48)})
+
+
+def _dra(*_: Any) -> st.SearchStrategy[Mapping]:
+    return st.just({"kind": "dra"})
+
+
+@st.composite
+def _mig(draw: st.DrawFn, gpu: str, counts: list[int], operator: str, index: int) -> Mapping:
+    """Layout, whole GPUs beside it, shares of its slices, a name; what the strategy in force allows."""
+    geometry = GEOMETRIES[gpu]
+    found: Mapping = {"kind": "mig"}
+    own = draw(st.sampled_from(["single", "mixed"])) if operator == "none" or draw(st.booleans()) else None
+    if own:
+        found["strategy"] = own
+    layout = dict(draw(st.sampled_from(layouts(geometry))))
+    if (own or operator) == "single":
+        layout = dict([draw(st.sampled_from(sorted(layout.items())))])
+    elif len(counts) == 1 and counts[0] > 1 and draw(st.booleans()):
+        numbers = st.lists(st.integers(0, counts[0] - 1), min_size=1, max_size=counts[0] - 1, unique=True)
+        found["devices"] = draw(numbers)
+    ((profile, count), *others) = layout.items()
+    whole = not others and count == geometry.most(profile)
+    found["layout"] = f"all-{profile}" if whole and draw(st.booleans()) else layout
+    if draw(st.booleans()):
+        found["share"] = draw(_share())
+    if draw(st.booleans()):
+        found["name"] = f"ours-{index}"
+    return found
+
+
+_KINDS = {
+    "embedded": ("exclusive", "time_slicing", "mps", "mig", "mig"),
+    "aws": ("exclusive", "time_slicing", "mps", "mig", "mig", "dra"),
+}
+_SHARING = {
+    "exclusive": _exclusive,
+    "time_slicing": _time_slicing,
+    "mps": _mps,
+    "mig": _mig,
+    "dra": _dra,
+}
+
+
+@st.composite
+def _workload(draw: st.DrawFn, pool: Mapping, operator: str) -> Mapping:
+    """One GPU, share or slice of the pool; of a pool of several slices one of them by its name."""
+    found: Mapping = {
+        "name": f"w-{pool['name']}",
+        "namespace": "work",
+        "kind": draw(st.sampled_from(["pod", "deployment", "job"])),
+        "pool": pool["name"],
+        "image": "registry.example/w:1",
+    }
+    sharing = pool["sharing"]
+    if sharing["kind"] == "mig" and sharing.get("strategy", operator) == "mixed":
+        layout = sharing["layout"]
+        profiles = sorted(layout) if isinstance(layout, dict) else [layout.removeprefix("all-")]
+        found["slice"] = draw(st.sampled_from(profiles))
+    return found
+
+
+def first_model(pool: Mapping) -> str:
+    """Name of the GPU model in the pool's nodes; each drawn pool has one."""
+    named = pool["gpu"]["models"][0] if "gpu" in pool else MACHINES[pool["machine"]].gpu
+    return GPUS[named].name

@@ -1,0 +1,125 @@
+"""What the simulator makes of a plan, with its pure functions alone: no control plane and no clock.
+
+It knows the plan by what lies in a cluster: a node's labels and annotations, ConfigMaps, the chart's values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from gpuform.simulator import device_plugin, gfd, keys, mig_manager
+from gpuform.simulator.actions import NodeMeta
+from gpuform.simulator.objects import Node, node_of
+from gpuform.simulator.world import Config, World
+from infra.model.environment import Environment
+from infra.model.machines import Machine
+from infra.model.pool import Pool
+from infra.plan import gpu_operator, nodes, sharing
+from tests.checks.judges import Lines
+from tests.simulator.conftest import RUNNING, _pod
+
+DRIVER = "595.91.07"
+_STEPS = 5
+
+
+@dataclass
+class Site:
+    """An environment's operator with its configurations, as NVIDIA's types read them."""
+
+    env: Environment
+    types: Lines
+
+    def __post_init__(self) -> None:
+        self.values = gpu_operator.values(self.env)
+        self._plugin = _data(sharing.device_plugin_config_map(self.env))
+        self._mig = _data(sharing.mig_parted_config_map(self.env))
+
+    def settled(self, pool: Pool, machine: Machine) -> World:
+        """A node of the pool on that machine once every operand has acted; asserts that none is stuck."""
+        made = nodes.node(self.env, pool, machine, f"{pool.name}-0")
+        made["metadata"] |= {"uid": "uid-node-0", "resourceVersion": "1"}
+        node = node_of(made)
+        if self.values["migManager"]["enabled"] and machine.model and machine.model.mig_capable:
+            wanted = sharing.mig_config_name(pool) or self.values["migManager"]["config"]["default"]
+            node.labels[keys.MIG_CONFIG] = wanted
+            for client in mig_manager.CLIENTS:  # as the operator does, which leaves a "false" alone
+                node.labels.setdefault(f"{keys.DEPLOY}{client}", "true")
+            self._cut(node)
+        return self._world(node)
+
+    def _cut(self, node: Node) -> None:
+        """Let the MIG manager act to its end."""
+        for _ in range(_STEPS):
+            pending = node.labels.get(keys.MIG_STATE) == "pending"
+            acts = mig_manager.act(self._world(node, clients=not pending))
+            for act in acts:
+                if isinstance(act, NodeMeta):
+                    _merge(node.labels, act.labels)
+                    _merge(node.annotations, act.annotations)
+        assert node.labels[keys.MIG_STATE] == "success", acts
+
+    def _world(self, node: Node, clients: bool = True) -> World:
+        config = self._read(node)
+        env = {"MIG_STRATEGY": self.values["mig"]["strategy"]} if self.values["mig"]["strategy"] else {}
+        names = ["nfd-worker", "driver", "toolkit", "mig-manager"]
+        if clients and node.labels.get(f"{keys.DEPLOY}device-plugin") != "false":
+            names += (
+                ["device-plugin", "mps-control-daemon"] if config.strategy == "mps" else ["device-plugin"]
+            )
+        names += ["gfd"] if clients else []
+        image = {"driver": f"x/driver:{DRIVER}"}
+        pods = [_pod(f"{one}-1", one, env=env, image=image.get(one, "x:1")) for one in names]
+        configs: dict[str, Any] = {pod.uid: config for pod in pods if pod.operand != "mig-manager"}
+        configs["uid-mig-manager-1"] = Config("", data=self._layouts())
+        return World(node, RUNNING, pods, configs)
+
+    def _read(self, node: Node) -> Config:
+        """The configuration that the node's label chooses."""
+        label = node.labels.get(keys.PLUGIN_CONFIG, "")
+        default = self.values["devicePlugin"].get("config", {}).get("default", "")
+        text = "version: v1\n"
+        if self._plugin:
+            key = device_plugin.select(label, default, sorted(self._plugin))
+            assert isinstance(key, str), key
+            text = self._plugin[key]
+        said = self.types.ask(kind="device-plugin", yaml=text)
+        assert (said["error"], said["lost"]) == (None, []), text
+        return Config(label, said.get("strategy") or "none", said["config"])
+
+    def _layouts(self) -> dict[str, Any]:
+        if not self._mig:
+            return {}
+        said = self.types.ask(kind="mig-parted", yaml=self._mig["config.yaml"])
+        assert (said["error"], said["lost"]) == (None, [])
+        found: dict[str, Any] = said["config"]
+        return found
+
+
+def offers(world: World) -> dict[str, int]:
+    """Resources of the node, by name."""
+    pod, config = world.running("device-plugin"), world.config("device-plugin")
+    if pod and config:
+        assert device_plugin.problem(world, pod, config) is None
+    return {name: len(ids) for name, ids in device_plugin.offered(world).items()}
+
+
+def discovered(world: World) -> dict[str, str]:
+    """Labels that GPU feature discovery sets."""
+    pod, config = world.running("gfd"), world.config("gfd")
+    assert pod is not None
+    assert config is not None
+    assert world.gpu is not None
+    return gfd.labels(world, world.gpu, config, pod, DRIVER)
+
+
+def _data(config_map: dict[str, Any] | None) -> dict[str, str]:
+    return config_map["data"] if config_map else {}
+
+
+def _merge(into: dict[str, str], changes: dict[str, str | None]) -> None:
+    for key, value in changes.items():
+        if value is None:
+            into.pop(key, None)
+        else:
+            into[key] = value

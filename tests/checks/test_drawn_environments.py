@@ -1,0 +1,137 @@
+"""Any valid environment: NVIDIA's parsers take what it renders, and simulated nodes offer what was planned.
+
+The simulator shares no code with the plan; a promise that it does not keep is a mistake of one of the two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from gpuform.toolchain import Toolchain
+from infra.config import parse
+from infra.model import offer
+from infra.model.environment import Environment
+from infra.model.errors import InputError
+from infra.model.gpu import GPUS
+from infra.model.machines import Machine
+from infra.model.pool import Pool
+from infra.plan import sharing
+from tests.checks import corrupted, drawn, everything, simulated
+from tests.checks.judges import Lines, asserted
+
+pytestmark = pytest.mark.unit
+
+# The same examples every time, so that a run tells about the change and not about its luck.
+often = settings(
+    max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+seldom = settings(often, max_examples=100)
+
+
+@pytest.fixture(scope="module")
+def types(toolchain: Toolchain) -> Iterator[Lines]:
+    with Lines(toolchain.path("nvidia-config")) as answers:
+        yield answers
+
+
+@pytest.fixture(scope="module")
+def mig_parted(toolchain: Toolchain) -> Path:
+    return toolchain.path("nvidia-mig-parted")
+
+
+def nodes(env: Environment, pool: Pool) -> list[Machine]:
+    """One machine for each number of GPUs that a node of the pool may have."""
+    if env.cluster.kind == "aws":
+        return list({one.gpus: one for one in pool.machines}.values())
+    return [pool.node_machine] if pool.node_machine else []
+
+
+@often
+@given(mapping=drawn.environments())
+def test_a_simulated_node_offers_what_was_planned(types: Lines, mapping: drawn.Mapping) -> None:
+    env = parse(mapping)
+    site = simulated.Site(env, types)
+    for pool in env.pools:
+        event(pool.sharing.kind)
+        for machine in nodes(env, pool):
+            world = site.settled(pool, machine)
+            assert simulated.offers(world) == sharing.offered(env, pool, machine.gpus)
+            products = offer.products(env.strategy(pool), pool)
+            assert products or pool.by_claim
+            if products:
+                assert simulated.discovered(world)["nvidia.com/gpu.product"] in products
+
+
+def test_a_promise_that_is_not_kept_is_seen(types: Lines) -> None:
+    def shared(replicas: int) -> Environment:
+        return everything.embedded(
+            {**everything.T4, "sharing": {"kind": "time_slicing", "replicas": replicas}}
+        )
+
+    planned, other = shared(4), shared(5)
+    (machine,) = nodes(planned, planned.pools[0])
+    found = simulated.offers(simulated.Site(planned, types).settled(planned.pools[0], machine))
+    assert found == sharing.offered(planned, planned.pools[0]) != sharing.offered(other, other.pools[0])
+
+
+@seldom
+@given(mapping=drawn.environments())
+def test_mig_parted_takes_every_layout(mig_parted: Path, mapping: drawn.Mapping) -> None:
+    config_map = sharing.mig_parted_config_map(parse(mapping))
+    if config_map is None:
+        return
+    text = config_map["data"]["config.yaml"]
+    for name in yaml.safe_load(text)["mig-configs"]:
+        found = asserted(mig_parted, text, name)
+        assert found.returncode == 0, found.stderr
+
+
+@often
+@given(mapping=drawn.environments())
+def test_what_is_resolved_means_the_same(mapping: drawn.Mapping) -> None:
+    env = parse(mapping)
+    assert parse(env.resolved()) == env
+
+
+@settings(often, max_examples=600)
+@given(data=st.data())
+def test_a_corrupted_field_is_named(data: st.DataObject) -> None:
+    """By its own path, by that of what is in it, or by its pool's where several fields do not go together."""
+    bad = data.draw(corrupted.corruptions(data.draw(drawn.environments())))
+    with pytest.raises(InputError) as caught:
+        parse(bad.mapping)
+    error = caught.value
+    inside = error.path == bad.at or error.path.startswith((f"{bad.at}.", f"{bad.at}["))
+    event("its own path" if error.path == bad.at else "inside it" if inside else "its pool")
+    assert inside or (bad.pool and error.path.startswith(bad.pool)), f"{bad.at}, {bad.what}: {error}"
+    assert error.fact
+    assert error.remedy
+
+
+def test_everything_is_drawn() -> None:
+    """The strategy reaches every kind of sharing, with all that may stand beside it, on most GPU models."""
+    seen: Counter[str] = Counter()
+    models: set[str] = set()
+
+    @settings(often, max_examples=300, database=None)
+    @given(mapping=drawn.environments())
+    def look(mapping: drawn.Mapping) -> None:
+        for pool in mapping["pools"]:
+            models.add(drawn.first_model(pool))
+            seen.update([f"{mapping['cluster']['kind']} {pool['sharing']['kind']}"])
+            seen.update(pool.keys() | pool["sharing"].keys())
+            seen.update(["several counts"] if isinstance(pool.get("gpu", {}).get("count"), list) else [])
+
+    look()
+    kinds = ("exclusive", "time_slicing", "mps", "mig")
+    assert {f"{where} {kind}" for where in ("aws", "embedded") for kind in kinds} | {"aws dra"} <= set(seen)
+    beside = {"devices", "share", "name", "strategy", "trust", "elastic", "several counts", "rename"}
+    assert not {one for one in beside if seen[one] < 10}
+    assert len(models) > len(GPUS) / 2
