@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from infra.config import load, parse
 from infra.plan import gpu_operator, inventory, sharing, workloads
 
 pytestmark = pytest.mark.unit
 
+NAME = "all-3x1g.5gb_2x2g.10gb"
 LOCAL = load(Path(__file__).parents[2] / "Pulumi.local.yaml")
 
 
@@ -25,7 +27,7 @@ def test_bumble_own_layout_of_three_small_and_two_middle_slices() -> None:
         "name": "ds",
         "selector": {"kubernetes.io/hostname": "ds-node1"},
         "gpu": {"models": ["A100-40GB"], "count": 1},
-        "sharing": {"kind": "mig", "layout": {"1g.5gb": 3, "2g.10gb": 2}},
+        "sharing": {"kind": "mig", "layout": {"1g.5gb": 3, "2g.10gb": 2}, "name": NAME},
     }
     env = parse(
         {
@@ -39,6 +41,11 @@ def test_bumble_own_layout_of_three_small_and_two_middle_slices() -> None:
     assert config_map is not None
     # An object of our own: the operator writes over edits of its default one.
     assert config_map["metadata"]["name"].startswith("nvidia-mig-config-")
+    # In our ConfigMap under the guide's own name, beside NVIDIA's for GPUs that are not cut.
+    configs = yaml.safe_load(config_map["data"]["config.yaml"])["mig-configs"]
+    assert sorted(configs) == [NAME, "all-disabled"]
+    assert configs[NAME][0]["mig-devices"] == {"1g.5gb": 3, "2g.10gb": 2}
+    assert sharing.mig_config_name(env.pools[0]) == NAME
     assert sharing.offered(env, env.pools[0]) == {"nvidia.com/mig-1g.5gb": 3, "nvidia.com/mig-2g.10gb": 2}
     assert gpu_operator.values(env)["driver"] == {"enabled": False}
 
@@ -78,3 +85,17 @@ def test_bumble_pod_pinned_by_product() -> None:
     found = next(item for item in workloads.manifests(LOCAL) if item["metadata"]["name"] == "pod-a100")
     assert found["spec"]["nodeSelector"] == {"nvidia.com/gpu.product": "NVIDIA-A100-PCIE-40GB"}
     assert found["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+
+
+def test_bumble_row_13_pod_on_a_slice() -> None:
+    """The guide's pod-a100-mig: one slice of one A100, asked for by its profile's own resource."""
+    mapping = LOCAL.resolved()
+    mapping["workloads"].append(
+        {"name": "pod-a100-mig", "kind": "pod", "pool": "a100-7", "slice": "1g.5gb", "image": "a:1"}
+    )
+    found = next(
+        item for item in workloads.manifests(parse(mapping)) if item["metadata"]["name"] == "pod-a100-mig"
+    )
+    limits = found["spec"]["containers"][0]["resources"]["limits"]
+    assert limits["nvidia.com/mig-1g.5gb"] == "1"
+    assert "nvidia.com/gpu" not in limits
