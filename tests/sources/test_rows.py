@@ -1,0 +1,61 @@
+"""What the sources show by hand, row by row, and the tests that show it declared: none may get lost.
+
+The rows are numbered as in FACTS 1. Tests that need a control plane or a simulated GPU stay where they are.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[1]
+ROWS: dict[int, tuple[str, ...]] = {
+    5: ("sources/test_cern_facts.py::test_cern_taint_of_gpu_node_groups",),
+    6: (
+        "sources/test_cern_facts.py::test_cern_time_slicing_slice_4_is_declared",
+        "simulator/test_cluster.py::test_cern_time_slicing_slice_4",
+    ),
+    7: (
+        "sources/test_cern_facts.py::test_cern_mig_3g_and_two_2g_is_declared",
+        "simulator/test_cluster.py::test_cern_mig_mixed",
+    ),
+    8: (
+        "sources/test_cern_facts.py::test_cern_three_neighbours_on_time_slices_and_on_mig",
+        "sources/test_cern_neighbours.py::test_cern_under_time_slicing_the_notebook_starves_the_others",
+        "sources/test_cern_neighbours.py::test_cern_under_mig_the_notebook_starves_itself_only",
+    ),
+    9: ("sources/test_cern_classes.py::test_cern_row_9_each_class_has_its_sharing",),
+    12: (
+        "sources/test_bumble_facts.py::test_bumble_all_1g_5gb",
+        "sources/test_bumble_facts.py::test_bumble_own_layout_of_three_small_and_two_middle_slices",
+        "simulator/test_cluster.py::test_bumble_refuses_to_cut_a_gpu_in_use_then_all_1g5gb",
+    ),
+    13: (
+        "sources/test_bumble_facts.py::test_bumble_pod_pinned_by_product",
+        "sources/test_bumble_facts.py::test_bumble_row_13_pod_on_a_slice",
+    ),
+    18: ("sources/test_cisco_facts.py::test_cisco_node_with_its_toolkit_and_nvcc",),
+    19: (
+        "sources/test_cisco_facts.py::test_cisco_time_slicing_of_three_is_not_renamed",
+        "sources/test_cisco_kinds.py::test_cisco_row_19_each_kind_is_a_pool_of_one_cluster",
+        "sources/test_cisco_kinds.py::test_cisco_row_19_vgpu_is_the_hypervisors",
+    ),
+    22: (
+        "sources/test_nvidia_facts.py::test_nvidia_row_22_a_pool_by_what_its_gpus_have",
+        "sources/test_nvidia_facts.py::test_nvidia_row_22_a_pod_that_asks_for_no_gpu_sees_none",
+        "simulator/test_health.py::test_nvidia_three_gpus_one_unhealthy",
+        "simulator/test_restart.py::test_nvidia_zero_downtime_re_registration",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_row_has_its_tests(row: int) -> None:
+    for named in ROWS[row]:
+        file, _, test = named.partition("::")
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        assert test in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, named
