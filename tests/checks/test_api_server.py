@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -43,23 +44,24 @@ def moved(one: Document) -> Document:
     return found
 
 
-def every_object() -> list[Document]:
+@cache
+def every_object() -> tuple[Document, ...]:
     """Objects of all environments, each once."""
     found: dict[str, Document] = {}
     for name in everything.environments():
         for one in map(moved, everything.objects(name)):
             found.setdefault(json.dumps(one, sort_keys=True), one)
-    return list(found.values())
+    return tuple(found.values())
 
 
-def first(objects: list[Document]) -> list[Document]:
+def first(objects: Iterable[Document]) -> list[Document]:
     """Of each name one: environments label the same namespace with their own names."""
     found = {(one["kind"], one["metadata"]["name"]): one for one in objects if one["kind"] in FIRST}
     return list(found.values())
 
 
-def as_list(objects: list[Document]) -> str:
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+def as_list(objects: Iterable[Document]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects]})
 
 
 def karpenter_crds(plane: Plane) -> list[Document]:
