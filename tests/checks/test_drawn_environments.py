@@ -22,7 +22,7 @@ from infra.model.errors import InputError
 from infra.model.gpu import GPUS
 from infra.model.machines import Machine
 from infra.model.pool import Pool
-from infra.plan import sharing
+from infra.plan import overlays, sharing
 from tests.checks import corrupted, drawn, everything, simulated
 from tests.checks.judges import Lines, asserted
 
@@ -53,6 +53,12 @@ def nodes(env: Environment, pool: Pool) -> list[Machine]:
     return [pool.node_machine] if pool.node_machine else []
 
 
+def overlay(env: Environment, pool: Pool, gpus: int) -> dict[str, str]:
+    """The capacity that Karpenter is told of such a node; nothing where it needs none to be told."""
+    found = {one["metadata"]["name"]: one["spec"]["capacity"] for one in overlays.node_overlays(env, pool)}
+    return found.get(f"{pool.name}-{gpus}-gpu", {})
+
+
 @often
 @given(mapping=drawn.environments())
 def test_a_simulated_node_offers_what_was_planned(types: Lines, mapping: drawn.Mapping) -> None:
@@ -63,6 +69,10 @@ def test_a_simulated_node_offers_what_was_planned(types: Lines, mapping: drawn.M
         for machine in nodes(env, pool):
             world = site.settled(pool, machine)
             assert simulated.offers(world) == sharing.offered(env, pool, machine.gpus)
+            promised = {name: int(n) for name, n in overlay(env, pool, machine.gpus).items() if n != "0"}
+            assert promised in ({}, simulated.offers(world)), (
+                "what Karpenter is told before the node is there"
+            )
             products = offer.products(env.strategy(pool), pool)
             assert products or pool.by_claim
             if products:
