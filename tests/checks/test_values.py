@@ -15,25 +15,13 @@ from gpuform.toolchain import Toolchain
 from tests.checks import everything
 from tests.checks.charts import OURS, folder, of, rendered
 from tests.checks.everything import REFERENCE
+from tests.plan.test_operator import OF_THE_DEPENDENCY, unknown_keys
 
 pytestmark = pytest.mark.unit
 
 # Charts whose values file is not at hand: their values are read by a person when a version is raised.
 UNSEEN = {"aws-efa-k8s-device-plugin", "dra-driver-nvidia-gpu"}
-# The operator's values say nothing of these; its dependency node-feature-discovery 0.19.0 takes them.
-OF_A_DEPENDENCY = {
-    "gpu-operator": {"node-feature-discovery.gc.tolerations", "node-feature-discovery.master.tolerations"}
-}
-
-
-def unknown_keys(values: Any, known: Any, path: str = "") -> set[str]:
-    """Keys of ours that the chart's values file does not have; a block left empty there takes anything."""
-    if not isinstance(values, dict) or not isinstance(known, dict) or not known:
-        return set()
-    found = {f"{path}{key}" for key in values if key not in known}
-    for key in values:
-        found |= unknown_keys(values[key], known.get(key), f"{path}{key}.")
-    return found
+OF_A_DEPENDENCY = {"gpu-operator": OF_THE_DEPENDENCY}
 
 
 def known_values(chart: str) -> Any:
