@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,30 +15,43 @@ import yaml
 
 from gpuform.toolchain import Toolchain
 from gpuform.toolchain.golang import plain_environment
+from gpuform.toolchain.modules import NVIDIA_CONFIG
 from infra import versions
 from tests.checks import everything
 from tests.checks.everything import ROOT, Document
 
-OURS = "gpu-operator-sim"
-IN_A_MODULE = ("karpenter", "karpenter-crd")
+OURS: Mapping[str, str] = {
+    "gpu-operator-sim": "gpu-operator",
+    "device-plugin-sim": "nvidia-device-plugin",
+}
+"""Our own charts for simulated nodes, each with NVIDIA's whose values it takes."""
+_KARPENTER = ("github.com/aws/karpenter-provider-aws", versions.KARPENTER, "karpenter-crds")
+_PLUGIN = (NVIDIA_CONFIG.pins, NVIDIA_CONFIG.version, "nvidia-config")
+# Charts in Go modules: the module, its version, the folder that pins it, and where the chart lies in it. The
+# device plugin's is older than the one that is installed.
+IN_MODULES: Mapping[str, tuple[tuple[str, str, str], str]] = {
+    "karpenter": (_KARPENTER, "charts/karpenter"),
+    "karpenter-crd": (_KARPENTER, "charts/karpenter-crd"),
+    "nvidia-device-plugin": (_PLUGIN, "deployments/helm/nvidia-device-plugin"),
+}
+AT_HAND = (*OURS, *IN_MODULES)
 
 
 def folder(chart: str) -> Path | None:
     """Where the chart lies: in this repository or in a Go module; None for another one."""
-    if chart in IN_A_MODULE:
-        return _module() / "charts" / chart
-    return ROOT / "charts" / chart if chart == OURS else None
+    if chart in IN_MODULES:
+        module, inside = IN_MODULES[chart]
+        return _module(*module) / inside
+    return ROOT / "charts" / chart if chart in OURS else None
 
 
 @cache
-def _module() -> Path:
-    """The Go module of Karpenter's provider for AWS, which has its charts."""
+def _module(path: str, version: str, pinned: str) -> Path:
     if shutil.which("go") is None:
-        pytest.skip("no Go on PATH, to find the module with Karpenter's charts")
-    wanted = f"github.com/aws/karpenter-provider-aws@v{versions.KARPENTER}"
+        pytest.skip("no Go on PATH, to find the module with the chart")
     done = subprocess.run(
-        ["go", "mod", "download", "-json", wanted],
-        cwd=ROOT / "toolchain/karpenter-crds",
+        ["go", "mod", "download", "-json", f"{path}@v{version}"],
+        cwd=ROOT / "toolchain" / pinned,
         env=plain_environment(),
         capture_output=True,
         text=True,
@@ -45,16 +59,19 @@ def _module() -> Path:
     )
     said = json.loads(done.stdout or "{}")
     if "Dir" not in said:
-        pytest.skip(f"{wanted} is not to be had: {said.get('Error', done.stderr)}")
+        pytest.skip(f"{path} {version} is not to be had: {said.get('Error', done.stderr)}")
     return Path(said["Dir"])
 
 
 def of(chart: str) -> list[tuple[str, Any]]:
-    """Values that some environment gives the chart, with the environment's name."""
+    """Values that some environment gives the chart, with the environment's name.
+
+    Those of our own chart count for NVIDIA's as well: they must be good for both.
+    """
     everywhere = [(name, one) for name in everything.environments() for one in everything.charts(name)]
-    # Simulated nodes get our own chart with the operator's values: those must be good for NVIDIA's, too.
-    names = {chart, OURS} if chart == "gpu-operator" else {chart}
-    return [(name, one["values"]) for name, one in everywhere if one["chart"] in names]
+    return [
+        (name, one["values"]) for name, one in everywhere if chart in (one["chart"], OURS.get(one["chart"]))
+    ]
 
 
 def rendered(toolchain: Toolchain, chart: str, values: Any, namespace: str = "kube-system") -> list[Document]:

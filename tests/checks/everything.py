@@ -48,17 +48,26 @@ POOLS: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "several owners": ({**A100, "sharing": SEVEN, "trust": "multi"},),
 }  # fmt: skip
+# Pools, or what is beside them, that say something of NVIDIA's own part.
+ALONE: dict[str, Any] = {"mode": "device_plugin", "mig_strategy": "none"}
 STRATEGIES: dict[str, tuple[str, dict[str, Any]]] = {
     "mps": ("none", {**T4, "sharing": {"kind": "mps", "replicas": 4}}),
     "single": ("single", {**A100, "sharing": SEVEN}),
 }
 
 
-def embedded(*pools: dict[str, Any], mig_strategy: str = "mixed") -> Environment:
+def embedded(*pools: dict[str, Any], mig_strategy: str = "mixed", **beside: Any) -> Environment:
     """These pools on simulated nodes."""
     named = [{"name": f"p{index}", "nodes": 1, **pool} for index, pool in enumerate(pools)]
-    operator = {"mig_strategy": mig_strategy}
-    return parse({"name": "e", "cluster": {"kind": "embedded"}, "gpu_operator": operator, "pools": named})
+    whole = {"gpu_operator": {"mig_strategy": mig_strategy}, **beside}
+    return parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": named, **whole})
+
+
+def existing(*pools: dict[str, Any], **operator: Any) -> Environment:
+    """These pools on nodes that are there."""
+    named = [{"name": f"p{i}", "selector": {"pool": f"p{i}"}, **pool} for i, pool in enumerate(pools)]
+    cluster = {"kind": "existing", "kubeconfig": "k"}
+    return parse({"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": named})
 
 
 @cache
@@ -67,7 +76,17 @@ def environments() -> dict[str, Environment]:
     found = {path.stem: load(path) for path in sorted(ROOT.glob("Pulumi.*.yaml"))}
     found |= {f"aws, {name}": env for name, env in aws_environments.TABLE.items()}
     found |= {name: embedded(*pools) for name, pools in POOLS.items()}
-    return found | {name: embedded(pool, mig_strategy=how) for name, (how, pool) in STRATEGIES.items()}
+    found |= {name: embedded(pool, mig_strategy=how) for name, (how, pool) in STRATEGIES.items()}
+    shared = {**T4, "sharing": {"kind": "time_slicing", "replicas": 3, "rename": False}}
+    return found | {
+        "the device plugin alone": existing(shared, **ALONE),
+        "the device plugin alone, simulated": embedded(shared, gpu_operator=ALONE),
+        "an operator of the nodes' drivers": existing(shared, driver="host", toolkit="host"),
+        "an operator that upgrades": existing(
+            shared, driver_version="580.95.05", upgrade={"max_parallel": 2, "drain": {"force": True}}
+        ),
+        "without cdi": existing({**A100, "sharing": SEVEN}, cdi=False),
+    }
 
 
 @cache

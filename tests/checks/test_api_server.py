@@ -21,7 +21,7 @@ from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
 from infra import versions
 from tests.checks import everything
-from tests.checks.charts import OURS, of, rendered
+from tests.checks.charts import AT_HAND, OURS, of, rendered
 from tests.checks.everything import REFERENCE, Document
 from tests.conftest import Kubectl, Plane
 
@@ -85,7 +85,10 @@ Submit = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def server(control_plane: Plane) -> Iterator[Submit]:
-    """Offers objects for a dry run; answers with kubectl's lines, raises AssertionError with the refusal."""
+    """Offers objects for a dry run; answers with kubectl's lines, raises AssertionError with the refusal.
+
+    What we wrote may not even get a warning; others' charts do, for labels that are out of use.
+    """
     kubectl: Kubectl = control_plane.kubectl
     objects = every_object()
     crds = karpenter_crds(control_plane)
@@ -96,11 +99,10 @@ def server(control_plane: Plane) -> Iterator[Submit]:
     needed = as_list(first(objects))
     kubectl("apply", "--server-side", "-f", "-", input=needed)
 
-    def submit(*manifests: Document) -> str:
-        strict = ("--dry-run=server", "--validate=strict", "--warnings-as-errors", "--force-conflicts")
-        return kubectl(
-            "apply", "--server-side", *strict, "-o", "name", "-f", "-", input=as_list([*manifests])
-        )
+    def submit(*manifests: Document, ours: bool = True) -> str:
+        strict = ["--dry-run=server", "--validate=strict", "--force-conflicts"]
+        strict += ["--warnings-as-errors"] if ours else []
+        return kubectl("apply", "--server-side", *strict, "-o", "name", "-f", "-", input=as_list(manifests))
 
     yield submit
     kubectl("delete", "--wait=false", "-f", "-", input=needed)
@@ -114,13 +116,13 @@ def test_it_takes_every_object_without_a_warning(server: Submit) -> None:
     assert len(server(*objects).split()) == len(objects) > 100
 
 
-@pytest.mark.parametrize("chart", [OURS, "karpenter"])
+@pytest.mark.parametrize("chart", [one for one in AT_HAND if one != "karpenter-crd"])
 def test_it_takes_what_helm_makes_of_the_values(server: Submit, toolchain: Toolchain, chart: str) -> None:
-    """Our own chart and Karpenter's, each with every set of values once."""
+    """Charts that are at hand, each with every set of values once."""
     texts = sorted({yaml.safe_dump(values) for _, values in of(chart)})
-    namespace = f"{PREFIX}gpu-operator" if chart == OURS else "kube-system"
+    namespace = "kube-system" if chart == "karpenter" else f"{PREFIX}gpu-operator"
     objects = [one for text in texts for one in rendered(toolchain, chart, yaml.safe_load(text), namespace)]
-    assert len(server(*objects).split()) == len(objects) > 20
+    assert len(server(*objects, ours=chart in OURS).split()) == len(objects) > 5
 
 
 CONTAINER = ("spec", "template", "spec", "containers", 0)
