@@ -177,6 +177,13 @@ def test_who_may_ask_for_two(name: str, make_world: Any, make_pod: Any, binary: 
             assert refused is offer.one_per_pod(pool, resource), (pool.name, resource)
 
 
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_what_is_resolved_means_the_same(name: str) -> None:
+    env = environment(name)
+    assert parse(env.resolved()) == env
+    assert parse(env.resolved()).resolved() == env.resolved()
+
+
 def test_the_operator_has_no_strategy_exactly_where_pools_differ() -> None:
     found = {name: gpu_operator.values(environment(name))["mig"]["strategy"] for name in ENVIRONMENTS}
     assert found == {
