@@ -7,6 +7,8 @@ Kubernetes and NVIDIA are theirs, ``gpuform.io/`` and ``simulator.gpuform.io/`` 
 # Ours.
 POOL = "gpuform.io/pool"
 ENVIRONMENT = "gpuform.io/environment"
+# On nodes whose GPUs serve several who do not trust each other: a policy reads it.
+TRUST = "gpuform.io/trust"
 # The startup taint of GPU nodes; the annotation with what such a node shall offer, the node, or each of its
 # GPUs where the nodes of a pool differ in their number; and what the gate notes: proof, or what it waits for.
 GPU_NOT_READY = "gpuform.io/gpu-not-ready"

@@ -170,6 +170,8 @@ def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
     ``nvidia.com/mig.config`` is not one of them: it is set once the operands run, node by node.
     """
     found = {**pool.labels, labels.POOL: pool.name, labels.ENVIRONMENT: env.name}
+    if pool.trust == "multi":
+        found[labels.TRUST] = pool.trust
     if pool.by_claim:
         found |= {labels.DEPLOY_DEVICE_PLUGIN: "false", labels.PCI_PRESENT: "true"}
     elif pool.gpus and device_plugin_config_map(env) is not None:

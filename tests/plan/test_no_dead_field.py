@@ -129,6 +129,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Pool", "selector"): (EXISTING, "pools/0/selector", {"a": "c"}),
     ("Pool", "labels"): (EMBEDDED, "pools/0/labels", {"a": "c"}),
     ("Pool", "taints"): (EMBEDDED, "pools/0/taints", []),
+    ("Pool", "trust"): (EMBEDDED, "pools/0/trust", "multi"),
     ("Pool", "sharing"): (EMBEDDED, "pools/0/sharing", {"kind": "time_slicing", "replicas": 2}),
     ("GpuChoice", "named"): (EMBEDDED, "pools/3/gpu/models", ["L4"]),
     ("GpuChoice", "memory_gib"): (EMBEDDED, "pools/5/gpu/memory_gib", 22),
@@ -194,8 +195,6 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
 # to the Kubernetes provider, and where the engine keeps its state, which tests/engine/test_state.py proves;
 # no manifest may depend on them.
 EXEMPT = {("ExistingCluster", "kubeconfig"), ("ExistingCluster", "context")}
-# What trust changes is what is refused: tests/config/bad_input.yaml has its rows.
-EXEMPT |= {("Pool", "trust")}
 # How the provider's workflow goes about it: tests/components/test_workloads.py has these.
 EXEMPT |= {("BlueGreen", key) for key in ("step", "switch_at", "deadline_seconds")}
 EXEMPT |= {("Environment", "state"), ("State", "backend"), ("State", "secrets_provider")}

@@ -225,3 +225,15 @@ def test_parts_of_a_gpu_are_its_slices_and_their_shares() -> None:
     }
     assert parts(MPS, "none") == {GPU: pytest.approx(1 / 3)}
     assert parts({"kind": "exclusive"}) == {GPU: 1.0}
+
+
+def test_nodes_that_serve_several_owners_say_so_and_others_do_not() -> None:
+    """The policy that forbids sharing among tenants reads the label."""
+    pools = [
+        {"name": "p0", "nodes": 1, "machine": FOUR, "trust": "multi", "sharing": SEVEN},
+        {"name": "p1", "nodes": 1, "machine": FOUR, "trust": "multi"},
+        {"name": "p2", "nodes": 1, "machine": FOUR},
+    ]
+    found = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": pools})
+    said = [sharing.pool_labels(found, pool).get("gpuform.io/trust") for pool in found.pools]
+    assert said == ["multi", "multi", None]
