@@ -25,6 +25,8 @@ from gpuform.preview.effect import (
 from gpuform.preview.world import World
 from infra.model import labels
 
+_PLUGIN_ALONE = ("nvidia-device-plugin", "device-plugin-sim")
+_NO_OFFER = "a node offers nothing for a moment, running pods stay"
 _PRECIOUS: Mapping[str, str] = {
     aws_effects.CLUSTER: "cluster",
     aws_effects.VPC: "VPC",
@@ -124,18 +126,36 @@ def _release(step: Step, world: World) -> Found:
             f"chart {chart}",
             f"{versions}; Helm leaves CRDs to the chart's own way of upgrading",
         )
+    if chart in _PLUGIN_ALONE and changed(step, "version", "values"):
+        yield Effect(Weight.NOTICE, "device plugin", f"restarts: {_NO_OFFER}")
     if not chart.startswith("gpu-operator"):
         return
-    driver = after(step, "values", "driver", "enabled")
-    if driver is not False and changed(step, "version", "values.driver"):
-        for pool, nodes in sorted(world.nodes.items()):
-            if evicted := world.on(pool, gpu_only=True):
-                how = f"the driver is replaced: {ONE_BY_ONE}"
-                yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, evicted)
+    if _replaces_driver(step):
+        yield from _driver(step, world)
     elif changed(step, "values.devicePlugin", "values.daemonsets"):
         what = "operands" if changed(step, "values.daemonsets") else "device plugin"
-        how = f"restart{'s' * (what != 'operands')}: a node offers nothing for a moment, running pods stay"
-        yield Effect(Weight.NOTICE, what, how)
+        yield Effect(Weight.NOTICE, what, f"restart{'s' * (what != 'operands')}: {_NO_OFFER}")
+
+
+def _replaces_driver(step: Step) -> bool:
+    """How it is upgraded changes no driver; neither does naming the modules that were the default."""
+    driver = ("values", "driver", "kernelModuleType")
+    modules = (before(step, *driver) or "auto") != (after(step, *driver) or "auto")
+    replaced = modules or changed(step, "version", "values.driver.version", "values.driver.enabled")
+    return replaced and after(step, "values", "driver", "enabled") is not False
+
+
+def _driver(step: Step, world: World) -> Found:
+    policy = after(step, "values", "driver", "upgradePolicy") or {}
+    if policy.get("autoUpgrade") is False:
+        how = "another one is loaded on each node once its driver pod is deleted"
+        yield Effect(Weight.NOTICE, "driver", how)
+        return
+    most = policy.get("maxParallelUpgrades", 1)
+    order = ONE_BY_ONE if most == 1 else f"up to {int(most)} nodes at a time, {DRAINED}"
+    for pool, nodes in sorted(world.nodes.items()):
+        if evicted := world.on(pool, gpu_only=True):
+            yield Effect(Weight.EVICTION, f"pool {pool}", f"the driver is replaced: {order}", nodes, evicted)
 
 
 def _hosts(step: Step, world: World) -> Found:

@@ -72,6 +72,13 @@ def test_every_simulated_node_is_labelled_and_every_gpu_node_tainted(recorded: R
         assert taints == expected, name
 
 
+def test_the_operators_hook_may_upgrade_its_crds(recorded: Recorder) -> None:
+    """The chart's values ask for both together."""
+    (release,) = recorded.of(RELEASE)
+    assert release.inputs["disableOpenapiValidation"] is True
+    assert release.inputs["values"]["operator"]["upgradeCRD"] is True
+
+
 def test_the_release_names_the_config_maps_that_are_made(recorded: Recorder) -> None:
     (release,) = recorded.of(RELEASE)
     names = {config_map.inputs["metadata"]["name"] for config_map in recorded.of(CONFIG_MAP)}

@@ -13,6 +13,8 @@ from infra.model import drivers, labels, operator_checks, ownership
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.plan import gpu_operator
+from policies.operator import RULES
+from policies.rule import Resource, judge
 from tests.plan.test_operator import OF_THE_DEPENDENCY, REFERENCE, aws, existing, unknown_keys
 
 pytestmark = pytest.mark.unit
@@ -166,6 +168,29 @@ def test_where_no_branch_drives_two_gpus_both_are_named(monkeypatch: pytest.Monk
     assert refused.value.fact == (
         "no driver drives both V100-PCIE-16GB (pool p0, last branch 580) and B200 (pool p1, from 590 on)"
     )
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        {"version": "v24.3.0", "acknowledge": list(drivers.OPERATOR_FIXES)},
+        {"toolkit_version": "1.15.0", "acknowledge": list(drivers.TOOLKIT_FIXES)},
+        {"cdi": False},
+        {"cdi": False, "toolkit": "host"},
+    ],
+)
+def test_the_policies_find_what_was_accepted_and_what_guards(operator: dict[str, Any]) -> None:
+    release = gpu_operator.release(existing(T4, **operator))
+    judged = Resource("kubernetes:helm.sh/v3:Release", "r", vars(release))
+    assert [finding.fact for finding in judge(RULES, [judged])] == []
+
+
+def test_the_policies_refuse_it_without() -> None:
+    release = gpu_operator.release(existing(T4, toolkit_version="1.17.4", acknowledge=["CVE-2025-23266"]))
+    del release.values["daemonsets"]["annotations"]
+    judged = Resource("kubernetes:helm.sh/v3:Release", "r", vars(release))
+    (found,) = judge(RULES, [judged])
+    assert (found.rule.id, found.rule.severity) == ("version-floors", "critical")
 
 
 def test_no_crd_is_copied() -> None:
