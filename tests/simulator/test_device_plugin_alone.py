@@ -59,6 +59,30 @@ def test_cisco_one_gpu_is_three_without_the_operator(site: Any) -> None:
     assert "nvidia.com/gpu.deploy.device-plugin" not in found, "the operator's labels are nobody's here"
 
 
+def test_the_gate_finds_every_pod_of_the_chart_by_one_label(site: Any) -> None:
+    site.offers("g4dn-0", {"gpu": 3})
+
+    def ready() -> set[str]:
+        return {
+            pod["metadata"]["ownerReferences"][0]["name"]
+            for pod in site.operands("g4dn-0", device_plugin.NAME)
+            if {"type": "Ready", "status": "True"}.items()
+            <= next(c for c in pod["status"]["conditions"] if c["type"] == "Ready").items()
+        }
+
+    site.until(ready, {"nvidia-device-plugin", "nvidia-device-plugin-gpu-feature-discovery"}.__eq__)
+
+
+def test_the_server_takes_the_runtime_class(site: Any) -> None:
+    cluster = {"kind": "hosts", "driver": {"source": "nvidia", "version": "580.95.05"}, "kubeconfig": "/k"}
+    pool = {"name": "t4", "hosts": ["a"], "gpu": {"models": ["T4"], "count": 1}}
+    operator = {"mode": "device_plugin"}
+    made = device_plugin.runtime_class(
+        parse({"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": [pool]})
+    )
+    site.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", input=json.dumps(made))
+
+
 def test_the_fourth_pod_waits_for_a_place(site: Any) -> None:
     site.offers("g4dn-0", {"gpu": 3})
     selector = {"kubernetes.io/hostname": "g4dn-0"}
