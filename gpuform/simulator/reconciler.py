@@ -92,18 +92,24 @@ class Reconciler:
         while True:
             await self._admitting.wait()
             self._admitting.clear()
-            cluster = self.store.cluster
-            if cluster.upgrade is not None and cluster.operator_running and self.store.knows(()):
-                try:
-                    for name in upgrade_policy.admitted(self.store.managed(), cluster.upgrade):
-                        pods = list(self.store.on_node.get(name, {}).values())
-                        world = World(self.store.nodes[name], cluster, pods)
-                        for action in upgrade.begin(world):
-                            await self._executor.carry_out(world.node, action)
-                except httpx.HTTPError as error:
-                    log.warning("driver upgrades: %s: %s; again in 2 s", type(error).__name__, error)
-                    asyncio.get_running_loop().call_later(2, self._admitting.set)
+            try:
+                await self._begin()
+            except httpx.HTTPError as error:
+                log.warning("driver upgrades: %s: %s; again in 2 s", type(error).__name__, error)
+                asyncio.get_running_loop().call_later(2, self._admitting.set)
             await asyncio.sleep(0.2)  # what changes meanwhile is decided together
+
+    async def _begin(self) -> None:
+        cluster = self.store.cluster
+        if cluster.upgrade is None or not cluster.operator_running or not self.store.knows(()):
+            return
+        for name in upgrade_policy.admitted(self.store.managed(), cluster.upgrade):
+            node = self.store.nodes.get(name)
+            if node is None:  # it has gone while another was written to
+                continue
+            pods = list(self.store.on_node.get(name, {}).values())
+            for action in upgrade.begin(World(node, cluster, pods)):
+                await self._executor.carry_out(node, action)
 
     async def _work(self) -> None:
         while True:

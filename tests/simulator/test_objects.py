@@ -1,0 +1,60 @@
+"""What is kept of nodes and pods: enough for the operands, and no more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuform.simulator import keys
+from gpuform.simulator.objects import node_of, pod_of
+
+pytestmark = pytest.mark.unit
+
+
+def raw_pod(
+    annotations: dict[str, str] | None = None, labels: dict[str, str] | None = None
+) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": "1", "cpu": "4"}
+    meta = {"name": "p", "namespace": "n", "uid": "u", "resourceVersion": "7", "creationTimestamp": "t"}
+    return {
+        "metadata": {**meta, "annotations": annotations or {}, "labels": labels or {}},
+        "spec": {
+            "nodeName": "node-0",
+            "containers": [{"name": "main", "image": "x", "resources": {"limits": limits}}],
+            "volumes": [{"name": "c", "configMap": {"name": "app"}}, {"name": "s", "emptyDir": {}}],
+        },
+        "status": {"phase": "Running"},
+    }
+
+
+def test_a_pod_that_says_what_memory_it_wants_may_fail_by_container() -> None:
+    pod = pod_of(raw_pod({keys.MEMORY: "all", keys.MEMORY_HELD: "12"}))
+    assert pod is not None
+    assert (pod.memory, pod.held) == ("all", "12")
+    assert pod.template.containers == (("main", "x"),)
+    assert pod.template.config_map == ""  # its ConfigMaps are nobody's affair here
+
+
+def test_a_plain_pod_keeps_no_template() -> None:
+    pod = pod_of(raw_pod(labels={"app": "web"}))
+    assert pod is not None
+    assert pod.template.containers == ()
+    assert pod.labels == {"app": "web"}
+    assert pod.scratch
+
+
+def test_an_operand_keeps_its_revision() -> None:
+    labels = {keys.PART_OF: keys.CHART, keys.OPERAND: "driver", keys.REVISION: "abc"}
+    pod = pod_of(raw_pod(labels=labels))
+    assert pod is not None
+    assert (pod.operand, pod.revision, pod.labels) == ("driver", "abc", {})
+
+
+def test_a_node_keeps_what_an_upgrade_has_noted() -> None:
+    annotations = {keys.UPGRADE_INITIAL: "true", keys.UNHEALTHY: "1", "other.example.org/note": "x"}
+    meta = {"name": "n", "uid": "u", "resourceVersion": "7", "annotations": annotations}
+    conditions = [{"type": "Ready", "status": "Unknown"}]
+    node = node_of({"metadata": meta, "spec": {"unschedulable": True}, "status": {"conditions": conditions}})
+    assert node.annotations == {keys.UPGRADE_INITIAL: "true", keys.UNHEALTHY: "1"}
+    assert (node.unschedulable, node.ready) == (True, False)
