@@ -10,6 +10,7 @@ from collections import Counter
 from gpuform.simulator import device_plugin, health, keys
 from gpuform.simulator.actions import Action, Annotate, NodeResources, Reject
 from gpuform.simulator.objects import Pod
+from gpuform.simulator.parts import original
 from gpuform.simulator.world import World
 
 UNEXPECTED = "UnexpectedAdmissionError"
@@ -120,16 +121,12 @@ def _check(world: World, resource: str, count: int, offered: device_plugin.Devic
 
 def _spread(free: list[str], every: list[str], count: int) -> list[str]:
     """Replicas come from the GPU with the fewest taken, as NVIDIA's plugin prefers; others in order."""
-    used = Counter(_parent(device) for device in set(every) - set(free))
+    used = Counter(original(device) for device in set(every) - set(free))
     chosen: list[str] = []
     left = list(free)
     for _ in range(count):
-        device = min(left, key=lambda d: used[_parent(d)])
-        used[_parent(device)] += 1
+        device = min(left, key=lambda d: used[original(d)])
+        used[original(device)] += 1
         left.remove(device)
         chosen.append(device)
     return chosen
-
-
-def _parent(device: str) -> str:
-    return device.partition("::")[0]
