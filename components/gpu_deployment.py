@@ -49,11 +49,10 @@ class GpuDeployment(pulumi.ComponentResource):
         environment, workload = args.environment, args.workload
         workloads.check(environment, workload)
         claim = workloads.claim_template(environment, workload)
-        before = (
-            [resource(workloads.claim_name(name, workload), claim, pulumi.ResourceOptions(parent=self))]
-            if claim
-            else []
-        )
+        before: list[pulumi.Resource] = []
+        if claim:
+            called = workloads.claim_name(name, workload, claim)
+            before.append(resource(called, claim, pulumi.ResourceOptions(parent=self)))
         inside = pulumi.ResourceOptions(parent=self, depends_on=before)
         if workload.blue_green:
             self._in_two_colours(name, args, workload.blue_green, inside)

@@ -35,11 +35,10 @@ class GpuPod(pulumi.ComponentResource):
         environment, workload = args.environment, args.workload
         workloads.check(environment, workload)
         claim = workloads.claim_template(environment, workload)
-        before = (
-            [resource(workloads.claim_name(name, workload), claim, pulumi.ResourceOptions(parent=self))]
-            if claim
-            else []
-        )
+        before: list[pulumi.Resource] = []
+        if claim:
+            called = workloads.claim_name(name, workload, claim)
+            before.append(resource(called, claim, pulumi.ResourceOptions(parent=self)))
         pod = workloads.controller(environment, workload)
         resource(name, pod, pulumi.ResourceOptions(parent=self, depends_on=before))
         self.asks = pulumi.Output.from_input(workloads.asks(environment, workload))

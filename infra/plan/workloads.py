@@ -84,9 +84,9 @@ def asks(env: Environment, workload: Workload) -> dict[str, str]:
     return {key: value for key, value in requests.items() if key.startswith(labels.NVIDIA_PREFIX)}
 
 
-def claim_name(name: str, workload: Workload) -> str:
+def claim_name(name: str, workload: Workload, claim: Manifest) -> str:
     """The resource name of its claim's template beside ``name``: another template is another resource."""
-    return name + dra.template_name(workload).removeprefix(workload.name)
+    return name + str(claim["metadata"]["name"]).removeprefix(workload.name)
 
 
 def claim_template(env: Environment, workload: Workload) -> Manifest | None:
