@@ -70,8 +70,8 @@ def capacity_type(pool: Pool) -> str:
 def taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
     """The pool's taints in the words of the EKS API, the startup taint among them.
 
-    A group's taints are put on its nodes as they join, and again when the group's own are changed; the gate
-    lifts ours then as well.
+    A group's taints are put on its nodes as they join. Should they come again with a change of the group, the
+    gate lifts ours again.
     """
     return [{**taint, "effect": TAINT_EFFECTS[taint["effect"]]} for taint in _born_with(env, pool)]
 
