@@ -81,6 +81,12 @@ def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) 
                 f"{PATH}.mode device_plugin {missing}",
                 "use mode: operator, or another kind",
             )
+        if pool.relayout is not None:
+            raise InputError(
+                f"pools[{index}].relayout",
+                f"{PATH}.mode device_plugin has no MIG manager, so no layout changes",
+                "leave it out, or use mode: operator",
+            )
 
 
 def _check_driver(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:

@@ -160,7 +160,8 @@ class Pool(Model):
     @property
     def laid_out_live(self) -> bool:
         """Whether its nodes get their MIG layout once they have joined; Karpenter's are born with it."""
-        return any(gpu.mig_capable for gpu in self.gpus) and not self.by_karpenter
+        capable = bool(self.gpus) and all(gpu.mig_capable for gpu in self.gpus)
+        return capable and not self.by_karpenter
 
     @property
     def node_pools(self) -> dict[str, Capacity]:
