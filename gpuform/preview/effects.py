@@ -93,6 +93,9 @@ def _pool_nodes(step: Step, world: World) -> Found:
             yield Effect(Weight.EVICTION, f"pool {pool}", how, world.nodes.get(pool, ()), world.on(pool))
         else:
             yield Effect(Weight.NOTICE, f"pool {pool}", "labels or taints change; running pods stay")
+    if step.op != "delete" and after(step, "startup") and not before(step, "startup"):
+        how = "nodes that are not proven take no new pods until the readiness gate lets them in"
+        yield Effect(Weight.NOTICE, f"pool {pool}", how, world.nodes.get(pool, ()))
 
 
 def _mig(step: Step, world: World) -> Found:

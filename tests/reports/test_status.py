@@ -98,7 +98,7 @@ def test_a_pool_is_settled_when_every_node_offers_just_what_was_planned(
 @pytest.mark.parametrize(
     ("noted", "waits_for"),
     [
-        ({}, "the readiness gate has not looked at it yet"),
+        ({}, "the readiness gate has noted nothing yet"),
         ({"gpuform.io/gpu-waits-for": "it offers 3 of 4"}, "it offers 3 of 4"),
     ],
 )
