@@ -14,10 +14,7 @@ _SIMULATED = (
 )
 _MORE_REAL: Mapping[Way, tuple[str, ...]] = {
     "none": (),
-    "aws": (
-        "Karpenter's AWS controller, with the NodePools and EC2NodeClasses as declared",
-        "the readiness gate's program",
-    ),
+    "aws": ("Karpenter's AWS controller, with the NodePools and EC2NodeClasses as declared",),
     "fast": ("Karpenter's core: scheduling, limits, consolidation",),
 }
 _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
@@ -31,11 +28,13 @@ _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
 
 
 PACKER = "gpuform-packer, a second kube-scheduler with the stack's configuration and its account's rights"
+GATE = "the readiness gate's program"
 
 
-def real(way: Way, packs: bool = False) -> tuple[str, ...]:
-    """What is the real thing; ``packs`` where the stack has a scheduler of its own."""
-    return (_REAL, *((PACKER,) if packs else ()), *_MORE_REAL[way])
+def real(way: Way, packs: bool = False, gated: bool = False) -> tuple[str, ...]:
+    """What is the real thing; ``packs`` where the stack has a scheduler of its own, ``gated`` where nodes have
+    to prove themselves."""
+    return (_REAL, *((PACKER,) if packs else ()), *_MORE_REAL[way], *((GATE,) if gated else ()))
 
 
 def simulated(way: Way) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from infra.model.environment import Environment
 from infra.model.scheduling import PLACEHOLDER
 from infra.plan import room
 from infra.plan.sharing import offered
+from infra.plan.startup import any_gated
 
 Say = Callable[[str], None]
 QUIET_S = 10.0
@@ -151,7 +152,7 @@ class _Play:
             nodes=drawn,
             timeline=timeline,
             simulated=(*honesty.simulated(self.buying.way), *self.made_up),
-            real=honesty.real(self.buying.way, env.packs),
+            real=honesty.real(self.buying.way, env.packs, any_gated(env)),
             blind=honesty.blind(self.buying.way),
             prices=prices.said(env, tally.prices),
             seconds=self.watch.now.at,
