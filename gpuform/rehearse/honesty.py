@@ -26,14 +26,15 @@ _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
     "fast": ("Karpenter's AWS provider: its core buys by our list of machines",),
 }
 
-
 PACKER = "gpuform-packer, a second kube-scheduler with the stack's configuration and its account's rights"
 GATE = "the readiness gate's program"
 
 
 def real(way: Way, packs: bool = False, gated: bool = False) -> tuple[str, ...]:
-    """What is the real thing; ``packs`` where the stack has a scheduler of its own, ``gated`` where nodes have
-    to prove themselves."""
+    """What is the real thing; ``packs`` where the stack has a scheduler of its own.
+
+    ``gated`` where nodes have to prove themselves.
+    """
     return (_REAL, *((PACKER,) if packs else ()), *_MORE_REAL[way], *((GATE,) if gated else ()))
 
 
