@@ -71,6 +71,7 @@ class MigLayout(pulumi.CustomResource):
         selector: pulumi.Input[str],
         config: pulumi.Input[str],
         offers: pulumi.Input[Mapping[str, pulumi.Input[int]]],
+        layout: str | None = None,
         in_use: str | None = None,
         max_unavailable: int | str | None = None,
         timeout_seconds: pulumi.Input[int] | None = None,
@@ -79,7 +80,8 @@ class MigLayout(pulumi.CustomResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """``config`` names a layout in the mig-parted configuration; ``offers`` is what each node offers with
-        it (``{"nvidia.com/mig-3g.20gb": 1}``); ``in_use`` is ``drain`` (the default) or ``refuse``;
+        it (``{"nvidia.com/mig-3g.20gb": 1}``); ``layout`` says what a chosen name stands for, so
+        that another layout under it is noticed; ``in_use`` is ``drain`` (the default) or ``refuse``;
         ``max_unavailable`` is a number of nodes or a share (``25%``), 1 by default; ``timeout_seconds``
         bounds each wait (default 600); ``may_be_empty`` lets nodes join later.
         """
@@ -89,6 +91,7 @@ class MigLayout(pulumi.CustomResource):
             "mayBeEmpty": may_be_empty or None,
             "selector": selector,
             "config": config,
+            "layout": layout,
             "offers": offers,
             "inUse": in_use,
             "maxUnavailable": max_unavailable,

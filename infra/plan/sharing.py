@@ -137,6 +137,13 @@ def mig_parted_config(pools: Iterable[Pool]) -> Manifest | None:
     return {"version": "v1", "mig-configs": configs}
 
 
+def mig_content(pool: Pool) -> str | None:
+    """What a name that was chosen for the pool's layout stands for, in eight digits; else None."""
+    if not (isinstance(pool.sharing, Mig) and pool.sharing.name):
+        return None
+    return _digest(json.dumps([[gpu.device_filter, _mig_entries(gpu, pool)] for gpu in pool.gpus]))
+
+
 def _mig_entries(gpu: Gpu, pool: Pool) -> Entries:
     """What is done to the GPUs of one model: all are cut, or some, and the others are told to stay whole."""
     devices = mig_names.cut(pool)

@@ -237,3 +237,15 @@ def test_nodes_that_serve_several_owners_say_so_and_others_do_not() -> None:
     found = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": pools})
     said = [sharing.pool_labels(found, pool).get("gpuform.io/trust") for pool in found.pools]
     assert said == ["multi", "multi", None]
+
+
+def test_only_a_chosen_name_is_told_apart_by_what_it_stands_for() -> None:
+    def content(**more: Any) -> str | None:
+        return sharing.mig_content(env((FOUR, {**SEVEN, **more})).pools[0])
+
+    assert content() is None
+    first = content(name="ours")
+    assert first is not None
+    assert len(first) == 8
+    assert content(name="ours", share={"replicas": 2}) == first, "no other layout"
+    assert len({first, content(name="ours", layout={"1g.5gb": 6}), content(name="ours", devices=[0])}) == 3

@@ -11,15 +11,20 @@ from gpuform.plugins.nodes.cluster import Manifest, labels
 CONFIG = "nvidia.com/mig.config"
 STATE = "nvidia.com/mig.config.state"
 NOTE = "gpuform.io/relayout"
+LAYOUT = "gpuform.io/mig-layout"
 _SLICES = "nvidia.com/mig-"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A layout: its name in the mig-parted configuration, and what each node then offers."""
+    """A layout: its name in the mig-parted configuration, and what each node then offers.
+
+    ``content`` says which layout a chosen name stands for; empty for a name that spells its layout.
+    """
 
     config: str
     offers: Mapping[str, int]
+    content: str = ""
 
 
 @dataclass(frozen=True)
@@ -74,12 +79,22 @@ def differences(node: Manifest, wanted: Wanted) -> list[str]:
     ]
 
 
+def told(node: Manifest, wanted: Wanted) -> bool:
+    """Whether the node was told to have this layout, and no other one of the same name.
+
+    The MIG manager acts on a change of the label alone. So what a chosen name stood for when it was told is
+    noted on the node; a node without that note is taken at its label's word.
+    """
+    noted = (node["metadata"].get("annotations") or {}).get(LAYOUT)
+    return label(node) == wanted.config and (not wanted.content or noted in (None, wanted.content))
+
+
 def done(node: Manifest, wanted: Wanted) -> bool:
     """Whether nothing is left to do: label, state and offer are right and no relayout is noted."""
-    settled = label(node) == wanted.config and state(node) == "success"
+    settled = told(node, wanted) and state(node) == "success"
     return settled and not differences(node, wanted) and Note.on(node) is None
 
 
 def under_way(node: Manifest, wanted: Wanted) -> bool:
     """Whether the node has been told already and has not failed: to wait is all there is to do."""
-    return label(node) == wanted.config and state(node) != "failed" and Note.on(node) is None
+    return told(node, wanted) and state(node) != "failed" and Note.on(node) is None

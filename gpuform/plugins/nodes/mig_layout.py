@@ -18,13 +18,13 @@ from gpuform.plugins.nodes import live
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, pod_name
 from gpuform.plugins.nodes.drain import in_use, obstacle, refusal, users
 from gpuform.plugins.nodes.inputs import TIMEOUT_S, checked, layout_failures
-from gpuform.plugins.nodes.layout import CONFIG, NOTE, Note, Wanted, done, label, under_way
+from gpuform.plugins.nodes.layout import CONFIG, LAYOUT, NOTE, Note, Wanted, done, label, under_way
 from gpuform.plugins.nodes.live import node_names
 from gpuform.plugins.nodes.relayout import Relayout
 from gpuform.plugins.nodes.rolling import at_once, roll
 from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 
-_COMPARED = ("selector", "config", "offers")
+_COMPARED = ("selector", "config", "layout", "offers")
 _HOW = ("inUse", "maxUnavailable", "timeoutSeconds", "mayBeEmpty")
 _INPUTS = ("kubeconfig", "context", *_COMPARED, *_HOW)
 
@@ -92,9 +92,9 @@ class MigLayout:
             note, name = Note.on(node), str(node["metadata"]["name"])
             changes: Manifest = {"metadata": {}}
             if label(node) == reveal(old_inputs["config"]):
-                changes["metadata"]["labels"] = {CONFIG: None}
+                changes["metadata"] = {"labels": {CONFIG: None}, "annotations": {LAYOUT: None}}
             if note:
-                changes["metadata"]["annotations"] = {NOTE: None}
+                changes["metadata"].setdefault("annotations", {})[NOTE] = None
                 changes |= {"spec": {"unschedulable": None}} if note.cordoned else {}
             if changes != {"metadata": {}}:
                 await cluster.patch(name, changes)
@@ -162,7 +162,7 @@ class MigLayout:
 
 def _wanted(inputs: Properties) -> Wanted:
     plain = reveal(inputs)
-    return Wanted(str(plain["config"]), plain["offers"])
+    return Wanted(str(plain["config"]), plain["offers"], str(plain.get("layout") or ""))
 
 
 def _evicts(inputs: Properties) -> bool:

@@ -19,6 +19,7 @@ from gpuform.plugins.nodes.cluster import Cluster, Manifest
 from gpuform.plugins.nodes.drain import drain, in_use, users
 from gpuform.plugins.nodes.layout import (
     CONFIG,
+    LAYOUT,
     NOTE,
     STATE,
     Note,
@@ -27,6 +28,7 @@ from gpuform.plugins.nodes.layout import (
     done,
     label,
     state,
+    told,
     under_way,
 )
 
@@ -65,7 +67,7 @@ class Relayout:
         found = Note.on(node)
         note = await self._begin(node, found)
         try:
-            if label(node) != self.wanted.config or (state(node) == "failed" and not _same_way(found, note)):
+            if not told(node, self.wanted) or (state(node) == "failed" and not _same_way(found, note)):
                 await self._free()
                 await self._tell(node)
         except (PluginError, Cancelled):
@@ -102,12 +104,12 @@ class Relayout:
 
     async def _tell(self, node: Manifest) -> None:
         """Set the label; the state goes with it, for a success of the layout before is none of this one."""
-        if label(node) == self.wanted.config:  # it failed: the MIG manager acts on a change of the label only
+        if label(node) == self.wanted.config:  # the MIG manager acts on a change of the label only
             await self.cluster.patch(self.name, {"metadata": {"labels": {CONFIG: None, STATE: None}}})
             await asyncio.sleep(1)  # not to be cancelled here, with the label gone
-        await self.cluster.patch(
-            self.name, {"metadata": {"labels": {CONFIG: self.wanted.config, STATE: None}}}
-        )
+        labels = {CONFIG: self.wanted.config, STATE: None}
+        content = {LAYOUT: self.wanted.content or None}
+        await self.cluster.patch(self.name, {"metadata": {"labels": labels, "annotations": content}})
 
     async def _settled(self, note: Note | None) -> None:
         """Wait until the node offers what it was promised to; a failure takes the change back.
@@ -148,9 +150,10 @@ class Relayout:
         )
         if note is None:
             raise PluginError(f"{text}; the label was set before this run and stays as it is")
-        await self.cluster.patch(
-            self.name, {"metadata": {"labels": {CONFIG: note.source or None, STATE: None}}}
-        )
+        labels = {CONFIG: note.source or None, STATE: None}
+        # Under the same name the layout of before is nowhere any more: the next run has to tell it anew.
+        content = {LAYOUT: "failed" if self.wanted.content and note.source == self.wanted.config else None}
+        await self.cluster.patch(self.name, {"metadata": {"labels": labels, "annotations": content}})
         await self._reverted(note)
         await self._end(note)
         raise PluginError(f"{text}; its label is {note.source or 'unset'} again and it takes pods")

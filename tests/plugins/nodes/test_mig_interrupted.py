@@ -46,6 +46,31 @@ def test_a_relayout_that_was_killed_is_finished_by_the_next_run(play):
     play(act)
 
 
+def test_another_layout_under_the_same_name_is_told_and_pods_leave_for_it(play):
+    """The MIG manager acts on a change of the label alone: the update waited until its time was up."""
+
+    async def act(scene):
+        name = await scene.add_node("0")
+        manager = MigManager(scene, dict(LAYOUTS))
+        first = {**TO_SMALL, "config": "ours", "layout": "a"}
+        async with manager.working():
+            manager.layouts["ours"] = LAYOUTS["small"]
+            await scene.create("MigLayout", **first)
+            assert await scene.changes("MigLayout", **first) == set()
+            await scene.deploy(SMALL)
+            await scene.until(lambda: scene.running(name))
+            manager.layouts["ours"] = LAYOUTS["large"]
+            second = {**TO_LARGE, "config": "ours", "layout": "b"}
+            assert await scene.changes("MigLayout", **second) == {"layout", "offers", "nodes"}
+            await scene.update("MigLayout", **second)
+            assert manager.busy == []
+            assert await scene.changes("MigLayout", **second) == set()
+            assert await scene.is_open(name)
+            assert (await scene.labels(name))[CONFIG] == "ours"
+
+    play(act)
+
+
 async def _in_state(scene, name, state):
     return (await scene.labels(name)).get(STATE) == state
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gpuform.plugins.nodes.drain import claims, obstacle, of_gpu, refusal, users, uses_gpu
-from gpuform.plugins.nodes.layout import NOTE, Note, Wanted, differences, done, under_way
+from gpuform.plugins.nodes.layout import LAYOUT, NOTE, Note, Wanted, differences, done, told, under_way
 from gpuform.plugins.nodes.shares import asked
 
 pytestmark = pytest.mark.unit
@@ -155,6 +155,20 @@ def test_what_a_node_offers_against_what_it_should(offers, live, expected):
 def test_where_a_node_stands(node, is_done, is_under_way):
     wanted = Wanted("c", {SLICE: 7})
     assert (done(node, wanted), under_way(node, wanted)) == (is_done, is_under_way)
+
+
+@pytest.mark.parametrize(
+    ("noted", "content", "is_told"),
+    [(None, "a", True), ("a", "a", True), ("b", "a", False), ("failed", "a", False), ("b", "", True)],
+)
+def test_a_name_that_people_chose_stands_for_one_layout_at_a_time(noted, content, is_told):
+    node = _node("c", "success", {SLICE: "7"})
+    if noted is not None:
+        node["metadata"].setdefault("annotations", {})[LAYOUT] = noted
+    wanted = Wanted("c", {SLICE: 7}, content)
+    assert told(node, wanted) is is_told
+    assert done(node, wanted) is is_told
+    assert under_way(node, wanted) is is_told
 
 
 def test_a_note_survives_its_annotation_and_a_broken_one_counts_as_none():
