@@ -9,7 +9,8 @@ import pulumi
 from components.node_resources import MigLayout
 from infra.model import labels
 from infra.model.environment import Environment
-from infra.plan.sharing import mig_config_name, mig_content, offered
+from infra.plan import mig_parted
+from infra.plan.sharing import mig_config_name, offered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class MigLayouts(pulumi.ComponentResource):
                     context=args.environment.context,
                     selector=f"{labels.POOL}={pool.name}",
                     config=config,
-                    layout=mig_content(pool),
+                    layout=mig_parted.content(pool),
                     offers=offered(args.environment, pool),
                     may_be_empty=pool.hosts is not None,
                     in_use=bounds.in_use if bounds else None,

@@ -7,10 +7,10 @@ those of the configuration file that it ships with mig-parted 0.15.0: ``all-disa
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 
+from infra.model.digest import digest
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
 from infra.model.layouts import resolve
@@ -43,7 +43,7 @@ def config_name(pool: Pool) -> str | None:
         name += f"-on-{'-'.join(map(str, devices))}-of-{pool.gpu_count}"
     if len(name) <= _LONGEST:
         return name
-    return f"{name[:54].rstrip('-.')}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{name[:54].rstrip('-.')}-{digest(name)}"
 
 
 def cut(pool: Pool) -> tuple[int, ...] | None:

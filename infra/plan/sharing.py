@@ -6,19 +6,18 @@ content: a changed configuration is another object, and the operands are told it
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
 
 from infra.model import labels, mig_names, offer
+from infra.model.digest import digest
 from infra.model.environment import Environment
-from infra.model.gpu import Gpu
-from infra.model.layouts import resolve
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, SliceShare, TimeSlicing
+from infra.plan import mig_parted
 
 NAMESPACE = "gpu-operator"
 DEVICE_PLUGIN_CONFIG = "nvidia-time-slicing-config"
@@ -30,7 +29,6 @@ _LONGEST_KEY = 63
 """Characters: the key is also the value of a node's label."""
 
 Manifest = dict[str, Any]
-Entries = list[Manifest]
 
 mig_config_name = mig_names.config_name
 
@@ -55,7 +53,7 @@ def config_key(env: Environment, pool: Pool) -> str:
     if strategy == "mixed":
         what = "_".join(sorted(profile.replace("+", ".") for profile in pool.layout or {}))
     key = f"{_slicing_key(sharing.share)}-mig-{what}"
-    return key if len(key) <= _LONGEST_KEY else f"{key[:54].rstrip('-._')}-{_digest(key)}"
+    return key if len(key) <= _LONGEST_KEY else f"{key[:54].rstrip('-._')}-{digest(key)}"
 
 
 def _slicing_key(share: TimeSlicing | SliceShare) -> str:
@@ -118,57 +116,8 @@ def mig_parted_config_map(env: Environment) -> Manifest | None:
     Two GPU models may mean different layouts by one name (all-1g.10gb); then each entry names its devices.
     None where the node image cuts its GPUs itself, at boot, or where nothing cuts any.
     """
-    config = mig_parted_config(env.pools) if env.has_mig_manager else None
+    config = mig_parted.config(env.pools) if env.has_mig_manager else None
     return config_map(env, MIG_CONFIG, {"config.yaml": to_yaml(config)}) if config else None
-
-
-def mig_parted_config(pools: Iterable[Pool]) -> Manifest | None:
-    """The pools' layouts in mig-parted's own format; None without a MIG-capable GPU."""
-    pools = list(pools)
-    names: dict[str, dict[str, Entries]] = {MIG_DISABLED: {}}
-    for pool in pools:
-        name = mig_config_name(pool)
-        if name is not None and name != MIG_DISABLED:
-            for gpu in pool.gpus:
-                names.setdefault(name, {})[gpu.device_filter] = _mig_entries(gpu, pool)
-    if not any(gpu.mig_capable for pool in pools for gpu in pool.gpus):
-        return None
-    configs = {name: _per_device(entries) for name, entries in sorted(names.items())}
-    return {"version": "v1", "mig-configs": configs}
-
-
-def mig_content(pool: Pool) -> str | None:
-    """What a name that was chosen for the pool's layout stands for, in eight digits; else None."""
-    if not (isinstance(pool.sharing, Mig) and pool.sharing.name):
-        return None
-    return _digest(json.dumps([[gpu.device_filter, _mig_entries(gpu, pool)] for gpu in pool.gpus]))
-
-
-def _mig_entries(gpu: Gpu, pool: Pool) -> Entries:
-    """What is done to the GPUs of one model: all are cut, or some, and the others are told to stay whole."""
-    devices = mig_names.cut(pool)
-    layout = pool.sharing.layout if isinstance(pool.sharing, Mig) else pool.layout
-    slices = dict(sorted(resolve(gpu, layout).items()))
-    if devices is None:
-        return [{"devices": "all", "mig-enabled": True, "mig-devices": slices}]
-    whole = [index for index in range(pool.gpu_count) if index not in devices]
-    return [
-        {"devices": list(devices), "mig-enabled": True, "mig-devices": slices},
-        {"devices": whole, "mig-enabled": False},
-    ]
-
-
-def _per_device(models: Mapping[str, Entries]) -> Entries:
-    if not models:
-        return [{"devices": "all", "mig-enabled": False}]
-    groups: dict[str, list[str]] = {}
-    for device in sorted(models):
-        groups.setdefault(json.dumps(models[device]), []).append(device)
-    if len(groups) == 1:
-        return list(json.loads(next(iter(groups))))
-    return [
-        {"device-filter": devices, **entry} for text, devices in groups.items() for entry in json.loads(text)
-    ]
 
 
 def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
@@ -238,17 +187,13 @@ def summary(env: Environment, pool: Pool) -> dict[str, Any]:
     return {str(gpus): offered(env, pool, gpus) for gpus in pool.gpu_counts}
 
 
-def _digest(content: str) -> str:
-    return hashlib.sha256(content.encode()).hexdigest()[:8]
-
-
 def config_map(env: Environment, base: str, data: dict[str, str]) -> Manifest:
     """A ConfigMap in the operator's namespace, whose name ends in a hash of its content."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": f"{base}-{_digest(json.dumps(data, sort_keys=True))}",
+            "name": f"{base}-{digest(json.dumps(data, sort_keys=True))}",
             "namespace": NAMESPACE,
             "labels": {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"},
         },

@@ -197,3 +197,10 @@ def test_the_gpu_taint_comes_by_itself_and_its_key_by_choice() -> None:
     gpu = {"key": "node-role.kubernetes.io/gpu", "value": "true", "effect": "NoSchedule"}
     assert sharing.pool_taints(found, found.pools[0]) == [gpu, own]
     assert sharing.pool_taints(found, found.pools[1]) == [own]
+
+
+def test_nodes_that_serve_several_owners_say_so_and_others_do_not() -> None:
+    """The policy that forbids sharing among tenants reads the label."""
+    found = env({**mig("all-1g.5gb"), "trust": "multi"}, {**t4(), "trust": "multi"}, t4())
+    said = [sharing.pool_labels(found, pool).get("gpuform.io/trust") for pool in found.pools]
+    assert said == ["multi", "multi", None]

@@ -10,7 +10,7 @@ import yaml
 from infra.config import parse
 from infra.model import checks, offer
 from infra.model.environment import Environment
-from infra.plan import gpu_operator, overlays, render, sharing, workloads
+from infra.plan import gpu_operator, mig_parted, overlays, render, sharing, workloads
 from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit
@@ -227,21 +227,9 @@ def test_parts_of_a_gpu_are_its_slices_and_their_shares() -> None:
     assert parts({"kind": "exclusive"}) == {GPU: 1.0}
 
 
-def test_nodes_that_serve_several_owners_say_so_and_others_do_not() -> None:
-    """The policy that forbids sharing among tenants reads the label."""
-    pools = [
-        {"name": "p0", "nodes": 1, "machine": FOUR, "trust": "multi", "sharing": SEVEN},
-        {"name": "p1", "nodes": 1, "machine": FOUR, "trust": "multi"},
-        {"name": "p2", "nodes": 1, "machine": FOUR},
-    ]
-    found = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": pools})
-    said = [sharing.pool_labels(found, pool).get("gpuform.io/trust") for pool in found.pools]
-    assert said == ["multi", "multi", None]
-
-
 def test_only_a_chosen_name_is_told_apart_by_what_it_stands_for() -> None:
     def content(**more: Any) -> str | None:
-        return sharing.mig_content(env((FOUR, {**SEVEN, **more})).pools[0])
+        return mig_parted.content(env((FOUR, {**SEVEN, **more})).pools[0])
 
     assert content() is None
     first = content(name="ours")
