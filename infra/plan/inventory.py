@@ -13,7 +13,7 @@ from infra.model import drivers, host_checks
 from infra.model.environment import Environment
 from infra.model.hosts import Driver, Host, HostsCluster, Repository
 from infra.model.pool import Pool
-from infra.plan import mig_parted, sharing
+from infra.plan import sharing
 
 Variables = dict[str, Any]
 Keys = Mapping[str, str]
@@ -155,7 +155,7 @@ def _repository(repository: Repository | None, keys: Keys) -> Variables:
 def _mig(cluster: HostsCluster, pool: Pool) -> Variables:
     """The role's layout; none where the operator's MIG manager owns it, or the GPU has no MIG."""
     layout = None if cluster.kubeconfig else sharing.mig_config_name(pool)
-    config = mig_parted.config([pool]) if layout else None
+    config = sharing.mig_parted_config([pool]) if layout else None
     return {"nvidia_mig_layout": layout or "", "nvidia_mig_config": config or {}}
 
 

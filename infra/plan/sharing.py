@@ -31,6 +31,7 @@ _LONGEST_KEY = 63
 Manifest = dict[str, Any]
 
 mig_config_name = mig_names.config_name
+mig_parted_config = mig_parted.config
 
 
 def to_yaml(value: object) -> str:
