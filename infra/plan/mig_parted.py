@@ -42,7 +42,7 @@ def content(pool: Pool) -> str | None:
 def _mig_entries(gpu: Gpu, pool: Pool) -> Entries:
     """What is done to the GPUs of one model: all are cut, or some, and the others are told to stay whole."""
     devices = mig_names.cut(pool)
-    layout = pool.sharing.layout if isinstance(pool.sharing, Mig) else pool.layout
+    layout = getattr(pool.sharing, "layout", None)
     slices = dict(sorted(resolve(gpu, layout).items()))
     if devices is None:
         return [{"devices": "all", "mig-enabled": True, "mig-devices": slices}]
