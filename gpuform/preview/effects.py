@@ -100,11 +100,13 @@ def _pool_nodes(step: Step, world: World) -> Found:
 
 def _mig(step: Step, world: World) -> Found:
     wanted, had = after(step, "config"), before(step, "config")
-    if step.op == "delete" or wanted == had:
+    stood_for = before(step, "layout")
+    renewed = wanted == had and stood_for and after(step, "layout") not in (None, stood_for)
+    if step.op == "delete" or (wanted == had and not renewed):
         return
     pool = _pool_of(str(after(step, "selector") or ""))
     users, nodes = world.on(pool, gpu_only=True), world.nodes.get(pool, ())
-    what = f"GPUs are cut anew, {had or 'whole'} to {wanted}"
+    what = f"GPUs are cut anew, {had or 'whole'} to {'another layout of that name' if renewed else wanted}"
     if after(step, "inUse") == "refuse":
         held = f"refused, pods that use them: {len(users)}" if users else "no pod uses them"
         yield Effect(Weight.NOTICE, f"pool {pool}", f"{what}: {held}", nodes)
