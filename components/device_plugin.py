@@ -50,7 +50,7 @@ class DevicePlugin(pulumi.ComponentResource):
             values=planned.values,
             atomic=True,
             timeout=TIMEOUT_S,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=first),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=first, delete_before_replace=True),
         )
         self.status = installed.status
         self.register_outputs({"status": self.status})

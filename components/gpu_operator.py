@@ -45,7 +45,7 @@ class GpuOperator(pulumi.ComponentResource):
             atomic=True,
             timeout=TIMEOUT_S,
             disable_openapi_validation=True,  # as the chart asks where its hook upgrades its CRDs
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
         self.status = installed.status
         self.register_outputs({"status": self.status})

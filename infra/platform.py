@@ -63,7 +63,14 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
 
 
 def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> pulumi.Resource:
-    """What makes GPUs of the nodes: NVIDIA's operator, or its device plugin alone."""
+    """What makes GPUs of the nodes: NVIDIA's operator, or its device plugin alone.
+
+    To the engine each is what the other was before the mode changed: the one goes before the other comes, or
+    both would hand out the same GPUs, under names that both charts use.
+    """
+    operator, plugin = f"{prefix}gpu-operator", f"{prefix}device-plugin"
     if env.gpu_operator.mode == "device_plugin":
-        return DevicePlugin(f"{prefix}device-plugin", DevicePluginArgs(environment=env), opts)
-    return GpuOperator(f"{prefix}gpu-operator", GpuOperatorArgs(environment=env), opts)
+        opts.aliases = [pulumi.Alias(name=operator, type_="gpuform:platform:GpuOperator")]
+        return DevicePlugin(plugin, DevicePluginArgs(environment=env), opts)
+    opts.aliases = [pulumi.Alias(name=plugin, type_="gpuform:platform:DevicePlugin")]
+    return GpuOperator(operator, GpuOperatorArgs(environment=env), opts)
