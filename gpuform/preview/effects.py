@@ -123,7 +123,10 @@ def _pool_of(selector: str) -> str:
 
 
 def _release(step: Step, world: World) -> Found:
-    chart = str(before(step, "chart") or "").rsplit("/", 1)[-1]
+    chart, other = (str(side(step, "chart") or "").rsplit("/", 1)[-1] for side in (before, after))
+    if chart and other and chart != other:
+        yield Effect(Weight.NOTICE, f"chart {chart}", f"goes before {other} comes: {_NO_OFFER}")
+        return
     if changed(step, "version"):
         versions = f"{before(step, 'version')} to {after(step, 'version')}"
         yield Effect(
