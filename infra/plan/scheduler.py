@@ -188,7 +188,7 @@ def _pod(env: Environment, config_map: str) -> Manifest:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "serviceAccountName": SCHEDULER,
-        "tolerations": gpu_operator.values(env)["operator"]["tolerations"],
+        "tolerations": gpu_operator.somewhere_tolerations(env),
         "topologySpreadConstraints": [apart],
         "volumes": [{"name": "config", "configMap": {"name": config_map}}],
     }
