@@ -158,7 +158,7 @@ def test_what_a_refresh_writes_down(live: Any, wanted: Any, expected: Any) -> No
         ("batch/v1/CronJob", "spec.schedule", False),
         ("rbac.authorization.k8s.io/v1/RoleBinding", "roleRef.name", True),
         ("storage.k8s.io/v1/StorageClass", "provisioner", True),
-        ("scheduling.k8s.io/v1/PriorityClass", "value", False),
+        ("scheduling.k8s.io/v1/PriorityClass", "value", True),
         ("karpenter.sh/v1/NodePool", "spec.limits.cpu", False),
         ("karpenter.sh/v1/NodePool", "metadata.name", True),
         ("v1/Namespace", "metadata.namespace", True),
