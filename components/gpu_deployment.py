@@ -40,7 +40,7 @@ class GpuDeployment(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: GpuDeploymentArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Register the template of its claim and its Service, if it has them, and the Deployment after them.
+        """Register the Deployment, after the template of its claim and beside its Service, if it has them.
 
         ``asks`` is what each pod asks for; ``address`` is where the cluster reaches its Service, empty
         without one.
@@ -59,8 +59,8 @@ class GpuDeployment(pulumi.ComponentResource):
         else:
             service = workloads.service(environment, workload)
             if service:
-                # Before its pods, as Kubernetes advises: they find it in their variables.
-                before.append(resource(f"{name}-service", service, pulumi.ResourceOptions(parent=self)))
+                # Beside the Deployment, not before it: the official provider waits for a Service's endpoints.
+                resource(f"{name}-service", service, pulumi.ResourceOptions(parent=self))
             resource(name, workloads.controller(environment, workload), inside)
         self.asks = pulumi.Output.from_input(workloads.asks(environment, workload))
         self.address = pulumi.Output.from_input(serving.address(workload))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pulumi
 import pytest
 
+from gpuform.plugins.handler import Call, Engine
+from gpuform.plugins.own.provider import Own
+from gpuform.plugins.properties import from_struct, to_struct
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.workload import DeploymentWorkload, JobWorkload, PodWorkload
@@ -49,6 +53,13 @@ def test_preview_and_up_register_the_same_resources() -> None:
     } <= set(found)
 
 
+def test_neither_a_service_nor_its_deployment_waits_for_the_other() -> None:
+    """Each would wait for ever: the official provider's Service for its endpoints."""
+    recorded = record(environment(SERVED))
+    for kind in (DEPLOYMENT, "kubernetes:core/v1:Service"):
+        assert not [one for one in recorded.one(kind).after if "workloads-default-w0" in one]
+
+
 def test_a_deployment_of_two_colours_has_no_object_but_the_providers() -> None:
     recorded = record(environment({**SERVED, "update": {"kind": "blue_green", "step": 3}}))
     (one,) = recorded.of(BLUE_GREEN)
@@ -58,6 +69,14 @@ def test_a_deployment_of_two_colours_has_no_object_but_the_providers() -> None:
     assert one.inputs["service"]["metadata"]["name"] == "w0"
     assert (one.inputs["step"], one.inputs["switchAt"], one.inputs["deadlineSeconds"]) == (3, 2, 600)
     assert one.inputs["kubeconfig"]
+
+
+def test_the_provider_takes_what_the_component_gives() -> None:
+    inputs = record(environment({**SERVED, "update": {"kind": "blue_green"}})).one(BLUE_GREEN).inputs
+    call = Call("urn", BLUE_GREEN, "n", Engine(), asyncio.Event())
+    wired = from_struct(to_struct(inputs))  # as the engine hands them on: whole numbers are such again
+    answer = asyncio.run(Own(Engine()).handler(BLUE_GREEN).check(call, {}, wired))
+    assert answer.failures == []
 
 
 @pytest.mark.parametrize(

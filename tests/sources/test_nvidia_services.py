@@ -1,0 +1,67 @@
+"""NVIDIA's talk on GPU services: updates without a GPU to spare, GPUs by what they have (FACTS 1, 22-23)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuform.plugins.workloads.moves import Do, Rule, Side, next_move
+from infra.config import parse
+from infra.plan import workloads
+
+pytestmark = pytest.mark.unit
+
+SERVICE: dict[str, Any] = {
+    "name": "gpu-deployment",
+    "kind": "deployment",
+    "pool": "node",
+    "count": 2,
+    "replicas": 2,
+    "image": "service:1",
+    "service": {"port": 80, "ready_path": "/ready"},
+    "update": {"kind": "blue_green"},
+}
+
+
+def made(*pools: dict[str, Any], **work: Any) -> list[dict[str, Any]]:
+    cluster = {"kind": "embedded"}
+    env = parse({"name": "e", "cluster": cluster, "pools": list(pools), "workloads": [{**SERVICE, **work}]})
+    return list(workloads.manifests(env))
+
+
+def test_nvidia_row_23_blue_green_with_no_spare_gpu() -> None:
+    """Two pods of two GPUs each on the four that there are; tests/plugins/workloads has it on a cluster."""
+    service, deployment = made({"name": "node", "machine": "g1.4xlarge", "nodes": 1})
+    template = deployment["spec"]["template"]
+    assert template["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    first = next_move(Side(2, 2, 2), Side(), switched=False, rule=Rule(2, step=1, switch_at=1))
+    assert (first.do, first.replicas) == (Do.SHRINK, 1), "room first, and only then a new pod"
+
+
+def test_nvidia_row_23_slow_start_is_waited_for() -> None:
+    _, deployment = made({"name": "node", "machine": "g1.4xlarge", "nodes": 1})
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
+
+
+def test_nvidia_row_22_minimum_memory_and_nvlink() -> None:
+    pools = (
+        {"name": "v100", "machine": "g1.4xlarge", "nodes": 1},
+        {"name": "a100", "machine": "g4.p4.40g", "nodes": 1},
+        {"name": "linked", "machine": "p4d.24xlarge", "nodes": 1},
+    )
+    needs = {"memory_gib": 40, "nvlink": True}
+    work = {key: value for key, value in SERVICE.items() if key != "pool"}
+    env = parse(
+        {
+            "name": "e",
+            "cluster": {"kind": "embedded"},
+            "pools": list(pools),
+            "workloads": [{**work, "gpu": needs}],
+        }
+    )
+    affinity = workloads.manifests(env)[-1]["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": "gpuform.io/pool", "operator": "In", "values": ["linked"]}]
