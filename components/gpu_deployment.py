@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 
+from components.claim import claim
 from components.manifest import resource
 from components.workload_resources import BlueGreen
 from infra.model.environment import Environment
@@ -48,11 +49,7 @@ class GpuDeployment(pulumi.ComponentResource):
         super().__init__("gpuform:workloads:GpuDeployment", name, None, opts)
         environment, workload = args.environment, args.workload
         workloads.check(environment, workload)
-        claim = workloads.claim_template(environment, workload)
-        before: list[pulumi.Resource] = []
-        if claim:
-            called = workloads.claim_name(name, workload, claim)
-            before.append(resource(called, claim, pulumi.ResourceOptions(parent=self)))
+        before = claim(name, environment, workload, self)
         inside = pulumi.ResourceOptions(parent=self, depends_on=before)
         if workload.blue_green:
             self._in_two_colours(name, args, workload.blue_green, inside)

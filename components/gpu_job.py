@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 
+from components.claim import claim
 from components.manifest import resource
 from infra.model.environment import Environment
 from infra.model.workload import JobWorkload
@@ -35,11 +36,7 @@ class GpuJob(pulumi.ComponentResource):
         super().__init__("gpuform:workloads:GpuJob", name, None, opts)
         environment, workload = args.environment, args.workload
         workloads.check(environment, workload)
-        claim = workloads.claim_template(environment, workload)
-        before: list[pulumi.Resource] = []
-        if claim:
-            called = workloads.claim_name(name, workload, claim)
-            before.append(resource(called, claim, pulumi.ResourceOptions(parent=self)))
+        before = claim(name, environment, workload, self)
         job = workloads.controller(environment, workload)
         resource(name, job, pulumi.ResourceOptions(parent=self, depends_on=before))
         self.asks = pulumi.Output.from_input(workloads.asks(environment, workload))

@@ -66,8 +66,11 @@ def objects(env: Environment, workload: Workload) -> tuple[Manifest, ...]:
 def check(env: Environment, workload: Workload) -> None:
     """Raise InputError, its path beginning with ``workload``, where the environment cannot hold it.
 
-    For a workload that the environment does not declare itself; its own ones are left out.
+    For a workload that the environment does not declare itself; its own ones, which were checked with it,
+    are left out.
     """
+    if workload in env.workloads:
+        return
     try:
         Environment.model_validate({**dict(env), "workloads": (workload,)})
     except ValidationError as error:
@@ -82,11 +85,6 @@ def asks(env: Environment, workload: Workload) -> dict[str, str]:
     """GPUs, shares or slices that each pod asks for, by resource; none where it has them by claim."""
     requests = _pod_spec(env, workload, "Always")["containers"][0]["resources"]["requests"]
     return {key: value for key, value in requests.items() if key.startswith(labels.NVIDIA_PREFIX)}
-
-
-def claim_name(name: str, workload: Workload, claim: Manifest) -> str:
-    """The resource name of its claim's template beside ``name``: another template is another resource."""
-    return name + str(claim["metadata"]["name"]).removeprefix(workload.name)
 
 
 def claim_template(env: Environment, workload: Workload) -> Manifest | None:

@@ -15,7 +15,7 @@ from gpuform.plugins.workloads.blue_green import BlueGreen
 
 
 class Own(ResourceProvider):
-    """The types of `Handler` below: for nodes, for workloads and for hosts."""
+    """Types for nodes, for workloads and for hosts."""
 
     name, version = "gpuform", importlib.metadata.version("gpuform")
     supports_autonaming = False
