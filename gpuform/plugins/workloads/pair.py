@@ -25,7 +25,7 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class Seen:
-    """Both colours, the one that the Service points to (empty without a Service), and a turn's source."""
+    """Both colours, the one that the Service points to (empty without one), and a turn's source."""
 
     sides: Mapping[str, Side]
     live: str = ""
@@ -63,6 +63,7 @@ class Pair:
         if service is None:
             return Seen(sides)
         live = str((service["spec"].get("selector") or {}).get(labels.COLOUR, ""))
+        live = live if live in COLOURS else ""
         return Seen(sides, live, (service["metadata"].get("annotations") or {}).get(TURNING, ""))
 
     async def make(self, colour: str, replicas: int) -> None:

@@ -125,6 +125,20 @@ def test_what_somebody_else_made_is_left_alone(play):
     play(act)
 
 
+def test_a_service_that_somebody_turned_elsewhere_is_turned_back(play):
+    async def act(stage):
+        await stage.create()
+        body = {"spec": {"selector": {"gpuform.io/colour": "red"}}}
+        path = f"/api/v1/namespaces/default/services/{stage.name}"
+        await stage.client.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+        assert await stage.changes() == {"colour"}
+        assert (await stage.update())["colour"] == "blue"
+        assert await stage.colour() == "blue"
+        assert await stage.changes() == set()
+
+    play(act)
+
+
 def test_delete_takes_all_three_away_and_waits_for_the_pods(play):
     async def act(stage):
         await stage.create()
