@@ -41,8 +41,9 @@ format: setup ## Format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: setup ## Write the generated pages again: of the environment, of the roles and of the policies
+docs: setup ## Write the generated pages again: environment, sharing, roles and policies
 	@$(BIN)/python -m infra.schema docs
+	@$(BIN)/python -m infra.sharing_docs docs
 	@$(BIN)/python -m infra.roles_docs docs
 	@$(BIN)/python -m policies.docs > docs/policies.md
 

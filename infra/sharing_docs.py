@@ -1,0 +1,230 @@
+"""The page that says which GPU can be shared how, made by asking the model itself about every combination.
+
+It is committed; ``python -m infra.sharing_docs docs`` writes it again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from infra.config import parse
+from infra.model import offer
+from infra.model.errors import InputError
+from infra.model.gpu import GPUS, Gpu
+from infra.model.mig import Geometry
+from infra.plan import sharing, workloads
+
+PAGE = "sharing.md"
+
+Block = Mapping[str, Any]
+
+_HEAD = """<!-- Made by `python -m infra.sharing_docs docs` from the model; a test compares. -->
+
+# Sharing GPUs
+
+A pool declares in one block, `sharing`, how its GPUs are shared (its fields are in
+[environment.md](environment.md)). The device plugin's and the MIG manager's configuration, node labels,
+quotas and what a workload's pods ask for all follow from it.
+
+| kind | pods on a GPU | memory | a fault of one pod | for |
+|---|---|---|---|---|
+| `exclusive` | one | all of it | is its own | what fills a GPU: training, simulation |
+| `time_slicing` | any number, in turns | nobody's: one pod can take all | can end the others | \
+low priority, CI, notebooks whose owners know each other |
+| `mps` | 2 to 48, at the same time | an equal part each, held by the MPS server | ends the others | \
+many small processes of one owner |
+| `mig` | one on each slice | the slice's own, in hardware | is its own | \
+latency, several owners, steady sizes |
+| `mig` with `share` | several on each slice, in turns | the slice's: one pod can take all of it | \
+can end the others on its slice | notebooks |
+| `dra` | one on each GPU or slice that it claims | as of the GPU or the slice | is its own | \
+choice by claim rather than by count |
+
+vGPU is none of them: the hypervisor cuts it, and the guest sees one GPU, which is `exclusive` or shared here.
+Time-slicing costs: two pods that both compute lose about 38 % against one after the other (CERN, A100 40GB);
+more pods lose no more. MIG costs about 9 % of a whole GPU (10 of an A100's 108 multiprocessors).
+"""
+
+_KINDS: Mapping[str, Block] = {
+    "`exclusive`": {"kind": "exclusive"},
+    "`time_slicing`": {"kind": "time_slicing", "replicas": 4},
+    "`mps`": {"kind": "mps", "replicas": 4},
+    "`mig`": {"kind": "mig"},
+    "`mig`, `share`": {"kind": "mig", "share": {"replicas": 2}},
+    "`dra`": {"kind": "dra"},
+}
+_CERN = {"3g.20gb": 1, "2g.10gb": 2}
+_SEVEN = "all-1g.5gb"
+_EXAMPLE = "g4.p2.40g"
+"""Two A100 40GB on a node, so that a node's numbers are not a GPU's."""
+_ANY_WAY = "A100-PCIE-40GB"
+"""It can be shared in every way, so what is refused to its pool is refused for another reason."""
+_EXAMPLES: tuple[tuple[str, Block], ...] = (
+    ("kind: exclusive", {"kind": "exclusive"}),
+    ("kind: time_slicing, replicas: 4", {"kind": "time_slicing", "replicas": 4}),
+    (
+        "kind: time_slicing, replicas: 4, rename: false",
+        {"kind": "time_slicing", "replicas": 4, "rename": False},
+    ),
+    ("kind: mps, replicas: 4", {"kind": "mps", "replicas": 4}),
+    ("kind: mig, layout: {3g.20gb: 1, 2g.10gb: 2}", {"kind": "mig", "layout": _CERN}),
+    ("kind: mig, layout: all-1g.5gb", {"kind": "mig", "layout": _SEVEN}),
+    (
+        "kind: mig, layout: all-1g.5gb, strategy: single",
+        {"kind": "mig", "layout": _SEVEN, "strategy": "single"},
+    ),
+    ("kind: mig, layout: all-1g.5gb, devices: [0]", {"kind": "mig", "layout": _SEVEN, "devices": [0]}),
+    (
+        "kind: mig, layout: all-1g.5gb, share: {replicas: 2}",
+        {"kind": "mig", "layout": _SEVEN, "share": {"replicas": 2}},
+    ),
+)
+
+
+def page() -> str:
+    """The whole page in Markdown, the same bytes every time."""
+    return "\n".join([_HEAD, *_matrix(), *_slices(), *_offers()]) + "\n"
+
+
+class _Notes:
+    """Reasons under a table, each once, numbered as they come."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def mark(self, reason: str) -> str:
+        """The note's number, as a superscript."""
+        return f"<sup>{self._known.setdefault(reason, len(self._known) + 1)}</sup>"
+
+    def lines(self) -> Iterator[str]:
+        for reason, number in self._known.items():
+            yield f"{number}. {reason[0].upper()}{reason[1:]}."
+
+
+def _matrix() -> Iterator[str]:
+    notes = _Notes()
+    yield from ("## Which GPU can be shared how", "")
+    yield "`trust: multi` says that a pool serves owners who do not trust each other."
+    yield from ("", f"| GPU | memory | {' | '.join(_KINDS)} |", f"|---|---|{'---|' * len(_KINDS)}")
+    for gpu in GPUS.values():
+        cells = [_cell(gpu, block, "single", notes) for block in _KINDS.values()]
+        yield f"| {gpu.name} | {gpu.memory_mib / 1024:.0f} GiB | {' | '.join(cells)} |"
+    trusted = [_cell(GPUS[_ANY_WAY], block, "multi", notes) for block in _KINDS.values()]
+    yield f"| with `trust: multi` | | {' | '.join(trusted)} |"
+    yield from ("", *notes.lines(), "")
+
+
+def _cell(gpu: Gpu, block: Block, trust: str, notes: _Notes) -> str:
+    refused = _refusal(gpu, block, trust)
+    if refused:
+        reason = refused.fact.replace(gpu.name, "the GPU").removesuffix(", and trust is multi")
+        return f"no{notes.mark(reason)}"
+    geometry = gpu.geometry if block["kind"] == "mig" else None
+    return f"yes, {_at_most(geometry)}" if geometry and trust == "single" and "share" not in block else "yes"
+
+
+def _refusal(gpu: Gpu, block: Block, trust: str) -> InputError | None:
+    """Why the model refuses such a pool; None where it does not."""
+    layout = {"layout": _smallest(gpu.geometry)} if block["kind"] == "mig" else {}
+    choice = {"models": [gpu.name], "count": 1}
+    pool = {
+        "name": "p",
+        "gpu": choice,
+        "selector": {"a": "b"},
+        "trust": trust,
+        "sharing": {**block, **layout},
+    }
+    try:
+        parse({"name": "e", "cluster": {"kind": "existing", "kubeconfig": "k"}, "pools": [pool]})
+    except InputError as error:
+        return error
+    return None
+
+
+def _smallest(geometry: Geometry | None) -> str:
+    return f"all-{geometry.profiles[0].name}" if geometry else _SEVEN
+
+
+def _at_most(geometry: Geometry) -> str:
+    return f"{geometry.most(geometry.profiles[0].name)} slices"
+
+
+def _slices() -> Iterator[str]:
+    """Profiles of each geometry, under the names of the GPUs that have it."""
+    found: dict[int, list[Gpu]] = {}
+    for gpu in GPUS.values():
+        if gpu.geometry:
+            found.setdefault(id(gpu.geometry), []).append(gpu)
+    yield from ("## MIG slices", "")
+    yield from (
+        "A GPU has compute slices and memory slices, and a profile takes some of both. So two `3g.20gb` take",
+        "all eight memory slices of an A100, and leave one compute slice that nobody can have. Each profile",
+        "may begin only at certain memory slices: beside slices that are in use there may be room in number",
+        "and none in place. Under the strategy `mixed` a profile is a resource of its own.",
+        "",
+        "| GPU | profile | compute slices | memory slices | at most | resource |",
+        "|---|---|---|---|---|---|",
+    )
+    for gpus in found.values():
+        yield from _profiles(gpus)
+    yield ""
+
+
+def _profiles(gpus: list[Gpu]) -> Iterator[str]:
+    geometry = gpus[0].geometry
+    assert geometry is not None
+    names = "<br>".join(gpu.name for gpu in gpus)
+    for profile in geometry.profiles:
+        compute, memory = f"{profile.compute} of {geometry.compute}", f"{profile.memory} of {geometry.memory}"
+        name, most = profile.name, geometry.most(profile.name)
+        yield f"| {names} | `{name}` | {compute} | {memory} | {most} | `{offer.mig_resource(name)}` |"
+        names = ""
+
+
+def _offers() -> Iterator[str]:
+    yield from ("## What a node offers, and what a pod asks for", "")
+    yield from (
+        "Of a node with two A100 40GB, under the operator's strategy `mixed`. A workload names its pool, and",
+        "a slice where the pool has several; gpuform writes the rest. Anybody else's pod asks as shown here,",
+        "and tolerates the GPU taint.",
+        "",
+        "| sharing | a node offers | a pod asks for, for example | `nvidia.com/gpu.product` |",
+        "|---|---|---|---|",
+    )
+    for title, block in _EXAMPLES:
+        yield f"| `{title}` | {' | '.join(_offer(block))} |"
+
+
+def _offer(block: Block) -> Iterable[str]:
+    pool = {"name": "p", "machine": _EXAMPLE, "nodes": 1, "sharing": block}
+    work = {"name": "w", "kind": "pod", "pool": "p", "image": "a:1"}
+    if isinstance(block.get("layout"), dict):
+        work["slice"] = next(iter(block["layout"]))
+    elif "devices" in block:
+        work["slice"] = block["layout"].removeprefix("all-")
+    env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [pool], "workloads": [work]})
+    (made,) = env.pools
+    offered = {**sharing.offered(env, made), **offer.claimable(made)}
+    products = offer.products(env.strategy(made), made)
+    each = offer.mps_memory_mib(made)
+    memory = f", {each} MiB each" if each else ""
+    yield "<br>".join(f"`{name}`: {count}{memory}" for name, count in offered.items())
+    yield "<br>".join(_asked(workloads.manifests(env)))
+    yield f"`{products[0]}`" if products else "not to pin by: it is had by claim"
+
+
+def _asked(manifests: Iterable[Block]) -> Iterator[str]:
+    for one in manifests:
+        if one["kind"] == "ResourceClaimTemplate":
+            (request,) = one["spec"]["spec"]["devices"]["requests"]
+            yield f"a claim of `{request['exactly']['deviceClassName']}`"
+        if one["kind"] == "Pod":
+            limits = one["spec"]["containers"][0]["resources"]["limits"]
+            yield from (f"`{name}: {count}`" for name, count in limits.items() if "nvidia" in name)
+
+
+if __name__ == "__main__":
+    (Path(sys.argv[1]) / PAGE).write_text(page(), encoding="utf-8")

@@ -1,0 +1,79 @@
+"""docs/sharing.md says what the model says, and the model says what is typed here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra import sharing_docs
+from infra.model.gpu import GPUS
+
+pytestmark = pytest.mark.unit
+
+PAGE = Path(__file__).parents[2] / "docs/sharing.md"
+# GPUs that MIG cuts, and into how many of their smallest slices.
+CUT = {
+    **dict.fromkeys(("A100-PCIE-40GB", "A100-SXM4-40GB", "A100-PCIE-80GB", "A100-SXM4-80GB"), 7),
+    **dict.fromkeys(("H100-PCIe", "H100-SXM", "H200", "B200"), 7),
+    **{"A30": 4, "RTX-PRO-6000": 4},
+}
+
+
+def rows() -> dict[str, list[str]]:
+    """Rows of all tables by their first cell."""
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in sharing_docs.page().splitlines()
+        if line.startswith("|")
+    ]
+    found: dict[str, list[str]] = {}
+    for first, *rest in cells:
+        found.setdefault(first, rest)  # a GPU's slices are in a later table
+    return found
+
+
+def test_the_page_is_current() -> None:
+    """`make docs` writes it."""
+    assert PAGE.read_text(encoding="utf-8") == sharing_docs.page()
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_which_gpu_can_be_shared_how(gpu: str) -> None:
+    _, exclusive, time_slicing, mps, mig, share, _ = rows()[gpu]
+    assert exclusive == time_slicing == mps == "yes"
+    assert mig == (f"yes, {CUT[gpu]} slices" if gpu in CUT else "no<sup>1</sup>")
+    assert share == ("yes" if gpu in CUT else "no<sup>1</sup>")
+    assert "\n1. The GPU has no MIG.\n" in sharing_docs.page()
+
+
+def test_what_several_owners_may_not_share() -> None:
+    found = rows()["with `trust: multi`"][1:]
+    assert [cell.partition("<")[0] for cell in found][:-1] == ["yes", "no", "no", "yes", "no"]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "offered", "asked", "product"),
+    [
+        (
+            "kind: time_slicing, replicas: 4, rename: false",
+            "`nvidia.com/gpu`: 8",
+            "`nvidia.com/gpu: 1`",
+            "`NVIDIA-A100-PCIE-40GB-SHARED`",
+        ),
+        (
+            "kind: mps, replicas: 4",
+            "`nvidia.com/gpu`: 8, 10240 MiB each",
+            "`nvidia.com/gpu: 1`",
+            "`NVIDIA-A100-PCIE-40GB-SHARED`",
+        ),
+        (
+            "kind: mig, layout: {3g.20gb: 1, 2g.10gb: 2}",
+            "`nvidia.com/mig-2g.10gb`: 4<br>`nvidia.com/mig-3g.20gb`: 2",
+            "`nvidia.com/mig-3g.20gb: 1`",
+            "`NVIDIA-A100-PCIE-40GB`",
+        ),
+    ],
+)
+def test_what_a_node_offers_and_a_pod_asks_for(sharing: str, offered: str, asked: str, product: str) -> None:
+    assert rows()[f"`{sharing}`"] == [offered, asked, product]
