@@ -38,9 +38,14 @@ ROWS: dict[int, tuple[str, ...]] = {
         "sources/test_bumble_facts.py::test_bumble_pod_pinned_by_product",
         "sources/test_bumble_facts.py::test_bumble_row_13_pod_on_a_slice",
     ),
+    17: (
+        "sources/test_cisco_facts.py::test_cisco_row_17_the_plugin_is_kept_to_gpu_nodes",
+        "sources/test_cisco_facts.py::test_cisco_taint_and_toleration",
+    ),
     18: ("sources/test_cisco_facts.py::test_cisco_node_with_its_toolkit_and_nvcc",),
     19: (
         "sources/test_cisco_facts.py::test_cisco_time_slicing_of_three_is_not_renamed",
+        "sources/test_cisco_facts.py::test_cisco_row_19_one_process_mps_and_time_slicing",
         "sources/test_cisco_kinds.py::test_cisco_row_19_each_kind_is_a_pool_of_one_cluster",
         "sources/test_cisco_kinds.py::test_cisco_row_19_vgpu_is_the_hypervisors",
     ),
