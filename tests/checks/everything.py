@@ -27,6 +27,13 @@ Document = dict[str, Any]
 T4, A100 = {"machine": "g2.5xlarge"}, {"machine": "g4.p1.40g"}
 FOUR_KINDS = ("1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb")
 SEVEN = {"kind": "mig", "layout": "all-1g.5gb"}
+CERN = {"3g.20gb": 1, "2g.10gb": 2}
+QUOTAS: dict[str, Any] = {
+    "scheduling": {"packer": True},
+    "priorities": {"urgent": 1000},
+    "namespaces": [{"name": "team", "quota": {"p0": CERN, "p1": 1}}],
+    "workloads": [{"name": "w", "kind": "pod", "pool": "p1", "priority": "urgent", "image": "a:1"}],
+}
 POOLS: dict[str, tuple[dict[str, Any], ...]] = {
     "not renamed": ({**T4, "sharing": {"kind": "time_slicing", "replicas": 2, "rename": False}},),
     "one name, two layouts": (
@@ -70,6 +77,12 @@ def existing(*pools: dict[str, Any], **operator: Any) -> Environment:
     return parse({"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": named})
 
 
+def packed_on_aws() -> Environment:
+    """A second scheduler, and nodes that are kept free."""
+    room = aws_environments.aws({**aws_environments.SLICED, "spare": 1}).resolved()
+    return parse({**room, "scheduling": {"packer": True}})
+
+
 @cache
 def environments() -> dict[str, Environment]:
     """Stack files, the table of AWS environments, and one for each way of sharing that those have not."""
@@ -85,6 +98,8 @@ def environments() -> dict[str, Environment]:
         "an operator that upgrades": existing(
             shared, driver_version="580.95.05", upgrade={"max_parallel": 2, "drain": {"force": True}}
         ),
+        "packed": embedded({**A100, "sharing": {"kind": "mig", "layout": CERN}}, T4, **QUOTAS),
+        "aws, packed, with room": packed_on_aws(),
         "without cdi": existing({**A100, "sharing": SEVEN}, cdi=False),
     }
 

@@ -38,6 +38,10 @@ ROWS: dict[int, tuple[str, ...]] = {
         "sources/test_bumble_facts.py::test_bumble_pod_pinned_by_product",
         "sources/test_bumble_facts.py::test_bumble_row_13_pod_on_a_slice",
     ),
+    15: (
+        "sources/test_bumble_packing.py::test_bumble_without_packing_no_node_keeps_four_gpus",
+        "sources/test_bumble_packing.py::test_bumble_with_packing_whole_nodes_stay_free",
+    ),
     17: (
         "sources/test_cisco_facts.py::test_cisco_row_17_the_plugin_is_kept_to_gpu_nodes",
         "sources/test_cisco_facts.py::test_cisco_taint_and_toleration",
