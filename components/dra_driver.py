@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import pulumi
 from pulumi_kubernetes.helm.v3 import Release
 
 from infra.plan.gpu_operator import ChartRelease
 
+ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 300
 
 
@@ -28,7 +31,8 @@ class DraDriver(pulumi.ComponentResource):
         planned = args.release
         Release(
             f"{name}-release",
-            chart=planned.chart,
+            # A local chart is named from the program's folder, so that no state says where the checkout lies.
+            chart=planned.chart if planned.version else os.path.relpath(ROOT / planned.chart),
             version=planned.version,
             namespace=planned.namespace,
             name=planned.name,

@@ -36,7 +36,11 @@ class MigLayouts(pulumi.ComponentResource):
         super().__init__("gpuform:platform:MigLayouts", name, None, opts)
         for pool in args.environment.pools:
             config, bounds = mig_config_name(pool), pool.relayout
-            if config and pool.laid_out_live and args.environment.has_mig_manager:
+            if (
+                config
+                and pool.laid_out_live(args.environment.cluster.kind)
+                and args.environment.has_mig_manager
+            ):
                 MigLayout(
                     f"{name}-{pool.name}",
                     kubeconfig=args.kubeconfig,
@@ -44,7 +48,8 @@ class MigLayouts(pulumi.ComponentResource):
                     selector=f"{labels.POOL}={pool.name}",
                     config=config,
                     layout=mig_parted.content(pool),
-                    offers=offered(args.environment, pool),
+                    # GPUs that are had by claim are no resource, whatever they are cut into.
+                    offers=offered(args.environment, pool) or {labels.NVIDIA_GPU: 0},
                     may_be_empty=pool.hosts is not None,
                     in_use=bounds.in_use if bounds else None,
                     max_unavailable=bounds.max_unavailable if bounds else None,

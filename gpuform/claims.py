@@ -7,58 +7,101 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from infra.model import labels
+
 SLICES = "resourceslices.resource.k8s.io"
 CLAIMS = "resourceclaims.resource.k8s.io"
+SLICES_PATH = "/apis/resource.k8s.io/v1/resourceslices"
+CLAIMS_PATH = "/apis/resource.k8s.io/v1/resourceclaims"
+
+_CLASSES: Mapping[str, str] = {"gpu": labels.GPU_DEVICE_CLASS, "mig": labels.MIG_DEVICE_CLASS}
+"""The device class that takes each type of NVIDIA's devices; its driver has the name of the first."""
 
 Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Claims:
-    """``devices``: how many a node has, by driver; ``asked``: how many a claim asks for, by device class.
+    """``devices``: how many a node has, ``asked``: how many a claim asks for, both by device class.
 
-    NVIDIA's driver and its class of whole GPUs have one name. Nodes are found by their name, claims by
-    namespace and name.
+    Nodes are found by their name, claims by namespace and name. Devices of other drivers than NVIDIA's are
+    not counted, nor those that a taint keeps from being claimed.
     """
 
     devices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     asked: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
+    given: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    """What a claim has got, by the devices' UUIDs."""
+
+    def given_to(self, pod: Object) -> tuple[str, ...]:
+        """UUIDs of the devices that a pod's claims have got."""
+        return tuple(one for key in _claims_of(pod) for one in self.given.get(key, ()))
 
     def of_pod(self, pod: Object) -> dict[str, int]:
         """Devices that a pod's claims ask for; none before its claims have been made."""
         found: Counter[str] = Counter()
-        for status in pod.get("status", {}).get("resourceClaimStatuses") or ():
-            name = status.get("resourceClaimName", "")
-            found.update(self.asked.get((pod["metadata"]["namespace"], name), {}))
+        for key in _claims_of(pod):
+            found.update(self.asked.get(key, {}))
         return dict(found)
+
+
+def _claims_of(pod: Object) -> Iterable[tuple[str, str]]:
+    for status in pod.get("status", {}).get("resourceClaimStatuses") or ():
+        yield pod["metadata"]["namespace"], status.get("resourceClaimName", "")
 
 
 def gather(slices: Iterable[Object], claims: Iterable[Object]) -> Claims:
     """Count live ResourceSlices and ResourceClaims."""
-    asked = {
-        (claim["metadata"]["namespace"], claim["metadata"]["name"]): _asked(claim["spec"]) for claim in claims
+    specs = _newest([one["spec"] for one in slices])
+    uuids = {
+        (spec["pool"]["name"], one["name"]): _text(one, "uuid") for spec in specs for one in _listed(spec)
     }
-    return Claims(devices=_devices([one["spec"] for one in slices]), asked=asked)
+    asked: dict[tuple[str, str], dict[str, int]] = {}
+    given: dict[tuple[str, str], tuple[str, ...]] = {}
+    for claim in claims:
+        key = (claim["metadata"]["namespace"], claim["metadata"]["name"])
+        asked[key] = _asked(claim["spec"])
+        results = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get(
+            "results"
+        ) or ()
+        given[key] = tuple(uuids.get((one["pool"], one["device"]), one["device"]) for one in results)
+    return Claims(devices=_devices(specs), asked=asked, given=given)
+
+
+def _newest(specs: list[Object]) -> list[Object]:
+    """NVIDIA's slices without those of an older generation, which are only not yet taken away."""
+    specs = [spec for spec in specs if spec["driver"] == labels.GPU_DEVICE_CLASS]
+    newest: dict[str, int] = {}
+    for spec in specs:
+        pool = spec["pool"]
+        newest[pool["name"]] = max(newest.get(pool["name"], 0), pool["generation"])
+    return [spec for spec in specs if spec["pool"]["generation"] == newest[spec["pool"]["name"]]]
 
 
 def _devices(specs: list[Object]) -> dict[str, dict[str, int]]:
-    """Whole GPUs by node and driver; slices of an older generation are only not yet taken away."""
-    newest: dict[tuple[str, str], int] = {}
-    for spec in specs:
-        pool = (spec["driver"], spec["pool"]["name"])
-        newest[pool] = max(newest.get(pool, 0), spec["pool"]["generation"])
+    """Devices by node and class."""
     found: dict[str, dict[str, int]] = {}
     for spec in specs:
-        node, driver = spec.get("nodeName"), spec["driver"]
-        if node and spec["pool"]["generation"] == newest[driver, spec["pool"]["name"]]:
+        if node := spec.get("nodeName"):
             here = found.setdefault(node, {})
-            whole = [device for device in spec.get("devices") or () if _type(device) == "gpu"]
-            here[driver] = here.get(driver, 0) + len(whole)
+            for device in _listed(spec):
+                name = _CLASSES.get(_text(device, "type"))
+                if name and not _kept_back(device):
+                    here[name] = here.get(name, 0) + 1
     return found
 
 
-def _type(device: Object) -> str:
-    return str(device.get("attributes", {}).get("type", {}).get("string", "gpu"))
+def _listed(spec: Object) -> Iterable[Object]:
+    devices: Iterable[Object] = spec.get("devices") or ()
+    return devices
+
+
+def _text(device: Object, name: str) -> str:
+    return str(device.get("attributes", {}).get(name, {}).get("string", ""))
+
+
+def _kept_back(device: Object) -> bool:
+    return any(taint.get("effect") in ("NoSchedule", "NoExecute") for taint in device.get("taints") or ())
 
 
 def _asked(spec: Object) -> dict[str, int]:

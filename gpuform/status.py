@@ -165,12 +165,14 @@ def _detail(pool: Pool) -> str:
         return f"{sharing.replicas} per GPU, {offer.mps_memory_mib(pool)} MiB each"
     if isinstance(sharing, TimeSlicing):
         return f"{sharing.replicas} per GPU"
+    found = ", ".join(f"{count}x {profile}" for profile, count in sorted((pool.layout or {}).items()))
+    if pool.by_claim:
+        return f"{found or 'whole GPUs'} by claim"
     if isinstance(sharing, Mig):
-        found = ", ".join(f"{count}x {profile}" for profile, count in sorted((pool.layout or {}).items()))
         if sharing.devices is not None:
             found += f" on GPU {', '.join(map(str, sorted(sharing.devices)))}"
         return f"{found}; {sharing.share.replicas} per slice" if sharing.share else found
-    return "whole GPUs by claim" if pool.by_claim else ""
+    return ""
 
 
 def _pool(

@@ -52,8 +52,9 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
     ready = [namespaces, layouts, *before]
     claims = dra.release(env)
     if claims:
-        ready.append(DraDriver(f"{prefix}dra", DraDriverArgs(release=claims), after(operator)))
-    if any(pool.by_karpenter for pool in env.pools):
+        # It looks at a node's slices once, when it starts: after they are cut.
+        ready.append(DraDriver(f"{prefix}dra", DraDriverArgs(release=claims), after(operator, layouts)))
+    if any(env.by_karpenter(pool) for pool in env.pools):
         ready.append(ElasticPools(f"{prefix}elastic", ElasticPoolsArgs(environment=env), after(*before)))
     if env.packs:
         ready.append(Scheduler(f"{prefix}packer", SchedulerArgs(environment=env), after(namespaces)))

@@ -44,7 +44,7 @@ def _names(env: Environment, pool: Pool) -> list[str]:
 
 
 def _count(env: Environment, pool: Pool, members: Sequence[Node]) -> Iterator[Finding]:
-    if pool.by_karpenter:
+    if env.by_karpenter(pool):
         return  # as many as there is work for
     if pool.selector and not members:
         yield Finding(

@@ -1,8 +1,7 @@
 """Charts that others publish, as stand-ins made on this machine.
 
-NVIDIA's operator and device plugin are the simulated ones of this repository, Karpenter's CRDs are the
-real ones, and every other chart is a ConfigMap that holds its values. That of the DRA driver has the class
-that pods claim from, too.
+NVIDIA's operator, its device plugin and its DRA driver are the simulated ones of this repository, Karpenter's
+CRDs are the real ones, and every other chart is a ConfigMap that holds its values.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ from gpuform.scratch import folder as private
 _SIMULATED: Mapping[str, str] = {
     "gpu-operator": "gpu-operator-sim",
     "nvidia-device-plugin": "device-plugin-sim",
+    "dra-driver-nvidia-gpu": "dra-driver-sim",
 }
+"""Charts of which this repository has a simulated one."""
 CRDS = "karpenter-crd"
 _HERE = Path(__file__).resolve().parents[2]
 _VALUES = b"""\
@@ -28,15 +29,6 @@ kind: ConfigMap
 metadata: {name: "{{ .Release.Name }}-values"}
 data: {values: {{ .Values | toJson | quote }}}
 """
-_DEVICE_CLASS = b"""\
-apiVersion: resource.k8s.io/v1
-kind: DeviceClass
-metadata: {name: gpu.nvidia.com}
-spec: {selectors: [{cel: {expression: device.driver == 'gpu.nvidia.com'}}]}
-"""
-_BESIDE: Mapping[str, Mapping[str, bytes]] = {
-    "dra-driver-nvidia-gpu": {"templates/class.yaml": _DEVICE_CLASS},
-}
 
 Files = Mapping[str, bytes]
 
@@ -72,8 +64,7 @@ class Charts:
             pinned = self._ours(karpenter_crds.FOLDER)
             return _renamed(karpenter_crds.chart(pinned, self.cache), name, version)
         described = {"apiVersion": "v2", "name": name, "version": version}
-        own = {"Chart.yaml": json.dumps(described).encode(), "templates/values.yaml": _VALUES}
-        return {**own, **_BESIDE.get(name, {})}
+        return {"Chart.yaml": json.dumps(described).encode(), "templates/values.yaml": _VALUES}
 
     def _ours(self, folder: str) -> Path:
         """The folder of the program's checkout, or of this one: an older commit may not have it."""

@@ -154,7 +154,7 @@ def buyer(env: Environment, own: Paths, tools: Tools, options: Options) -> Itera
     with ExitStack() as held:
         if any_gated(env):
             held.enter_context(readiness_gate(own, tools, own.state / "controllers" / "gate"))
-        if not any(pool.by_karpenter for pool in env.pools):
+        if not any(env.by_karpenter(pool) for pool in env.pools):
             yield Buyer()
             return
         if options.fast:

@@ -26,6 +26,7 @@ _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
     "fast": ("Karpenter's AWS provider: its core buys by our list of machines",),
 }
 
+BY_CLAIM = "NVIDIA's DRA driver: the simulator tells of each node's GPUs and slices that are had by claim"
 PACKER = "gpuform-packer, a second kube-scheduler with the stack's configuration and its account's rights"
 GATE = "the readiness gate's program"
 

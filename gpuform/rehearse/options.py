@@ -52,7 +52,7 @@ class Options:
             )
             if given
         ]
-        if asked and not any(pool.by_karpenter for pool in env.pools):
+        if asked and not any(env.by_karpenter(pool) for pool in env.pools):
             raise InputError(asked[0], f"nobody buys nodes for stack {env.name}", "leave it out")
         if self.fast and len(asked) > 1:
             fact = "--fast knows no AWS that could be short of something"

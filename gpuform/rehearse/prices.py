@@ -24,7 +24,7 @@ def check(env: Environment, prices: PriceList) -> None:
     A pool with a fixed number may do without: its price is shown as unknown, as in the bill.
     """
     for index, pool in enumerate(env.pools):
-        if not pool.by_karpenter:
+        if not env.by_karpenter(pool):
             continue
         unknown = [one for one in pool.machines if machine_price(env, pool, one, prices) is None]
         if unknown and len(unknown) == len(pool.machines):

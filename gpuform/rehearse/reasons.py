@@ -23,7 +23,7 @@ _NODE_TEXTS = {
     "Too many pods": "have as many pods as they may",
     "node(s) didn't match Pod's node affinity/selector": "are not of its pool",
     "node(s) were unschedulable": "are cordoned",
-    "cannot allocate all claims": "have no GPU left to claim",
+    "cannot allocate all claims": "have nothing left that it claims",
 }
 
 

@@ -13,16 +13,19 @@ from gpuform.embedded.kwokctl import Tools
 from gpuform.engine import Engine, EngineFailure
 from gpuform.errors import Failure
 from gpuform.paths import Paths
-from gpuform.rehearse import claims, honesty, nodes, pods, prices, shrinking, stack_file, workloads
+from gpuform.rehearse import honesty, nodes, pods, prices, shrinking, stack_file, workloads
 from gpuform.rehearse.buying import Buyer, buyer
 from gpuform.rehearse.cluster import Cluster
 from gpuform.rehearse.options import Options
 from gpuform.rehearse.outcome import Outcome, Step
 from gpuform.rehearse.plane import kept_logs, plane
+from gpuform.rehearse.seen import Node
 from gpuform.rehearse.tally import Tally
 from gpuform.rehearse.watch import Now, Watch
 from infra.config import price_list
+from infra.model import labels
 from infra.model.environment import Environment
+from infra.model.offer import claimable
 from infra.model.scheduling import PLACEHOLDER
 from infra.plan import room
 from infra.plan.sharing import offered
@@ -84,11 +87,11 @@ class Rehearsal:
             cluster.apply(made.manifests)
             buying = held.enter_context(buyer(env, own, self.tools, self.options))
             by_claim = any(pool.by_claim for pool in env.pools)
-            watch = Watch(cluster, env.name, told=claims.Driver(cluster, env) if by_claim else None)
+            watch = Watch(cluster, env.name, by_claim=by_claim)
             held.enter_context(watch.running())
             with clock.step("platform (pulumi up)"):
                 self._up(own, root)
-            made_up = (*made.made_up, *((claims.PLAYED,) if by_claim else ()))
+            made_up = (*made.made_up, *((honesty.BY_CLAIM,) if by_claim else ()))
             return _Play(env, own, self, cluster, watch, buying, clock, made_up).played()
 
     def _up(self, own: Paths, root: Path) -> None:
@@ -183,9 +186,12 @@ class _Play:
                 if node.pool != pool.name:
                     continue
                 gpus = {key: count for key, count in node.offers.items() if key.startswith("nvidia.com/")}
-                if not pool.by_karpenter and gpus != offered(self.env, pool):
+                if not self.env.by_karpenter(pool) and gpus != offered(self.env, pool):
                     has = ", ".join(f"{key} {count:g}" for key, count in gpus.items()) or "no GPU"
                     yield f"node {node.name} of pool {pool.name} offers {has}, not what was planned"
+                elif (there := _claimable(node)) != claimable(pool):
+                    has = ", ".join(f"{key} {count:g}" for key, count in there.items()) or "nothing"
+                    yield f"node {node.name} of pool {pool.name} has {has} to claim, not what was planned"
                 elif not node.ready or node.held:
                     yield f"node {node.name} of pool {pool.name} is not ready, or still held back"
 
@@ -193,3 +199,9 @@ class _Play:
         """Resident bytes of what stands for the cluster, each process with its binary's pages."""
         members = ControlPlane(self.own, self.asked.tools).status().members
         return {**{one.name: one.rss_bytes for one in members if one.running}, **self.buying.memory()}
+
+
+def _claimable(node: Node) -> dict[str, float]:
+    """What the node has to claim, by device class."""
+    classes = (labels.GPU_DEVICE_CLASS, labels.MIG_DEVICE_CLASS)
+    return {name: node.offers[name] for name in classes if name in node.offers}

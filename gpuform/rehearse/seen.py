@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuform.claims import Claims
 from gpuform.simulator import keys
 from infra.model import labels
 
@@ -103,8 +104,8 @@ def amounts(resources: Mapping[str, str]) -> dict[str, float]:
     return {key: amount for key, amount in sorted(found.items()) if amount}
 
 
-def node(raw: Json) -> Node:
-    """What is kept of a Node."""
+def node(raw: Json, claims: Claims = Claims()) -> Node:  # noqa: B008  (frozen)
+    """What is kept of a Node; devices that are had by claim count as offered, by their class."""
     meta, status = raw["metadata"], raw.get("status", {})
     tags, notes = meta.get("labels", {}), meta.get("annotations", {})
     taints = {taint["key"] for taint in raw.get("spec", {}).get("taints", [])}
@@ -118,18 +119,18 @@ def node(raw: Json) -> Node:
         capacity=tags.get(labels.CAPACITY_TYPE, ""),
         ready=conditions.get("Ready") == "True",
         held=labels.GPU_NOT_READY in taints,
-        offers=amounts(status.get("allocatable", {})),
+        offers={**amounts(status.get("allocatable", {})), **claims.devices.get(meta["name"], {})},
         gpus=int(notes.get(keys.GPU_COUNT, "0")) if notes.get(keys.GPU_ID) else 0,
         layout={gpu: tuple(placed) for gpu, placed in json.loads(notes.get(keys.MIG_LAYOUT, "{}")).items()},
     )
 
 
-def pod(raw: Json, environment: str) -> Pod:
+def pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa: B008  (frozen)
     """What is kept of a Pod; a workload's is known by the label of its environment."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
     tags = meta.get("labels", {})
     ours = tags.get(labels.ENVIRONMENT) == environment and labels.APP_NAME in tags
-    asks: Counter[str] = Counter()
+    asks: Counter[str] = Counter(claims.of_pod(raw))
     for container in spec.get("containers", []):
         resources = container.get("resources", {})
         asks.update(amounts({**resources.get("limits", {}), **resources.get("requests", {})}))
@@ -141,7 +142,7 @@ def pod(raw: Json, environment: str) -> Pod:
         node=spec.get("nodeName", ""),
         phase=status.get("phase", "Pending"),
         asks=dict(asks),
-        devices=tuple(given.split(",")) if given else (),
+        devices=(*(given.split(",") if given else ()), *claims.given_to(raw)),
         trouble=": ".join(filter(None, (status.get("reason"), status.get("message")))),
     )
 

@@ -12,10 +12,11 @@ from gpuform.rehearse.watch import Life, Now
 from gpuform.simulator.device_plugin import gpu_id, mig_id
 from infra.model import labels
 from infra.model.aws import AwsCluster
+from infra.model.claims import parts as parts_of_gpu
 from infra.model.elastic import CAPACITY_TYPES
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
-from infra.model.offer import parts
+from infra.model.offer import claimable, parts
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
 from infra.plan import cost, node_groups
@@ -97,7 +98,7 @@ class Tally:
 
     def lines(self, lives: Iterable[Life]) -> Iterator[Line]:
         """The timeline, in the order in which the nodes came."""
-        bought = {pool.name for pool in self.pools if pool.by_karpenter}
+        bought = {pool.name for pool in self.pools if self.env.by_karpenter(pool)}
         for life in sorted(lives, key=lambda one: (one.born, one.node.name)):
             node = life.node
             times = life.born, life.ready, life.gone
@@ -111,6 +112,7 @@ class Tally:
                     yield self._drawn(pool, node, now.on(node.name))
 
     def _drawn(self, pool: Pool, node: Node, pods: tuple[Pod, ...]) -> NodeDrawn:
+        told = claimable(pool).keys() & node.offers.keys()
         return NodeDrawn(
             name=node.name,
             pool=pool.name,
@@ -118,27 +120,43 @@ class Tally:
             capacity=self.capacity(node),
             zone=node.zone,
             usd_per_hour=self.usd(node),
-            gpus=((Cell("by claim"),),) * node.gpus if pool.by_claim else cells(node, pods),
+            gpus=((Cell("by claim"),),) * node.gpus if pool.by_claim and not told else cells(node, pods),
             others=tuple(f"{pod.namespace}/{pod.name}" for pod in pods if pod.workload and not pod.devices),
         )
 
 
 def used_share(env: Environment, pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
     """The part of a node that is asked for, 0 to 1: of its GPUs where it has some, else the larger one of
-    cores and memory. Slices count by their compute slices. None for GPUs that are had by claim.
+    cores and memory. Slices count by their compute slices. None where nothing is told of claimed GPUs.
     """
     asked: Counter[str] = Counter()
+    pods = tuple(pods)
     for pod in pods:
         asked.update(pod.asks)
     if not pool.gpus:
         keys = [key for key in (CPU, MEMORY_GIB) if node.offers.get(key)]
         return min(1.0, max((asked[key] / node.offers[key] for key in keys), default=0.0))
     if pool.by_claim:
-        return None
+        return _claimed_share(pool, node, pods)
     weights, gpus = parts(env.strategy(pool), pool), node.gpus or pool.gpu_counts[-1]
     whole = sum(weights.get(key, 0) * count for key, count in offered(env, pool, gpus).items())
     taken = sum(weights.get(key, 0) * count for key, count in asked.items())
     return min(1.0, taken / whole) if whole else 0.0
+
+
+def _claimed_share(pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
+    """By the devices that claims have got; None before the node's driver has told of any."""
+    if not claimable(pool).keys() & node.offers.keys() or not node.gpus:
+        return None
+    held = {device for pod in pods for device in pod.devices}
+    sizes, taken = parts_of_gpu(pool), 0.0
+    for index in range(node.gpus):
+        taken += gpu_id(node.uid, index) in held
+        for text in node.layout.get(str(index), ()):
+            profile, _, start = text.partition("@")
+            if mig_id(node.uid, index, profile, int(start)) in held:
+                taken += sizes.get(profile, 0.0)
+    return min(1.0, taken / node.gpus)
 
 
 def cells(node: Node, pods: Iterable[Pod]) -> tuple[tuple[Cell, ...], ...]:
@@ -166,7 +184,8 @@ def _row(node: Node, index: int, holders: Mapping[str, Pod]) -> tuple[Cell, ...]
     shares = node.offers.get(labels.NVIDIA_GPU_SHARED if shared else labels.NVIDIA_GPU, 0)
     each = round(shares) // sum(not node.layout.get(str(one)) for one in range(node.gpus))
     if each <= 1 and not shared:
-        return (_cell("gpu" if each else "", holders.get(whole)),)
+        there = each or labels.GPU_DEVICE_CLASS in node.offers
+        return (_cell("gpu" if there else "", holders.get(whole)),)
     name = "gpu.shared" if shared else "gpu"
     return tuple(_cell(name, holders.get(f"{whole}::{n}")) for n in range(each))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from gpuform.claims import CLAIMS_PATH, SLICES_PATH, Claims, gather
 from gpuform.errors import Failure
 from gpuform.rehearse.cluster import NODE_CLAIMS, NODES, PODS, Cluster
 from gpuform.rehearse.seen import Node, Pod, node, pod
@@ -68,8 +69,8 @@ class Watch:
     now: Now = field(default_factory=lambda: Now(0.0))
     changed: float = field(default_factory=time.monotonic)
     """When (monotonic) the state was last another one."""
-    told: Callable[[Now], None] | None = None
-    """Who acts on what is seen."""
+    by_claim: bool = False
+    """Whether devices that are had by claim are looked at, too."""
     broken: Exception | None = None
     """What ended the looking, if anything did."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -80,10 +81,14 @@ class Watch:
             return self._look()
 
     def _look(self) -> Now:
-        nodes = tuple(sorted((node(one) for one in self.cluster.items(NODES)), key=lambda one: one.name))
+        has = Claims()
+        if self.by_claim:
+            has = gather(*(self.cluster.items(path) for path in (SLICES_PATH, CLAIMS_PATH)))
+        found = [node(one, has) for one in self.cluster.items(NODES)]
+        nodes = tuple(sorted(found, key=lambda one: one.name))
         pods = tuple(
             sorted(
-                (pod(one, self.environment) for one in self.cluster.items(PODS)),
+                (pod(one, self.environment, has) for one in self.cluster.items(PODS)),
                 key=lambda one: (one.namespace, one.name),
             )
         )
@@ -92,8 +97,6 @@ class Watch:
         if now.state != self.now.state:
             self.changed = time.monotonic()
         self._note(now)
-        if self.told:
-            self.told(now)
         self.now = now
         return now
 

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gpuform.errors import InputError
 from infra.config import parse, read_yaml
-from infra.model import checks, choice, offer
+from infra.model import checks, choice, claims, offer
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.pool import Pool
@@ -140,8 +140,10 @@ def _gpus(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
         if work.slice or work.count:
             yield "GPUs, it has none"
         return
-    if offer.claimable(pool) and not work.slice:
-        if work.amount > (most := pool.gpu_counts[-1]):
+    if pool.by_claim:
+        if (most := claims.most(pool, work)) is None:
+            yield f"slice, it has {claims.spelled(pool)} to claim, not {work.slice or 'one of several kinds'}"
+        elif work.amount > most:
             yield f"GPUs, {work.amount} asked of {most} to claim"
         return
     offers = offer.most(env.strategy(pool), pool)

@@ -88,6 +88,21 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
+class Publish:
+    """A ResourceSlice is as in the manifest; ``there``: one of that name is there already."""
+
+    manifest: dict[str, Any]
+    there: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """A ResourceSlice is deleted."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """A Warning on a pod, or on the node where ``pod`` is None."""
 
@@ -98,5 +113,17 @@ class Event:
 
 
 Action = (
-    NodeMeta | NodeResources | Annotate | Crash | Recover | Reject | Delete | Evict | Cordon | Create | Event
+    NodeMeta
+    | NodeResources
+    | Annotate
+    | Crash
+    | Recover
+    | Reject
+    | Delete
+    | Evict
+    | Cordon
+    | Create
+    | Publish
+    | Withdraw
+    | Event
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from gpuform.simulator import device_plugin, keys
+from gpuform.simulator import device_plugin, dra, keys
 from gpuform.simulator.nvidia_config import DEVICE_PLUGIN, MIG_PARTED, NvidiaConfig
 from gpuform.simulator.objects import Node, Pod
 from gpuform.simulator.operands import CONFIGURED
@@ -25,6 +25,8 @@ async def resolve(
             found[pod.uid] = await _plugin(node, pod, maps, helper)
         elif pod.operand == "mig-manager":
             found[pod.uid] = await _mig(pod, maps, helper)
+        elif pod.operand == dra.OPERAND:
+            found[pod.uid] = dra.discovered(node, pod)
     return found
 
 

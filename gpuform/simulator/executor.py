@@ -11,6 +11,7 @@ import httpx
 
 from gpuform.simulator import actions
 from gpuform.simulator.api import STRATEGIC, Api
+from gpuform.simulator.claimed import SLICES
 from gpuform.simulator.objects import Node, Pod
 from gpuform.simulator.store import Store
 
@@ -79,8 +80,23 @@ class Executor:
                 log.info("%s: %s/%s is created", node.name, meta["namespace"], meta["name"])
                 path = f"/api/v1/namespaces/{meta['namespace']}/pods"
                 self._store.put_pod(await self._api.create(path, manifest))
+            case actions.Publish():
+                await self._publish(node, action)
+            case actions.Withdraw(name):
+                log.info("%s: kubelet deletes ResourceSlice %s, its driver is gone", node.name, name)
+                await self._api.delete(f"{SLICES}/{name}", {})
             case actions.Event():
                 await self._event(node, action)
+
+    async def _publish(self, node: Node, action: actions.Publish) -> None:
+        spec, name = action.manifest["spec"], action.manifest["metadata"]["name"]
+        names = ", ".join(one["name"] for one in spec["devices"]) or "no device"
+        log.info("%s: DRA driver publishes %s", node.name, names)
+        if action.there:
+            answer = await self._api.patch(f"{SLICES}/{name}", action.manifest)
+        else:
+            answer = await self._api.create(SLICES, action.manifest)
+        self._store.claimed.put_slice(answer)
 
     async def _node_meta(self, node: Node, action: actions.NodeMeta) -> None:
         changed = {**action.labels, **action.annotations}

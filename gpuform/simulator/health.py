@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from gpuform.simulator import device_plugin, keys
 from gpuform.simulator.actions import Action, Annotate
+from gpuform.simulator.objects import Pod
 from gpuform.simulator.parts import original, parts
 from gpuform.simulator.world import World
+
+DRA_GATE = "NVMLDeviceHealthCheck=true"
 
 
 def act(world: World) -> list[Action]:
     """The running plugin notes what it has found sick; nothing is ever taken off the note here."""
-    pod = world.running("device-plugin")
+    pod = world.running("device-plugin") or watching(world)
     if pod is None or keys.UNHEALTHY not in world.node.annotations:
         return []
     now = _sick(world)
@@ -24,6 +27,18 @@ def act(world: World) -> list[Action]:
         return []
     noted = ",".join(sorted(now | _noted(pod.unhealthy)))
     return [Annotate(pod, {keys.UNHEALTHY: noted}, f"marks as unhealthy {noted}")]
+
+
+def watching(world: World) -> Pod | None:
+    """The DRA driver's running pod, where its alpha gate lets it look at health; else it never does."""
+    pod = world.running(keys.DRA_OPERAND)
+    return pod if pod and DRA_GATE in pod.template.value("FEATURE_GATES") else None
+
+
+def tainted(world: World) -> frozenset[str]:
+    """Ids of the devices that the DRA driver taints: what it has found, until it is started again."""
+    pod = watching(world)
+    return _noted(pod.unhealthy) if pod else frozenset()
 
 
 def healthy(world: World, offered: device_plugin.Devices) -> device_plugin.Devices:

@@ -16,7 +16,8 @@ MIG_DONE = "simulator.gpuform.io/mig-config-done"
 UNHEALTHY = "simulator.gpuform.io/unhealthy"
 """Node: GPUs that are sick now, by index or uuid, or MIG devices by uuid; comma-separated.
 
-Device-plugin pod: ids of the devices that it has reported as unhealthy, and will until it is started again.
+Pod of the device plugin, or of a DRA driver that looks: ids of the devices that it has reported as unhealthy,
+and will until it is started again.
 """
 
 MPS_LIMITS = "simulator.gpuform.io/mps-limits"
@@ -34,17 +35,22 @@ MEMORY = "simulator.gpuform.io/gpu-memory"
 """Pod that requests GPUs: MiB that its process wants of each device's GPU; ``all``: whatever it can get."""
 MEMORY_HELD = "simulator.gpuform.io/gpu-memory-held"
 """The same pod: MiB that it has, written by the simulator; nothing while its process is down."""
+PUBLISHED = "simulator.gpuform.io/published"
+"""ResourceSlice: hash of the devices that the driver meant to publish."""
 RUN_ONCE = "simulator.gpuform.io/run-to-completion"
 OPERAND = "simulator.gpuform.io/operand"
 """Operand pod, a label: which operand it stands for."""
 PART_OF = "app.kubernetes.io/part-of"
 CHART = "gpu-operator-sim"
-CHARTS = (CHART, "device-plugin-sim")
-"""What the pods of our charts are part of: the operator's, and the device plugin's without an operator."""
+CHARTS = (CHART, "device-plugin-sim", "dra-driver-sim")
+"""What the pods of our charts are part of: operator, device plugin without one, DRA driver."""
+DRA_OPERAND = "dra-driver"
 SIMULATOR = "simulator.gpuform.io/"
 
 VENDOR = "nvidia.com/"
 GPU = "nvidia.com/gpu"
+DRA_DRIVER = "gpu.nvidia.com"
+"""Name of NVIDIA's DRA driver."""
 PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 MIG_CONFIG = "nvidia.com/mig.config"
 MIG_STATE = "nvidia.com/mig.config.state"

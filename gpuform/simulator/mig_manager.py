@@ -104,6 +104,7 @@ def _apply(world: World, entries: list[Mapping[str, Any]]) -> Layout:
         for device in pod.devices.split(",")
         if device and (original(device) not in found or found[original(device)].gpu in changing)
     }
+    holders |= {pod for claim in world.claims if claim.gpus & changing for pod in claim.pods}
     if holders:
         raise DoesNotFit(f"In use by another client: {', '.join(sorted(holders))}")
     layout = world.layout

@@ -11,8 +11,10 @@ import httpx
 from gpuform.simulator import (
     configs,
     device_plugin,
+    dra,
     gfd,
     health,
+    keys,
     kubelet,
     memory,
     mig_manager,
@@ -45,6 +47,7 @@ OPERANDS: tuple[Callable[[World], list[Action]], ...] = (
     gfd.act,
     mig_manager.act,
     mps.act,
+    dra.act,
     health.act,
     kubelet.report,
     kubelet.act,
@@ -138,7 +141,10 @@ class Reconciler:
         if node is None or not self.store.knows(pods):
             return True
         found = await configs.resolve(node, pods, self.store.config_maps, self._helper)
-        world = World(node, self.store.cluster, pods, found, frozenset(self._expired.get(name, ())))
+        claimed, expired = self.store.claimed, frozenset(self._expired.get(name, ()))
+        world = World(
+            node, self.store.cluster, pods, found, expired, claimed.slices.get(name), claimed.on(name)
+        )
         self._watch_stopped(world)
         done = True
         for operand in OPERANDS:
@@ -148,16 +154,23 @@ class Reconciler:
 
     def _watch_stopped(self, world: World) -> None:
         """Start the kubelet's grace for resources that nobody offers, end it for those that are back."""
-        name, offered = world.node.name, device_plugin.offered(world)
+        offered = device_plugin.offered(world)
         for resource, count in world.node.capacity.items():
-            key = (name, resource)
-            if resource in offered:
-                self._expired.get(name, set()).discard(resource)
-                if key in self._stopped:
-                    self._stopped.pop(key).cancel()
-            elif count and key not in self._stopped and resource not in world.expired:
-                loop = asyncio.get_running_loop()
-                self._stopped[key] = loop.call_later(STOP_GRACE, self._expire, name, resource)
+            self._wait(world, resource, resource in offered, bool(count), STOP_GRACE)
+        runs, published = world.running(dra.OPERAND) is not None, world.published is not None
+        self._wait(world, keys.DRA_DRIVER, runs, published, dra.WIPED_AFTER)
+
+    def _wait(self, world: World, what: str, there: bool, missed: bool, grace: float) -> None:
+        """End the grace of what is there, and begin that of what is not and is missed."""
+        name = world.node.name
+        key = (name, what)
+        if there:
+            self._expired.get(name, set()).discard(what)
+            if key in self._stopped:
+                self._stopped.pop(key).cancel()
+        elif missed and key not in self._stopped and what not in world.expired:
+            loop = asyncio.get_running_loop()
+            self._stopped[key] = loop.call_later(grace, self._expire, name, what)
 
     def _expire(self, name: str, resource: str) -> None:
         self._stopped.pop((name, resource), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,8 @@ import httpx
 
 from gpuform.simulator import keys, operator, upgrade, upgrade_policy
 from gpuform.simulator.api import Api, Gone
+from gpuform.simulator.claimed import CLAIMS, SLICES, Claimed
+from gpuform.simulator.claimed import OURS as DRA_SLICES
 from gpuform.simulator.objects import Node, Pod, node_of, pod_of
 from gpuform.simulator.world import Cluster
 
@@ -37,6 +39,7 @@ class Store:
         self.revisions: dict[tuple[str, str], tuple[int, str, str]] = {}
         self.to_upgrade: set[str] = set()
         self.cluster = Cluster()
+        self.claimed = Claimed(changed)
         self._synced: set[str] = set()
         self._config_watches: dict[str, asyncio.Task[None]] = {}
 
@@ -51,11 +54,15 @@ class Store:
             group.create_task(self._follow(DEPLOYMENTS, ours, self._put_deployment, self._drop_deployment))
             driver = {"labelSelector": f"{OURS},{keys.OPERAND}=driver"}
             group.create_task(self._follow(REVISIONS, driver, self._put_revision, self._drop_revision))
+            mine = self.claimed
+            group.create_task(self._follow(SLICES, DRA_SLICES, mine.put_slice, mine.drop_slice))
+            group.create_task(self._follow(CLAIMS, {}, mine.put_claim, mine.drop_claim))
 
-    def knows(self, pods: Iterable[Pod]) -> bool:
+    def knows(self, pods: Sequence[Pod]) -> bool:
         """Whether everything that decides about these pods' node has been listed; nothing is done before."""
         maps = {_config_maps(pod.namespace) for pod in pods if pod.template.config_map}
-        return self._synced >= {NODES, PODS, DEPLOYMENTS, *maps}
+        claimed = {SLICES, CLAIMS} if any(pod.operand == keys.DRA_OPERAND for pod in pods) else set()
+        return self._synced >= {NODES, PODS, DEPLOYMENTS, *maps, *claimed}
 
     async def _follow(
         self,

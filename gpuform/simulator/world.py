@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpuform.simulator import keys
+from gpuform.simulator.claimed import Claim, Slice
 from gpuform.simulator.hardware import GPUS, Gpu
 from gpuform.simulator.mig_geometry import Placed
 from gpuform.simulator.objects import Node, Pod
@@ -68,6 +69,10 @@ class World:
     """Per operand pod uid, for pods that read a configuration."""
     expired: frozenset[str] = frozenset()
     """Resources whose plugin has been gone for longer than the kubelet waits."""
+    published: Slice | None = None
+    """What the DRA driver has published of this node."""
+    claims: tuple[Claim, ...] = ()
+    """Claims that hold devices of this node."""
 
     @property
     def gpu(self) -> Gpu | None:
@@ -88,11 +93,7 @@ class World:
     @property
     def layout(self) -> Layout:
         """The GPUs' MIG state."""
-        stored = json.loads(self.node.annotations.get(keys.MIG_LAYOUT, "{}"))
-        return {
-            int(index): tuple((name, int(start)) for name, _, start in (s.partition("@") for s in placed))
-            for index, placed in stored.items()
-        }
+        return layout_of(self.node.annotations.get(keys.MIG_LAYOUT, "{}"))
 
     def of(self, operand: str) -> list[Pod]:
         """Pods of an operand on this node, those on their way out included."""
@@ -112,6 +113,14 @@ class World:
     def consumers(self) -> list[Pod]:
         """Pods that request GPUs and are not finished."""
         return [pod for pod in self.pods if pod.requests and not pod.finished]
+
+
+def layout_of(stored: str) -> Layout:
+    """The MIG state from what the node's annotation holds."""
+    return {
+        int(index): tuple((name, int(start)) for name, _, start in (s.partition("@") for s in placed))
+        for index, placed in json.loads(stored).items()
+    }
 
 
 def stored_layout(layout: Layout) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.model import choice, labels, mig_names, offer, slices, unused
+from infra.model import choice, claims, labels, mig_names, offer, slices, unused
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
@@ -203,11 +203,9 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
             if getattr(workload, key) is not None:
                 raise InputError(f"{path}.{key}", f"{where} has no GPU", "leave it out, or name another pool")
         return
-    claimed = [n for pool in candidates for n in offer.claimable(pool).values()]
-    if claimed and not workload.slice:
-        if workload.amount > max(claimed):
-            fact = f"a node of {where} has {max(claimed)} GPUs to claim"
-            raise InputError(f"{path}.count", fact, f"ask for {max(claimed)} at most, or use more pods")
+    if any(pool.by_claim for pool in candidates):
+        (pool,) = candidates  # it is named, for no product leads to claimed GPUs
+        claims.check(pool, workload, path)
         return
     mixed = [pool for pool in candidates if offer.own_strategy(strategy, pool) == "mixed"]
     profiles = [name for pool in mixed for name in pool.layout or {}]

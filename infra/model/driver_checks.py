@@ -8,7 +8,6 @@ from infra.model import drivers
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
 from infra.model.pool import Pool
-from infra.model.sharing import Mig
 
 
 def check(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
@@ -20,7 +19,7 @@ def check(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
     if drivers.numbers(version) < drivers.numbers(needs.first):
         fact = f"{version} does not drive {gpu.name} yet (pool {pool.name})"
         raise InputError(path, fact, f"use {needs.first} or newer")
-    if isinstance(pool.sharing, Mig) and needs.mig and drivers.numbers(version) < drivers.numbers(needs.mig):
+    if pool.layout is not None and needs.mig and drivers.numbers(version) < drivers.numbers(needs.mig):
         fact = f"{version} does not cut {gpu.name} by MIG yet (pool {pool.name})"
         raise InputError(path, fact, f"use {needs.mig} or newer")
 

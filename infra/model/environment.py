@@ -137,6 +137,10 @@ class Environment(Model):
         assert isinstance(self.cluster, AwsCluster)
         return addresses.subnets(self.cluster.network)
 
+    def by_karpenter(self, pool: Pool) -> bool:
+        """Whether Karpenter makes the pool's nodes, which it does nowhere but on AWS."""
+        return isinstance(self.cluster, AwsCluster) and pool.by_karpenter
+
     @property
     def ownership(self) -> Ownership:
         """Who owns driver, toolkit, device plugin and MIG on the nodes."""

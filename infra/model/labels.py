@@ -62,13 +62,16 @@ NVIDIA_MIG_PREFIX = "nvidia.com/mig-"
 SHARED = ".shared"
 
 # NVIDIA: "false" keeps the operator's device plugin off a node, whose GPUs its DRA driver then offers by
-# claim: under this device class, which is also the driver's name.
+# claim: whole ones under a device class that is also the driver's name, MIG slices under another one.
 # The operator takes such labels off again as long as a node shows no GPU, and discovery says so only later:
 # the node has to be born with that label, too.
 DEPLOY_DEVICE_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
 PCI_PRESENT = "feature.node.kubernetes.io/pci-10de.present"
 CPU_VENDOR = "feature.node.kubernetes.io/cpu-model.vendor_id"
 GPU_DEVICE_CLASS = "gpu.nvidia.com"
+MIG_DEVICE_CLASS = "mig.nvidia.com"
+# Kubernetes: what follows a device class in a ResourceQuota's key that counts claimed devices.
+QUOTA_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
 
 # AWS: tags of subnets and security groups, by which load balancers and Karpenter find them.
 ELB = "kubernetes.io/role/elb"

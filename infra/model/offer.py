@@ -95,7 +95,12 @@ def gpus_of(pool: Pool, node_labels: Mapping[str, str]) -> int | None:
 
 def claimable(pool: Pool) -> dict[str, int]:
     """Devices of one node that pods have by claim, by device class; none where a resource is asked for."""
-    return {labels.GPU_DEVICE_CLASS: pool.gpu_counts[-1]} if pool.by_claim else {}
+    if not pool.by_claim:
+        return {}
+    gpus = pool.gpu_counts[-1]
+    if pool.layout is None:
+        return {labels.GPU_DEVICE_CLASS: gpus}
+    return {labels.MIG_DEVICE_CLASS: gpus * sum(pool.layout.values())}
 
 
 def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:

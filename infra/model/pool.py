@@ -154,14 +154,16 @@ class Pool(Model):
 
     @property
     def by_karpenter(self) -> bool:
-        """Whether Karpenter makes its nodes: as pods need them, or a fixed number whose GPUs are claimed."""
+        """Whether Karpenter makes its nodes: as pods need them, or a fixed number whose GPUs are claimed.
+
+        On AWS, that is; elsewhere there is no Karpenter: ``Environment.by_karpenter`` knows.
+        """
         return self.elastic is not None or self.by_claim
 
-    @property
-    def laid_out_live(self) -> bool:
+    def laid_out_live(self, cluster: str) -> bool:
         """Whether its nodes get their MIG layout once they have joined; Karpenter's are born with it."""
         capable = bool(self.gpus) and all(gpu.mig_capable for gpu in self.gpus)
-        return capable and not self.by_karpenter
+        return capable and not (cluster == "aws" and self.by_karpenter)
 
     @property
     def node_pools(self) -> dict[str, Capacity]:

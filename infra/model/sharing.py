@@ -132,17 +132,25 @@ class Mig(Model):
 
 
 class Dra(Model):
-    """Whole GPUs, had by claim (Dynamic Resource Allocation) instead of counted; one pod per GPU.
+    """GPUs or MIG slices, had by claim (Dynamic Resource Allocation) instead of counted; one pod per device.
 
     NVIDIA's DRA driver offers them, and the device plugin stays off the nodes, or both would hand them out.
+    Slices are cut by the MIG manager before any pod comes: a driver that cuts them for each claim is alpha.
     """
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "replicas": ("a claim takes whole GPUs", "leave it out, or use kind: time_slicing or mps"),
-        "layout": ("a claim takes whole GPUs", "leave it out, or use kind: mig"),
+        "replicas": (
+            "a claim takes whole GPUs or slices",
+            "leave it out, or use kind: time_slicing or mps",
+        ),
     }
 
     kind: Literal["dra"]
+    layout: dict[str, Count] | str | None = Field(
+        default=None,
+        union_mode="left_to_right",
+        description="MIG slices of each GPU, as for kind mig; whole GPUs if left out.",
+    )
 
 
 def _no_vgpu(value: Any) -> Any:

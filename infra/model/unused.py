@@ -26,10 +26,6 @@ _NO_KARPENTER = (
     "the class says when Karpenter may take nodes away, and there is none here",
     "leave it out, or use cluster kind aws",
 )
-_NO_DRA = (
-    "only a pool on AWS is made with NVIDIA's DRA driver and nodes that stay",
-    "use another kind, or cluster kind aws",
-)
 _EQUAL = (
     "only nodes that come and go may differ in it, and own, simulated and existing ones do not",
     "give one number, or use cluster kind aws",
@@ -78,8 +74,6 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
         "aws": _NOT_AWS,
     },
 }
-_SHARING: Mapping[str, tuple[tuple[str, ...], Reason]] = {"dra": (("aws",), _NO_DRA)}
-"""Ways of sharing that only some kinds of cluster have, with those kinds."""
 _THEIR_OWN = ("existing", "hosts")
 """Kinds of cluster whose nodes nobody here makes, so that no GPU is chosen."""
 _OF_DRIVER = ("driver_version", "kernel_modules", "upgrade")
@@ -146,9 +140,6 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
     for name, reason in of_pool(cluster, pool).items():
         if name in pool.model_fields_set:
             raise InputError(f"{path}.{Pool.model_fields[name].alias or name}", *reason)
-    kinds, reason = _SHARING.get(pool.sharing.kind, ((cluster,), _NO_DRA))
-    if cluster not in kinds:
-        raise InputError(f"{path}.sharing.kind", *reason)
     if cluster in _THEIR_OWN and pool.gpu and pool.gpu.by_attribute:
         raise InputError(
             f"{path}.gpu",
@@ -164,9 +155,9 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
 def _check_relayout(cluster: str, pool: Pool, path: str) -> None:
     """Refuse bounds of a change that never happens to nodes of this pool."""
     leave = "leave it out"
-    if pool.by_karpenter:
+    if cluster == "aws" and pool.by_karpenter:
         raise InputError(path, "Karpenter makes other nodes instead of changing those that are there", leave)
-    if not pool.laid_out_live:
+    if not pool.laid_out_live(cluster):
         raise InputError(path, "no GPU of the pool can be cut, so its layout never changes", leave)
     if cluster == "aws" and pool.image.ships_device_plugin:
         raise InputError(path, f"{pool.image.family} cuts its GPUs at boot, by other nodes", leave)

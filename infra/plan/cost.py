@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from infra.model import labels, offer
+from infra.model import claims, labels, offer
 from infra.model.aws import AwsCluster
 from infra.model.elastic import CPU, MEMORY_GIB, Capacity
 from infra.model.environment import Environment
@@ -196,6 +196,7 @@ def _units(env: Environment, pool: Pool, gpus: int, node: float) -> dict[str, fl
     for resource, part in offer.parts(env.strategy(pool), pool).items():
         if resource != labels.NVIDIA_GPU or part != 1:
             found[resource] = gpu * part
+    found |= {profile: gpu * part for profile, part in claims.parts(pool).items()}
     return found
 
 

@@ -6,27 +6,36 @@ could not have both. The two keep off each other's nodes by one label: the opera
 away where it is "false", and the driver runs only there. What is left of the operator on such a node is
 discovery and monitoring; its validator waits for the resource of a device plugin, so it does not get ready.
 Such a node is proven by the devices that the driver offers on it, in its ResourceSlices.
+
+Only what release 0.5 of the driver does without a feature gate: whole GPUs, and MIG slices that are there
+when it starts. Slices cut for each claim (DynamicMIG), taints of sick devices (NVMLDeviceHealthCheck) and
+several claims on one GPU (MPSSupport, ConsumableShares) are alpha in it, and left off.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from infra import versions
-from infra.model import labels
-from infra.model.environment import Environment
+from infra.model import claims, labels, offer
+from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.pool import Pool
 from infra.model.workload import Workload
-from infra.plan import sharing, startup
+from infra.plan import gpu_operator, sharing, startup
 from infra.plan.gpu_operator import ChartRelease
 
 REQUEST = "gpu"
 """Name of the claim in a pod, and of the request in the claim."""
+SIMULATED = "charts/dra-driver-sim"
+_DRIVER_OF_OPERATOR = "/run/nvidia/driver"
+"""Where the operator's driver container shows its files on the node (chart values, nvidiaDriverRoot)."""
 
 Manifest = dict[str, Any]
 
 
 def release(env: Environment) -> ChartRelease | None:
-    """The driver's chart; None where no pool's GPUs are claimed.
+    """The driver's chart, or ours with a stand-in for simulated nodes; None where no pool's GPUs are claimed.
 
     It shares the operator's namespace, the only one whose pods may be privileged. Without compute domains
     (GPUs of several nodes behind one NVLink fabric) it needs no controller, no webhook and no CRD.
@@ -34,10 +43,12 @@ def release(env: Environment) -> ChartRelease | None:
     pools = [pool for pool in env.pools if pool.by_claim]
     if not pools:
         return None
+    embedded = isinstance(env.cluster, EmbeddedCluster)
+    theirs = f"{versions.DRA_DRIVER_REPOSITORY}/dra-driver-nvidia-gpu"
     return ChartRelease(
-        chart=f"{versions.DRA_DRIVER_REPOSITORY}/dra-driver-nvidia-gpu",
+        chart=SIMULATED if embedded else theirs,
         repository=None,
-        version=versions.DRA_DRIVER,
+        version=None if embedded else versions.DRA_DRIVER,
         namespace=sharing.NAMESPACE,
         name="dra-driver-nvidia-gpu",
         values={
@@ -45,27 +56,65 @@ def release(env: Environment) -> ChartRelease | None:
             "gpuResourcesEnabledOverride": True,
             "resources": {"gpus": {"enabled": True}, "computeDomains": {"enabled": False}},
             "webhook": {"enabled": False},
-            "nvidiaDriverRoot": "/",  # the node image's own driver
-            "kubeletPlugin": {
-                "nodeSelector": {labels.DEPLOY_DEVICE_PLUGIN: "false"},
-                "tolerations": [*sharing.tolerations(env, pools), *startup.tolerations(env, pools)],
-            },
+            "nvidiaDriverRoot": _driver_root(env),
+            "kubeletPlugin": _kubelet_plugin(env, pools),
         },
     )
 
 
-def template_name(workload: Workload) -> str:
-    """Name of the workload's template: a template cannot be changed, so another number is another one."""
-    return f"{workload.name}-{workload.amount}-gpu"
+def _driver_root(env: Environment) -> str:
+    """Where the driver's files lie: the operator's, or the node's own."""
+    return _DRIVER_OF_OPERATOR if gpu_operator.values(env)["driver"]["enabled"] else "/"
 
 
-def claim_template(workload: Workload, metadata: Manifest) -> Manifest:
+def _kubelet_plugin(env: Environment, pools: Sequence[Pool]) -> Manifest:
+    """Where the driver's pods go.
+
+    It looks for GPUs and slices once, when it starts. So where the MIG manager has a say, it waits for the
+    state that the manager reports: a layout that changes sends it away, and brings it back to look again.
+    """
+    found: Manifest = {
+        "nodeSelector": {labels.DEPLOY_DEVICE_PLUGIN: "false"},
+        "tolerations": [*sharing.tolerations(env, pools), *startup.tolerations(env, pools)],
+    }
+    cut = [pool.name for pool in pools if sharing.mig_config_name(pool) is not None]
+    if cut and sharing.mig_parted_config_map(env) is not None:
+        settled = {"key": labels.MIG_CONFIG_STATE, "operator": "In", "values": ["success"]}
+        others = {"key": labels.POOL, "operator": "NotIn", "values": sorted(cut)}
+        terms = [{"matchExpressions": [one]} for one in (settled, others)]
+        required = {"nodeSelectorTerms": terms[:1] if len(cut) == len(pools) else terms}
+        found["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return found
+
+
+def quota_keys(pool: Pool) -> tuple[str, ...]:
+    """Keys of a ResourceQuota that count the pool's claimed devices; none where a resource is asked for.
+
+    Kubernetes counts what claims ask for by device class, whatever slices they name.
+    """
+    return tuple(f"{name}{labels.QUOTA_OF_CLASS}" for name in offer.claimable(pool))
+
+
+def template_name(pool: Pool, workload: Workload) -> str:
+    """Name of the workload's template: a template cannot be changed, so another claim is another one."""
+    profile = claims.profile(pool, workload)
+    kind = "gpu" if profile is None else profile.replace("+", ".")
+    return f"{workload.name}-{workload.amount}-{kind}"
+
+
+def claim_template(pool: Pool, workload: Workload, metadata: Manifest) -> Manifest:
     """What each pod of the workload claims; ``metadata`` is the workload's own."""
-    asked = {"deviceClassName": labels.GPU_DEVICE_CLASS, "allocationMode": "ExactCount"}
-    request = {"name": REQUEST, "exactly": {**asked, "count": workload.amount}}
+    profile = claims.profile(pool, workload)
+    asked: Manifest = {
+        "deviceClassName": labels.GPU_DEVICE_CLASS if profile is None else labels.MIG_DEVICE_CLASS
+    }
+    if profile is not None:
+        named = f"device.attributes['{labels.GPU_DEVICE_CLASS}'].profile == '{profile}'"
+        asked["selectors"] = [{"cel": {"expression": named}}]
+    asked |= {"allocationMode": "ExactCount", "count": workload.amount}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
-        "metadata": {**metadata, "name": template_name(workload)},
-        "spec": {"spec": {"devices": {"requests": [request]}}},
+        "metadata": {**metadata, "name": template_name(pool, workload)},
+        "spec": {"spec": {"devices": {"requests": [{"name": REQUEST, "exactly": asked}]}}},
     }

@@ -55,7 +55,7 @@ def pools(env: Environment) -> dict[str, Any]:
     for pool in env.pools:
         if startup.gated(env, pool):
             found[pool.name] = {"labels": [labels.DRIVER_VERSION], "operands": list(operands(env, pool))}
-            if not pool.by_karpenter:
+            if not env.by_karpenter(pool):
                 found[pool.name]["offers"] = startup.offers(env, pool)
     return found
 

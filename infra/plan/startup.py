@@ -56,7 +56,7 @@ def promise(env: Environment, pool: Pool) -> dict[str, str]:
     All nodes of a NodePool are born with the same ones. So where they differ in how many GPUs they have, the
     promise is of each GPU, and the gate multiplies; a number more then changes no node that is there.
     """
-    if not gated(env, pool) or not pool.by_karpenter:
+    if not gated(env, pool) or not env.by_karpenter(pool):
         return {}
     several = len(pool.gpu_counts) > 1
     key = labels.OFFERS_PER_GPU if several else labels.OFFERS

@@ -89,9 +89,8 @@ def asks(env: Environment, workload: Workload) -> dict[str, str]:
 
 def claim_template(env: Environment, workload: Workload) -> Manifest | None:
     """The template of its pods' claims; None where they have their GPUs by an extended resource."""
-    if not _by_claim(_pools(env, workload)):
-        return None
-    return dra.claim_template(workload, _metadata(env, workload))
+    pool = _claimed(_pools(env, workload))
+    return dra.claim_template(pool, workload, _metadata(env, workload)) if pool else None
 
 
 def service(env: Environment, workload: Workload) -> Manifest | None:
@@ -104,8 +103,9 @@ def _metadata(env: Environment, workload: Workload) -> Manifest:
     return {"name": workload.name, "namespace": workload.namespace, "labels": own}
 
 
-def _by_claim(pools: Sequence[Pool]) -> bool:
-    return any(pool.by_claim for pool in pools)
+def _claimed(pools: Sequence[Pool]) -> Pool | None:
+    """The pool whose GPUs the workload claims: it is named, for no product leads to such a pool."""
+    return next((pool for pool in pools if pool.by_claim), None)
 
 
 def controller(env: Environment, workload: Workload) -> Manifest:
@@ -148,7 +148,8 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         "resources": {"requests": requests, "limits": limits},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
-    if _by_claim(pools):
+    claimed = _claimed(pools)
+    if claimed:
         container["resources"]["claims"] = [{"name": dra.REQUEST}]
     if workload.command:
         container["command"] = list(workload.command)
@@ -165,10 +166,10 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
-    if _by_claim(pools):
-        name = dra.template_name(workload)
+    if claimed:
+        name = dra.template_name(claimed, workload)
         spec["resourceClaims"] = [{"name": dra.REQUEST, "resourceClaimTemplateName": name}]
-    if env.packs and (resource or _by_claim(pools)):
+    if env.packs and (resource or claimed):
         spec["schedulerName"] = SCHEDULER
     if workload.priority:
         spec["priorityClassName"] = workload.priority

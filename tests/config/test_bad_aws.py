@@ -82,16 +82,6 @@ def test_spot_without_its_queue_cannot_be_said(place: str) -> None:
     assert env.pools[0].capacity == ("on_demand", "spot")
 
 
-@pytest.mark.parametrize("cluster", [{"kind": "embedded"}, {"kind": "existing", "kubeconfig": "/k"}])
-def test_claims_are_made_on_aws_alone(cluster: dict[str, Any]) -> None:
-    where: dict[str, Any] = {"nodes": 1} if cluster["kind"] == "embedded" else {"selector": {"a": "b"}}
-    pool = {"name": "p", "machine": "g4dn.xlarge", **where, "sharing": {"kind": "dra"}}
-    assert message({"name": "test", "cluster": cluster, "pools": [pool]}) == (
-        "pools[0].sharing.kind: only a pool on AWS is made with NVIDIA's DRA driver and nodes that stay; "
-        "use another kind, or cluster kind aws"
-    )
-
-
 def test_pods_of_two_elastic_pools_are_kept_apart_by_a_taint() -> None:
     second = {"name": "second", "machine": "g6.xlarge", "elastic": {"max": {"cpu": 8}}}
     second["sharing"] = {"kind": "time_slicing", "replicas": 2}

@@ -1,6 +1,6 @@
 """A pool whose GPUs are claimed, beside one that is time-sliced: made, used and changed, offline.
 
-The test plays NVIDIA's DRA driver by what it tells the API server of each node; the rest is as in test_aws.
+NVIDIA's DRA driver is the stand-in in charts/dra-driver-sim; the rest is as in test_aws.
 """
 
 from __future__ import annotations
@@ -25,24 +25,11 @@ def add(environment: dict[str, Any]) -> None:
     environment["workloads"].append(dict(WORK))
 
 
-def resource_slice(node: str) -> dict[str, Any]:
-    spec = {
-        "driver": "gpu.nvidia.com",
-        "nodeName": node,
-        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": f"gpu-{n}", "attributes": {"type": {"string": "gpu"}}} for n in range(4)],
-    }
-    metadata = {"name": f"{node}-gpu.nvidia.com"}
-    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
-
-
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """aws-dev with one pool and one workload more, up."""
     with world(tmp_path_factory.mktemp("claims"), "aws-dev") as made, made.changed(add):
         made.nodes()
-        for index in range(2):
-            made.kubectl("apply", "-f", "-", input=json.dumps(resource_slice(f"claimed-{index}")))
         made.first = made.run("preview"), made.run("up")  # type: ignore[attr-defined]
         yield made
 

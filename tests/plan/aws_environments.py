@@ -63,6 +63,8 @@ CARDS = {"efa": True, "reservations": ["cr-0123456789abcdef0"]}
 BOOT = {"max_pods": 110, "pod_pids_limit": 32768}
 DISKS = {"instance_store": "raid0"}
 CLAIMED = {"machine": "g6.12xlarge", "nodes": 2, "sharing": {"kind": "dra"}}
+CLAIMED_SLICES = {"machine": "p4d.24xlarge", "nodes": 1,
+                  "sharing": {"kind": "dra", "layout": {"3g.20gb": 1, "2g.10gb": 2}}}  # fmt: skip
 BOTTLE = {"image": "bottlerocket-nvidia", **BOOT}
 
 TABLE: dict[str, Environment] = {
@@ -88,6 +90,7 @@ TABLE: dict[str, Environment] = {
     "bottlerocket mig": aws({"machine": "p4d.24xlarge", "sharing": WHOLE_MIG, "aws": BOTTLE},
                             mig_strategy="single"),
     "claimed": aws(CLAIMED, SLICED),
+    "claimed slices": aws(CLAIMED_SLICES, CLAIMED),
     "managed": aws({**SLICED, "nodes": 2}),
     "own disks": aws({**SLICED, "aws": DISKS}, {"machine": "p5.48xlarge", "nodes": 1, "aws": DISKS}),
     "bottlerocket, own disks": aws({**SLICED, "aws": {**BOTTLE, **DISKS}},

@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 
 from infra import versions
+from infra.config import parse
 from infra.model import offer
 from infra.model.environment import Environment
 from infra.plan import dra, eks, gpu_operator, karpenter, node_class, overlays, render, sharing, workloads
-from tests.plan.aws_environments import CLAIMED, SLICED, TABLE, aws
+from tests.plan.aws_environments import CLAIMED, CLAIMED_SLICES, SLICED, TABLE, aws
 
 pytestmark = pytest.mark.unit
 
 ENV = TABLE["claimed"]
 WORK = {"name": "train", "namespace": "lab", "pool": "p0", "image": "a:1"}
+DRIVER_CHART = "oci://registry.k8s.io/dra-driver-nvidia/charts/dra-driver-nvidia-gpu"
 KINDS = {"pod": {}, "deployment": {"replicas": 2}, "job": {"parallelism": 2}}
 
 
@@ -70,7 +72,7 @@ def test_the_driver_is_one_pinned_release_that_tolerates_its_pools_alone() -> No
     release = dra.release(aws({**CLAIMED, "taints": [{"key": "a"}]}, {**SLICED, "taints": [{"key": "b"}]}))
     assert release
     assert release.version == versions.DRA_DRIVER
-    assert release.chart == "oci://registry.k8s.io/dra-driver-nvidia/charts/dra-driver-nvidia-gpu"
+    assert release.chart == DRIVER_CHART
     tolerated = [one["key"] for one in release.values["kubeletPlugin"]["tolerations"]]
     assert tolerated == ["nvidia.com/gpu", "a", "gpuform.io/gpu-not-ready"]
     assert release.namespace == "gpu-operator", "the only namespace that lets privileged pods in"
@@ -127,3 +129,126 @@ def test_a_workload_on_other_pools_claims_nothing() -> None:
     (work,) = with_work(SLICED, kind="pod")
     assert "resourceClaims" not in work["spec"]
     assert "claims" not in work["spec"]["containers"][0]["resources"]
+
+
+CUT = TABLE["claimed slices"]
+
+
+def affinity(env: Environment) -> list[Any]:
+    release = dra.release(env)
+    assert release
+    required = release.values["kubeletPlugin"]["affinity"]["nodeAffinity"]
+    terms: list[Any] = required["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return terms
+
+
+def test_slices_are_cut_as_for_kind_mig_and_counted_by_their_class() -> None:
+    pool = CUT.pools[0]
+    assert sharing.mig_config_name(pool) == "3g.20gb-2x2g.10gb"
+    config = sharing.mig_parted_config(CUT.pools)
+    assert config
+    assert config["mig-configs"]["3g.20gb-2x2g.10gb"] == [
+        {"devices": "all", "mig-enabled": True, "mig-devices": {"2g.10gb": 2, "3g.20gb": 1}}
+    ]
+    born = karpenter.node_labels(CUT, pool)
+    assert born["nvidia.com/mig.config"] == "3g.20gb-2x2g.10gb"
+    assert born["nvidia.com/gpu.deploy.device-plugin"] == "false"
+    assert (sharing.offered(CUT, pool), offer.claimable(pool)) == ({}, {"mig.nvidia.com": 24})
+    assert gpu_operator.values(CUT)["migManager"]["enabled"]
+
+
+def test_the_driver_waits_for_the_layout_where_there_may_be_one_and_nowhere_else() -> None:
+    settled = {"key": "nvidia.com/mig.config.state", "operator": "In", "values": ["success"]}
+    others = {"key": "gpuform.io/pool", "operator": "NotIn", "values": ["p0"]}
+    assert affinity(CUT) == [{"matchExpressions": [settled]}, {"matchExpressions": [others]}]
+    assert affinity(aws(CLAIMED_SLICES)) == [{"matchExpressions": [settled]}]
+    whole = {**CLAIMED_SLICES, "sharing": {"kind": "dra"}}
+    assert affinity(aws(whole)) == [{"matchExpressions": [settled]}], "it may have been cut before"
+    release = dra.release(ENV)
+    assert release
+    assert "affinity" not in release.values["kubeletPlugin"], "an L4 has no MIG"
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "count"),
+    [
+        ({"slice": "2g.10gb"}, "train-1-2g.10gb", 1),
+        ({"slice": "2g.10gb", "count": 3}, "train-3-2g.10gb", 3),
+    ],
+)
+def test_a_claim_for_slices_names_their_profile(asked: dict[str, Any], name: str, count: int) -> None:
+    template, work = with_work(CLAIMED_SLICES, kind="pod", **asked)
+    assert template["metadata"]["name"] == name
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    expression = "device.attributes['gpu.nvidia.com'].profile == '2g.10gb'"
+    assert request["exactly"] == {
+        "deviceClassName": "mig.nvidia.com",
+        "selectors": [{"cel": {"expression": expression}}],
+        "allocationMode": "ExactCount",
+        "count": count,
+    }
+    assert work["spec"]["resourceClaims"] == [{"name": "gpu", "resourceClaimTemplateName": name}]
+
+
+def test_the_only_kind_of_slice_needs_no_naming_and_a_plus_is_none_in_a_name() -> None:
+    only = {**CLAIMED_SLICES, "sharing": {"kind": "dra", "layout": "all-1g.5gb+me"}}
+    template, _ = with_work(only, kind="pod")
+    assert template["metadata"]["name"] == "train-1-1g.5gb.me"
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert request["exactly"]["selectors"][0]["cel"]["expression"].endswith("== '1g.5gb+me'")
+
+
+def test_a_quota_counts_claimed_devices_by_their_class() -> None:
+    keys = [dra.quota_keys(pool) for pool in CUT.pools]
+    assert keys == [
+        ("mig.nvidia.com.deviceclass.resource.k8s.io/devices",),
+        ("gpu.nvidia.com.deviceclass.resource.k8s.io/devices",),
+    ]
+    assert dra.quota_keys(ENV.pools[1]) == ()
+
+
+GPU = {"models": ["A100-40GB"], "count": 2}
+DRIVER = {"source": "nvidia", "version": "580.95.05"}
+ELSEWHERE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "embedded": ({"kind": "embedded"}, {"machine": "g4.p2.40g", "nodes": 1}),
+    "existing": ({"kind": "existing", "kubeconfig": "/k"}, {"gpu": GPU, "selector": {"a": "b"}}),
+    "hosts": ({"kind": "hosts", "kubeconfig": "/k", "driver": DRIVER}, {"gpu": GPU, "hosts": ["h"]}),
+}
+
+
+def elsewhere(kind: str, **operator: Any) -> Environment:
+    cluster, place = ELSEWHERE[kind]
+    pool = {"name": "p0", **place, "sharing": {"kind": "dra", "layout": "all-3g.20gb"}}
+    return parse({"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": [pool]})
+
+
+@pytest.mark.parametrize("kind", ELSEWHERE)
+def test_claims_are_to_be_had_on_every_kind_of_cluster(kind: str) -> None:
+    env = elsewhere(kind)
+    (pool,) = env.pools
+    assert offer.claimable(pool) == {"mig.nvidia.com": 4}
+    assert not env.by_karpenter(pool), "nobody but AWS has it"
+    release = dra.release(env)
+    assert release
+    ours = kind == "embedded"
+    assert release.chart == ("charts/dra-driver-sim" if ours else DRIVER_CHART)
+    assert (release.version is None) == ours
+    assert sharing.pool_labels(env, pool)["nvidia.com/gpu.deploy.device-plugin"] == "false"
+    assert "dra-driver.yaml" in render.render(env)
+
+
+@pytest.mark.parametrize(
+    ("kind", "operator", "root"),
+    [
+        ("embedded", {}, "/run/nvidia/driver"),
+        ("existing", {}, "/run/nvidia/driver"),
+        ("existing", {"driver": "host"}, "/"),
+        ("hosts", {}, "/"),
+    ],
+)
+def test_the_driver_is_looked_for_where_its_owner_puts_it(
+    kind: str, operator: dict[str, Any], root: str
+) -> None:
+    release = dra.release(elsewhere(kind, **operator))
+    assert release
+    assert release.values["nvidiaDriverRoot"] == root

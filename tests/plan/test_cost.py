@@ -95,6 +95,15 @@ def test_shares_and_slices_cost_their_part_of_a_gpu() -> None:
     }
 
 
+def test_a_slice_that_is_claimed_costs_the_same_part() -> None:
+    layout = {"kind": "dra", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
+    pool = {"name": "a", "machine": "p4d.24xlarge", "nodes": 1, "sharing": layout}
+    declared = small(pool)
+    units = line(parse({**declared, "cluster": {**declared["cluster"], "version": "1.34"}}), "pool a").units
+    gpu = (21.9576 + DISK) / 8
+    assert (units["3g.20gb"], units["2g.10gb"]) == (pytest.approx(gpu * 3 / 7), pytest.approx(gpu * 2 / 7))
+
+
 def test_an_unknown_price_is_named_and_an_own_one_goes_first() -> None:
     pool = {"name": "h200", "machine": "p5e.48xlarge", "nodes": 2}
     unknown = aws(pool)

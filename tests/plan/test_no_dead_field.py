@@ -41,6 +41,7 @@ EMBEDDED: dict[str, Any] = {
         {"name": "gpu", "nodes": 1, "gpu": {"models": ["T4"], "count": 1}},
         {"name": "some", "machine": "g4.p4.40g", "nodes": 1, "sharing": SHARED},
         {"name": "any", "nodes": 1, "gpu": {"memory_gib": 15, "nvlink": False, "compute": "7.5", "count": 1}},
+        {"name": "claimed", "machine": "g4.p1.40g", "nodes": 1, "sharing": {"kind": "dra"}},
     ],
     "workloads": [
         {"name": "pod", "kind": "pod", **POD},
@@ -163,6 +164,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
         "pools/4/sharing/share/fail_requests_greater_than_one",
         False,
     ),
+    ("Dra", "layout"): (EMBEDDED, "pools/6/sharing/layout", {"1g.5gb": 7}),
     ("PodWorkload", "name"): (EMBEDDED, "workloads/0/name", "other"),
     ("PodWorkload", "namespace"): (EMBEDDED, "workloads/0/namespace", "other"),
     ("PodWorkload", "pool"): (EMBEDDED, "workloads/0/pool", "slices"),

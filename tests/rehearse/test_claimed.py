@@ -1,42 +1,65 @@
-"""The played DRA driver tells of each ready node of a claimed pool once."""
+"""Devices had by claim, as a rehearsal sees them: on nodes as offered, on pods as asked and given."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gpuform.rehearse.claims import Driver
-from gpuform.rehearse.cluster import Cluster
-from gpuform.rehearse.seen import Node
-from gpuform.rehearse.watch import Now
-from tests.plan.aws_environments import aws
+from gpuform.claims import CLAIMS_PATH, SLICES_PATH
+from gpuform.rehearse.cluster import NODES, PODS, Cluster
+from gpuform.rehearse.watch import Watch
 
 pytestmark = pytest.mark.unit
 
-NODE = Node("n", "uid-n", "p0", "g6.12xlarge", "", "", False, False, {}, 4, {})
+
+def device(name: str, kind: str) -> dict[str, Any]:
+    return {"name": name, "attributes": {"type": {"string": kind}, "uuid": {"string": f"uuid-{name}"}}}
+
+
+def claim(**allocated: Any) -> dict[str, Any]:
+    exactly = {"deviceClassName": "mig.nvidia.com", "count": 2}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    return {"metadata": {"namespace": "lab", "name": "a-gpu-x"}, "spec": spec, "status": allocated}
 
 
 class Recorded(Cluster):
-    def __init__(self) -> None:
-        self.made: list[Mapping[str, Any]] = []
+    def __init__(self, found: dict[str, list[dict[str, Any]]]) -> None:
+        self.found = found
 
-    def apply(self, manifests: Iterable[Mapping[str, Any]]) -> None:
-        self.made += manifests
+    def items(self, path: str) -> list[dict[str, Any]]:
+        return self.found.get(path, [])
 
 
-def test_each_ready_node_once() -> None:
-    cluster = Recorded()
-    env = aws({"machine": "g6.12xlarge", "nodes": 1, "sharing": {"kind": "dra"}}, {"machine": "m6i.xlarge"})
-    driver = Driver(cluster, env)
-    other = replace(NODE, name="o", uid="uid-o", pool="p1", ready=True)
-    driver(Now(1.0, (NODE, other)))
-    assert cluster.made == []
-    for _ in range(2):
-        driver(Now(2.0, (replace(NODE, ready=True), other)))
-    (made,) = cluster.made
-    assert made["spec"]["nodeName"] == "n"
-    assert [device["name"] for device in made["spec"]["devices"]] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]
-    assert made["metadata"]["ownerReferences"][0]["uid"] == "uid-n", "it goes with its node"
+SLICE = {
+    "driver": "gpu.nvidia.com",
+    "nodeName": "n",
+    "pool": {"name": "n", "generation": 1},
+    "devices": [device("gpu-0-mig-a", "mig"), device("gpu-0-mig-b", "mig"), device("gpu-1", "gpu")],
+}
+RESULTS = [{"pool": "n", "device": f"gpu-0-mig-{name}", "driver": "gpu.nvidia.com"} for name in "ab"]
+STATUS = {"phase": "Running", "resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "a-gpu-x"}]}
+FOUND: dict[str, list[dict[str, Any]]] = {
+    NODES: [{"metadata": {"name": "n", "uid": "u"}, "status": {"allocatable": {"cpu": "4"}}}],
+    PODS: [
+        {"metadata": {"name": "a", "namespace": "lab"}, "spec": {"containers": [{}]}, "status": STATUS},
+    ],
+    SLICES_PATH: [{"spec": SLICE}],
+    CLAIMS_PATH: [claim(allocation={"devices": {"results": RESULTS}})],
+}
+
+
+def test_they_count_by_class_and_are_known_by_their_uuid() -> None:
+    now = Watch(Recorded(FOUND), "labs", by_claim=True).look()
+    assert now.nodes[0].offers == {"cpu": 4, "mig.nvidia.com": 2, "gpu.nvidia.com": 1}
+    assert now.pods[0].asks == {"mig.nvidia.com": 2}
+    assert now.pods[0].devices == ("uuid-gpu-0-mig-a", "uuid-gpu-0-mig-b")
+
+
+def test_a_claim_that_waits_asks_and_has_nothing() -> None:
+    now = Watch(Recorded({**FOUND, CLAIMS_PATH: [claim()]}), "labs", by_claim=True).look()
+    assert (now.pods[0].asks, now.pods[0].devices) == ({"mig.nvidia.com": 2}, ())
+
+
+def test_nobody_looks_where_no_pool_is_claimed() -> None:
+    assert Watch(Recorded(FOUND), "labs").look().nodes[0].offers == {"cpu": 4}

@@ -13,7 +13,7 @@ from gpuform.rehearse.watch import Life, Now
 from gpuform.simulator.device_plugin import gpu_id, mig_id
 from infra.config import parse
 from infra.model.prices import PriceList
-from tests.plan.aws_environments import aws
+from tests.plan.aws_environments import CLAIMED, CLAIMED_SLICES, aws
 
 pytestmark = pytest.mark.unit
 
@@ -71,6 +71,22 @@ def test_what_is_idle_of_claimed_gpus_is_unknown() -> None:
     env = aws({"machine": "g6.12xlarge", "nodes": 1, "sharing": {"kind": "dra"}})
     there = node("p0", "g6.12xlarge", {"cpu": 48})
     assert Tally(env, PriceList()).pool(env.pools[0], Now(1.0, (there,)), []).idle_usd_per_hour is None
+
+
+def test_what_is_idle_of_claimed_devices_follows_from_those_that_were_given() -> None:
+    env = aws(CLAIMED_SLICES, CLAIMED)
+    cut, whole = env.pools
+    layout = {str(index): ("2g.10gb@0", "2g.10gb@2", "3g.20gb@4") for index in range(8)}
+    there = node("p0", "p4d.24xlarge", {"mig.nvidia.com": 24}, gpus=8, layout=layout)
+    given = (mig_id(there.uid, 0, "2g.10gb", 2), mig_id(there.uid, 5, "3g.20gb", 4))
+    held = [pod(there.name, {"mig.nvidia.com": 2}, devices=given)]
+    assert used_share(env, cut, there, held) == pytest.approx((2 / 7 + 3 / 7) / 8)
+    l4 = node("p1", "g6.12xlarge", {"gpu.nvidia.com": 4}, gpus=4)
+    assert used_share(env, whole, l4, [pod(l4.name, {}, devices=(gpu_id(l4.uid, 3),))]) == 0.25
+    now = Now(1.0, (l4,), (pod(l4.name, {}, devices=(gpu_id(l4.uid, 3),)),))
+    (drawn,) = Tally(env, PriceList()).drawn(now)
+    assert [cell.pod for row in drawn.gpus for cell in row] == ["", "", "", "a"]
+    assert {cell.resource for row in drawn.gpus for cell in row} == {"gpu"}
 
 
 def test_what_was_paid_goes_before_the_list_and_what_had_no_pod_was_bought_in_vain() -> None:

@@ -216,11 +216,19 @@ def test_claimed_gpus_are_counted_as_devices_and_not_as_a_resource() -> None:
     }
     pool = {"name": "l4", "machine": "g6.12xlarge", "nodes": 1, "sharing": {"kind": "dra"}}
     env = parse({"name": "test", "cluster": cluster, "pools": [pool]})
-    whole, slice_ = {"name": "gpu-0"}, {"name": "mig", "attributes": {"type": {"string": "mig"}}}
+    whole = {"name": "gpu-0", "attributes": {"type": {"string": "gpu"}}}
+    sick = {**whole, "taints": [{"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}]}
+    channel = {"name": "channel-0", "attributes": {"type": {"string": "channel"}}}
     spec = {"driver": "gpu.nvidia.com", "nodeName": "l4-0"}
     slices = [
         {"spec": {**spec, "pool": {"name": "l4-0", "generation": 1}, "devices": [whole] * 8}},
-        {"spec": {**spec, "pool": {"name": "l4-0", "generation": 2}, "devices": [*[whole] * 4, slice_]}},
+        {
+            "spec": {
+                **spec,
+                "pool": {"name": "l4-0", "generation": 2},
+                "devices": [*[whole] * 4, sick, channel],
+            }
+        },
     ]
     asked = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 3}}]}
     claims = gather(
@@ -234,3 +242,16 @@ def test_claimed_gpus_are_counted_as_devices_and_not_as_a_resource() -> None:
     assert found.settled
     assert current.pods[0].requests == {"gpu.nvidia.com": 3}
     assert not summarise(env, [node("l4-0", "l4")], []).pools[0].settled, "no driver has published anything"
+
+
+def test_slices_to_claim_are_counted_by_their_class() -> None:
+    layout = {"3g.20gb": 1, "2g.10gb": 2}
+    pool = {"name": "a", "machine": "g4.p1.40g", "nodes": 1, "sharing": {"kind": "dra", "layout": layout}}
+    env = parse({"name": "test", "cluster": {"kind": "embedded"}, "pools": [pool]})
+    one = {"name": "gpu-0-mig-3g20gb-9-4", "attributes": {"type": {"string": "mig"}}}
+    spec = {"driver": "gpu.nvidia.com", "nodeName": "a-0", "pool": {"name": "a-0", "generation": 1}}
+    (found,) = summarise(
+        env, [node("a-0", "a")], [], gather([{"spec": {**spec, "devices": [one] * 3}}], [])
+    ).pools
+    assert found.planned == found.nodes[0].allocatable == {"mig.nvidia.com": 3}
+    assert (found.detail, found.settled) == ("2x 2g.10gb, 1x 3g.20gb by claim", True)

@@ -1,0 +1,110 @@
+"""Devices that pods have by claim, as the API server holds them: what is published, and what is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuform.simulator import keys
+
+Json = Mapping[str, Any]
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+OURS = {"fieldSelector": f"spec.driver={keys.DRA_DRIVER}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A ResourceSlice of ours; ``digest`` is of the devices that it was meant to have."""
+
+    name: str
+    node: str
+    version: int
+    generation: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A ResourceClaim whose devices are allocated: on which node which, and for which pods."""
+
+    namespace: str
+    name: str
+    node: str
+    devices: tuple[str, ...]
+    pods: tuple[str, ...]
+
+    @property
+    def gpus(self) -> frozenset[int]:
+        """The GPUs that these devices are, or lie on: the number in ``gpu-0`` and ``gpu-0-mig-...``."""
+        return frozenset(int(device.split("-")[1]) for device in self.devices)
+
+
+def slice_of(raw: Json) -> Slice:
+    """Keep what matters of a ResourceSlice."""
+    meta, spec = raw["metadata"], raw["spec"]
+    digest = (meta.get("annotations") or {}).get(keys.PUBLISHED, "")
+    generation = spec["pool"]["generation"]
+    return Slice(meta["name"], spec.get("nodeName", ""), int(meta["resourceVersion"]), generation, digest)
+
+
+def claim_of(raw: Json) -> Claim | None:
+    """Keep what matters of a ResourceClaim; None for one that holds no device of ours."""
+    meta, status = raw["metadata"], raw.get("status") or {}
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    ours = [one for one in results if one["driver"] == keys.DRA_DRIVER]
+    if not ours:
+        return None
+    pods = tuple(f"{meta['namespace']}/{one['name']}" for one in status.get("reservedFor") or ())
+    devices = tuple(one["device"] for one in ours)
+    return Claim(meta["namespace"], meta["name"], ours[0]["pool"], devices, pods)
+
+
+class Claimed:
+    """Slices by node and claims by node, kept up to date by the store's watches."""
+
+    def __init__(self, changed: Callable[[Iterable[str]], None]) -> None:
+        """``changed`` is called with the names of nodes that are to be looked at."""
+        self._changed = changed
+        self.slices: dict[str, Slice] = {}
+        self._claims: dict[tuple[str, str], Claim] = {}
+        self._on_node: dict[str, dict[tuple[str, str], Claim]] = {}
+
+    def on(self, node: str) -> tuple[Claim, ...]:
+        """Claims that hold devices of the node."""
+        return tuple(self._on_node.get(node, {}).values())
+
+    def put_slice(self, raw: Json, listed: bool = False) -> None:
+        """Take a slice over, unless a newer version is known; what was ``listed`` counts in any case."""
+        found = slice_of(raw)
+        old = self.slices.get(found.node)
+        if listed or old is None or old.name != found.name or old.version < found.version:
+            self.slices[found.node] = found
+            self._changed((found.node,))
+
+    def drop_slice(self, _: str, name: str) -> None:
+        """It is gone, and whoever published it looks again."""
+        gone = [node for node, one in self.slices.items() if one.name == name]
+        for node in gone:
+            del self.slices[node]
+        self._changed(gone)
+
+    def put_claim(self, raw: Json, _: bool = False) -> None:
+        """Take a claim over; one without devices of ours is as good as gone."""
+        key = (raw["metadata"]["namespace"], raw["metadata"]["name"])
+        found = claim_of(raw)
+        if found == self._claims.get(key):
+            return
+        self.drop_claim(*key)
+        if found:
+            self._claims[key] = found
+            self._on_node.setdefault(found.node, {})[key] = found
+            self._changed((found.node,))
+
+    def drop_claim(self, namespace: str, name: str) -> None:
+        """It holds nothing any more."""
+        old = self._claims.pop((namespace, name), None)
+        if old:
+            self._on_node[old.node].pop((namespace, name), None)
+            self._changed((old.node,))

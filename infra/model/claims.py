@@ -1,0 +1,60 @@
+"""What a workload may claim on a pool whose GPUs are had by claim, and what its claim names.
+
+A claim is for devices of one device class: whole GPUs, or MIG slices of one profile. Which of them it gets
+the scheduler decides, so nothing here knows a node.
+"""
+
+from __future__ import annotations
+
+from infra.model import offer
+from infra.model.base import listing
+from infra.model.errors import InputError
+from infra.model.pool import Pool
+from infra.model.workload import Workload
+
+
+def profile(pool: Pool, workload: Workload) -> str | None:
+    """The MIG profile that the workload's claim names; None for whole GPUs, or where it is not clear."""
+    layout = pool.layout or {}
+    if workload.slice:
+        return workload.slice if workload.slice in layout else None
+    return next(iter(layout)) if len(layout) == 1 else None
+
+
+def most(pool: Pool, workload: Workload) -> int | None:
+    """Devices of one node that the workload's claim may be met with; None where it is not clear which."""
+    if pool.layout is None and not workload.slice:
+        return sum(offer.claimable(pool).values())
+    named = profile(pool, workload)
+    return None if named is None else pool.gpu_counts[-1] * (pool.layout or {})[named]
+
+
+def parts(pool: Pool) -> dict[str, float]:
+    """How much of a GPU one claimed slice of each profile is, by compute slices; nothing for whole GPUs."""
+    layout, geometry = pool.layout if pool.by_claim else None, pool.gpus[0].geometry if pool.gpus else None
+    if not layout or geometry is None:
+        return {}
+    compute = {name: profile.compute for name in layout if (profile := geometry.profile(name))}
+    whole = sum(compute[name] * count for name, count in layout.items())
+    return {name: compute[name] / whole for name in layout}
+
+
+def spelled(pool: Pool) -> str:
+    """What a node has to claim, in words: whole GPUs, or its kinds of slice."""
+    return "whole GPUs" if pool.layout is None else " and ".join(pool.layout)
+
+
+def check(pool: Pool, workload: Workload, path: str) -> None:
+    """Refuse a claim that no node of the pool can meet; ``path`` is the workload's own."""
+    where, found = f"pool {pool.name}", most(pool, workload)
+    if found is None and pool.layout is None:
+        fact = f"{where} has whole GPUs to claim, no slice {workload.slice!r}"
+        raise InputError(f"{path}.slice", fact, "leave it out, or give the pool's sharing a layout")
+    if found is None:
+        fact = f"no slice {workload.slice!r}" if workload.slice else "several kinds of slice"
+        remedy = listing(pool.layout or {}, workload.slice or "")
+        raise InputError(f"{path}.slice", f"{where} has {fact} to claim", remedy)
+    if workload.amount > found:
+        kind = profile(pool, workload) or "GPUs"
+        fact = f"a node of {where} has {found} {kind} to claim"
+        raise InputError(f"{path}.count", fact, f"ask for {found} at most, or use more pods")
