@@ -43,6 +43,8 @@ def act(world: World) -> list[Action]:
         return [NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **_paused(world)})]
     if any(world.of(operand) for operand in CLIENT_OPERANDS):
         return []  # their pods are still going
+    if any(pod.template.while_cut for pod in world.of(keys.DRA_OPERAND)):
+        return []  # cutting takes longer than the DaemonSet controller, which takes it away on "pending"
     try:
         layout = _apply(world, entries)
     except DoesNotFit as error:

@@ -5,6 +5,7 @@ A thousand nodes run ten thousand operand pods; whole objects would not fit into
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from sys import intern
@@ -25,6 +26,8 @@ class Template:
     config_map: str
     after: tuple[str, ...]
     tolerations: tuple[tuple[tuple[str, Any], ...], ...]
+    while_cut: bool = False
+    """Whether it may run only where the MIG manager's state says so: another state sends it away."""
 
     def value(self, name: str) -> str:
         """Value of an environment variable of the main containers, "" when it is not set."""
@@ -192,6 +195,7 @@ def _template(spec: Json, annotations: Mapping[str, str], operand: bool) -> Temp
         config_map=volumes[0] if volumes else "",
         after=tuple(filter(None, annotations.get(keys.AFTER, "").split(","))),
         tolerations=tuple(tuple(sorted(t.items())) for t in spec.get("tolerations") or ()),
+        while_cut=keys.MIG_STATE in json.dumps((spec.get("affinity") or {}).get("nodeAffinity")),
     )
     return _templates.setdefault(found, found)
 

@@ -156,6 +156,20 @@ def test_gpus_that_are_claimed_are_not_cut_again(make_world: MakeWorld) -> None:
     assert labelled.labels[keys.MIG_STATE] == "failed"
 
 
+def test_cutting_takes_longer_than_to_send_a_driver_away_that_waits_for_it(
+    make_world: MakeWorld, make_pod: MakePod
+) -> None:
+    world = make_world("20f1", labels={keys.MIG_CONFIG: "all-1g.5gb", keys.MIG_STATE: "pending"})
+    world.pods = [pod for pod in world.pods if pod.operand in ("mig-manager", "driver", "toolkit")]
+    world.configs["uid-mig-manager-1"] = Config("")
+    stays, goes = make_pod("dra-1", dra.OPERAND), make_pod("dra-2", dra.OPERAND)
+    goes.template = replace(goes.template, while_cut=True)
+    world.pods.append(goes)
+    assert mig_manager.act(world) == []
+    world.pods[-1] = stays
+    assert any(isinstance(action, NodeMeta) for action in mig_manager.act(world))
+
+
 def claim(node: str = "a", driver: str = keys.DRA_DRIVER, name: str = "c") -> dict[str, Any]:
     results = [{"driver": driver, "pool": node, "device": "gpu-0", "request": "gpu"}]
     status = {"allocation": {"devices": {"results": results}}, "reservedFor": [{"name": "p", "uid": "u"}]}
@@ -196,6 +210,12 @@ def test_its_pods_are_operands_of_another_chart() -> None:
     labels = {keys.PART_OF: "dra-driver-sim", keys.OPERAND: dra.OPERAND}
     meta = {"name": "p", "namespace": "gpu-operator", "uid": "u", "resourceVersion": "1", "labels": labels}
     meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    found = pod_of({"metadata": meta, "spec": {"containers": [{"name": "gpus", "image": "x"}]}})
+    spec: dict[str, Any] = {"containers": [{"name": "gpus", "image": "x"}]}
+    found = pod_of({"metadata": meta, "spec": spec})
     assert found is not None
-    assert found.operand == dra.OPERAND
+    assert (found.operand, found.template.while_cut) == (dra.OPERAND, False)
+    term = {"matchExpressions": [{"key": keys.MIG_STATE, "operator": "In", "values": ["success"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    found = pod_of({"metadata": meta, "spec": {**spec, "affinity": {"nodeAffinity": required}}})
+    assert found is not None
+    assert found.template.while_cut
