@@ -32,7 +32,7 @@ LOST = {"key": f"{DRIVER}/gpu-lost", "effect": "NoSchedule"}
 WIPED_AFTER = 30.0
 """Seconds after which the kubelet deletes the slices of a driver that is gone (Kubernetes 1.34)."""
 
-_ARCHITECTURES = {"ada-lovelace": "Ada"}
+_ARCHITECTURES = {"ada-lovelace": "Ada Lovelace"}
 """go-nvlib's names, where they are not the family's with a capital."""
 _PROFILES = {
     7: {(1, 1): 19, (1, 2): 15, (2, 2): 14, (3, 4): 9, (4, 4): 5, (7, 8): 0},

@@ -135,7 +135,7 @@ def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload
     """The pools whose nodes the workload may run on; none for one that asks for no GPU and no pool."""
     if workload.pool and workload.gpu_product:
         raise InputError(f"{path}.gpu_product", "pool is given too", "pin by one of the two")
-    if workload.gpu:
+    if workload.gpu and not any(pool.by_claim and pool.name == workload.pool for pool in pools):
         if workload.pool or workload.gpu_product:
             other = "pool" if workload.pool else "gpu_product"
             raise InputError(f"{path}.gpu", f"{other} is given too", "say where to run by one of the two")

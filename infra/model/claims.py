@@ -9,8 +9,12 @@ from __future__ import annotations
 from infra.model import offer
 from infra.model.base import listing
 from infra.model.errors import InputError
+from infra.model.gpu import Gpu
+from infra.model.need import GpuNeed
 from infra.model.pool import Pool
 from infra.model.workload import Workload
+
+_MIB_PER_GIB = 1024
 
 
 def profile(pool: Pool, workload: Workload) -> str | None:
@@ -47,6 +51,8 @@ def spelled(pool: Pool) -> str:
 def check(pool: Pool, workload: Workload, path: str) -> None:
     """Refuse a claim that no node of the pool can meet; ``path`` is the workload's own."""
     where, found = f"pool {pool.name}", most(pool, workload)
+    if workload.gpu:
+        _check_need(pool, workload.gpu, f"{path}.gpu")
     if found is None and pool.layout is None:
         fact = f"{where} has whole GPUs to claim, no slice {workload.slice!r}"
         raise InputError(f"{path}.slice", fact, "leave it out, or give the pool's sharing a layout")
@@ -58,3 +64,22 @@ def check(pool: Pool, workload: Workload, path: str) -> None:
         kind = profile(pool, workload) or "GPUs"
         fact = f"a node of {where} has {found} {kind} to claim"
         raise InputError(f"{path}.count", fact, f"ask for {found} at most, or use more pods")
+
+
+def _check_need(pool: Pool, need: GpuNeed, path: str) -> None:
+    """Refuse what none of the pool's models has, and what the driver does not tell of a device."""
+    if need.nvlink:
+        remedy = "leave it out, or name a pool whose GPUs have it"
+        raise InputError(f"{path}.nvlink", "a claim cannot ask for it: the driver tells of no NVLink", remedy)
+    if need.memory_gib and pool.layout:
+        fact = "a claim for slices names their profile, which says how much memory they have"
+        raise InputError(f"{path}.memory_gib", fact, "leave it out")
+    if not any(_satisfies(gpu, need) for gpu in pool.gpus):
+        has = ", ".join(gpu.name for gpu in pool.gpus)
+        raise InputError(path, f"pool {pool.name} has no GPU with {need.words}", f"its models are {has}")
+
+
+def _satisfies(gpu: Gpu, need: GpuNeed) -> bool:
+    least = tuple(map(int, need.compute.split("."))) if need.compute else (0, 0)
+    memory = (need.memory_gib or 0) * _MIB_PER_GIB
+    return gpu.memory_mib >= memory and gpu.compute >= least and need.family in (None, gpu.family)

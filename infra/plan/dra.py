@@ -14,12 +14,13 @@ several claims on one GPU (MPSSupport, ConsumableShares) are alpha in it, and le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infra import versions
 from infra.model import claims, labels, offer
 from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.need import GpuNeed
 from infra.model.pool import Pool
 from infra.model.workload import Workload
 from infra.plan import gpu_operator, sharing, startup
@@ -95,11 +96,27 @@ def quota_keys(pool: Pool) -> tuple[str, ...]:
     return tuple(f"{name}{labels.QUOTA_OF_CLASS}" for name in offer.claimable(pool))
 
 
+def _selectors(profile: str | None, need: GpuNeed | None) -> Iterator[str]:
+    """Expressions of which every one must hold for a device; its attributes are the driver's own."""
+    attributes = f"device.attributes['{labels.GPU_DEVICE_CLASS}']"
+    if profile is not None:
+        yield f"{attributes}.profile == '{profile}'"
+    if need and need.memory_gib:
+        memory = f"device.capacity['{labels.GPU_DEVICE_CLASS}'].memory"
+        yield f"{memory}.compareTo(quantity('{need.memory_gib}Gi')) >= 0"
+    if need and need.compute:
+        yield f"{attributes}.cudaComputeCapability.compareTo(semver('{need.compute}.0')) >= 0"
+    if need and need.family:
+        yield f"{attributes}.architecture == '{need.family.replace('-', ' ').title()}'"
+
+
 def template_name(pool: Pool, workload: Workload) -> str:
     """Name of the workload's template: a template cannot be changed, so another claim is another one."""
     profile = claims.profile(pool, workload)
     kind = "gpu" if profile is None else profile.replace("+", ".")
-    return f"{workload.name}-{workload.amount}-{kind}"
+    need = workload.gpu
+    parts = [f"{need.memory_gib}gi" if need.memory_gib else "", need.compute, need.family] if need else []
+    return "-".join([workload.name, str(workload.amount), kind, *filter(None, parts)])
 
 
 def claim_template(pool: Pool, workload: Workload, metadata: Manifest) -> Manifest:
@@ -108,9 +125,9 @@ def claim_template(pool: Pool, workload: Workload, metadata: Manifest) -> Manife
     asked: Manifest = {
         "deviceClassName": labels.GPU_DEVICE_CLASS if profile is None else labels.MIG_DEVICE_CLASS
     }
-    if profile is not None:
-        named = f"device.attributes['{labels.GPU_DEVICE_CLASS}'].profile == '{profile}'"
-        asked["selectors"] = [{"cel": {"expression": named}}]
+    chosen = list(_selectors(profile, workload.gpu))
+    if chosen:
+        asked["selectors"] = [{"cel": {"expression": expression}} for expression in chosen]
     asked |= {"allocationMode": "ExactCount", "count": workload.amount}
     return {
         "apiVersion": "resource.k8s.io/v1",

@@ -177,7 +177,7 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         spec["nodeSelector"] = {labels.POOL: workload.pool}
     if workload.gpu_product:
         spec["nodeSelector"] = {labels.GPU_PRODUCT: workload.gpu_product}
-    if workload.gpu:
+    if workload.gpu and not claimed:  # a claim says itself what its GPU must have
         spec["affinity"] = {"nodeAffinity": affinity.required(_units(env, workload))}
     tolerations = _tolerations(env, pools)
     if tolerations:

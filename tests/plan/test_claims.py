@@ -10,6 +10,7 @@ from infra import versions
 from infra.config import parse
 from infra.model import offer
 from infra.model.environment import Environment
+from infra.model.errors import InputError
 from infra.plan import dra, eks, gpu_operator, karpenter, node_class, overlays, render, sharing, workloads
 from tests.plan.aws_environments import CLAIMED, CLAIMED_SLICES, SLICED, TABLE, aws
 
@@ -252,3 +253,38 @@ def test_the_driver_is_looked_for_where_its_owner_puts_it(
     release = dra.release(elsewhere(kind, **operator))
     assert release
     assert release.values["nvidiaDriverRoot"] == root
+
+
+def test_a_claim_chooses_its_gpu_by_what_the_driver_tells_of_it() -> None:
+    need = {"memory_gib": 20, "compute": "8.9", "family": "ada-lovelace"}
+    template, work = with_work(kind="pod", gpu=need)
+    assert template["metadata"]["name"] == "train-1-gpu-20gi-8.9-ada-lovelace"
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    assert [one["cel"]["expression"] for one in request["exactly"]["selectors"]] == [
+        "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('20Gi')) >= 0",
+        "device.attributes['gpu.nvidia.com'].cudaComputeCapability.compareTo(semver('8.9.0')) >= 0",
+        "device.attributes['gpu.nvidia.com'].architecture == 'Ada Lovelace'",
+    ]
+    assert "affinity" not in work["spec"]
+    assert work["spec"]["nodeSelector"] == {"gpuform.io/pool": "p0"}
+
+
+@pytest.mark.parametrize(
+    ("pool", "asked", "said"),
+    [
+        (CLAIMED, {"gpu": {"memory_gib": 40}}, "workloads[0].gpu: pool p0 has no GPU with 40 GiB or more; "
+         "its models are L4"),
+        (CLAIMED, {"gpu": {"nvlink": True}}, "workloads[0].gpu.nvlink: a claim cannot ask for it: the driver "
+         "tells of no NVLink; leave it out, or name a pool whose GPUs have it"),
+        (CLAIMED_SLICES, {"gpu": {"memory_gib": 5}, "slice": "2g.10gb"}, "workloads[0].gpu.memory_gib: a "
+         "claim for slices names their profile, which says how much memory they have; leave it out"),
+        (SLICED, {"gpu": {"memory_gib": 5}}, "workloads[0].gpu: pool is given too; say where to run by one "
+         "of the two"),
+    ],
+)  # fmt: skip
+def test_a_claim_that_no_device_meets_is_refused(
+    pool: dict[str, Any], asked: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        with_work(pool, kind="pod", **asked)
+    assert str(refused.value) == said

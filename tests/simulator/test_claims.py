@@ -87,7 +87,8 @@ PLANNED = {
         {"name": "cut", "machine": "g4.p1.40g", "nodes": 1, "sharing": {"kind": "dra", "layout": LAYOUT}},
     ],
     "workloads": [
-        {"name": "train", "kind": "deployment", "replicas": 3, "pool": "whole", "count": 2, "image": "a:1"},
+        {"name": "train", "kind": "deployment", "replicas": 3, "pool": "whole", "count": 2, "image": "a:1",
+         "gpu": {"memory_gib": 20, "compute": "8.9", "family": "ada-lovelace"}},
         {"name": "serve", "kind": "deployment", "replicas": 3, "pool": "cut", "slice": "2g.10gb",
          "image": "a:1"},
     ],

@@ -47,7 +47,7 @@ def test_whole_gpus_with_what_the_driver_says_of_them(node: Any) -> None:
     assert uuid.startswith("GPU-")
     assert device["attributes"] == {
         "type": {"string": "gpu"},
-        "architecture": {"string": "Ada"},
+        "architecture": {"string": "Ada Lovelace"},
         "brand": {"string": "Nvidia"},
         "productName": {"string": "NVIDIA L4"},
         "cudaComputeCapability": {"version": "8.9.0"},
