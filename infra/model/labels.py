@@ -70,8 +70,6 @@ PCI_PRESENT = "feature.node.kubernetes.io/pci-10de.present"
 CPU_VENDOR = "feature.node.kubernetes.io/cpu-model.vendor_id"
 GPU_DEVICE_CLASS = "gpu.nvidia.com"
 MIG_DEVICE_CLASS = "mig.nvidia.com"
-# Kubernetes: what follows a device class in a ResourceQuota's key that counts claimed devices.
-QUOTA_OF_CLASS = ".deviceclass.resource.k8s.io/devices"
 
 # AWS: tags of subnets and security groups, by which load balancers and Karpenter find them.
 ELB = "kubernetes.io/role/elb"

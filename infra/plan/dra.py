@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from infra import versions
-from infra.model import claims, labels, offer
+from infra.model import claims, labels
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.need import GpuNeed
 from infra.model.pool import Pool
@@ -86,14 +86,6 @@ def _kubelet_plugin(env: Environment, pools: Sequence[Pool]) -> Manifest:
         required = {"nodeSelectorTerms": terms[:1] if len(cut) == len(pools) else terms}
         found["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     return found
-
-
-def quota_keys(pool: Pool) -> tuple[str, ...]:
-    """Keys of a ResourceQuota that count the pool's claimed devices; none where a resource is asked for.
-
-    Kubernetes counts what claims ask for by device class, whatever slices they name.
-    """
-    return tuple(f"{name}{labels.QUOTA_OF_CLASS}" for name in offer.claimable(pool))
 
 
 def _selectors(profile: str | None, need: GpuNeed | None) -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from infra import versions
 from infra.config import parse
-from infra.model import offer
+from infra.model import offer, room
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.plan import dra, eks, gpu_operator, karpenter, node_class, overlays, render, sharing, workloads
@@ -200,12 +200,11 @@ def test_the_only_kind_of_slice_needs_no_naming_and_a_plus_is_none_in_a_name() -
 
 
 def test_a_quota_counts_claimed_devices_by_their_class() -> None:
-    keys = [dra.quota_keys(pool) for pool in CUT.pools]
+    keys = [room.keys(CUT.strategy(pool), pool) for pool in CUT.pools]
     assert keys == [
         ("mig.nvidia.com.deviceclass.resource.k8s.io/devices",),
         ("gpu.nvidia.com.deviceclass.resource.k8s.io/devices",),
     ]
-    assert dra.quota_keys(ENV.pools[1]) == ()
 
 
 GPU = {"models": ["A100-40GB"], "count": 2}
@@ -269,22 +268,25 @@ def test_a_claim_chooses_its_gpu_by_what_the_driver_tells_of_it() -> None:
     assert work["spec"]["nodeSelector"] == {"gpuform.io/pool": "p0"}
 
 
-@pytest.mark.parametrize(
-    ("pool", "asked", "said"),
-    [
-        (CLAIMED, {"gpu": {"memory_gib": 40}}, "workloads[0].gpu: pool p0 has no GPU with 40 GiB or more; "
-         "its models are L4"),
-        (CLAIMED, {"gpu": {"nvlink": True}}, "workloads[0].gpu.nvlink: a claim cannot ask for it: the driver "
-         "tells of no NVLink; leave it out, or name a pool whose GPUs have it"),
-        (CLAIMED_SLICES, {"gpu": {"memory_gib": 5}, "slice": "2g.10gb"}, "workloads[0].gpu.memory_gib: a "
-         "claim for slices names their profile, which says how much memory they have; leave it out"),
-        (SLICED, {"gpu": {"memory_gib": 5}}, "workloads[0].gpu: pool is given too; say where to run by one "
-         "of the two"),
-    ],
-)  # fmt: skip
-def test_a_claim_that_no_device_meets_is_refused(
-    pool: dict[str, Any], asked: dict[str, Any], said: str
-) -> None:
+REFUSED = {
+    "workloads[0].gpu: pool p0 has no GPU with 40 GiB or more; its models are L4": (
+        CLAIMED,
+        {"gpu": {"memory_gib": 40}},
+    ),
+    "workloads[0].gpu.nvlink: a claim cannot ask for it: the driver tells of no NVLink; leave it out, or "
+    "name a pool whose GPUs have it": (CLAIMED, {"gpu": {"nvlink": True}}),
+    "workloads[0].gpu.memory_gib: a claim for slices names their profile, which says how much memory they "
+    "have; leave it out": (CLAIMED_SLICES, {"gpu": {"memory_gib": 5}, "slice": "2g.10gb"}),
+    "workloads[0].gpu: pool is given too; say where to run by one of the two": (
+        SLICED,
+        {"gpu": {"memory_gib": 5}},
+    ),
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_a_claim_that_no_device_meets_is_refused(said: str) -> None:
+    pool, asked = REFUSED[said]
     with pytest.raises(InputError) as refused:
         with_work(pool, kind="pod", **asked)
     assert str(refused.value) == said

@@ -14,7 +14,7 @@ import pytest
 from gpuform.claims import CLAIMS, SLICES, Claims, gather
 from gpuform.status import summarise
 from infra.config import parse
-from infra.model import offer
+from infra.model import offer, room
 from infra.plan import dra, gpu_operator, nodes, sharing, workloads
 
 pytestmark = pytest.mark.cluster
@@ -167,7 +167,7 @@ def test_what_a_pod_gives_back_another_gets(site: Any, planned: Any) -> None:
 
 
 def test_a_quota_counts_devices_by_class(site: Any, planned: Any) -> None:
-    keys = [key for pool in planned.pools for key in dra.quota_keys(pool)]
+    keys = [key for pool in planned.pools for key in room.keys(planned.strategy(pool), pool)]
     spec = {"hard": dict.fromkeys(keys, "1")}
     meta = {"name": "gpus", "namespace": "default"}
     site.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": meta, "spec": spec})
