@@ -11,7 +11,7 @@ from infra.model.digest import digest
 from infra.model.gpu import Gpu
 from infra.model.layouts import resolve
 from infra.model.pool import Pool
-from infra.model.sharing import Mig
+from infra.model.sharing import Dra, Mig
 
 Manifest = dict[str, Any]
 Entries = list[Manifest]
@@ -42,7 +42,7 @@ def content(pool: Pool) -> str | None:
 def _mig_entries(gpu: Gpu, pool: Pool) -> Entries:
     """What is done to the GPUs of one model: all are cut, or some, and the others are told to stay whole."""
     devices = mig_names.cut(pool)
-    layout = getattr(pool.sharing, "layout", None)
+    layout = pool.sharing.layout if isinstance(pool.sharing, Mig | Dra) else None
     slices = dict(sorted(resolve(gpu, layout).items()))
     if devices is None:
         return [{"devices": "all", "mig-enabled": True, "mig-devices": slices}]
