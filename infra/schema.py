@@ -103,6 +103,7 @@ _PAGE_ORDER = (
     "GpuNeed",
     "Service",
     "Rolling",
+    "Surge",
     "Recreate",
     "BlueGreen",
 )

@@ -47,6 +47,13 @@ class Rolling(Model):
     step: Count = Field(default=1, description="Pods that are replaced at a time.")
 
 
+class Surge(Model):
+    """New pods come first: nothing serves less, and each new pod needs a GPU beside those of the old ones."""
+
+    kind: Literal["surge"]
+    step: Count = Field(default=1, description="Pods that are replaced at a time.")
+
+
 _NO_STEP = ("all old pods go before the first new one comes", "leave it out, or use kind: rolling")
 
 
@@ -77,4 +84,4 @@ class BlueGreen(Model):
     )
 
 
-Update = Annotated[Rolling | Recreate | BlueGreen, Field(discriminator="kind")]
+Update = Annotated[Rolling | Surge | Recreate | BlueGreen, Field(discriminator="kind")]

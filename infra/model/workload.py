@@ -133,8 +133,8 @@ class DeploymentWorkload(_Workload):
     service: Service | None = Field(default=None, description="A Service in front of its pods.")
     update: Update | None = Field(
         default=None,
-        description="How new pods replace old ones; Kubernetes' own way if left out, which starts a new pod "
-        "first and needs a GPU more for it.",
+        description="How new pods replace old ones. If left out: one after the other within their own GPUs "
+        "where nodes are of a fixed number, else Kubernetes' own way, which starts a new pod first.",
     )
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from infra.model import labels
-from infra.model.rollout import Recreate, Rolling
+from infra.model.rollout import Recreate, Rolling, Surge
 from infra.model.workload import DeploymentWorkload, Workload
 
 _PORT = "serving"
@@ -32,14 +32,24 @@ def address(workload: DeploymentWorkload) -> str:
     return f"{host}:{workload.service.port}" if workload.service else ""
 
 
-def strategy(workload: DeploymentWorkload) -> Manifest:
-    """Its update in Kubernetes' words; none for its own default, and for what our provider does instead."""
-    if isinstance(workload.update, Recreate):
+def strategy(workload: DeploymentWorkload, scarce: bool) -> Manifest:
+    """Its update in the words of Kubernetes; none for its own default, and for what our provider does.
+
+    ``scarce``: its GPUs are of a fixed number. A new pod that came before an old one goes might wait for ever.
+    """
+    update = workload.update or (Rolling(kind="rolling") if scarce else None)
+    if isinstance(update, Recreate):
         return {"strategy": {"type": "Recreate"}}
-    if isinstance(workload.update, Rolling):
-        within = {"maxSurge": 0, "maxUnavailable": workload.update.step}
-        return {"strategy": {"type": "RollingUpdate", "rollingUpdate": within}}
+    if isinstance(update, Rolling):
+        return _rolling(surge=0, unavailable=update.step)
+    if isinstance(update, Surge):
+        return _rolling(surge=update.step, unavailable=0)
     return {}
+
+
+def _rolling(surge: int, unavailable: int) -> Manifest:
+    within = {"maxSurge": surge, "maxUnavailable": unavailable}
+    return {"strategy": {"type": "RollingUpdate", "rollingUpdate": within}}
 
 
 def container(workload: Workload) -> Manifest:

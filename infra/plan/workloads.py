@@ -113,11 +113,12 @@ def controller(env: Environment, workload: Workload) -> Manifest:
     metadata = _metadata(env, workload)
     template = {"metadata": {"labels": metadata["labels"]}}
     if isinstance(workload, DeploymentWorkload):
+        scarce = any(pool.gpus and not pool.elastic for pool in _pools(env, workload))
         spec = {
             "replicas": workload.replicas,
             "selector": {"matchLabels": {labels.APP_NAME: workload.name}},
             "template": {**template, "spec": _pod_spec(env, workload, "Always")},
-            **serving.strategy(workload),
+            **serving.strategy(workload, scarce),
         }
         return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
     if isinstance(workload, JobWorkload):

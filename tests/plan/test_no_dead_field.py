@@ -65,6 +65,7 @@ CHOSEN: dict[str, Any] = {
         {"name": "any", "kind": "pod", "gpu": {"memory_gib": 1}, "image": IMAGE},
         {"name": "rolled", "update": {"kind": "rolling"}, **SERVED},
         {"name": "coloured", "update": {"kind": "blue_green"}, **SERVED},
+        {"name": "surging", "update": {"kind": "surge"}, **SERVED},
     ],
 }
 MPS: dict[str, Any] = {
@@ -180,6 +181,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Service", "port"): (CHOSEN, "workloads/1/service/port", 81),
     ("Service", "target_port"): (CHOSEN, "workloads/1/service/target_port", 8000),
     ("Service", "ready_path"): (CHOSEN, "workloads/1/service/ready_path", "/ready"),
+    ("Surge", "step"): (CHOSEN, "workloads/3/update/step", 2),
     ("Rolling", "step"): (CHOSEN, "workloads/1/update/step", 2),
     ("PodWorkload", "slice"): (EMBEDDED, "workloads/3/slice", "1g.5gb"),
     ("PodWorkload", "count"): (EMBEDDED, "workloads/3/count", 2),

@@ -116,18 +116,34 @@ def test_a_service_finds_the_port_of_the_container_by_its_name() -> None:
     assert service["spec"]["selector"].items() <= made.items()
 
 
+ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+
+
+def test_where_nodes_come_and_go_a_new_pod_comes_first() -> None:
+    prod = load(Path(__file__).parents[2] / "Pulumi.aws-prod.yaml")
+    made = {one["metadata"]["name"]: one["spec"] for one in workloads.manifests(prod)}
+    assert "strategy" not in made["inference"]
+    assert made["simulation"]["strategy"] == ROLLING  # its node group has two nodes
+
+
 @pytest.mark.parametrize(
     ("update", "strategy"),
     [
-        (None, None),
+        (None, ROLLING),
         ({"kind": "recreate"}, {"type": "Recreate"}),
         (
             {"kind": "rolling", "step": 2},
             {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 2}},
         ),
+        (
+            {"kind": "surge", "step": 2},
+            {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}},
+        ),
     ],
 )
-def test_an_update_needs_no_gpu_beside_those_of_the_pods(update: Any, strategy: Any) -> None:
+def test_an_update_needs_no_gpu_beside_those_of_the_pods_unless_it_says_so(
+    update: Any, strategy: Any
+) -> None:
     _, deployment = several({**SERVED, **({"update": update} if update else {})})
     assert deployment["spec"].get("strategy") == strategy
 
