@@ -114,7 +114,8 @@ def _reasons(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
     if work.gpu_product and work.gpu_product not in offer.products(strategy, pool):
         products = " or ".join(offer.products(strategy, pool)) or "no GPU"
         yield f"its nodes have {products}, not {work.gpu_product}"
-    if work.gpu and not choice.units(strategy, [pool], work.gpu, work.slice):
+    by_claim = pool.by_claim and work.pool == pool.name
+    if work.gpu and not by_claim and not choice.units(strategy, [pool], work.gpu, work.slice):
         close = choice.nearest(strategy, [pool], work.gpu, work.slice)
         yield f"{work.gpu.words}, it has {close}" if close else "GPUs, it has none to ask for"
         return
@@ -145,6 +146,8 @@ def _gpus(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
             yield f"slice, it has {claims.spelled(pool)} to claim, not {work.slice or 'one of several kinds'}"
         elif work.amount > most:
             yield f"GPUs, {work.amount} asked of {most} to claim"
+        if work.gpu and not claims.satisfied(pool, work.gpu):
+            yield f"{work.gpu.words}, its models are {', '.join(gpu.name for gpu in pool.gpus)}"
         return
     offers = offer.most(env.strategy(pool), pool)
     name = checks.request(env.strategy(pool), [pool], work)

@@ -74,9 +74,14 @@ def _check_need(pool: Pool, need: GpuNeed, path: str) -> None:
     if need.memory_gib and pool.layout:
         fact = "a claim for slices names their profile, which says how much memory they have"
         raise InputError(f"{path}.memory_gib", fact, "leave it out")
-    if not any(_satisfies(gpu, need) for gpu in pool.gpus):
+    if not satisfied(pool, need):
         has = ", ".join(gpu.name for gpu in pool.gpus)
         raise InputError(path, f"pool {pool.name} has no GPU with {need.words}", f"its models are {has}")
+
+
+def satisfied(pool: Pool, need: GpuNeed) -> bool:
+    """Whether one of the pool's models has what a claim asks for."""
+    return any(_satisfies(gpu, need) for gpu in pool.gpus)
 
 
 def _satisfies(gpu: Gpu, need: GpuNeed) -> bool:

@@ -9,6 +9,9 @@ import pytest
 from gpuform.claims import CLAIMS_PATH, SLICES_PATH
 from gpuform.rehearse.cluster import NODES, PODS, Cluster
 from gpuform.rehearse.watch import Watch
+from gpuform.rehearse.workloads import refusals
+from infra.model.workload import PodWorkload
+from tests.plan.aws_environments import CLAIMED, aws
 
 pytestmark = pytest.mark.unit
 
@@ -63,3 +66,21 @@ def test_a_claim_that_waits_asks_and_has_nothing() -> None:
 
 def test_nobody_looks_where_no_pool_is_claimed() -> None:
     assert Watch(Recorded(FOUND), "labs").look().nodes[0].offers == {"cpu": 4}
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"gpu": {"compute": "8.9"}}, []),
+        ({"gpu": {"compute": "9.0"}}, [("p0", "compute capability 9.0 or later, its models are L4")]),
+        ({"count": 5}, [("p0", "GPUs, 5 asked of 4 to claim")]),
+        ({"slice": "1g.5gb"}, [("p0", "slice, it has whole GPUs to claim, not 1g.5gb")]),
+    ],
+)
+def test_a_workload_that_claims_hears_what_its_pool_cannot_give(
+    asked: dict[str, Any], said: list[tuple[str, str]]
+) -> None:
+    work = PodWorkload.model_validate(
+        {"kind": "pod", "name": "w", "pool": "p0", "image": "registry.example/w:1", **asked}
+    )
+    assert list(refusals(aws(CLAIMED), work)) == said
