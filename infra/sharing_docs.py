@@ -81,6 +81,8 @@ _EXAMPLES: tuple[tuple[str, Block], ...] = (
         "kind: mig, layout: all-1g.5gb, share: {replicas: 2}",
         {"kind": "mig", "layout": _SEVEN, "share": {"replicas": 2}},
     ),
+    ("kind: dra", {"kind": "dra"}),
+    ("kind: dra, layout: all-1g.5gb", {"kind": "dra", "layout": _SEVEN}),
 )
 
 

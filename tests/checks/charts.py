@@ -23,6 +23,7 @@ from tests.checks.everything import ROOT, Document
 OURS: Mapping[str, str] = {
     "gpu-operator-sim": "gpu-operator",
     "device-plugin-sim": "nvidia-device-plugin",
+    "dra-driver-sim": "dra-driver-nvidia-gpu",
 }
 """Our own charts for simulated nodes, each with NVIDIA's whose values it takes."""
 _KARPENTER = ("github.com/aws/karpenter-provider-aws", versions.KARPENTER, "karpenter-crds")

@@ -103,8 +103,13 @@ def _mps(*_: Any) -> st.SearchStrategy[Mapping]:
     return st.fixed_dictionaries({"kind": st.just("mps"), "replicas": st.integers(2, 48)})
 
 
-def _dra(*_: Any) -> st.SearchStrategy[Mapping]:
-    return st.just({"kind": "dra"})
+@st.composite
+def _dra(draw: st.DrawFn, gpu: str, *_: Any) -> Mapping:
+    """Whole GPUs, or slices where the GPU can be cut."""
+    found: Mapping = {"kind": "dra"}
+    if gpu in GEOMETRIES and draw(st.booleans()):
+        found["layout"] = dict(draw(st.sampled_from(layouts(GEOMETRIES[gpu]))))
+    return found
 
 
 @st.composite
@@ -132,7 +137,7 @@ def _mig(draw: st.DrawFn, gpu: str, counts: list[int], operator: str, index: int
 
 
 _KINDS = {
-    "embedded": ("exclusive", "time_slicing", "mps", "mig", "mig"),
+    "embedded": ("exclusive", "time_slicing", "mps", "mig", "mig", "dra"),
     "aws": ("exclusive", "time_slicing", "mps", "mig", "mig", "dra"),
 }
 _SHARING = {
@@ -155,7 +160,8 @@ def _workload(draw: st.DrawFn, pool: Mapping, operator: str) -> Mapping:
         "image": "registry.example/w:1",
     }
     sharing = pool["sharing"]
-    if sharing["kind"] == "mig" and sharing.get("strategy", operator) == "mixed":
+    mixed = sharing["kind"] == "mig" and sharing.get("strategy", operator) == "mixed"
+    if mixed or (sharing["kind"] == "dra" and "layout" in sharing):
         layout = sharing["layout"]
         profiles = sorted(layout) if isinstance(layout, dict) else [layout.removeprefix("all-")]
         found["slice"] = draw(st.sampled_from(profiles))

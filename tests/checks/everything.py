@@ -53,6 +53,7 @@ POOLS: dict[str, tuple[dict[str, Any], ...]] = {
     "a name of its own": (
         {**A100, "sharing": {"kind": "mig", "layout": {"1g.5gb": 3, "2g.10gb": 2}, "name": "bumble"}},
     ),
+    "claims": ({**A100, "sharing": {"kind": "dra"}}, {**A100, "sharing": {**SEVEN, "kind": "dra"}}, T4),
     "several owners": ({**A100, "sharing": SEVEN, "trust": "multi"},),
 }  # fmt: skip
 # Pools, or what is beside them, that say something of NVIDIA's own part.

@@ -122,7 +122,7 @@ def test_it_takes_what_helm_makes_of_the_values(server: Submit, toolchain: Toolc
     texts = sorted({yaml.safe_dump(values) for _, values in of(chart)})
     namespace = "kube-system" if chart == "karpenter" else f"{PREFIX}gpu-operator"
     objects = [one for text in texts for one in rendered(toolchain, chart, yaml.safe_load(text), namespace)]
-    assert len(server(*objects, ours=chart in OURS).split()) == len(objects) > 5
+    assert len(server(*objects, ours=chart in OURS).split()) == len(objects) > 0
 
 
 CONTAINER = ("spec", "template", "spec", "containers", 0)

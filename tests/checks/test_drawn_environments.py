@@ -140,8 +140,8 @@ def test_everything_is_drawn() -> None:
             seen.update(["several counts"] if isinstance(pool.get("gpu", {}).get("count"), list) else [])
 
     look()
-    kinds = ("exclusive", "time_slicing", "mps", "mig")
-    assert {f"{where} {kind}" for where in ("aws", "embedded") for kind in kinds} | {"aws dra"} <= set(seen)
+    kinds = ("exclusive", "time_slicing", "mps", "mig", "dra")
+    assert {f"{where} {kind}" for where in ("aws", "embedded") for kind in kinds} <= set(seen)
     beside = {"devices", "share", "name", "strategy", "trust", "elastic", "several counts", "rename"}
     assert not {one for one in beside if seen[one] < 10}
     assert len(models) > len(GPUS) / 2

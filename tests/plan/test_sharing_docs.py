@@ -40,8 +40,8 @@ def test_the_page_is_current() -> None:
 
 @pytest.mark.parametrize("gpu", GPUS)
 def test_which_gpu_can_be_shared_how(gpu: str) -> None:
-    _, exclusive, time_slicing, mps, mig, share, _ = rows()[gpu]
-    assert exclusive == time_slicing == mps == "yes"
+    _, exclusive, time_slicing, mps, mig, share, dra = rows()[gpu]
+    assert exclusive == time_slicing == mps == dra == "yes"
     assert mig == (f"yes, {CUT[gpu]} slices" if gpu in CUT else "no<sup>1</sup>")
     assert share == ("yes" if gpu in CUT else "no<sup>1</sup>")
     assert "\n1. The GPU has no MIG.\n" in sharing_docs.page()
@@ -49,7 +49,7 @@ def test_which_gpu_can_be_shared_how(gpu: str) -> None:
 
 def test_what_several_owners_may_not_share() -> None:
     found = rows()["with `trust: multi`"][1:]
-    assert [cell.partition("<")[0] for cell in found][:-1] == ["yes", "no", "no", "yes", "no"]
+    assert [cell.partition("<")[0] for cell in found] == ["yes", "no", "no", "yes", "no", "yes"]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,12 @@ def test_what_several_owners_may_not_share() -> None:
             "`nvidia.com/mig-2g.10gb`: 4<br>`nvidia.com/mig-3g.20gb`: 2",
             "`nvidia.com/mig-3g.20gb: 1`",
             "`NVIDIA-A100-PCIE-40GB`",
+        ),
+        (
+            "kind: dra, layout: all-1g.5gb",
+            "`mig.nvidia.com`: 14",
+            "a claim of `mig.nvidia.com`",
+            "not to pin by: it is had by claim",
         ),
     ],
 )
