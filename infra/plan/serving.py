@@ -33,9 +33,9 @@ def address(workload: DeploymentWorkload) -> str:
 
 
 def strategy(workload: DeploymentWorkload, scarce: bool) -> Manifest:
-    """Its update in the words of Kubernetes; none for its own default, and for what our provider does.
+    """Its update in the words of Kubernetes; none for its default, and for what our provider does.
 
-    ``scarce``: its GPUs are of a fixed number. A new pod that came before an old one goes might wait for ever.
+    ``scarce``: its GPUs are of a fixed number, and a new pod that came first might wait for one for ever.
     """
     update = workload.update or (Rolling(kind="rolling") if scarce else None)
     if isinstance(update, Recreate):
