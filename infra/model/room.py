@@ -88,9 +88,10 @@ def _check_alike(strategy: MigStrategy, pools: Sequence[Pool], space: Namespace)
             missing = [other for other in alike if other not in space.quota]
             if name in alike and missing:
                 what = key.removeprefix("requests.").removesuffix(_CLAIMED)
+                others = f"pool {missing[0]} offers" if len(missing) == 1 else f"{', '.join(missing)} offer"
                 raise InputError(
                     f"quota.{name}",
-                    f"pool {' and '.join(missing)} offers {what}, too, and a quota cannot tell them apart",
+                    f"{others} {what}, too, and a quota cannot tell them apart",
                     f"name all of {', '.join(alike)} (their numbers add up), or have one offer another name",
                 )
 
