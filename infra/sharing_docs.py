@@ -34,8 +34,8 @@ quotas and what a workload's pods ask for all follow from it.
 | `exclusive` | one | all of it | is its own | what fills a GPU: training, simulation |
 | `time_slicing` | any number, in turns | nobody's: one pod can take all | can end the others | \
 low priority, CI, notebooks whose owners know each other |
-| `mps` | 2 to 48, at the same time | an equal part each, held by the MPS server | ends the others | \
-many small processes of one owner |
+| `mps` | 2 to 48 (V100: 16), at the same time | an equal part each, held by the MPS server | \
+ends the others | many small processes of one owner |
 | `mig` | one on each slice | the slice's own, in hardware | is its own | \
 latency, several owners, steady sizes |
 | `mig` with `share` | several on each slice, in turns | the slice's: one pod can take all of it | \

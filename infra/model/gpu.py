@@ -47,6 +47,11 @@ class Gpu:
         return self.compute >= (7, 0)
 
     @property
+    def mps_clients(self) -> int:
+        """The most pods that share it by MPS: 48 from Volta on, for which NVIDIA's daemon asks 7.5."""
+        return 48 if self.compute >= (7, 5) else 16
+
+    @property
     def device_filter(self) -> str:
         """The device id as mig-parted's ``device-filter`` writes it, for example 0x20F110DE."""
         vendor, device = self.pci.split(":")

@@ -60,7 +60,7 @@ class Mps(Model):
 
     kind: Literal["mps"]
     replicas: Annotated[Replicas, Field(le=48)] = Field(
-        description="Pods that share one GPU, 2 to 48 (the MPS server takes no more clients)."
+        description="Pods that share one GPU, 2 to 48, of a V100 2 to 16 (its MPS server takes no more)."
     )
 
 

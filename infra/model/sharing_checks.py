@@ -26,6 +26,9 @@ def check_sharing(gpus: Sequence[Gpu], sharing: Sharing, trust: Trust) -> None:
                     f"{gpu.name} has compute capability {gpu.compute[0]}.{gpu.compute[1]}, and MPS needs 7.0"
                 )
                 raise InputError("sharing.kind", f"{fact} to limit each client's memory", "use time_slicing")
+            if sharing.replicas > gpu.mps_clients:
+                fact = f"NVIDIA's MPS daemon takes {gpu.mps_clients} clients on {gpu.name}"
+                raise InputError("sharing.replicas", fact, f"use {gpu.mps_clients} or less, or time_slicing")
     if trust == "multi":
         if not gpus:
             raise InputError("trust", "the pool has no GPU that several could share", "leave it out")

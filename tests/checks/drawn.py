@@ -99,8 +99,9 @@ def _share() -> st.SearchStrategy[Mapping]:
     return st.fixed_dictionaries({"replicas": _REPLICAS}, optional=switches)
 
 
-def _mps(*_: Any) -> st.SearchStrategy[Mapping]:
-    return st.fixed_dictionaries({"kind": st.just("mps"), "replicas": st.integers(2, 48)})
+def _mps(gpu: str, *_: Any) -> st.SearchStrategy[Mapping]:
+    most = 16 if gpu.startswith("V100") else 48
+    return st.fixed_dictionaries({"kind": st.just("mps"), "replicas": st.integers(2, most)})
 
 
 @st.composite
