@@ -141,11 +141,16 @@ def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
 def device_plugin_change(env: Environment, pool: Pool) -> dict[str, Any] | None:
     """By what the device plugin's configuration is chosen on live nodes, and what each then offers.
 
-    None where it offers nothing, and where GPUs are cut: for that a node is drained anyway.
+    None where it offers nothing. Of GPUs that are cut, ``layout`` and ``content`` say as what: a node that is
+    to have another layout is drained anyway, and only of one that keeps it are the shares at stake.
     """
-    if not pool.gpus or pool.by_claim or pool.layout is not None:
+    if not pool.gpus or pool.by_claim:
         return None
-    return {"label": labels.DEVICE_PLUGIN_CONFIG, "offers": offered(env, pool)}
+    found: dict[str, Any] = {"label": labels.DEVICE_PLUGIN_CONFIG, "offers": offered(env, pool)}
+    if pool.layout is not None:
+        content = mig_parted.content(pool)
+        found |= {"layout": mig_config_name(pool)} | ({"content": content} if content else {})
+    return found
 
 
 def pool_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:

@@ -237,3 +237,15 @@ def test_only_a_chosen_name_is_told_apart_by_what_it_stands_for() -> None:
     assert len(first) == 8
     assert content(name="ours", share={"replicas": 2}) == first, "no other layout"
     assert len({first, content(name="ours", layout={"1g.5gb": 6}), content(name="ours", devices=[0])}) == 3
+
+
+def test_shares_of_slices_are_at_stake_where_the_layout_stays() -> None:
+    def change(**more: Any) -> dict[str, Any] | None:
+        found = env((FOUR, {**SEVEN, **more}))
+        return sharing.device_plugin_change(found, found.pools[0])
+
+    key, small = "nvidia.com/device-plugin.config", "nvidia.com/mig-1g.5gb.shared"
+    assert change(share={"replicas": 2}) == {"label": key, "offers": {small: 56}, "layout": "all-1g.5gb"}
+    named = change(share={"replicas": 2}, name="ours")
+    assert named is not None
+    assert (named["layout"], len(named["content"])) == ("ours", 8)

@@ -2,8 +2,8 @@
 
 The plugin starts again with its new configuration, and the kubelet keeps running pods: they hold what they
 were given. So a node must not come to offer less of a resource than is in use there, or new pods would be put
-beside those that the count no longer knows. More of the same is no harm. Where slices are given up, the
-relayout drains the node, and nothing is asked here.
+beside those that the count no longer knows. More of the same is no harm. Where a node gets another MIG
+layout, the relayout drains it, and nothing is asked here; where it keeps the one it has, its shares count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuform.plugins.nodes.cluster import Manifest, labels, pod_name
 from gpuform.plugins.nodes.drain import uses_gpu
-from gpuform.plugins.nodes.layout import CONFIG
+from gpuform.plugins.nodes.layout import CONFIG, LAYOUT
 
 WHOLE = "all-disabled"  # the layout of GPUs that are not cut
 DEFAULT = "default"  # the configuration of nodes that name none
@@ -22,9 +22,13 @@ _PREFIX = "nvidia.com/"
 
 
 def moves(node: Manifest, inputs: Mapping[str, Any]) -> bool:
-    """Whether the node gets another configuration of the device plugin, and keeps its GPUs as they are."""
-    if not inputs.get("sharing") or labels(node).get(CONFIG, WHOLE) != WHOLE:
+    """Whether the node gets another configuration of the device plugin, and its GPUs stay as they are cut."""
+    sharing = inputs.get("sharing")
+    if not sharing or labels(node).get(CONFIG, WHOLE) != sharing.get("layout", WHOLE):
         return False
+    noted = (node["metadata"].get("annotations") or {}).get(LAYOUT)
+    if sharing.get("content") and noted != sharing["content"]:
+        return False  # the name has come to mean another layout
     before, wanted = _ways(node, inputs)
     return before != wanted
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpuform.plugins.nodes.drain import claims, obstacle, of_gpu, refusal, users, uses_gpu
 from gpuform.plugins.nodes.layout import LAYOUT, NOTE, Note, Wanted, differences, done, told, under_way
-from gpuform.plugins.nodes.shares import asked
+from gpuform.plugins.nodes.shares import asked, moves
 
 pytestmark = pytest.mark.unit
 
@@ -176,3 +176,24 @@ def test_a_note_survives_its_annotation_and_a_broken_one_counts_as_none():
     assert Note.on(_node(note=note.text())) == note
     assert Note.on(_node(note="{")) is None
     assert Note.on(_node(note='{"source": "a"}')) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "noted", "sharing", "expected"),
+    [
+        ("", None, {}, True),
+        ("all-disabled", None, {}, True),
+        ("all-1g.5gb", None, {}, False),
+        ("all-1g.5gb", None, {"layout": "all-1g.5gb"}, True),
+        ("all-2g.10gb", None, {"layout": "all-1g.5gb"}, False),
+        ("", None, {"layout": "all-1g.5gb"}, False),
+        ("ours", "12345678", {"layout": "ours", "content": "12345678"}, True),
+        ("ours", "12345678", {"layout": "ours", "content": "87654321"}, False),
+    ],
+)
+def test_shares_move_where_the_gpus_stay_as_they_are(config, noted, sharing, expected):
+    key = "nvidia.com/device-plugin.config"
+    labels = {key: "before", **({"nvidia.com/mig.config": config} if config else {})}
+    node = {"metadata": {"labels": labels, "annotations": {LAYOUT: noted} if noted else {}}}
+    inputs = {"labels": {key: "after"}, "sharing": {"label": key, "offers": {}, **sharing}}
+    assert moves(node, inputs) is expected
