@@ -11,23 +11,17 @@ from infra.model.base import Count, LabelKey, Model
 from infra.model.errors import InputError
 from infra.model.host_values import Acknowledged, DriverVersion, ToolkitVersion
 from infra.model.labels import NVIDIA_GPU
+from infra.model.relayout import Nodes
 
 Mode = Literal["operator", "device_plugin"]
 KernelModules = Literal["auto", "open", "proprietary"]
 
 _CHART = re.compile(r"v?\d+\.\d+\.\d+")
-_SHARE = re.compile(r"\d+%?")
 
 
 def _chart_version(value: str) -> str:
     if not _CHART.fullmatch(value):
         raise InputError("", f"{value!r} is no version of a chart", "write it whole, as v26.7.0")
-    return value
-
-
-def _share(value: str) -> str:
-    if not _SHARE.fullmatch(value):
-        raise InputError("", f"{value!r} is neither a number nor a share", "write it as '2' or '25%'")
     return value
 
 
@@ -52,8 +46,8 @@ class Upgrade(Model):
         "is deleted.",
     )
     max_parallel: Count = Field(default=1, description="Nodes that are upgraded at the same time.")
-    max_unavailable: Annotated[str, Field(strict=True), AfterValidator(_share)] = Field(
-        default="25%", description="Nodes that may be away meanwhile, a number or a share of all."
+    max_unavailable: Nodes = Field(
+        default="25%", description="Nodes that may be away meanwhile, a number or a share of all such as 25%."
     )
     drain: Drain | None = Field(
         default=None, description="Drain each node first; only pods with GPUs are ended if left out."

@@ -55,7 +55,7 @@ FINE: list[dict[str, Any]] = [
     {"operator": {"toolkit_version": "1.17.8"}},
     {"operator": {"driver_version": "450.80.02", "kernel_modules": "proprietary"}},
     {"operator": {"upgrade": {"auto": False}, "cdi": False}},
-    {"operator": {"upgrade": {"max_parallel": 3, "max_unavailable": "2", "drain": {}}}},
+    {"operator": {"upgrade": {"max_parallel": 3, "max_unavailable": 2, "drain": {}}}},
     {"operator": {"driver": "host", "toolkit_version": "1.17.8"}},
     {"operator": {"toolkit": "host", "driver_version": "580.95.05"}},
     {"operator": {"mode": "device_plugin", "version": "0.19.0", "cdi": False}},

@@ -119,7 +119,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("GpuOperatorSpec", "acknowledge"): (OLD, "gpu_operator", {}),
     ("Upgrade", "auto"): (EXISTING, "gpu_operator/upgrade", {"auto": False}),
     ("Upgrade", "max_parallel"): (EXISTING, "gpu_operator/upgrade", {"max_parallel": 2}),
-    ("Upgrade", "max_unavailable"): (EXISTING, "gpu_operator/upgrade", {"max_unavailable": "2"}),
+    ("Upgrade", "max_unavailable"): (EXISTING, "gpu_operator/upgrade", {"max_unavailable": 2}),
     ("Upgrade", "drain"): (EXISTING, "gpu_operator/upgrade", {"drain": {}}),
     ("Drain", "timeout_seconds"): (DRAINED, "gpu_operator/upgrade/drain/timeout_seconds", 60),
     ("Drain", "force"): (DRAINED, "gpu_operator/upgrade/drain/force", True),

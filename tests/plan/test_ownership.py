@@ -130,6 +130,13 @@ def test_another_driver_goes_from_node_to_node_as_declared() -> None:
     known(values)
 
 
+def test_a_number_of_nodes_is_a_number_to_the_operator() -> None:
+    """It reads a text as a share, and upgrades nothing for one without a percent sign."""
+    values = gpu_operator.values(existing(T4, upgrade={"max_unavailable": 2}))
+    assert values["driver"]["upgradePolicy"]["maxUnavailable"] == 2
+    known(values)
+
+
 @pytest.mark.parametrize(
     ("version", "tag"), [("1.17.8", "v1.17.8-ubuntu20.04"), ("1.18.1", "v1.18.1"), ("1.20.0", "v1.20.0")]
 )
