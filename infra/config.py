@@ -33,9 +33,15 @@ def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Envi
             source, f"{KEY} holds {_kind_of(mapping)}", "it must hold keys: name, cluster, pools, ..."
         )
     try:
-        return Environment.model_validate(dict(mapping))
+        return Environment.model_validate(dict(mapping), context={"cluster": _cluster_of(mapping)})
     except ValidationError as error:
         raise _translate(error.errors()[0], mapping, source) from None
+
+
+def _cluster_of(mapping: Mapping[str, Any]) -> Any:
+    """The kind of cluster as it is written; nothing is checked yet."""
+    cluster = mapping.get("cluster")
+    return cluster.get("kind") if isinstance(cluster, Mapping) else None
 
 
 def load(path: Path) -> Environment:

@@ -36,6 +36,11 @@ def _check_machines(pool: Pool, path: str) -> None:
         if all(machine.gpus != count for machine in pool.machines):
             fact = f"no EC2 type has {count} of {' or '.join(pool.gpu.models if pool.gpu else ())}"
             raise InputError(f"{path}.gpu", fact, "name a machine, or another count")
+    sold = {machine.gpu for machine in pool.machines}
+    for index, model in enumerate((pool.gpu.named or ()) if pool.gpu else ()):
+        if model not in sold:
+            fact = f"no EC2 type has {' or '.join(map(str, pool.gpu_counts))} of {model}"
+            raise InputError(f"{path}.gpu.models[{index}]", fact, "leave it out")
     if pool.machines:
         return
     ec2 = {name: machine for name, machine in MACHINES.items() if machine.seller == "ec2"}

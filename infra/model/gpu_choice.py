@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from infra.model import gpu as catalogue
 from infra.model.base import Counts, Model
 from infra.model.choices import GpuName
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
+from infra.model.machines import ec2
 
 _MIB_PER_GIB = 1024
 
@@ -38,7 +39,11 @@ Compute = Annotated[
 
 
 class GpuChoice(Model):
-    """GPUs by model, or every model of the catalogue that has what is asked for, and how many on a node."""
+    """GPUs by model, or every model of the catalogue that has what is asked for, and how many on a node.
+
+    On AWS, as the context of the validation says (``{"cluster": kind}``), only models that EC2 sells come of
+    what is asked for: a pool is not judged by GPUs that it never has.
+    """
 
     named: tuple[GpuName, ...] | None = Field(
         default=None,
@@ -64,8 +69,11 @@ class GpuChoice(Model):
         "each node has one of these numbers."
     )
 
+    _bought: bool = PrivateAttr(default=False)
+
     @model_validator(mode="after")
-    def _says_which(self) -> GpuChoice:
+    def _says_which(self, info: ValidationInfo) -> GpuChoice:
+        self._bought = (info.context or {}).get("cluster") == "aws"
         if self.named is not None and self.by_attribute:
             raise InputError("models", f"{self._asked()} is given too", "choose by one of the two")
         if self.named is None and not self.by_attribute:
@@ -89,7 +97,14 @@ class GpuChoice(Model):
         """The models that will do, by their names in the catalogue and in its order if they are not named."""
         if self.named is not None:
             return self.named
-        return tuple(gpu.name for gpu in catalogue.GPUS.values() if all(self._met(gpu)))
+        met = tuple(gpu.name for gpu in catalogue.GPUS.values() if all(self._met(gpu)))
+        sold = {machine.gpu for machine in ec2(met, self.counts)} if self._bought else set()
+        return tuple(name for name in met if name in sold) or met
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The numbers of GPUs that a node may have, ascending."""
+        return self.count if isinstance(self.count, tuple) else (self.count,)
 
     def _met(self, gpu: Gpu) -> tuple[bool, ...]:
         """For each thing that is asked for, whether the GPU has it."""

@@ -127,7 +127,7 @@ class Pool(Model):
     def gpu_counts(self) -> tuple[int, ...]:
         """The numbers of GPUs that a node may have, ascending; (0,) for nodes without GPUs."""
         if self.gpu:
-            return self.gpu.count if isinstance(self.gpu.count, tuple) else (self.gpu.count,)
+            return self.gpu.counts
         return (MACHINES[self.machine].gpus if self.machine else 0,)
 
     @property

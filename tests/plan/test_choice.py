@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from infra.config import parse
-from infra.model import gpu
+from infra.model import gpu, offer
 from infra.model.errors import InputError
 from infra.plan import workloads
+from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit
 
@@ -127,3 +128,14 @@ def test_a_pool_of_several_models_is_taken_where_discovery_tells_them_apart() ->
 
 def test_nvlink_is_what_the_boards_have() -> None:
     assert {name for name, one in gpu.GPUS.items() if one.nvlink} == WIRED
+
+
+def test_on_aws_a_pool_is_not_judged_by_gpus_that_nobody_sells() -> None:
+    """A30 and A100 PCIe have what is asked for, too, and no EC2 type has them."""
+    asked = {"memory_gib": 24, "nvlink": False, "compute": "8.0", "count": 1}
+    work = {"name": "w", "kind": "pod", "gpu": {"memory_gib": 20}, "image": "a:1"}
+    for size in ({"nodes": 1}, {"elastic": {"max": {"cpu": 1000}}}):
+        env = aws({"gpu": asked, "sharing": {"kind": "mps", "replicas": 2}, **size}, workloads=[work])
+        assert [gpu.name for gpu in env.pools[0].gpus] == ["L40S", "RTX-PRO-6000"]
+        assert offer.mps_memory_mib(env.pools[0]) == 46068 // 2
+        assert parse(env.resolved()).pools == env.pools
