@@ -68,10 +68,12 @@ def nearest(
     ranked = []
     for pool in pools:
         for resource in _resources(strategy, pool, slice):
-            for gpu in pool.gpus:
-                lacks = list(_lacks(strategy, need, pool, gpu, resource))
+            every = {gpu: list(_lacks(strategy, need, pool, gpu, resource)) for gpu in pool.gpus}
+            others = " or ".join(gpu.name for gpu, lacks in every.items() if lacks)
+            for gpu, lacks in every.items():
                 memory = memory_mib(strategy, pool, gpu, resource)
-                what = f"{resource} of pool {pool.name} ({gpu.name}): {', '.join(lacks)}"
+                short = ", ".join(lacks) or f"a new node may have {others} instead"
+                what = f"{resource} of pool {pool.name} ({gpu.name}): {short}"
                 ranked.append((-len(lacks), memory, gpu.compute, what))
     return max(ranked, key=lambda one: one[:3])[3] if ranked else None
 

@@ -139,3 +139,12 @@ def test_on_aws_a_pool_is_not_judged_by_gpus_that_nobody_sells() -> None:
         assert [gpu.name for gpu in env.pools[0].gpus] == ["L40S", "RTX-PRO-6000"]
         assert offer.mps_memory_mib(env.pools[0]) == 46068 // 2
         assert parse(env.resolved()).pools == env.pools
+
+
+def test_a_pool_whose_next_node_may_lack_it_says_so() -> None:
+    pool = {"gpu": {"models": ["L4", "L40S"], "count": 1}, "elastic": {"max": {"cpu": 1000}}}
+    with pytest.raises(InputError) as caught:
+        aws(pool, workloads=[{"name": "w", "kind": "pod", "gpu": {"memory_gib": 40}, "image": "a:1"}])
+    assert caught.value.remedy == (
+        "the nearest is nvidia.com/gpu of pool p0 (L40S): a new node may have L4 instead"
+    )
