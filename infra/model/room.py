@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from infra.model import checks, choice, offer
 from infra.model.base import listing
-from infra.model.elastic import CPU
+from infra.model.elastic import CPU, MEMORY_GIB
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
@@ -60,8 +60,15 @@ def _amounts(
     for part, number in amount.items():
         if part not in known:
             remedy = listing(known, part) if known else f"give one number, quota: {{{name}: {number}}}"
-            raise InputError(f"{path}.{part}", f"pool {name} offers no slice {part!r}", remedy)
+            alike = not known and part in (pool.layout or {})
+            fact = f"every slice as {_resource(offered[0])}" if alike else f"no slice {part!r}"
+            raise InputError(f"{path}.{part}", f"pool {name} offers {fact}", remedy)
         yield known[part], number
+
+
+def _resource(key: str) -> str:
+    """The resource, or the device class, that a quota's key counts."""
+    return key.removeprefix("requests.").removesuffix(_CLAIMED)
 
 
 def _parts(strategy: MigStrategy, pool: Pool) -> dict[str, str]:
@@ -87,7 +94,7 @@ def _check_alike(strategy: MigStrategy, pools: Sequence[Pool], space: Namespace)
         for key, alike in by_key.items():
             missing = [other for other in alike if other not in space.quota]
             if name in alike and missing:
-                what = key.removeprefix("requests.").removesuffix(_CLAIMED)
+                what = _resource(key)
                 others = f"pool {missing[0]} offers" if len(missing) == 1 else f"{', '.join(missing)} offer"
                 raise InputError(
                     f"quota.{name}",
@@ -118,7 +125,7 @@ def check_namespaces(
             asked.update(_asks(strategy, pools, work))
         for key, total in asked.items():
             if total > limits.get(key, 0):
-                what = key.removeprefix("requests.").removesuffix(_CLAIMED)
+                what = _resource(key)
                 raise InputError(
                     f"{path}.quota",
                     f"the workloads of {space.name} ask for {total} {what}, and it lets {limits[key]}",
@@ -152,7 +159,10 @@ def check_spare(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
             continue
         if not pool.gpus:
             raise InputError(path, "the pool has no GPU to keep free", "leave it out")
-        has = {CPU: min((machine.vcpu for machine in pool.machines), default=0)}
+        has = {
+            CPU: min((machine.vcpu for machine in pool.machines), default=0),
+            MEMORY_GIB: min((machine.memory for machine in pool.machines), default=0),
+        }
         has |= offer.offered(strategy, pool, pool.gpu_counts[0])
         for key, most in pool.elastic.max.items():
             # Each way of buying has the whole limit.
