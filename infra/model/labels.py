@@ -16,6 +16,8 @@ GPU_READY = "gpuform.io/gpu-ready"
 GPU_WAITS_FOR = "gpuform.io/gpu-waits-for"
 OFFERS = "gpuform.io/offers"
 OFFERS_PER_GPU = "gpuform.io/offers-per-gpu"
+# Annotation of a node: which layout it was told by a name that was chosen, and may come to mean another one.
+MIG_LAYOUT = "gpuform.io/mig-layout"
 # Blue-green: which of a workload's two Deployments a pod belongs to; annotations of each Deployment: the
 # template that it was made of, and how many replicas it has when it is live.
 COLOUR = "gpuform.io/colour"

@@ -22,7 +22,7 @@ from infra.model.elastic import Capacity, PoolClass
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 from infra.model.pool import Pool
-from infra.plan import sharing, startup
+from infra.plan import mig_parted, sharing, startup
 
 Manifest = dict[str, Any]
 
@@ -148,9 +148,16 @@ def own_labels(env: Environment, pool: Pool) -> dict[str, str]:
 
 
 def node_metadata(env: Environment, pool: Pool) -> Manifest:
-    """Labels, and where the node waits for the readiness gate, what it has to offer."""
-    promise = startup.promise(env, pool)
-    return {"labels": node_labels(env, pool), **({"annotations": promise} if promise else {})}
+    """Labels, and where the node waits for the readiness gate, what it has to offer.
+
+    With a MIG layout of a chosen name goes what the name stands for: when it comes to mean another one, that
+    alone tells Karpenter that its nodes have drifted.
+    """
+    notes = startup.promise(env, pool)
+    content = mig_parted.content(pool) if env.has_mig_manager else None
+    if content is not None:
+        notes = {**notes, labels.MIG_LAYOUT: content}
+    return {"labels": node_labels(env, pool), **({"annotations": notes} if notes else {})}
 
 
 def node_labels(env: Environment, pool: Pool) -> dict[str, str]:

@@ -256,3 +256,17 @@ def test_the_same_environment_gives_the_same_objects() -> None:
         return repr([(pools_of(env, i), node_class_of(env, i)) for i in range(2)]) + repr(overlay_of(env))
 
     assert planned() == planned()
+
+
+def test_a_chosen_name_that_comes_to_mean_another_layout_is_drift() -> None:
+    """Under single both offer as many slices, so nothing else of the NodePool would change."""
+
+    def template(layout: dict[str, int], **more: Any) -> Any:
+        block = {"kind": "mig", "layout": layout, "strategy": "single", **more}
+        (spec,) = pools_of(aws({"machine": "p4d.24xlarge", "sharing": block})).values()
+        return spec["template"]["metadata"]
+
+    small, large = ({"1g.5gb": 2}, {"2g.10gb": 2})
+    assert template(small, name="ours") != template(large, name="ours")
+    assert template(small, name="ours") == template(small, name="ours", share=None)
+    assert set(template(small)["annotations"]) == {"gpuform.io/offers"}
