@@ -55,7 +55,7 @@ def _grow(pod: Pod, sizes: Mapping[str, int], used: Pools) -> list[Action]:
         return []
     free = min(sizes[pool] - used[pool] for pool in pools)
     wants = has + free if pod.memory == ALL else int(pod.memory)
-    fits = 0 < wants <= has + free
+    fits = wants <= has + free and (wants > 0 or pod.memory != ALL)
     gets = wants if fits else 0
     for pool in pools:
         used[pool] += gets - has

@@ -177,3 +177,9 @@ def test_one_that_has_not_started_or_is_done_holds_nothing(make_world: Any, proc
         process("new", "15000", replica(world, 2)),
     ]
     assert outcome(world) == {"new": "15000"}
+
+
+def test_a_process_that_wants_nothing_runs_and_gives_back_what_it_had(make_world: Any, process: Any) -> None:
+    world = make_world(**SHARED)
+    world.pods += [process("new", "0", replica(world, 0)), process("old", "0", replica(world, 1), held="100")]
+    assert outcome(world) == {"old": "0"}
