@@ -11,6 +11,7 @@ from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.rollout import COLOURS
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
+from infra.model.sharing import Mps
 from infra.model.workload import DeploymentWorkload, Workload, cpu_millis, memory_bytes
 
 BUILT_IN_NAMESPACES = ("default",)
@@ -225,11 +226,10 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
             f"ask for {most} at most, or use more pods",
         )
     if workload.amount > 1 and all(offer.one_per_pod(pool, name) for pool in candidates):
-        raise InputError(
-            f"{path}.count",
-            f"{where} refuses pods that ask for more than one share (UnexpectedAdmissionError)",
-            "ask for 1, or set fail_requests_greater_than_one: false",
-        )
+        by_mps = all(isinstance(pool.sharing, Mps) for pool in candidates)
+        other = "give the pool fewer replicas" if by_mps else "set fail_requests_greater_than_one: false"
+        fact = f"{where} refuses pods that ask for more than one share (UnexpectedAdmissionError)"
+        raise InputError(f"{path}.count", fact, f"ask for 1, or {other}")
 
 
 def _check_size(pools: Sequence[Pool], workload: Workload, path: str) -> None:

@@ -10,6 +10,7 @@ import yaml
 from infra.config import parse
 from infra.model import checks, offer
 from infra.model.environment import Environment
+from infra.model.errors import InputError
 from infra.plan import gpu_operator, mig_parted, overlays, render, sharing, workloads
 from tests.plan.aws_environments import aws
 
@@ -249,3 +250,16 @@ def test_shares_of_slices_are_at_stake_where_the_layout_stays() -> None:
     named = change(share={"replicas": 2}, name="ours")
     assert named is not None
     assert (named["layout"], len(named["content"])) == ("ours", 8)
+
+
+@pytest.mark.parametrize(
+    ("block", "remedy"),
+    [
+        (MPS, "ask for 1, or give the pool fewer replicas"),  # MPS has no switch for it
+        ({"kind": "time_slicing", "replicas": 3}, "ask for 1, or set fail_requests_greater_than_one: false"),
+    ],
+)
+def test_of_shares_a_pod_has_one(block: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(InputError) as caught:
+        env((ONE, block), work=[{"pool": "p0", "count": 2}])
+    assert (caught.value.path, caught.value.remedy) == ("workloads[0].count", remedy)
