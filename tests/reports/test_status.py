@@ -85,9 +85,10 @@ def test_json_has_the_documented_keys_and_counts_what_is_in_use() -> None:
         ([node("t4-0", "t4", **{"gpu.shared": "4", "gpu": "1"})], False),
         ([node("t4-0", "t4", ready="False", **{"gpu.shared": "4"})], False),
         ([node("t4-0", "t4")], False),
+        ([node("t4-0", "t4", **{"gpu.shared": "1k"})], False),
         ([], False),
     ],
-    ids=["as planned", "zero is nothing", "also whole GPUs", "not ready", "nothing yet", "no node"],
+    ids=["as planned", "zero is nothing", "also whole GPUs", "not ready", "nothing yet", "1000", "no node"],
 )
 def test_a_pool_is_settled_when_every_node_offers_just_what_was_planned(
     live: list[Any], settled: bool

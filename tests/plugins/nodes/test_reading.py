@@ -197,3 +197,9 @@ def test_shares_move_where_the_gpus_stay_as_they_are(config, noted, sharing, exp
     node = {"metadata": {"labels": labels, "annotations": {LAYOUT: noted} if noted else {}}}
     inputs = {"labels": {key: "after"}, "sharing": {"label": key, "offers": {}, **sharing}}
     assert moves(node, inputs) is expected
+
+
+def test_whole_thousands_are_read_as_the_api_server_writes_them():
+    node = _node(offers={f"{SLICE}.shared": "1k"})
+    assert differences(node, Wanted("a", {f"{SLICE}.shared": 1000})) == []
+    assert asked(_pod({"limits": {f"{SLICE}.shared": "2k"}})) == {f"{SLICE}.shared": 2000}
