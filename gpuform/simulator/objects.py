@@ -155,7 +155,12 @@ def _ready(status: Json) -> bool:
 
 
 def _extended(quantities: Mapping[str, str] | None) -> dict[str, int]:
-    return {intern(k): int(v) for k, v in (quantities or {}).items() if k.startswith(keys.VENDOR)}
+    return {intern(k): _count(v) for k, v in (quantities or {}).items() if k.startswith(keys.VENDOR)}
+
+
+def _count(quantity: str) -> int:
+    """A number of devices; the API server writes whole thousands as 1k."""
+    return int(quantity[:-1]) * 1000 if quantity.endswith("k") else int(quantity)
 
 
 def _requests(spec: Json) -> Iterator[tuple[str, bool, tuple[tuple[str, int], ...]]]:

@@ -58,3 +58,10 @@ def test_a_node_keeps_what_an_upgrade_has_noted() -> None:
     node = node_of({"metadata": meta, "spec": {"unschedulable": True}, "status": {"conditions": conditions}})
     assert node.annotations == {keys.UPGRADE_INITIAL: "true", keys.UNHEALTHY: "1"}
     assert (node.unschedulable, node.ready) == (True, False)
+
+
+def test_a_node_may_offer_a_thousand_shares() -> None:
+    meta = {"name": "n", "uid": "u", "resourceVersion": "7"}
+    shares = {"nvidia.com/gpu.shared": "1k"}
+    node = node_of({"metadata": meta, "spec": {}, "status": {"capacity": shares, "allocatable": shares}})
+    assert node.capacity == node.allocatable == {"nvidia.com/gpu.shared": 1000}
