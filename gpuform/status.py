@@ -11,13 +11,13 @@ from typing import Any
 from gpuform import claims as dra
 from gpuform.claims import Claims
 from gpuform.paths import Paths
-from infra.incluster.proof import amount
 from infra.model import labels, offer
 from infra.model.environment import Environment, ExistingCluster
 from infra.model.errors import InputError
 from infra.model.hosts import HostsCluster
 from infra.model.offer import claimable, gpus_of
 from infra.model.pool import Pool
+from infra.model.quantity import whole
 from infra.model.sharing import Mig, Mps, TimeSlicing
 from infra.plan.sharing import offered
 
@@ -261,4 +261,4 @@ def _reason(status: Mapping[str, Any]) -> str:
 
 
 def _gpu_resources(resources: Mapping[str, Any]) -> dict[str, int]:
-    return {key: amount(resources[key]) for key in sorted(resources) if key.startswith(GPU_RESOURCES)}
+    return {key: whole(resources[key]) for key in sorted(resources) if key.startswith(GPU_RESOURCES)}

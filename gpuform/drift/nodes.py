@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from gpuform.drift.finding import Finding, at
-from infra.incluster.proof import amount
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.offer import gpus_of
 from infra.model.pool import Pool
+from infra.model.quantity import whole
 from infra.plan.gpu_operator import driver_version
 from infra.plan.nodes import simulated_nodes
 from infra.plan.sharing import mig_config_name, offered, pool_labels, pool_taints
@@ -97,7 +97,7 @@ def _by_operands(env: Environment, pool: Pool) -> dict[str, str]:
 
 
 def _offers(name: str, planned: Mapping[str, int], allocatable: Mapping[str, Any]) -> Iterator[Finding]:
-    live = {key: amount(count) for key, count in allocatable.items() if key.startswith(labels.NVIDIA_PREFIX)}
+    live = {key: whole(count) for key, count in allocatable.items() if key.startswith(labels.NVIDIA_PREFIX)}
     for key in sorted({*planned, *live}):
         if planned.get(key, 0) != live.get(key, 0):
             wanted, has = str(planned.get(key, 0)), str(live.get(key, 0))

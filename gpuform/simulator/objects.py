@@ -159,8 +159,9 @@ def _extended(quantities: Mapping[str, str] | None) -> dict[str, int]:
 
 
 def _count(quantity: str) -> int:
-    """A number of devices; the API server writes whole thousands as 1k."""
-    return int(quantity[:-1]) * 1000 if quantity.endswith("k") else int(quantity)
+    """The API server writes whole thousands as 1k, and whole millions as 1M."""
+    scale = {"k": 1000, "M": 1000_000}.get(quantity[-1:], 1)
+    return int(quantity if scale == 1 else quantity[:-1]) * scale
 
 
 def _requests(spec: Json) -> Iterator[tuple[str, bool, tuple[tuple[str, int], ...]]]:

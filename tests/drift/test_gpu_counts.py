@@ -20,6 +20,7 @@ pytestmark = pytest.mark.unit
         ("4", "12", []),
         ("4", "1k", [('status.allocatable["nvidia.com/gpu.shared"]', "changed", "12", "1000")]),
         ("4", "3", [('status.allocatable["nvidia.com/gpu.shared"]', "changed", "12", "3")]),
+        ("1", "1k", [('status.allocatable["nvidia.com/gpu.shared"]', "changed", "3", "1000")]),
         ("8", "24", [(f'metadata.labels["{GPUS}"]', "changed", "1 or 4", "8")]),
         ("", "3", [(f'metadata.labels["{GPUS}"]', "missing", "1 or 4", "none")]),
     ],

@@ -96,6 +96,11 @@ def test_a_pool_is_settled_when_every_node_offers_just_what_was_planned(
     assert summarise(ENV, live, []).pools[0].settled is settled
 
 
+def test_whole_thousands_are_counted_as_the_api_server_writes_them() -> None:
+    (found,) = summarise(ENV, [node("t4-0", "t4", **{"gpu.shared": "1k"})], []).pools[0].nodes
+    assert found.allocatable == {"nvidia.com/gpu.shared": 1000}
+
+
 @pytest.mark.parametrize(
     ("noted", "waits_for"),
     [

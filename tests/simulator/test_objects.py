@@ -60,8 +60,7 @@ def test_a_node_keeps_what_an_upgrade_has_noted() -> None:
     assert (node.unschedulable, node.ready) == (True, False)
 
 
-def test_a_node_may_offer_a_thousand_shares() -> None:
-    meta = {"name": "n", "uid": "u", "resourceVersion": "7"}
-    shares = {"nvidia.com/gpu.shared": "1k"}
-    node = node_of({"metadata": meta, "spec": {}, "status": {"capacity": shares, "allocatable": shares}})
-    assert node.capacity == node.allocatable == {"nvidia.com/gpu.shared": 1000}
+def test_whole_thousands_of_shares_are_read_as_the_api_server_writes_them() -> None:
+    meta = {"name": "n", "uid": "u", "resourceVersion": "7", "creationTimestamp": "t"}
+    node = node_of({"metadata": meta, "spec": {}, "status": {"allocatable": {"nvidia.com/gpu.shared": "1k"}}})
+    assert node.allocatable == {"nvidia.com/gpu.shared": 1000}

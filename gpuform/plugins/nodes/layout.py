@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from gpuform.plugins.nodes.cluster import Manifest, labels
-from infra.incluster.proof import amount
+from infra.model.quantity import whole
 
 CONFIG = "nvidia.com/mig.config"
 STATE = "nvidia.com/mig.config.state"
@@ -76,7 +76,7 @@ def differences(node: Manifest, wanted: Wanted) -> list[str]:
     return [
         f"{key} {allocatable.get(key, 0)} instead of {count}"
         for key, count in sorted(promised.items())
-        if amount(str(allocatable.get(key, 0))) != count
+        if whole(allocatable.get(key, 0)) != count
     ]
 
 

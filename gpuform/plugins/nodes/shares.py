@@ -15,7 +15,7 @@ from typing import Any
 from gpuform.plugins.nodes.cluster import Manifest, labels, pod_name
 from gpuform.plugins.nodes.drain import uses_gpu
 from gpuform.plugins.nodes.layout import CONFIG, LAYOUT
-from infra.incluster.proof import amount
+from infra.model.quantity import whole
 
 WHOLE = "all-disabled"  # the layout of GPUs that are not cut
 DEFAULT = "default"  # the configuration of nodes that name none
@@ -78,4 +78,4 @@ def _ways(node: Manifest, inputs: Mapping[str, Any]) -> tuple[str, str]:
 def _of(container: Manifest) -> Counter[str]:
     resources = container.get("resources") or {}
     each = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return Counter({key: amount(str(count)) for key, count in each.items() if key.startswith(_PREFIX)})
+    return Counter({key: whole(count) for key, count in each.items() if key.startswith(_PREFIX)})

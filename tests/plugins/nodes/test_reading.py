@@ -115,6 +115,7 @@ def test_a_pod_holds_what_its_containers_ask_for_together_or_its_largest_init_co
     pod = _pod({"limits": {SLICE: "2"}}, init={"requests": {SLICE: "1", "cpu": "4"}, "limits": {SLICE: "3"}})
     pod["spec"]["containers"].append({"resources": {"limits": {"nvidia.com/gpu": "1"}}})
     assert asked(pod) == {SLICE: 3, "nvidia.com/gpu": 1}
+    assert asked(_pod({"limits": {"nvidia.com/gpu": "2k"}})) == {"nvidia.com/gpu": 2000}
 
 
 def test_a_bare_pod_that_is_leaving_is_no_obstacle():
@@ -129,6 +130,8 @@ def test_a_bare_pod_that_is_leaving_is_no_obstacle():
         ({SLICE: 7, "nvidia.com/gpu": 0}, {SLICE: "7"}, []),
         ({SLICE: 7}, {SLICE: "7", "nvidia.com/mig-3g.20gb": "0"}, []),
         ({SLICE: 7}, {SLICE: "6"}, [f"{SLICE} 6 instead of 7"]),
+        # As the API server writes whole thousands: 7 slices of 8 GPUs, shared by 125 each.
+        ({f"{SLICE}.shared": 7000}, {f"{SLICE}.shared": "7k"}, []),
         ({SLICE: 7}, {SLICE: "7", "nvidia.com/mig-3g.20gb": "1"}, ["nvidia.com/mig-3g.20gb 1 instead of 0"]),
         (
             {SLICE: 7, "nvidia.com/gpu": 0},
