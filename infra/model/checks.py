@@ -225,10 +225,14 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
             f"a node of {where} offers {most} {name}",
             f"ask for {most} at most, or use more pods",
         )
-    if workload.amount > 1 and all(offer.one_per_pod(pool, name) for pool in candidates):
-        by_mps = all(isinstance(pool.sharing, Mps) for pool in candidates)
+    # One of them is enough: the pod may come to its nodes, and fails there.
+    fitting = [pool for pool in candidates if offer.most(strategy, pool).get(name, 0) >= workload.amount]
+    refusing = [pool for pool in fitting if offer.one_per_pod(pool, name)]
+    if workload.amount > 1 and refusing:
+        by_mps = all(isinstance(pool.sharing, Mps) for pool in refusing)
         other = "give the pool fewer replicas" if by_mps else "set fail_requests_greater_than_one: false"
-        fact = f"{where} refuses pods that ask for more than one share (UnexpectedAdmissionError)"
+        which = "pool " + " or ".join(pool.name for pool in refusing)
+        fact = f"{which} refuses pods that ask for more than one share (UnexpectedAdmissionError)"
         raise InputError(f"{path}.count", fact, f"ask for 1, or {other}")
 
 

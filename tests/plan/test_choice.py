@@ -148,3 +148,14 @@ def test_a_pool_whose_next_node_may_lack_it_says_so() -> None:
     assert caught.value.remedy == (
         "the nearest is nvidia.com/gpu of pool p0 (L40S): a new node may have L4 instead"
     )
+
+
+def test_one_pool_that_gives_a_pod_one_share_is_enough_to_refuse_two() -> None:
+    """The pod may come to a node of that pool, whose device plugin then fails it."""
+    with pytest.raises(InputError) as caught:
+        made("a40", "sliced", gpu={"memory_gib": 10}, count=2)
+    assert str(caught.value) == (
+        "workloads[0].count: pool sliced refuses pods that ask for more than one share "
+        "(UnexpectedAdmissionError); ask for 1, or set fail_requests_greater_than_one: false"
+    )
+    assert made("a40", "sliced", gpu={"memory_gib": 10}, count=4), "no node of that pool has so many"
