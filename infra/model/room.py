@@ -11,11 +11,14 @@ from infra.model.elastic import CPU, MEMORY_GIB
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
+from infra.model.rollout import Surge
 from infra.model.scheduling import Namespace
 from infra.model.sharing import Mig
-from infra.model.workload import Workload
+from infra.model.workload import DeploymentWorkload, Workload
 
 WHOLE = "gpu"
+_AWAY_AT_ONCE = 4
+"""Replicas of which Kubernetes' own update takes one away before its successor has come."""
 _CLAIMED = ".deviceclass.resource.k8s.io/devices"
 """What a ResourceQuota counts claimed devices of a class by (k8s.io/api, core/v1 ResourceClaimsPerClass)."""
 
@@ -120,35 +123,73 @@ def check_namespaces(
         except InputError as error:
             raise InputError(f"{path}.{error.path}", error.fact, error.remedy) from None
         mine = [work for work in workloads if work.namespace == space.name]
-        asked: Counter[str] = Counter()
-        for work in mine:
-            asked.update(_asks(strategy, pools, work))
-        for key, total in asked.items():
-            if total > limits.get(key, 0):
-                what = _resource(key)
-                raise InputError(
-                    f"{path}.quota",
-                    f"the workloads of {space.name} ask for {total} {what}, and it lets {limits[key]}",
-                    "raise it, or ask for less",
-                )
+        _check_asked(strategy, pools, space.name, limits, mine, f"{path}.quota")
+
+
+def _check_asked(
+    strategy: MigStrategy,
+    pools: Sequence[Pool],
+    name: str,
+    limits: Mapping[str, int],
+    mine: Sequence[Workload],
+    path: str,
+) -> None:
+    """The quota lets what the workloads ask for, and what an update needs beside it, or that would never end.
+
+    Of several that are updated at the same time one after the other has that room.
+    """
+    asked: Counter[str] = Counter()
+    beside: dict[str, tuple[int, str]] = {}
+    for work in mine:
+        surge = _surge(strategy, pools, work)
+        for key, each in _asks(strategy, pools, work).items():
+            asked[key] += each * work.pods
+            beside[key] = max(beside.get(key, (0, "")), (each * surge, work.name))
+    for key, total in asked.items():
+        what = _resource(key)
+        fact = f"the workloads of {name} ask for {total} {what}"
+        more, whose = beside[key]
+        if total > limits[key]:
+            raise InputError(path, f"{fact}, and it lets {limits[key]}", "raise it, or ask for less")
+        if total + more > limits[key]:
+            fact += f", {more} more while {whose} is updated, and it lets {limits[key]}"
+            raise InputError(path, fact, "raise it, ask for less, or use update: {kind: rolling}")
+
+
+def _surge(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> int:
+    """Pods that an update needs beside those that are there.
+
+    Kubernetes' own way lets a quarter of the pods be away, rounded down; where that is none, a new one comes
+    first. So do nodes that come and go let it, and on others we say something else.
+    """
+    if not isinstance(work, DeploymentWorkload):
+        return 0
+    if isinstance(work.update, Surge):
+        return work.update.step
+    elastic = all(pool.elastic for pool in _of(strategy, pools, work) if pool.gpus)
+    return int(work.update is None and elastic and work.replicas < _AWAY_AT_ONCE)
+
+
+def _of(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> list[Pool]:
+    """The pools that a workload may run on."""
+    if work.pool:
+        return [pool for pool in pools if pool.name == work.pool]
+    if work.gpu:
+        return [unit.pool for unit in choice.units(strategy, pools, work.gpu, work.slice)]
+    product = work.gpu_product
+    return [pool for pool in pools if product and product in offer.products(strategy, pool)]
 
 
 def _asks(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> dict[str, int]:
-    """What all pods of a workload ask for, by a quota's key; nothing where no GPU is asked for."""
-    if work.pool:
-        found = [pool for pool in pools if pool.name == work.pool]
-    elif work.gpu:
-        found = [unit.pool for unit in choice.units(strategy, pools, work.gpu, work.slice)]
-    else:
-        product = work.gpu_product
-        found = [pool for pool in pools if product and product in offer.products(strategy, pool)]
+    """What each pod of a workload asks for, by a quota's key; nothing where no GPU is asked for."""
+    found = _of(strategy, pools, work)
     if not found:
         return {}
     claimed = [name for pool in found for name in offer.claimable(pool)]
     if claimed:
-        return {claimed[0] + _CLAIMED: work.pods * work.amount}
+        return {claimed[0] + _CLAIMED: work.amount}
     resource = checks.request(strategy, found, work)
-    return {offer.quota_key(resource): work.pods * work.amount} if resource else {}
+    return {offer.quota_key(resource): work.amount} if resource else {}
 
 
 def check_spare(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
