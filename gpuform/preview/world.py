@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from infra.model import labels
+from infra.model.checks import SYSTEM_NAMESPACES
 from infra.model.environment import Environment
-
-SYSTEM = ("kube-system", "kube-public", "kube-node-lease", "gpu-operator")
 
 
 @dataclass(frozen=True, order=True)
@@ -104,8 +103,8 @@ def seen(
 def _counts(pod: Mapping[str, Any]) -> bool:
     over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
     kinds = [owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])]
-    placed = bool(pod["spec"].get("nodeName"))
-    return placed and not over and "DaemonSet" not in kinds and pod["metadata"]["namespace"] not in SYSTEM
+    system = pod["metadata"]["namespace"] in SYSTEM_NAMESPACES
+    return bool(pod["spec"].get("nodeName")) and not over and not system and "DaemonSet" not in kinds
 
 
 def _pod(pod: Mapping[str, Any], pool_of: Mapping[str, str], budgets: Iterable[Mapping[str, Any]]) -> PodRef:

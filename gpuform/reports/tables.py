@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuform.status import ClusterStatus, NodeStatus, PodStatus, PoolStatus
+from infra.model.checks import SYSTEM_NAMESPACES
 
 if TYPE_CHECKING:
     from gpuform.embedded import Status
@@ -22,14 +23,6 @@ SIMULATED = (
 PACKED = (
     "gpuform-packer places the pods with GPUs: a second kube-scheduler, real, a process beside the others "
     "(elsewhere a Deployment)."
-)
-SYSTEM_NAMESPACES = (
-    "kube-system",
-    "kube-public",
-    "kube-node-lease",
-    "gpu-operator",
-    "gpuform-packer",
-    "gpuform-placeholder",
 )
 
 

@@ -49,7 +49,8 @@ def test_what_does_not_count() -> None:
     pending = pod("pending", "Job/p", spec={"nodeName": ""})
     daemon = pod("daemon", "DaemonSet/d")
     system = pod("system", "Job/s", metadata={"namespace": "gpu-operator"})
-    assert seen(NODES, [ended, pending, daemon, system], []).pods == ()
+    spare = pod("spare", "ReplicaSet/s", GPU, metadata={"namespace": "gpuform-placeholder"})
+    assert seen(NODES, [ended, pending, daemon, system, spare], []).pods == ()
 
 
 def test_a_budget_covers_what_it_selects_in_its_namespace() -> None:
