@@ -94,7 +94,8 @@ class Environment(Model):
         if isinstance(self.cluster, AwsCluster):
             aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
         if isinstance(self.cluster, HostsCluster):
-            host_checks.check(self.cluster, operator, self.pools, self.workloads)
+            inside = {key: getattr(self, key) for key in host_checks.INSIDE}
+            host_checks.check(self.cluster, operator, self.pools, inside)
         return self
 
     def strategy(self, pool: Pool) -> offer.MigStrategy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from infra.model import driver_checks, drivers
 from infra.model.errors import InputError
@@ -11,19 +11,24 @@ from infra.model.hosts import Driver, Host, HostsCluster
 from infra.model.operator import GpuOperatorSpec
 from infra.model.pool import Pool
 from infra.model.sharing import Mps
-from infra.model.workload import Workload
+
+INSIDE = ("scheduling", "priorities", "namespaces", "workloads")
+"""What of an environment changes nothing where there is no cluster."""
 
 
 def check(
-    cluster: HostsCluster, spec: GpuOperatorSpec, pools: Sequence[Pool], workloads: Sequence[Workload]
+    cluster: HostsCluster, spec: GpuOperatorSpec, pools: Sequence[Pool], inside: Mapping[str, object]
 ) -> None:
-    """Refuse the first thing that the hosts, or what is installed on them, could not be."""
+    """Refuse the first thing that the hosts, or what is installed on them, could not be.
+
+    ``inside`` is what the environment asks of a cluster alone, by its keys: ``INSIDE``.
+    """
     _check_hosts(cluster, pools)
     for index, pool in enumerate(pools):
         _check_pool(cluster, pool, f"pools[{index}]")
     _check_used(cluster, pools)
     _check_toolkit(cluster)
-    _check_joined(cluster, spec, workloads)
+    _check_joined(cluster, spec, inside)
     _check_daemon(cluster, spec, pools)
 
 
@@ -138,7 +143,7 @@ def _check_daemon(cluster: HostsCluster, spec: GpuOperatorSpec, pools: Sequence[
             )
 
 
-def _check_joined(cluster: HostsCluster, spec: GpuOperatorSpec, workloads: Sequence[Workload]) -> None:
+def _check_joined(cluster: HostsCluster, spec: GpuOperatorSpec, inside: Mapping[str, object]) -> None:
     if cluster.kubeconfig:
         return
     if cluster.context:
@@ -149,12 +154,11 @@ def _check_joined(cluster: HostsCluster, spec: GpuOperatorSpec, workloads: Seque
         if getattr(spec, key):
             fact = "the hosts have joined no cluster that gets the operator"
             raise InputError(f"gpu_operator.{key}", fact, "give cluster.kubeconfig first")
-    if workloads:
-        raise InputError(
-            "workloads",
-            "the hosts have joined no cluster that could run them",
-            "give cluster.kubeconfig first",
-        )
+    for key, given in inside.items():
+        if given:
+            could = "run them" if key == "workloads" else "have any"
+            fact = f"the hosts have joined no cluster that could {could}"
+            raise InputError(key, fact, "give cluster.kubeconfig first")
 
 
 def nvidia_modules(driver: Driver, gpu: Gpu) -> drivers.Modules:
