@@ -15,7 +15,7 @@ from gpuform.plugins.handler import (
 )
 from gpuform.plugins.kubernetes.client import Unreachable
 from gpuform.plugins.nodes import live
-from gpuform.plugins.nodes.cluster import Cluster, Manifest, pod_name
+from gpuform.plugins.nodes.cluster import Cluster, Manifest, labels, pod_name
 from gpuform.plugins.nodes.drain import in_use, obstacle, refusal, users
 from gpuform.plugins.nodes.inputs import TIMEOUT_S, checked, layout_failures
 from gpuform.plugins.nodes.layout import CONFIG, LAYOUT, NOTE, Note, Wanted, done, label, under_way
@@ -23,6 +23,7 @@ from gpuform.plugins.nodes.live import node_names
 from gpuform.plugins.nodes.relayout import Relayout
 from gpuform.plugins.nodes.rolling import at_once, roll
 from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
+from infra.model.labels import POOL
 
 _COMPARED = ("selector", "config", "layout", "offers")
 _HOW = ("inUse", "maxUnavailable", "timeoutSeconds", "mayBeEmpty")
@@ -49,13 +50,16 @@ class MigLayout:
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Diffed:
-        """Changed inputs, and ``nodes`` when a live node is new or has another layout."""
+        """Changed inputs, and ``nodes`` when a live node is new, has another layout, or has left the pool."""
+        left: list[Manifest] = []
 
         def as_wanted(node: Manifest) -> bool:
-            return done(node, _wanted(news))
+            return node not in left and done(node, _wanted(news))
 
         async def nodes() -> Sequence[Manifest]:
-            return await self._nodes(news)
+            found = await self._nodes(news)
+            left.extend(await _left(self._clusters(news), old_inputs, olds, found))
+            return [*found, *left]
 
         return await live.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted)
 
@@ -80,24 +84,18 @@ class MigLayout:
     async def update(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Properties:
-        """Lay out every node that matches and has not got there yet."""
+        """Lay out every node that matches and has not got there yet; those that have left are let go."""
         if call.preview:
             return await self._expected(call, news)
+        cluster = self._clusters(news)
+        for node in await _left(cluster, old_inputs, olds, await self._nodes(news)):
+            await _let_go(cluster, old_inputs, node)
         return await self._lay_out(call, news)
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         """Take the label off where it still says this layout; open nodes that a killed run left closed."""
-        cluster = self._clusters(old_inputs)
         for node in await self._nodes(old_inputs):
-            note, name = Note.on(node), str(node["metadata"]["name"])
-            changes: Manifest = {"metadata": {}}
-            if label(node) == reveal(old_inputs["config"]):
-                changes["metadata"] = {"labels": {CONFIG: None}, "annotations": {LAYOUT: None}}
-            if note:
-                changes["metadata"].setdefault("annotations", {})[NOTE] = None
-                changes |= {"spec": {"unschedulable": None}} if note.cordoned else {}
-            if changes != {"metadata": {}}:
-                await cluster.patch(name, changes)
+            await _let_go(self._clusters(old_inputs), old_inputs, node)
 
     async def _lay_out(self, call: Call, news: Properties) -> Properties:
         cluster, wanted = self._clusters(news), _wanted(news)
@@ -158,6 +156,30 @@ class MigLayout:
 
     async def _nodes(self, inputs: Properties) -> list[Manifest]:
         return await self._clusters(inputs).nodes(str(reveal(inputs["selector"])))
+
+
+async def _let_go(cluster: Cluster, inputs: Properties, node: Manifest) -> None:
+    note, changes = Note.on(node), Manifest(metadata={})
+    if label(node) in (reveal(inputs["config"]), note and note.target):
+        changes["metadata"] = {"labels": {CONFIG: None}, "annotations": {LAYOUT: None}}
+    if note:
+        changes["metadata"].setdefault("annotations", {})[NOTE] = None
+        changes |= {"spec": {"unschedulable": None}} if note.cordoned else {}
+    if changes != {"metadata": {}}:
+        await cluster.patch(str(node["metadata"]["name"]), changes)
+
+
+async def _left(
+    cluster: Cluster, old_inputs: Properties, olds: Properties, found: Sequence[Manifest]
+) -> list[Manifest]:
+    """Nodes that had the layout and have left the pool; one that another pool has is that pool's."""
+    left = []
+    for name in sorted(set(reveal(olds.get("nodes")) or []) - set(node_names(found))):
+        node = await cluster.node(name)
+        ours = node and (label(node) == reveal(old_inputs["config"]) or Note.on(node))
+        if node and ours and POOL not in labels(node):
+            left.append(node)
+    return left
 
 
 def _wanted(inputs: Properties) -> Wanted:
