@@ -16,6 +16,7 @@ PER_GPU = "gpuform.io/offers-per-gpu"
 GPUS = "karpenter.k8s.aws/instance-gpu-count"
 READY = "gpuform.io/gpu-ready"
 WAITS_FOR = "gpuform.io/gpu-waits-for"
+DRIVER_OF_CLAIMS = "gpu.nvidia.com"
 RESOURCE = "nvidia.com/"  # how extended resources begin; device classes end in it
 MIG_CONFIG = "nvidia.com/mig.config"
 MIG_STATE = "nvidia.com/mig.config.state"
@@ -56,13 +57,17 @@ def claimed(node: Json, pool: Json | None) -> bool:
 
 
 def devices(slices: list[Json]) -> dict[str, int]:
-    """Devices of one node by device class: whole GPUs, and slices of them; the newest generation counts."""
+    """Devices of one node by device class: whole GPUs, and slices of them; the newest generation counts.
+
+    Other drivers have slices of the node, too, and mostly a pool of the same name, which is the node's.
+    """
+    specs = [one["spec"] for one in slices if one["spec"]["driver"] == DRIVER_OF_CLAIMS]
     newest: dict[str, int] = {}
-    for spec in (one["spec"] for one in slices):
+    for spec in specs:
         pool = spec["pool"]
         newest[pool["name"]] = max(newest.get(pool["name"], 0), pool["generation"])
     found: dict[str, int] = {}
-    for spec in (one["spec"] for one in slices):
+    for spec in specs:
         if spec["pool"]["generation"] == newest[spec["pool"]["name"]]:
             for device in spec.get("devices") or ():
                 kind = device.get("attributes", {}).get("type", {}).get("string", "gpu")

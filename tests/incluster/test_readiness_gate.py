@@ -145,11 +145,12 @@ def test_a_node_without_a_driver_stays_out() -> None:
     assert proof.missing(blind, GOOD, None, {}) == ["its pool p is not declared"]
 
 
-def slices(*generations: tuple[int, list[str]]) -> list[dict[str, Any]]:
+def slices(*generations: tuple[int, list[str]], driver: str = "gpu.nvidia.com") -> list[dict[str, Any]]:
     """A node's ResourceSlices: by generation, the types of the devices."""
     return [
         {
             "spec": {
+                "driver": driver,
                 "pool": {"name": "n", "generation": generation},
                 "devices": [{"name": "x", "attributes": {"type": {"string": kind}}} for kind in kinds],
             }
@@ -164,7 +165,12 @@ def slices(*generations: tuple[int, list[str]]) -> list[dict[str, Any]]:
         ([], {}),
         (slices((1, ["gpu", "gpu"])), {"gpu.nvidia.com": 2}),
         (slices((1, ["gpu", "gpu"]), (2, ["gpu"]), (2, ["mig"])), {"gpu.nvidia.com": 1, "mig.nvidia.com": 1}),
-        ([{"spec": {"pool": {"name": "n", "generation": 1}, "devices": None}}], {}),
+        (
+            [{"spec": {"driver": "gpu.nvidia.com", "pool": {"name": "n", "generation": 1}, "devices": None}}],
+            {},
+        ),
+        # Of another driver, whose pool has the node's name as well, and generations of its own.
+        ([*slices((1, ["gpu"])), *slices((7, ["gpu", "nic"]), driver="dra.net")], {"gpu.nvidia.com": 1}),
     ],
 )
 def test_devices_are_counted_by_class_and_old_ones_do_not_count(
