@@ -96,6 +96,20 @@ def done(node: Manifest, wanted: Wanted) -> bool:
     return settled and not differences(node, wanted) and Note.on(node) is None
 
 
+def letting_go(node: Manifest, config: str = "") -> Manifest:
+    """The patch of a node that is to have a layout no more; empty where nothing is to be done.
+
+    The label goes where it says ``config``, or where a killed run led; what that has closed is opened.
+    """
+    note, metadata = Note.on(node), Manifest()
+    if label(node) and label(node) in (config, note and note.target):
+        metadata = {"labels": {CONFIG: None}, "annotations": {LAYOUT: None}}
+    if note:
+        metadata["annotations"] = {**metadata.get("annotations", {}), NOTE: None}
+    opened = {"spec": {"unschedulable": None}} if note and note.cordoned else {}
+    return {"metadata": metadata, **opened} if metadata else {}
+
+
 def under_way(node: Manifest, wanted: Wanted) -> bool:
     """Whether the node has been told already and has not failed: to wait is all there is to do."""
     return told(node, wanted) and state(node) != "failed" and Note.on(node) is None

@@ -18,7 +18,7 @@ from gpuform.plugins.nodes import live
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, labels, pod_name
 from gpuform.plugins.nodes.drain import in_use, obstacle, refusal, users
 from gpuform.plugins.nodes.inputs import TIMEOUT_S, checked, layout_failures
-from gpuform.plugins.nodes.layout import CONFIG, LAYOUT, NOTE, Note, Wanted, done, label, under_way
+from gpuform.plugins.nodes.layout import Note, Wanted, done, label, letting_go, under_way
 from gpuform.plugins.nodes.live import node_names
 from gpuform.plugins.nodes.relayout import Relayout
 from gpuform.plugins.nodes.rolling import at_once, roll
@@ -159,13 +159,7 @@ class MigLayout:
 
 
 async def _let_go(cluster: Cluster, inputs: Properties, node: Manifest) -> None:
-    note, changes = Note.on(node), Manifest(metadata={})
-    if label(node) in (reveal(inputs["config"]), note and note.target):
-        changes["metadata"] = {"labels": {CONFIG: None}, "annotations": {LAYOUT: None}}
-    if note:
-        changes["metadata"].setdefault("annotations", {})[NOTE] = None
-        changes |= {"spec": {"unschedulable": None}} if note.cordoned else {}
-    if changes != {"metadata": {}}:
+    if changes := letting_go(node, str(reveal(inputs["config"]))):
         await cluster.patch(str(node["metadata"]["name"]), changes)
 
 

@@ -12,6 +12,7 @@ from gpuform.plugins.kubernetes.client import ApiError, Unreachable
 from gpuform.plugins.nodes import live, shares, taints
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, labels
 from gpuform.plugins.nodes.inputs import checked, pool_failures
+from gpuform.plugins.nodes.layout import Note, letting_go
 from gpuform.plugins.nodes.live import node_names
 from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 
@@ -161,6 +162,9 @@ class PoolNodes:
             keys = [old["startup"].get(key) for key in ("proof", "reason")]
             if gone := {key: None for key in keys if key in noted}:
                 await cluster.patch(name, {"metadata": {"annotations": gone}})
+        # A first relayout that was killed is in no state: nobody else would open the node again.
+        if not new and Note.on(node) and (changes := letting_go(node)):
+            await cluster.patch(name, changes)
 
     async def _taint(
         self, cluster: Cluster, name: str, new: Mapping[str, Any], old: Mapping[str, Any]

@@ -12,6 +12,7 @@ import pytest
 from gpuform.plugins.handler import Call, Engine
 from gpuform.plugins.nodes.layout import NOTE, Note
 from gpuform.plugins.nodes.mig_layout import MigLayout
+from gpuform.plugins.nodes.pool_nodes import PoolNodes
 
 pytestmark = pytest.mark.unit
 
@@ -20,17 +21,30 @@ HALVES = {"nvidia.com/mig-3g.20gb": 2}
 INPUTS = {"kubeconfig": "/k", "selector": f"{POOL}=a", "config": "all-3g.20gb", "offers": HALVES}
 
 
+class Client:
+    """Takes what is applied."""
+
+    async def apply(self, path: str, body: dict[str, Any], *, manager: str) -> None:
+        pass
+
+
 @dataclass
 class Played:
     """Nodes by name; a selector is one label."""
 
     by_name: dict[str, dict[str, Any]] = field(default_factory=dict)
+    client: Client = field(default_factory=Client)
 
     def add(self, name: str, pool: str | None = "a", note: bool = False) -> None:
         labels = {CONFIG: "all-3g.20gb", STATE: "success", **({POOL: pool} if pool else {})}
         text = Note("all-disabled", "all-3g.20gb", cordoned=True).text()
         self.by_name[name] = {
-            "metadata": {"name": name, "labels": labels, "annotations": {NOTE: text} if note else {}},
+            "metadata": {
+                "name": name,
+                "uid": name,
+                "labels": labels,
+                "annotations": {NOTE: text} if note else {},
+            },
             "spec": {"unschedulable": True} if note else {},
             "status": {"allocatable": {key: str(count) for key, count in HALVES.items()}},
         }
@@ -69,6 +83,18 @@ def test_a_node_that_was_on_its_way_elsewhere_does_not_keep_that_label() -> None
     asked = {**INPUTS, "config": "all-disabled"}
     ask(cluster, "update", "a", asked, {**asked, "nodes": ["left"]}, INPUTS)
     assert CONFIG not in cluster.by_name["left"]["metadata"]["labels"]
+
+
+def test_with_the_pool_opens_what_a_first_run_left_closed_that_no_state_knows_of() -> None:
+    cluster = Played()
+    cluster.add("killed", note=True)
+    handler = PoolNodes(lambda inputs: cluster)  # type: ignore[arg-type, return-value]
+    call = Call("urn:pulumi:d::t::gpuform:nodes:PoolNodes::a", "t", "a", Engine(), asyncio.Event())
+    inputs = {"kubeconfig": "/k", "selector": f"{POOL}=a", "labels": {}}
+    asyncio.run(handler.delete(call, "a", inputs, {**inputs, "nodes": ["killed"]}))
+    killed = cluster.by_name["killed"]
+    assert (killed["metadata"]["annotations"], killed["spec"]) == ({}, {})
+    assert CONFIG not in killed["metadata"]["labels"]
 
 
 def differs(cluster: Played, olds: dict[str, Any]) -> bool:
