@@ -141,15 +141,18 @@ def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
 def device_plugin_change(env: Environment, pool: Pool) -> dict[str, Any] | None:
     """By what the device plugin's configuration is chosen on live nodes, and what each then offers.
 
-    None where it offers nothing. Of GPUs that are cut, ``layout`` and ``content`` say as what: a node that is
-    to have another layout is drained anyway, and only of one that keeps it are the shares at stake.
+    None without GPUs. Of GPUs that are cut, ``layout`` and ``content`` say as what: a node that is to have
+    another layout is drained anyway, and only of one that keeps it are the shares at stake. ``refuses``:
+    nothing may be evicted, so a node in use must not be told anything before it is cut.
     """
-    if not pool.gpus or pool.by_claim:
+    if not pool.gpus:
         return None
     found: dict[str, Any] = {"label": labels.DEVICE_PLUGIN_CONFIG, "offers": offered(env, pool)}
     if pool.layout is not None:
         content = mig_parted.content(pool)
         found |= {"layout": mig_config_name(pool)} | ({"content": content} if content else {})
+    if pool.relayout is not None and pool.relayout.in_use == "refuse":
+        found["refuses"] = True
     return found
 
 

@@ -58,10 +58,10 @@ def obstacle(pod: Manifest) -> str:
 
 async def users(cluster: Cluster, node: str) -> list[Manifest]:
     """The pods on ``node`` that use its GPUs and have not ended."""
-    return [pod for pod in await cluster.pods(node) if uses_gpu(pod) or await _by_claim(cluster, pod)]
+    return [pod for pod in await cluster.pods(node) if uses_gpu(pod) or await by_claim(cluster, pod)]
 
 
-async def _by_claim(cluster: Cluster, pod: Manifest) -> bool:
+async def by_claim(cluster: Cluster, pod: Manifest) -> bool:
     """Whether it has a GPU by claim (DRA); a claim that cannot be read counts, to be on the safe side."""
     for name in claims(pod):
         claim = await cluster.claim(pod["metadata"]["namespace"], name)

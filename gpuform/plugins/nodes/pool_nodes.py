@@ -11,6 +11,7 @@ from gpuform.plugins.handler import Call, Checked, Diffed, PluginError, Properti
 from gpuform.plugins.kubernetes.client import ApiError, Unreachable
 from gpuform.plugins.nodes import live, shares, taints
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, labels
+from gpuform.plugins.nodes.drain import by_claim
 from gpuform.plugins.nodes.inputs import checked, pool_failures
 from gpuform.plugins.nodes.layout import Note, letting_go
 from gpuform.plugins.nodes.live import node_names
@@ -100,8 +101,8 @@ class PoolNodes:
         lacking = [str(node["metadata"]["name"]) for node in nodes if _lacks(node, reveal(news))]
         if lacking:
             await call.info(f"gets labels and taints: {', '.join(lacking)}")
-        for node, pods in await self._moving(reveal(news)):
-            if why := shares.overdrawn(node, reveal(news), pods):
+        for node, pods, claiming in await self._moving(reveal(news)):
+            if why := shares.overdrawn(node, reveal(news), pods, claiming):
                 await call.warn(why)
             elif what := shares.kept(node, reveal(news), pods):
                 await call.warn(what)
@@ -117,8 +118,8 @@ class PoolNodes:
                 f"{call.name}: no node matches the selector {new['selector']!r}; label the pool's nodes, "
                 "or correct its selector (`kubectl get nodes --show-labels` shows what there is)"
             )
-        for node, pods in await self._moving(new):
-            if why := shares.overdrawn(node, new, pods):
+        for node, pods, claiming in await self._moving(new):
+            if why := shares.overdrawn(node, new, pods, claiming):
                 raise PluginError(why)
         for name in sorted(set(before) - set(names)):
             await self._set(cluster, call, name, {}, old)
@@ -127,11 +128,15 @@ class PoolNodes:
             await self._set(cluster, call, name, new, old)
         return names
 
-    async def _moving(self, inputs: Properties) -> list[tuple[Manifest, list[Manifest]]]:
-        """The nodes whose GPUs are to be shared in another way, each with its pods."""
-        cluster = self._clusters(inputs)
-        found = [node for node in await cluster.nodes(str(inputs["selector"])) if shares.moves(node, inputs)]
-        return [(node, await cluster.pods(node["metadata"]["name"])) for node in found]
+    async def _moving(self, inputs: Properties) -> list[tuple[Manifest, list[Manifest], list[Manifest]]]:
+        """The nodes whose GPUs are to be shared in another way, each with its pods, and those with claims."""
+        cluster, found = self._clusters(inputs), []
+        for node in await cluster.nodes(str(inputs["selector"])):
+            if shares.moves(node, inputs):
+                pods = await cluster.pods(node["metadata"]["name"])
+                asked = pods if shares.claimed(node, inputs) else []
+                found.append((node, pods, [pod for pod in asked if await by_claim(cluster, pod)]))
+        return found
 
     async def _set(
         self, cluster: Cluster, call: Call, name: str, new: Mapping[str, Any], old: Mapping[str, Any]

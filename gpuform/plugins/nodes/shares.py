@@ -15,28 +15,44 @@ from typing import Any
 from gpuform.plugins.nodes.cluster import Manifest, labels, pod_name
 from gpuform.plugins.nodes.drain import uses_gpu
 from gpuform.plugins.nodes.layout import CONFIG, LAYOUT
+from infra.model.labels import DEPLOY_DEVICE_PLUGIN
 from infra.model.quantity import whole
 
 WHOLE = "all-disabled"  # the layout of GPUs that are not cut
 DEFAULT = "default"  # the configuration of nodes that name none
+CLAIMED = "dra"  # what is said of nodes whose GPUs are had by claim, and no device plugin runs
 _PREFIX = "nvidia.com/"
 
 
 def moves(node: Manifest, inputs: Mapping[str, Any]) -> bool:
-    """Whether the node gets another configuration of the device plugin, and its GPUs stay as they are cut."""
+    """Whether the node gets another configuration of the device plugin, and no relayout drains it for that."""
     sharing = inputs.get("sharing")
-    if not sharing or labels(node).get(CONFIG, WHOLE) != sharing.get("layout", WHOLE):
+    if not sharing or not (_keeps_layout(node, sharing) or sharing.get("refuses")):
         return False
-    noted = (node["metadata"].get("annotations") or {}).get(LAYOUT)
-    if sharing.get("content") and noted != sharing["content"]:
-        return False  # the name has come to mean another layout
     before, wanted = _ways(node, inputs)
     return before != wanted
 
 
-def overdrawn(node: Manifest, inputs: Mapping[str, Any], pods: Sequence[Manifest]) -> str:
-    """Why the node cannot go over to the new way while ``pods`` run; empty when it can."""
-    offers: Mapping[str, int] = inputs["sharing"]["offers"]
+def claimed(node: Manifest, inputs: Mapping[str, Any]) -> bool:
+    """Whether its GPUs are had by claim until now: the device plugin that comes knows of no claim."""
+    return _ways(node, inputs)[0] == CLAIMED
+
+
+def overdrawn(
+    node: Manifest, inputs: Mapping[str, Any], pods: Sequence[Manifest], claiming: Sequence[Manifest] = ()
+) -> str:
+    """Why the node cannot go over to the new way while ``pods`` run; empty when it can.
+
+    ``claiming`` are those that have its GPUs by claim, where the device plugin is to take over.
+    """
+    if claiming:
+        names = ", ".join(pod_name(pod) for pod in claiming)
+        return (
+            f"node {node['metadata']['name']}: its pods have GPUs by claim, of which the device plugin knows "
+            f"nothing ({names}); let them end, or scale them down, and run again"
+        )
+    sharing = inputs["sharing"]
+    offers: Mapping[str, int] = sharing["offers"] if _keeps_layout(node, sharing) else {}
     used: Counter[str] = Counter()
     for pod in pods:
         used.update(asked(pod))
@@ -48,6 +64,13 @@ def overdrawn(node: Manifest, inputs: Mapping[str, Any], pods: Sequence[Manifest
         f"node {node['metadata']['name']}: its pods would have {', '.join(short)}, once it is shared as "
         f"{wanted} ({names}); let them end, or scale them down, and run again"
     )
+
+
+def _keeps_layout(node: Manifest, sharing: Mapping[str, Any]) -> bool:
+    """Whether its GPUs stay as they are cut; the same name may have come to mean another layout."""
+    noted = (node["metadata"].get("annotations") or {}).get(LAYOUT)
+    renewed = bool(sharing.get("content")) and noted != sharing["content"]
+    return not renewed and labels(node).get(CONFIG, WHOLE) == sharing.get("layout", WHOLE)
 
 
 def asked(pod: Manifest) -> Counter[str]:
@@ -72,7 +95,11 @@ def kept(node: Manifest, inputs: Mapping[str, Any], pods: Sequence[Manifest]) ->
 def _ways(node: Manifest, inputs: Mapping[str, Any]) -> tuple[str, str]:
     """The plugin's configuration that the node has, and the one that it gets."""
     key = inputs["sharing"]["label"]
-    return labels(node).get(key, DEFAULT), (inputs.get("labels") or {}).get(key, DEFAULT)
+    return _way(labels(node), key), _way(inputs.get("labels") or {}, key)
+
+
+def _way(found: Mapping[str, str], key: str) -> str:
+    return CLAIMED if found.get(DEPLOY_DEVICE_PLUGIN) == "false" else found.get(key, DEFAULT)
 
 
 def _of(container: Manifest) -> Counter[str]:

@@ -1,0 +1,77 @@
+"""Nodes that go from the device plugin to claims and back, and to slices, while pods use their GPUs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuform.plugins.nodes.shares import claimed, moves, overdrawn
+from infra.config import parse
+from infra.plan.sharing import device_plugin_change, pool_labels
+
+pytestmark = pytest.mark.unit
+
+SLICED = {"kind": "time_slicing", "replicas": 4}
+CUT = {"kind": "mig", "layout": {"3g.20gb": 2}}
+REFUSE = {"relayout": {"in_use": "refuse"}}
+
+
+def inputs(sharing: dict[str, Any], **more: Any) -> dict[str, Any]:
+    pool = {"name": "a", "gpu": {"models": ["A100-40GB"], "count": 2}, "selector": {"p": "a"}}
+    found = {
+        "name": "e",
+        "cluster": {"kind": "existing", "kubeconfig": "/k"},
+        "gpu_operator": {"mig_strategy": "mixed"},
+        "pools": [{**pool, "sharing": sharing, **more}],
+    }
+    env = parse(found)
+    (only,) = env.pools
+    return {"labels": pool_labels(env, only), "sharing": device_plugin_change(env, only)}
+
+
+def node(sharing: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"name": "n", "labels": inputs(sharing)["labels"]}}
+
+
+def pod(resource: str = "") -> dict[str, Any]:
+    limits = {resource: "1"} if resource else {}
+    return {
+        "metadata": {"name": "p", "namespace": "d"},
+        "spec": {"containers": [{"resources": {"limits": limits}}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "resource"),
+    [
+        (SLICED, inputs({"kind": "dra"}), "nvidia.com/gpu.shared"),
+        ({"kind": "exclusive"}, inputs({"kind": "dra"}), "nvidia.com/gpu"),
+        # The relayout would refuse as well, but only after the plugin has been told.
+        (SLICED, inputs(CUT, **REFUSE), "nvidia.com/gpu.shared"),
+    ],
+)
+def test_what_is_held_of_the_device_plugin_is_not_given_away_again(
+    before: dict[str, Any], after: dict[str, Any], resource: str
+) -> None:
+    assert moves(node(before), after)
+    assert not claimed(node(before), after)
+    assert f"its pods would have 1 {resource} of 0" in overdrawn(node(before), after, [pod(resource)])
+    assert overdrawn(node(before), after, [pod()]) == ""
+
+
+def test_what_is_claimed_is_not_given_away_by_the_device_plugin() -> None:
+    before, after = node({"kind": "dra"}), inputs(SLICED)
+    assert moves(before, after)
+    assert claimed(before, after)
+    assert overdrawn(before, after, [pod()]) == ""
+    assert overdrawn(before, after, [pod()], [pod()]) == (
+        "node n: its pods have GPUs by claim, of which the device plugin knows nothing (d/p); let them end, "
+        "or scale them down, and run again"
+    )
+
+
+def test_nothing_is_asked_where_nothing_changes_or_the_relayout_drains() -> None:
+    assert not moves(node({"kind": "dra"}), inputs({"kind": "dra"}))
+    assert not moves(node(SLICED), inputs(CUT))
+    assert not moves(node({"kind": "exclusive"}), inputs({"kind": "exclusive"}))
