@@ -25,7 +25,7 @@ _PREFIX = "nvidia.com/"
 
 
 def moves(node: Manifest, inputs: Mapping[str, Any]) -> bool:
-    """Whether the node gets another configuration of the device plugin, and no relayout drains it for that."""
+    """Whether it gets another configuration of the device plugin, and no relayout drains it for that."""
     sharing = inputs.get("sharing")
     if not sharing or not (_keeps_layout(node, sharing) or sharing.get("refuses")):
         return False

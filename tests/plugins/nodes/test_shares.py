@@ -75,3 +75,13 @@ def test_nothing_is_asked_where_nothing_changes_or_the_relayout_drains() -> None
     assert not moves(node({"kind": "dra"}), inputs({"kind": "dra"}))
     assert not moves(node(SLICED), inputs(CUT))
     assert not moves(node({"kind": "exclusive"}), inputs({"kind": "exclusive"}))
+
+
+def test_shares_of_slices_count_where_the_layout_stays_whatever_a_relayout_may_do() -> None:
+    before = node({**CUT, "share": {"replicas": 4}})
+    before["metadata"]["labels"]["nvidia.com/mig.config"] = "all-3g.20gb"
+    after = inputs({**CUT, "share": {"replicas": 2}}, **REFUSE)
+    assert moves(before, after)
+    assert overdrawn(before, after, [pod("nvidia.com/mig-3g.20gb.shared")]) == ""
+    many = [pod("nvidia.com/mig-3g.20gb.shared")] * 9
+    assert "would have 9 nvidia.com/mig-3g.20gb.shared of 8" in overdrawn(before, after, many)
