@@ -130,7 +130,7 @@ class Site:
         found: list[Manifest] = self.get("pods", "-n", "default", "-l", f"app={name}")["items"]
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
-    def running(self, name: str, count: int, seconds: float = 150) -> list[Manifest]:
+    def running(self, name: str, count: int, seconds: float = 300) -> list[Manifest]:
         """The pods, once all of them run."""
 
         def all_run() -> list[Manifest]:

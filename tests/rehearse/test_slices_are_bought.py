@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -79,10 +80,15 @@ def test_the_fourth_of_three_slices_buys_a_node(site: Site) -> None:
 
 
 def test_a_node_goes_when_half_of_the_pods_have_gone(site: Site) -> None:
-    """Karpenter looks every ten seconds and thinks twice before it acts: minutes on a busy machine."""
+    """Karpenter looks again when something changes, and else only after five minutes.
+
+    So it hears that it may act once the pods have been gone for long enough: told before, it looks too early.
+    """
     hurry = {"spec": {"disruption": {"consolidateAfter": "5s"}}}  # as declared: five minutes
-    site.kubectl("patch", "nodepool", "story", "--type=merge", "--patch", json.dumps(hurry))
     site.kubectl("scale", "deployment", "tensorflow", "-n", "default", "--replicas=2")
+    site.running("tensorflow", 2)
+    time.sleep(7)
+    site.kubectl("patch", "nodepool", "story", "--type=merge", "--patch", json.dumps(hurry))
     site.until(lambda: [one for one in site.bought("story") if one.ended], "a node to go", 400)
     pods = site.running("tensorflow", 2)
     (left,) = [one for one in site.bought("story") if one.ended is None]

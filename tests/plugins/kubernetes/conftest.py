@@ -188,6 +188,7 @@ import pulumi_kubernetes as k8s
 from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, NodePatch, Pod, Secret, Service
 from pulumi_kubernetes.apps.v1 import Deployment
 from pulumi_kubernetes.batch.v1 import Job
+from pulumi_kubernetes.node.v1 import RuntimeClass
 from pulumi_kubernetes.scheduling.v1 import PriorityClass
 from pulumi_kubernetes.apiextensions import CustomResource
 namespace = {namespace!r}

@@ -150,11 +150,19 @@ ConfigMap("cm", metadata={{"name": "cm", "namespace": namespace, "labels": {{"wh
 
 
 def test_a_change_that_the_server_forbids_is_an_error_in_preview_too(stack: Any) -> None:
+    source = 'RuntimeClass("rc", metadata={{"name": "tried"}}, handler="{0}", opts=opts)'
+    stack.up(source.format("one"))
+    for text in (stack.preview_failure(source.format("two")), stack.failure(source.format("two"))):
+        assert "RuntimeClass tried: the server does not change this in place: handler: " in text
+        assert 'replace_on_changes=["handler"]' in text
+    stack.engine.destroy()
+
+
+def test_a_priority_class_with_another_value_is_another_one(stack: Any) -> None:
     source = 'PriorityClass("pc", metadata={{"name": "tried-low"}}, value={0}, opts=opts)'
     stack.up(source.format(-10))
-    for text in (stack.preview_failure(source.format(-20)), stack.failure(source.format(-20))):
-        assert "PriorityClass tried-low: the server does not change this in place: value: " in text
-        assert 'replace_on_changes=["value"]' in text
+    stack.up(source.format(-20))
+    assert stack.get("priorityclass", "tried-low")["value"] == -20
     stack.engine.destroy()
 
 
