@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import time
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -50,6 +51,10 @@ def alive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     program = tmp_path_factory.mktemp("alive") / "pulumi"
     program.symlink_to("/bin/sleep")
     process = subprocess.Popen([str(program), "60"])
+    deadline = time.monotonic() + 20
+    while not Path(f"/proc/{process.pid}/cmdline").read_bytes():  # it has none in the midst of exec
+        assert time.monotonic() < deadline, "the process never got its command line"
+        time.sleep(0.01)
     yield process.pid
     process.kill()
     process.wait()
