@@ -6,8 +6,8 @@ import json
 import os
 import socket
 import subprocess
-import time
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
