@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 
+from components.chart import installed
 from components.manifest import resource
 from infra.model.environment import Environment
 from infra.plan.device_plugin import release, runtime_class
 
-ROOT = Path(__file__).resolve().parent.parent
 TIMEOUT_S = 300
 
 
@@ -36,21 +33,14 @@ class DevicePlugin(pulumi.ComponentResource):
     def __init__(self, name: str, args: DevicePluginArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Register the release; a failed upgrade is rolled back."""
         super().__init__("gpuform:platform:DevicePlugin", name, None, opts)
-        planned, wanted = release(args.environment), runtime_class(args.environment)
+        wanted = runtime_class(args.environment)
         child = pulumi.ResourceOptions(parent=self)
         first = [resource(f"{name}-runtime-class", wanted, child)] if wanted else []
-        installed = Release(
+        made = installed(
             f"{name}-release",
-            # A local chart is named from the program's folder, so that no state says where the checkout lies.
-            chart=planned.chart if planned.repository else os.path.relpath(ROOT / planned.chart),
-            version=planned.version,
-            repository_opts=RepositoryOptsArgs(repo=planned.repository) if planned.repository else None,
-            namespace=planned.namespace,
-            name=planned.name,
-            values=planned.values,
-            atomic=True,
-            timeout=TIMEOUT_S,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=first, delete_before_replace=True),
+            release(args.environment),
+            TIMEOUT_S,
+            pulumi.ResourceOptions(parent=self, depends_on=first, delete_before_replace=True),
         )
-        self.status = installed.status
+        self.status = made.status
         self.register_outputs({"status": self.status})

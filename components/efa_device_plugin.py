@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 
+from components.chart import installed
 from infra.plan.gpu_operator import ChartRelease
 
 TIMEOUT_S = 300
@@ -27,17 +27,5 @@ class EfaDevicePlugin(pulumi.ComponentResource):
     ) -> None:
         """Register the release."""
         super().__init__("gpuform:aws:EfaDevicePlugin", name, None, opts)
-        planned = args.release
-        Release(
-            f"{name}-release",
-            chart=planned.chart,
-            version=planned.version,
-            repository_opts=RepositoryOptsArgs(repo=planned.repository) if planned.repository else None,
-            namespace=planned.namespace,
-            name=planned.name,
-            values=planned.values,
-            atomic=True,
-            timeout=TIMEOUT_S,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        installed(f"{name}-release", args.release, TIMEOUT_S, pulumi.ResourceOptions(parent=self))
         self.register_outputs({})

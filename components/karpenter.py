@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import pulumi
 from pulumi_aws import cloudwatch, eks, iam, sqs
-from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
+from pulumi_kubernetes.helm.v3 import Release
 
+from components.chart import installed
 from infra.model.environment import Environment
 from infra.plan import eks as releases
 from infra.plan import iam as documents
@@ -146,16 +147,10 @@ class Karpenter(pulumi.ComponentResource):
         )
 
     def _release(self, role: str, planned: ChartRelease, after: list[pulumi.Resource]) -> Release:
-        return Release(
+        return installed(
             f"{self._name}-{role}",
-            chart=planned.chart,
-            version=planned.version,
-            repository_opts=RepositoryOptsArgs(repo=planned.repository) if planned.repository else None,
-            namespace=planned.namespace,
-            name=planned.name,
-            values=planned.values,
+            planned,
+            TIMEOUT_S,
+            pulumi.ResourceOptions(parent=self, depends_on=after),
             skip_crds=True,  # the first release has them, and Helm would never upgrade those of the second
-            atomic=True,
-            timeout=TIMEOUT_S,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=after),
         )

@@ -24,15 +24,20 @@ CLASSES: dict[tuple[str, str], type[pulumi.CustomResource]] = {
 
 # Imported when one is declared: these parts of the SDK take time, and few environments have them.
 SELDOM: dict[tuple[str, str], tuple[str, str]] = {
+    ("node.k8s.io/v1", "RuntimeClass"): ("node.v1", "RuntimeClass"),
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"): ("resource.v1", "ResourceClaimTemplate"),
     ("v1", "ResourceQuota"): ("core.v1", "ResourceQuota"),
     ("v1", "ServiceAccount"): ("core.v1", "ServiceAccount"),
     ("policy/v1", "PodDisruptionBudget"): ("policy.v1", "PodDisruptionBudget"),
     ("scheduling.k8s.io/v1", "PriorityClass"): ("scheduling.v1", "PriorityClass"),
     **{
         ("rbac.authorization.k8s.io/v1", kind): ("rbac.v1", kind)
-        for kind in ("ClusterRoleBinding", "Role", "RoleBinding")
+        for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
     },
 }
+
+CUSTOM = {("monitoring.coreos.com/v1", "ServiceMonitor")}
+"""Kinds of custom resources, which the SDK has no class for."""
 
 
 def _snake(key: str) -> str:
@@ -44,22 +49,19 @@ def resource(name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOption
     """Register ``manifest`` under the resource name ``name``.
 
     The manifest's keys stay as they are (camelCase): the SDK passes what it need not translate. Raises
-    KeyError for a kind that this project does not declare; add it to ``CLASSES``.
+    KeyError for a kind that this project does not declare; add it to ``CLASSES``, ``SELDOM`` or ``CUSTOM``.
     """
     body = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
     kind = (manifest["apiVersion"], manifest["kind"])
+    if kind in CUSTOM:
+        custom = importlib.import_module("pulumi_kubernetes.apiextensions").CustomResource
+        object_: pulumi.CustomResource = custom(
+            name, api_version=manifest["apiVersion"], kind=manifest["kind"], opts=opts, **body
+        )
+        return object_
     if kind in SELDOM:
         module, name_of_class = SELDOM[kind]
         found = getattr(importlib.import_module(f"pulumi_kubernetes.{module}"), name_of_class)
         made: pulumi.CustomResource = found(name, opts=opts, **{_snake(key): body[key] for key in body})
         return made
-    if kind == ("resource.k8s.io/v1", "ResourceClaimTemplate"):
-        # Here, because this part of the SDK takes a tenth of a second and few environments have claims.
-        from pulumi_kubernetes.resource.v1 import ResourceClaimTemplate
-
-        return ResourceClaimTemplate(name, opts=opts, **body)
-    if kind == ("node.k8s.io/v1", "RuntimeClass"):
-        from pulumi_kubernetes.node.v1 import RuntimeClass  # here for the same reason
-
-        return RuntimeClass(name, opts=opts, **body)
     return CLASSES[kind](name, opts=opts, **body)

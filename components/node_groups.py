@@ -82,7 +82,7 @@ class NodeGroups(pulumi.ComponentResource):
                 desired_size=pool.nodes or 0, min_size=pool.nodes or 0, max_size=pool.nodes or 0
             ),
             update_config=eks.NodeGroupUpdateConfigArgs(max_unavailable=1),
-            node_repair_config=eks.NodeGroupNodeRepairConfigArgs(enabled=True),
+            node_repair_config=eks.NodeGroupNodeRepairConfigArgs(enabled=node_groups.repaired(env, pool)),
             labels=sharing.pool_labels(env, pool),
             taints=[eks.NodeGroupTaintArgs(**taint) for taint in node_groups.taints(env, pool)] or None,
             # A node whose role may not yet do anything does not join, and its group fails.

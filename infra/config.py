@@ -199,4 +199,7 @@ def _is_tag(part: str, here: Any) -> bool:
     return isinstance(here, Mapping) and part not in here and here.get("kind") == part
 
 
-_UNION_BRANCHES = ("str", "dict[str,constrained-int]", "[key]", "[number]", "[list]", "[share]")
+_UNION_BRANCHES = (
+    *("str", "dict[str,constrained-int]", "[key]", "[number]", "[list]", "[share]"),
+    *("[name]", "[counter]"),
+)

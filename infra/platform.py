@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pulumi
 
+from components.dcgm_exporter import DcgmExporter, DcgmExporterArgs
 from components.device_plugin import DevicePlugin, DevicePluginArgs
 from components.dra_driver import DraDriver, DraDriverArgs
 from components.elastic_pools import ElasticPools, ElasticPoolsArgs
 from components.gpu_operator import GpuOperator, GpuOperatorArgs
 from components.gpu_sharing import GpuSharing, GpuSharingArgs
+from components.health import HealthLoop, HealthLoopArgs
 from components.mig_layouts import MigLayouts, MigLayoutsArgs
+from components.monitoring import Monitoring, MonitoringArgs
 from components.namespaces import Namespaces, NamespacesArgs
 from components.node_pools import NodePools, NodePoolsArgs
 from components.readiness_gate import ReadinessGate, ReadinessGateArgs
@@ -17,7 +20,7 @@ from components.room import Room, RoomArgs
 from components.scheduler import Scheduler, SchedulerArgs
 from components.workloads import Workloads, WorkloadsArgs
 from infra.model.environment import Environment
-from infra.plan import dra, room
+from infra.plan import dcgm_exporter, dra, room
 from infra.plan.startup import any_gated
 from infra.target import Target
 
@@ -40,10 +43,18 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
     pools = NodePools(
         f"{prefix}pools", NodePoolsArgs(environment=env, kubeconfig=on.kubeconfig), after(sharing)
     )
-    operator = _operands(env, prefix, after(sharing, pools))
+    measured: list[pulumi.Resource] = []
+    if env.monitoring:
+        # Its release brings the kinds of which the operands' monitor and every rule are.
+        given = MonitoringArgs(environment=env)
+        measured.append(Monitoring(f"{prefix}monitoring", given, after(namespaces, pools)))
+    operator = _operands(env, prefix, after(sharing, pools, *measured))
     layouts = MigLayouts(
         f"{prefix}mig", MigLayoutsArgs(environment=env, kubeconfig=on.kubeconfig), after(operator)
     )
+    exporter = dcgm_exporter.release(env)
+    if exporter:
+        DcgmExporter(f"{prefix}dcgm-exporter", DcgmExporterArgs(release=exporter), after(operator, *measured))
     before: list[pulumi.Resource] = [operator]
     if any_gated(env):
         # Before the pools whose nodes wait for it, and after them when all of it goes.
@@ -58,6 +69,9 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
         ready.append(ElasticPools(f"{prefix}elastic", ElasticPoolsArgs(environment=env), after(*before)))
     if env.packs:
         ready.append(Scheduler(f"{prefix}packer", SchedulerArgs(environment=env), after(namespaces)))
+    if env.health:
+        loop = HealthLoopArgs(environment=env)
+        ready.append(HealthLoop(f"{prefix}health", loop, after(namespaces, operator, *measured)))
     if room.manifests(env):
         ready.append(Room(f"{prefix}room", RoomArgs(environment=env), after(*ready)))
     Workloads(f"{prefix}workloads", WorkloadsArgs(environment=env, kubeconfig=on.kubeconfig), after(*ready))

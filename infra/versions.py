@@ -9,6 +9,11 @@ KUBERNETES = "1.34.4"  # kubernetes.io/releases
 ETCD = "3.6.5"  # github.com/etcd-io/etcd/releases
 KWOK = "0.7.0"  # github.com/kubernetes-sigs/kwok/releases
 HELM = "3.19.0"  # github.com/helm/helm/releases
+PROMETHEUS = "3.15.0"  # github.com/prometheus/prometheus/releases
+PROMETHEUS_MODULE = "0.315.0"  # the same: its Go module may not call itself 3 without /v3 in its path
+KUBE_STATE_METRICS = "2.18.0"  # github.com/kubernetes/kube-state-metrics/releases
+# The newest that can be had as a Go module; kube-prometheus-stack's chart brings newer ones of the same API.
+PROMETHEUS_OPERATOR_CRDS = "0.85.0"  # github.com/prometheus-operator/prometheus-operator/releases
 GO = "1.26.5"  # go.dev/dl: the lowest version that builds the toolchain
 
 GPU_OPERATOR = "v26.7.0"  # github.com/NVIDIA/gpu-operator/releases
@@ -30,6 +35,12 @@ READINESS_GATE_IMAGE = (
     "docker.io/library/python:3.13.15-alpine3.24"
     "@sha256:79e7a9b9ff1cbceff819f856fb374477792a5967759d94df266de7b7b4120e6f"
 )
+
+KUBE_PROMETHEUS_STACK = "88.5.3"  # github.com/prometheus-community/helm-charts, charts/kube-prometheus-stack
+KUBE_PROMETHEUS_STACK_REPOSITORY = "https://prometheus-community.github.io/helm-charts"
+DCGM_EXPORTER_CHART = "4.8.2"  # github.com/NVIDIA/dcgm-exporter/releases; where there is no operator
+DCGM_EXPORTER_REPOSITORY = "https://nvidia.github.io/dcgm-exporter/helm-charts"  # its README, quickstart
+BUSYBOX = "1.37.0"  # hub.docker.com/_/busybox; what the chart's CRD upgrade copies files with
 
 EKS = ("1.33", "1.34", "1.35")  # docs.aws.amazon.com/eks: versions in standard support
 

@@ -15,6 +15,8 @@ MIG_STANDARD = ("all-disabled", "all-enabled")
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 OPERATOR_NAMESPACE = "gpu-operator"
+HEALTH_NAMESPACE = "gpuform-health"
+NODE_MONITORING = "eks-node-monitoring-agent"
 SYSTEM_NAMESPACES = ("kube-system", "gpu-operator")
 
 NODE_POOL = "kubernetes:karpenter.sh/v1:NodePool"
@@ -26,6 +28,7 @@ NODE = "kubernetes:core/v1:Node"
 POOL_NODES = "gpuform:nodes:PoolNodes"
 MIG_LAYOUT = "gpuform:nodes:MigLayout"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
+ADD_ON = "aws:eks/addon:Addon"
 LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 CLUSTER = "aws:eks/cluster:Cluster"
 BLUE_GREEN = "gpuform:workloads:BlueGreen"

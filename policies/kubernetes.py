@@ -73,9 +73,9 @@ def _secrets(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple
 
 
 def _secret_word(key: str) -> bool:
-    """Whether a key names a secret itself, and not where one lies (``existingSecret``, ``secretName``)."""
+    """Whether a key names a secret itself, and not where one lies (``existingSecret``, ``configSecret``)."""
     word = key.lower().replace("-", "_")
-    return word.endswith(_WORDS) and not word.startswith(("existing", "use", "create"))
+    return word.endswith(_WORDS) and not word.startswith(("existing", "use", "create", "configsecret"))
 
 
 RULES = (

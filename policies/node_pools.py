@@ -15,7 +15,8 @@ def _labels(pool: Resource) -> Any:
     return table(pool.props, "spec", "template", "metadata", "labels")
 
 
-def _has_gpus(pool: Resource) -> bool:
+def has_gpus(pool: Resource) -> bool:
+    """Whether the pool's nodes have some; by its labels, or its image."""
     if pool.type == contract.NODE_POOL:
         labels = _labels(pool)
         return contract.DEVICE_PLUGIN_CONFIG in labels or contract.DEPLOY_DEVICE_PLUGIN in labels
@@ -27,7 +28,7 @@ def _has_gpus(pool: Resource) -> bool:
 def _tainted(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
     path = ("spec", "template", "spec", "taints") if pool.type == contract.NODE_POOL else ("taints",)
     keys = [at(taint, "key") for taint in each(pool.props, *path)]
-    if _has_gpus(pool) and not any(key in contract.GPU_TAINTS for key in keys):
+    if has_gpus(pool) and not any(key in contract.GPU_TAINTS for key in keys):
         yield f"has GPUs and no taint {' or '.join(contract.GPU_TAINTS)}: any pod may fill its nodes"
 
 

@@ -16,7 +16,7 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
-from policies import aws, kubernetes, node_pools, operator, sharing
+from policies import aws, health, kubernetes, node_pools, operator, sharing
 from policies.rule import Resource, Rule
 
 NAME = "gpuform"
@@ -25,6 +25,7 @@ RULES: tuple[Rule, ...] = (
     *sharing.RULES,
     *operator.RULES,
     *aws.RULES,
+    *health.RULES,
     *kubernetes.RULES,
 )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from infra.model import choice, claims, labels, mig_names, offer, slices, unused
 from infra.model.base import listing
 from infra.model.errors import InputError
+from infra.model.health import HEALTH
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.rollout import COLOURS
@@ -22,6 +23,7 @@ SYSTEM_NAMESPACES = (
     "gpu-operator",
     SCHEDULER,
     PLACEHOLDER,
+    HEALTH,
 )
 
 

@@ -35,12 +35,7 @@ def most(pool: Pool, workload: Workload) -> int | None:
 
 def parts(pool: Pool) -> dict[str, float]:
     """How much of a GPU one claimed slice of each profile is, by compute slices; nothing for whole GPUs."""
-    layout, geometry = pool.layout if pool.by_claim else None, pool.gpus[0].geometry if pool.gpus else None
-    if not layout or geometry is None:
-        return {}
-    compute = {name: profile.compute for name in layout if (profile := geometry.profile(name))}
-    whole = sum(compute[name] * count for name, count in layout.items())
-    return {name: compute[name] / whole for name in layout}
+    return offer.slices(pool) if pool.by_claim else {}
 
 
 def spelled(pool: Pool) -> str:

@@ -10,7 +10,9 @@ from infra.model import (
     addresses,
     aws_checks,
     checks,
+    health,
     host_checks,
+    monitoring,
     offer,
     operator_checks,
     ownership,
@@ -21,7 +23,9 @@ from infra.model import (
 from infra.model.aws import AwsCluster
 from infra.model.base import Model, Name
 from infra.model.cost import Cost
+from infra.model.health import Health
 from infra.model.hosts import HostsCluster
+from infra.model.monitoring import Monitoring
 from infra.model.operator import GpuOperatorSpec
 from infra.model.ownership import Ownership
 from infra.model.pool import Pool
@@ -72,6 +76,12 @@ class Environment(Model):
         default=(), description="Namespaces with a quota of GPUs; others may ask for any."
     )
     workloads: tuple[Workload, ...] = Field(default=(), description="What runs on the pools.")
+    monitoring: Monitoring | None = Field(
+        default=None, description="What is measured, kept and told of it; nothing of it if left out."
+    )
+    health: Health | None = Field(
+        default=None, description="What is done about nodes with a broken GPU; nothing if left out."
+    )
     cost: Cost | None = Field(default=None, description="Its budget, and prices that no list has.")
     state: State | None = Field(
         default=None, description="Where the engine keeps its state; beside the checkout if left out."
@@ -91,12 +101,23 @@ class Environment(Model):
         scheduling.check_priorities(self.priorities, self.workloads)
         room.check_spare(operator.mig_strategy, self.pools)
         room.check_namespaces(operator.mig_strategy, self.pools, self.namespaces, self.workloads)
+        monitoring.check(self.cluster.kind, self.monitoring, self._namespaces())
+        health.check(self.cluster.kind, self.health, self.monitoring is not None, self.pools)
         if isinstance(self.cluster, AwsCluster):
             aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
         if isinstance(self.cluster, HostsCluster):
             inside = {key: getattr(self, key) for key in host_checks.INSIDE}
             host_checks.check(self.cluster, operator, self.pools, inside)
         return self
+
+    def _namespaces(self) -> dict[str, str]:
+        """Every namespace that is named, with the path of the first who names it."""
+        found: dict[str, str] = {}
+        for index, workload in enumerate(self.workloads):
+            found.setdefault(workload.namespace, f"workloads[{index}].namespace")
+        for index, space in enumerate(self.namespaces):
+            found.setdefault(space.name, f"namespaces[{index}].name")
+        return found
 
     def strategy(self, pool: Pool) -> offer.MigStrategy:
         """How MIG slices are offered on the pool's nodes: as the operator says, or as the pool itself."""

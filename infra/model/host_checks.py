@@ -12,7 +12,7 @@ from infra.model.operator import GpuOperatorSpec
 from infra.model.pool import Pool
 from infra.model.sharing import Mps
 
-INSIDE = ("scheduling", "priorities", "namespaces", "workloads")
+INSIDE = ("scheduling", "priorities", "namespaces", "workloads", "health", "monitoring")
 """What of an environment changes nothing where there is no cluster."""
 
 

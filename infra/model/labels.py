@@ -16,6 +16,15 @@ GPU_READY = "gpuform.io/gpu-ready"
 GPU_WAITS_FOR = "gpuform.io/gpu-waits-for"
 OFFERS = "gpuform.io/offers"
 OFFERS_PER_GPU = "gpuform.io/offers-per-gpu"
+# A node with a broken GPU: its taint, whose value is the class of the fault, and its condition; annotations:
+# what was done and why, and how a person says that it is repaired; of the loop's memory, that its breaker may
+# close; and the label of a ticket, with its state.
+GPU_UNHEALTHY = "gpuform.io/gpu-unhealthy"
+GPU_UNHEALTHY_CONDITION = "GpuUnhealthy"
+GPU_HEALTH = "gpuform.io/gpu-health"
+GPU_REPAIRED = "gpuform.io/gpu-repaired"
+RESET_BREAKER = "gpuform.io/reset-breaker"
+TICKET = "gpuform.io/ticket"
 # Annotation of a node: which layout it was told by a name that was chosen, and may come to mean another one.
 MIG_LAYOUT = "gpuform.io/mig-layout"
 # Blue-green: which of a workload's two Deployments a pod belongs to; annotations of each Deployment: the
@@ -52,6 +61,7 @@ PSA_AUDIT = "pod-security.kubernetes.io/audit"
 DEVICE_PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 MIG_CONFIG = "nvidia.com/mig.config"
 GPU_PRODUCT = "nvidia.com/gpu.product"
+GPU_COUNT = "nvidia.com/gpu.count"
 # What the MIG manager and GPU feature discovery report.
 MIG_CONFIG_STATE = "nvidia.com/mig.config.state"
 DRIVER_VERSION = "nvidia.com/cuda.driver-version.full"
@@ -72,6 +82,13 @@ PCI_PRESENT = "feature.node.kubernetes.io/pci-10de.present"
 CPU_VENDOR = "feature.node.kubernetes.io/cpu-model.vendor_id"
 GPU_DEVICE_CLASS = "gpu.nvidia.com"
 MIG_DEVICE_CLASS = "mig.nvidia.com"
+
+DRIVER_UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
+GPU_COUNT = "nvidia.com/gpu.count"
+
+# prometheus-operator and Grafana's sidecar: what they pick up.
+RELEASE = "release"
+GRAFANA_DASHBOARD = "grafana_dashboard"
 
 # AWS: tags of subnets and security groups, by which load balancers and Karpenter find them.
 ELB = "kubernetes.io/role/elb"

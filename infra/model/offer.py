@@ -134,21 +134,29 @@ def one_per_pod(pool: Pool, resource: str) -> bool:
     return isinstance(sharing, Mps)
 
 
-def parts(strategy: MigStrategy, pool: Pool) -> dict[str, float]:
-    """How much of a GPU one of each resource is, 0 to 1; slices count by their compute slices.
+def slices(pool: Pool) -> dict[str, float]:
+    """How much of a GPU one slice of each profile is, by compute slices; nothing where none is cut.
 
     A GPU is what its slices are together: what a layout leaves unused is theirs, too.
     """
-    sharing, layout = pool.sharing, pool.layout or {}
+    layout, geometry = pool.layout, pool.gpus[0].geometry if pool.gpus else None
+    if not layout or geometry is None:
+        return {}
+    compute = {name: profile.compute for name in layout if (profile := geometry.profile(name))}
+    whole = sum(compute[name] * count for name, count in layout.items())
+    return {name: compute[name] / whole for name in layout}
+
+
+def parts(strategy: MigStrategy, pool: Pool) -> dict[str, float]:
+    """How much of a GPU one of each resource is, 0 to 1; of those that are slices, or shares of one, too."""
+    sharing = pool.sharing
     if not pool.gpus:
         return {}
     if not (isinstance(sharing, Mig) and own_strategy(strategy, pool) == "mixed"):
         return {name: 1 / count for name, count in offered(strategy, pool, 1).items()}
-    geometry, share = pool.gpus[0].geometry, sharing.share
-    assert geometry is not None
-    compute = {name: profile.compute for name in layout if (profile := geometry.profile(name))}
-    whole = sum(compute[name] * count for name, count in layout.items()) * (share.replicas if share else 1)
-    found = {shared_name(mig_resource(name), share): compute[name] / whole for name in layout}
+    share = sharing.share
+    shares = share.replicas if share else 1
+    found = {shared_name(mig_resource(name), share): part / shares for name, part in slices(pool).items()}
     return found if sharing.devices is None else {**found, labels.NVIDIA_GPU: 1.0}
 
 

@@ -56,6 +56,7 @@ def _variable(name: str) -> str:
     return name
 
 
+Memory = Annotated[str, AfterValidator(_memory), Field(strict=True)]
 PinnedImage = Annotated[str, AfterValidator(_pinned_image), Field(strict=True)]
 
 

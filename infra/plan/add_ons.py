@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.model.environment import Environment
-from infra.plan import eks
+from infra.plan import eks, gpu_operator
 
 VPC_CNI = "vpc-cni"
+MONITORING = "eks-node-monitoring-agent"
 
-_BEFORE_NODES = ("eks-node-monitoring-agent", "eks-pod-identity-agent", "kube-proxy", VPC_CNI)
+_BEFORE_NODES = (MONITORING, "eks-pod-identity-agent", "kube-proxy", VPC_CNI)
 """DaemonSets. A node without vpc-cni never gets Ready, and then its node group fails to come up."""
 
 
@@ -44,6 +45,11 @@ def settings(env: Environment) -> dict[str, Mapping[str, Any]]:
     A pool may ask for more pods than its network interfaces have addresses for, as the source does with 110
     on a g4dn.xlarge, which has 29: the CNI then hands out blocks of 16 addresses, one of them ahead of need.
     """
+    found: dict[str, Mapping[str, Any]] = {}
     if env.prefix_delegation:
-        return {VPC_CNI: {"env": {"ENABLE_PREFIX_DELEGATION": "true", "WARM_PREFIX_TARGET": "1"}}}
-    return {}
+        found[VPC_CNI] = {"env": {"ENABLE_PREFIX_DELEGATION": "true", "WARM_PREFIX_TARGET": "1"}}
+    if env.health is not None and env.health.remediator in ("eks", "karpenter"):
+        # Its own DCGM does not get onto tainted nodes by itself, and without it no fault of a GPU is seen
+        # [containers-roadmap issue 2567].
+        found[MONITORING] = {"dcgmAgent": {"tolerations": gpu_operator.gpu_tolerations(env)}}
+    return found

@@ -71,6 +71,8 @@ def _node_group(env: Environment, pool: Pool) -> dict[str, Any]:
         "labels": sharing.pool_labels(env, pool),
         "taints": sharing.pool_taints(env, pool),
         "user data": user_data.of(pool),
+        # Said where it is not as always.
+        "repair": None if node_groups.repaired(env, pool) else "not by EKS",
     }
     if pool.on_aws.efa:
         found["network interfaces"] = node_class.network_interfaces(pool)

@@ -73,9 +73,13 @@ def karpenter_values(env: Environment) -> Values:
 
 
 def _feature_gates(env: Environment) -> Values:
-    """Karpenter's gates: the static pools' is left at the chart's own "off" where there is no such pool."""
+    """Karpenter's gates: those of static pools and of repair are left at the chart's own "off" where
+    nobody asks for them.
+    """
+    repairs = env.health is not None and env.health.remediator == "karpenter"
     reserved = any(pool.by_karpenter and "reserved" in pool.capacity for pool in env.pools)
     return {
+        **({"nodeRepair": True} if repairs else {}),
         "nodeOverlay": any(overlays.node_overlays(env, pool) for pool in env.pools),
         "reservedCapacity": reserved,
         **({"staticCapacity": True} if any(pool.by_claim for pool in env.pools) else {}),

@@ -10,7 +10,7 @@ from infra.model import labels, operator_checks
 from infra.model.drivers import numbers
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.operator import Upgrade
-from infra.plan import sharing, startup
+from infra.plan import counters, scraping, sharing, startup
 
 Values = dict[str, Any]
 Toleration = dict[str, str]
@@ -22,7 +22,7 @@ _FIRST_PLAIN_TAG = (1, 18)
 
 @dataclass(frozen=True)
 class ChartRelease:
-    """What Helm is asked for; ``chart`` is a path below the project's root where ``repository`` is None."""
+    """What Helm is asked for; ``chart`` is a path below the project's root where ``version`` is None."""
 
     chart: str
     repository: str | None
@@ -57,6 +57,7 @@ def values(env: Environment) -> Values:
         # The chart refuses neither of the two together, and the operator works with one alone.
         "clusterPolicy": {"deployCR": True},
         "daemonsets": {"tolerations": tolerations, **_accepted(env)},
+        **_dcgm_exporter(env),
         "devicePlugin": _device_plugin(env),
         "driver": _driver(env),
         "gpuCluster": {"deployCR": False},
@@ -90,6 +91,9 @@ def gpu_tolerations(env: Environment) -> list[Toleration]:
     """Tolerations of every taint of a pool with GPUs, each once: GPU taint, startup taint, then their own."""
     found = [{"key": env.gpu_operator.gpu_taint, "operator": "Exists", "effect": "NoSchedule"}]
     found += startup.tolerations(env, env.pools)
+    if env.health or env.monitoring:  # what shows the fault, and what a repaired node needs, goes on there;
+        # a loop that is left out again leaves its taints behind
+        found.append({"key": labels.GPU_UNHEALTHY, "operator": "Exists", "effect": "NoSchedule"})
     for pool in env.pools:
         for taint in pool.taints if pool.gpus else ():
             entry = {"key": taint.key, "operator": "Exists", "effect": taint.effect}
@@ -149,6 +153,24 @@ def _toolkit(env: Environment) -> Values:
 
 def _toolkit_tag(version: str) -> str:
     return f"v{version}" + ("-ubuntu20.04" if numbers(version) < _FIRST_PLAIN_TAG else "")
+
+
+def _dcgm_exporter(env: Environment) -> Values:
+    """What the exporter measures, and who asks it; the chart's own where nothing is monitored."""
+    config_map = counters.config_map(env)
+    if env.monitoring is None or config_map is None:
+        return {}
+    interval = {
+        "name": "DCGM_EXPORTER_INTERVAL",
+        "value": scraping.exporter_interval_ms(env.monitoring),
+    }
+    return {
+        "dcgmExporter": {
+            "config": {"name": config_map["metadata"]["name"]},
+            "env": [interval],
+            "serviceMonitor": scraping.service_monitor(env.monitoring),
+        }
+    }
 
 
 def _device_plugin(env: Environment) -> Values:

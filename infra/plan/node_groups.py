@@ -80,6 +80,14 @@ def _born_with(env: Environment, pool: Pool) -> list[dict[str, str]]:
     return [*sharing.pool_taints(env, pool), *startup.startup_taints(env, pool)]
 
 
+def repaired(env: Environment, pool: Pool) -> bool:
+    """Whether EKS may replace nodes of the pool's group that it finds ill.
+
+    Of those without GPUs always; of the others unless somebody else is the one that may act on them.
+    """
+    return not pool.gpus or env.health is None or env.health.remediator == "eks"
+
+
 def release_parameter(env: Environment, pool: Pool) -> str | None:
     """Public SSM parameter with the EKS release version of a dated alias; None for an AMI id.
 

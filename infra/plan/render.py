@@ -15,10 +15,13 @@ from infra.model.prices import PriceList
 from infra.plan import (
     aws_files,
     cost,
+    dcgm_exporter,
     device_plugin,
     dra,
     gpu_operator,
+    health,
     inventory,
+    monitoring,
     nodes,
     readiness_gate,
     room,
@@ -55,18 +58,25 @@ def _platform(env: Environment) -> dict[str, str]:
     alone = env.gpu_operator.mode == "device_plugin"
     release = device_plugin.release(env) if alone else gpu_operator.release(env)
     claims = dra.release(env)
+    measured, exporter = monitoring.release(env), dcgm_exporter.release(env)
     files = {
         "namespaces.yaml": _documents(workloads.namespaces(env)),
         f"{'device-plugin' if alone else 'gpu-operator'}.yaml": _documents([_chart(release)]),
     }
     runtime = device_plugin.runtime_class(env) if alone else None
+    shown = monitoring.after(env)
     maps = [sharing.device_plugin_config_map(env), sharing.mig_parted_config_map(env)]
     found = {
         "sharing.yaml": [manifest for manifest in maps if manifest],
         "runtime-class.yaml": [runtime] if runtime else [],
+        "monitoring.yaml": [_chart(measured), *monitoring.before(env)] if measured else [],
+        "monitoring-rules.yaml": [one for one in shown if one["kind"] == "PrometheusRule"],
+        "dashboards.yaml": [one for one in shown if one["kind"] == "ConfigMap"],
+        "dcgm-exporter.yaml": [_chart(exporter)] if exporter else [],
         "dra-driver.yaml": [_chart(claims)] if claims else [],
         "nodes.yaml": [node for pool in env.pools for node in nodes.simulated_nodes(env, pool)],
         "readiness-gate.yaml": list(readiness_gate.manifests(env)),
+        "health.yaml": list(health.manifests(env)),
         "scheduler.yaml": list(scheduler.manifests(env)),
         "room.yaml": list(room.manifests(env)),
         "workloads.yaml": list(workloads.manifests(env)),

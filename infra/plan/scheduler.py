@@ -17,7 +17,8 @@ from infra.model import labels, offer
 from infra.model.aws import AwsCluster
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.scheduling import SCHEDULER
-from infra.plan import gpu_operator, sharing
+from infra.plan import sharing
+from infra.plan.program import CONFINED, Program
 
 Manifest = dict[str, Any]
 
@@ -25,12 +26,9 @@ CONFIG = "config.yaml"
 FOLDER = "/etc/gpuform"
 PORT = 10259  # kube-scheduler's own
 REPLICAS = 2  # one works, one waits: a node that goes must not stop the placing of its own pods
-NOBODY = 65532
 GPU_WEIGHT = 100
 """Of 102: how full a node's CPU and memory are decides only between nodes whose GPUs are equally taken, and
 for pods that have their GPUs by claim, of which this version's scheduler scores nothing else."""
-
-_RBAC = "rbac.authorization.k8s.io"
 
 
 def configuration(env: Environment) -> Manifest:
@@ -85,17 +83,13 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     if not env.packs:
         return ()
     config = sharing.config_map(env, SCHEDULER, {CONFIG: sharing.to_yaml(configuration(env))})
-    config["metadata"] = {**config["metadata"], **_metadata(env, config["metadata"]["name"], SCHEDULER)}
-    account = {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": _metadata(env, SCHEDULER, SCHEDULER),
-        "automountServiceAccountToken": False,  # the pod says that it wants it
-    }
-    found = (account, *_access(env), config)
+    packer = Program(env, SCHEDULER, SCHEDULER)
+    name = config["metadata"]["name"]
+    config["metadata"] = {**config["metadata"], **packer.metadata(name, SCHEDULER)}
+    found = (packer.account(), *_access(packer), config)
     if isinstance(env.cluster, EmbeddedCluster):
         return found
-    return (*found, _deployment(env, config["metadata"]["name"]), _budget(env))
+    return (*found, packer.deployment(REPLICAS, _pod(packer, name)), _budget(packer))
 
 
 def version(env: Environment) -> str:
@@ -106,7 +100,7 @@ def version(env: Environment) -> str:
     return env.scheduling.version or versions.KUBERNETES
 
 
-def _access(env: Environment) -> tuple[Manifest, ...]:
+def _access(packer: Program) -> tuple[Manifest, ...]:
     """What the cluster's own scheduler may, DRA included where the cluster has it, and a lease of its own.
 
     The role of that scheduler names its lease; and who may read its metrics is asked of the API server.
@@ -114,84 +108,35 @@ def _access(env: Environment) -> tuple[Manifest, ...]:
     mine = ["create", "get", "list", "patch", "update", "watch"]
     lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": mine}
     return (
-        _binding(env, "ClusterRole", f"{SCHEDULER}-scheduler", "system:kube-scheduler"),
-        _binding(env, "ClusterRole", f"{SCHEDULER}-volumes", "system:volume-scheduler"),
-        _binding(env, "Role", f"{SCHEDULER}-authentication", _READER, "kube-system"),
-        {
-            "apiVersion": f"{_RBAC}/v1",
-            "kind": "Role",
-            "metadata": _metadata(env, f"{SCHEDULER}-lease", SCHEDULER),
-            "rules": [lease],
-        },
-        _binding(env, "Role", f"{SCHEDULER}-lease", f"{SCHEDULER}-lease", SCHEDULER),
+        packer.binding(f"{SCHEDULER}-scheduler", role="system:kube-scheduler"),
+        packer.binding(f"{SCHEDULER}-volumes", role="system:volume-scheduler"),
+        packer.binding(f"{SCHEDULER}-authentication", "kube-system", role=_READER),
+        *packer.granted(f"{SCHEDULER}-lease", [lease], SCHEDULER),
     )
 
 
 _READER = "extension-apiserver-authentication-reader"
 
 
-def _binding(env: Environment, kind: str, name: str, role: str, namespace: str | None = None) -> Manifest:
-    return {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": f"{kind}Binding",
-        "metadata": _metadata(env, name, namespace),
-        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": SCHEDULER, "namespace": SCHEDULER}],
-    }
-
-
-def _metadata(env: Environment, name: str, namespace: str | None = None) -> Manifest:
-    own = {labels.APP_NAME: SCHEDULER, labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"}
-    return {"name": name, "labels": own} | ({"namespace": namespace} if namespace else {})
-
-
-def _deployment(env: Environment, config_map: str) -> Manifest:
-    selector = {labels.APP_NAME: SCHEDULER}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": _metadata(env, SCHEDULER, SCHEDULER),
-        "spec": {
-            "replicas": REPLICAS,
-            "selector": {"matchLabels": selector},
-            "template": {"metadata": {"labels": selector}, "spec": _pod(env, config_map)},
-        },
-    }
-
-
-def _budget(env: Environment) -> Manifest:
+def _budget(packer: Program) -> Manifest:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": _metadata(env, SCHEDULER, SCHEDULER),
+        "metadata": packer.metadata(SCHEDULER, SCHEDULER),
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {labels.APP_NAME: SCHEDULER}}},
     }
 
 
-def _pod(env: Environment, config_map: str) -> Manifest:
-    """A pod where the operator's own goes, placed by the cluster's scheduler: it cannot place itself."""
+def _pod(packer: Program, config_map: str) -> Manifest:
+    """Placed by the cluster's scheduler: it cannot place itself."""
     apart = {
         "labelSelector": {"matchLabels": {labels.APP_NAME: SCHEDULER}},
         "maxSkew": 1,
         "topologyKey": labels.HOSTNAME,
         "whenUnsatisfiable": "ScheduleAnyway",
     }
-    return {
-        "automountServiceAccountToken": True,
-        "containers": [_container(env)],
-        "nodeSelector": {labels.OS: "linux"},
-        "priorityClassName": "system-cluster-critical",
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": NOBODY,
-            "runAsGroup": NOBODY,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "serviceAccountName": SCHEDULER,
-        "tolerations": gpu_operator.somewhere_tolerations(env),
-        "topologySpreadConstraints": [apart],
-        "volumes": [{"name": "config", "configMap": {"name": config_map}}],
-    }
+    volume = {"name": "config", "configMap": {"name": config_map}}
+    return packer.pod(_container(packer.env), volume, topologySpreadConstraints=[apart])
 
 
 def _container(env: Environment) -> Manifest:
@@ -202,11 +147,7 @@ def _container(env: Environment) -> Manifest:
         "livenessProbe": {**_probe("/livez"), "initialDelaySeconds": 15},
         "readinessProbe": _probe("/readyz"),
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": CONFINED,
         "volumeMounts": [{"name": "config", "mountPath": FOLDER, "readOnly": True}],
     }
 

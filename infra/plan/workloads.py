@@ -11,6 +11,8 @@ from infra.model import checks, choice, labels, offer
 from infra.model.choice import Unit
 from infra.model.environment import Environment
 from infra.model.errors import InputError
+from infra.model.health import HEALTH
+from infra.model.monitoring import NAMESPACE as MONITORING
 from infra.model.pool import Pool
 from infra.model.rollout import COLOURS
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
@@ -22,12 +24,15 @@ _USER = 1000  # any user but root; images that bring their own root user run as 
 
 
 def namespaces(env: Environment) -> tuple[Manifest, ...]:
-    """The operator's namespace, privileged as its operands need it, and the workloads', restricted."""
+    """The operator's namespace, privileged as its operands need it, and the others', which are not."""
     wanted = {workload.namespace for workload in env.workloads} | {space.name for space in env.namespaces}
     wanted -= set(checks.BUILT_IN_NAMESPACES)
     wanted |= {SCHEDULER} if env.packs else set()
+    wanted |= {HEALTH} if env.health else set()
     wanted |= {PLACEHOLDER} if any(pool.spare for pool in env.pools) else set()
     found = [_namespace(env, sharing.NAMESPACE, "privileged")]
+    if env.monitoring:
+        found.append(_namespace(env, MONITORING, "baseline"))  # a chart of others, with nothing privileged
     return (*found, *(_namespace(env, name, "restricted") for name in sorted(wanted)))
 
 

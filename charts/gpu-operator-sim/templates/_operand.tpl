@@ -6,7 +6,7 @@ app.kubernetes.io/part-of: gpu-operator-sim
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{/* One container that does nothing: (dict "name" "image" "env"). Privileged as the real ones, so that a
+{{/* One container that does nothing: (dict "name" "image" "env" "ports" "mounts"). Privileged as the real ones, so that a
      namespace whose pod security refuses the real operands refuses these too. */}}
 {{- define "sim.container" -}}
 - name: {{ .name }}
@@ -15,6 +15,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
   securityContext: {privileged: true}
   {{- with .env }}
   env: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .ports }}
+  ports: {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- with .mounts }}
   volumeMounts: {{- toYaml . | nindent 4 }}

@@ -1,0 +1,37 @@
+"""One planned chart as one Helm release."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
+
+from infra.plan.gpu_operator import ChartRelease
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def installed(
+    name: str, planned: ChartRelease, timeout: int, opts: pulumi.ResourceOptions, **more: Any
+) -> Release:
+    """Register the release as the resource ``name``; an upgrade that fails is rolled back.
+
+    ``timeout`` is in seconds; ``more`` are further arguments of the release.
+    """
+    # A chart of ours is named from the program's folder, so that no state says where the checkout lies.
+    return Release(
+        name,
+        chart=planned.chart if planned.version else os.path.relpath(ROOT / planned.chart),
+        version=planned.version,
+        repository_opts=RepositoryOptsArgs(repo=planned.repository) if planned.repository else None,
+        namespace=planned.namespace,
+        name=planned.name,
+        values=planned.values,
+        atomic=True,
+        timeout=timeout,
+        opts=opts,
+        **more,
+    )

@@ -1,0 +1,37 @@
+"""The loop that acts on nodes with a broken GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+
+from components.manifest import resource
+from infra.model.environment import Environment
+from infra.plan.health import manifests
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthLoopArgs:
+    """Whose nodes it acts on."""
+
+    environment: Environment
+
+
+class HealthLoop(pulumi.ComponentResource):
+    """A Deployment with its program and its rights, and what makes its figures known.
+
+    When it goes, nodes keep the taint that they have then: nobody is left to say that they are well.
+    """
+
+    def __init__(self, name: str, args: HealthLoopArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Register its objects, each after those before it; another program is another ConfigMap."""
+        super().__init__("gpuform:platform:HealthLoop", name, None, opts)
+        before: list[pulumi.Resource] = []
+        for manifest in manifests(args.environment):
+            role = f"{name}-{manifest['kind']}"
+            if manifest["kind"] in ("Role", "RoleBinding"):
+                role += f"-{manifest['metadata']['name']}"
+            child = pulumi.ResourceOptions(parent=self, depends_on=list(before))
+            before.append(resource(role, manifest, child))
+        self.register_outputs({})

@@ -1,0 +1,159 @@
+"""How what was decided is done to a node; each is the same when it is done twice.
+
+It lies beside the health loop, in the same ConfigMap. Standard library alone, Python 3.11 or newer.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
+if TYPE_CHECKING:
+    from infra.incluster import proof, told
+    from infra.incluster.cases import Node, Step
+    from infra.incluster.cluster import Cluster
+else:
+    import proof
+    import told
+    from cases import Node
+
+TAINT = "gpuform.io/gpu-unhealthy"
+CONDITION = "GpuUnhealthy"
+RECORD = "gpuform.io/gpu-health"
+REPAIRED = "gpuform.io/gpu-repaired"
+TICKET = "gpuform.io/ticket"
+NODE_POOL = "karpenter.sh/nodepool"
+PINNED = "karpenter.sh/do-not-disrupt"
+MOST_FAULTS = 64  # that are noted on a node
+
+Json = dict[str, Any]
+
+
+def read(node: Json, pool: Json) -> Node:
+    """A node as it is judged; ``pool`` says what it has promised, unless the node itself does."""
+    meta, status = node["metadata"], node.get("status", {})
+    notes, labels = meta.get("annotations") or {}, meta.get("labels") or {}
+    taints = {one["key"]: one.get("value", "") for one in node["spec"].get("taints") or ()}
+    return Node(
+        name=meta["name"],
+        uid=meta["uid"],
+        created=told.seconds(meta["creationTimestamp"]),
+        boot=str(status.get("nodeInfo", {}).get("bootID", "")),
+        missing=_missing(node, pool),
+        record=_record(notes.get(RECORD)),
+        taint=taints.get(TAINT),
+        repaired=notes.get(REPAIRED),
+        claim=NODE_POOL in labels,
+        pinned=notes.get(PINNED) == "true",
+    )
+
+
+def _record(text: str | None) -> Json | None:
+    """What was noted; None for what nobody can read, which then only a person clears."""
+    try:
+        found = json.loads(text or "null")
+        return found if isinstance(found, dict) and "class" in found else None
+    except ValueError:
+        return None
+
+
+def _missing(node: Json, pool: Json) -> str:
+    status = node.get("status", {})
+    conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    if conditions.get("Ready") != "True":
+        return "the node is not Ready"
+    promised = proof.promise(node, pool)
+    if not promised:
+        return "nobody says what the node shall offer"
+    there = status.get("allocatable") or {}
+    for name, count in sorted(promised.items()):
+        # What is had by claim is not in there, and the driver of claims says nothing of lost GPUs.
+        if name.startswith(proof.RESOURCE) and proof.amount(there.get(name, "0")) < count:
+            return f"it offers {there.get(name, '0')} of {count} {name}"
+    return ""
+
+
+class Hand:
+    """What may change nodes; raises what the cluster raises."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Does nothing yet."""
+        self._cluster = cluster
+
+    def do(self, step: Step, node: Json, now: float) -> str:
+        """One step; in words what else there is to say of it."""
+        if step.action == "lift":
+            return self._lift(node, step, now)
+        if step.action == "restore":
+            self._cluster.change(node, {}, _taints(node, step.kind))
+            return ""
+        self._cordon(node, step, now)
+        if step.action == "replace":
+            claim = self._cluster.claim(step.node)
+            if claim is not None:
+                self._cluster.give_back(claim)
+                return f"NodeClaim {claim['metadata']['name']} deleted"
+        if step.action in ("ticket", "replace"):
+            self._ticket(node, step, now)
+            return f"ticket {told.ticket_name(step.node)}"
+        return ""
+
+    def _cordon(self, node: Json, step: Step, now: float) -> None:
+        record = {
+            "action": step.action,
+            "at": told.at(now),
+            "boot": node["status"].get("nodeInfo", {}).get("bootID", ""),
+            "class": step.kind,
+            "faults": [fault.id for fault in step.faults][:MOST_FAULTS],
+        }
+        notes = {RECORD: json.dumps(record, sort_keys=True), REPAIRED: None}  # what was said is of before
+        self._cluster.change(node, notes, _taints(node, step.kind))
+        message = "; ".join(fault.words for fault in step.faults)[: told.LONGEST]
+        reason = "GpuNeedsReset" if step.kind == "reset" else "GpuNeedsReplacement"
+        self._cluster.condition(step.node, _condition(node, "True", reason, message, now))
+
+    def _lift(self, node: Json, step: Step, now: float) -> str:
+        """The taint last: as long as it is there, all of this is done again."""
+        said = _condition(node, "False", "GpuRepaired", step.why, now)
+        node = self._cluster.condition(step.node, said)  # which makes the node that was seen an old one
+        closed = self._close(step.node, step.why, now)
+        self._cluster.change(node, {RECORD: None, REPAIRED: None}, _taints(node, None))
+        return closed
+
+    def _ticket(self, node: Json, step: Step, now: float) -> None:
+        name = told.ticket_name(step.node)
+        pool = node["metadata"]["labels"].get(proof.POOL, "")
+        data = told.ticket(step.node, pool, step.kind, [fault.words for fault in step.faults], now)
+        own = {"name": name, "namespace": self._cluster.namespace, "labels": {TICKET: "open"}}
+        before = self._cluster.config_map(name)
+        if before is not None:
+            own["resourceVersion"] = before["metadata"]["resourceVersion"]
+        self._cluster.write({"apiVersion": "v1", "kind": "ConfigMap", "metadata": own, "data": data})
+
+    def _close(self, node: str, why: str, now: float) -> str:
+        found = self._cluster.config_map(told.ticket_name(node))
+        if found is None or found["metadata"].get("labels", {}).get(TICKET) != "open":
+            return ""
+        found["metadata"]["labels"][TICKET] = "closed"
+        found["data"] = {**found["data"], "closed": f"{told.at(now)} {why}\n"}
+        self._cluster.write(found)
+        return f"ticket {found['metadata']['name']} closed"
+
+
+def _taints(node: Json, kind: str | None) -> list[Json]:
+    """The node's taints with ours as it shall be; None for without."""
+    others = [one for one in node["spec"].get("taints") or () if one["key"] != TAINT]
+    return others if kind is None else [*others, {"key": TAINT, "value": kind, "effect": "NoSchedule"}]
+
+
+def _condition(node: Json, status: str, reason: str, message: str, now: float) -> Json:
+    """It has changed only when its status has: others count from then."""
+    before: Json = next(
+        (one for one in node["status"].get("conditions") or () if one["type"] == CONDITION), {}
+    )
+    since = before.get("lastTransitionTime") if before.get("status") == status else None
+    said = {"type": CONDITION, "status": status, "reason": reason, "message": message}
+    return {**said, "lastHeartbeatTime": told.at(now), "lastTransitionTime": since or told.at(now)}

@@ -1,0 +1,162 @@
+"""What the health loop tells: lines of its audit log, events, tickets, and its own metrics.
+
+It lies beside the health loop, in the same ConfigMap. Standard library alone, Python 3.11 or newer.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+NAME = "gpuform-health"
+LONGEST = 1000  # characters of a message
+LONGEST_NAME = 253
+
+Json = dict[str, Any]
+
+REASONS = {
+    "observe": ("Warning", "GpuFaultObserved"),
+    "cordon": ("Warning", "GpuNodeCordoned"),
+    "ticket": ("Warning", "GpuTicketOpened"),
+    "replace": ("Warning", "GpuNodeReplaced"),
+    "withhold": ("Warning", "GpuActionWithheld"),
+    "note": ("Warning", "GpuFaultNoted"),
+    "restore": ("Normal", "GpuTaintRestored"),
+    "wait": ("Normal", "GpuNodeNotReturned"),
+    "lift": ("Normal", "GpuNodeReturned"),
+    "open": ("Warning", "GpuHealthBreakerOpened"),
+    "close": ("Normal", "GpuHealthBreakerClosed"),
+}
+"""Type and reason of the event of each action."""
+
+
+def at(now: float) -> str:
+    """A time as Kubernetes writes it."""
+    return datetime.datetime.fromtimestamp(now, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seconds(written: str) -> float:
+    """Since 1970, of a time as Kubernetes writes it."""
+    return datetime.datetime.fromisoformat(written).timestamp()
+
+
+def line(now: float, **said: Any) -> None:
+    """One line of JSON, of the audit log."""
+    print(json.dumps({"at": at(now), "program": NAME, **said}, sort_keys=True), flush=True)
+
+
+def event(action: str, about: Json, message: str, now: float, namespace: str) -> Json:
+    """An event about an object; ``namespace`` is the event's own."""
+    kind, reason = REASONS[action]
+    name = about["name"][: LONGEST_NAME - 20]
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{name}.{time.time_ns():x}", "namespace": namespace},
+        "involvedObject": about,
+        "type": kind,
+        "reason": reason,
+        "message": message[:LONGEST],
+        "count": 1,
+        "firstTimestamp": at(now),
+        "lastTimestamp": at(now),
+        "source": {"component": NAME},
+        "reportingComponent": NAME,
+        "reportingInstance": NAME,
+    }
+
+
+def ticket_name(node: str) -> str:
+    """Of the ConfigMap with the node's ticket."""
+    name = f"gpu-ticket-{node}"
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - 9]}-{hashlib.sha256(node.encode()).hexdigest()[:8]}"
+
+
+def ticket(node: str, pool: str, kind: str, faults: list[str], now: float) -> dict[str, str]:
+    """What a person needs to know, for people and for programs."""
+    do = "Reset the GPU, or boot the machine anew."
+    if kind == "replace":
+        do = "Boot the machine anew; if the fault comes again, have the GPU or the machine replaced."
+    known = {"node": node, "pool": pool, "class": kind, "faults": faults, "opened": at(now), "do": do}
+    said = f"kubectl annotate node {node} gpuform.io/gpu-repaired='what was done'"
+    text = [f"# Node {node}: broken GPU (class {kind})", "", f"Pool {pool}; seen at {at(now)}.", ""]
+    text += [*(f"- {fault}" for fault in faults), "", do, ""]
+    text += ["No new pods come to the node; those that run there stay until they end. First drain it:", ""]
+    text += [f"    kubectl drain {node} --ignore-daemonsets --delete-emptydir-data", ""]
+    text += ["When it is repaired, say so; its taint goes once it has been well for ten minutes:", ""]
+    text += [f"    kubectl uncordon {node}", f"    {said}", ""]
+    return {"ticket.json": json.dumps(known, indent=1, sort_keys=True) + "\n", "ticket.md": "\n".join(text)}
+
+
+class Metrics:
+    """Its own figures, in Prometheus' text format."""
+
+    def __init__(self) -> None:
+        """Nothing done yet."""
+        self._lock = threading.Lock()
+        self._actions: Counter[tuple[str, str, str, str]] = Counter()
+        self._gauges: dict[str, float] = {}
+
+    def count(self, node: str, kind: str, action: str, result: str) -> None:
+        """One action more."""
+        with self._lock:
+            self._actions[node, kind, action, result] += 1
+
+    def set(self, **gauges: float) -> None:
+        """Figures as they are now, by their names after ``gpuform_health_``."""
+        with self._lock:
+            self._gauges |= gauges
+
+    def get(self, name: str) -> float:
+        """One figure; 0 as long as it has none."""
+        with self._lock:
+            return self._gauges.get(name, 0.0)
+
+    def text(self) -> str:
+        """All of it."""
+        with self._lock:
+            lines = ["# TYPE gpuform_health_actions_total counter"] if self._actions else []
+            for labels, count in sorted(self._actions.items()):
+                keys = zip(("node", "class", "action", "result"), labels, strict=True)
+                said = ",".join(f"{key}={json.dumps(value)}" for key, value in keys)
+                lines.append(f"gpuform_health_actions_total{{{said}}} {count}")
+            for name, value in sorted(self._gauges.items()):
+                lines += [f"# TYPE gpuform_health_{name} gauge", f"gpuform_health_{name} {value:.15g}"]
+        return "\n".join([*lines, ""])
+
+
+def serve(address: tuple[str, int], metrics: Metrics, alive: Callable[[], bool]) -> ThreadingHTTPServer:
+    """Answer for ``/metrics`` and ``/healthz`` from a thread of its own."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path == "/metrics":
+                self._answer(200, metrics.text())
+            elif self.path == "/healthz":
+                self._answer(200, "ok\n") if alive() else self._answer(503, "has not looked for long\n")
+            else:
+                self._answer(404, "there are /metrics and /healthz\n")
+
+        def _answer(self, code: int, text: str) -> None:
+            body = text.encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """The log is for what was done."""
+
+    server = ThreadingHTTPServer(address, Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server

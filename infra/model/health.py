@@ -1,0 +1,121 @@
+"""What happens to a node whose GPU is broken: who acts on it, how far, and how often at most.
+
+Exactly one may act on the nodes with GPUs. Two would take a node away under each other, and each would count
+only its own. On AWS there are three that could: EKS's repair of node groups, Karpenter's repair of its own
+nodes, and the loop of this project; the first two know of GPUs what EKS's monitoring agent tells them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from infra.model.base import Count, Model
+from infra.model.errors import InputError
+from infra.model.pool import Pool
+
+HEALTH = "gpuform-health"
+"""Name of the loop: of its namespace, its account, its Deployment."""
+Mode = Literal["observe", "cordon", "replace"]
+Remediator = Literal["gpuform", "karpenter", "eks"]
+
+_WINDOW = re.compile(r"([1-9][0-9]*)([mh])")
+_UNIT_S = {"m": 60, "h": 3600}
+_SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
+
+
+def _window(value: str) -> str:
+    found = _WINDOW.fullmatch(value)
+    if not found:
+        raise InputError("", f"{value!r} is no duration", "write it in minutes or hours, for example 1h")
+    if not _SHORTEST_S <= seconds(value) <= _LONGEST_S:
+        raise InputError("", f"{value} is no window to count in", "use 10m or more, and 168h or less")
+    return value
+
+
+def seconds(duration: str) -> int:
+    """Of a duration in minutes or hours, which has been checked."""
+    return int(duration[:-1]) * _UNIT_S[duration[-1]]
+
+
+def _share(value: str) -> str:
+    if not re.fullmatch(r"([1-9][0-9]?|100)%", value):
+        raise InputError("", f"{value!r} is no share of the nodes", "write it in percent, for example 20%")
+    return value
+
+
+Share = Annotated[str, Field(strict=True), AfterValidator(_share)]
+Window = Annotated[str, Field(strict=True), AfterValidator(_window)]
+
+
+class Health(Model):
+    """What is done about faults of GPUs that ask for a reset or another GPU; others are only reported."""
+
+    mode: Mode = Field(
+        default="observe",
+        description="observe: say what would be done, change no node. cordon: keep new pods off the node, by "
+        "a taint and a condition. replace: besides, have nodes replaced whose GPU is broken, by Karpenter "
+        "where it made them, else by people, who get a ticket.",
+    )
+    remediator: Remediator | None = Field(
+        default=None,
+        description="Who alone may act on nodes with GPUs: this loop (gpuform), Karpenter's node repair, or "
+        "EKS's repair of node groups. Has to be said on AWS; elsewhere there is only gpuform.",
+    )
+    budget: Share = Field(
+        default="20%",
+        description="Share of the nodes with GPUs that are acted on within the window, rounded down, one at "
+        "least. One more, and nothing is done any more until a person has looked.",
+    )
+    max: Count | None = Field(
+        default=None, description="Nodes that are acted on within the window at most, however many there are."
+    )
+    window: Window = Field(default="1h", description="In which actions are counted, for example 30m or 2h.")
+
+    @property
+    def acts(self) -> bool:
+        """Whether anything is done to nodes by the loop."""
+        return self.mode != "observe"
+
+    @property
+    def share(self) -> float:
+        """The budget as a part of one."""
+        return int(self.budget.removesuffix("%")) / 100
+
+
+def check(cluster: str, health: Health | None, monitored: bool, pools: Sequence[Pool]) -> None:
+    """Refuse a loop that hears of no fault, and a second hand on the same nodes."""
+    if health is None:
+        return
+    if not monitored:
+        fact = "nothing is monitored, so no fault would ever be seen"
+        raise InputError("health", fact, "add monitoring: {}, or leave health out")
+    if not any(pool.gpus for pool in pools):
+        raise InputError("health", "no pool has GPUs", "leave it out")
+    _check_remediator(cluster, health, pools)
+
+
+def _check_remediator(cluster: str, health: Health, pools: Sequence[Pool]) -> None:
+    path, own = "health.remediator", health.remediator
+    if cluster != "aws":
+        if own in ("karpenter", "eks"):
+            fact = f"there is no {'Karpenter' if own == 'karpenter' else 'EKS'} here"
+            raise InputError(path, fact, "leave it out, or use cluster kind aws")
+        return
+    if own is None:
+        fact = "missing, and on AWS EKS and Karpenter can repair nodes, too"
+        raise InputError(path, fact, "name the one that may act: gpuform, karpenter or eks")
+    if own == "gpuform":
+        return
+    if health.acts:
+        fact = f"two would act on the same nodes: {own} and this loop, which is to {health.mode}"
+        raise InputError(path, fact, "use remediator: gpuform, or mode: observe")
+    # Each of the two sees to nodes of its own making alone.
+    for index, pool in enumerate(pools):
+        if pool.gpus and pool.by_karpenter != (own == "karpenter"):
+            whose = "Karpenter's" if pool.by_karpenter else "of a managed node group"
+            fact = f"{own} does not repair the nodes of pools[{index}] ({pool.name}), which are {whose}"
+            raise InputError(path, fact, "use remediator: gpuform")

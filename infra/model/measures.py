@@ -1,0 +1,97 @@
+"""Values that monitoring is declared with: durations, sizes, addresses, fields; each checked by itself."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from infra.model.dcgm import FIELDS
+from infra.model.errors import InputError
+
+_DURATION = re.compile(r"[1-9][0-9]*[mhdwy]")
+_SECONDS: Mapping[str, int] = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+_SIZE = re.compile(r"[1-9][0-9]*(MB|GB|TB)")
+_UNITS: Mapping[str, int] = {"MB": 2**20, "GB": 2**30, "TB": 2**40}
+_CHART = re.compile(r"\d+\.\d+\.\d+")
+_URL = re.compile(r"https?://[^\s@?#{}]+")
+
+
+def seconds(duration: str) -> int:
+    """Seconds in a duration of one unit, such as 15d."""
+    return int(duration[:-1]) * _SECONDS[duration[-1]]
+
+
+def size_bytes(size: str) -> int:
+    """Bytes in a size as Prometheus writes it; its units are powers of two."""
+    return int(size[:-2]) * _UNITS[size[-2:]]
+
+
+def _retention(value: str) -> str:
+    if not _DURATION.fullmatch(value):
+        raise InputError("", f"{value!r} is no time to keep", "write a number and one of m, h, d, w, y: 15d")
+    if seconds(value) < 2 * 3600:
+        fact = f"{value} is less than Prometheus keeps in one block"
+        raise InputError("", fact, "use 2h or more")
+    return value
+
+
+def _retention_size(value: str) -> str:
+    if not _SIZE.fullmatch(value):
+        raise InputError("", f"{value!r} is no size", "write a number and one of MB, GB, TB: 40GB")
+    return value
+
+
+def _interval(value: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]*[sm]", value):
+        raise InputError("", f"{value!r} is no interval", "write a number and s or m: 15s")
+    if not 5 <= seconds(value) <= 120:
+        fact = f"{value} is not between 5s and 2m"
+        remedy = "use 15s: rules look back 5m, and need some measurements in them"
+        raise InputError("", fact, remedy)
+    return value
+
+
+def _url(value: str) -> str:
+    if not _URL.fullmatch(value):
+        fact = "is no plain address of http or https"
+        raise InputError("", fact, "write it as https://..., without a user, a token or a query in it")
+    return value
+
+
+def _chart(value: str) -> str:
+    if not _CHART.fullmatch(value):
+        raise InputError("", f"{value!r} is no version of a chart", "write it whole, as 88.5.3")
+    return value
+
+
+def _field(value: str) -> str:
+    if value not in FIELDS:
+        fact = f"unknown field {value!r}, with which dcgm-exporter would not start"
+        raise InputError("", fact, _closest(value))
+    return value
+
+
+def _closest(value: str) -> str:
+    close = difflib.get_close_matches(value.upper(), FIELDS, n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    return f"{hint}docs/monitoring.md lists all that are known"
+
+
+def _help(value: str) -> str:
+    if not value or any(letter in value for letter in ',"\n'):
+        fact = "is no column of a csv" if value else "says nothing"
+        raise InputError("", fact, "write some words without comma, quotes and line breaks")
+    return value
+
+
+Retention = Annotated[str, Field(strict=True), AfterValidator(_retention)]
+RetentionSize = Annotated[str, Field(strict=True), AfterValidator(_retention_size)]
+Interval = Annotated[str, Field(strict=True), AfterValidator(_interval)]
+Address = Annotated[str, Field(strict=True), AfterValidator(_url)]
+ChartVersion = Annotated[str, Field(strict=True), AfterValidator(_chart)]
+FieldName = Annotated[str, Field(strict=True), AfterValidator(_field)]
+Help = Annotated[str, Field(strict=True), AfterValidator(_help)]

@@ -1,0 +1,236 @@
+"""Monitoring: where measurements are kept and for how long, what is measured, and who is told.
+
+It means a kube-prometheus-stack of its own. Whoever has one on the cluster leaves the block out: NVIDIA's
+operator makes its ServiceMonitor all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from infra.model.base import Model, Name
+from infra.model.dcgm import MetricType
+from infra.model.errors import InputError
+from infra.model.measures import (
+    Address,
+    ChartVersion,
+    FieldName,
+    Help,
+    Interval,
+    Retention,
+    RetentionSize,
+    seconds,
+    size_bytes,
+)
+from infra.model.workload import Memory, memory_bytes
+
+NAMESPACE = "monitoring"
+RELEASE = "monitoring"
+"""Name of the Helm release, and value of the label ``release`` by which Prometheus finds what is ours."""
+
+WITHOUT_STORAGE = "1d"
+"""The longest retention in an emptyDir, a choice of ours: it is gone with its pod, and pods are moved when
+nodes are renewed, which most pools do within days. A day is what rules and a person on call look back at."""
+WITH_STORAGE = "15d"
+"""Prometheus's own default."""
+VOLUME_SHARE = 85
+"""Percent of the volume for measurements at most; the rest is for the log that is written ahead
+[Prometheus, storage: 80 to 85 %]."""
+_GIB = 2**30
+_LEAST_VOLUME = 2 * _GIB
+
+
+class Storage(Model):
+    """The volume of Prometheus."""
+
+    size: Memory = Field(description="Size of the volume, for example 50Gi.")
+    storage_class: Name | None = Field(
+        default=None, alias="class", description="Its storage class; the cluster's default if left out."
+    )
+
+
+class RemoteWrite(Model):
+    """Another place that gets every measurement, too."""
+
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        key: ("a secret does not belong into this file", "name a Secret in the cluster: secret: NAME")
+        for key in ("password", "username", "token", "bearer_token", "basic_auth", "authorization")
+    }
+
+    url: Address = Field(description="Address that takes Prometheus's remote write.")
+    secret: Name | None = Field(
+        default=None,
+        description="Secret in namespace monitoring with the keys username and password, which you make.",
+    )
+
+
+class Alertmanager(Model):
+    """Who is told of alerts."""
+
+    config_secret: Name = Field(
+        description="Secret in namespace monitoring with the key alertmanager.yaml, which you make: routes "
+        "and receivers, addresses and tokens among them."
+    )
+
+
+class Counter(Model):
+    """A field of DCGM, exported in another way than by itself."""
+
+    field: FieldName = Field(description="Name of the field.")
+    type: MetricType | None = Field(
+        default=None, description="Type of the metric; the field's own if left out."
+    )
+    help: Help | None = Field(
+        default=None, description="What it says to people, without a comma; our own words if left out."
+    )
+
+
+AnyCounter = Annotated[
+    # The tags are in brackets, as no key of an environment is: they stand in the path of an error.
+    Annotated[FieldName, Tag("[name]")] | Annotated[Counter, Tag("[counter]")],
+    Discriminator(lambda value: "[name]" if isinstance(value, str) else "[counter]"),
+]
+
+
+class Monitoring(Model):
+    """Prometheus, Alertmanager, Grafana and the exporters, and what they are told of GPUs."""
+
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "grafana_password": (
+            "a secret does not belong into this file",
+            "leave it out: the chart makes one, in the Secret monitoring-grafana",
+        ),
+    }
+
+    retention: Retention | None = Field(
+        default=None,
+        description=f"How long measurements are kept; {WITH_STORAGE} if left out, {WITHOUT_STORAGE} without "
+        "storage, which is also the longest then.",
+    )
+    retention_size: RetentionSize | None = Field(
+        default=None,
+        description=f"How much of them is kept at most, for example 40GB; {VOLUME_SHARE} % of the volume if "
+        "left out.",
+    )
+    storage: Storage | None = Field(
+        default=None, description="Volume of Prometheus; without one all is lost with its pod."
+    )
+    remote_write: RemoteWrite | None = Field(
+        default=None, description="Another place that gets every measurement, too; none if left out."
+    )
+    scrape: Literal["service_monitor", "scrape_configs"] = Field(
+        default="service_monitor",
+        description="How Prometheus finds dcgm-exporter: by the ServiceMonitor that NVIDIA's operator makes, "
+        "or by a scrape configuration of its own, with the operator's switched off.",
+    )
+    interval: Interval = Field(
+        default="15s", description="Time between two scrapes, and between two evaluations of the rules."
+    )
+    counters: tuple[AnyCounter, ...] = Field(
+        default=(),
+        description="Fields of DCGM beside those that are exported anyway: a name, or {field, type, help}.",
+    )
+    alertmanager: Alertmanager | None = Field(
+        default=None, description="Who is told of alerts; nobody if left out, they are only shown."
+    )
+    alerts: bool = Field(
+        default=True, strict=True, description="Whether there are alerts; recording rules are there anyway."
+    )
+    runbooks: Address | None = Field(
+        default=None,
+        description="Address under which people read this project's files: alerts then lead to their "
+        "runbooks below it (docs/runbooks/NAME.md), and only name them if left out.",
+    )
+    dashboards: bool = Field(default=True, strict=True, description="Whether Grafana has our dashboards.")
+    version: ChartVersion | None = Field(
+        default=None,
+        description="Version of the chart kube-prometheus-stack; the one this release is tested with if left "
+        "out.",
+    )
+    repository: str | None = Field(
+        default=None,
+        strict=True,
+        pattern=r"^(https?|oci)://\S+$",
+        description="Helm repository with the chart; its makers' own if left out.",
+    )
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> Monitoring:
+        self._check_counters()
+        if self.runbooks and not self.alerts:
+            fact = "there are no alerts that would lead there"
+            raise InputError("runbooks", fact, "leave it out, or leave out alerts: false")
+        if self.remote_write and self.remote_write.secret and self.remote_write.url.startswith("http:"):
+            fact = "http sends the password of remote_write.secret for all to read"
+            raise InputError("remote_write.url", fact, "use https, or leave the secret out")
+        if self.alertmanager and not self.alerts:
+            raise InputError(
+                "alertmanager", "without alerts there is none", "leave it out, or set alerts: true"
+            )
+        if self.storage:
+            self._check_volume(self.storage.size)
+        return self
+
+    def _check_counters(self) -> None:
+        seen: dict[str, int] = {}
+        for index, counter in enumerate(self.counters):
+            name = counter.field if isinstance(counter, Counter) else counter
+            if name in seen:
+                fact = f"{name} is also counters[{seen[name]}]"
+                raise InputError(f"counters[{index}]", fact, "name it once")
+            seen[name] = index
+
+    def _check_volume(self, size: str) -> None:
+        volume = memory_bytes(size)
+        if volume < _LEAST_VOLUME:
+            fact = f"{size} does not hold Prometheus's first hours"
+            raise InputError("storage.size", fact, f"use {_LEAST_VOLUME // _GIB}Gi or more")
+        most = volume * VOLUME_SHARE // 100
+        if self.retention_size and size_bytes(self.retention_size) > most:
+            raise InputError(
+                "retention_size",
+                f"{self.retention_size} of a volume of {size} leaves no "
+                "room for the log that is written ahead",
+                f"use {most // 2**20}MB ({VOLUME_SHARE} %) or less, or leave it out",
+            )
+
+
+def check(cluster: str, given: Monitoring | None, namespaces: Mapping[str, str]) -> None:
+    """Refuse what the kind of cluster has no use for, and measurements kept longer than they last.
+
+    ``namespaces`` are the environment's own, each with the path of who names it.
+    """
+    if given is None:
+        return
+    if NAMESPACE in namespaces:
+        fact = f"{NAMESPACE} is monitoring's own"
+        raise InputError(namespaces[NAMESPACE], fact, "name another one")
+    if cluster == "embedded":
+        for key, reason in OF_NO_USE.items():
+            if key in given.model_fields_set:
+                raise InputError(f"monitoring.{key}", *reason)
+        return
+    if cluster == "aws" and given.storage and given.storage.storage_class is None:
+        fact = "missing, and EKS has no default class since 1.30: the volume would never be there"
+        raise InputError("monitoring.storage.class", fact, "name one; EKS makes gp2")
+    if given.storage is None and given.retention and seconds(given.retention) > seconds(WITHOUT_STORAGE):
+        raise InputError(
+            "monitoring.retention",
+            f"{given.retention} without storage: what Prometheus keeps is gone with its pod",
+            f"give storage: {{size: 50Gi}}, or keep {WITHOUT_STORAGE} at most",
+        )
+
+
+_FOLDER = ("Prometheus of the embedded cluster writes into a folder of this machine", "leave it out")
+_OURS = ("the embedded cluster has our own chart", "leave it out")
+OF_NO_USE: Mapping[str, tuple[str, str]] = {
+    "storage": _FOLDER,
+    "remote_write": ("what is simulated here must not stand beside what was measured", "leave it out"),
+    "alertmanager": ("no Alertmanager runs on the embedded cluster, so nobody is told", "leave it out"),
+    "version": _OURS,
+    "repository": _OURS,
+}
+"""Fields that mean nothing on the embedded cluster."""

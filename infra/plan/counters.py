@@ -1,0 +1,36 @@
+"""What dcgm-exporter exports: a csv in a ConfigMap, named by its content, for edits are not picked up."""
+
+from __future__ import annotations
+
+from infra.model.dcgm import DEFAULT, FIELDS, DcgmField
+from infra.model.environment import Environment
+from infra.model.monitoring import Counter
+from infra.plan import sharing
+from infra.plan.sharing import Manifest
+
+CONFIG_MAP = "gpuform-dcgm-metrics"
+KEY = "dcgm-metrics.csv"
+"""The key that NVIDIA's operator mounts [its values, dcgmExporter.config]."""
+
+
+def fields(env: Environment) -> dict[str, DcgmField]:
+    """Every field that is exported, in the order of the csv: ours, then what the environment adds.
+
+    One of ours that the environment names, too, is as the environment has it.
+    """
+    found = dict(DEFAULT)
+    for counter in env.monitoring.counters if env.monitoring else ():
+        asked = counter if isinstance(counter, Counter) else Counter(field=counter)
+        known = FIELDS[asked.field]
+        found[asked.field] = DcgmField(asked.type or known.type, asked.help or known.help)
+    return found
+
+
+def csv(env: Environment) -> str:
+    """One line for each field: name, type, help."""
+    return "".join(f"{name}, {field.type}, {field.help}\n" for name, field in fields(env).items())
+
+
+def config_map(env: Environment) -> Manifest | None:
+    """The ConfigMap in the exporter's namespace; None where nothing is monitored."""
+    return sharing.config_map(env, CONFIG_MAP, {KEY: csv(env)}) if env.monitoring else None

@@ -1,0 +1,157 @@
+"""Sharing: who shares GPUs with whom, what each asked for, and what each is taken to use.
+
+NVIDIA's exporter does not know the pods of a GPU that is shared by time or by MPS: what a GPU does is divided
+among its pods by what they asked for (``gpuform:pod:gpus_used``). Which of them really did it, nobody sees.
+"""
+
+from __future__ import annotations
+
+from infra.plan.dashboards.spec import (
+    NAMESPACE,
+    POOL,
+    Bars,
+    Board,
+    Column,
+    Query,
+    Section,
+    Series,
+    Stat,
+    Table,
+    highest,
+    to,
+)
+
+_POD = f"{{{POOL}, {NAMESPACE}}}"
+_KEYS = "node, pool, sharing, resource, namespace, pod"
+_DEVICES = "gpuform:device:memory_{}_bytes{{" + POOL + "}}"
+_ASKED = f"gpuform:pod:gpus_requested{_POD}"
+
+
+def board() -> Board:
+    """The dashboard, the same for every environment."""
+    return Board(
+        "sharing",
+        "GPU sharing",
+        "Who is on the same GPUs as whom, with how much, and how full they are.",
+        (_now(), _who(), _course()),
+    )
+
+
+def _now() -> Section:
+    return Section(
+        "Now",
+        (
+            Stat(
+                title="Pods with GPUs",
+                description="Pods that have a GPU, a slice or a share of one.",
+                expr=f"count(count by (namespace, pod) ({_ASKED}))",
+                unit="short",
+                width=6,
+            ),
+            Stat(
+                title="GPUs they asked for",
+                description="In whole GPUs: a share of four is a quarter.",
+                expr=f"sum({_ASKED})",
+                unit="short",
+                width=6,
+            ),
+            Stat(
+                title="Busy of what was asked for",
+                description="Little here means that GPUs are held idle, and sharing them more would pay.",
+                expr=f"sum(gpuform:pod:gpus_used{_POD}) / sum({_ASKED})",
+                unit="percentunit",
+                width=6,
+            ),
+            Stat(
+                title="Fullest GPU or slice",
+                description="Part of its memory. One pod that takes it all has its neighbours fail "
+                "on a GPU that is "
+                "shared by time; a slice is full for its own pods only.",
+                expr=f"max({_DEVICES.format('used')} / {_DEVICES.format('total')})",
+                unit="percentunit",
+                steps=((0.9, "red"),),
+                width=6,
+            ),
+        ),
+    )
+
+
+def _who() -> Section:
+    beside = "count by (node, resource) (gpuform:pod:gpus_requested)"
+    table = Table(
+        title="Who shares with whom",
+        description="Sort by node: pods with the same node and resource are neighbours. Slices share "
+        "no memory "
+        "and no compute; shares of a GPU have both in common.",
+        keys={
+            "node": "Node",
+            "pool": "Pool",
+            "sharing": "Shared by",
+            "resource": "Resource",
+            "namespace": "Namespace",
+            "pod": "Pod",
+        },
+        columns=(
+            Column("Asked for", f"sum by ({_KEYS}) ({_ASKED})", "short"),
+            Column("Used", f"sum by ({_KEYS}) (gpuform:pod:gpus_used{_POD})", "short"),
+            Column(
+                "Pods on these GPUs",
+                f"sum by ({_KEYS}) (0 * {_ASKED} + on (node, resource) group_left () {beside})",
+                "short",
+            ),
+        ),
+        links={
+            "node": ("GPUs of the node", to("devices", "node")),
+            "namespace": ("Cost of the namespace", to("cost", "namespace")),
+        },
+        sort="Pods on these GPUs",
+        height=11,
+    )
+    return Section("Who", (table,))
+
+
+def _course() -> Section:
+    asked = f"gpuform:namespace:gpus_requested{{{POOL}, {NAMESPACE}}}"
+    used = f"gpuform:namespace:gpus_used{{{POOL}, {NAMESPACE}}}"
+    memory = f"sum by (node, gpu, GPU_I_PROFILE, GPU_I_ID) ({_DEVICES})"
+    return Section(
+        "Course",
+        (
+            Series(
+                title="Asked for by namespace",
+                description="In whole GPUs.",
+                queries=(Query(f"sum by (namespace) ({asked})", "{{namespace}}"),),
+                unit="short",
+                stacked=True,
+            ),
+            Series(
+                title="Used by namespace",
+                description="In whole GPUs, divided among the pods of a GPU by what they asked for.",
+                queries=(Query(f"sum by (namespace) ({used})", "{{namespace}}"),),
+                unit="short",
+                stacked=True,
+            ),
+            Series(
+                title="Used by kind of sharing",
+                description="Of what was asked for. Where it stays low, share more; above one, pods take "
+                "more than their share, which only slices and MPS keep them from.",
+                queries=(
+                    Query(f"sum by (sharing) ({used}) / (sum by (sharing) ({asked}) > 0)", "{{sharing}}"),
+                ),
+                unit="percentunit",
+            ),
+            Bars(
+                title="Memory of each GPU and slice",
+                description="Part that is allocated.",
+                queries=(
+                    Query(
+                        highest(f"{memory.format('used')} / {memory.format('total')}"),
+                        "{{node}} gpu {{gpu}} {{GPU_I_PROFILE}} {{GPU_I_ID}}",
+                    ),
+                ),
+                unit="percentunit",
+                most=1,
+                steps=((0.75, "orange"), (0.9, "red")),
+            ),
+        ),
+    )

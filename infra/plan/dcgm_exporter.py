@@ -1,0 +1,66 @@
+"""dcgm-exporter by its own chart, where the device plugin stands alone and no operator brings an exporter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra import versions
+from infra.model import labels
+from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.monitoring import Monitoring
+from infra.plan import counters, device_plugin, gpu_operator, scraping, sharing
+from infra.plan.gpu_operator import ChartRelease, Values
+
+CHART = "dcgm-exporter"
+SIMULATED = f"charts/{CHART}-sim"
+NAME = scraping.JOB
+"""Of the release: the chart then calls everything so, the Service and with it the job among them."""
+_FOLDER = "/etc/gpuform"
+
+
+def release(env: Environment) -> ChartRelease | None:
+    """The release; None where nothing is monitored, or the operator's exporter does it."""
+    if env.monitoring is None or env.gpu_operator.mode != "device_plugin":
+        return None
+    if not any(pool.gpus for pool in env.pools):
+        return None
+    embedded = isinstance(env.cluster, EmbeddedCluster)
+    return ChartRelease(
+        chart=SIMULATED if embedded else CHART,
+        repository=None if embedded else versions.DCGM_EXPORTER_REPOSITORY,
+        version=None if embedded else versions.DCGM_EXPORTER_CHART,
+        namespace=sharing.NAMESPACE,
+        name=NAME,
+        values=_values(env, env.monitoring),
+    )
+
+
+def _values(env: Environment, monitoring: Monitoring) -> Values:
+    """The chart's own list of counters is a file in the image; ours lies in another folder.
+
+    By ``customMetrics`` the chart would make a ConfigMap of one name, and no pod would start anew for it.
+    """
+    found: Values = {
+        "arguments": ["-f", f"{_FOLDER}/{counters.KEY}"],
+        **_volume(env),
+        "extraEnv": [
+            {"name": "DCGM_EXPORTER_INTERVAL", "value": scraping.exporter_interval_ms(monitoring)},
+        ],
+        "nodeSelector": {labels.NVIDIA_GPU: "true"},
+        "podLabels": {"app": NAME},  # the operator's exporter has it, and Prometheus looks for it
+        "serviceMonitor": scraping.service_monitor(monitoring),
+        "tolerations": gpu_operator.gpu_tolerations(env),
+    }
+    if device_plugin.runtime_class(env):
+        found["runtimeClassName"] = device_plugin.RUNTIME_CLASS
+    return found
+
+
+def _volume(env: Environment) -> dict[str, Any]:
+    config_map = counters.config_map(env)
+    assert config_map is not None, "monitored, and without counters"
+    volume = {"name": "metrics-config", "configMap": {"name": config_map["metadata"]["name"]}}
+    return {
+        "extraConfigMapVolumes": [volume],
+        "extraVolumeMounts": [{"name": volume["name"], "mountPath": _FOLDER}],
+    }

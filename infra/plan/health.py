@@ -1,0 +1,162 @@
+"""The health loop: one small pod that acts on nodes with a broken GPU, as far as the environment lets it.
+
+Its program is ``infra/incluster/health.py`` with what lies beside it, carried by a ConfigMap that is named by
+its content; with it, what was declared. In a namespace of its own, because it may write ConfigMaps there: its
+memory and the tickets. It may list nodes, patch them unless it only observes, write events, and delete
+NodeClaims where it is to have Karpenter's nodes replaced; nothing more. Prometheus is asked without a login.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from infra import versions
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.model.health import HEALTH, seconds
+from infra.model.monitoring import NAMESPACE, RELEASE
+from infra.plan import sharing, startup
+from infra.plan.program import CONFINED, Program
+
+Manifest = dict[str, Any]
+
+PROGRAM = "health.py"
+FILES = (
+    PROGRAM,
+    "acting.py",
+    "asked.py",
+    "cases.py",
+    "cluster.py",
+    "healing.py",
+    "judge.py",
+    "proof.py",
+    "told.py",
+)
+SETTINGS = "settings.json"
+SOURCE = Path(__file__).resolve().parent.parent / "incluster"
+FOLDER = "/health"
+PORT = 8080
+EVENTS = "default"
+"""The namespace of events about nodes, which have none."""
+PROMETHEUS = f"http://{RELEASE}-kube-prometheus-prometheus.{NAMESPACE}:9090"
+"""The Service that the chart makes of the release's name [kube-prometheus-stack, templates]."""
+SETTLE_S = 600
+"""Seconds without a fault until a repaired node comes back. An XID counts for five minutes after it was seen
+[DCGM_EXP_XID_ERRORS_COUNT, its window]; twice that, so that a second one is not missed."""
+
+
+def manifests(env: Environment) -> tuple[Manifest, ...]:
+    """Everything that the loop is, in the order in which it works; nothing where none is declared."""
+    if env.health is None:
+        return ()
+    loop = Program(env, HEALTH, HEALTH)
+    program = {name: (SOURCE / name).read_text(encoding="utf-8") for name in FILES}
+    declared = json.dumps(settings(env), indent=1, sort_keys=True) + "\n"
+    script = sharing.config_map(env, HEALTH, {**program, SETTINGS: declared})
+    script["metadata"] = {**script["metadata"], **loop.metadata(script["metadata"]["name"], HEALTH)}
+    volume = {"name": "program", "configMap": {"name": script["metadata"]["name"]}}
+    pod = loop.pod(_container(), volume, terminationGracePeriodSeconds=5)
+    return (
+        loop.account(),
+        *_access(env, loop),
+        script,
+        # Two would each act on what the other has not yet written down.
+        loop.deployment(1, pod, strategy={"type": "Recreate"}),
+        _service(loop),
+        _monitor(loop),
+    )
+
+
+def settings(env: Environment) -> dict[str, Any]:
+    """What the program is told; durations in seconds, the budget as a part of one."""
+    assert env.health is not None
+    return {
+        "budget": env.health.share,
+        "listen": f":{PORT}",
+        "max": env.health.max,
+        "mode": env.health.mode,
+        "pools": pools(env),
+        "prometheus": PROMETHEUS,
+        "settle_s": SETTLE_S,
+        "window_s": seconds(env.health.window),
+    }
+
+
+def pools(env: Environment) -> dict[str, Any]:
+    """What a repaired node of each pool with GPUs has to offer; Karpenter's nodes have that with them."""
+    return {
+        pool.name: {} if env.by_karpenter(pool) else {"offers": startup.offers(env, pool)}
+        for pool in env.pools
+        if pool.gpus
+    }
+
+
+def gives_back(env: Environment) -> bool:
+    """Whether it deletes NodeClaims."""
+    replaces = env.health is not None and env.health.mode == "replace"
+    return replaces and any(pool.gpus and env.by_karpenter(pool) for pool in env.pools)
+
+
+def _access(env: Environment, loop: Program) -> tuple[Manifest, ...]:
+    """Nodes and NodeClaims are nobody's namespace; to be made, a ConfigMap cannot be named in a rule."""
+    assert env.health is not None
+    rules = [_rule("", "nodes", "list")]
+    if env.health.acts:
+        rules += [_rule("", "nodes", "patch"), _rule("", "nodes/status", "patch")]
+    if gives_back(env):
+        rules += [_rule("karpenter.sh", "nodeclaims", "list", "delete")]
+    events = _rule("", "events", "create")
+    return (
+        *loop.granted(HEALTH, rules),
+        *loop.granted(HEALTH, [_rule("", "configmaps", "create", "get", "update"), events], HEALTH),
+        *loop.granted(f"{HEALTH}-events", [events], EVENTS),
+    )
+
+
+def _rule(group: str, resource: str, *verbs: str) -> Manifest:
+    return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
+
+
+def _container() -> Manifest:
+    alive = {"httpGet": {"path": "/healthz", "port": PORT}, "initialDelaySeconds": 30, "periodSeconds": 30}
+    return {
+        "name": HEALTH,
+        "image": versions.READINESS_GATE_IMAGE,
+        # -I keeps the environment out of the interpreter, -B its bytecode off a read-only file system.
+        "command": ["python3", "-I", "-B", f"{FOLDER}/{PROGRAM}", f"{FOLDER}/{SETTINGS}"],
+        "livenessProbe": alive,
+        "ports": [{"name": "metrics", "containerPort": PORT}],
+        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "securityContext": CONFINED,
+        "volumeMounts": [{"name": "program", "mountPath": FOLDER, "readOnly": True}],
+    }
+
+
+def _service(loop: Program) -> Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": loop.metadata(HEALTH, HEALTH),
+        "spec": {
+            "clusterIP": "None",
+            "ports": [{"name": "metrics", "port": PORT, "targetPort": "metrics"}],
+            "selector": {labels.APP_NAME: HEALTH},
+        },
+    }
+
+
+def _monitor(loop: Program) -> Manifest:
+    """Its figures: labels of its own (node, class) come before those of its pod."""
+    metadata = loop.metadata(HEALTH, HEALTH)
+    metadata["labels"] = {**metadata["labels"], labels.RELEASE: RELEASE}
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "ServiceMonitor",
+        "metadata": metadata,
+        "spec": {
+            "endpoints": [{"honorLabels": True, "interval": "15s", "port": "metrics"}],
+            "selector": {"matchLabels": {labels.APP_NAME: HEALTH}},
+        },
+    }

@@ -1,0 +1,32 @@
+"""Recording rules and alerts of an environment, as Prometheus' rule groups.
+
+Pure and deterministic: the same environment gives the same groups. Recorded series are named
+``gpuform:<of what>:<what>``; ``docs/alerts.md`` lists the alerts. Durations stand in the rules' text, so that
+a rehearsal can run them faster. Rules of a group run one after the other, in the order given,
+as often as Prometheus evaluates (``monitoring.interval``); hours once a minute.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.model.environment import Environment
+from infra.plan.rules import alerts, attribution, capacity, devices, facts, faults
+from infra.plan.rules.alert import pages
+
+Group = dict[str, Any]
+
+
+def groups(env: Environment) -> list[Group]:
+    """Every group of the environment; without GPUs there is nothing to record and no alert."""
+    if not any(pool.gpus for pool in env.pools):
+        return []
+    elastic = any(rule.get("record") == facts.NODE_SIZE for rule in facts.rules(env))
+    recorded = [devices.node_info(), *facts.rules(env), *devices.rules(env), *attribution.rules()]
+    recorded += capacity.rules(elastic)
+    return [
+        {"name": "gpuform.recorded", "rules": recorded},
+        {"name": "gpuform.faults", "rules": list(faults.rules())},
+        {"name": "gpuform.hours", "interval": "1m", "rules": list(attribution.hours())},
+        {"name": "gpuform.alerts", "rules": [one.rule(pages(env)) for one in alerts.every(env)]},
+    ]

@@ -1,0 +1,53 @@
+"""Alerts about the loop that acts on faults. Where it is not declared, they have nothing to fire on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.model.environment import Environment
+from infra.plan.rules.alert import Alert
+from infra.plan.rules.promql import RANGE
+
+_BREAKER = "gpuform_health_breaker_open"
+_ACTIONS = "gpuform_health_actions_total"
+_LOOKED = "gpuform_health_last_look_timestamp_seconds"
+"""Of the last look that did not fail; it fails where Prometheus or the API server does not answer."""
+
+
+def alerts(env: Environment) -> Iterator[Alert]:
+    """Breaker, loop, actions."""
+    yield Alert(
+        name="GpuHealthBreakerOpen",
+        severity="critical",
+        expr=f"max({_BREAKER}) > 0",
+        means="So many nodes were acted on that the health loop has stopped: a person has to look first.",
+        summary="the health loop has stopped acting: more faults than its budget lets",
+        description="Many GPUs failing at once is rarely the GPUs: look for a cause that they share.",
+    )
+    failed = f'{_ACTIONS}{{result="failed"}}'
+    grown = f"increase({failed}[15m])"
+    gone = f"max(last_over_time({_BREAKER}[1h])) unless on () max({_BREAKER})"
+    missing = f"absent({_BREAKER})" if _declared(env) else f"({gone})"
+    yield Alert(
+        name="GpuHealthRemediatorAbsent",
+        severity="critical",
+        wait="10m",
+        expr=f"{missing} or max(changes({_LOOKED}[{RANGE}])) == 0",
+        means="The health loop does not answer, or sees nothing: nothing is done about faulty GPUs.",
+        summary="the health loop does not answer, or sees nothing",
+        description="Faults are still measured and alerted. Look at its Deployment in gpuform-health.",
+    )
+    yield Alert(
+        name="GpuHealthActionFailed",
+        severity="warning",
+        # A counter begins with its first failure, which is no increase of anything yet.
+        expr=f"sum by (node,class,action) ({grown} > 0 or ({failed} unless {failed} offset 15m))",
+        means="The health loop could not do what it wanted to a node.",
+        summary="the health loop could not {{ $labels.action }} node {{ $labels.node }}",
+        description="The fault is of the class {{ $labels.class }}. Its log and the node's events say why.",
+    )
+
+
+def _declared(env: Environment) -> bool:
+    """Whether the environment has the loop, which then has to be there, if only to observe."""
+    return env.health is not None

@@ -1,0 +1,140 @@
+"""Alerts about pods and pools: who waits, who holds a GPU for nothing, what is full.
+
+Figures, all choices of ours: below 2 % for two hours is idle; above 95 % of its memory a GPU that several
+pods take turns on is full, for nothing keeps one of them from taking the rest. Under MPS each pod has its
+own part of the memory, so a full GPU is no news there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.model.scheduling import PLACEHOLDER
+from infra.model.sharing import Mig, TimeSlicing
+from infra.plan import room
+from infra.plan.rules.alert import POOL_WHERE, Alert
+from infra.plan.rules.attribution import POD_REQUESTED, POD_USED
+from infra.plan.rules.capacity import REASON, ROOM
+from infra.plan.rules.devices import MEMORY_TOTAL, MEMORY_USED
+from infra.plan.rules.facts import DEVICE_PART
+from infra.plan.rules.promql import most, one_of, set_label
+
+_POD = "pod {{ $labels.namespace }}/{{ $labels.pod }}"
+_NOBODY = "vector(0) > 0"
+"""No series: the environment has nothing that the alert could be about."""
+
+
+def alerts(env: Environment) -> Iterator[Alert]:
+    """Pods first."""
+    yield from _waiting()
+    yield from _held(env)
+    yield Alert(
+        name="GpuNodePoolAtLimit",
+        severity="warning",
+        wait="15m",
+        expr=f"{ROOM} < 1",
+        means="A NodePool may not buy another node: one of its limits is reached.",
+        summary="NodePool {{ $labels.nodepool }} is at its limit of {{ $labels.resource_type }}",
+        description="Pods that find no room wait until others end. Raise elastic.max of pool "
+        "{{ $labels.pool }}, or leave it as the brake that it is.",
+    )
+    yield _spare(env)
+
+
+def _waiting() -> Iterator[Alert]:
+    yield Alert(
+        name="GpuPodPending",
+        severity="warning",
+        wait="10m",
+        expr=f'{REASON}{{reason!="fragmented"}} or {_quota()}',
+        means="A pod waits for a GPU; the label reason says why, as far as it can be told.",
+        summary="{{ $labels.namespace }}/{{ or $labels.pod $labels.deployment }} waits for a GPU: "
+        "{{ $labels.reason }}",
+        description="{{ if $labels.pod }}It asks for {{ $value }} {{ $labels.resource }}.{{ else }}Its pods "
+        "are refused.{{ end }} The runbook says what to do for each reason.",
+    )
+    yield Alert(
+        name="GpuFragmentation",
+        severity="warning",
+        wait="10m",
+        expr=f'{REASON}{{reason="fragmented"}}',
+        means="Enough GPUs are free for a pod that waits, but no single node has as many.",
+        summary=f"{_POD} waits: enough {{{{ $labels.resource }}}} are free, but not on one node",
+        description="It asks for {{ $value }} at once. Pack pods (scheduling.packer), move some, or ask for "
+        "fewer.",
+    )
+
+
+def _quota() -> str:
+    """Deployments whose pods are not let in, in namespaces that have used up a quota of GPUs."""
+    keys = ("namespace", "resourcequota", "resource")
+    used, hard = (
+        most(keys, f'kube_resourcequota{{resource=~"requests.nvidia.com/.+",type="{kind}"}}')
+        for kind in ("used", "hard")
+    )
+    full = f"max by (namespace) ({used} >= {hard})"
+    failing = 'kube_deployment_status_condition{condition="ReplicaFailure",status="true"} == 1'
+    refused = most(("namespace", "deployment"), failing)
+    return set_label(f"({refused} and on (namespace) {full})", "reason", "quota")
+
+
+def _held(env: Environment) -> Iterator[Alert]:
+    pods = f'{POD_REQUESTED}{{namespace!="{PLACEHOLDER}"}}'
+    yield Alert(
+        name="GpuAllocatedIdle",
+        severity="info",
+        wait="2h",
+        expr=f"{POD_USED} < 0.02 * {pods}",
+        means="A pod holds a GPU and has not used it for two hours; as a rule a notebook left open.",
+        summary=f"{_POD} holds a GPU on node {{{{ $labels.node }}}} and does not use it",
+        description=f"Ask its owner whether it may go. {POOL_WHERE} Sharing: {{{{ $labels.sharing }}}}.",
+    )
+    shared = [pool.name for pool in env.pools if _takes_turns(pool)]
+    matcher = f'{{pool=~"{one_of(shared)}"}}'
+    full = f"{MEMORY_USED}{matcher} / {MEMORY_TOTAL}{matcher} > 0.95"
+    part = f"max by (pool,GPU_I_PROFILE,resource) ({DEVICE_PART})"
+    by_resource = (
+        f"max by (node,pool,resource) (({full}) + on (pool,GPU_I_PROFILE) group_left (resource) 0 * {part})"
+    )
+    who = f"(0 * {pods} + on (node,pool,resource) group_left () {by_resource})"
+    yield Alert(
+        name="GpuSharedMemoryNearlyFull",
+        severity="warning",
+        wait="10m",
+        expr=who if shared else _NOBODY,
+        means="The memory of a GPU that pods take turns on is nearly full; one alert for each that may be "
+        "on it.",
+        summary=f"{_POD} shares a GPU of node {{{{ $labels.node }}}} whose memory is nearly full",
+        description="{{ $value | humanizePercentage }} are in use. Nothing keeps a pod from taking the rest: "
+        f"the others then fail. {POOL_WHERE} `gpuform top` shows who is on it.",
+    )
+
+
+def _takes_turns(pool: Pool) -> bool:
+    """Whether several pods have one memory."""
+    sharing = pool.sharing
+    return isinstance(sharing, TimeSlicing) or (isinstance(sharing, Mig) and sharing.share is not None)
+
+
+def _spare(env: Environment) -> Alert:
+    """Placeholders that have no node, or are not there at all."""
+    terms = []
+    for one in room.placeholders(env):
+        name, pool = one["metadata"]["name"], one["spec"]["template"]["spec"]["nodeSelector"]
+        matcher = f'{{namespace="{PLACEHOLDER}",deployment="{name}"}}'
+        there = f"(max(kube_deployment_status_replicas_available{matcher}) or 0 * max(kube_node_info))"
+        missing = f"({one['spec']['replicas']} - {there}) > 0"
+        named = set_label(f"({missing})", "deployment", name)
+        terms.append(set_label(named, "pool", next(iter(pool.values()))))
+    return Alert(
+        name="GpuSpareGone",
+        severity="warning",
+        wait="30m",
+        expr=" or ".join(terms) or _NOBODY,
+        means="A pool does not keep as many nodes free as it is told to.",
+        summary="pool {{ $labels.pool }} keeps no node free: {{ $value }} placeholders have no room",
+        description="The next pods wait for a node to be bought. Look at the pool's limits, and at what "
+        "Karpenter says of its NodeClaims.",
+    )

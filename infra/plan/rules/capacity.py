@@ -1,0 +1,128 @@
+"""What nodes offer, what is asked of them, and why a pod waits for a GPU.
+
+Free is what an ordinary pod could have: placeholders give way, and a node that is cordoned, not ready, not
+yet proven or unhealthy has nothing free. kube-state-metrics does not tell a pod's node selector, so a pod
+is compared with every pool that offers its resource: where one of them has room and the pod waits all the
+same, the reason is ``unschedulable``, and only the pod's events say more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.model.labels import GPU_NOT_READY, GPU_UNHEALTHY
+from infra.model.scheduling import PLACEHOLDER
+from infra.plan.rules.attribution import ALIVE, GPUS, POD_REQUESTED, POD_UNITS, RESOURCE_USED, asked
+from infra.plan.rules.facts import NODE_DECLARED, NODE_SIZE, PER_NODE, UNIT
+from infra.plan.rules.promql import NODE_INFO, Rule, most, record
+
+ALLOCATABLE = "gpuform:resource:allocatable"
+REQUESTED = "gpuform:resource:requested"
+FREE = "gpuform:resource:free"
+PENDING = "gpuform:pod:units_pending"
+REASON = "gpuform:pod:pending_reason"
+POOL_ALLOCATABLE = "gpuform:pool:gpus_allocatable"
+POOL_REQUESTED, POOL_USED = "gpuform:pool:gpus_requested", "gpuform:pool:gpus_used"
+ROOM = "gpuform:nodepool:nodes_left"
+KNOWN = "gpuform:resource:known"
+LARGEST, TOTAL = "gpuform:resource:free_largest", "gpuform:resource:free_total"
+AWAITED = "gpuform:resource:awaited"
+LIMITED = "gpuform:resource:limited"
+_BOTH = 'resource=~"nvidia_com_.+|cpu|memory"'
+_NODE = ("node", "resource")
+READY = most(("node",), 'kube_node_status_condition{condition="Ready",status="true"} == 1')
+_TAINTED = f'kube_node_spec_taint{{key=~"{GPU_NOT_READY}|{GPU_UNHEALTHY}"}}'
+USABLE = f"({READY} unless on (node) (kube_node_spec_unschedulable == 1) unless on (node) {_TAINTED})"
+
+
+def rules(elastic: bool) -> Iterator[Rule]:
+    """Nodes, then pools, then pods that wait; ``elastic``: whether Karpenter buys nodes for some pool."""
+    offered = most(_NODE, f"kube_node_status_allocatable{{{_BOTH}}}")
+    yield record(ALLOCATABLE, f"{offered} * on (node) group_left (pool) {NODE_INFO}")
+    yield record(REQUESTED, f"sum by (node,pool,resource) ({POD_UNITS}) or {_others('requests')}")
+    # Of extended resources Kubernetes takes the limit for the request: they are always the same.
+    gpus = f"{REQUESTED}{{{GPUS}}}"
+    yield record("gpuform:resource:limits", f"{gpus} or {_others('limits')}")
+    yield from _pools()
+    yield from _waiting(elastic)
+
+
+def _others(kind: str) -> str:
+    """CPU and memory of living pods by node; init containers are left out, as they are done by then."""
+    matchers = 'resource=~"cpu|memory",node!=""'
+    keys = ("namespace", "pod", "uid", "container", "node", "resource")
+    each = most(keys, f"kube_pod_container_resource_{kind}{{{matchers}}}")
+    alive = f"{each} and on (namespace,pod,uid) {ALIVE}"
+    return f"sum by (node,resource) ({alive}) * on (node) group_left (pool) {NODE_INFO}"
+
+
+def _pools() -> Iterator[Rule]:
+    by = "sum by (pool,sharing)"
+    in_gpus = f"{ALLOCATABLE} * on (pool,resource) group_left (sharing) {UNIT}"
+    yield record(POOL_ALLOCATABLE, f"{by} ({in_gpus})")
+    none = f"0 * {POOL_ALLOCATABLE}"
+    yield record(POOL_REQUESTED, f"{by} ({POD_REQUESTED}) or {none}")
+    yield record(POOL_USED, f"{by} ({RESOURCE_USED})")
+
+
+def _waiting(elastic: bool) -> Iterator[Rule]:
+    taken = f'sum by (node,pool,resource) ({POD_UNITS}{{namespace!="{PLACEHOLDER}"}})'
+    gpus = f"{ALLOCATABLE}{{{GPUS}}}"
+    left = f"clamp_min({gpus} - on (node,pool,resource) ({taken} or 0 * {gpus}), 0)"
+    yield record(FREE, f"{left} and on (node) {USABLE}")
+    waits = most(("namespace", "pod"), "kube_pod_status_unschedulable == 1")
+    matchers = f'{GPUS},node="",namespace!="{PLACEHOLDER}"'
+    pods = f"sum by (namespace,pod,resource) ({asked(matchers)})"
+    yield record(PENDING, f"{pods} and on (namespace,pod) {waits}")
+    yield from _summed()
+    if elastic:
+        yield from _node_pools()
+        yield record(LIMITED, _limited())
+    for reason, expression in _reasons(elastic):
+        yield record(REASON, expression, {"reason": reason})
+
+
+def _summed() -> Iterator[Rule]:
+    """What a waiting pod is compared with, by resource: 0 where nothing is free, none where nobody knows."""
+    some = f"max by (resource) (kube_node_status_allocatable{{{GPUS}}})"
+    offered = f"(max by (resource) ({UNIT}) or {some} > 0)"
+    yield record(KNOWN, f"group by (resource) {offered} and on () max(kube_node_info)")
+    yield record(LARGEST, f"max by (resource) ({FREE}) or 0 * {KNOWN}")
+    yield record(TOTAL, f"sum by (resource) ({FREE}) or 0 * {KNOWN}")
+    yield record(AWAITED, f"group by (resource) ({NODE_DECLARED} unless on (node) {USABLE})")
+
+
+def _node_pools() -> Iterator[Rule]:
+    """Nodes that each NodePool's limits still let it buy, by limit."""
+    keys = ("nodepool", "resource_type")
+    limit, usage = (most(keys, f"karpenter_nodepools_{name}") for name in ("limit", "usage"))
+    left = f"({limit} - ({usage} or 0 * {limit}))"
+    yield record(ROOM, f"floor({left} / on (nodepool,resource_type) group_left (pool) {NODE_SIZE})")
+
+
+def _reasons(elastic: bool) -> Iterator[tuple[str, str]]:
+    """Each with the waiting pods that it holds for; no pod is in two."""
+    too_large = f"{PENDING} > on (resource) group_left () max by (resource) ({PER_NODE})"
+    fits = f"({PENDING} unless ({too_large}))"
+    beyond = f"({fits} > on (resource) group_left () {TOTAL})"
+    yield "no_such_resource", f"{PENDING} unless on (resource) {KNOWN} and on () max(kube_node_info)"
+    yield "too_large", too_large
+    yield "unschedulable", f"{fits} <= on (resource) group_left () {LARGEST}"
+    scattered = f"({fits} > on (resource) group_left () {LARGEST})"
+    yield "fragmented", f"{scattered} <= on (resource) group_left () {TOTAL}"
+    yield "not_ready", f"{beyond} and on (resource) {AWAITED}"
+    rest = f"{beyond} unless on (resource) {AWAITED}"
+    if elastic:
+        yield "limit", f"{rest} and on (resource) {LIMITED}"
+        rest += f" unless on (resource) {LIMITED}"
+    yield "pool_full", rest
+
+
+def _limited() -> str:
+    """Resources of pools whose every NodePool is at a limit, and of no pool that may buy another node."""
+    full = f"count by (pool) (count by (pool,nodepool) ({ROOM} < 1))"
+    every = f"count by (pool) (count by (pool,nodepool) ({NODE_SIZE}))"
+    stuck = f"({full} >= on (pool) {every})"
+    may_buy = f"({every} unless on (pool) {stuck})"
+    at_limit = f"group by (resource) ({UNIT} and on (pool) {stuck})"
+    return f"{at_limit} unless on (resource) group by (resource) ({UNIT} and on (pool) {may_buy})"

@@ -1,0 +1,151 @@
+"""What the environment says of its pools, as series: the other rules then read the same on every stack.
+
+How much of a GPU a unit is follows from ``offer.parts``: a slice counts by its compute slices, and a GPU is
+what its slices are together. GPUs that are had by claim are no resource, so nothing is known of who asked for
+them; their use is known. Prices are those of ``gpuform preview``; what has none has no cost here either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.model import offer
+from infra.model.aws import AwsCluster
+from infra.model.elastic import MEMORY_GIB
+from infra.model.environment import Environment
+from infra.model.labels import INSTANCE_GPU_COUNT, NVIDIA_GPU
+from infra.model.pool import Pool
+from infra.model.prices import PriceList
+from infra.model.sharing import Mig
+from infra.plan import cost
+from infra.plan.rules.promql import NODE_INFO, Rule, constant, label, number, record
+
+UNIT = "gpuform:unit:gpus"
+DEVICE_PART = "gpuform:device:gpus"
+PER_NODE = "gpuform:unit:per_node"
+NODE_GPUS = "gpuform:node:gpus"
+NODE_DECLARED = "gpuform:resource:declared"
+NODE_SIZE = "gpuform:nodepool:node_size"
+DECLARED = "gpuform:pool:gpus_declared"
+COST = "gpuform:pool:cost_per_hour"
+CLAIMED = "claim"
+"""Stands for a resource where GPUs are had by claim."""
+_GIB = 1024**3
+_NOBODY = "0 * max(kube_node_info)"
+"""Zero while the cluster's state is known: a pool without nodes has none, and else nobody can say."""
+
+
+def rules(env: Environment) -> Iterator[Rule]:
+    """Facts first, then what follows from them for each node and pool."""
+    yield record("gpuform:rules:running", "vector(1)")
+    for pool in env.pools:
+        if pool.gpus:
+            yield from _units(env, pool)
+            yield from _nodes(env, pool)
+            yield _declared(pool)
+        yield from _node_sizes(env, pool)
+    yield from _costs(env)
+
+
+def _names(pool: Pool) -> dict[str, str]:
+    return {"pool": pool.name, "sharing": pool.sharing.kind}
+
+
+def _units(env: Environment, pool: Pool) -> Iterator[Rule]:
+    """GPUs in one of each resource, in one device of each profile, and units on the largest node."""
+    strategy = env.strategy(pool)
+    for resource, part in offer.parts(strategy, pool).items():
+        yield constant(UNIT, part, {**_names(pool), "resource": label(resource)})
+    for profile, (resource, part) in _devices(env, pool).items():
+        instance = {"GPU_I_PROFILE": profile} if profile else {}
+        yield constant(DEVICE_PART, part, {**_names(pool), "resource": resource, **instance})
+    for resource, count in offer.most(strategy, pool).items():
+        yield constant(PER_NODE, count, {"pool": pool.name, "resource": label(resource)})
+
+
+def _devices(env: Environment, pool: Pool) -> dict[str, tuple[str, float]]:
+    """Which resource each profile's instances serve, and their part of a GPU; a whole GPU has no profile."""
+    sharing, strategy = pool.sharing, env.strategy(pool)
+    parts = offer.parts(strategy, pool)
+    if not pool.layout:
+        resource = CLAIMED if pool.by_claim else label(next(iter(parts)))
+        return {"": (resource, 1.0)}
+    found = {name: (_resource(strategy, pool, name), part) for name, part in offer.slices(pool).items()}
+    if isinstance(sharing, Mig) and sharing.devices is not None and NVIDIA_GPU in parts:
+        found[""] = (label(NVIDIA_GPU), 1.0)
+    return found
+
+
+def _resource(strategy: offer.MigStrategy, pool: Pool, profile: str) -> str:
+    if not isinstance(pool.sharing, Mig):
+        return CLAIMED
+    base = offer.mig_resource(profile) if strategy == "mixed" else NVIDIA_GPU
+    return label(offer.shared_name(base, pool.sharing.share))
+
+
+def _nodes(env: Environment, pool: Pool) -> Iterator[Rule]:
+    """GPUs that each node should have, and what it should offer; by Karpenter's label where nodes differ."""
+    offered = {gpus: offer.offered(env.strategy(pool), pool, gpus) for gpus in pool.gpu_counts}
+    own = {"pool": pool.name}
+    yield record(NODE_GPUS, _each(pool, {gpus: gpus for gpus in offered}), own)
+    for resource in offered[pool.gpu_counts[-1]]:
+        amounts = {gpus: names[resource] for gpus, names in offered.items()}
+        yield record(NODE_DECLARED, _each(pool, amounts), {**own, "resource": label(resource)})
+
+
+def _each(pool: Pool, amounts: dict[int, int]) -> str:
+    nodes = f'{NODE_INFO}{{pool="{pool.name}"}}'
+    if len(amounts) == 1:
+        return f"{next(iter(amounts.values()))} * {nodes}"
+    count = f"label_{label(INSTANCE_GPU_COUNT)}"
+    terms = [
+        f'{amount} * ({nodes} and on (node) kube_node_labels{{{count}="{gpus}"}})'
+        for gpus, amount in amounts.items()
+    ]
+    return " or ".join(terms)
+
+
+def _declared(pool: Pool) -> Rule:
+    """GPUs that the pool has: declared, or those of the nodes that are there, where nodes come and go."""
+    nodes = pool.nodes or len(pool.hosts or ())
+    if nodes:
+        return constant(DECLARED, nodes * pool.gpu_count, _names(pool))
+    return record(DECLARED, f'sum({NODE_GPUS}{{pool="{pool.name}"}}) or {_NOBODY}', _names(pool))
+
+
+def _node_sizes(env: Environment, pool: Pool) -> Iterator[Rule]:
+    """What the smallest node of a NodePool counts for against each of its limits, in Karpenter's units."""
+    if pool.elastic is None or not isinstance(env.cluster, AwsCluster) or not pool.machines:
+        return
+    each = [cost.limited(env, pool, machine) for machine in pool.machines]
+    for name in pool.node_pools:
+        for key in pool.elastic.max:
+            size = min(one.get(key, 0) for one in each)
+            kind = "memory" if key == MEMORY_GIB else key.lower().replace("-", "_")
+            labels = {"nodepool": name, "pool": pool.name, "resource_type": kind}
+            if size:
+                yield constant(NODE_SIZE, size * (_GIB if key == MEMORY_GIB else 1), labels)
+
+
+def _costs(env: Environment) -> Iterator[Rule]:
+    """USD per hour of each pool: of its declared nodes, or of those that are there."""
+    lines = {line.what: line for line in cost.bill(env, PriceList()).lines}
+    for pool in env.pools:
+        line = lines.get(f"pool {pool.name}")
+        if line is None:
+            continue
+        if pool.elastic is None:
+            if line.low is not None:
+                yield constant(COST, line.low, _names(pool))
+        elif pool.gpus and "GPU" in line.units:
+            gpu = line.units["GPU"] * _factor(env, pool)
+            yield record(COST, f'{number(gpu)} * sum({DECLARED}{{pool="{pool.name}"}})', _names(pool))
+        elif line.high and line.most and len(pool.machines) == 1:
+            nodes = f'count({NODE_INFO}{{pool="{pool.name}"}}) or {_NOBODY}'
+            yield record(COST, f"{number(line.high / line.most)} * ({nodes})", _names(pool))
+
+
+def _factor(env: Environment, pool: Pool) -> float:
+    """A GPU's price is the on-demand one; a pool that is bought as spot alone costs a part of it, if told."""
+    known = env.cost.spot_factor if env.cost else None
+    return known if known is not None and pool.capacity == ("spot",) else 1.0

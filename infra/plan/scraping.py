@@ -1,0 +1,79 @@
+"""How Prometheus finds dcgm-exporter and what it makes of its labels, in both of the two ways.
+
+dcgm-exporter says itself whose GPU it is: its ``namespace``, ``pod`` and ``container`` are the workload's,
+and are missing where it does not know. The target's labels of those names would stand in for them, as if the
+exporter used the GPU itself; so they go, and the exporter's own win. What stays of the target is its node, by
+which series of one GPU stay one series when the exporter's pod is another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.model.measures import seconds
+from infra.model.monitoring import RELEASE, Monitoring
+from infra.plan import sharing
+
+JOB = "nvidia-dcgm-exporter"
+"""Of the Service, and so of the job; the value of the label ``app`` of the exporter's pods, too."""
+PORT = 9400
+_NODE = "__meta_kubernetes_pod_node_name"
+_TARGETS_OWN = "namespace|pod|container|service|endpoint"
+_TIMEOUT_S = 10
+
+Values = dict[str, Any]
+
+
+def timeout(monitoring: Monitoring) -> str:
+    """Time for one scrape, which may not be longer than the interval."""
+    return f"{min(_TIMEOUT_S, seconds(monitoring.interval))}s"
+
+
+def exporter_interval_ms(monitoring: Monitoring) -> str:
+    """How often the exporter asks DCGM, in milliseconds: as often as it is asked itself."""
+    return str(seconds(monitoring.interval) * 1000)
+
+
+def service_monitor(monitoring: Monitoring) -> Values:
+    """The block ``serviceMonitor`` of NVIDIA's charts; switched off where Prometheus is told otherwise."""
+    if monitoring.scrape != "service_monitor":
+        return {"enabled": False}
+    named = [{"action": "replace", "sourceLabels": [_NODE], "targetLabel": to} for to in ("node", "instance")]
+    return {
+        "enabled": True,
+        "interval": monitoring.interval,
+        "scrapeTimeout": timeout(monitoring),
+        "honorLabels": True,
+        "additionalLabels": {labels.RELEASE: RELEASE},
+        "relabelings": [*named, {"action": "labeldrop", "regex": _TARGETS_OWN}],
+    }
+
+
+def scrape_configs(env: Environment) -> list[Values]:
+    """Prometheus's own scrape configuration of the exporter, as Bumble has it; none with a ServiceMonitor."""
+    monitoring = env.monitoring
+    if monitoring is None or monitoring.scrape != "scrape_configs":
+        return []
+    found = {
+        "role": "pod",
+        "namespaces": {"names": [sharing.NAMESPACE]},
+        "selectors": [{"role": "pod", "label": f"app={JOB}"}],
+    }
+    port = "__meta_kubernetes_pod_container_port_number"
+    return [
+        {
+            "job_name": JOB,
+            "honor_labels": True,
+            "scrape_interval": monitoring.interval,
+            "scrape_timeout": timeout(monitoring),
+            "kubernetes_sd_configs": [found],
+            "relabel_configs": [
+                # The pod's init containers are targets as well, without a port.
+                {"action": "keep", "source_labels": [port], "regex": str(PORT)},
+                {"action": "replace", "source_labels": [_NODE], "target_label": "node"},
+                {"action": "replace", "source_labels": [_NODE], "target_label": "instance"},
+            ],
+        }
+    ]

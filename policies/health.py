@@ -1,0 +1,75 @@
+"""Rules over repair: one hand at most on the nodes with GPUs, and one that can see what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from policies import contract
+from policies.node_pools import has_gpus
+from policies.releases import chart
+from policies.rule import Resource, Rule, at, text
+
+_KARPENTER, _EKS, _OURS = "Karpenter's node repair", "EKS's repair of node groups", "the health loop"
+_TRUE = (True, "true")
+
+
+def _one_hand(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    """Said once, of the first of them."""
+    hands = [(one, whose) for one in resources if (whose := _whose(one))]
+    found = sorted({whose for _, whose in hands})
+    if len(found) > 1 and resource is hands[0][0]:
+        yield f"{' and '.join(found)} would take the same nodes away under each other"
+
+
+def _whose(resource: Resource) -> str:
+    """Who acts on nodes with GPUs by this resource; empty for nobody."""
+    if chart(resource) == "karpenter":
+        on = at(resource.props, "values", "settings", "featureGates", "nodeRepair") in _TRUE
+        return _KARPENTER if on else ""
+    if resource.type == contract.NODE_GROUP and has_gpus(resource):
+        return _EKS if at(resource.props, "nodeRepairConfig", "enabled") in _TRUE else ""
+    if resource.type == contract.CONFIG_MAP:
+        return _OURS if _settings(resource).get("mode") in ("cordon", "replace") else ""
+    return ""
+
+
+def _settings(config_map: Resource) -> Mapping[str, Any]:
+    """What the health loop is told; nothing in another one's ConfigMap."""
+    if at(config_map.props, "metadata", "namespace") != contract.HEALTH_NAMESPACE:
+        return {}
+    told = text(config_map.props, "data", "settings.json")
+    return json.loads(told) if told else {}
+
+
+def _sees(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    whose = _whose(resource)
+    if whose in (_KARPENTER, _EKS) and not any(
+        at(one.props, "addonName") == contract.NODE_MONITORING
+        for one in resources
+        if one.type == contract.ADD_ON
+    ):
+        yield f"{whose} knows of no fault of a GPU without the add-on {contract.NODE_MONITORING}"
+
+
+RULES = (
+    Rule(
+        "one-remediator",
+        "At most one acts on nodes with a broken GPU.",
+        "high",
+        "leave on one: settings.featureGates.nodeRepair, nodeRepairConfig, or health.mode cordon or replace",
+        (contract.RELEASE, contract.NODE_GROUP, contract.CONFIG_MAP),
+        _one_hand,
+        whole=True,
+    ),
+    Rule(
+        "repair-sees-gpus",
+        "What repairs nodes by their conditions is told of the GPUs'.",
+        "medium",
+        f"install the add-on {contract.NODE_MONITORING}",
+        (contract.RELEASE, contract.NODE_GROUP),
+        _sees,
+        whole=True,
+    ),
+)
