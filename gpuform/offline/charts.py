@@ -1,7 +1,8 @@
 """Charts that others publish, as stand-ins made on this machine.
 
-NVIDIA's operator, its device plugin and its DRA driver are the simulated ones of this repository, Karpenter's
-CRDs are the real ones, and every other chart is a ConfigMap that holds its values.
+NVIDIA's operator, device plugin, exporter and DRA driver and kube-prometheus-stack are the simulated ones of
+this repository, Karpenter's CRDs are the real ones, and every other chart is a ConfigMap that holds its
+values.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from gpuform.scratch import folder as private
 _SIMULATED: Mapping[str, str] = {
     "gpu-operator": "gpu-operator-sim",
     "nvidia-device-plugin": "device-plugin-sim",
+    "dcgm-exporter": "dcgm-exporter-sim",
     "dra-driver-nvidia-gpu": "dra-driver-sim",
+    "kube-prometheus-stack": "kube-prometheus-stack-sim",
 }
 """Charts of which this repository has a simulated one."""
 CRDS = "karpenter-crd"

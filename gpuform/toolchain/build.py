@@ -73,6 +73,7 @@ def command(go: Path, module: Module, tools: Sequence[Tool], output: Path) -> li
     flags = " ".join(("-s", "-w", *module.ldflags))
     return [
         *(str(go), "build", "-v", "-trimpath", "-buildvcs=false"),
+        *(("-tags", ",".join(module.tags)) if module.tags else ()),
         *("-ldflags", flags, "-o", f"{output}/"),
         *(tool.package for tool in tools),
     ]
@@ -91,7 +92,7 @@ def build(
     work.mkdir()
     names = ", ".join(tool.name for tool in tools)
     started = time.monotonic()
-    report.line(f"{module.name} {module.version}: building {names}")
+    report.line(f"{module.name} {module.says}: building {names}")
     process = subprocess.Popen(
         command(go, module, tools, output),
         cwd=folder,

@@ -12,12 +12,14 @@ from gpuform.toolchain.modules import (
     ETCD,
     HELM,
     KARPENTER,
+    KUBE_STATE_METRICS,
     KUBERNETES,
     KWOK,
     MIG_PARTED,
     NVIDIA_CONFIG,
     NVIDIA_CTK,
     NVML_MOCK,
+    PROMETHEUS,
     PULUMI,
     Module,
 )
@@ -37,13 +39,25 @@ class Release:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Package:
+    """A package of Debian and of what is made from it; ``member`` is the binary's path inside it.
+
+    Its version is the distribution's choice: it is used if it lies in the tool's range.
+    """
+
+    name: str
+    member: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tool:
     """One binary.
 
     ``output`` is the name that ``go build`` gives it. ``ask`` are the arguments that make it print its
     version; a tool that says none, as those of our own, is never looked for on PATH. ``accepts`` is the range
-    of versions that may stand on PATH: from the first, up to and without the second. ``releases`` has a key
-    ``os/arch``. `make up` gets what ``when`` calls "up"; whatever else is missing is got by what needs it.
+    of versions that may stand on PATH or come from ``debian``: from the first, up to and without the second.
+    ``releases`` has a key ``os/arch``. `make up` gets what ``when`` calls "up"; whatever else is missing is
+    got by what needs it.
     """
 
     name: str
@@ -53,6 +67,7 @@ class Tool:
     ask: tuple[str, ...] | None
     accepts: tuple[str, str]
     releases: Mapping[str, Release] = field(default_factory=lambda: MappingProxyType({}))
+    debian: Package | None = None
     when: When = "up"
 
 
@@ -96,6 +111,22 @@ def _karpenter(name: str, package: str, output: str) -> Tool:
     )
 
 
+def _prometheus(name: str) -> Tool:
+    """2.42 is Debian 12's; our rules are written for it and for every 3.x alike.
+
+    promtool judges what Prometheus is about to be given.
+    """
+    return Tool(
+        name=name,
+        module=PROMETHEUS,
+        package=f"{PROMETHEUS.pins}/cmd/{name}",
+        output=name,
+        ask=("--version",),
+        accepts=("2.42.0", "4.0.0"),
+        debian=Package(name="prometheus", member=f"usr/bin/{name}"),
+    )
+
+
 # Exact versions where the stand-ins, the stages or the tests depend on what that version does; etcd keeps its
 # data format within a minor version, helm its command line within a major one.
 _TOOLS = (
@@ -128,6 +159,16 @@ _TOOLS = (
         output="helm",
         ask=("version", "--short"),
         accepts=(versions.HELM, "4.0.0"),
+    ),
+    _prometheus("prometheus"),
+    _prometheus("promtool"),
+    Tool(
+        name="kube-state-metrics",
+        module=KUBE_STATE_METRICS,
+        package=KUBE_STATE_METRICS.pins,
+        output="kube-state-metrics",
+        ask=("version",),
+        accepts=("2.15.0", "3.0.0"),
     ),
     Tool(
         name="nvidia-config",

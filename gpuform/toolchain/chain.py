@@ -10,6 +10,7 @@ from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from gpuform.toolchain.build import build
 from gpuform.toolchain.catalogue import CATALOGUE, Tool
+from gpuform.toolchain.debian import Packages, cached_package, package_folder
 from gpuform.toolchain.found import Found, ask_version, fits, on_path
 from gpuform.toolchain.golang import find_go
 from gpuform.toolchain.modules import Module
@@ -20,7 +21,7 @@ from gpuform.toolchain.store import Store
 
 
 class Toolchain:
-    """Tools in this order: PATH if the version fits, the official release, a Go build of the pinned module.
+    """Tools in this order: PATH if the version fits, official release, Debian package, Go build.
 
     Tools that were got lie in ``Paths.cache`` for every checkout of this user. An object remembers what it
     found, so a tool that is taken away while it lives is not noticed.
@@ -32,6 +33,7 @@ class Toolchain:
         self._store = Store(paths.cache)
         self._catalogue = catalogue
         self._releases = Releases()
+        self._packages = Packages()
         self._known: dict[str, Found] = {}
 
     def path(self, name: str) -> Path:
@@ -50,7 +52,7 @@ class Toolchain:
         if name not in self._known:
             found = on_path(tool) or self._cached(tool)
             if found is None:
-                return Found(name, tool.module.version, "missing", None)
+                return Found(name, tool.module.says, "missing", None)
             self._known[name] = found
         return self._known[name]
 
@@ -93,15 +95,19 @@ class Toolchain:
             if not tools:
                 return
             with self._store.scratch(module.name) as scratch:
-                rest = []
-                for tool in tools:
-                    binary = self._releases.fetch(tool, scratch, report)
-                    if binary is None:
-                        rest.append(tool)
-                    else:
-                        self._publish(tool, binary, scratch, _release_folder(tool))
+                rest = [tool for tool in tools if not self._fetch(tool, scratch, report)]
                 if rest:
                     self._build(module, rest, scratch, report)
+
+    def _fetch(self, tool: Tool, scratch: Path, report: Reporter) -> bool:
+        """Get a tool as others built it; False where nobody has one that can be had here."""
+        if binary := self._releases.fetch(tool, scratch, report):
+            self._publish(tool, binary, scratch, _release_folder(tool))
+            return True
+        if packed := self._packages.fetch(tool, scratch, report):
+            self._publish(tool, packed.binary, scratch, package_folder(tool, packed.version))
+            return True
+        return False
 
     def _build(self, module: Module, tools: Sequence[Tool], scratch: Path, report: Reporter) -> None:
         folder = self._modules / module.name
@@ -121,7 +127,7 @@ class Toolchain:
         if tool.ask and (version is None or not fits(version, tool.accepts)):
             raise Failure(
                 tool.name,
-                f"the binary says version {version or 'nothing'}, wanted is {tool.module.version}",
+                f"the binary says version {version or 'nothing'}, wanted is {tool.module.says}",
                 f"look into {self._store.logs}, and whether programs may run from {self._store.tools}",
             )
         ready = scratch / f"{tool.name}.ready"
@@ -133,16 +139,18 @@ class Toolchain:
         release = _release_folder(tool)
         binary = self._store.tools / release / tool.name
         if release and binary.is_file():
-            return Found(tool.name, tool.module.version, "release", binary)
+            return Found(tool.name, tool.module.says, "release", binary)
+        if packed := cached_package(tool, self._store.tools):
+            return Found(tool.name, packed.version, "package", packed.binary)
         binary = self._store.tools / self._built_folder(tool) / tool.name
         if binary.is_file():
-            return Found(tool.name, tool.module.version, "built", binary)
+            return Found(tool.name, tool.module.says, "built", binary)
         return None
 
     def _built_folder(self, tool: Tool) -> str:
         """``<tool>-<version>-<hash>``, over everything that decides the bytes except the Go compiler."""
         digest = hashlib.sha256()
-        for text in (this_platform(), tool.package, *tool.module.ldflags):
+        for text in (this_platform(), tool.package, *tool.module.ldflags, *tool.module.tags):
             digest.update(text.encode() + b"\0")
         folder = self._modules / tool.module.name
         for file in _sources(folder):

@@ -17,7 +17,8 @@ class Module:
     ``pins`` is the module that its go.mod requires at ``version``. The three sizes are MB of 10^6 bytes: what
     Go downloads and unpacks, what it keeps of the compilation, the binaries. They are the sizes of the files
     that a build of this version used on linux/amd64, rounded up; what two modules share is counted twice.
-    ``cgo`` says that a C compiler is needed.
+    ``cgo`` says that a C compiler is needed, ``tags`` are Go's build tags. ``called`` is the version by which
+    the tools go where the module's is numbered in another way.
     """
 
     name: str
@@ -28,6 +29,13 @@ class Module:
     binaries_mb: int
     ldflags: tuple[str, ...] = ()
     cgo: bool = False
+    tags: tuple[str, ...] = ()
+    called: str = ""
+
+    @property
+    def says(self) -> str:
+        """The version that its tools are known by."""
+        return self.called or self.version
 
 
 def _set(package: str, **values: str) -> tuple[str, ...]:
@@ -98,6 +106,28 @@ HELM = Module(
         *_set("helm.sh/helm/v3/pkg/chartutil", k8sVersionMajor=_K8S_MAJOR, k8sVersionMinor=_K8S_MINOR),
         *_set("helm.sh/helm/v3/pkg/lint/rules", k8sVersionMajor=_K8S_MAJOR, k8sVersionMinor=_K8S_MINOR),
     ),
+)
+# Without its web page, which no Go module holds, and with one of its thirty ways to find targets: the others
+# bring the clients of every cloud.
+PROMETHEUS = Module(
+    name="prometheus",
+    pins="github.com/prometheus/prometheus",
+    version=versions.PROMETHEUS_MODULE,
+    download_mb=1100,
+    compile_mb=1300,
+    binaries_mb=130,
+    ldflags=_set("github.com/prometheus/common/version", Version=versions.PROMETHEUS),
+    tags=("netgo", "remove_all_sd", "enable_kubernetes_sd"),
+    called=versions.PROMETHEUS,
+)
+KUBE_STATE_METRICS = Module(
+    name="kube-state-metrics",
+    pins="k8s.io/kube-state-metrics/v2",
+    version=versions.KUBE_STATE_METRICS,
+    download_mb=350,
+    compile_mb=1200,
+    binaries_mb=70,
+    ldflags=_set("github.com/prometheus/common/version", Version=f"v{versions.KUBE_STATE_METRICS}"),
 )
 NVIDIA_CONFIG = Module(
     name="nvidia-config",

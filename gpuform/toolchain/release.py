@@ -60,7 +60,7 @@ class Releases:
         binary = scratch / f"{tool.name}.binary"
         _unpack(file, release.member, binary)
         binary.chmod(0o755)
-        report.line(f"{tool.name} {tool.module.version}: official release, SHA-256 checked")
+        report.line(f"{tool.name} {tool.module.says}: official release, SHA-256 checked")
         return binary
 
     def _probe(self, release: Release, report: Reporter) -> bool:

@@ -1,0 +1,26 @@
+"""prometheus-operator's CRDs, from its Go module: one file for each kind, as the chart installs them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuform.offline.module_files import Source, cached
+
+FOLDER = "toolchain/prometheus-operator-crds"
+_CRDS = Source(
+    "prometheus-operator-crds",
+    "prometheus-operator's CRDs",
+    "github.com/prometheus-operator/prometheus-operator",
+    Path("example", "prometheus-operator-crd"),
+    "monitoring.coreos.com_prometheusrules.yaml",
+)
+
+
+def crds(pinned: Path, cache: Path) -> Path:
+    """Folder with ``monitoring.coreos.com_<plural>.yaml`` of each kind; fetched once, then cached.
+
+    ``pinned`` is the folder of the go.mod that requires the version. A value in one of them is a bare ``=``,
+    which PyYAML's safe loader refuses. Raises Failure where the module is not to be had, InputError where no
+    Go is.
+    """
+    return cached(_CRDS, pinned, cache)

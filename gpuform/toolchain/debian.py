@@ -1,0 +1,149 @@
+"""A tool out of the distribution's package: fetched by apt, unpacked into the cache, never installed.
+
+Nothing is installed, no service is started and no file outside the cache is written, but for apt's lists,
+which are renewed only by root and only where they do not know the package. What came is what the
+distribution signed: apt compares it with its lists and refuses anything else. On a machine without apt,
+without network, or with another version than the tool's range, there is none, and the Go module is built.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuform.toolchain.catalogue import Package, Tool
+from gpuform.toolchain.found import ask_version, fits
+from gpuform.toolchain.progress import Reporter
+
+_LOOK_S = 10
+_FETCH_S = 120
+_PROGRAMS = ("apt-get", "apt-cache", "dpkg-deb")
+# apt itself waits two minutes for a server that does not answer, and tries again.
+_IMPATIENT = (
+    "-o",
+    "Acquire::http::Timeout=10",
+    "-o",
+    "Acquire::https::Timeout=10",
+    "-o",
+    "Acquire::Retries=0",
+)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A binary that came out of a package, and the version that it says."""
+
+    version: str
+    binary: Path
+
+
+def package_folder(tool: Tool, version: str) -> str:
+    """Its folder in the cache; the version is all that is known of it beforehand."""
+    return f"{tool.name}-{version}-package"
+
+
+def cached_package(tool: Tool, tools: Path) -> Packed | None:
+    """The newest one in the cache whose version lies in the tool's range."""
+    if tool.debian is None:
+        return None
+    found = {}
+    for folder in tools.glob(package_folder(tool, "*")):
+        version = folder.name.removeprefix(f"{tool.name}-").removesuffix("-package")
+        if fits(version, tool.accepts) and (folder / tool.name).is_file():
+            found[tuple(map(int, version.split(".")))] = Packed(version, folder / tool.name)
+    return found[max(found)] if found else None
+
+
+class Packages:
+    """Fetches packages; one that could not be had is not asked for again."""
+
+    def __init__(self) -> None:
+        """Nothing is run before the first package is asked for."""
+        self._refused: set[str] = set()
+
+    def fetch(self, tool: Tool, scratch: Path, report: Reporter) -> Packed | None:
+        """The tool's binary below ``scratch``; None, after one line that says why, where it cannot be had."""
+        package = tool.debian
+        if package is None or package.name in self._refused or not all(map(shutil.which, _PROGRAMS)):
+            return None
+        try:
+            packed = _unpacked(tool, package, scratch, report)
+        except _No as reason:
+            self._refused.add(package.name)
+            report.line(f"{tool.name}: {reason}; building from the Go module")
+            return None
+        report.line(f"{tool.name} {packed.version}: from the package {package.name}, which is not installed")
+        return packed
+
+
+class _No(Exception):
+    """Why a package cannot be had here."""
+
+
+def _unpacked(tool: Tool, package: Package, scratch: Path, report: Reporter) -> Packed:
+    folder = scratch / f"package-{package.name}"
+    if not folder.is_dir():  # two tools of one package are fetched once
+        candidate = _candidate(package, tool.accepts, report)
+        report.update(f"{tool.name}: apt-get download {package.name} {candidate}")
+        download = scratch / f"download-{package.name}"
+        download.mkdir()
+        _run(("apt-get", *_IMPATIENT, "--quiet", "download", package.name), download, _FETCH_S)
+        file = next(iter(download.glob("*.deb")), None)
+        if file is None:
+            raise _No(f"apt-get download left no file of {package.name}")
+        _run(("dpkg-deb", "--extract", str(file), str(folder)), scratch, _FETCH_S)
+    binary = folder / package.member
+    version = ask_version(binary, tool.ask or ())
+    if version is None or not fits(version, tool.accepts):
+        raise _No(f"{package.member} of the package {package.name} says version {version or 'nothing'} here")
+    return Packed(version, binary)
+
+
+def _candidate(package: Package, accepts: tuple[str, str], report: Reporter) -> str:
+    """The version that apt would take, in the distribution's words."""
+    candidate = _policy(package)
+    if candidate is None and os.geteuid() == 0:
+        report.update(f"{package.name}: apt-get update")
+        _run(("apt-get", *_IMPATIENT, "--quiet", "update"), Path("/"), _FETCH_S)
+        candidate = _policy(package)
+    if candidate is None:
+        raise _No(f"apt knows no package {package.name}")
+    upstream = re.match(r"(?:\d+:)?(\d+\.\d+\.\d+)", candidate)
+    if not upstream or not fits(upstream[1], accepts):
+        low, high = accepts
+        raise _No(f"the package {package.name} is {candidate}, not from {low} up to {high}")
+    return candidate
+
+
+def _policy(package: Package) -> str | None:
+    found = re.search(
+        r"^\s*Candidate: (\S+)$", _run(("apt-cache", "policy", package.name), Path("/"), _LOOK_S), re.M
+    )
+    return found[1] if found and found[1] != "(none)" else None
+
+
+def _run(command: Sequence[str], folder: Path, seconds: int) -> str:
+    """What a command prints; raises _No with its last words where it fails or takes too long."""
+    shown = " ".join(word for word in command if word not in _IMPATIENT)
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=os.environ | {"LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _No(f"{shown}: {error}") from error
+    if done.returncode:
+        words = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise _No(f"{shown}: {words[-1] if words else f'ended with {done.returncode}'}")
+    return done.stdout
