@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from gpuform.embedded import alias
+from gpuform.kept.files import write_private
 from gpuform.paths import Paths
 
 CLUSTER = "gpuform"  # kwokctl's name of the cluster; one per checkout, so it need not differ between them
@@ -53,6 +54,11 @@ class Layout:
     def packer(self) -> Path:
         """The second scheduler's program, a link in a folder of its own, by which its process is known."""
         return self.home / "packer" / "gpuform-packer"
+
+    @property
+    def monitor(self) -> Path:
+        """Where monitoring has its programs, as links by which their processes are known, and its files."""
+        return self.home / "monitor"
 
     @property
     def config(self) -> Path:
@@ -102,15 +108,6 @@ class Record:
     def store(self, layout: Layout) -> None:
         """Write whole or not at all, so that a kill leaves the old or the new one."""
         write_private(layout.record, json.dumps(asdict(self), indent=1))
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write ``path`` with mode 0600 by rename; a reader sees the old content or the new one."""
-    draft = path.with_name(path.name + ".new")
-    draft.unlink(missing_ok=True)
-    draft.touch(mode=0o600)
-    draft.write_text(text)
-    draft.replace(path)
 
 
 def keep_pki(layout: Layout) -> None:

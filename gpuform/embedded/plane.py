@@ -7,13 +7,28 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpuform import writable
-from gpuform.embedded import alias, kubeconfig, lock, packing, simulation, starting
+from gpuform.embedded import alias, beside, kubeconfig, lock, monitoring, packing, simulation, starting
 from gpuform.embedded.kwokctl import Tools
-from gpuform.embedded.layout import Layout, Record, complete_pki, write_private
+from gpuform.embedded.layout import Layout, Record, complete_pki
 from gpuform.embedded.probe import Probe
-from gpuform.embedded.processes import KEEPER, KWOKCTL, MEMBERS, PACKER, SIMULATOR, end, scan
+from gpuform.embedded.processes import (
+    KEEPER,
+    KWOKCTL,
+    MEMBERS,
+    MONITOR,
+    PACKER,
+    PROMETHEUS,
+    SIMULATOR,
+    STATE_METRICS,
+    end,
+    scan,
+)
 from gpuform.embedded.status import Member, Status
+from gpuform.kept.files import write_private
 from gpuform.paths import Paths
+
+_KEPT = (PACKER, PROMETHEUS, STATE_METRICS)
+"""There only while a stack declares them; their keepers see to that."""
 
 
 def _silent(line: str) -> None:
@@ -22,7 +37,7 @@ def _silent(line: str) -> None:
 
 class ControlPlane:
     """etcd, kube-apiserver, controller manager, scheduler, kwok and the node simulator of one checkout, and a
-    second scheduler where a stack declares one.
+    second scheduler, Prometheus and kube-state-metrics where a stack declares them.
 
     Every method may be called at any time and in any state, from several processes at once; nothing is kept
     in this object. Linux only: it looks into ``/proc``.
@@ -39,14 +54,16 @@ class ControlPlane:
         port: int | None = None,
         simulator: bool = True,
         progress: Callable[[str], None] = _silent,
+        pace: float | None = None,
     ) -> None:
         """Bring up what does not run, and return once the API takes pods.
 
         ``port`` is the apiserver's, on 127.0.0.1; a running cluster moves there and keeps its data. Raises
         InputError when the port is taken or is none or the state cannot be written, Failure when a member
-        does not come up. ``simulator`` false starts none, and no second scheduler, and leaves those that run
-        alone.
+        does not come up. ``simulator`` false starts none, nor any keeper, and leaves those that run alone.
+        ``pace`` divides every duration of monitoring, by default what GPUFORM_MONITOR_PACE says, or 1.
         """
+        pace = monitoring.pace() if pace is None else pace
         paths = self._layout.paths
         writable.require_state(paths.state)
         for folder in (paths.state, self._layout.home, paths.logs):
@@ -61,9 +78,24 @@ class ControlPlane:
             if self._write_kubeconfig():
                 simulation.stop(self._layout)  # it has read the old one
                 packing.stop(self._layout)
+                monitoring.stop(self._layout)
             if simulator:
-                simulation.ensure(self._layout, self._tools, progress)
+                served = beside.served(self._layout)
+                simulation.ensure(self._layout, self._tools, served["simulator-metrics"], pace, progress)
                 packing.ensure(self._layout, self._tools)
+                monitoring.ensure(self._layout, served, pace)
+
+    def monitored(self, progress: Callable[[str], None] = _silent) -> None:
+        """Have what a stack that declares monitoring needs of a control plane that runs.
+
+        That is prometheus-operator's kinds, and the programs that its keeper runs; nothing where it is there.
+        Raises InputError where nothing runs, Failure for what cannot be had.
+        """
+        monitoring.prepare(self._layout, self._tools, progress)
+
+    def knows_monitoring(self, progress: Callable[[str], None] = _silent) -> None:
+        """Have prometheus-operator's kinds alone, for one that plans with them and measures nothing."""
+        monitoring.define(self._layout, progress)
 
     def stop(self, delete: bool = False) -> None:
         """End every process of this checkout's control plane, and with ``delete`` remove its data, ports,
@@ -80,7 +112,7 @@ class ControlPlane:
             if delete:
                 shutil.rmtree(self._layout.home, ignore_errors=True)
                 self._layout.paths.kubeconfig.unlink(missing_ok=True)
-                for name in (*MEMBERS, SIMULATOR, KEEPER, PACKER, KWOKCTL):
+                for name in (*MEMBERS, SIMULATOR, KEEPER, MONITOR, *_KEPT, KWOKCTL):
                     log = self._layout.log(name)
                     log.unlink(missing_ok=True)
                     log.with_name(f"{log.stem}.previous.log").unlink(missing_ok=True)
@@ -91,10 +123,10 @@ class ControlPlane:
         record = Record.load(layout)
         running = {process.name: process for process in scan(layout)}
         rows = []
-        # The second scheduler is there only while a stack declares one; its keeper sees to that.
-        for name in (*MEMBERS, SIMULATOR, KEEPER, *((PACKER,) if PACKER in running else ())):
+        kept = [name for name in _KEPT if name in running]
+        for name in (*MEMBERS, SIMULATOR, KEEPER, MONITOR, *kept):
             process = running.get(name)
-            port = record.ports.get(name)
+            port = record.ports.get("simulator-metrics" if name == SIMULATOR else name)
             pid, rss = (process.pid, process.rss_bytes) if process else (None, 0)
             rows.append(Member(name, pid, process is not None, rss, port))
         port = record.ports.get(starting.APISERVER)
@@ -104,11 +136,13 @@ class ControlPlane:
             version = probe.version()
             answers = version is not None and probe.ready()
         server = f"https://127.0.0.1:{port}" if port is not None else None
-        return Status(tuple(rows), layout.paths.kubeconfig, server, answers, version)
+        pace, said = monitoring.said(layout)
+        return Status(tuple(rows), layout.paths.kubeconfig, server, answers, version, pace, said)
 
     def _end_all(self) -> None:
         """kwokctl first, or it would start what is being ended; then what stands beside, the others, etcd."""
         end(self._layout, [process for process in scan(self._layout) if process.name == KWOKCTL], grace=0)
+        monitoring.stop(self._layout)
         packing.stop(self._layout)
         simulation.stop(self._layout)
         starting.end_members(self._layout)

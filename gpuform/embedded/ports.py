@@ -9,7 +9,10 @@ from pathlib import Path
 
 from gpuform.errors import InputError
 
-NAMES = ("kube-apiserver", "etcd", "etcd-peer", "kube-controller-manager", "kube-scheduler", "kwok")
+OF_MEMBERS = ("kube-apiserver", "etcd", "etcd-peer", "kube-controller-manager", "kube-scheduler", "kwok")
+BESIDE = ("simulator-metrics", "prometheus", "kube-state-metrics", "kube-state-metrics-telemetry")
+"""Of programs that stand beside the members; kwokctl is not told of them."""
+NAMES = (*OF_MEMBERS, *BESIDE)
 # Below the kernel's default range for outgoing connections (32768-60999) and Kubernetes' NodePorts
 # (30000-32767): a port from those may be in use just when a stopped cluster wants it back.
 FIRST, LAST, BLOCK = 20000, 29999, 10

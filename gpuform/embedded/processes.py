@@ -23,6 +23,9 @@ PROC = Path("/proc")
 MEMBERS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 SIMULATOR = "simulator"
 KEEPER = "scheduler-keeper"
+MONITOR = "monitor-keeper"
+PROMETHEUS = "prometheus"
+STATE_METRICS = "kube-state-metrics"
 PACKER = "gpuform-packer"
 KWOKCTL = "kwokctl"
 EXEC_LOOKS = 100  # a millisecond apart; exec takes a few of them on a busy machine
@@ -112,6 +115,10 @@ def _name(layout: Layout, argv: Sequence[str]) -> str | None:
         return SIMULATOR
     if "gpuform.packer" in argv and str(layout.paths.kubeconfig) in argv:
         return KEEPER
+    if "gpuform.monitor" in argv and str(layout.paths.kubeconfig) in argv:
+        return MONITOR
+    if program.parent == layout.monitor / "bin" and program.name in (PROMETHEUS, STATE_METRICS):
+        return program.name
     return PACKER if program == layout.packer else None
 
 

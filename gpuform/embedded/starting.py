@@ -6,14 +6,16 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gpuform.embedded import kwokctl, ports
 from gpuform.embedded.kwokctl import Tools, last_line
-from gpuform.embedded.layout import Layout, Record, complete_pki, keep_pki, rotate, write_private
+from gpuform.embedded.layout import Layout, Record, complete_pki, keep_pki, rotate
 from gpuform.embedded.probe import Probe
 from gpuform.embedded.processes import KWOKCTL, MEMBERS, Process, end, scan
 from gpuform.errors import Failure
+from gpuform.kept.files import write_private
 
 Progress = Callable[[str], None]
 READY_SECONDS = 90.0  # a start takes 3 s on two idle cores; the rest is for a machine that is busy
@@ -30,9 +32,13 @@ def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress)
     """
     end(layout, [process for process in scan(layout) if process.name == KWOKCTL], grace=0)
     stored = Record.load(layout)
-    if set(stored.ports) != set(ports.NAMES):
+    if not set(ports.OF_MEMBERS) <= set(stored.ports):
         stored = Record()
         end_members(layout)  # of a state folder that was deleted under them: nothing can reach them any more
+    elif added := set(ports.NAMES) - set(stored.ports):  # it was started before there were these
+        fresh = ports.choose(layout.paths.state, taken=stored.ports.values())
+        stored = replace(stored, ports=stored.ports | {name: fresh[name] for name in added})
+        stored.store(layout)
     running = members(scan(layout))
     wanted = _ports(layout, stored, port, running)
     text = kwokctl.configuration(layout, wanted)
@@ -82,7 +88,7 @@ def _ports(
         wanted[APISERVER] = port
     if moved or APISERVER not in running:
         ports.require(wanted[APISERVER], asked=port is not None)
-    inner = {name: number for name, number in wanted.items() if name != APISERVER}
+    inner = {name: wanted[name] for name in ports.OF_MEMBERS if name != APISERVER}
     lost = any(
         number == wanted[APISERVER]
         or (name.removesuffix("-peer") not in running and not ports.is_free(number))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 from pathlib import Path
-from types import FrameType
 
+from gpuform.kept.told import told_to_stop
 from gpuform.packer.api import Api
 from gpuform.packer.keeper import Keeper
 
@@ -24,14 +22,7 @@ def main() -> int:
     ):
         parser.add_argument(name, type=Path, required=True, help=said)
     args = parser.parse_args()
-    over = threading.Event()
-
-    def told(number: int, frame: FrameType | None) -> None:
-        over.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, told)
-    Keeper(Api(args.kubeconfig, args.pki), args.scheduler, args.log).run(over)
+    Keeper(Api(args.kubeconfig, args.pki), args.scheduler, args.log).run(told_to_stop())
     return 0
 
 

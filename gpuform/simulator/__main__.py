@@ -1,15 +1,21 @@
-"""``python -m gpuform.simulator --kubeconfig PATH --nvidia-config PATH``: run until SIGTERM."""
+"""``python -m gpuform.simulator --kubeconfig PATH --nvidia-config PATH``: run until SIGTERM.
+
+With ``--metrics-port N`` it answers scrapes of the simulated nodes, too.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
 
 from gpuform.simulator.api import Api
+from gpuform.simulator.dcgm import server
+from gpuform.simulator.dcgm.exporter import Exporters
 from gpuform.simulator.nvidia_config import NvidiaConfig
 from gpuform.simulator.reconciler import Reconciler
 
@@ -21,23 +27,35 @@ def main() -> int:
     parser.add_argument(
         "--nvidia-config", type=Path, required=True, help="the helper built from toolchain/nvidia-config"
     )
+    parser.add_argument("--metrics-port", type=int, default=0, help="loopback port for scrapes; 0: none")
+    parser.add_argument(
+        "--pace",
+        type=float,
+        default=os.environ.get("GPUFORM_MONITOR_PACE", "1"),
+        help="how many times faster than the wall's clock the alerts' clocks go, 1 to 3600",
+    )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     args = parser.parse_args()
     for file in (args.kubeconfig, args.nvidia_config):
         if not file.is_file():
             print(f"{file}: no such file; `gpuform local start` creates it", file=sys.stderr)
             return 2
+    if not 0 <= args.metrics_port <= 65535 or not 1 <= args.pace <= 3600:
+        print("--metrics-port is 0 to 65535, --pace 1 to 3600", file=sys.stderr)
+        return 2
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
     logging.getLogger("simulator").setLevel(args.log_level.upper())
-    asyncio.run(_run(args.kubeconfig, args.nvidia_config))
+    asyncio.run(_run(args.kubeconfig, args.nvidia_config, args.metrics_port, args.pace))
     return 0
 
 
-async def _run(kubeconfig: Path, binary: Path) -> None:
+async def _run(kubeconfig: Path, binary: Path, port: int, pace: float) -> None:
     api, helper = Api(kubeconfig), NvidiaConfig(binary)
-    task = asyncio.ensure_future(Reconciler(api, helper).run())
+    reconciler = Reconciler(api, helper)
+    scrapes = await _serve(Exporters(reconciler.store, pace), port) if port else None
+    task = asyncio.ensure_future(reconciler.run())
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, task.cancel)
@@ -46,8 +64,19 @@ async def _run(kubeconfig: Path, binary: Path) -> None:
     except asyncio.CancelledError:
         logging.getLogger("simulator").info("told to stop")
     finally:
+        if scrapes:
+            scrapes.close()
         await helper.close()
         await api.close()
+
+
+async def _serve(exporters: Exporters, port: int) -> asyncio.Server | None:
+    """Answer scrapes; where the port is taken the simulator goes on without, and says so."""
+    try:
+        return await server.serve(exporters.scrape, port)
+    except OSError as error:
+        logging.getLogger("simulator").error("no metrics on port %s: %s", port, error.strerror)
+        return None
 
 
 if __name__ == "__main__":

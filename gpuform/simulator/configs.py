@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from gpuform.simulator import device_plugin, dra, keys
+from gpuform.simulator.dcgm import operand as dcgm
 from gpuform.simulator.nvidia_config import DEVICE_PLUGIN, MIG_PARTED, NvidiaConfig
 from gpuform.simulator.objects import Node, Pod
 from gpuform.simulator.operands import CONFIGURED
@@ -27,6 +28,8 @@ async def resolve(
             found[pod.uid] = await _mig(pod, maps, helper)
         elif pod.operand == dra.OPERAND:
             found[pod.uid] = dra.discovered(node, pod)
+        elif pod.operand == dcgm.OPERAND and (broken := dcgm.wrong(pod, maps)):
+            found[pod.uid] = broken
     return found
 
 

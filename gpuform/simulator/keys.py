@@ -20,6 +20,11 @@ Pod of the device plugin, or of a DRA driver that looks: ids of the devices that
 and will until it is started again.
 """
 
+FAULTS = "simulator.gpuform.io/faults"
+"""Node: what is broken there, as ``gpuform simulate fault`` writes it: a JSON list, see ``faults``."""
+LOAD = "simulator.gpuform.io/gpu-load"
+"""Pod that holds GPUs: how busy it keeps them, 0 to 1, ``sine`` or ``idle``; see ``dcgm.load``."""
+
 MPS_LIMITS = "simulator.gpuform.io/mps-limits"
 """MPS daemon pod: what it sets for every client of a GPU."""
 
@@ -42,8 +47,8 @@ OPERAND = "simulator.gpuform.io/operand"
 """Operand pod, a label: which operand it stands for."""
 PART_OF = "app.kubernetes.io/part-of"
 CHART = "gpu-operator-sim"
-CHARTS = (CHART, "device-plugin-sim", "dra-driver-sim")
-"""What the pods of our charts are part of: operator, device plugin without one, DRA driver."""
+CHARTS = (CHART, "device-plugin-sim", "dcgm-exporter-sim", "dra-driver-sim")
+"""What the pods of our charts are part of: operator, device plugin and exporter without one, DRA driver."""
 DRA_OPERAND = "dra-driver"
 SIMULATOR = "simulator.gpuform.io/"
 

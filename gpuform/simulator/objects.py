@@ -62,6 +62,7 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     revision: str = ""
     scratch: bool = False
+    load: str = ""
 
     @property
     def running(self) -> bool:
@@ -147,6 +148,7 @@ def pod_of(raw: Json) -> Pod | None:
         labels={} if operand else {intern(key): intern(value) for key, value in labels.items()},
         revision=intern(labels.get(keys.REVISION, "")),
         scratch=any("emptyDir" in volume for volume in spec.get("volumes") or ()),
+        load=intern(annotations.get(keys.LOAD, "")),
     )
 
 

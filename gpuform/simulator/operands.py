@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpuform.simulator import device_plugin, driver, driver_manager, gfd, keys, mps, validator
-from gpuform.simulator.actions import Action, Annotate, Crash, Event, Recover
+from gpuform.simulator.actions import Action, Annotate, Crash, Delete, Event, Recover
+from gpuform.simulator.dcgm import operand as dcgm
 from gpuform.simulator.objects import Pod
 from gpuform.simulator.world import Broken, Config, World
 
@@ -53,6 +54,8 @@ def _started(world: World, pod: Pod) -> list[Action]:
     if pod.phase != "Running":
         return []
     failure = problem(world, pod)
+    if failure and pod.operand == validator.OPERAND:
+        return [Delete(pod)]  # it fails as it starts: a node whose fabric is broken has been started again
     if failure:
         return _crash(pod, *failure)
     found: list[Action] = [Recover(pod)] if pod.crash else []
@@ -73,6 +76,11 @@ def problem(world: World, pod: Pod) -> tuple[str, str] | None:
     main = pod.template.containers[0][0]
     if pod.operand == "driver":
         message = driver.problem(world, pod)
+        return (main, message) if message else None
+    if pod.operand == validator.OPERAND:
+        return validator.problem(world)
+    if pod.operand == dcgm.OPERAND:
+        message = dcgm.problem(world, pod)
         return (main, message) if message else None
     if pod.operand not in CONFIGURED:
         return None

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import hashlib
 
-from gpuform.simulator import keys
+from gpuform.simulator import faults, keys
 from gpuform.simulator.actions import Action, Create
 from gpuform.simulator.objects import Pod
 from gpuform.simulator.world import World
 
-CUDA = "cuda-validator"
+OPERAND, CUDA = "validator", "cuda-validator"
+NOT_INITIALIZED = "CUDA error: system not yet initialized (802): the fabric manager does not run"
 
 
 def ready(world: World, pod: Pod) -> bool:
     """Whether nothing but its turn holds this operand: the validator waits for its CUDA job."""
-    return pod.operand != "validator" or any(job.phase == "Succeeded" for job in world.of(CUDA))
+    return pod.operand != OPERAND or any(job.phase == "Succeeded" for job in world.of(CUDA))
+
+
+def problem(world: World) -> tuple[str, str] | None:
+    """Container and message of what keeps the validator from starting: without a fabric there is no CUDA."""
+    return ("cuda-validation", NOT_INITIALIZED) if faults.breaks(world.node, faults.FABRIC) else None
 
 
 def act(world: World) -> list[Action]:
     """Create the CUDA job for a validator that waits for it."""
-    pod = next((p for p in world.of("validator") if p.start == "waits" and not p.deleting), None)
+    pod = next((p for p in world.of(OPERAND) if p.start == "waits" and not p.deleting), None)
     if pod is None or world.of(CUDA) or not all(world.running(operand) for operand in pod.template.after):
         return []
     return [Create(_job(pod))]

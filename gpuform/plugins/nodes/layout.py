@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from gpuform.plugins.nodes.cluster import Manifest, labels
+from infra.model.labels import GPU_UNHEALTHY
 from infra.model.quantity import whole
 
 CONFIG = "nvidia.com/mig.config"
@@ -70,14 +71,7 @@ def differences(node: Manifest, wanted: Wanted) -> list[str]:
 
     Every resource in the promise must have its count (absent is 0); no other MIG slice may be offered.
     """
-    allocatable = (node.get("status") or {}).get("allocatable") or {}
-    slices = {key: 0 for key in allocatable if key.startswith(_SLICES)}
-    promised = {**slices, **wanted.offers}
-    return [
-        f"{key} {allocatable.get(key, 0)} instead of {count}"
-        for key, count in sorted(promised.items())
-        if whole(allocatable.get(key, 0)) != count
-    ]
+    return _differences(node, "allocatable", wanted)
 
 
 def told(node: Manifest, wanted: Wanted) -> bool:
@@ -91,9 +85,27 @@ def told(node: Manifest, wanted: Wanted) -> bool:
 
 
 def done(node: Manifest, wanted: Wanted) -> bool:
-    """Whether nothing is left to do: label, state and offer are right and no relayout is noted."""
-    settled = told(node, wanted) and state(node) == "success"
-    return settled and not differences(node, wanted) and Note.on(node) is None
+    """Whether nothing is left to do: label, state and offer are right and no relayout is noted.
+
+    A broken GPU is no matter of its layout, and to wait for it would hold up every update: what the device
+    plugin calls unhealthy stays in the capacity, and a node that was put out of use is looked after already.
+    """
+    settled = told(node, wanted) and state(node) == "success" and Note.on(node) is None
+    taints = {taint["key"] for taint in (node.get("spec") or {}).get("taints") or ()}
+    return settled and (
+        not differences(node, wanted) or not _differences(node, "capacity", wanted) or GPU_UNHEALTHY in taints
+    )
+
+
+def _differences(node: Manifest, amounts: str, wanted: Wanted) -> list[str]:
+    """Of what the node has as ``amounts``, which of its two lists in ``status``."""
+    there = (node.get("status") or {}).get(amounts) or {}
+    slices = {key: 0 for key in there if key.startswith(_SLICES)}
+    return [
+        f"{key} {there.get(key, 0)} instead of {count}"
+        for key, count in sorted({**slices, **wanted.offers}.items())
+        if whole(there.get(key, 0)) != count
+    ]
 
 
 def letting_go(node: Manifest, config: str = "") -> Manifest:

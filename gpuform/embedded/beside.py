@@ -1,0 +1,89 @@
+"""Programs of our own that stand beside the control plane; kwokctl does not know them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from gpuform.embedded import ports
+from gpuform.embedded.layout import Layout, Record, rotate
+from gpuform.embedded.processes import PROMETHEUS, SIMULATOR, STATE_METRICS, Process, end, scan
+
+PACKAGE = Path(__file__).resolve().parent.parent
+KEPT = "kept"
+"""The module that all keepers have alike."""
+
+SERVES = {
+    "simulator-metrics": SIMULATOR,
+    "prometheus": PROMETHEUS,
+    "kube-state-metrics": STATE_METRICS,
+    "kube-state-metrics-telemetry": STATE_METRICS,
+}
+"""Port's name -> who serves on it."""
+
+
+def served(layout: Layout) -> dict[str, int]:
+    """The ports of what stands beside, by name; one that somebody else has taken meanwhile is replaced."""
+    record = Record.load(layout)
+    there = {process.name for process in scan(layout)}
+    lost = [
+        name for name, owner in SERVES.items() if owner not in there and not ports.is_free(record.ports[name])
+    ]
+    if lost:
+        fresh = ports.choose(layout.paths.state, taken=record.ports.values())
+        record = replace(record, ports=record.ports | {name: fresh[name] for name in lost})
+        record.store(layout)
+    return {name: record.ports[name] for name in SERVES}
+
+
+def running(layout: Layout, name: str) -> list[Process]:
+    """The processes of that name."""
+    return [process for process in scan(layout) if process.name == name]
+
+
+def newest_source(*modules: str) -> float:
+    """When a file of the modules was changed last: after an update of the checkout the old one must go."""
+    return max(file.stat().st_mtime for module in modules for file in (PACKAGE / module).rglob("*.py"))
+
+
+def current(layout: Layout, name: str, newest: float, *arguments: str) -> bool:
+    """Whether exactly one runs, from the newest code and with these arguments."""
+    processes, asked = running(layout, name), _asked(layout, name)
+    return (
+        len(processes) == 1
+        and processes[0].born > newest
+        and asked.is_file()
+        and asked.read_text() == json.dumps(arguments)
+    )
+
+
+def start(layout: Layout, name: str, module: str, *arguments: str) -> None:
+    """Start ``gpuform.<module>`` on the layout's kubeconfig, in a session of its own.
+
+    Its log has the member's name; that of the last one is kept back.
+    """
+    command = [sys.executable, "-m", f"gpuform.{module}", "--kubeconfig", str(layout.paths.kubeconfig)]
+    rotate(layout.log(name))
+    with layout.log(name).open("wb") as log:
+        subprocess.Popen(
+            [*command, *arguments],
+            cwd=layout.paths.root,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    _asked(layout, name).write_text(json.dumps(arguments))
+
+
+def stop(layout: Layout, name: str, grace: float) -> None:
+    """End those of that name; ``grace`` seconds of patience, none at 0."""
+    end(layout, running(layout, name), grace)
+
+
+def _asked(layout: Layout, name: str) -> Path:
+    """The arguments that it was started with last."""
+    return layout.home / f"{name}.arguments"

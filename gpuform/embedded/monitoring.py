@@ -1,0 +1,155 @@
+"""What keeps Prometheus and kube-state-metrics, as one more member, and what a stack with monitoring needs.
+
+The keeper is always there and runs them only while a stack has declared a ``Prometheus``, whose kind is known
+to the cluster from ``prepare`` on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from gpuform.embedded import beside, lock
+from gpuform.embedded.kwokctl import Tools
+from gpuform.embedded.layout import Layout, complete_pki, rotate
+from gpuform.embedded.processes import MONITOR, PROMETHEUS, STATE_METRICS
+from gpuform.errors import Failure, InputError
+from gpuform.kept.server import METADATA, TROUBLE, Server
+from gpuform.offline import prometheus_crds
+
+MODULE = "monitor"
+PROGRAMS = (PROMETHEUS, "promtool", STATE_METRICS)
+KINDS = ("prometheuses", "servicemonitors", "podmonitors", "prometheusrules")
+"""Those that a stack here declares. All ten make the API server 190 MiB larger, these 140 (measured)."""
+PACE = "GPUFORM_MONITOR_PACE"
+_LARGEST_PACE = 3600
+_SAID = "said.json"  # gpuform.monitor.keeper writes it
+_GROUP = "monitoring.coreos.com"
+_VERSION = "operator.prometheus.io/version"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_PATIENCE_S = 60
+
+
+def pace() -> float:
+    """By what durations are divided: GPUFORM_MONITOR_PACE, 1 without. Raises InputError."""
+    text = os.environ.get(PACE) or "1"
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 1 <= found <= _LARGEST_PACE:
+        raise InputError(PACE, f"{text!r} divides no duration", f"use 1 to {_LARGEST_PACE}, or leave it out")
+    return found
+
+
+def ensure(layout: Layout, served: Mapping[str, int], pace: float) -> None:
+    """Start it unless exactly one runs, from the code as it is now, with these ports and this pace."""
+    arguments = [
+        *("--pki", str(layout.pki), "--home", str(layout.monitor), "--logs", str(layout.paths.logs)),
+        *("--prometheus-port", str(served["prometheus"])),
+        *("--state-metrics-port", str(served["kube-state-metrics"])),
+        *("--telemetry-port", str(served["kube-state-metrics-telemetry"])),
+        *("--exporters-port", str(served["simulator-metrics"])),
+        *("--pace", f"{pace:g}"),
+    ]
+    if beside.current(layout, MONITOR, beside.newest_source(MODULE, beside.KEPT), *arguments):
+        return
+    stop(layout)
+    layout.monitor.mkdir(mode=0o700, exist_ok=True)
+    for name in (PROMETHEUS, STATE_METRICS):
+        rotate(layout.log(name))
+    beside.start(layout, MONITOR, MODULE, *arguments)
+
+
+def stop(layout: Layout) -> None:
+    """End it, which ends the two; five seconds of patience given: Prometheus writes down what it has."""
+    beside.stop(layout, MONITOR, grace=5)
+    for name in (PROMETHEUS, STATE_METRICS):
+        beside.stop(layout, name, grace=0)
+
+
+def said(layout: Layout) -> tuple[float, tuple[str, ...]]:
+    """The pace, and what of monitoring is not as declared, as the keeper has left it."""
+    try:
+        found = json.loads((layout.monitor / _SAID).read_text())
+        return float(found["pace"]), tuple(found["said"])
+    except (OSError, ValueError, KeyError):
+        return 1.0, ()
+
+
+def define(layout: Layout, progress: Callable[[str], None]) -> None:
+    """Have prometheus-operator's kinds in the cluster, and no program that does what they say."""
+    with lock.held(layout.lock, lambda: progress("waiting for another start or stop to end")):
+        _define(layout, progress)
+
+
+def prepare(layout: Layout, tools: Tools, progress: Callable[[str], None]) -> None:
+    """Have the programs where the keeper looks for them, and prometheus-operator's kinds in the cluster."""
+    if not layout.paths.kubeconfig.is_file() or not complete_pki(layout.pki):
+        raise InputError(
+            "monitoring", "the embedded control plane was never started", "`gpuform local start`"
+        )
+    tools.ensure(*PROGRAMS, progress=progress)
+    folder = layout.monitor / "bin"
+    with lock.held(layout.lock, lambda: progress("waiting for another start or stop to end")):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in PROGRAMS:
+            _link(folder / name, tools.path(name))
+        _define(layout, progress)
+
+
+def _link(link: Path, target: Path) -> None:
+    """By rename, so that the keeper always finds one of the two."""
+    if link.is_symlink() and link.readlink() == target:
+        return
+    draft = link.with_name(f"{link.name}.new")
+    draft.unlink(missing_ok=True)
+    draft.symlink_to(target)
+    draft.replace(link)
+
+
+def _define(layout: Layout, progress: Callable[[str], None]) -> None:
+    """Apply the kinds' definitions unless they are there in this version, and wait until they are served."""
+    paths = layout.paths
+    source = prometheus_crds.crds(paths.root / prometheus_crds.FOLDER, paths.cache)
+    server = Server(paths.kubeconfig, layout.pki)
+    try:
+        there = {one["metadata"]["name"]: one["metadata"] for one in server.items(_DEFINITIONS, METADATA)}
+        texts = {kind: (source / f"{_GROUP}_{kind}.yaml").read_text(encoding="utf-8") for kind in KINDS}
+        lacking = {
+            kind: text
+            for kind, text in texts.items()
+            if (there.get(f"{kind}.{_GROUP}", {}).get("annotations") or {}).get(_VERSION) != _version(text)
+        }
+        if lacking:
+            progress("teaching the cluster prometheus-operator's kinds")
+        for kind, text in lacking.items():
+            server.apply(f"{_DEFINITIONS}/{kind}.{_GROUP}", text)
+        _served(server)
+    except TROUBLE as error:
+        fact = f"does not take prometheus-operator's kinds ({error or type(error).__name__})"
+        raise Failure("embedded control plane", fact, "`gpuform local start`") from None
+
+
+def _served(server: Server) -> None:
+    """Return once each kind can be listed; errors as ``Server.ask``."""
+    deadline = time.monotonic() + _PATIENCE_S
+    for kind in KINDS:
+        while True:
+            try:
+                server.ask(f"/apis/{_GROUP}/v1/{kind}?limit=1")
+                break
+            except ValueError:  # not known yet, or its storage is still made
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
+
+
+def _version(definition: str) -> str:
+    """What a definition says its version is; by its text, for it is long and PyYAML slow."""
+    found = re.search(rf"{re.escape(_VERSION)}: (\S+)", definition)
+    return found[1].strip('"') if found else ""

@@ -1,0 +1,95 @@
+"""Keeping one program as somebody wants it: not at all, with this configuration, with another one, again."""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+LONGEST_BACK_OFF_S = 10.0
+_GRACE_S = 2.0
+_SET_PARENT_DEATH_SIGNAL = 1  # prctl(2), linux/prctl.h
+_LIBC = ctypes.CDLL(None)
+
+
+class Said:
+    """What a keeper says, to stderr, the same thing once in a row."""
+
+    def __init__(self) -> None:
+        """Has said nothing."""
+        self._last = ""
+
+    def __call__(self, text: str) -> None:
+        """Say it, unless it was the last thing."""
+        if text != self._last:
+            print(text, file=sys.stderr, flush=True)
+        self._last = text
+
+
+class Child:
+    """One program, which does not outlive this process."""
+
+    def __init__(self, name: str, log: Path, say: Said, folder: Path | None = None) -> None:
+        """Starts nothing yet; its output is appended to ``log``, ``folder`` is where it is run."""
+        self.name = name
+        self._log, self._say, self._folder = log, say, folder
+        self._has: object = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._again_at, self._ended = 0.0, 0
+
+    @property
+    def running(self) -> bool:
+        """Whether it was running when it was last looked at."""
+        return self._process is not None
+
+    @property
+    def trouble(self) -> str:
+        """That it ends by itself again and again; empty otherwise."""
+        if self._process is not None or self._ended < 2:
+            return ""
+        return f"{self.name} has ended {self._ended} times; see {self._log}"
+
+    def keep(self, wanted: object, command: Callable[[], Sequence[str]]) -> None:
+        """Bring it in line with what is wanted, None for nothing; ``command`` is asked at each start."""
+        if wanted != self._has:
+            self.end()
+            self._has, self._again_at, self._ended = wanted, 0.0, 0
+        elif self._process is not None and (code := self._process.poll()) is not None:
+            self._process = None
+            self._again_at = time.monotonic() + min(2.0**self._ended, LONGEST_BACK_OFF_S)
+            self._ended += 1
+            self._say(f"{self.name} has ended with {code}; see {self._log}")
+        if self._has is not None and self._process is None and time.monotonic() >= self._again_at:
+            self._process = self._start(command())
+            self._say(f"{self.name} runs")
+
+    def end(self) -> None:
+        """End it if it runs: asked first, then not."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def _start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                preexec_fn=_end_with_parent,
+            )
+
+
+def _end_with_parent() -> None:
+    _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))

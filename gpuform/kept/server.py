@@ -1,0 +1,101 @@
+"""Questions to the API server with the administrator's certificate, and kubeconfigs of other accounts."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+JSON = "application/json"
+METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+"""Of a list: names, versions and labels without the objects."""
+YEAR_S = 365 * 24 * 3600
+TROUBLE = (OSError, http.client.HTTPException, ValueError, KeyError)
+"""What a server that does not answer, or not as it should, raises here."""
+
+Json = dict[str, Any]
+
+
+class Missing(ValueError):
+    """The server does not know that object, or that kind."""
+
+
+class Server:
+    """One server; a connection that is lost is made anew."""
+
+    def __init__(self, kubeconfig: Path, pki: Path) -> None:
+        """Reads the files now, connects later."""
+        cluster = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]
+        self._cluster: Json = {
+            "server": cluster["server"],
+            "certificate-authority-data": cluster["certificate-authority-data"],
+        }
+        tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+        tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+        url = urlsplit(self._cluster["server"])
+        self._connection = http.client.HTTPSConnection(url.hostname or "", url.port, timeout=10, context=tls)
+
+    def ask(self, path: str, body: Mapping[str, Any] | None = None, accept: str = JSON) -> Json:
+        """The answer to a GET, to a POST where there is a ``body``; where there is none, ``TROUBLE``."""
+        if body is None:
+            return self._answer("GET", path, None, {"Accept": accept})
+        return self._answer("POST", path, json.dumps(body), {"Content-Type": JSON})
+
+    def apply(self, path: str, manifest: str) -> None:
+        """Make an object as the manifest, in YAML, has it, whoever made it before; errors as ``ask``."""
+        where = f"{path}?fieldManager=gpuform&force=true"
+        self._answer("PATCH", where, manifest, {"Content-Type": "application/apply-patch+yaml"})
+
+    def _answer(self, method: str, path: str, body: str | None, headers: Mapping[str, str]) -> Json:
+        try:
+            self._connection.request(method, path, body and body.encode(), dict(headers))
+            answer = self._connection.getresponse()
+            content = answer.read()
+        except BaseException:
+            self._connection.close()
+            raise
+        if answer.status >= http.client.BAD_REQUEST:
+            kind = Missing if answer.status == http.client.NOT_FOUND else ValueError
+            raise kind(f"{method} {path}: {answer.status} {_message(content)}")
+        found: Json = json.loads(content)
+        return found
+
+    def items(self, path: str, accept: str = JSON) -> list[Json]:
+        """The objects of a list; errors as ``ask``."""
+        found: list[Json] = self.ask(path, accept=accept)["items"] or []  # nothing is null
+        return found
+
+    def kubeconfig(self, namespace: str, account: str) -> str:
+        """A kubeconfig with the account's own token, good for a year: what its roles do not allow fails here
+        as it would elsewhere.
+        """
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": YEAR_S},
+        }
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": account, "cluster": self._cluster}],
+            "users": [{"name": account, "user": {"token": str(self.ask(path, body)["status"]["token"])}}],
+            "contexts": [{"name": account, "context": {"cluster": account, "user": account}}],
+            "current-context": account,
+        }
+        return yaml.safe_dump(document)
+
+
+def _message(content: bytes) -> str:
+    """What the server says is wrong, in a line."""
+    text = content.decode(errors="replace")
+    try:
+        return str(json.loads(text)["message"])[:300]
+    except (ValueError, KeyError, TypeError):
+        return " ".join(text.split())[:300]

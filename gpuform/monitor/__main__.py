@@ -1,0 +1,36 @@
+"""``python -m gpuform.monitor --kubeconfig PATH --pki DIR --home DIR --logs DIR ...``: run until SIGTERM."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from gpuform.kept.told import told_to_stop
+from gpuform.monitor.cluster import Cluster
+from gpuform.monitor.keeper import Keeper, Settings
+from gpuform.monitor.targets import Ports
+
+
+def main() -> int:
+    """Parse the arguments and run; 0 when told to stop."""
+    parser = argparse.ArgumentParser(prog="gpuform.monitor", description=__doc__)
+    for name, said in (
+        ("--kubeconfig", "of the cluster; its server is what the programs are told, too"),
+        ("--pki", "folder with ca.crt, admin.crt and admin.key"),
+        ("--home", "folder of all files; the programs are links in its folder bin"),
+        ("--logs", "folder of what the programs write"),
+    ):
+        parser.add_argument(name, type=Path, required=True, help=said)
+    for name in ("prometheus", "state-metrics", "telemetry", "exporters"):
+        parser.add_argument(f"--{name}-port", type=int, required=True, help="on 127.0.0.1")
+    parser.add_argument("--pace", type=float, default=1.0, help="divides every duration of rules and scrapes")
+    args = parser.parse_args()
+    ports = Ports(args.prometheus_port, args.state_metrics_port, args.telemetry_port, args.exporters_port)
+    settings = Settings(args.home, args.logs, ports, args.pace)
+    Keeper(Cluster(args.kubeconfig, args.pki), settings).run(told_to_stop())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

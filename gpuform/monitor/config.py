@@ -1,0 +1,177 @@
+"""What Prometheus is told, made of what the cluster says: pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from gpuform.monitor import durations
+from gpuform.monitor.cluster import World
+from gpuform.monitor.discovery import LIST, Lookup
+from gpuform.monitor.durations import paced
+from gpuform.monitor.scraping import Scraping
+from gpuform.monitor.selecting import chosen
+from gpuform.monitor.targets import Ports
+
+Json = dict[str, Any]
+RULES = "rules"
+TARGETS = "targets"
+KUBECONFIG = "prometheus.kubeconfig"
+# prometheus-operator's own, where the Prometheus says none.
+_INTERVAL, _TIMEOUT, _RETENTION = "30s", "10s", "24h"
+_UNPLAYED = ("remoteWrite", "remoteRead", "thanos", "alerting", "additionalAlertManagerConfigs")
+"""They lead to others, of whom nobody is here."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Texts: the configuration, and files of rules by name; ``notes`` are what of it is not played."""
+
+    config: str
+    rules: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    lookups: Mapping[str, Lookup] = field(default_factory=dict)
+    """File below the folder -> what is to be found there, for a Prometheus that does not look itself."""
+
+
+def wanted(world: World, ports: Ports, pace: float, finds: bool = True) -> Wanted:
+    """All files for this world; ``finds`` is whether Prometheus can look for targets in Kubernetes itself.
+
+    Raises ValueError or KeyError where an object is not as its kind has it.
+    """
+    notes = [f"Prometheus {name} is not run: one is, here" for name in world.also]
+    notes += [f"the Prometheus's {key} is not played here" for key in _UNPLAYED if world.spec.get(key)]
+    spec = world.spec
+    role = "endpointslice" if spec.get("serviceDiscoveryRole") == "EndpointSlice" else "endpoints"
+    interval = str(spec.get("scrapeInterval") or _INTERVAL)
+    timeout = str(spec.get("scrapeTimeout") or _TIMEOUT)
+    scraping = Scraping(KUBECONFIG, ports, pace, interval, timeout, role, notes.append)
+    jobs = [
+        *(job for monitor in _selected(world, "serviceMonitor") for job in scraping.monitor(monitor)),
+        *scraping.by_hand(_by_hand(world, notes)),
+    ]
+    lookups = {} if finds else _found_for(jobs, world, notes)
+    document = {
+        "global": {
+            "scrape_interval": paced(interval, pace),
+            "scrape_timeout": min(paced(timeout, pace), paced(interval, pace), key=durations.seconds),
+            "evaluation_interval": paced(str(spec.get("evaluationInterval") or _INTERVAL), pace),
+            "external_labels": _external(world),
+        },
+        "rule_files": [f"{RULES}/*.yaml"],
+        "scrape_configs": jobs,
+    }
+    rules = {_file(one): _rules(one, pace) for one in _selected(world, "rule")}
+    return Wanted(yaml.safe_dump(document, sort_keys=False), rules, tuple(dict.fromkeys(notes)), lookups)
+
+
+def flags(world: World, ports: Ports) -> tuple[str, ...]:
+    """Prometheus's arguments; other ones need a new start. It is run in the folder of its files."""
+    spec = world.spec
+    made = [
+        "--config.file=prometheus.yml",
+        "--storage.tsdb.path=data",
+        f"--storage.tsdb.retention.time={spec.get('retention') or _RETENTION}",
+        f"--web.listen-address=127.0.0.1:{ports.prometheus}",
+        "--web.enable-lifecycle",
+    ]
+    if size := spec.get("retentionSize"):
+        made.append(f"--storage.tsdb.retention.size={size}")
+    return tuple(made)
+
+
+def state_metrics(deployment: Mapping[str, Any], ports: Ports, kubeconfig: str) -> tuple[str, ...]:
+    """Its arguments as its Deployment has them, but for where it listens and who it is."""
+    own = {
+        "host": "127.0.0.1",
+        "port": str(ports.state_metrics),
+        "telemetry-host": "127.0.0.1",
+        "telemetry-port": str(ports.telemetry),
+        "kubeconfig": kubeconfig,
+    }
+    (container, *_) = deployment["spec"]["template"]["spec"]["containers"]
+    args = [str(one) for one in container.get("args") or ()]
+    # Sharding by pod leans on variables that only a pod has.
+    kept = [one for one in args if _flag(one) not in {*own, "apiserver", "pod", "pod-namespace"}]
+    return (*kept, *(f"--{name}={value}" for name, value in own.items()))
+
+
+def account(spec: Mapping[str, Any]) -> str:
+    """The service account of a pod, or of a Prometheus."""
+    return str(spec.get("serviceAccountName") or "default")
+
+
+def _found_for(jobs: list[Json], world: World, notes: list[str]) -> dict[str, Lookup]:
+    """Have the jobs read files instead of Kubernetes; which files, and what has to be in them."""
+    selectors = {
+        f"serviceMonitor/{one['metadata']['namespace']}/{one['metadata']['name']}": one["spec"].get(
+            "selector"
+        )
+        for one in world.monitors
+    }
+    found = {}
+    for job in jobs:
+        selector = selectors.get(job["job_name"].rpartition("/")[0]) or {}
+        files = []
+        for one in job.pop("kubernetes_sd_configs", ()):
+            names = tuple(sorted((one.get("namespaces") or {}).get("names") or ()))
+            lookup = Lookup(one["role"], names, json.dumps(selector, sort_keys=True))
+            if one["role"] not in LIST:
+                notes.append(f"job {job['job_name']}: role {one['role']} is not played here")
+            digest = hashlib.sha256(repr(lookup).encode()).hexdigest()[:12]
+            files.append(f"{TARGETS}/{one['role']}-{digest}.json")
+            found[files[-1]] = lookup
+        if files:
+            job["file_sd_configs"] = [{"files": files}]
+    return found
+
+
+def _external(world: World) -> Json:
+    """As the operator has them, so that an alert says the same here as elsewhere."""
+    name = world.prometheus["metadata"]["name"]
+    known = {
+        "prometheus": f"{world.namespace}/{name}",
+        "prometheus_replica": f"prometheus-{name}-0",
+    }
+    return known | (world.spec.get("externalLabels") or {})
+
+
+def _selected(world: World, kind: str) -> Iterator[Json]:
+    """The monitors or rules that the Prometheus takes; no selector of namespaces means its own."""
+    spec = world.spec
+    selector, spaces = spec.get(f"{kind}Selector"), spec.get(f"{kind}NamespaceSelector")
+    for one in world.monitors if kind == "serviceMonitor" else world.rules:
+        meta = one["metadata"]
+        where = (world.namespaces or {}).get(meta["namespace"], {})
+        here = meta["namespace"] == world.namespace if spaces is None else chosen(spaces, where)
+        if here and chosen(selector, meta.get("labels") or {}):
+            yield one
+
+
+def _by_hand(world: World, notes: list[str]) -> list[Json]:
+    try:
+        found = yaml.safe_load(world.by_hand) or []
+    except yaml.YAMLError:
+        found = None
+    if isinstance(found, list):
+        return found
+    notes.append("additionalScrapeConfigs: is no list in YAML, and is left out")
+    return []
+
+
+def _file(rule: Mapping[str, Any]) -> str:
+    return f"{rule['metadata']['namespace']}_{rule['metadata']['name']}.yaml"
+
+
+def _rules(rule: Mapping[str, Any], pace: float) -> str:
+    groups = [durations.group(one, pace) for one in rule["spec"].get("groups") or ()]
+    return yaml.safe_dump({"groups": groups}, sort_keys=False, width=1000)
+
+
+def _flag(argument: str) -> str:
+    return argument.lstrip("-").partition("=")[0]

@@ -1,0 +1,87 @@
+"""The health loop as its pod would run it: the program of its ConfigMap, its account, the real Prometheus.
+
+Only where it listens and whom it asks is this machine's; Python is this one, not the image's. What it says,
+its audit log, is appended to a file.
+"""
+
+from __future__ import annotations
+
+import base64
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpuform.kept.child import Child, Said
+from gpuform.kept.files import write_private
+from gpuform.monitor.cluster import HEALTH, Cluster
+
+Json = Mapping[str, Any]
+FOLDER = "health"
+
+
+class HealthLoop:
+    """One process of it, while its Deployment is there; made anew when that names another ConfigMap."""
+
+    def __init__(self, cluster: Cluster, home: Path, logs: Path, say: Said) -> None:
+        """Looks at nothing yet; its files go to a folder below ``home``."""
+        self._cluster, self._folder = cluster, home / FOLDER
+        self._child = Child(HEALTH, logs / f"{HEALTH}.log", say, folder=home)
+        self.port = 0
+        """Where its figures are; 0 as long as it has not been started."""
+
+    def keep(self, deployment: Json | None, prometheus: int, pace: float) -> None:
+        """Bring it in line; ``prometheus`` is that one's port. Raises ``kept.server.TROUBLE``."""
+        if deployment is None:
+            self.end()
+            return
+        spec = deployment["spec"]["template"]["spec"]
+        (container,), (volume,) = spec["containers"], spec["volumes"]
+        files, account = volume["configMap"]["name"], spec["serviceAccountName"]
+        (mount,) = container["volumeMounts"]
+
+        def command() -> list[str]:
+            server = self._prepare(files, account)
+            inside, here = f"{mount['mountPath']}/", f"{self._folder}/"
+            first, *words = (word.replace(inside, here, 1) for word in container["command"])
+            if first != "python3":
+                raise ValueError(f"Deployment {HEALTH} runs {first}, not python3")
+            self.port = _free()
+            own = {
+                "--account": self._folder / "account",
+                "--listen": f"127.0.0.1:{self.port}",
+                "--pace": f"{pace:g}",
+                "--prometheus": f"http://127.0.0.1:{prometheus}",
+                "--server": server,
+            }
+            return [sys.executable, *words, *(str(part) for pair in own.items() for part in pair)]
+
+        self._child.keep((files, account, tuple(container["command"]), prometheus, pace), command)
+
+    def end(self) -> None:
+        """End it if it runs."""
+        self._child.keep(None, tuple)
+        self.port = 0
+
+    def _prepare(self, files: str, account: str) -> str:
+        """Its files, and a token of its account, as its pod would find them; where the API server is."""
+        folder = self._folder / "account"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, text in self._cluster.config_map(HEALTH, files).items():
+            write_private(self._folder / name, text)
+        config = yaml.safe_load(self._cluster.kubeconfig(HEALTH, account))
+        cluster = config["clusters"][0]["cluster"]
+        write_private(folder / "namespace", HEALTH)
+        write_private(folder / "token", config["users"][0]["user"]["token"])
+        write_private(folder / "ca.crt", base64.b64decode(cluster["certificate-authority-data"]).decode())
+        return str(cluster["server"])
+
+
+def _free() -> int:
+    """A port that nobody listens on now; where it is taken meanwhile, the next start has another one."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

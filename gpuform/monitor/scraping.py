@@ -1,0 +1,183 @@
+"""Scrape configurations as prometheus-operator writes them: from ServiceMonitors, and those added by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuform.monitor.durations import paced, seconds
+from gpuform.monitor.targets import Ports, redirected
+
+Json = dict[str, Any]
+SERVICE = "__meta_kubernetes_service_"
+_NUMBERS = {
+    "sampleLimit": "sample_limit",
+    "targetLimit": "target_limit",
+    "labelLimit": "label_limit",
+    "labelNameLengthLimit": "label_name_length_limit",
+    "labelValueLengthLimit": "label_value_length_limit",
+}
+_ENDPOINT = {
+    "path": "metrics_path",
+    "scheme": "scheme",
+    "params": "params",
+    "honorLabels": "honor_labels",
+    "honorTimestamps": "honor_timestamps",
+    "followRedirects": "follow_redirects",
+    "enableHttp2": "enable_http2",
+}
+_READ = {*_ENDPOINT, "port", "targetPort", "interval", "scrapeTimeout", "relabelings", "metricRelabelings"}
+_CREDENTIALS = ("basic_auth", "authorization", "oauth2", "bearer_token", "bearer_token_file", "tls_config")
+"""They belong to the target's own address, which is not asked; their files are in a pod that runs no code."""
+
+
+@dataclass(frozen=True)
+class Scraping:
+    """What all jobs have alike. ``interval`` and ``timeout`` are the Prometheus's own, unpaced."""
+
+    kubeconfig: str
+    ports: Ports
+    pace: float
+    interval: str
+    timeout: str
+    role: str = "endpoints"
+    say: Callable[[str], None] = lambda text: None
+
+    def monitor(self, monitor: Mapping[str, Any]) -> Iterator[Json]:
+        """One job for each endpoint of a ServiceMonitor."""
+        meta, spec = monitor["metadata"], monitor["spec"]
+        name = f"serviceMonitor/{meta['namespace']}/{meta['name']}"
+        for index, endpoint in enumerate(spec.get("endpoints") or ()):
+            for unread in sorted(set(endpoint) - _READ):
+                self.say(f"{name}: endpoints[{index}].{unread} is not played here")
+            yield {
+                "job_name": f"{name}/{index}",
+                "kubernetes_sd_configs": [self._discovery(meta["namespace"], spec)],
+                **self._times(endpoint.get("interval"), endpoint.get("scrapeTimeout")),
+                **{key: endpoint[field] for field, key in _ENDPOINT.items() if field in endpoint},
+                **{key: spec[field] for field, key in _NUMBERS.items() if field in spec},
+                "relabel_configs": [
+                    *_selected(spec.get("selector") or {}),
+                    *self._port(endpoint),
+                    *self._labels(spec, endpoint),
+                    *map(relabelling, endpoint.get("relabelings") or ()),
+                    *redirected(self.ports),
+                ],
+                "metric_relabel_configs": [*map(relabelling, endpoint.get("metricRelabelings") or ())],
+            }
+
+    def by_hand(self, configs: Iterable[Mapping[str, Any]]) -> Iterator[Json]:
+        """Jobs of ``additionalScrapeConfigs``, in Prometheus's own words."""
+        for config in configs:
+            made = {key: value for key, value in config.items() if key not in _CREDENTIALS}
+            found = [
+                {
+                    **{k: v for k, v in one.items() if k not in _CREDENTIALS},
+                    "kubeconfig_file": self.kubeconfig,
+                }
+                for one in config.get("kubernetes_sd_configs") or ()
+            ]
+            if found:
+                made["kubernetes_sd_configs"] = found
+            made |= self._times(config.get("scrape_interval"), config.get("scrape_timeout"))
+            made["relabel_configs"] = [*(config.get("relabel_configs") or ()), *redirected(self.ports)]
+            yield made
+
+    def _times(self, interval: str | None, timeout: str | None) -> Json:
+        """A timeout longer than its interval is none that Prometheus takes; pacing may not make one."""
+        every = paced(str(interval or self.interval), self.pace)
+        patience = min(paced(str(timeout or self.timeout), self.pace), every, key=seconds)
+        return {"scrape_interval": every, "scrape_timeout": patience}
+
+    def _discovery(self, namespace: str, spec: Mapping[str, Any]) -> Json:
+        chosen = spec.get("namespaceSelector") or {}
+        found: Json = {"role": self.role, "kubeconfig_file": self.kubeconfig}
+        if not chosen.get("any"):
+            found["namespaces"] = {"names": list(chosen.get("matchNames") or [namespace])}
+        if (spec.get("attachMetadata") or {}).get("node"):
+            found["attach_metadata"] = {"node": True}
+        return found
+
+    def _port(self, endpoint: Mapping[str, Any]) -> list[Json]:
+        if name := endpoint.get("port"):
+            return [_keep(f"__meta_kubernetes_{self._kind}_port_name", str(name))]
+        if (target := endpoint.get("targetPort")) is not None:
+            label = "number" if str(target).isdigit() else "name"
+            return [_keep(f"__meta_kubernetes_pod_container_port_{label}", str(target))]
+        return []
+
+    def _labels(self, spec: Mapping[str, Any], endpoint: Mapping[str, Any]) -> Iterator[Json]:
+        """What every series of the target gets."""
+        at = f"__meta_kubernetes_{self._kind}_address_target_"
+        for kind, label in (("Node", "node"), ("Pod", "pod")):
+            yield _copy((f"{at}kind", f"{at}name"), label, f"{kind};(.*)")
+        yield _copy(("__meta_kubernetes_namespace",), "namespace")
+        yield _copy((f"{SERVICE}name",), "service")
+        yield _copy(("__meta_kubernetes_pod_name",), "pod")
+        yield _copy(("__meta_kubernetes_pod_container_name",), "container")
+        yield {
+            "source_labels": ["__meta_kubernetes_pod_phase"],
+            "regex": "(Failed|Succeeded)",
+            "action": "drop",
+        }
+        for key, prefix in (("targetLabels", SERVICE), ("podTargetLabels", "__meta_kubernetes_pod_")):
+            for name in spec.get(key) or ():
+                yield _copy((f"{prefix}label_{_plain(name)}",), _plain(name), "(.+)")
+        yield _copy((f"{SERVICE}name",), "job")
+        if name := spec.get("jobLabel"):
+            yield _copy((f"{SERVICE}label_{_plain(name)}",), "job", "(.+)")
+        if port := endpoint.get("port") or endpoint.get("targetPort"):
+            yield {"target_label": "endpoint", "replacement": str(port)}
+
+    @property
+    def _kind(self) -> str:
+        return "endpointslice" if self.role == "endpointslice" else "endpoint"
+
+
+def relabelling(one: Mapping[str, Any]) -> Json:
+    """One of a monitor's relabellings, in Prometheus's own words."""
+    names = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
+    made = {names.get(key, key): value for key, value in one.items()}
+    return made | ({"action": str(made["action"]).lower()} if "action" in made else {})
+
+
+def _selected(selector: Mapping[str, Any]) -> Iterator[Json]:
+    for key, value in sorted((selector.get("matchLabels") or {}).items()):
+        yield _keep_label(key, [value])
+    for one in selector.get("matchExpressions") or ():
+        key, values = one["key"], one.get("values") or []
+        match one["operator"]:
+            case "In":
+                yield _keep_label(key, values)
+            case "NotIn":
+                yield _keep_label(key, values) | {"action": "drop"}
+            case "Exists":
+                yield _keep(f"{SERVICE}labelpresent_{_plain(key)}", "true")
+            case "DoesNotExist":
+                yield _keep(f"{SERVICE}labelpresent_{_plain(key)}", "true") | {"action": "drop"}
+
+
+def _keep_label(key: str, values: Iterable[str]) -> Json:
+    """An absent label is not an empty one, hence the second source."""
+    name = _plain(key)
+    either = "|".join(re.escape(str(value)) for value in values)
+    return {
+        "source_labels": [f"{SERVICE}label_{name}", f"{SERVICE}labelpresent_{name}"],
+        "regex": f"({either});true",
+        "action": "keep",
+    }
+
+
+def _keep(label: str, value: str) -> Json:
+    return {"source_labels": [label], "regex": re.escape(value), "action": "keep"}
+
+
+def _copy(labels: tuple[str, ...], to: str, regex: str = "") -> Json:
+    return {"source_labels": list(labels), "target_label": to} | ({"regex": regex} if regex else {})
+
+
+def _plain(label: str) -> str:
+    """A label's name as Prometheus can have it."""
+    return re.sub(r"[^a-zA-Z0-9_]", "_", label)

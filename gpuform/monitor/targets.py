@@ -1,0 +1,62 @@
+"""Where what is scraped really answers: a pod runs no code here, so its address leads nowhere.
+
+The request goes to the simulator or to the real program on this machine instead; everything that the series
+are known by stays what it would be elsewhere, ``instance`` included. What nobody can answer is not scraped:
+node exporters, kubelets, Grafana, Alertmanager, operators, and a rehearsal's Karpenter, which may listen on
+no port (:mod:`gpuform.rehearse.born`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+_POD = "__meta_kubernetes_pod_"
+_NODE = f"{_POD}node_name"
+_OPERAND = f"{_POD}label_simulator_gpuform_io_operand"
+_APP = f"{_POD}label_app_kubernetes_io_name"
+_PORT_NAMES = (
+    "__meta_kubernetes_endpoint_port_name",
+    "__meta_kubernetes_endpointslice_port_name",
+    f"{_POD}container_port_name",
+)
+_ANSWERED = "__tmp_gpuform_answered"
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Loopback ports: ours, and that of the simulator's exporters."""
+
+    prometheus: int
+    state_metrics: int
+    telemetry: int
+    exporters: int
+    health: int = 0
+    """That of the health loop; 0 while it is not there."""
+
+
+def redirected(ports: Ports) -> list[Json]:
+    """Relabellings that come last: to where the target answers, and none that does not."""
+    return [
+        {"source_labels": ["instance", "__address__"], "regex": ";(.+)", "target_label": "instance"},
+        *_to((_OPERAND, _NODE), "dcgm-exporter;(.+)", ports.exporters, "/nodes/$1/metrics"),
+        *_to((_APP,), "kube-state-metrics", ports.state_metrics),
+        # Its own health is on a second port, which the chart calls "metrics".
+        *_to((_APP, *_PORT_NAMES), "kube-state-metrics;(metrics;.*|;metrics;.*|;;metrics)", ports.telemetry),
+        *_to((_APP,), "prometheus", ports.prometheus),
+        *(_to((_APP,), "gpuform-health", ports.health) if ports.health else ()),
+        {"source_labels": [_ANSWERED], "regex": "yes", "action": "keep"},
+        {"target_label": "__scheme__", "replacement": "http"},
+    ]
+
+
+def _to(labels: Sequence[str], regex: str, port: int, path: str = "") -> list[Json]:
+    sets = {"__address__": f"127.0.0.1:{port}", _ANSWERED: "yes"} | (
+        {"__metrics_path__": path} if path else {}
+    )
+    return [
+        {"source_labels": list(labels), "regex": regex, "target_label": name, "replacement": value}
+        for name, value in sets.items()
+    ]

@@ -1,0 +1,60 @@
+"""What a scrape of a node's exporter answers.
+
+All nodes are behind one port, so that an exporter that does not run cannot refuse the connection: it answers
+503. A node is worked out when it is scraped, and never in between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from gpuform.simulator import faults
+from gpuform.simulator.dcgm import exposition
+from gpuform.simulator.dcgm.counters import CountersError
+from gpuform.simulator.dcgm.load import Moment
+from gpuform.simulator.dcgm.operand import OPERAND, asked
+from gpuform.simulator.dcgm.rows import rows
+from gpuform.simulator.dcgm.watch import NodeWatch
+from gpuform.simulator.store import Store
+from gpuform.simulator.world import World
+
+
+class Exporters:
+    """The exporters of all nodes; what they remember of a node is a few hundred bytes per GPU."""
+
+    def __init__(self, store: Store, pace: float = 1.0, clock: Callable[[], float] = time.time) -> None:
+        """``pace``: how much faster than the wall's clock alerts' clocks go; ``clock``: s since 1970."""
+        self._store, self._pace, self._clock = store, pace, clock
+        self._watched: dict[str, NodeWatch] = {}
+
+    def scrape(self, name: str) -> tuple[int, str]:
+        """HTTP status and text of one node's exporter."""
+        node = self._store.nodes.get(name)
+        if node is None:
+            self._watched.pop(name, None)
+            return 404, f"there is no node {name}\n"
+        pods = list(self._store.on_node.get(name, {}).values())
+        world = World(node, self._store.cluster, pods, claims=self._store.claimed.on(name))
+        moment = Moment(self._clock(), self._pace)
+        return self._answer(world, moment)
+
+    def _answer(self, world: World, moment: Moment) -> tuple[int, str]:
+        name, pod = world.node.name, world.running(OPERAND)
+        watch = self._watch(name)
+        try:
+            wanted = asked(pod, self._store.config_maps) if pod else None
+        except CountersError as error:
+            wanted, why = None, str(error)
+        else:
+            why = "no dcgm-exporter runs on this node"
+        if pod is None or wanted is None or faults.breaks(world.node, faults.EXPORTER_DOWN):
+            watch.stop(moment.now)
+            return 503, f"{name}: {why}\n"
+        watch.begin(world, pod, moment.now)
+        return 200, exposition.text(world, wanted, list(rows(world, watch, moment)), moment)
+
+    def _watch(self, name: str) -> NodeWatch:
+        if name not in self._watched and len(self._watched) > len(self._store.nodes):
+            self._watched = {n: watch for n, watch in self._watched.items() if n in self._store.nodes}
+        return self._watched.setdefault(name, NodeWatch())

@@ -1,0 +1,136 @@
+"""How busy pods keep the devices that they hold: a model with declared figures.
+
+The pod's annotation ``simulator.gpuform.io/gpu-load`` says it, and may change while the pod runs: a number
+from 0 to 1, ``idle`` (0), or ``sine`` (between 0.1 and 0.9, ten minutes from peak to peak, each pod at its
+own hour). Without it, or with another word in it, the kind of the pod's owner decides:
+
+- a Job works: 0.9;
+- a ReplicaSet serves: ``sine``;
+- a StatefulSet is a notebook that somebody has left open: 0.05;
+- any other pod, and a claim's devices, whose pods are not looked at: 0.5.
+
+Where several pods share a GPU or a MIG instance by time or MPS, their loads add up, and to 1 at most.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gpuform.simulator import device_plugin
+from gpuform.simulator.objects import Pod
+from gpuform.simulator.parts import original
+from gpuform.simulator.world import World
+
+PERIOD = 600.0
+"""Seconds from peak to peak of ``sine``."""
+BY_OWNER = {"Job": "0.9", "ReplicaSet": "sine", "StatefulSet": "0.05"}
+OTHERWISE = 0.5
+
+
+@dataclass(slots=True)
+class Use:
+    """Of one device: how busy it is (0 to 1), MiB that processes hold, and its one holder.
+
+    ``pod`` is (namespace, name, container), and None where nobody or more than one may hold the device: where
+    it is shared dcgm-exporter does not know whose it is. ``peers``: devices that its holder has, itself
+    included.
+    """
+
+    busy: float = 0.0
+    held: int = 0
+    pod: tuple[str, str, str] | None = None
+    peers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time (s since 1970), and how many times faster than the wall's clock alerts' clocks go."""
+
+    now: float
+    pace: float = 1.0
+
+
+@dataclass(slots=True)
+class Uses:
+    """Use by device id; a device that is missing is idle."""
+
+    by_id: dict[str, Use] = field(default_factory=dict)
+
+    def of(self, device: str) -> Use:
+        """Use of one device."""
+        return self.by_id.get(device) or Use()
+
+
+def uses(world: World, moment: Moment) -> Uses:
+    """Who uses which device of the node now; a pod that is down or not admitted uses none."""
+    found: dict[str, Use] = {}
+    for pod in world.consumers:
+        if pod.devices and pod.phase == "Running" and not pod.crash:
+            _count(found, pod, of_pod(pod, moment))
+    for device in _claimed(world):
+        use = found.setdefault(device, Use())
+        use.busy = min(1.0, use.busy + OTHERWISE)
+    return Uses(found)
+
+
+def _count(found: dict[str, Use], pod: Pod, busy: float) -> None:
+    devices = pod.devices.split(",")
+    held = int(pod.held) if pod.held.isdecimal() else 0
+    for device in devices:
+        use = found.setdefault(original(device), Use())
+        use.busy, use.held = min(1.0, use.busy + busy), use.held + held
+        if "::" not in device:
+            use.pod, use.peers = (pod.namespace, pod.name, _container(pod)), len(devices)
+
+
+def of_pod(pod: Pod, moment: Moment) -> float:
+    """How busy this pod keeps each of its devices, 0 to 1."""
+    said = _number(pod.load, pod.uid, moment)
+    if said is None:
+        said = _number(BY_OWNER.get(pod.owner[0], ""), pod.uid, moment)
+    return OTHERWISE if said is None else said
+
+
+def _number(word: str, uid: str, moment: Moment) -> float | None:
+    if word == "idle":
+        return 0.0
+    if word == "sine":
+        phase = zlib.crc32(uid.encode()) / 2**32
+        return 0.5 + 0.4 * math.sin(2 * math.pi * (moment.now * moment.pace / PERIOD + phase))
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    return value if 0 <= value <= 1 else None
+
+
+def _container(pod: Pod) -> str:
+    names = [name for name, init, _ in pod.requests if not init]
+    return names[0] if names else pod.requests[0][0]
+
+
+def _claimed(world: World) -> Iterable[str]:
+    """Ids of the devices that pods have by claim."""
+    names: Mapping[str, str] | None = None
+    for claim in world.claims:
+        if not claim.pods:
+            continue
+        names = names or _names(world)
+        yield from (names[device] for device in claim.devices if device in names)
+
+
+def _names(world: World) -> dict[str, str]:
+    """Device ids by the DRA driver's names: ``gpu-0``, ``gpu-0-mig-1g5gb-19-3`` (the last is the start)."""
+    found = {f"gpu-{n}": device_plugin.gpu_uuid(world, n) for n in range(world.gpus)}
+    for index, placed in world.layout.items():
+        ours = {f"gpu-{index}-mig-{start}": (profile, start) for profile, start in placed}
+        for claim in world.claims:
+            for device in claim.devices:
+                head, _, rest = device.partition("-mig-")
+                spot = ours.get(f"{head}-mig-{rest.rpartition('-')[2]}") if rest else None
+                if spot:
+                    found[device] = device_plugin.mig_uuid(world, index, *spot)
+    return found

@@ -1,0 +1,59 @@
+"""dcgm-exporter as an operand: which counters its pod asks for, and why it crash-loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from gpuform.simulator import driver, faults
+from gpuform.simulator.dcgm import counters
+from gpuform.simulator.dcgm.counters import CountersError
+from gpuform.simulator.dcgm.fields import DEFAULT, Counter
+from gpuform.simulator.objects import Pod
+from gpuform.simulator.world import Broken, World
+
+OPERAND = "dcgm-exporter"
+NO_DRIVER = "Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND: no driver on this node"
+DOWN = "Failed to initialize DCGM: the hostengine has stopped (a fault that was asked for: exporter-down)"
+
+ConfigMaps = Mapping[tuple[str, str], dict[str, str]]
+
+
+def asked(pod: Pod, maps: ConfigMaps) -> tuple[Counter, ...]:
+    """The counters that an exporter's pod serves; raises CountersError where it would end.
+
+    An edited ConfigMap is followed at once, where the kubelet takes a minute and the exporter reloads.
+    """
+    if not pod.template.config_map:
+        return DEFAULT
+    data = maps.get((pod.namespace, pod.template.config_map))
+    if data is None:
+        raise CountersError(f'configmap "{pod.template.config_map}" not found')
+    return _read(tuple(sorted(data.items())))
+
+
+@lru_cache(maxsize=32)
+def _read(data: tuple[tuple[str, str], ...]) -> tuple[Counter, ...]:
+    return counters.of(dict(data))
+
+
+def wrong(pod: Pod, maps: ConfigMaps) -> Broken | None:
+    """What is wrong with a pod's counters; None for nothing. Mounted files stay when a ConfigMap goes."""
+    there = not pod.template.config_map or (pod.namespace, pod.template.config_map) in maps
+    if not there and pod.start == "granted":
+        return None
+    try:
+        asked(pod, maps)
+    except CountersError as error:
+        return Broken(str(error), mount=not there)
+    return None
+
+
+def problem(world: World, pod: Pod) -> str | None:
+    """Why the exporter ends; None when it runs."""
+    config = world.configs.get(pod.uid)
+    if isinstance(config, Broken):
+        return config.message
+    if pod.start != "granted" and driver.version(world) is None:
+        return NO_DRIVER
+    return DOWN if faults.breaks(world.node, faults.EXPORTER_DOWN) else None

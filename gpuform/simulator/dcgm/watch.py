@@ -1,0 +1,111 @@
+"""What the exporter of a node has seen of its GPUs: the models' states, and the XIDs.
+
+XIDs are events: they count for five minutes (the exporter's ``DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE``; by the
+alerts' clock, see ``Moment.pace``), and the last one is shown until the exporter is started again. What is
+remembered is lost with the simulator, too: counters then begin at 0, which Prometheus takes for a restart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from gpuform.simulator import driver, faults, xids
+from gpuform.simulator.dcgm.device import Broken, State, advance, double_bits
+from gpuform.simulator.dcgm.figures import Figures
+from gpuform.simulator.dcgm.load import Moment
+from gpuform.simulator.faults import Fault
+from gpuform.simulator.objects import Pod
+from gpuform.simulator.world import World
+
+WINDOW_MS = 300_000
+MOST = 64
+"""XIDs remembered of one GPU."""
+
+Event = tuple[float, int]
+"""When, and which XID."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """One GPU as the exporter knows it."""
+
+    state: State = field(default_factory=State)
+    events: set[Event] = field(default_factory=set)
+    last: Event = (0.0, 0)
+
+
+@dataclass(slots=True)
+class NodeWatch:
+    """One node: ``since`` is when its exporter was started, ``stopped`` when it was last seen down."""
+
+    uid: str = ""
+    driver: str = ""
+    exporter: str = ""
+    since: float = 0.0
+    stopped: float = 0.0
+    gpus: list[Watched] = field(default_factory=list)
+
+    def begin(self, world: World, pod: Pod, now: float) -> None:
+        """Forget what a restart of the exporter, of the driver, or another node of that name makes forget."""
+        if self.uid != world.node.uid:
+            self.uid, self.driver, self.gpus, self.stopped = world.node.uid, "", [], 0.0
+        loaded = _driver(world)
+        if self.driver and loaded != self.driver:
+            for gpu in self.gpus:
+                gpu.state = gpu.state.again(now)
+        self.driver = loaded
+        since = max(datetime.fromisoformat(pod.created).timestamp(), self.stopped)
+        if (self.exporter, self.since) != (pod.uid, since):
+            self.exporter, self.since = pod.uid, since
+            for gpu in self.gpus:
+                gpu.events, gpu.last = set(), (0.0, 0)
+        self.gpus += [Watched() for _ in range(world.gpus - len(self.gpus))]
+
+    def stop(self, now: float) -> None:
+        """The exporter does not run: what it has seen of XIDs is lost."""
+        self.stopped = now
+
+
+def _driver(world: World) -> str:
+    pod = world.running("driver")
+    return pod.uid if pod else driver.version(world) or ""
+
+
+def broken(all_of_node: tuple[Fault, ...], gpu: int) -> tuple[Fault, ...]:
+    """What is broken of one GPU."""
+    return tuple(fault for fault in all_of_node if fault.gpu == gpu)
+
+
+def look(
+    watched: Watched, made: Figures, use: tuple[float, float], found: tuple[Fault, ...], moment: Moment
+) -> Broken:
+    """Take one GPU to this moment; ``use`` is how busy it is and the share of its NVLinks that is used."""
+    kinds: Broken = {}
+    for fault in found:
+        kinds.setdefault(fault.kind, fault)
+    advance(watched.state, made, *use, kinds, moment)
+    return kinds
+
+
+def hear(watched: Watched, found: tuple[Fault, ...], since: float, moment: Moment) -> Counter[int]:
+    """XIDs of the window, each as often as it has come; those from before the exporter it has not heard."""
+    for fault in found:
+        times = (
+            double_bits(fault.since, moment.now, moment.pace) if fault.kind == faults.ECC else [fault.since]
+        )
+        if fault.sent:
+            heard = (at for at in times if since <= at <= moment.now)
+            watched.events.update((at, fault.sent) for at in heard)
+    if watched.events:
+        watched.last = max(watched.last, *watched.events)
+    begin = moment.now - WINDOW_MS / 1000 / moment.pace
+    recent = sorted(event for event in watched.events if event[0] > begin)[-MOST:]
+    watched.events = set(recent)
+    return Counter(xid for _, xid in recent)
+
+
+def last_xid(watched: Watched) -> tuple[int, str]:
+    """Number and name of the last XID, 0 where there was none."""
+    return watched.last[1], xids.name(watched.last[1])
