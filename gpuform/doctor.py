@@ -13,7 +13,12 @@ from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain, space
 from gpuform.toolchain.catalogue import CATALOGUE, MAIN_JOB
 
-_FROM = {"path": "from PATH", "release": "the official release", "built": "built from its Go module"}
+_FROM = {
+    "path": "from PATH",
+    "release": "the official release",
+    "package": "the distribution's package",
+    "built": "built from its Go module",
+}
 
 __all__ = ["Finding", "Verdict", "findings"]
 

@@ -72,8 +72,12 @@ def _resource(document: Any) -> Iterator[Resource]:
         yield Resource("kubernetes:helm.sh/v3:Release", str(document["name"]), document)
     elif "node group" in document:
         image = document.get("image") or {}
+        repaired = {"enabled": "repair" not in document}
         yield Resource("aws:eks/nodeGroup:NodeGroup", str(document["node group"]),
-                       {**document, "amiType": image.get("type")})  # fmt: skip
+                       {**document, "amiType": image.get("type"), "nodeRepairConfig": repaired})  # fmt: skip
+    elif "versions" in document and "settings" in document:
+        for name in document["versions"]:
+            yield Resource("aws:eks/addon:Addon", str(name), {"addonName": name})
     elif "policy" in document and "document" in document:
         props = {"policy": json.dumps(document["document"])}
         yield Resource("aws:iam/policy:Policy", str(document["policy"]), props)

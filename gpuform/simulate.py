@@ -39,7 +39,7 @@ async def health(kubeconfig: Path, node: str, gpu: int, ok: bool) -> list[str]:
 
 
 async def _health(api: Api, name: str, gpu: int, ok: bool) -> list[str]:
-    annotations = _annotations(await _one(api, name), name, gpu)
+    annotations = await annotations_of(api, name, gpu)
     sick = {word.strip() for word in annotations.get(keys.UNHEALTHY, "").split(",") if word.strip()}
     wanted = sick - {str(gpu)} if ok else sick | {str(gpu)}
     if wanted == sick:
@@ -48,7 +48,12 @@ async def _health(api: Api, name: str, gpu: int, ok: bool) -> list[str]:
     await api.patch(f"{NODES}/{name}", {"metadata": {"annotations": {keys.UNHEALTHY: value}}})
     if not ok:
         return [f"{name}: GPU {gpu} is sick: its devices stay in the capacity, and are not allocatable"]
-    said = [f"{name}: GPU {gpu} is well"]
+    return [f"{name}: GPU {gpu} is well", *await restart_plugin(api, name)]
+
+
+async def restart_plugin(api: Api, name: str) -> list[str]:
+    """Take the device plugin's pod of a node away, for it never calls a device healthy again by itself."""
+    said: list[str] = []
     async for pods, _ in api.pages("/api/v1/pods", _plugins(name)):
         for pod in pods:
             meta = pod["metadata"]
@@ -58,6 +63,11 @@ async def _health(api: Api, name: str, gpu: int, ok: bool) -> list[str]:
                 f"{meta['namespace']}/{meta['name']}: is started again, or it would not take the GPU back"
             )
     return said
+
+
+async def annotations_of(api: Api, name: str, gpu: int) -> dict[str, str]:
+    """Annotations of a simulated node that has this GPU. Raises InputError."""
+    return _annotations(await _one(api, name), name, gpu)
 
 
 async def _one(api: Api, name: str) -> Json | None:

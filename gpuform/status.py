@@ -8,13 +8,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gpuform import claims as dra
 from gpuform.claims import Claims
+from gpuform.objects import fetch
 from gpuform.paths import Paths
 from infra.model import labels, offer
+from infra.model.checks import SYSTEM_NAMESPACES
 from infra.model.environment import Environment, ExistingCluster
 from infra.model.errors import InputError
 from infra.model.hosts import HostsCluster
+from infra.model.monitoring import NAMESPACE as MONITORING
 from infra.model.offer import claimable, gpus_of
 from infra.model.pool import Pool
 from infra.model.quantity import whole
@@ -71,10 +73,14 @@ class PodStatus:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """Pools in the order of the environment file, pods by namespace and name."""
+    """Pools in the order of the environment file, pods by namespace and name.
+
+    ``system`` are the namespaces of the cluster and of the platform itself.
+    """
 
     pools: tuple[PoolStatus, ...]
     pods: tuple[PodStatus, ...]
+    system: tuple[str, ...] = SYSTEM_NAMESPACES
 
     def to_json(self) -> dict[str, Any]:
         """The documented form of ``gpuform status --json``: only the keys that it promises."""
@@ -118,25 +124,8 @@ def read(env: Environment, kubeconfig: Path, context: str | None = None) -> Clus
 
     Raises what httpx raises when the cluster cannot be reached.
     """
-    import kr8s
-    from kr8s.objects import Node, Pod
-
-    api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
-    nodes = [dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node)]
-    pods = [dict(pod.raw) for pod in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(pod, Pod)]
-    claims = Claims()
-    if any(pool.by_claim for pool in env.pools):
-        claims = dra.gather(
-            *([dict(one.raw) for one in _every(api, kind)] for kind in (dra.SLICES, dra.CLAIMS))
-        )
-    return summarise(env, nodes, pods, claims)
-
-
-def _every(api: Any, kind: str) -> Iterable[Any]:
-    import kr8s
-
-    found: Iterable[Any] = api.get(kind, namespace=kr8s.ALL)
-    return found
+    found = fetch(env, kubeconfig, context)
+    return summarise(env, found.nodes, found.pods, found.claims)
 
 
 def summarise(
@@ -157,6 +146,7 @@ def summarise(
     return ClusterStatus(
         pools=tuple(_pool(env, pool, by_pool.get(pool.name, []), used, claims) for pool in env.pools),
         pods=tuple(statuses),
+        system=(*SYSTEM_NAMESPACES, *((MONITORING,) if env.monitoring else ())),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuform import writable
-from gpuform.cli.output import console, say
+from gpuform.cli.output import console, say, unreachable
 from gpuform.errors import Failure
 from gpuform.paths import Paths
 
@@ -39,11 +39,7 @@ def status(
         try:
             current = read(env, kubeconfig, context)
         except (OSError, httpx.HTTPError, ValueError) as error:
-            raise Failure(
-                f"cluster of {stack}",
-                f"cannot be reached ({error or type(error).__name__})",
-                "start it with `gpuform local start`" if stack == "local" else f"look at {kubeconfig}",
-            ) from None
+            raise unreachable(stack, kubeconfig, error) from None
     bill = cost.bill(env, price_list(env))
     if as_json:
         typer.echo(json.dumps({**current.to_json(), "cost": cost.document(bill)}, indent=2))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuform import writable
 from gpuform.cli.output import console, say, short_path, warn
-from gpuform.errors import Failure
+from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ def start(
     port: Annotated[int | None, typer.Option(help="Port of the API server; a free one by default.")] = None,
 ) -> None:
     """Start the control plane, or repair it; says nothing is to do when all of it runs."""
-    _control_plane().start(port=port, progress=say)
+    plane = _control_plane()
+    plane.start(port=port, progress=say)
+    if _monitored(STACK):
+        plane.monitored(progress=say)
 
 
 @app.command()
@@ -48,10 +52,12 @@ def stop(
 @app.command()
 def status() -> None:
     """Members of the control plane: process, port, memory. Exit code 1 if one does not run."""
-    from gpuform.reports.tables import members
+    from gpuform.reports.tables import members, monitored
 
     current = _control_plane().status()
     console.print(members(current))
+    for line in monitored(current):
+        say(line)
     if not current.running:
         raise typer.Exit(1)
 
@@ -71,6 +77,9 @@ def env(
     tools = Toolchain(paths)
     # The stack is made, so that `pulumi preview` works before the first `pulumi up`.
     Engine(paths, tools, say=warn, offline=offline).prepare(stack)
+    plane = _control_plane()
+    if _monitored(stack, offline) and plane.status().ready:
+        plane.monitored(progress=warn)
     typer.echo(export_lines(engine_env(paths, tools, stack, offline)))
 
 
@@ -84,7 +93,10 @@ def nodes(
     from infra.config import load
 
     paths = Paths.here()
-    there = play(load(paths.root / f"Pulumi.{stack}.yaml"), paths, Toolchain(paths))
+    declared = load(paths.root / f"Pulumi.{stack}.yaml")
+    there = play(declared, paths, Toolchain(paths))
+    if declared.monitoring:
+        _control_plane().monitored(progress=say)
     say("; ".join(f"{pool}: {count}" for pool, count in there.items()))
 
 
@@ -93,11 +105,9 @@ def up() -> None:
     """The main job: control plane, `pulumi up` of the stack local, and what came of it."""
     from gpuform.engine import Engine
     from gpuform.reports import tables
-    from gpuform.reports.page import write
     from gpuform.toolchain import Toolchain
     from gpuform.toolchain.catalogue import MAIN_JOB
-    from infra.config import load, price_list
-    from infra.plan.cost import bill
+    from infra.config import load
 
     began = time.monotonic()
     paths = Paths.here()
@@ -105,7 +115,10 @@ def up() -> None:
     environment = load(paths.root / f"Pulumi.{STACK}.yaml")
     tools = Toolchain(paths)
     tools.ensure(*MAIN_JOB)
-    _control_plane().start(progress=say)
+    plane = _control_plane()
+    plane.start(progress=say)
+    if environment.monitoring:
+        plane.monitored(progress=say)
     engine = Engine(paths, tools)
     result = engine.up(STACK)
     current = _settled(environment, paths, SETTLE_S if result.changed else UNCHANGED_S)
@@ -114,19 +127,34 @@ def up() -> None:
         engine.refresh(STACK, on_event=lambda event: None)  # it would list what others did as its own doing
         result = engine.up(STACK)
         current = _settled(environment, paths, SETTLE_S)
-    costs = bill(environment, price_list(environment))
-    report = write(paths.state / "report", current, costs)
+    report = _report(environment, paths)
     console.print(tables.pools(current), "", tables.pods(current), "", sep="\n")
     say(f"{result.summary}; {time.monotonic() - began:.0f} s in all; report: {short_path(report)}")
     say(tables.SIMULATED)
     if environment.packs:
         say(tables.PACKED)
+    for line in tables.monitored(plane.status()):
+        say(line)
     if unsettled := _unsettled(current):
         raise Failure(
             f"pools {unsettled}",
             f"do not offer what was planned after {SETTLE_S:.0f} s",
             f"see the nodes' events with kubectl, and {paths.logs / 'simulator.log'}",
         )
+
+
+def _report(environment: Environment, paths: Paths) -> Path:
+    """The page and the facts of the cluster as it is now."""
+    from gpuform.objects import fetch
+    from gpuform.prometheus import reach
+    from gpuform.reports.page import write
+    from gpuform.top.facts import gather
+    from infra.config import price_list
+
+    objects = fetch(environment, paths.kubeconfig)
+    with reach(environment, paths, paths.kubeconfig) as prometheus:
+        found = gather(environment, STACK, objects, prometheus, price_list(environment), time.time())
+    return write(paths.state / "report", found, paths.root)
 
 
 def _settled(environment: Environment, paths: Paths, seconds: float) -> ClusterStatus:
@@ -144,6 +172,20 @@ def _settled(environment: Environment, paths: Paths, seconds: float) -> ClusterS
 def _unsettled(current: ClusterStatus) -> str:
     """The names of the pools that do not offer what was planned, for a message; empty when all do."""
     return ", ".join(pool.name for pool in current.pools if not pool.settled)
+
+
+def _monitored(stack: str, offline: bool = False) -> bool:
+    """Whether the stack runs on the embedded control plane, ``offline`` any does, and declares monitoring.
+
+    A stack file that is absent or wrong declares nothing here, and is refused by what reads it next.
+    """
+    from infra.config import load
+
+    try:
+        found = load(Paths.here().root / f"Pulumi.{stack}.yaml")
+    except (InputError, OSError):
+        return False
+    return (offline or found.cluster.kind == "embedded") and found.monitoring is not None
 
 
 def _control_plane() -> ControlPlane:

@@ -13,6 +13,7 @@ from gpuform.cli import (
     destroy,
     doctor,
     drift,
+    health,
     hosts,
     init,
     local,
@@ -20,8 +21,10 @@ from gpuform.cli import (
     prices,
     recover,
     rehearse,
+    report,
     simulate,
     toolchain,
+    top,
     up,
 )
 from gpuform.errors import Failure, InputError
@@ -61,6 +64,8 @@ app = typer.Typer(
 app.command()(doctor.doctor)
 app.add_typer(local.app, name="local")
 app.command()(cluster.status)
+app.command()(top.top)
+app.command()(report.report)
 app.command()(catalogue.gpus)
 app.command()(cluster.render)
 app.command()(preview.preview)
@@ -72,6 +77,7 @@ app.command()(rehearse.rehearse)
 app.command()(init.init)
 app.command()(catalogue.schema)
 app.add_typer(hosts.app, name="hosts")
+app.add_typer(health.app, name="health")
 app.add_typer(prices.app, name="prices")
 app.add_typer(simulate.app, name="simulate")
 app.add_typer(toolchain.app, name="toolchain")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from gpuform.errors import Failure
+
 WIDE = 200  # without a terminal nothing is folded: a log or a pipe takes lines as long as they are
 
 # rich reads NO_COLOR by itself.
@@ -26,3 +28,12 @@ def warn(line: str) -> None:
 def short_path(path: Path) -> Path:
     """The path as seen from the working directory, where it lies below it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def unreachable(stack: str, kubeconfig: Path, error: Exception) -> Failure:
+    """What a command says of a cluster that does not answer."""
+    return Failure(
+        f"cluster of {stack}",
+        f"cannot be reached ({error or type(error).__name__})",
+        "start it with `gpuform local start`" if stack == "local" else f"look at {kubeconfig}",
+    )

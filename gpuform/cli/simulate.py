@@ -31,3 +31,46 @@ def health(
 
     for line in asyncio.run(change(Paths.here().kubeconfig, node, gpu, ok)):
         say(line)
+
+
+@app.command()
+def fault(
+    node: Annotated[str, typer.Argument(help="Name of a simulated node.")],
+    gpu: Annotated[
+        int | None, typer.Option(help="Index of the GPU, from 0 (0 where it is left out).")
+    ] = None,
+    xid: Annotated[int | None, typer.Option(help="The driver reports this XID once.")] = None,
+    ecc: Annotated[bool, typer.Option("--ecc", help="Double-bit memory errors, each with XID 48.")] = False,
+    gpu_lost: Annotated[bool, typer.Option("--gpu-lost", help="XID 79, and its series vanish.")] = False,
+    thermal: Annotated[bool, typer.Option("--thermal", help="The cooling fails; it throttles.")] = False,
+    power: Annotated[bool, typer.Option("--power", help="The power is limited; it throttles.")] = False,
+    nvlink: Annotated[bool, typer.Option("--nvlink", help="Errors on its NVLinks.")] = False,
+    row_remap: Annotated[bool, typer.Option("--row-remap", help="A row cannot be remapped.")] = False,
+    fabric_manager: Annotated[
+        bool, typer.Option("--fabric-manager", help="The fabric manager of an NVSwitch board stops.")
+    ] = False,
+    exporter_down: Annotated[
+        bool, typer.Option("--exporter-down", help="The node's dcgm-exporter crash-loops.")
+    ] = False,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Nothing is broken any more, of the GPU or of the whole node.")
+    ] = False,
+) -> None:
+    """Break something, one thing at a time: what monitoring and the device plugin make of it can be seen."""
+    from gpuform.faulting import Asked
+    from gpuform.faulting import fault as change
+    from gpuform.simulator import faults
+
+    said = {
+        faults.ECC: ecc,
+        faults.GPU_LOST: gpu_lost,
+        faults.THERMAL: thermal,
+        faults.POWER: power,
+        faults.NVLINK: nvlink,
+        faults.ROW_REMAP: row_remap,
+        faults.FABRIC: fabric_manager,
+        faults.EXPORTER_DOWN: exporter_down,
+    }
+    asked = Asked(node, gpu, tuple(kind for kind, on in said.items() if on), xid, clear)
+    for line in asyncio.run(change(Paths.here().kubeconfig, asked)):
+        say(line)

@@ -48,15 +48,26 @@ def played(paths: Paths, tools: Tools, stack: str, base: str | None, say: Say) -
     say("starting a control plane for the preview")
     try:
         plane.start(progress=lambda text: None)
+        _teach(plane, paths.root / f"Pulumi.{stack}.yaml")
         if base is None:
             yield Played(apart, None, declared(None))
             return
         with checkout(paths.root, base) as folder:
             say(f"playing the base of {stack} ({base})")
+            _teach(plane, folder / f"Pulumi.{stack}.yaml")
             before, world = _make(replace(apart, root=folder), tools, stack, say)
         yield Played(apart, before, world)
     finally:
         _forget(plane, apart)
+
+
+def _teach(plane: ControlPlane, file: Path) -> None:
+    """Let the cluster know monitoring's kinds, where the stack has it: the chart's stand-in brings none."""
+    try:
+        if load(file).monitoring:
+            plane.knows_monitoring()
+    except InputError:
+        return  # said by whoever reads it next
 
 
 def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment | None, World]:

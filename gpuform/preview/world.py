@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.model import labels
+from infra.model import labels, monitoring
 from infra.model.checks import SYSTEM_NAMESPACES
 from infra.model.environment import Environment
 
@@ -103,8 +103,14 @@ def seen(
 def _counts(pod: Mapping[str, Any]) -> bool:
     over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
     kinds = [owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])]
-    system = pod["metadata"]["namespace"] in SYSTEM_NAMESPACES
+    system = pod["metadata"]["namespace"] in SYSTEM_NAMESPACES or _measures(pod["metadata"])
     return bool(pod["spec"].get("nodeName")) and not over and not system and "DaemonSet" not in kinds
+
+
+def _measures(metadata: Mapping[str, Any]) -> bool:
+    """Whether the pod is monitoring's own; a namespace of that name may be anybody's, too."""
+    instance = str(metadata.get("labels", {}).get("app.kubernetes.io/instance", ""))
+    return metadata["namespace"] == monitoring.NAMESPACE and instance.startswith(monitoring.RELEASE)
 
 
 def _pod(pod: Mapping[str, Any], pool_of: Mapping[str, str], budgets: Iterable[Mapping[str, Any]]) -> PodRef:

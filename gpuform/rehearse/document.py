@@ -34,6 +34,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         "nodes": [_node(one) for one in outcome.nodes],
         "timeline": [_line(one) for one in outcome.timeline],
         "rss_bytes": dict(outcome.rss_bytes),
+        "measured": asdict(outcome.measured) if outcome.measured else None,
         "simulated": list(outcome.simulated),
         "real": list(outcome.real),
         "cannot_show": list(outcome.blind),

@@ -28,15 +28,17 @@ _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
 
 BY_CLAIM = "NVIDIA's DRA driver: the simulator tells of each node's GPUs and slices that are had by claim"
 PACKER = "gpuform-packer, a second kube-scheduler with the stack's configuration and its account's rights"
+MONITORING = "Prometheus with the stack's rules, and kube-state-metrics; nothing else of monitoring runs"
 GATE = "the readiness gate's program"
 
 
-def real(way: Way, packs: bool = False, gated: bool = False) -> tuple[str, ...]:
+def real(way: Way, packs: bool = False, gated: bool = False, monitored: bool = False) -> tuple[str, ...]:
     """What is the real thing; ``packs`` where the stack has a scheduler of its own.
 
-    ``gated`` where nodes have to prove themselves.
+    ``gated`` where nodes have to prove themselves, ``monitored`` where the stack declares monitoring.
     """
-    return (_REAL, *((PACKER,) if packs else ()), *_MORE_REAL[way], *((GATE,) if gated else ()))
+    own = [said for said, there in ((PACKER, packs), (MONITORING, monitored)) if there]
+    return (_REAL, *own, *_MORE_REAL[way], *((GATE,) if gated else ()))
 
 
 def simulated(way: Way) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gpuform.rehearse.monitored import Scraped
 from gpuform.rehearse.pods import Pending
 
 
@@ -175,6 +176,8 @@ class Outcome:
     shrink: Shrink | None = None
     troubles: tuple[str, ...] = ()
     rss_bytes: Mapping[str, int] = field(default_factory=dict)
+    measured: Scraped | None = None
+    """What the stack's Prometheus has seen, None where the stack declares no monitoring."""
 
     @property
     def failed(self) -> bool:

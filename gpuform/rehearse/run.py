@@ -13,9 +13,10 @@ from gpuform.embedded.kwokctl import Tools
 from gpuform.engine import Engine, EngineFailure
 from gpuform.errors import Failure
 from gpuform.paths import Paths
-from gpuform.rehearse import honesty, nodes, pods, prices, shrinking, stack_file, workloads
+from gpuform.rehearse import honesty, monitored, nodes, pods, prices, shrinking, stack_file, workloads
 from gpuform.rehearse.buying import Buyer, buyer
 from gpuform.rehearse.cluster import Cluster
+from gpuform.rehearse.monitored import Scraped
 from gpuform.rehearse.options import Options
 from gpuform.rehearse.outcome import Outcome, Step
 from gpuform.rehearse.plane import kept_logs, plane
@@ -81,6 +82,9 @@ class Rehearsal:
         with ExitStack() as held:
             with clock.step("control plane"):
                 own = held.enter_context(plane(self.paths, self.tools, self.stack, self.say))
+            if env.monitoring:
+                with clock.step("what monitoring needs"):
+                    ControlPlane(own, self.tools).monitored()
             cluster = held.enter_context(closing(Cluster(own, self.tools.path("kubectl"))))
             derived = stack_file.derived(declared, env, own.kubeconfig)
             root = stack_file.write(self.paths.root, own.state / "checkout", self.stack, derived)
@@ -125,6 +129,7 @@ class _Play:
             self.cluster.apply(pods.manifests(env))
             self.watch.until(self._settled, quiet, options.timeout_s)
         now = self.watch.look()
+        measured = self._measured(now)
         waiting = pods.pending(env, now.workloads, pods.events(self.cluster))
         tally = Tally(env, price_list(env), self.buying.paid())
         lives = list(self.watch.lives.values())
@@ -155,7 +160,7 @@ class _Play:
             nodes=drawn,
             timeline=timeline,
             simulated=(*honesty.simulated(self.buying.way), *self.made_up),
-            real=honesty.real(self.buying.way, env.packs, any_gated(env)),
+            real=honesty.real(self.buying.way, env.packs, any_gated(env), env.monitoring is not None),
             blind=honesty.blind(self.buying.way),
             prices=prices.said(env, tally.prices),
             seconds=self.watch.now.at,
@@ -164,7 +169,15 @@ class _Play:
             shrink=shrunk,
             troubles=troubles,
             rss_bytes=self._memory(),
+            measured=measured,
         )
+
+    def _measured(self, now: Now) -> Scraped | None:
+        if not self.env.monitoring:
+            return None
+        with self.clock.step("GPUs measured"):
+            found = [node.name for node in now.nodes if node.gpus]
+            return monitored.scraped(ControlPlane(self.own, self.asked.tools), found)
 
     def _settled(self, now: Now) -> bool:
         """Every pod has its place, the nodes that are kept free are there, and every node offers what it

@@ -30,6 +30,8 @@ def tables(outcome: Outcome) -> Iterator[Part]:
     steps = ", ".join(f"{one.name} {one.seconds:.1f} s" for one in outcome.steps)
     yield Text(f"steps: {steps}")
     yield Text(f"prices: {outcome.prices}")
+    if outcome.measured:
+        yield Text(f"monitoring: {outcome.measured}")
     yield Text(f"simulated: {'; '.join(outcome.simulated)}. Real: {'; '.join(outcome.real)}.")
     if outcome.blind:
         yield Text(f"cannot be seen this way: {'; '.join(outcome.blind)}.")

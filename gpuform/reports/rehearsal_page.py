@@ -1,38 +1,27 @@
-"""The page that a rehearsal leaves behind: the nodes and who is on them, and what that costs over time.
-
-One file without scripts, which asks nobody for anything; light or dark as the reader's system is.
-"""
+"""The page that a rehearsal leaves behind: the nodes and who is on them, and what that costs over time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import groupby
-from pathlib import Path
 
 from gpuform.rehearse.outcome import Cell, NodeDrawn, Outcome, PoolOutcome
+from gpuform.reports import html
 from gpuform.reports import rehearsal as words
 from gpuform.reports.rehearsal_timeline import timeline
 
 MOST_NODES = 60
 """Boxes of a pool; how many more nodes there are is said, and ``--json`` has them all."""
-_COLOURS = 8
 _OTHERS = 6
 _NARROW = 4
 """Cells beside each other that a box of the usual width has room for."""
-
-STYLE = Path(__file__).with_name("rehearsal.css")
 
 
 def page(outcome: Outcome) -> str:
     """The page as HTML."""
     title = f"Rehearsal of {outcome.stack}"
-    body = "\n".join(_body(outcome, title))
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>\n{STYLE.read_text(encoding='utf-8')}</style></head><body>\n{body}\n</body></html>\n"
-    )
+    return html.page(title, _body(outcome, title))
 
 
 def _body(outcome: Outcome, title: str) -> Iterator[str]:
@@ -52,12 +41,12 @@ def _body(outcome: Outcome, title: str) -> Iterator[str]:
     yield _pools(outcome)
     if outcome.played or outcome.refusals:
         yield "<h2>Switched on</h2>"
-        yield _listed(text.plain for text in words.switched(outcome))
+        yield html.paragraphs(text.plain for text in words.switched(outcome))
     if outcome.shrink:
         yield "<h2>When half of the pods go</h2>"
-        yield _listed(words.shrunk(outcome.shrink))
+        yield html.paragraphs(words.shrunk(outcome.shrink))
     yield "<h2>How long it took</h2>"
-    yield _table(("step", "seconds"), ((one.name, f"{one.seconds:.1f}") for one in outcome.steps))
+    yield html.table(("step", "seconds"), ((one.name, f"{one.seconds:.1f}") for one in outcome.steps))
     yield f'<p class="dim">Prices: {escape(outcome.prices)}.</p>'
 
 
@@ -104,7 +93,7 @@ def _colours(nodes: Iterable[NodeDrawn]) -> dict[tuple[str, str], int]:
         for row in node.gpus:
             for cell in row:
                 if cell.pod:
-                    found.setdefault((cell.namespace, cell.workload), len(found) % _COLOURS)
+                    found.setdefault((cell.namespace, cell.workload), len(found) % html.COLOURS)
     return found
 
 
@@ -157,14 +146,4 @@ def _pools(outcome: Outcome) -> str:
         rows.append((pool.name, ", ".join(words.machines(pool.machines)) or "none", used or "-", *money))
         if pool.in_vain:
             rows.append((pool.name, f"bought in vain: {', '.join(pool.in_vain)}", "", "", ""))
-    return _table(("pool", "nodes", "in use", "an hour", "of it idle"), rows)
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    top = "".join(f"<th>{escape(one)}</th>" for one in head)
-    body = "".join("<tr>" + "".join(f"<td>{escape(one)}</td>" for one in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table><tr>{top}</tr>{body}</table></div>'
-
-
-def _listed(lines: Iterable[str]) -> str:
-    return "".join(f"<p>{escape(line)}</p>" for line in lines)
+    return html.table(("pool", "nodes", "in use", "an hour", "of it idle"), rows)

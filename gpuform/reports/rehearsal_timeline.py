@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from html import escape
 
 from gpuform.rehearse.outcome import Line
+from gpuform.reports import html
 
 WIDTH, LEFT, RIGHT = 1100, 230, 16
 PRICE_TOP, PRICE_HEIGHT = 22, 70
 ROW, BAR = 18, 11
 MOST_ROWS = 60
-LETTER = 6.4
-"""Width of a letter at 11 px, on the wide side: a name must not run into the bars."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +61,6 @@ def rows(lines: Iterable[Line], last: float) -> Iterator[Row]:
             end = last if line.end is None else line.end
             ready = end if line.ready is None else min(line.ready, end)
             yield Row(f"{line.pool}: {line.machine}", line.begin, ready, end, False)
-
-
-def cut(text: str, width: float) -> str:
-    """The text, with an ellipsis where it would be wider than so many pixels."""
-    letters = int(width / LETTER)
-    return text if len(text) <= letters else text[: letters - 1] + "\u2026"
 
 
 def across(at: float, last: float) -> float:
@@ -136,6 +129,6 @@ def _bar(row: Row, y: int, last: float) -> Iterator[str]:
     came = f"ready at {row.ready:.0f} s" if row.ready < row.end else never
     seconds = f"{row.begin:.0f} s to {row.end:.0f} s, {came}"
     yield f"<g><title>{escape(f'{row.text}: {seconds}')}</title>"
-    yield f'<text class="name" x="0" y="{y + 10}">{escape(cut(row.text, LEFT - 12))}</text>'
+    yield f'<text class="name" x="0" y="{y + 10}">{escape(html.cut(row.text, LEFT - 12))}</text>'
     yield f'<rect class="wait" x="{begin:.1f}" y="{y + 1}" width="{ready - begin:.1f}" {size}/>'
     yield f'<rect class="{kind}" x="{ready:.1f}" y="{y + 1}" width="{end - ready:.1f}" {size}/></g>'

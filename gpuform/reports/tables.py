@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuform.status import ClusterStatus, NodeStatus, PodStatus, PoolStatus
-from infra.model.checks import SYSTEM_NAMESPACES
 
 if TYPE_CHECKING:
     from gpuform.embedded import Status
@@ -42,14 +41,14 @@ def pools(current: ClusterStatus) -> Table:
     return table
 
 
-def pods(current: ClusterStatus, namespaces: tuple[str, ...] = SYSTEM_NAMESPACES) -> Table:
+def pods(current: ClusterStatus) -> Table:
     """One line per pod outside the system namespaces: what it asked for and where it landed.
 
     Why one is not as it should be is said by ``troubles``: a scheduler's message fits into no column.
     """
     table = empty("Pods", "namespace", "pod", "asks for", "node", "phase")
     for pod in current.pods:
-        if pod.namespace not in namespaces:
+        if pod.namespace not in current.system:
             table.add_row(
                 pod.namespace, pod.name, counts(pod.requests) or "no GPU", pod.node or "-", _phase(pod)
             )
@@ -78,6 +77,22 @@ def members(status: Status) -> Table:
         table.add_row(member.name, state, str(member.port or "-"), f"{member.rss_bytes / 2**20:.0f} MiB")
     table.add_row("all", "", "", f"{sum(member.rss_bytes for member in status.members) / 2**20:.0f} MiB")
     return table
+
+
+def monitored(status: Status) -> list[str]:
+    """Where Prometheus answers, how fast its time passes, and what of monitoring is not as declared; nothing
+    where none runs.
+    """
+    there = {member.name: member for member in status.members if member.running}
+    found = []
+    if "prometheus" in there:
+        found.append(
+            f"Prometheus (real; the GPUs that it measures are simulated) answers: "
+            f"http://127.0.0.1:{there['prometheus'].port}/api/v1/alerts"
+        )
+        if status.pace != 1:
+            found.append(f"monitoring is played {status.pace:g} times as fast: rules, scrapes, alerts")
+    return found + [f"monitoring: {line}" for line in status.unmonitored]
 
 
 def tools(found: Iterable[Found]) -> Table:

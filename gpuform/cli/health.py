@@ -1,0 +1,79 @@
+"""``gpuform health``: nodes that are out of use for their GPUs, and the tickets about them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuform.cli.output import console, say, short_path, unreachable
+from gpuform.errors import InputError
+from gpuform.paths import Paths
+
+if TYPE_CHECKING:
+    from gpuform.health import Seen
+    from infra.model.health import Health
+
+app = typer.Typer(no_args_is_help=True, help="Nodes with a broken GPU: what was done about them.")
+Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")]
+
+
+@app.command()
+def status(
+    stack: Stack = "local",
+    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+) -> None:
+    """Show the nodes that are out of use, and whether the loop has stopped."""
+    from gpuform.reports import health as report
+
+    health, seen = _look(stack)
+    if as_json:
+        typer.echo(json.dumps({"mode": health.mode, **seen.to_json()}, indent=2))
+        return
+    if seen.nodes:
+        console.print(report.table(seen))
+    for line in report.lines(seen, health.mode):
+        say(line)
+
+
+@app.command()
+def tickets(
+    stack: Stack = "local",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder for one Markdown file per ticket.")
+    ] = None,
+) -> None:
+    """Show the open tickets, or write them as files."""
+    from gpuform.health import write
+
+    _, seen = _look(stack)
+    opened = [one for one in seen.tickets if one.open]
+    if output is None:
+        for one in opened:
+            typer.echo(one.files["ticket.md"])
+    else:
+        for file in write(opened, output):
+            say(f"wrote {short_path(file)}")
+    if not opened:
+        say("no ticket is open")
+
+
+def _look(stack: str) -> tuple[Health, Seen]:
+    """What is declared, and what lies in the cluster."""
+    import httpx
+
+    from gpuform.health import fetch
+    from gpuform.live import access
+    from gpuform.stacks import declared
+
+    paths = Paths.here()
+    env = declared(stack, paths)
+    if env.health is None:
+        raise InputError("health", f"stack {stack} declares none", "add health: {} to it")
+    with access(env, paths, stack) as (kubeconfig, context):
+        try:
+            return env.health, fetch(kubeconfig, context)
+        except (OSError, httpx.HTTPError, ValueError) as error:
+            raise unreachable(stack, kubeconfig, error) from None

@@ -1,0 +1,61 @@
+"""``gpuform report``: a stack as it is now, as one page for a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gpuform import writable
+from gpuform.cli.output import say, short_path, unreachable
+from gpuform.errors import InputError
+from gpuform.paths import Paths
+
+PAGES = {"local": "index.html"}
+"""That of `make up` is this page, too."""
+
+
+def report(
+    stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = "local",
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="File for the page; in .gpuform/report by default."),
+    ] = None,
+) -> None:
+    """Write one page: who is on which GPU, what is used, what it costs, what is wrong.
+
+    It needs no network and no script. Without Prometheus it has what is requested, and says so.
+    """
+    import time
+
+    import httpx
+
+    from gpuform.live import access
+    from gpuform.objects import fetch
+    from gpuform.prometheus import reach
+    from gpuform.reports.page import save
+    from gpuform.stacks import declared
+    from gpuform.top.facts import gather
+    from infra.config import price_list
+
+    paths = Paths.here()
+    env = declared(stack, paths)
+    file = output or paths.state / "report" / PAGES.get(stack, f"{stack}.html")
+    remedy = "name a file that you may write with -o"
+    if file.is_dir():
+        raise InputError(str(file), "is a folder", remedy)
+    writable.require(file.parent, remedy)
+    with (
+        access(env, paths, stack) as (kubeconfig, context),
+        reach(env, paths, kubeconfig, context) as prometheus,
+    ):
+        try:
+            objects = fetch(env, kubeconfig, context)
+        except (OSError, httpx.HTTPError, ValueError) as error:
+            raise unreachable(stack, kubeconfig, error) from None
+        found = gather(env, stack, objects, prometheus, price_list(env), time.time())
+    save(file, found, paths.root)
+    if found.view.why:
+        say(f"requested only: {found.view.why}")
+    say(f"report: {short_path(file)}")

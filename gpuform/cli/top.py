@@ -1,0 +1,103 @@
+"""``gpuform top``: who asks for which GPU and who uses it, now."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gpuform.cli.output import console, say, unreachable
+from gpuform.errors import InputError
+from gpuform.paths import Paths
+from infra.model.base import listing
+
+if TYPE_CHECKING:
+    from gpuform.prometheus import Prometheus
+    from gpuform.top.view import View
+    from infra.model.environment import Environment
+
+EVERY_S = 5.0
+
+
+def top(
+    stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = "local",
+    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Again every 5 seconds until Ctrl-C; with --json a line each.")
+    ] = False,
+    namespace: Annotated[str | None, typer.Option(help="Only pods of this namespace.")] = None,
+    pool: Annotated[str | None, typer.Option(help="Only nodes of this pool.")] = None,
+    node: Annotated[str | None, typer.Option(help="Only this node.")] = None,
+) -> None:
+    """Show nodes, GPUs, slices and pods: what is requested, and what is used.
+
+    Without Prometheus it shows what is requested, and says so.
+    """
+    from gpuform.live import access
+    from gpuform.prometheus import reach
+    from gpuform.stacks import declared
+
+    paths = Paths.here()
+    env = declared(stack, paths)
+    _check(env, pool)
+    with (
+        access(env, paths, stack) as (kubeconfig, context),
+        reach(env, paths, kubeconfig, context) as prometheus,
+    ):
+        cluster = Cluster(env, stack, kubeconfig, context)
+        try:
+            while True:
+                _show(cluster.look(prometheus).only(namespace, pool, node), as_json, watch)
+                if not watch:
+                    return
+                time.sleep(EVERY_S)
+        except KeyboardInterrupt:
+            if not watch:
+                raise  # with --watch it is how one ends it
+
+
+def _check(env: Environment, pool: str | None) -> None:
+    if pool is not None and pool not in (known := [one.name for one in env.pools]):
+        raise InputError("--pool", f"unknown pool {pool!r}", listing(known, pool))
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where to look."""
+
+    env: Environment
+    stack: str
+    kubeconfig: Path
+    context: str | None
+
+    def look(self, prometheus: Prometheus) -> View:
+        """One look at the cluster and at Prometheus. Raises Failure where the cluster does not answer."""
+        import httpx
+
+        from gpuform.objects import fetch
+        from gpuform.top.read import measure, view
+
+        try:
+            objects = fetch(self.env, self.kubeconfig, self.context)
+        except (OSError, httpx.HTTPError, ValueError) as error:
+            raise unreachable(self.stack, self.kubeconfig, error) from None
+        return view(self.env, objects, *measure(prometheus))
+
+
+def _show(current: View, as_json: bool, watch: bool) -> None:
+    from gpuform.reports import tables, top
+
+    if as_json:
+        typer.echo(json.dumps(current.to_json(), indent=None if watch else 2))
+        return
+    if watch:
+        console.clear()
+    console.print(top.table(current))
+    for line in top.notes(current):
+        say(line)
+    if current.simulated:
+        say(tables.SIMULATED)

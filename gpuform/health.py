@@ -1,0 +1,120 @@
+"""What the health loop has done, as it lies in the cluster: nodes, its breaker, tickets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.model import labels
+from infra.model.health import HEALTH
+
+Json = Mapping[str, Any]
+
+STATE = "gpu-health-state"
+"""ConfigMap with what the loop remembers, and the key in it (infra/incluster/health.py has the same)."""
+KEY = "state.json"
+
+
+@dataclass(frozen=True)
+class Unhealthy:
+    """A node with the loop's taint; ``repaired`` is what a person has said of its repair."""
+
+    name: str
+    pool: str
+    kind: str
+    since: str
+    why: str
+    repaired: str | None
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What a person has to do; ``files`` are its texts by name."""
+
+    node: str
+    open: bool
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All of it; ``breaker`` is why it has stopped, None as long as it acts."""
+
+    nodes: tuple[Unhealthy, ...]
+    tickets: tuple[Ticket, ...]
+    breaker: str | None
+    withheld: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The documented JSON form."""
+        return {
+            "breaker": {
+                "open": self.breaker is not None,
+                "why": self.breaker,
+                "withheld": list(self.withheld),
+            },
+            "nodes": [asdict(node) for node in self.nodes],
+            "tickets": [{"node": one.node, "open": one.open} for one in self.tickets],
+        }
+
+
+def fetch(kubeconfig: Path, context: str | None = None) -> Seen:
+    """Ask the cluster. Raises what httpx raises when it cannot be reached."""
+    import kr8s
+    from kr8s.objects import ConfigMap, Node
+
+    api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+    nodes = [dict(one.raw) for one in Node.list(api=api, label_selector=labels.POOL) if isinstance(one, Node)]
+    maps = ConfigMap.list(api=api, namespace=HEALTH)
+    return read(nodes, [dict(one.raw) for one in maps if isinstance(one, ConfigMap)])
+
+
+def read(nodes: Iterable[Json], maps: Iterable[Json]) -> Seen:
+    """What these objects say, sorted by node."""
+    tickets, breaker = [], None
+    for one in maps:
+        state = one["metadata"].get("labels", {}).get(labels.TICKET)
+        if state is not None:
+            node = json.loads(one["data"]["ticket.json"])["node"]
+            tickets.append(Ticket(node, state == "open", dict(one["data"])))
+        elif one["metadata"]["name"] == STATE:
+            breaker = json.loads(one["data"][KEY])["breaker"]
+    return Seen(
+        nodes=tuple(
+            sorted((found for node in nodes if (found := _unhealthy(node))), key=lambda one: one.name)
+        ),
+        tickets=tuple(sorted(tickets, key=lambda one: one.node)),
+        breaker=breaker["why"] if breaker else None,
+        withheld=tuple(breaker["withheld"]) if breaker else (),
+    )
+
+
+def _unhealthy(node: Json) -> Unhealthy | None:
+    taints = {one["key"]: one.get("value", "") for one in node["spec"].get("taints") or ()}
+    if labels.GPU_UNHEALTHY not in taints:
+        return None
+    meta = node["metadata"]
+    conditions = {one["type"]: one for one in node.get("status", {}).get("conditions") or ()}
+    said = conditions.get(labels.GPU_UNHEALTHY_CONDITION, {})
+    return Unhealthy(
+        name=meta["name"],
+        pool=meta["labels"].get(labels.POOL, ""),
+        kind=taints[labels.GPU_UNHEALTHY],
+        since=said.get("lastTransitionTime", ""),
+        why=said.get("message", ""),
+        repaired=(meta.get("annotations") or {}).get(labels.GPU_REPAIRED),
+    )
+
+
+def write(tickets: Iterable[Ticket], folder: Path) -> list[Path]:
+    """A Markdown file for each ticket; those that are there already are written again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for one in tickets:
+        file = folder / f"{one.node}.md"
+        file.write_text(one.files["ticket.md"], encoding="utf-8")
+        written.append(file)
+    return written

@@ -1,0 +1,65 @@
+"""A cluster's nodes, pods and claims, asked for once and given to whoever tells something of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuform import claims as dra
+from gpuform.claims import Claims
+from infra.model.environment import Environment
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Objects:
+    """What lies in the cluster, as the API server has it."""
+
+    nodes: tuple[Json, ...] = ()
+    pods: tuple[Json, ...] = ()
+    claims: Claims = Claims()  # noqa: RUF009  (frozen)
+    node_pools: tuple[Json, ...] = ()
+    """Karpenter's, with what they have and their limits."""
+
+
+NODE_POOLS = "nodepools.karpenter.sh"
+
+
+def fetch(env: Environment, kubeconfig: Path, context: str | None = None) -> Objects:
+    """Ask the cluster, for claims and Karpenter's NodePools only where the environment has such pools.
+
+    Raises what httpx raises when the cluster cannot be reached.
+    """
+    import kr8s
+    from kr8s.objects import Node, Pod
+
+    api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+    nodes = tuple(dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node))
+    pods = tuple(dict(pod.raw) for pod in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(pod, Pod))
+    claims = Claims()
+    if any(pool.by_claim for pool in env.pools):
+        claims = dra.gather(
+            *([dict(one.raw) for one in _every(api, kind)] for kind in (dra.SLICES, dra.CLAIMS))
+        )
+    node_pools: tuple[Json, ...] = ()
+    if any(pool.elastic for pool in env.pools):
+        node_pools = _node_pools(api)
+    return Objects(nodes, pods, claims, node_pools)
+
+
+def _node_pools(api: Any) -> tuple[Json, ...]:
+    """None where Karpenter's definitions are not there: nothing is elastic then."""
+    try:
+        return tuple(dict(one.raw) for one in _every(api, NODE_POOLS))
+    except ValueError:  # kr8s' word for a kind that the server does not have
+        return ()
+
+
+def _every(api: Any, kind: str) -> Iterable[Any]:
+    import kr8s
+
+    found: Iterable[Any] = api.get(kind, namespace=kr8s.ALL)
+    return found

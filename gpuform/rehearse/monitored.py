@@ -1,0 +1,62 @@
+"""Whether the rehearsal's Prometheus has scraped the GPU nodes, asked of itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from gpuform.embedded import ControlPlane
+from gpuform.embedded.processes import PROMETHEUS
+from gpuform.errors import Failure
+from gpuform.prometheus import NOT_STARTED, Direct, Prometheus
+from infra.plan.scraping import JOB
+
+PACE = 5.0
+"""Scrapes and rules of a rehearsal are so many times as fast: a declared interval is 15 s and more, and the
+node that was bought last is to be seen, too."""
+PATIENCE_S = 20.0
+"""Discovery takes a few seconds, a scrape six at most."""
+_EVERY_S = 0.5
+_QUERY = f'up{{job="{JOB}"}} == 1'
+
+
+@dataclass(frozen=True)
+class Scraped:
+    """Of how many GPU nodes there are measurements, and which have none."""
+
+    nodes: int
+    missing: tuple[str, ...]
+    said: str = ""
+    """What of monitoring is not as declared, or why there was nobody to ask."""
+
+    def __str__(self) -> str:
+        head = f"Prometheus (real) has scraped {self.nodes - len(self.missing)} of {self.nodes} GPU nodes"
+        head += ", whose measurements are simulated" if self.nodes else ""
+        without = f"; without: {', '.join(self.missing)}" if self.missing else ""
+        return head + without + (f"; {self.said}" if self.said else "")
+
+
+def scraped(plane: ControlPlane, nodes: Collection[str]) -> Scraped:
+    """Wait until each of the nodes was scraped, or patience is at an end."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        status = plane.status()
+        port = next((one.port for one in status.members if one.name == PROMETHEUS), None)
+        there = _nodes(port) if port else None
+        missing = tuple(sorted(set(nodes) - (there or set())))
+        if (there is not None and not missing) or time.monotonic() > deadline:
+            trouble = status.unmonitored if there is not None else (*status.unmonitored, "it does not answer")
+            return Scraped(len(nodes), missing, "; ".join(trouble))
+        time.sleep(_EVERY_S)
+
+
+def _nodes(port: int) -> set[str] | None:
+    """The nodes whose exporter answered the last scrape; None where Prometheus does not answer."""
+    transport = Direct(f"http://127.0.0.1:{port}")
+    try:
+        return {one.labels.get("node", "") for one in Prometheus(transport, NOT_STARTED).query(_QUERY)}
+    except Failure:
+        return None
+    finally:
+        transport.close()

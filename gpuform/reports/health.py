@@ -1,0 +1,34 @@
+"""What the health loop has done, as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.table import Table
+
+from gpuform.health import Seen
+from gpuform.reports.tables import empty
+from infra.model import labels
+from infra.model.health import HEALTH
+
+
+def table(seen: Seen) -> Table:
+    """Every node that is out of use."""
+    shown = empty("", "node", "pool", "class", "since", "fault", "repaired")
+    for node in seen.nodes:
+        shown.add_row(node.name, node.pool, node.kind, node.since, node.why, node.repaired or "")
+    return shown
+
+
+def lines(seen: Seen, mode: str) -> Iterator[str]:
+    """What is to be said beside it."""
+    opened = sum(one.open for one in seen.tickets)
+    yield f"mode {mode}; {len(seen.nodes)} out of use, {opened} ticket{'' if opened == 1 else 's'} open"
+    if seen.breaker is not None:
+        yield f"breaker open: {seen.breaker}; withheld: {', '.join(seen.withheld)}"
+        yield (
+            f"look for a cause that they share, then: kubectl -n {HEALTH} annotate configmap "
+            f"gpu-health-state {labels.RESET_BREAKER}='why'"
+        )
+    if seen.nodes:
+        yield f"repaired: kubectl annotate node NODE {labels.GPU_REPAIRED}='what was done'"

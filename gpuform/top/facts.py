@@ -1,0 +1,183 @@
+"""Everything that the report tells of a stack, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpuform.errors import Failure
+from gpuform.objects import Json, Objects
+from gpuform.prometheus import Alert, Prometheus
+from gpuform.rehearse import seen
+from gpuform.rehearse.outcome import total
+from gpuform.rehearse.tally import Tally, used_share
+from gpuform.status import ClusterStatus, PoolStatus, summarise
+from gpuform.top import history
+from gpuform.top.history import History
+from gpuform.top.measured import Measured
+from gpuform.top.read import measure, view
+from gpuform.top.view import Node, View
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.model.prices import PriceList
+from infra.plan.cost import Bill, bill
+
+_SEVERITIES = ("critical", "warning", "info")
+
+
+@dataclass(frozen=True)
+class Money:
+    """USD per hour; None where nobody knows. ``idle`` is of what nobody has asked for, ``unused`` of what is
+    asked for and not used, by utilisation; the rest is at work.
+    """
+
+    paid: float | None
+    idle: float | None
+    unused: float | None = None
+
+
+@dataclass(frozen=True)
+class PoolFacts:
+    """A pool as the report has it; ``nodes`` are those with GPUs, ``busy`` counts GPUs by utilisation."""
+
+    status: PoolStatus
+    nodes: tuple[Node, ...]
+    money: Money
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs its nodes have."""
+        return sum(len(node.gpus) for node in self.nodes)
+
+    @property
+    def requested(self) -> float:
+        """How many of them are asked for."""
+        return sum(node.requested for node in self.nodes)
+
+    @property
+    def busy(self) -> float | None:
+        """How many of them work; None where nothing was measured."""
+        found = [node.busy for node in self.nodes if node.busy is not None]
+        return sum(found) if found else None
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What Karpenter may buy of a resource for a NodePool, and what it has bought, in the same unit."""
+
+    node_pool: str
+    resource: str
+    has: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The whole; ``at`` in Unix seconds. ``alerts`` are those that fire, the worst first."""
+
+    stack: str
+    at: float
+    status: ClusterStatus
+    view: View
+    pools: tuple[PoolFacts, ...]
+    bill: Bill
+    alerts: tuple[Alert, ...] = ()
+    pending: int = 0
+    history: History = History()  # noqa: RUF009  (frozen)
+    limits: tuple[Limit, ...] = ()
+    prices_of: Mapping[str, float | None] | None = None
+    """USD per hour of each node, by name."""
+
+
+def gather(
+    env: Environment, stack: str, objects: Objects, prometheus: Prometheus, prices: PriceList, at: float
+) -> Facts:
+    """Bring it together. Where Prometheus is away, what it would have told is missing; the view says why."""
+    measured, why = measure(prometheus)
+    looked = view(env, objects, measured, why)
+    status = summarise(env, objects.nodes, objects.pods, objects.claims)
+    firing, pending = _alerts(prometheus) if looked.measured else ((), 0)
+    past = history.ask(prometheus, looked, at) if looked.measured else History()
+    tally = Tally(env, prices)
+    nodes = [seen.node(raw, objects.claims) for raw in objects.nodes]
+    pods = [seen.pod(raw, env.name, objects.claims) for raw in objects.pods]
+    return Facts(
+        stack=stack,
+        at=at,
+        status=status,
+        view=looked,
+        pools=tuple(_pools(env, status, looked, tally, nodes, pods, measured)),
+        bill=bill(env, prices),
+        alerts=firing,
+        pending=pending,
+        history=past,
+        limits=tuple(_limits(objects.node_pools)),
+        prices_of={node.name: tally.usd(node) for node in nodes},
+    )
+
+
+def _pools(
+    env: Environment,
+    status: ClusterStatus,
+    looked: View,
+    tally: Tally,
+    nodes: Sequence[seen.Node],
+    pods: Sequence[seen.Pod],
+    measured: Measured,
+) -> Iterator[PoolFacts]:
+    placed: dict[str, list[seen.Pod]] = {}
+    for pod in pods:
+        if pod.node and not pod.over:
+            placed.setdefault(pod.node, []).append(pod)
+    for pool, found in zip(env.pools, status.pools, strict=True):
+        mine = tuple(node for node in looked.nodes if node.pool == pool.name)
+        live = [node for node in nodes if node.pool == pool.name]
+        yield PoolFacts(found, mine, _money(env, pool, tally, live, placed, mine))
+
+
+def _money(
+    env: Environment,
+    pool: Pool,
+    tally: Tally,
+    nodes: Iterable[seen.Node],
+    placed: Mapping[str, Sequence[seen.Pod]],
+    drawn: Iterable[Node],
+) -> Money:
+    by_name = {node.name: node for node in drawn}
+    paid: list[float | None] = []
+    idle: list[float | None] = []
+    unused: list[float | None] = []
+    for node in nodes:
+        usd, share = tally.usd(node), used_share(env, pool, node, placed.get(node.name, ()))
+        paid.append(usd)
+        idle.append(None if usd is None or share is None else usd * (1 - share))
+        if (live := by_name.get(node.name)) is not None:
+            unused.append(_unused(usd, live))
+    return Money(total(paid), total(idle), total(unused) if unused else None)
+
+
+def _unused(usd: float | None, node: Node) -> float | None:
+    if usd is None or node.busy is None or not node.gpus:
+        return None
+    return usd * max(0.0, node.requested - node.busy) / len(node.gpus)
+
+
+def _alerts(prometheus: Prometheus) -> tuple[tuple[Alert, ...], int]:
+    """Those that fire, the worst first, and how many are pending; one without a severity tells of itself."""
+    try:
+        found = prometheus.alerts()
+    except Failure:
+        return (), 0
+    told = [alert for alert in found if alert.labels.get("severity") in _SEVERITIES]
+    firing = [alert for alert in told if alert.state == "firing"]
+    firing.sort(key=lambda alert: _SEVERITIES.index(alert.labels["severity"]))
+    return tuple(firing), sum(alert.state == "pending" for alert in told)
+
+
+def _limits(node_pools: Iterable[Json]) -> Iterator[Limit]:
+    """Of NodePools that have a limit; what nothing is bought of yet is 0."""
+    for raw in sorted(node_pools, key=lambda raw: str(raw["metadata"]["name"])):
+        has = (raw.get("status") or {}).get("resources") or {}
+        for resource, most in sorted((raw["spec"].get("limits") or {}).items()):
+            bought = seen.quantity(has.get(resource, "0"))
+            yield Limit(raw["metadata"]["name"], resource, bought, seen.quantity(most))
