@@ -23,9 +23,11 @@ from tests.checks.everything import ROOT, Document
 OURS: Mapping[str, str] = {
     "gpu-operator-sim": "gpu-operator",
     "device-plugin-sim": "nvidia-device-plugin",
+    "dcgm-exporter-sim": "dcgm-exporter",
     "dra-driver-sim": "dra-driver-nvidia-gpu",
+    "kube-prometheus-stack-sim": "kube-prometheus-stack",
 }
-"""Our own charts for simulated nodes, each with NVIDIA's whose values it takes."""
+"""Our own charts for simulated nodes, each with the published one whose values it takes."""
 _KARPENTER = ("github.com/aws/karpenter-provider-aws", versions.KARPENTER, "karpenter-crds")
 _PLUGIN = (NVIDIA_CONFIG.pins, NVIDIA_CONFIG.version, "nvidia-config")
 # Charts in Go modules: the module, its version, the folder that pins it, and where the chart lies in it. The
@@ -78,6 +80,7 @@ def of(chart: str) -> list[tuple[str, Any]]:
 def rendered(toolchain: Toolchain, chart: str, values: Any, namespace: str = "kube-system") -> list[Document]:
     """Objects of the chart as helm renders it for this Kubernetes; AssertionError with what helm refuses."""
     command = [str(toolchain.path("helm")), "template", "it", str(folder(chart)), "-n", namespace, "-f", "-"]
+    command += ["--api-versions", "monitoring.coreos.com/v1/ServiceMonitor"]
     text = yaml.safe_dump(values)
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -58,6 +58,15 @@ POOLS: dict[str, tuple[dict[str, Any], ...]] = {
 }  # fmt: skip
 # Pools, or what is beside them, that say something of NVIDIA's own part.
 ALONE: dict[str, Any] = {"mode": "device_plugin", "mig_strategy": "none"}
+MEASURED: dict[str, Any] = {
+    "retention": "30d",
+    "storage": {"size": "100Gi", "class": "fast"},
+    "remote_write": {"url": "https://other.example/write", "secret": "other"},
+    "scrape": "scrape_configs",
+    "interval": "5s",
+    "counters": ["DCGM_FI_DEV_FB_TOTAL"],
+    "alertmanager": {"config_secret": "who"},
+}
 STRATEGIES: dict[str, tuple[str, dict[str, Any]]] = {
     "mps": ("none", {**T4, "sharing": {"kind": "mps", "replicas": 4}}),
     "single": ("single", {**A100, "sharing": SEVEN}),
@@ -71,11 +80,25 @@ def embedded(*pools: dict[str, Any], mig_strategy: str = "mixed", **beside: Any)
     return parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": named, **whole})
 
 
-def existing(*pools: dict[str, Any], **operator: Any) -> Environment:
+def existing(
+    *pools: dict[str, Any], monitoring: dict[str, Any] | None = None, **operator: Any
+) -> Environment:
     """These pools on nodes that are there."""
     named = [{"name": f"p{i}", "selector": {"pool": f"p{i}"}, **pool} for i, pool in enumerate(pools)]
     cluster = {"kind": "existing", "kubeconfig": "k"}
-    return parse({"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": named})
+    whole = {"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": named}
+    return parse(whole | ({} if monitoring is None else {"monitoring": monitoring}))
+
+
+def monitored_on_aws() -> Environment:
+    """Karpenter's nodes, measured."""
+    room = aws_environments.aws(aws_environments.SLICED).resolved()
+    return parse({**room, "monitoring": {"storage": {"size": "50Gi", "class": "gp2"}}})
+
+
+def healthy(env: Environment, **said: Any) -> Environment:
+    """The same with somebody who acts on its nodes."""
+    return parse({**env.resolved(), "health": said})
 
 
 def packed_on_aws() -> Environment:
@@ -101,6 +124,22 @@ def environments() -> dict[str, Environment]:
         ),
         "packed": embedded({**A100, "sharing": {"kind": "mig", "layout": CERN}}, T4, **QUOTAS),
         "aws, packed, with room": packed_on_aws(),
+        "measured": existing(shared, monitoring=MEASURED),
+        "measured, with the device plugin alone": existing(shared, monitoring=MEASURED, **ALONE),
+        "measured, as it comes": existing(shared, monitoring={}, **ALONE),
+        "measured, without alerts and Grafana": existing(
+            shared, monitoring={"alerts": False, "dashboards": False}
+        ),
+        "measured, simulated": embedded(shared, A100, monitoring={}),
+        "measured, simulated, by Bumble": embedded(A100, monitoring={"scrape": "scrape_configs"}),
+        "measured, simulated, with the device plugin alone": embedded(
+            shared, gpu_operator=ALONE, monitoring={}
+        ),
+        "aws, measured": monitored_on_aws(),
+        "health": healthy(existing(shared, monitoring={}), mode="replace", max=3),
+        "health, only observed": healthy(existing(shared, monitoring={}, **ALONE)),
+        "aws, health": healthy(monitored_on_aws(), mode="replace", remediator="gpuform"),
+        "aws, repaired by Karpenter": healthy(monitored_on_aws(), remediator="karpenter"),
         "without cdi": existing({**A100, "sharing": SEVEN}, cdi=False),
     }
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuform.offline import prometheus_crds
 from gpuform.offline.charts import Charts
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
@@ -73,6 +74,21 @@ def karpenter_crds(plane: Plane) -> list[Document]:
     return [one for one in yaml.safe_load_all(text) if one]
 
 
+def prometheus_operators_crds() -> list[Document]:
+    """From its Go module, as the embedded control plane gets them."""
+    here = Paths.here()
+    folder = prometheus_crds.crds(here.root / prometheus_crds.FOLDER, here.cache)
+    texts = [file.read_text() for file in sorted(folder.glob("*.yaml"))]
+    return [yaml.load(text, Loader=_PlainEquals) for text in texts]
+
+
+class _PlainEquals(yaml.SafeLoader):
+    """A value in one of them is a bare ``=``, which is YAML 1.1's and of no type that PyYAML makes."""
+
+
+_PlainEquals.add_constructor("tag:yaml.org,2002:value", lambda loader, node: str(node.value))
+
+
 def reference_crds(groups: set[str]) -> list[Document]:
     """CRDs of these API groups beside this checkout; none of Karpenter's, whose chart has them."""
     files = sorted((REFERENCE / "crds").glob("*/*.yaml"))
@@ -91,8 +107,11 @@ def server(control_plane: Plane) -> Iterator[Submit]:
     """
     kubectl: Kubectl = control_plane.kubectl
     objects = every_object()
+    # These stay: they belong to the plane, and others may have objects of theirs.
+    kubectl("apply", "--server-side", "-f", "-", input=as_list(prometheus_operators_crds()))
     crds = karpenter_crds(control_plane)
     groups = {one["apiVersion"].partition("/")[0] for one in objects} - {one["spec"]["group"] for one in crds}
+    groups -= {"monitoring.coreos.com"}
     crds += reference_crds(groups)
     kubectl("apply", "--server-side", "-f", "-", input=as_list(crds))
     kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", input=as_list(crds))
@@ -120,7 +139,8 @@ def test_it_takes_every_object_without_a_warning(server: Submit) -> None:
 def test_it_takes_what_helm_makes_of_the_values(server: Submit, toolchain: Toolchain, chart: str) -> None:
     """Charts that are at hand, each with every set of values once."""
     texts = sorted({yaml.safe_dump(values) for _, values in of(chart)})
-    namespace = "kube-system" if chart == "karpenter" else f"{PREFIX}gpu-operator"
+    of_its_own = {"karpenter": "kube-system", "kube-prometheus-stack-sim": f"{PREFIX}monitoring"}
+    namespace = of_its_own.get(chart, f"{PREFIX}gpu-operator")
     objects = [one for text in texts for one in rendered(toolchain, chart, yaml.safe_load(text), namespace)]
     assert len(server(*objects, ours=chart in OURS).split()) == len(objects) > 0
 

@@ -1,8 +1,7 @@
 """Every Helm value that is set is known to the chart it goes to, for every environment.
 
-What a chart knows is what its values file names. NVIDIA's operator has such a file beside this checkout;
-charts that lie in Go modules have it there, and are rendered by helm, too. Our own charts have schemas, which
-helm obeys.
+What a chart knows is what its values file names. Some have such a file beside this checkout; charts that lie
+in Go modules have it there, and are rendered by helm, too. Our own charts have schemas, which helm obeys.
 """
 
 from __future__ import annotations
@@ -22,7 +21,19 @@ pytestmark = pytest.mark.unit
 
 # Charts whose values file is not at hand: their values are read by a person when a version is raised.
 UNSEEN = {"aws-efa-k8s-device-plugin", "dra-driver-nvidia-gpu"}
+BESIDE = ("gpu-operator", "dcgm-exporter", "kube-prometheus-stack")
+"""Charts of which only the values file is at hand, beside this checkout."""
 OF_A_DEPENDENCY = {
+    # Of kube-state-metrics 8.4.0, prometheus-node-exporter 4.56.1, grafana 12.11.1; one is in a comment.
+    "kube-prometheus-stack": {
+        "kube-state-metrics.collectors",
+        "kube-state-metrics.metricLabelsAllowlist",
+        "kube-state-metrics.tolerations",
+        "prometheus-node-exporter.tolerations",
+        "grafana.grafana.ini",
+        "grafana.tolerations",
+        "alertmanager.alertmanagerSpec.configSecret",
+    },
     "gpu-operator": OF_THE_DEPENDENCY,
     "nvidia-device-plugin": {"nfd.gc", "nfd.master.tolerations", "selectorLabelsOverride.app"},
 }
@@ -38,10 +49,10 @@ def known_values(chart: str) -> Any:
 
 def test_every_chart_is_looked_at() -> None:
     found = {one["chart"] for name in everything.environments() for one in everything.charts(name)}
-    assert found == {"gpu-operator", *AT_HAND} | UNSEEN
+    assert found == {*BESIDE, *AT_HAND} | UNSEEN
 
 
-@pytest.mark.parametrize("chart", ["gpu-operator", *IN_MODULES])
+@pytest.mark.parametrize("chart", [*BESIDE, *IN_MODULES])
 def test_the_chart_knows_every_key(chart: str) -> None:
     known = known_values(chart)
     found = of(chart)
@@ -56,6 +67,9 @@ def test_the_chart_knows_every_key(chart: str) -> None:
         ("gpu-operator", "devicePlugin.config.nane"),
         ("gpu-operator", "migmanager"),
         ("gpu-operator", "node-feature-discovery.worker.toleration"),
+        ("dcgm-exporter", "serviceMonitor.relabeling"),
+        ("kube-prometheus-stack", "prometheus.prometheusSpec.retentionsize"),
+        ("kube-prometheus-stack", "kubeControllermanager"),
         ("karpenter", "settings.clusterNam"),
         ("karpenter", "settings.featureGates.nodeOverlays"),
     ],

@@ -29,9 +29,9 @@ def onprem() -> dict[str, Any]:
 
 
 def alone() -> dict[str, Any]:
-    """The same hosts before they have joined a cluster."""
+    """The same hosts before they have joined a cluster, which could measure and mend nothing yet."""
     environment = copy.deepcopy(onprem())
-    del environment["cluster"]["kubeconfig"]
+    del environment["cluster"]["kubeconfig"], environment["monitoring"], environment["health"]
     return environment
 
 
@@ -68,7 +68,10 @@ def test_another_driver_is_another_content() -> None:
 
 
 def test_the_platform_waits_for_the_hosts(recorded: Recorder) -> None:
-    release = recorded.one("kubernetes:helm.sh/v3:Release")
+    releases = {one.inputs["name"]: one for one in recorded.of("kubernetes:helm.sh/v3:Release")}
+    assert set(releases) == {"gpu-operator", "monitoring"}
+    assert f"{CONFIGURATION} onprem-dev-configuration" in releases["monitoring"].after
+    release = releases["gpu-operator"]
     assert f"{CONFIGURATION} onprem-dev-configuration" in release.after
     assert release.inputs["values"]["driver"] == {"enabled": False}
     assert release.inputs["values"]["toolkit"] == {"enabled": False}

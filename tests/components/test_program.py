@@ -74,16 +74,18 @@ def test_every_simulated_node_is_labelled_and_every_gpu_node_tainted(recorded: R
 
 def test_the_operators_hook_may_upgrade_its_crds(recorded: Recorder) -> None:
     """The chart's values ask for both together."""
-    (release,) = recorded.of(RELEASE)
+    (release,) = [one for one in recorded.of(RELEASE) if one.inputs["name"] == "gpu-operator"]
     assert release.inputs["disableOpenapiValidation"] is True
     assert release.inputs["values"]["operator"]["upgradeCRD"] is True
 
 
 def test_the_release_names_the_config_maps_that_are_made(recorded: Recorder) -> None:
-    (release,) = recorded.of(RELEASE)
-    names = {config_map.inputs["metadata"]["name"] for config_map in recorded.of(CONFIG_MAP)}
+    (release,) = [one for one in recorded.of(RELEASE) if one.inputs["name"] == "gpu-operator"]
+    found = [config_map.inputs["metadata"] for config_map in recorded.of(CONFIG_MAP)]
+    names = {one["name"] for one in found if one["namespace"] == "gpu-operator"}
     values = release.inputs["values"]
-    assert {values["devicePlugin"]["config"]["name"], values["migManager"]["config"]["name"]} == names
+    told = {values[part]["config"]["name"] for part in ("devicePlugin", "migManager", "dcgmExporter")}
+    assert told == names
     assert release.inputs["atomic"] is True
     assert release.inputs["chart"].endswith("charts/gpu-operator-sim")
 

@@ -40,6 +40,7 @@ class Small(World):
     def up(self) -> None:
         """Everything that the stack file declares, on a plane that a test may have stopped."""
         self.plane.start()
+        self.plane.knows_monitoring()  # as `gpuform local nodes` sees to it
         nodes.play(load(self.file), self.checkout.paths, self.tools)
         self.run("up")
         self.made = self.engine.export(STACK)

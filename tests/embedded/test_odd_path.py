@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -10,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from gpuform.embedded import alias
-from gpuform.embedded.layout import Layout
-from gpuform.embedded.processes import KEEPER, MEMBERS, SIMULATOR, scan
+from gpuform.embedded.layout import Layout, Record
+from gpuform.embedded.processes import KEEPER, MEMBERS, MONITOR, PROMETHEUS, SIMULATOR, scan
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 from tests.embedded.conftest import Own
+from tests.monitor.site import NAMESPACE, ask, prometheus, rules, until
 
 
 def layout_of(state: Path) -> Layout:
@@ -103,6 +105,20 @@ def spaced(tmp_path: Path, toolchain) -> Own:
     return Own(tmp_path / "sp ace" / "state", toolchain)
 
 
+def measured(cluster: Own) -> None:
+    """Prometheus finds its files below such a path, too."""
+    cluster.plane.monitored()
+    cluster.kubectl("create", "namespace", NAMESPACE)
+    found = [
+        prometheus(serviceAccountName="default", evaluationInterval="1s"),
+        rules({"record": "a", "expr": "7"}),
+    ]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
+    cluster.kubectl("apply", "-f", "-", input=text)
+    port = Record.load(cluster.layout).ports[PROMETHEUS]
+    until(lambda: list(ask(port, "a").values()) == [7], cluster.layout.log(MONITOR).read_text)
+
+
 @pytest.mark.cluster
 def test_a_control_plane_below_a_blank_starts_stays_and_goes(
     spaced: Own, aliases: Path, tmp_path: Path
@@ -110,7 +126,7 @@ def test_a_control_plane_below_a_blank_starts_stays_and_goes(
     try:
         spaced.start(simulator=True)
         pids = spaced.pids()
-        assert set(pids) == {*MEMBERS, SIMULATOR, KEEPER}
+        assert set(pids) == {*MEMBERS, SIMULATOR, KEEPER, MONITOR}
         status = spaced.plane.status()
         assert status.running
         assert status.ready
@@ -127,8 +143,9 @@ def test_a_control_plane_below_a_blank_starts_stays_and_goes(
         spaced.plane.stop()
         assert spaced.pids() == {}
         assert not aliases.exists()
-        spaced.start()
+        spaced.start(simulator=True)
         assert "configmap/kept" in spaced.kubectl("get", "configmap", "-o", "name")
+        measured(spaced)
     finally:
         spaced.plane.stop(delete=True)
     assert scan(spaced.layout) == []

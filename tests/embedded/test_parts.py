@@ -15,9 +15,10 @@ import pytest
 import yaml
 
 from gpuform.embedded import kwokctl, lock, ports
-from gpuform.embedded.layout import Layout, Record, rotate, write_private
+from gpuform.embedded.layout import Layout, Record, rotate
 from gpuform.embedded.processes import Process, end, look, scan
 from gpuform.errors import InputError
+from gpuform.kept.files import write_private
 from gpuform.paths import Paths
 
 pytestmark = pytest.mark.unit

@@ -8,10 +8,13 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gpuform.embedded import beside, ports
+from gpuform.embedded.layout import Record
 from gpuform.embedded.processes import MEMBERS
 from gpuform.errors import Failure, InputError
 
@@ -70,6 +73,33 @@ def test_two_checkouts_run_side_by_side(control_plane, fresh):
     fresh.plane.stop(delete=True)
     assert control_plane.plane.status().ready
     assert fresh.pids() == {}
+
+
+def test_a_cluster_of_before_there_were_ports_for_monitoring_goes_on(fresh):
+    fresh.start()
+    before, record = fresh.pids(), Record.load(fresh.layout)
+    old = {name: record.ports[name] for name in ports.OF_MEMBERS}
+    replace(record, ports=old).store(fresh.layout)
+    fresh.start()
+    assert fresh.said == []
+    assert fresh.pids() == before
+    after = Record.load(fresh.layout).ports
+    assert set(after) == set(ports.NAMES)
+    assert {name: after[name] for name in old} == old
+    assert len(set(after.values())) == len(after)
+
+
+def test_a_port_of_monitoring_that_is_taken_is_replaced_and_no_other(fresh):
+    fresh.start()
+    before = Record.load(fresh.layout).ports
+    assert beside.served(fresh.layout) == {name: before[name] for name in ports.BESIDE}
+    with socket.create_server(("127.0.0.1", before["prometheus"])):
+        after = beside.served(fresh.layout)
+        assert after["prometheus"] != before["prometheus"]
+    assert {**before, "prometheus": after["prometheus"]} == Record.load(fresh.layout).ports
+    pids = fresh.pids()
+    fresh.start()
+    assert fresh.pids() == pids
 
 
 def test_a_stop_without_a_start_changes_nothing(fresh):

@@ -92,6 +92,8 @@ def world(folder: Path, stack: str, environment: dict[str, Any] | None = None) -
     gate.mkdir()
     try:
         plane.start()
+        if made.environment.monitoring:
+            plane.knows_monitoring()
         made.nodes()
         with Gate(checkout.paths.kubeconfig, gate).following():
             yield made

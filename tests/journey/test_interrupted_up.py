@@ -31,7 +31,7 @@ def test_up_after_a_kill_goes_on_and_ends_as_if_nothing_had_happened(fresh: Chec
     assert fresh.offers()["a100-mig"] == [{"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-2g.10gb": 2}]
     assert all(pod["phase"] in ("Running", "Succeeded") for pod in fresh.status()["pods"])
     again = fresh.gpuform("local", "up")
-    assert "46 unchanged" in again.stdout
+    assert "61 unchanged" in again.stdout
 
 
 def test_ctrl_c_ends_the_update_in_order_and_says_how_it_goes_on(fresh: Checkout) -> None:
@@ -51,7 +51,7 @@ def test_ctrl_c_ends_the_update_in_order_and_says_how_it_goes_on(fresh: Checkout
     assert first.returncode == 130
     assert said.splitlines()[-1] == "interrupted; the same command goes on from here"
     fresh.gpuform("local", "up")
-    assert "46 unchanged" in fresh.gpuform("local", "up").stdout
+    assert "61 unchanged" in fresh.gpuform("local", "up").stdout
 
 
 def test_stop_leaves_no_process_and_up_goes_on_from_the_data(fresh: Checkout) -> None:
@@ -60,7 +60,7 @@ def test_stop_leaves_no_process_and_up_goes_on_from_the_data(fresh: Checkout) ->
     assert fresh.running() == []
     locks = list((fresh.paths.state / "engine").rglob("locks/**/*.json"))
     assert locks == []
-    assert "46 unchanged" in fresh.gpuform("local", "up").stdout
+    assert "61 unchanged" in fresh.gpuform("local", "up").stdout
     fresh.gpuform("local", "stop", "--delete")
     assert not fresh.paths.kubeconfig.exists()
 
@@ -77,9 +77,9 @@ def test_the_engine_by_hand(fresh: Checkout) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    assert "46 to create" in shell("pulumi preview --color never")
-    assert "46 created" in shell("pulumi up --yes --skip-preview --color never")
+    assert "61 to create" in shell("pulumi preview --color never")
+    assert "61 created" in shell("pulumi up --yes --skip-preview --color never")
     assert '"nvidia.com/gpu.shared":4' in shell("pulumi stack output pools --json").replace(" ", "")
     assert "a100-mig-0" in shell("kubectl get nodes")
-    assert "46 deleted" in shell("pulumi destroy --yes --skip-preview --color never")
+    assert "61 deleted" in shell("pulumi destroy --yes --skip-preview --color never")
     assert "No resources found" in shell("kubectl get nodes 2>&1")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.journey.conftest import Checkout
@@ -23,6 +26,10 @@ def changed(up: Checkout) -> Iterator[Checkout]:
     yield up
     file.write_text(before)
     up.gpuform("local", "up")
+
+
+RULES = "updated kubernetes:monitoring.coreos.com/v1:PrometheusRule monitoring-recorded-rules"
+"""The rules say how many GPUs the pools have, and how they are shared."""
 
 
 def changes(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -118,6 +125,7 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(changed: Checkout) -> N
         "updated kubernetes:core/v1:Node pools-t4-shared-0",
         "updated kubernetes:core/v1:Node pools-t4-shared-1",
         "updated kubernetes:helm.sh/v3:Release gpu-operator-release",
+        RULES,
     ]
     assert changed.offers()["t4-shared"] == [{"nvidia.com/gpu.shared": 8}] * 2
     order = [
@@ -137,6 +145,42 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(changed: Checkout) -> N
     assert {after[name]["phase"] for name in users} == {"Running"}
 
 
+def test_both_ways_of_scraping_find_the_same_exporters(changed: Checkout) -> None:
+    """Bumble's row 14; and another list of counters is another ConfigMap, which the exporters are told of."""
+
+    said = re.search(r"http://127\.0\.0\.1:\d+", changed.gpuform("local", "status").stdout)
+    assert said
+    url = f"{said.group()}/api/v1/targets"
+
+    def targets(pool: str) -> dict[str, dict[str, str]]:
+        found = [one for one in httpx.get(url).json()["data"]["activeTargets"] if one["scrapePool"] == pool]
+        return {one["labels"]["node"]: one["labels"] for one in found if one["health"] == "up"}
+
+    before = eventually(lambda: targets("serviceMonitor/gpu-operator/nvidia-dcgm-exporter/0"), 7)
+    changed.change(
+        lambda env: env["monitoring"].update(scrape="scrape_configs", counters=["DCGM_EXP_P2P_STATUS"])
+    )
+    assert changes(changed.gpuform("local", "up")) == [
+        "deleted the old kubernetes:core/v1:ConfigMap monitoring-counters",
+        "replaced kubernetes:core/v1:ConfigMap monitoring-counters",
+        "updated kubernetes:helm.sh/v3:Release gpu-operator-release",
+        "updated kubernetes:helm.sh/v3:Release monitoring-release",
+    ]
+    assert eventually(lambda: targets("nvidia-dcgm-exporter"), 7) == before
+    label = {"instance": "v100-0", "job": "nvidia-dcgm-exporter", "node": "v100-0"}
+    assert before["v100-0"] == label
+    assert not targets("serviceMonitor/gpu-operator/nvidia-dcgm-exporter/0")
+
+
+def eventually(look: Callable[[], dict[str, Any]], wanted: int, seconds: float = 60) -> dict[str, Any]:
+    """What is found, once there is as much of it as is wanted; Prometheus looks every few seconds."""
+    deadline = time.monotonic() + seconds
+    while len(found := look()) != wanted and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert len(found) == wanted, found
+    return found
+
+
 def test_nodes_that_are_gone_are_no_change_of_the_layout(changed: Checkout) -> None:
     def nodes(count: int) -> list[str]:
         changed.change(lambda env: env["pools"][2].update(nodes=count))
@@ -145,9 +189,10 @@ def test_nodes_that_are_gone_are_no_change_of_the_layout(changed: Checkout) -> N
     more = [
         "created kubernetes:core/v1:Node pools-a100-7-1",
         "updated gpuform:nodes:MigLayout mig-a100-7",
+        RULES,
     ]
     assert nodes(2) == more
-    assert nodes(1) == ["deleted kubernetes:core/v1:Node pools-a100-7-1"]
+    assert nodes(1) == ["deleted kubernetes:core/v1:Node pools-a100-7-1", RULES]
     assert nodes(1) == []
     assert nodes(2) == more
 

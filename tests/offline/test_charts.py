@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from gpuform.errors import Failure
-from gpuform.offline import karpenter_crds
+from gpuform.offline import karpenter_crds, prometheus_crds
 from gpuform.offline.charts import Charts
 from gpuform.offline.helm import replaced
 from gpuform.paths import Paths
@@ -104,3 +104,15 @@ def test_crds_that_cannot_be_had_are_said(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(Failure, match=r"Karpenter's CRDs: are missing: .*GOPROXY=off"):
         karpenter_crds.chart(HERE.root / karpenter_crds.FOLDER, tmp_path / "cache")
     assert not list((tmp_path / "cache" / "tools").glob("karpenter-crds-*"))
+
+
+def test_prometheus_operators_crds_are_of_the_kinds_that_are_declared() -> None:
+    folder = prometheus_crds.crds(HERE.root / prometheus_crds.FOLDER, HERE.cache)
+    files = [file for file in folder.iterdir() if "alertmanagerconfigs" not in file.name]  # `- =` in it
+    made = [yaml.safe_load(file.read_text()) for file in files]
+    assert {one["kind"] for one in made} == {"CustomResourceDefinition"}
+    kinds = {one["spec"]["names"]["kind"] for one in made}
+    assert {"Prometheus", "PrometheusRule", "ServiceMonitor", "ScrapeConfig", "Alertmanager"} <= kinds
+    assert {one["metadata"]["annotations"]["operator.prometheus.io/version"] for one in made} == {
+        versions.PROMETHEUS_OPERATOR_CRDS
+    }

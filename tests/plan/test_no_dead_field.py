@@ -20,7 +20,7 @@ from infra.plan.inventory import key_paths
 from infra.plan.render import render
 from tests.components import aws_fields
 from tests.components.aws_stacks import small
-from tests.plan import hosts_fields, scheduling_fields
+from tests.plan import health_fields, hosts_fields, monitoring_fields, scheduling_fields
 
 pytestmark = pytest.mark.unit
 
@@ -191,7 +191,9 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("PodWorkload", "command"): (EMBEDDED, "workloads/0/command", ["sleep", "1"]),
     ("DeploymentWorkload", "replicas"): (EMBEDDED, "workloads/1/replicas", 2),
     ("JobWorkload", "parallelism"): (EMBEDDED, "workloads/2/parallelism", 2),
+    **health_fields.ROWS,
     **hosts_fields.ROWS,
+    **monitoring_fields.ROWS,
     **scheduling_fields.ROWS,
 }
 

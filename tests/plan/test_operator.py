@@ -18,8 +18,13 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT.parent / "shared/reference/charts/gpu-operator/values.yaml"
-# The chart's own values say nothing of these two; its dependency node-feature-discovery 0.19.0 takes them.
-OF_THE_DEPENDENCY = {"node-feature-discovery.gc.tolerations", "node-feature-discovery.master.tolerations"}
+# The chart's own values say nothing of the first two, which its dependency node-feature-discovery 0.19.0
+# takes; the third stands there in a comment.
+OF_THE_DEPENDENCY = {
+    "node-feature-discovery.gc.tolerations",
+    "node-feature-discovery.master.tolerations",
+    "dcgmExporter.config",
+}
 
 
 def existing(*pools: dict[str, Any], **operator: Any) -> Environment:

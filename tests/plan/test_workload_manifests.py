@@ -196,6 +196,7 @@ def test_namespaces_are_restricted_except_the_operators() -> None:
     }
     assert found == {
         "gpu-operator": "privileged",
+        "monitoring": "baseline",
         "examples": "restricted",
         "neighbours-mig": "restricted",
         "neighbours-time-sliced": "restricted",

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.engine
 ROOT = Path(__file__).parents[2]
 REMEDY = {rule.id: rule.remedy for rule in RULES}
 WHOLE = {rule.id for rule in RULES if rule.whole}
-OPERANDS = {"one-device-plugin": "driver-owner"}
-"""Rules over the whole stack that look at the same releases as another one: their cases take turns."""
+OPERANDS = {"one-device-plugin": "driver-owner", "repair-sees-gpus": "one-remediator"}
+"""Rules over the whole stack that look at the same resources as another one: their cases take turns."""
 PROGRAM = """
 import json
 from pathlib import Path

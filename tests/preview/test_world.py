@@ -53,6 +53,13 @@ def test_what_does_not_count() -> None:
     assert seen(NODES, [ended, pending, daemon, system, spare], []).pods == ()
 
 
+def test_monitorings_own_pods_do_not_count_but_others_in_a_namespace_of_that_name_do() -> None:
+    own = {"namespace": "monitoring", "labels": {"app.kubernetes.io/instance": "monitoring-kube-prometheus"}}
+    theirs = {"namespace": "monitoring", "labels": {"app.kubernetes.io/instance": "stack"}}
+    grafana, other = pod("grafana", "Job/g", metadata=own), pod("other", "Job/o", metadata=theirs)
+    assert [one.name for one in seen(NODES, [grafana, other], []).pods] == ["other"]
+
+
 def test_a_budget_covers_what_it_selects_in_its_namespace() -> None:
     def budget(namespace: str, app: str) -> dict[str, Any]:
         return {

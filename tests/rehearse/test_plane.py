@@ -34,7 +34,7 @@ class Recorded:
     def __init__(self, paths: Paths, tools: Any) -> None:
         """Nothing runs."""
 
-    def start(self, progress: Any) -> None:
+    def start(self, progress: Any, pace: float) -> None:
         self.done.append("start")
 
     def stop(self, delete: bool) -> None:

@@ -6,7 +6,6 @@ import io
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -17,13 +16,13 @@ from rich.console import Console
 from gpuform.rehearse.document import document
 from gpuform.rehearse.outcome import Line
 from gpuform.reports import rehearsal
+from gpuform.reports.html import LETTER, cut
 from gpuform.reports.rehearsal_page import MOST_NODES, page
-from gpuform.reports.rehearsal_timeline import LEFT, LETTER, MOST_ROWS, WIDTH, costs, cut, timeline
+from gpuform.reports.rehearsal_timeline import LEFT, MOST_ROWS, WIDTH, costs, timeline
 from tests.rehearse.outcomes import NODE, outcome
+from tests.reports.markup import Tags
 
 pytestmark = pytest.mark.unit
-
-VOID = ("meta", "br")
 
 
 def printed() -> str:
@@ -83,31 +82,6 @@ def test_the_json_has_the_documented_keys() -> None:
 def test_nothing_fails_where_nothing_waits() -> None:
     assert not outcome(pending=()).failed
     assert replace(outcome(pending=()), troubles=("node a offers nothing",)).failed
-
-
-class Tags(HTMLParser):
-    """Every tag is closed, in order; what a page would fetch is noted."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.fetched: list[str] = []
-        self.classes: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.fetched += [str(found[key]) for key in ("src", "href") if key in found]
-        self.classes.append(found.get("class") or "")
-        if tag in ("script", "link", "iframe", "object"):
-            self.fetched.append(tag)
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        pass
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
 
 
 def test_the_page_is_whole_asks_nobody_and_shows_text_as_text() -> None:

@@ -54,7 +54,7 @@ def test_cern_taint_of_gpu_node_groups() -> None:
         taints = [f"{t['key']}={t['value']}:{t['effect']}" for t in sharing.pool_taints(env, pool)]
         assert taints == (["node-role.kubernetes.io/gpu=true:NoSchedule"] if pool.gpus else [])
     keys = [t["key"] for t in gpu_operator.values(env)["daemonsets"]["tolerations"]]
-    assert keys == ["node-role.kubernetes.io/gpu"]
+    assert keys == ["node-role.kubernetes.io/gpu", "gpuform.io/gpu-unhealthy"]
 
 
 def test_cern_time_slicing_slice_4_is_declared() -> None:

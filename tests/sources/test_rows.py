@@ -29,6 +29,7 @@ ROWS: dict[int, tuple[str, ...]] = {
         "sources/test_cern_neighbours.py::test_cern_under_mig_the_notebook_starves_itself_only",
     ),
     9: ("sources/test_cern_classes.py::test_cern_row_9_each_class_has_its_sharing",),
+    10: ("sources/test_monitoring_rows.py::test_cern_row_10_pipes_are_counted_and_shown",),
     12: (
         "sources/test_bumble_facts.py::test_bumble_all_1g_5gb",
         "sources/test_bumble_facts.py::test_bumble_own_layout_of_three_small_and_two_middle_slices",
@@ -37,6 +38,10 @@ ROWS: dict[int, tuple[str, ...]] = {
     13: (
         "sources/test_bumble_facts.py::test_bumble_pod_pinned_by_product",
         "sources/test_bumble_facts.py::test_bumble_row_13_pod_on_a_slice",
+    ),
+    14: (
+        "sources/test_monitoring_rows.py::test_bumble_row_14_one_scrape_configuration_and_two_dashboards",
+        "journey/test_dashboards.py::test_every_query_returns_series",
     ),
     15: (
         "sources/test_bumble_packing.py::test_bumble_without_packing_no_node_keeps_four_gpus",
@@ -58,6 +63,15 @@ ROWS: dict[int, tuple[str, ...]] = {
         "sources/test_nvidia_facts.py::test_nvidia_row_22_a_pod_that_asks_for_no_gpu_sees_none",
         "simulator/test_health.py::test_nvidia_three_gpus_one_unhealthy",
         "simulator/test_restart.py::test_nvidia_zero_downtime_re_registration",
+    ),
+    24: (
+        "sources/test_monitoring_rows.py::test_nvidia_row_24_what_is_wanted_is_shown",
+        "sources/test_monitoring_rows.py::test_nvidia_row_24_what_is_to_be_found_is_told",
+    ),
+    25: (
+        "sources/test_monitoring_rows.py::test_kubecon_row_25_its_list_of_counters",
+        "sources/test_monitoring_rows.py::test_kubecon_row_25_gkes_metrics_are_read_into_the_same_series",
+        "plan/rules/test_kinds.py::test_gke",
     ),
 }
 

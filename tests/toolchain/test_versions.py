@@ -25,7 +25,10 @@ from infra import versions
 
 pytestmark = pytest.mark.unit
 FOLDER = Paths.here().root / "toolchain"
-NOT_BUILT = {"karpenter-crds"}
+NOT_BUILT = {
+    "karpenter-crds": versions.KARPENTER,
+    "prometheus-operator-crds": versions.PROMETHEUS_OPERATOR_CRDS,
+}
 MODULES = {tool.module.name: tool.module for tool in CATALOGUE.values()}
 
 
@@ -46,6 +49,8 @@ def test_every_module_folder_is_in_the_catalogue() -> None:
         ("kwok", versions.KWOK),
         ("helm", versions.HELM),
         ("karpenter", versions.KARPENTER_MODULE),
+        ("prometheus", versions.PROMETHEUS_MODULE),
+        ("kube-state-metrics", versions.KUBE_STATE_METRICS),
         ("nvidia-config", NVIDIA_CONFIG.version),
         ("nvidia-ctk", NVIDIA_CTK.version),
         ("mig-parted", MIG_PARTED.version),
@@ -70,9 +75,16 @@ def test_what_only_this_project_needs_is_got_when_it_is_asked_for() -> None:
     assert set(CATALOGUE) - set(UNASKED) == {"actionlint"}
 
 
-def test_karpenters_crds_are_those_of_the_pinned_charts() -> None:
-    text = (FOLDER / "karpenter-crds" / "go.mod").read_text()
-    assert re.findall(r"^require \S+ v(\S+)", text, re.MULTILINE) == [versions.KARPENTER]
+@pytest.mark.parametrize(("name", "pin"), NOT_BUILT.items())
+def test_crds_are_those_of_the_pinned_version(name: str, pin: str) -> None:
+    text = (FOLDER / name / "go.mod").read_text()
+    assert re.findall(r"^require \S+ v(\S+)", text, re.MULTILINE) == [pin]
+
+
+def test_prometheus_is_numbered_as_its_module_is() -> None:
+    """Go's rule for a module without its major version in the path: 3.15.0 is 0.315.0."""
+    major, minor, patch = versions.PROMETHEUS.split(".")
+    assert f"0.{major}{minor:0>2}.{patch}" == versions.PROMETHEUS_MODULE
 
 
 @pytest.mark.parametrize("name", sorted(set(MODULES) - {"nvidia-config", "nvml-mock"}))

@@ -206,3 +206,24 @@ def test_whole_thousands_are_read_as_the_api_server_writes_them():
     node = _node(offers={f"{SLICE}.shared": "1k"})
     assert differences(node, Wanted("a", {f"{SLICE}.shared": 1000})) == []
     assert asked(_pod({"limits": {f"{SLICE}.shared": "2k"}})) == {f"{SLICE}.shared": 2000}
+
+
+def test_a_broken_gpu_is_no_matter_of_the_layout():
+    """An update of a pool with one waited for it for ten minutes, and failed."""
+    wanted = Wanted("all-1g.5gb", {SLICE: 14})
+    sick = _node("all-1g.5gb", "success", {SLICE: "7"})
+    assert not done(sick, wanted)
+    sick["status"]["capacity"] = {SLICE: "14"}  # as the kubelet has it while the plugin calls a GPU unhealthy
+    assert done(sick, wanted)
+    sick["status"]["capacity"] = {SLICE: "14", "nvidia.com/mig-2g.10gb": "1"}  # cut in another way
+    assert not done(sick, wanted)
+
+
+def test_a_node_that_was_put_out_of_use_is_not_waited_for():
+    wanted = Wanted("all-1g.5gb", {SLICE: 14})
+    lost = _node("all-1g.5gb", "success", {SLICE: "7"})
+    lost["status"]["capacity"] = {SLICE: "7"}  # booted anew, without the GPU
+    assert not done(lost, wanted)
+    lost["spec"] = {"taints": [{"key": "gpuform.io/gpu-unhealthy", "value": "replace"}]}
+    assert done(lost, wanted)
+    assert not done(lost, Wanted("all-2g.10gb", {"nvidia.com/mig-2g.10gb": 6}))

@@ -1,0 +1,72 @@
+"""What ``gpuform health`` reads from a cluster, and what it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform import health
+from gpuform.reports import health as report
+from infra.incluster import told
+
+pytestmark = pytest.mark.unit
+
+NOW = 1_800_000_000.0
+
+
+def node(name: str, kind: str | None, **notes: str) -> dict[str, Any]:
+    taints = [{"key": "gpuform.io/gpu-unhealthy", "value": kind}] if kind else []
+    said = {"type": "GpuUnhealthy", "status": "True", "message": "XID 79", "lastTransitionTime": told.at(NOW)}
+    return {
+        "metadata": {"name": name, "labels": {"gpuform.io/pool": "p"}, "annotations": notes},
+        "spec": {"taints": [{"key": "nvidia.com/gpu", "value": "true"}, *taints]},
+        "status": {"conditions": [said] if kind else []},
+    }
+
+
+def ticket(name: str, state: str) -> dict[str, Any]:
+    own = {"name": told.ticket_name(name), "labels": {"gpuform.io/ticket": state}}
+    return {"metadata": own, "data": told.ticket(name, "p", "replace", ["GPU 0: XID 79"], NOW)}
+
+
+def memory(breaker: dict[str, Any] | None) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "gpu-health-state"},
+        "data": {"state.json": json.dumps({"breaker": breaker})},
+    }
+
+
+def test_what_lies_in_the_cluster_is_read() -> None:
+    nodes = [node("b", "reset", **{"gpuform.io/gpu-repaired": "yes"}), node("a", "replace"), node("c", None)]
+    program = {"metadata": {"name": "gpuform-health-0123"}, "data": {"settings.json": "{}"}}
+    stopped = {"since": NOW, "why": "4 actions", "withheld": ["d", "e"]}
+    seen = health.read(nodes, [ticket("a", "open"), ticket("z", "closed"), program, memory(stopped)])
+    assert [(one.name, one.kind, one.why, one.repaired) for one in seen.nodes] == [
+        ("a", "replace", "XID 79", None),
+        ("b", "reset", "XID 79", "yes"),
+    ]
+    found = seen.to_json()
+    assert found["breaker"] == {"open": True, "why": "4 actions", "withheld": ["d", "e"]}
+    assert found["tickets"] == [{"node": "a", "open": True}, {"node": "z", "open": False}]
+    first, stop, *_ = report.lines(seen, "replace")
+    assert first == "mode replace; 2 out of use, 1 ticket open"
+    assert stop == "breaker open: 4 actions; withheld: d, e"
+    assert report.table(seen).row_count == 2
+
+
+def test_a_cluster_that_is_well_has_little_to_say() -> None:
+    seen = health.read([node("a", None)], [memory(None)])
+    assert list(report.lines(seen, "observe")) == ["mode observe; 0 out of use, 0 tickets open"]
+
+
+def test_tickets_become_files(tmp_path: Path) -> None:
+    seen = health.read([], [ticket("a", "open")])
+    (file,) = health.write(seen.tickets, tmp_path / "tickets")
+    assert file.name == "a.md"
+    text = file.read_text()
+    assert text.startswith("# Node a: broken GPU (class replace)\n")
+    assert "- GPU 0: XID 79\n" in text
+    assert "kubectl annotate node a gpuform.io/gpu-repaired='what was done'" in text

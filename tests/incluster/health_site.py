@@ -1,0 +1,243 @@
+"""A control plane with nodes, a Prometheus that says what a test wants, and the health loop as its pod is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.config import parse
+from infra.model.environment import Environment
+from infra.model.health import HEALTH
+from infra.plan import health, workloads
+from tests.conftest import Plane
+from tests.incluster.gate_site import until
+from tests.plan.aws_environments import aws
+from tests.plan.health_fields import MONITORED
+
+Manifest = dict[str, Any]
+BURST, FIXED = "burst", "fixed"
+PLAIN = aws({"name": BURST, "machine": "g4dn.xlarge"}, {"name": FIXED, "machine": "g4dn.xlarge", "nodes": 20})
+TAINT = "gpuform.io/gpu-unhealthy"
+
+
+def declared(**said: Any) -> Environment:
+    """Two pools of one GPU per node, one of Karpenter's, and what is done about their faults."""
+    return parse({**PLAIN.resolved(), **MONITORED, "health": {"remediator": "gpuform", **said}})
+
+
+class Stub:
+    """Answers Prometheus' query API: what is asked for is known, what is said is the test's."""
+
+    def __init__(self) -> None:
+        self.faults: list[dict[str, str]] = []
+        self.nonsense = ""
+        self.asked: list[str] = []
+        stub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                stub.asked.append(self.path)
+                found = [{"metric": one, "value": [time.time(), "1"]} for one in stub.faults]
+                answer = {"status": "success", "data": {"resultType": "vector", "result": found}}
+                body = (stub.nonsense or json.dumps(answer)).encode()
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def ill(self, *nodes: str, kind: str = "replace", xid: str = "79") -> None:
+        """These have a fault, besides those that have one already."""
+        for name in nodes:
+            own = {"node": name, "gpu": "0", "UUID": f"GPU-{name}", "class": kind, "xid": xid}
+            self.faults.append({"__name__": "gpuform:fault:active", "pool": FIXED, "reason": "xid", **own})
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Loop:
+    """A process of the loop; its audit log, and its figures."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, port: int) -> None:
+        self.process, self._log, self._port = process, log, port
+
+    def lines(self) -> list[Manifest]:
+        """Every line is JSON."""
+        return [json.loads(line) for line in self._log.read_text().splitlines()]
+
+    def done(self) -> list[tuple[str, str, str]]:
+        """Action, node and result of each, in their order."""
+        found = [one for one in self.lines() if "node" in one]
+        return [(one["action"], one["node"], one["result"]) for one in found]
+
+    def metrics(self) -> dict[str, float]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics") as answer:
+            rows = [line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#"]
+        return {name: float(value) for name, value in rows}
+
+    def looked(self, times: int = 2) -> None:
+        """So many looks later."""
+        for _ in range(times):
+            before = self.metrics().get("gpuform_health_last_look_timestamp_seconds", 0)
+            until(
+                lambda: self.metrics().get("gpuform_health_last_look_timestamp_seconds", 0),
+                lambda now, before=before: now > before,
+            )
+
+
+class Site:
+    """Nodes and the loop on one plane."""
+
+    def __init__(self, plane: Plane, folder: Path, prometheus: Stub) -> None:
+        self.kubectl, self.prometheus = plane.kubectl, prometheus
+        self._plane, self._folder, self._number = plane, folder, 0
+
+    def apply(self, *manifests: Manifest) -> None:
+        items = {"apiVersion": "v1", "kind": "List", "items": list(manifests)}
+        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(items))
+
+    def install(self, env: Environment) -> None:
+        """All that is planned, but for the ServiceMonitor, whose kind is not known here."""
+        spaces = [one for one in workloads.namespaces(env) if one["metadata"]["name"] == HEALTH]
+        self.apply(*spaces)
+        self.apply(*(one for one in health.manifests(env) if one["kind"] != "ServiceMonitor"))
+
+    def nodes(self, *names: str, pool: str = FIXED, gpus: str = "1") -> None:
+        """Nodes that offer what their pool promises."""
+        made = []
+        for name in names:
+            labels = {"kubernetes.io/hostname": name, "gpuform.io/pool": pool}
+            notes = {"kwok.x-k8s.io/node": "fake"}
+            if pool == BURST:
+                labels["karpenter.sh/nodepool"] = pool
+                notes["gpuform.io/offers"] = json.dumps({"nvidia.com/gpu": 1})
+            own = {"name": name, "labels": labels, "annotations": notes}
+            taints = [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
+            made.append({"apiVersion": "v1", "kind": "Node", "metadata": own, "spec": {"taints": taints}})
+        self.apply(*made)
+        self.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *(f"node/{name}" for name in names))
+        for name in names:
+            self.offers(name, gpus)
+
+    def offers(self, name: str, gpus: str) -> None:
+        amounts = {"nvidia.com/gpu": gpus}
+        self._status(name, {"allocatable": amounts, "capacity": amounts})
+
+    def boots(self, name: str, id: str) -> None:
+        self._status(name, {"nodeInfo": {**self.node(name)["status"]["nodeInfo"], "bootID": id}})
+
+    def _status(self, name: str, status: Manifest) -> None:
+        patch = json.dumps({"status": status})
+        self.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", patch)
+
+    def node(self, name: str) -> Manifest:
+        found: Manifest = json.loads(self.kubectl("get", "node", name, "-o", "json"))
+        return found
+
+    def taints(self) -> dict[str, str]:
+        """Value of our taint, by node."""
+        nodes = json.loads(self.kubectl("get", "nodes", "-l", "gpuform.io/pool", "-o", "json"))["items"]
+        return {
+            node["metadata"]["name"]: taint["value"]
+            for node in nodes
+            for taint in node["spec"].get("taints", [])
+            if taint["key"] == TAINT
+        }
+
+    def condition(self, name: str) -> Manifest:
+        found = [one for one in self.node(name)["status"]["conditions"] if one["type"] == "GpuUnhealthy"]
+        return found[0] if found else {}
+
+    def events(self, name: str, namespace: str = "default") -> list[tuple[str, str]]:
+        """Reason and message of those about an object."""
+        chosen = ("--field-selector", f"involvedObject.name={name},reportingComponent={HEALTH}")
+        found = json.loads(self.kubectl("get", "events", "-n", namespace, *chosen, "-o", "json"))["items"]
+        return [(one["reason"], one["message"]) for one in found]
+
+    def ticket(self, name: str) -> Manifest | None:
+        chosen = ("-n", HEALTH, "--ignore-not-found", "-o", "json")
+        found = self.kubectl("get", "configmap", f"gpu-ticket-{name}", *chosen)
+        return json.loads(found) if found else None
+
+    def forget(self) -> None:
+        """As before the first look."""
+        self.kubectl("delete", "nodes", "-l", "gpuform.io/pool", "--wait=true")
+        self.kubectl("delete", "configmaps,deployments", "-n", HEALTH, "--all")
+        self.kubectl("delete", "events", "-n", "default", "--all")
+        self.kubectl("delete", "events", "-n", HEALTH, "--all")
+        self.prometheus.faults, self.prometheus.nonsense = [], ""
+
+    @contextmanager
+    def loop(self, pace: float = 1.0, every: float = 0.3) -> Iterator[Loop]:
+        """The program from the ConfigMap that the Deployment mounts, with a token of its account."""
+        self._number += 1
+        folder = self._folder / str(self._number)
+        command, account = self._unpacked(folder)
+        config = yaml.safe_load(self._plane.kubeconfig.read_text())["clusters"][0]["cluster"]
+        host, _, server_port = config["server"].removeprefix("https://").rpartition(":")
+        (account / "ca.crt").write_bytes(base64.b64decode(config["certificate-authority-data"]))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        command += ["--every", str(every * pace if pace > 1 else every), "--pace", str(pace)]
+        command += ["--account", str(account), "--listen", f"127.0.0.1:{port}"]
+        command += ["--prometheus", self.prometheus.url]
+        env = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": server_port}
+        log = folder / "log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                command, env={**env, "PATH": os.environ["PATH"]}, stdout=out, stderr=out
+            )
+        try:
+            loop = Loop(process, log, port)
+            until(lambda: process.poll() is not None or _answers(port), bool)
+            assert process.poll() is None, log.read_text()
+            yield loop
+            assert process.poll() is None, log.read_text()
+        finally:
+            process.terminate()
+            process.wait(timeout=10)
+
+    def _unpacked(self, folder: Path) -> tuple[list[str], Path]:
+        deployment = json.loads(self.kubectl("get", "deployment", HEALTH, "-n", HEALTH, "-o", "json"))
+        spec = deployment["spec"]["template"]["spec"]
+        name = spec["volumes"][0]["configMap"]["name"]
+        found = json.loads(self.kubectl("get", "configmap", name, "-n", HEALTH, "-o", "json"))["data"]
+        account = folder / "account"
+        account.mkdir(parents=True)
+        for file, text in found.items():
+            (folder / file).write_text(text)
+        (account / "namespace").write_text(HEALTH)
+        (account / "token").write_text(self.kubectl("create", "token", HEALTH, "-n", HEALTH))
+        first, *words = spec["containers"][0]["command"]
+        assert first == "python3"
+        return [sys.executable, *(word.replace("/health/", f"{folder}/") for word in words)], account
+
+
+def _answers(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz") as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False

@@ -1,0 +1,231 @@
+"""The cluster in which every alert is provoked: what it is made of, and hands to break and mend it.
+
+Its rules and scrapes are played 120 times as fast, so that an alert of ten minutes fires in five seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import yaml
+
+from gpuform.embedded.layout import Layout, Record
+from gpuform.paths import Paths
+from gpuform.simulator import keys
+from gpuform.toolchain import Toolchain
+from infra.config import load
+from infra.model.labels import GPU_UNHEALTHY
+from infra.plan.rules import alerts
+from infra.plan.rules.alert import Alert
+from tests.journey.alert_objects import WORK
+from tests.journey.conftest import Checkout
+
+PACE = 120
+Json = dict[str, Any]
+ENVIRONMENT: Json = {
+    "name": "local",
+    "cluster": {"kind": "embedded"},
+    "monitoring": {},
+    "health": {"mode": "cordon", "budget": "10%"},
+    "gpu_operator": {"mig_strategy": "mixed", "upgrade": {"max_parallel": 2, "max_unavailable": 2}},
+    "pools": [
+        {"name": "whole", "machine": "p4d.24xlarge", "nodes": 6},
+        {
+            "name": "slices",
+            "machine": "g4.p1.40g",
+            "nodes": 4,
+            "sharing": {"kind": "mig", "layout": "all-1g.5gb"},
+        },
+        {
+            "name": "shares",
+            "machine": "g2.5xlarge",
+            "nodes": 2,
+            "sharing": {"kind": "time_slicing", "replicas": 4},
+        },
+        {"name": "parts", "machine": "g4dn.xlarge", "nodes": 1, "sharing": {"kind": "mps", "replicas": 2}},
+        {"name": "cpu", "machine": "m6i.xlarge", "nodes": 2},
+    ],
+    "workloads": [],
+}
+UNTIL_S = 240
+POLL_S = 0.5
+_NAMES = "jsonpath={.items[*].metadata.name}"
+_DECLARED = ("nvidia.com/device-plugin.config", "nvidia.com/mig.config")
+_LEARNT = (keys.FAULTS, keys.MIG_LAYOUT, keys.MIG_DONE, "kubectl.kubernetes.io/last-applied-configuration")
+
+
+@dataclass(frozen=True)
+class Firing:
+    """Alerts that fire now, by name: the labels of each."""
+
+    found: dict[str, list[dict[str, str]]]
+
+    def has(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether one of that name has these labels."""
+        return any(labels.items() <= one.items() for one in self.found.get(name, ()))
+
+
+class World:
+    """A checkout in which the stack is up, with its real Prometheus."""
+
+    def __init__(self, checkout: Checkout) -> None:
+        """``checkout`` has run ``local up``."""
+        self.checkout = checkout
+        self._labels: dict[str, tuple[str, str]] = {}
+        self.kept: dict[str, Json] = {}
+        """Objects that were taken away, to be put back."""
+        self._kubectl = str(Toolchain(checkout.paths).path("kubectl"))
+        port = Record.load(Layout(checkout.paths)).ports["prometheus"]
+        self._http = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._http.close()
+
+    def kubectl(self, *args: str, input: str | None = None) -> str:
+        """kubectl on the cluster."""
+        command = [self._kubectl, "--kubeconfig", str(self.checkout.paths.kubeconfig), *args]
+        done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stderr}"
+        return done.stdout
+
+    def apply(self, *documents: Json) -> None:
+        """Make the objects."""
+        self.kubectl("apply", "-f", "-", input="---\n".join(map(yaml.safe_dump, documents)))
+
+    def delete(self, kind: str, *names: str, namespace: str = WORK) -> None:
+        """Take objects away, and wait until they are gone."""
+        self.kubectl(
+            "delete", kind, *names, "-n", namespace, "--ignore-not-found", "--grace-period=0", "--force"
+        )
+
+    def nodes(self) -> list[str]:
+        """Names of the nodes with GPUs."""
+        return self.kubectl("get", "nodes", "-l", "nvidia.com/gpu.present=true", "-o", _NAMES).split()
+
+    def relabel(self, node: str, label: str) -> None:
+        """Give a node another value of a label, remembering the one that it had."""
+        key = label.partition("=")[0]
+        self._labels[node] = (key, self._node(node)["metadata"]["labels"].get(key, ""))
+        self.kubectl("label", "node", node, label, "--overwrite")
+
+    def restore(self, node: str) -> None:
+        """Give it back."""
+        key, value = self._labels.pop(node)
+        self.kubectl("label", "node", node, f"{key}={value}", "--overwrite")
+
+    def annotate(self, node: str, *words: str) -> None:
+        """Set annotations of a node, or take them off."""
+        self.kubectl("annotate", "node", node, *words, "--overwrite")
+
+    def taint(self, node: str) -> str | None:
+        """The class of the fault for which the health loop keeps pods off a node."""
+        taints = self._node(node)["spec"].get("taints", [])
+        return next((one["value"] for one in taints if one["key"] == GPU_UNHEALTHY), None)
+
+    def take(self, kind: str, name: str, namespace: str) -> None:
+        """Take an object away, to be put back."""
+        found: Json = json.loads(self.kubectl("get", kind, name, "-n", namespace, "-o", "json"))
+        kept = {key: found["metadata"][key] for key in ("name", "namespace", "labels")}
+        self.kept[name] = {**{key: found[key] for key in ("apiVersion", "kind", "spec")}, "metadata": kept}
+        self.kubectl("delete", kind, name, "-n", namespace)
+
+    def may_patch(self, role: str, allowed: bool) -> None:
+        """Take the right to change anything out of a ClusterRole, or give it back."""
+        if allowed:
+            self.apply(self.kept.pop(role))
+            return
+        found: Json = json.loads(self.kubectl("get", "clusterrole", role, "-o", "json"))
+        found["metadata"] = {key: found["metadata"][key] for key in ("name", "labels")}
+        self.kept[role] = found
+        self.apply({**found, "rules": [rule for rule in found["rules"] if "patch" not in rule["verbs"]]})
+
+    def soon(self, done: Callable[[], Any], seconds: float = 40) -> None:
+        """Wait for something that a test asserts later."""
+        deadline = time.monotonic() + seconds
+        while not done() and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+
+    def exchange(self, name: str) -> None:
+        """Another machine under the same name: the node goes, with its pods, and comes back."""
+        node = self._node(name)
+        meta = node["metadata"]
+        ours = {
+            key: text for key, text in meta["labels"].items() if "nvidia.com/" not in key or key in _DECLARED
+        }
+        declared = {key: text for key, text in meta["annotations"].items() if key not in _LEARNT}
+        self.kubectl("delete", "node", name)
+        kept = {"name": name, "labels": ours, "annotations": declared}
+        self.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": kept,
+                "spec": {"taints": node["spec"].get("taints", [])},
+            }
+        )
+
+    def operand(self, name: str, node: str) -> str:
+        """The pod of an operand on a node."""
+        words = ("-n", "gpu-operator", "--field-selector", f"spec.nodeName={node}", "-o", _NAMES)
+        return next(one for one in self.kubectl("get", "pods", *words).split() if one.startswith(name))
+
+    def operand_again(self, name: str, node: str) -> None:
+        """Take an operand's pod away: another one comes."""
+        self.kubectl("delete", "pod", self.operand(name, node), "-n", "gpu-operator")
+
+    def hold(self, name: str, node: str, held: bool) -> None:
+        """Keep the pod of an operand from going, by a finalizer; or let it go."""
+        patch = {"metadata": {"finalizers": ["gpuform.io/test"] if held else None}}
+        words = ("-n", "gpu-operator", "--type=merge", "-p", json.dumps(patch))
+        self.kubectl("patch", "pod", self.operand(name, node), *words)
+
+    def _node(self, name: str) -> Json:
+        found: Json = json.loads(self.kubectl("get", "node", name, "-o", "json"))
+        return found
+
+    def fault(self, node: str, *words: str) -> None:
+        """``gpuform simulate fault``."""
+        self.checkout.gpuform("simulate", "fault", node, *words)
+
+    def query(self, expression: str) -> list[Json]:
+        """The series of an instant query."""
+        answer = self._http.get("/api/v1/query", params={"query": expression}).raise_for_status().json()
+        return list(answer["data"]["result"])
+
+    def firing(self) -> Firing:
+        """What fires now."""
+        found: dict[str, list[dict[str, str]]] = {}
+        for one in self._http.get("/api/v1/alerts").raise_for_status().json()["data"]["alerts"]:
+            if one["state"] == "firing":
+                found.setdefault(one["labels"]["alertname"], []).append(one["labels"])
+        return Firing(found)
+
+    def rules(self) -> list[Json]:
+        """Every rule that Prometheus has, with its health."""
+        groups = self._http.get("/api/v1/rules").raise_for_status().json()["data"]["groups"]
+        return [rule for group in groups for rule in group["rules"]]
+
+    def declared(self) -> tuple[Alert, ...]:
+        """Every alert of the stack's environment."""
+        return alerts.every(load(self.checkout.paths.root / "Pulumi.local.yaml"))
+
+    def until(self, said: str, done: Callable[[], Any], seconds: float = UNTIL_S) -> Any:
+        """Wait until something is so; ``said`` is what was waited for."""
+        deadline = time.monotonic() + seconds
+        while not (found := done()):
+            assert time.monotonic() < deadline, f"{said}: not within {seconds:.0f} s"
+            time.sleep(POLL_S)
+        return found
+
+
+def declare(paths: Paths) -> None:
+    """Write the stack file."""
+    content = {"config": {"gpuform:environment": ENVIRONMENT}}
+    (paths.root / "Pulumi.local.yaml").write_text(yaml.safe_dump(content, sort_keys=False))

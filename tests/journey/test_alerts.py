@@ -1,0 +1,174 @@
+"""Every alert is provoked on a real control plane, seen firing in the real Prometheus, and gone when mended.
+
+Three rounds, each with everything of ``alert_troubles`` at once; durations pass 120 times as fast. What the
+tests stand in for, because it does not run on an embedded cluster, is in that table.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.journey import alerts_world
+from tests.journey.alert_objects import WORK
+from tests.journey.alert_trouble import Labels, Trouble
+from tests.journey.alert_troubles import ROUND_ONE, ROUND_THREE, ROUND_TWO
+from tests.journey.alerts_world import PACE, Firing, World, declare
+from tests.journey.conftest import close, make_checkout
+
+pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+TROUBLES = (*ROUND_ONE, *ROUND_TWO, *ROUND_THREE)
+EXPECTED = [(trouble, name, labels) for trouble in TROUBLES for name, labels in trouble.fires]
+NOT_HERE: dict[str, str] = {}
+"""Alerts that cannot be provoked on an embedded cluster, and why; promtool alone judges them."""
+QUIET_S, FIRE_S, HEAL_S = 60.0, 170.0, 110.0
+
+
+@dataclass
+class Seen:
+    """What fired before anything was wrong, and which expected alerts fired and were gone in the end."""
+
+    quiet: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    fired: set[int] = field(default_factory=set)
+    resolved: set[int] = field(default_factory=set)
+    taints: dict[str, str | None] = field(default_factory=dict)
+    """What the health loop has put on the nodes while everything was broken, and what was left in the end."""
+    left: dict[str, str | None] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """The stack is up, and nothing is wrong."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUFORM_MONITOR_PACE", str(PACE))
+        checkout = make_checkout(tmp_path_factory.mktemp("alerts"))
+        declare(checkout.paths)
+        try:
+            checkout.gpuform("local", "up")
+            found = World(checkout)
+            try:
+                found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": WORK}})
+                yield found
+            finally:
+                found.close()
+        finally:
+            close(checkout)
+
+
+@pytest.fixture(scope="module")
+def seen(world: World) -> Seen:
+    """What was seen in all the rounds; nothing is asserted here, so that each alert is judged by itself."""
+    found = Seen()
+    world.until("measurements", lambda: world.query("gpuform:device:util_ratio"), QUIET_S)
+    time.sleep(15)  # a quarter of an hour of Prometheus
+    found.quiet = world.firing().found
+    first = 0
+    for round_ in (ROUND_ONE, ROUND_TWO, ROUND_THREE):
+        first += _play(world, round_, found, first)
+    world.soon(lambda: not _taints(world))
+    found.left = _taints(world)
+    return found
+
+
+def _taints(world: World) -> dict[str, str | None]:
+    return {node: taint for node in world.nodes() if (taint := world.taint(node))}
+
+
+class Watch(threading.Thread):
+    """Looks at what fires all the time: an XID is news for a few seconds."""
+
+    def __init__(self, world: World) -> None:
+        """Not yet started."""
+        super().__init__(daemon=True)
+        self._world, self._over = world, threading.Event()
+        self._ever: dict[str, list[dict[str, str]]] = {}
+        self.now = Firing({})
+
+    def run(self) -> None:
+        while not self._over.wait(alerts_world.POLL_S):
+            self.now = self._world.firing()
+            for name, found in self.now.found.items():
+                known = self._ever.setdefault(name, [])
+                known += [labels for labels in found if labels not in known]
+
+    @property
+    def ever(self) -> Firing:
+        """Everything that has fired since it began."""
+        return Firing(dict(self._ever))
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join(30)
+
+
+def _play(world: World, troubles: Sequence[Trouble], found: Seen, first: int) -> int:
+    """Provoke, watch, heal, watch; returns how many alerts were expected."""
+    expected = dict(enumerate((fire for trouble in troubles for fire in trouble.fires), first))
+    watch = Watch(world)
+    watch.start()
+    try:
+        for trouble in troubles:
+            trouble.provoke(world)
+        _note(expected, found.fired, lambda name, labels: watch.ever.has(name, labels), FIRE_S)
+        found.taints |= _taints(world)
+        for trouble in reversed(troubles):
+            trouble.heal(world)
+        fired = {number: one for number, one in expected.items() if number in found.fired}
+        time.sleep(2 * alerts_world.POLL_S)
+        _note(fired, found.resolved, lambda name, labels: not watch.now.has(name, labels), HEAL_S)
+    finally:
+        watch.stop()
+    return len(expected)
+
+
+def _note(
+    wanted: Mapping[int, tuple[str, Labels]],
+    noted: set[int],
+    so: Callable[[str, Labels], bool],
+    seconds: float,
+) -> None:
+    """Wait until each is so, and note it."""
+    deadline = time.monotonic() + seconds
+    while (missing := set(wanted) - noted) and time.monotonic() < deadline:
+        noted |= {number for number in missing if so(*wanted[number])}
+        time.sleep(alerts_world.POLL_S)
+
+
+def test_a_stack_without_trouble_is_quiet(seen: Seen) -> None:
+    assert seen.quiet == {}
+
+
+def test_every_rule_is_in_prometheus_and_can_be_evaluated(world: World) -> None:
+    rules = world.until(
+        "rules are evaluated", lambda: all(r["health"] != "unknown" for r in world.rules()) and world.rules()
+    )
+    assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}
+    made = {rule["name"] for rule in rules if rule["type"] == "alerting"}
+    assert {one.name for one in world.declared()} <= made
+
+
+def test_the_table_has_every_alert(world: World) -> None:
+    provoked = {name for _, name, _ in EXPECTED}
+    assert not provoked & set(NOT_HERE)
+    assert provoked | set(NOT_HERE) == {one.name for one in world.declared()}
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [(number, name) for number, (_, name, _) in enumerate(EXPECTED)],
+    ids=[f"{name}: {trouble.what}" for trouble, name, _ in EXPECTED],
+)
+def test_it_fires_and_resolves(seen: Seen, number: int, name: str) -> None:
+    trouble, _, labels = EXPECTED[number]
+    assert number in seen.fired, f"{name} {dict(labels)} did not fire for {trouble.what}"
+    assert number in seen.resolved, f"{name} {dict(labels)} still fires after {trouble.what} was mended"
+
+
+def test_the_health_loop_keeps_pods_off_a_lost_gpu_and_stops_at_its_budget(seen: Seen) -> None:
+    """XID 79 in the simulator ends as a taint on its node, and on no other of the many that are broken."""
+    assert seen.taints == {"whole-5": "replace"}
+    assert seen.left == {}

@@ -1,0 +1,141 @@
+"""Every query of every dashboard on the stack local: a real Prometheus, our rules, the simulator's metrics;
+and `top` and `report` on the same.
+
+Karpenter's limits are not to be had on this stack: tests/plan/dashboards has them, made up.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterator
+
+import pytest
+
+from gpuform.prometheus import Prometheus, reach
+from infra.config import load
+from infra.plan.dashboards import dashboards
+from tests.journey.conftest import Checkout, close, make_checkout
+from tests.plan.dashboards.reading import filled, queries
+
+pytestmark = pytest.mark.cluster
+
+PACE = "60"
+SICK = "v100-0"
+
+ONLY_WHEN = {
+    "capacity/Pods that wait/A": "a pod waits for a GPU",
+    "capacity/Pods that wait by reason/A": "a pod waits for a GPU",
+    "health/Firing/A": "an alert fires",
+    "health/Faults/A": "a GPU has a fault",
+    "health/Faults by class/A": "a GPU has a fault",
+    "health/XIDs/A": "a GPU had an XID within five minutes",
+}
+"""Queries without series on a cluster where nothing is wrong; each is provoked."""
+
+WAITS = """
+apiVersion: v1
+kind: Pod
+metadata: {name: waits, namespace: default}
+spec:
+  tolerations: [{key: nvidia.com/gpu, operator: Exists}]
+  containers:
+    - {name: main, image: none, resources: {limits: {nvidia.com/gpu: 4096}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    """The main job with monitoring, whose rules and scrapes run sixty times as fast."""
+    checkout = make_checkout(tmp_path_factory.mktemp("dashboards"))
+    # CERN's flavors have no price of their own, and the pods of the other shared pool are nobody's.
+    checkout.change(lambda env: env.setdefault("cost", {"prices": {"g2.5xlarge": 0.6, "g4.p1.40g": 2.4}}))
+    checkout.change(lambda env: env.setdefault("namespaces", [{"name": "lab", "quota": {"t4-shared": 2}}]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUFORM_MONITOR_PACE", PACE)
+        try:
+            checkout.gpuform("local", "up")
+            yield checkout
+        finally:
+            close(checkout)
+
+
+@pytest.fixture
+def prometheus(monitored: Checkout) -> Iterator[Prometheus]:
+    env = load(monitored.paths.root / "Pulumi.local.yaml")
+    with reach(env, monitored.paths, monitored.paths.kubeconfig) as found:
+        yield found
+
+
+class Watch:
+    """Which queries have not returned anything yet."""
+
+    def __init__(self, checkout: Checkout, prometheus: Prometheus) -> None:
+        self._prometheus = prometheus
+        models = dashboards(load(checkout.paths.root / "Pulumi.local.yaml"))
+        self.silent = {one.name: filled(one.expr) for one in queries(models)}
+
+    def until(self, nothing_but: Collection[str], seconds: float) -> bool:
+        """Ask those again until all have, but for some; a series may come and go in between."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.silent = {
+                name: expr for name, expr in self.silent.items() if not self._prometheus.query(expr)
+            }
+            if self.silent.keys() <= set(nothing_but):
+                return True
+            time.sleep(0.5)
+        return False
+
+
+def test_grafana_is_given_every_dashboard(monitored: Checkout) -> None:
+    found = json.loads(
+        monitored.kubectl("get", "configmaps", "-n", "monitoring", "-l", "grafana_dashboard=1", "-o", "json")
+    )["items"]
+    given = [json.loads(text) for item in found for text in item["data"].values()]
+    made = dashboards(load(monitored.paths.root / "Pulumi.local.yaml"))
+    assert sorted(given, key=lambda model: model["uid"]) == sorted(
+        made.values(), key=lambda model: model["uid"]
+    )
+
+
+def test_top_and_the_report_have_every_gpu_measured(monitored: Checkout) -> None:
+    """Shares, slices and whole GPUs alike; on this cluster nobody has to say that he does not know."""
+    deadline = time.monotonic() + 90
+    while True:
+        found = json.loads(monitored.gpuform("top", "--json").stdout)
+        gpus = [gpu for node in found["nodes"] for gpu in node["gpus"]]
+        devices = [one for gpu in gpus for one in (gpu["slices"] or [gpu])]
+        if all(one["util"] is not None for one in devices) or time.monotonic() > deadline:
+            break
+    assert found["prometheus"] == {"answers": True, "why": ""}
+    assert len(gpus) == 13
+    assert all(None not in (one["util"], one["memory_total_bytes"]) for one in devices)
+    assert all(gpu["power_watts"] > 0 for gpu in gpus)
+    pods = {pod["name"].partition("-")[0]: pod for one in devices for pod in one["pods"]}
+    assert pods.keys() == {"simulation", "inference", "notebook", "tf", "pod"}
+    assert all(pod["used_gpus"] is not None for pod in pods.values())
+    assert not any(node["pods"] for node in found["nodes"]), "of every pod it is known which GPU it has"
+    shared = next(node for node in found["nodes"] if sum(len(gpu["pods"]) for gpu in node["gpus"]) > 1)
+    assert {pod["attributed"] for pod in shared["gpus"][0]["pods"]} == {True}
+    assert not any(pod["attributed"] for one in devices for pod in one["pods"] if len(one["pods"]) == 1)
+    monitored.gpuform("report", "-o", "page.html")
+    page = (monitored.paths.root / "page.html").read_text(encoding="utf-8")
+    assert page.count('class="node"') == 7
+    assert 'class="bar"' in page
+    assert "not measured" not in page
+
+
+def test_every_query_returns_series(monitored: Checkout, prometheus: Prometheus) -> None:
+    """Once things have run for a while; what is silent where nothing is wrong is then provoked."""
+    watch = Watch(monitored, prometheus)
+    assert ONLY_WHEN.keys() <= watch.silent.keys()
+    assert watch.until(ONLY_WHEN, 90), watch.silent
+    pod = monitored.paths.root / "waits.yaml"
+    pod.write_text(WAITS, encoding="utf-8")
+    monitored.kubectl("apply", "-f", str(pod))
+    for _ in range(5):  # the exporter counts an XID for five minutes, which are five seconds here
+        monitored.gpuform("simulate", "fault", SICK, "--xid", "79")
+        if watch.until((), 15):
+            return
+    raise AssertionError(watch.silent)

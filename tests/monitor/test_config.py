@@ -1,0 +1,321 @@
+"""What Prometheus is told: made of a Prometheus, monitors and rules, compared by what it means."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuform.monitor.cluster import World
+from gpuform.monitor.config import Wanted, flags, state_metrics, wanted
+from gpuform.monitor.discovery import Lookup
+from gpuform.monitor.selecting import chosen
+from gpuform.monitor.targets import Ports
+from tests.monitor import site
+from tests.monitor.site import EXPORTER, STATE_METRICS, monitor, prometheus, rules
+
+pytestmark = pytest.mark.unit
+
+Json = dict[str, Any]
+PORTS = Ports(prometheus=1, state_metrics=2, telemetry=3, exporters=4)
+NAMESPACES = {"monitoring": {}, "gpu-operator": {"team": "gpu"}, "science": {"team": "science"}}
+NODE = {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node", "action": "Replace"}
+DROP = {"action": "LabelDrop", "regex": "pod|container|service|endpoint|namespace"}
+
+
+def world(*monitors: Json, found: tuple[Json, ...] = (), by_hand: str = "", **spec: Any) -> World:
+    return World(prometheus(**spec), monitors, found, NAMESPACES, by_hand)
+
+
+def told(it: World, pace: float = 1, finds: bool = True) -> tuple[Wanted, Json]:
+    made = wanted(it, PORTS, pace, finds)
+    return made, yaml.safe_load(made.config)
+
+
+def relabelled(labels: dict[str, str], configs: list[Json]) -> dict[str, str] | None:
+    """The labels after Prometheus's relabelling, None where the target is dropped.
+
+    Its documentation, restated in the few actions that are used.
+    """
+    for one in configs:
+        value = ";".join(labels.get(name, "") for name in one.get("source_labels", []))
+        match = re.fullmatch(one.get("regex", "(.*)"), value, re.DOTALL)
+        action = one.get("action", "replace")
+        if (action == "keep" and not match) or (action == "drop" and match):
+            return None
+        if action == "labeldrop":
+            labels = {name: text for name, text in labels.items() if not re.fullmatch(one["regex"], name)}
+        if action == "replace" and match:
+            template = re.sub(r"\$\{?(\d+)\}?", r"\\g<\1>", one.get("replacement", "$1"))
+            groups = match.expand(template) if match.re.groups or "\\g" not in template else ""
+            labels = {**labels, one["target_label"]: groups}
+            if not groups:
+                del labels[one["target_label"]]
+    return labels
+
+
+def scraped(labels: dict[str, str], job: Json) -> dict[str, str] | None:
+    """What is asked, and the labels of its series, of one target as discovery finds it."""
+    defaults = {"__scheme__": "http", "__metrics_path__": job.get("metrics_path", "/metrics")}
+    made = relabelled({"job": job["job_name"], **defaults, **labels}, job["relabel_configs"])
+    if made is None:
+        return None
+    url = f"{made['__scheme__']}://{made['__address__']}{made['__metrics_path__']}"
+    return {"url": url} | {name: text for name, text in made.items() if not name.startswith("__")}
+
+
+def target(service: str, labels: dict[str, str], pod: dict[str, str], **more: str) -> dict[str, str]:
+    """An endpoint of a service, as Prometheus's documentation names its labels."""
+    meta = "__meta_kubernetes_"
+    found = {
+        "__address__": "10.0.0.7:9400",
+        f"{meta}namespace": "gpu-operator",
+        f"{meta}service_name": service,
+        f"{meta}endpoint_port_name": "gpu-metrics",
+        f"{meta}endpoint_address_target_kind": "Pod",
+        f"{meta}endpoint_address_target_name": "pod-x",
+        f"{meta}pod_name": "pod-x",
+        f"{meta}pod_node_name": "t4-0",
+        f"{meta}pod_phase": "Running",
+        f"{meta}pod_container_name": "main",
+    }
+    for kind, some in (("service", labels), ("pod", pod)):
+        for key, value in some.items():
+            plain = re.sub(r"\W", "_", key)
+            found |= {f"{meta}{kind}_label_{plain}": value, f"{meta}{kind}_labelpresent_{plain}": "true"}
+    return found | more
+
+
+OPERAND = {"simulator.gpuform.io/operand": "dcgm-exporter"}
+EXPORTS = target("nvidia-dcgm-exporter", EXPORTER, OPERAND)
+
+
+def exporter_job(**endpoint: Any) -> Json:
+    labelled = monitor("d", EXPORTER, "gpu-operator", port="gpu-metrics", honorLabels=True, **endpoint)
+    (job,) = told(world(labelled))[1]["scrape_configs"]
+    return dict(job)
+
+
+def test_an_exporter_is_asked_at_the_simulator_and_known_by_its_own_address() -> None:
+    job = exporter_job(interval="15s", relabelings=[NODE, DROP])
+    assert job["honor_labels"] is True
+    assert (job["scrape_interval"], job["scrape_timeout"]) == ("15s", "10s")
+    assert scraped(EXPORTS, job) == {
+        "url": "http://127.0.0.1:4/nodes/t4-0/metrics",
+        "job": "nvidia-dcgm-exporter",
+        "instance": "10.0.0.7:9400",
+        "node": "t4-0",
+    }
+
+
+def test_without_relabellings_the_series_have_what_the_operator_gives_them() -> None:
+    assert scraped(EXPORTS, exporter_job()) == {
+        "url": "http://127.0.0.1:4/nodes/t4-0/metrics",
+        "job": "nvidia-dcgm-exporter",
+        "instance": "10.0.0.7:9400",
+        "namespace": "gpu-operator",
+        "service": "nvidia-dcgm-exporter",
+        "pod": "pod-x",
+        "container": "main",
+        "endpoint": "gpu-metrics",
+    }
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"__meta_kubernetes_service_label_app": "something-else"},
+        {"__meta_kubernetes_endpoint_port_name": "another"},
+        {"__meta_kubernetes_pod_phase": "Failed"},
+        {"__meta_kubernetes_pod_label_simulator_gpuform_io_operand": "device-plugin"},
+        {"__meta_kubernetes_pod_label_simulator_gpuform_io_operand": ""},
+    ],
+)
+def test_what_is_not_meant_or_cannot_answer_is_not_scraped(other: dict[str, str]) -> None:
+    assert scraped(EXPORTS | other, exporter_job()) is None
+
+
+@pytest.mark.parametrize(
+    ("port", "more", "at"),
+    [
+        ("http", {}, 2),
+        ("metrics", {}, 3),
+        ("http", {"__meta_kubernetes_pod_container_port_name": "metrics"}, 2),
+    ],
+)
+def test_kube_state_metrics_is_asked_at_its_two_ports(port: str, more: dict[str, str], at: int) -> None:
+    labels = STATE_METRICS | {"app.kubernetes.io/instance": "own"}
+    made = monitor("k", STATE_METRICS, port=port, scheme="https")
+    made["spec"]["jobLabel"] = "app.kubernetes.io/name"
+    made["spec"]["targetLabels"] = ["app.kubernetes.io/instance", "absent"]
+    (job,) = told(world(made))[1]["scrape_configs"]
+    found = scraped(
+        target("own-ksm", labels, STATE_METRICS, __meta_kubernetes_endpoint_port_name=port, **more), job
+    )
+    assert found is not None
+    assert found["url"] == f"http://127.0.0.1:{at}/metrics"
+    assert found["job"] == "kube-state-metrics"
+    assert found["app_kubernetes_io_instance"] == "own"
+    assert "absent" not in found
+
+
+@pytest.mark.parametrize(
+    ("expression", "taken"),
+    [
+        ({"key": "app", "operator": "In", "values": ["a", "nvidia-dcgm-exporter"]}, True),
+        ({"key": "app", "operator": "In", "values": ["a.b"]}, False),
+        ({"key": "app", "operator": "NotIn", "values": ["nvidia-dcgm-exporter"]}, False),
+        ({"key": "app", "operator": "NotIn", "values": ["a"]}, True),
+        ({"key": "none", "operator": "NotIn", "values": [""]}, True),
+        ({"key": "app", "operator": "Exists"}, True),
+        ({"key": "none", "operator": "Exists"}, False),
+        ({"key": "app", "operator": "DoesNotExist"}, False),
+        ({"key": "none", "operator": "DoesNotExist"}, True),
+    ],
+)
+def test_a_selector_by_relabelling_takes_what_kubernetes_would(expression: Json, taken: bool) -> None:
+    made = monitor("d", {}, "gpu-operator", port="gpu-metrics")
+    made["spec"]["selector"] = {"matchExpressions": [expression]}
+    (job,) = told(world(made))[1]["scrape_configs"]
+    assert (scraped(EXPORTS, job) is not None) is taken
+    assert chosen(made["spec"]["selector"], EXPORTER) is taken
+
+
+def test_where_a_job_looks() -> None:
+    def where(**selector: Any) -> Json:
+        made = monitor("d", EXPORTER, port="x")
+        made["spec"]["namespaceSelector"] = selector
+        (job,) = told(world(made))[1]["scrape_configs"]
+        (found,) = job["kubernetes_sd_configs"]
+        return dict(found)
+
+    account = {"role": "endpoints", "kubeconfig_file": "prometheus.kubeconfig"}
+    assert where() == account | {"namespaces": {"names": ["monitoring"]}}
+    assert where(matchNames=["a", "b"]) == account | {"namespaces": {"names": ["a", "b"]}}
+    assert where(any=True) == account
+
+
+def test_slices_are_read_where_the_prometheus_says_so() -> None:
+    made = monitor("d", EXPORTER, "gpu-operator", port="gpu-metrics")
+    (job,) = told(world(made, serviceDiscoveryRole="EndpointSlice"))[1]["scrape_configs"]
+    assert job["kubernetes_sd_configs"][0]["role"] == "endpointslice"
+    slices = {name.replace("_endpoint_", "_endpointslice_"): text for name, text in EXPORTS.items()}
+    found = scraped(slices, job)
+    assert found is not None
+    assert found["endpoint"] == "gpu-metrics"
+
+
+BY_HAND = """
+- job_name: gpu-metrics
+  scrape_interval: 1s
+  metrics_path: /metrics
+  scheme: https
+  tls_config: {ca_file: /var/run/secrets/ca.crt}
+  bearer_token_file: /var/run/secrets/token
+  kubernetes_sd_configs: [{role: endpoints, namespaces: {names: [gpu-operator]}}]
+  relabel_configs: [{source_labels: [__meta_kubernetes_pod_node_name], target_label: kubernetes_node}]
+- job_name: elsewhere
+  static_configs: [{targets: ["example.com:80"]}]
+"""
+
+
+def test_jobs_that_were_added_by_hand() -> None:
+    (ours, elsewhere) = told(world(by_hand=BY_HAND))[1]["scrape_configs"]
+    assert not {"tls_config", "bearer_token_file"} & set(ours)
+    assert scraped(EXPORTS, ours) == {
+        "url": "http://127.0.0.1:4/nodes/t4-0/metrics",
+        "job": "gpu-metrics",
+        "instance": "10.0.0.7:9400",
+        "kubernetes_node": "t4-0",
+    }
+    assert scraped({"__address__": "example.com:80"}, elsewhere) is None
+    made, document = told(world(by_hand="a: b"))
+    assert document["scrape_configs"] == []
+    assert made.notes == ("additionalScrapeConfigs: is no list in YAML, and is left out",)
+
+
+def test_monitors_and_rules_are_chosen_by_label_and_namespace() -> None:
+    rule = {"record": "a", "expr": "1"}
+    far = rules(rule, name="far")
+    far["metadata"]["namespace"] = "science"
+    plain = rules(rule, name="plain")
+    plain["metadata"]["labels"] = {}
+    found = (rules(rule), plain, far)
+
+    def names(**spec: Any) -> set[str]:
+        return set(told(world(found=found, **spec))[0].rules)
+
+    assert names() == {"monitoring_own.yaml", "science_far.yaml"}
+    assert names(ruleSelector={}) == {"monitoring_own.yaml", "monitoring_plain.yaml", "science_far.yaml"}
+    assert names(ruleSelector=None) == set()
+    assert names(ruleNamespaceSelector=None) == {"monitoring_own.yaml"}
+    assert names(ruleNamespaceSelector={"matchLabels": {"team": "science"}}) == {"science_far.yaml"}
+    made = monitor("d", EXPORTER, port="x")
+    assert told(world(made, serviceMonitorSelector=None))[1]["scrape_configs"] == []
+    assert told(world(made, serviceMonitorSelector={"matchLabels": {"a": "b"}}))[1]["scrape_configs"] == []
+
+
+def test_time_passes_faster_in_every_interval_and_rule() -> None:
+    made = monitor("d", EXPORTER, port="x", interval="30s", scrapeTimeout="20s")
+    rule = {"alert": "A", "expr": "x[10m] > 1", "for": "5m"}
+    wants, document = told(world(made, found=(rules(rule, interval="2m"),)), pace=20)
+    assert document["global"] | {"external_labels": None} == {
+        "scrape_interval": "1s",
+        "scrape_timeout": "1s",
+        "evaluation_interval": "1500ms",
+        "external_labels": None,
+    }
+    (job,) = document["scrape_configs"]
+    assert (job["scrape_interval"], job["scrape_timeout"]) == ("1500ms", "1s")
+    (group,) = yaml.safe_load(wants.rules["monitoring_own.yaml"])["groups"]
+    assert group["interval"] == "6s"
+    assert group["rules"] == [{"alert": "A", "expr": "x[30s] > 1", "for": "15s"}]
+
+
+def test_what_is_not_played_is_said() -> None:
+    made = monitor("d", EXPORTER, port="x", bearerTokenFile="/token")
+    it = world(made, remoteWrite=[{"url": "http://example.com"}], alerting={"alertmanagers": []})
+    other = World(it.prometheus, it.monitors, (), NAMESPACES, "", None, ("monitoring/other",))
+    assert told(other)[0].notes == (
+        "Prometheus monitoring/other is not run: one is, here",
+        "the Prometheus's remoteWrite is not played here",
+        "the Prometheus's alerting is not played here",
+        "serviceMonitor/monitoring/d: endpoints[0].bearerTokenFile is not played here",
+    )
+
+
+def test_for_a_prometheus_that_does_not_look_itself_there_are_files() -> None:
+    made = monitor("d", EXPORTER, "gpu-operator", port="x")
+    pods = "- {job_name: p, kubernetes_sd_configs: [{role: pod}, {role: node}]}"
+    wants, document = told(world(made, by_hand=pods), finds=False)
+    services, by_pod = document["scrape_configs"]
+    assert not [job for job in document["scrape_configs"] if "kubernetes_sd_configs" in job]
+    (file,) = services["file_sd_configs"][0]["files"]
+    assert wants.lookups[file] == Lookup(
+        "endpoints", ("gpu-operator",), '{"matchLabels": {"app": "nvidia-dcgm-exporter"}}'
+    )
+    assert [wants.lookups[name].role for name in by_pod["file_sd_configs"][0]["files"]] == ["pod", "node"]
+    assert wants.notes == ("job p: role node is not played here",)
+
+
+def test_flags() -> None:
+    assert flags(world(retention="", retentionSize="5GB"), PORTS) == (
+        "--config.file=prometheus.yml",
+        "--storage.tsdb.path=data",
+        "--storage.tsdb.retention.time=24h",
+        "--web.listen-address=127.0.0.1:1",
+        "--web.enable-lifecycle",
+        "--storage.tsdb.retention.size=5GB",
+    )
+    deployment = next(one for one in site.state_metrics() if one["kind"] == "Deployment")
+    assert state_metrics(deployment, PORTS, "/k") == (
+        "--resources=nodes,pods",
+        "--metric-labels-allowlist=nodes=[gpuform.io/pool]",
+        "--host=127.0.0.1",
+        "--port=2",
+        "--telemetry-host=127.0.0.1",
+        "--telemetry-port=3",
+        "--kubeconfig=/k",
+    )

@@ -1,0 +1,128 @@
+"""The keeper's own part: what one program lacks does not stop the other, and what is wrong is said once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from gpuform.embedded.ports import is_free
+from gpuform.kept.server import Missing
+from gpuform.monitor.cluster import APP, Cluster, World
+from gpuform.monitor.keeper import PROMETHEUS, PROMTOOL, SAID, Keeper, Settings
+from gpuform.monitor.targets import Ports
+from tests.monitor.site import prometheus, rules, state_metrics, until
+
+pytestmark = pytest.mark.cluster
+
+DEPLOYMENT = next(one for one in state_metrics() if one["kind"] == "Deployment")
+RULE = {"record": "a", "expr": "1"}
+
+
+class Played:
+    """A cluster in which one account may be missing."""
+
+    def __init__(self) -> None:
+        self.world: World | None = None
+        self.absent = ""
+
+    def look(self) -> World | None:
+        return self.world
+
+    def kubeconfig(self, namespace: str, account: str) -> str:
+        if account == self.absent:
+            raise Missing(f"no account {account}")
+        return "kubeconfig"
+
+
+@pytest.fixture
+def cluster() -> Played:
+    return Played()
+
+
+@pytest.fixture
+def keeper(tmp_path: Path, cluster: Played) -> Iterator[Keeper]:
+    """Programs that wait, and a promtool that refuses what has the word wrong in it."""
+    waits = "while :; do sleep 0.1; done"
+    for name, does in {PROMETHEUS: waits, APP: waits, PROMTOOL: "! grep -q wrong $3"}.items():
+        script = tmp_path / f"{name}.sh"
+        script.write_text(f"#!/bin/sh\n{does}\n")
+        script.chmod(0o755)
+        link = tmp_path / "bin" / name
+        link.parent.mkdir(exist_ok=True)
+        link.symlink_to(script)
+    free = next(port for port in range(19999, 1024, -1) if is_free(port))  # nobody answers a reload
+    ports = Ports(prometheus=free, state_metrics=2, telemetry=3, exporters=4)
+    made = Keeper(cast(Cluster, cluster), Settings(tmp_path, tmp_path, ports))
+    yield made
+    cluster.world = None
+    made.step()
+    assert running(tmp_path) == set()
+
+
+def running(home: Path) -> set[str]:
+    """Which of the two programs run."""
+    found = set()
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = one.read_text().split("\0")
+        except OSError:
+            continue
+        found |= {name for name in (PROMETHEUS, APP) if str(home / "bin" / name) in words}
+    return found
+
+
+def said(home: Path) -> list[str]:
+    found: list[str] = json.loads((home / SAID).read_text())["said"]
+    return found
+
+
+def test_an_account_that_is_missing_stops_its_own_program_alone(
+    keeper: Keeper, cluster: Played, tmp_path: Path
+) -> None:
+    cluster.world = World(prometheus(), state_metrics=DEPLOYMENT)
+    cluster.absent = "kube-state-metrics"
+    keeper.step()
+    until(lambda: running(tmp_path) == {PROMETHEUS}, "Prometheus waits for somebody else's account")
+    assert said(tmp_path) == ["kube-state-metrics: no account kube-state-metrics"]
+    cluster.absent = ""
+    keeper.step()
+    until(lambda: running(tmp_path) == {PROMETHEUS, APP}, "it is not tried again")
+    assert said(tmp_path) == []
+
+
+def test_of_several_rules_only_the_wrong_ones_are_left_out(
+    keeper: Keeper, cluster: Played, tmp_path: Path
+) -> None:
+    good, bad = rules(RULE, name="good"), rules({**RULE, "expr": "wrong"}, name="bad")
+    cluster.world = World(prometheus(), (), (good, bad), {"monitoring": {}})
+    keeper.step()
+    assert [file.name for file in (tmp_path / "rules").glob("*.yaml")] == ["monitoring_good.yaml"]
+    assert said(tmp_path) == ["rules monitoring/bad: promtool ends with 1; there are none"]
+    cluster.world = World(prometheus(), (), (good, rules(RULE, name="bad")), {"monitoring": {}})
+    keeper.step()
+    assert len(list((tmp_path / "rules").glob("*.yaml"))) == 2
+    assert said(tmp_path) == []
+    cluster.world = World(prometheus(), (), (), {"monitoring": {}})
+    keeper.step()
+    assert not list((tmp_path / "rules").glob("*.yaml"))
+
+
+def test_a_program_that_is_missing_is_said_with_what_gets_it(
+    keeper: Keeper, cluster: Played, tmp_path: Path
+) -> None:
+    (tmp_path / "bin" / PROMETHEUS).unlink()
+    cluster.world = World(prometheus())
+    keeper.step()
+    assert said(tmp_path) == ["prometheus is not there: `gpuform local up` or `gpuform local env` gets it"]
+    assert running(tmp_path) == set()
+
+
+def test_all_files_are_this_users_alone(keeper: Keeper, cluster: Played, tmp_path: Path) -> None:
+    cluster.world = World(prometheus(), (), (rules(RULE),), {"monitoring": {}})
+    keeper.step()
+    for name in ("prometheus.yml", "prometheus.kubeconfig", "rules/monitoring_own.yaml", SAID):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600, name

@@ -1,0 +1,63 @@
+"""What the tests read out of a dashboard's JSON: its panels and queries, filled as Grafana fills them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.config import load
+
+ROOT = Path(__file__).parents[3]
+STACKS = ("local", "aws-dev", "aws-prod", "onprem-dev")
+
+
+def environment(stack: str) -> Any:
+    return load(ROOT / f"Pulumi.{stack}.yaml")
+
+
+def panels(model: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every panel but the rows' headings."""
+    return [panel for panel in model["panels"] if panel["type"] != "row"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One query of one panel."""
+
+    board: str
+    panel: str
+    ref: str
+    expr: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.board}/{self.panel}/{self.ref}"
+
+
+def queries(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Asked]:
+    for name, model in models.items():
+        for panel in panels(model):
+            for target in panel.get("targets", ()):
+                yield Asked(name, panel["title"], target["refId"], target["expr"])
+
+
+def filled(expr: str) -> str:
+    """With every variable at "all"."""
+    return re.sub(r"\$(pool|node|namespace)\b", ".*", expr)
+
+
+_KEYWORDS = {"and", "or", "unless", "by", "on", "ignoring", "without", "group_left", "group_right", "bool"}
+_AGGREGATIONS = {"avg", "count", "max", "min", "sum", "topk"}
+
+
+def metrics(expr: str) -> set[str]:
+    """The names of series that an expression reads: what is neither a label, a function nor a number."""
+    bare = re.sub(r'"[^"]*"', "", expr)
+    bare = re.sub(r"\{[^}]*\}", "", bare)
+    bare = re.sub(r"\[[^]]*\]", "", bare)
+    bare = re.sub(r"\b(by|on|ignoring|without|group_left|group_right)\s*\([^)]*\)", r"\1 ", bare)
+    names = re.finditer(r"(?<![\w.])([a-zA-Z_:][\w:]*)(?!\w)(\s*\()?", bare)
+    return {match[1] for match in names if match[1] not in _KEYWORDS | _AGGREGATIONS and not match[2]}

@@ -1,0 +1,155 @@
+"""Every query of every dashboard against a real Prometheus with our rules, on made-up metrics.
+
+The whole chain, with the simulator's metrics, is tested on the control plane (test_dashboards.py of the
+journeys). Here is what a simulated cluster cannot have: Karpenter's series, prices of every pool, a silent
+exporter beside a sick GPU.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuform.toolchain import Toolchain
+from infra.model.dcgm import DEFAULT
+from infra.model.environment import Environment
+from infra.model.scheduling import Namespace
+from infra.plan.dashboards import dashboards
+from infra.plan.rules import groups
+from tests.plan.dashboards.made_up import MadeUp
+from tests.plan.dashboards.prometheus import Ask, running
+from tests.plan.dashboards.reading import STACKS, Asked, environment, filled, metrics, panels, queries
+
+pytestmark = pytest.mark.unit
+
+DCGM_EXPORTED = set(DEFAULT)
+PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}
+KUBE_STATE_METRICS = {"kube_node_labels", "kube_node_spec_taint", "kube_resourcequota"}
+KARPENTER = {"karpenter_nodepools_limit", "karpenter_nodepools_usage"}
+
+OF_NO_POOL = {
+    "Pods that wait for a GPU": "they have no node, and may fit several pools",
+    "Pods that wait": "the same",
+    "Pods that wait by reason": "the same",
+    "Quotas of namespaces": "a quota is of a resource, which several pools may offer",
+    "Limits of Karpenter's pools": "of NodePools, of which a pool may have several",
+}
+"""Panels that show the same whichever pool is chosen, and why."""
+
+
+def prepared(stack: str) -> Environment:
+    """The stack, with a quota where it has none."""
+    env: Environment = environment(stack)
+    return env.model_copy(update={"namespaces": (Namespace(name="science", quota={env.pools[0].name: 8}),)})
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_every_metric_is_recorded_or_somebody_elses(stack: str) -> None:
+    env = prepared(stack)
+    recorded = {rule["record"] for group in groups(env) for rule in group["rules"] if "record" in rule}
+    known = recorded | DCGM_EXPORTED | PROMETHEUS | KUBE_STATE_METRICS | KARPENTER
+    for asked in queries(dashboards(env)):
+        assert metrics(asked.expr), asked
+        assert metrics(asked.expr) <= known, asked
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_promtool_reads_every_query(stack: str, toolchain: Toolchain, tmp_path: Path) -> None:
+    found = list(queries(dashboards(prepared(stack))))
+    rules = [{"record": f"a:{index}", "expr": filled(asked.expr)} for index, asked in enumerate(found)]
+    path = tmp_path / "queries.yml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}), encoding="utf-8")
+    command = [str(toolchain.path("promtool")), "check", "rules", "--lint=none", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(found)} rules" in done.stdout
+
+
+@pytest.fixture(scope="module", params=["local", "aws-prod"])
+def live(
+    request: pytest.FixtureRequest, toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Environment, Ask]]:
+    env = prepared(request.param)
+    folder = tmp_path_factory.mktemp("prometheus")
+    with running(toolchain.path("prometheus"), folder, MadeUp(env)) as ask:
+        yield env, ask
+
+
+def test_every_query_returns_series(live: tuple[Environment, Ask]) -> None:
+    env, ask = live
+    values = {
+        asked.name: [one["value"][1] for one in ask(filled(asked.expr))] for asked in queries(dashboards(env))
+    }
+    assert not [name for name, found in values.items() if not found]
+    assert not [name for name, found in values.items() if {"NaN", "+Inf"} & set(found)]
+
+
+def test_busy_idle_and_free_money_are_what_gpus_cost(live: tuple[Environment, Ask]) -> None:
+    env, ask = live
+    table = {one.ref: one.expr for one in queries(dashboards(env)) if one.panel == "Pools, USD per hour"}
+
+    def by_pool(ref: str) -> dict[str, float]:
+        return {one["metric"]["pool"]: float(one["value"][1]) for one in ask(filled(table[ref]))}
+
+    cost, parts = by_pool("A"), [by_pool(ref) for ref in "CDE"]
+    assert parts[0]
+    for pool in parts[0]:
+        assert sum(part[pool] for part in parts) == pytest.approx(cost[pool], rel=1e-6)
+
+
+def test_rows_and_legends_are_made_of_labels_that_are_there(live: tuple[Environment, Ask]) -> None:
+    """A label that a table does not name would be a column of its own, with Prometheus's name as heading."""
+    env, ask = live
+    for model in dashboards(env).values():
+        for panel in panels(model):
+            for target in panel.get("targets", ()):
+                asked = Asked(model["uid"], panel["title"], target["refId"], target["expr"])
+                series = [set(one["metric"]) for one in ask(filled(asked.expr))]
+                _check_labels(panel, target.get("legendFormat", ""), series, asked)
+
+
+def _check_labels(panel: dict[str, Any], legend: str, series: list[set[str]], asked: Asked) -> None:
+    have = set().union(*series)
+    if panel["type"] == "table":
+        step = next(one for one in panel["transformations"] if one["id"] == "organize")
+        assert have <= set(step["options"]["renameByName"]), asked
+        assert len(series) == len(set(map(frozenset, series))) or have, asked
+    else:
+        named = set(re.findall(r"{{(\w+)}}", legend)) - {"GPU_I_ID", "GPU_I_PROFILE"}
+        assert all(named <= one for one in series), asked
+
+
+def test_no_panel_draws_more_lines_than_anybody_can_tell_apart(live: tuple[Environment, Ask]) -> None:
+    """What has one line for each GPU or slice draws the highest, and nothing else is cut short."""
+    env, ask = live
+    several = ("timeseries", "bargauge")
+    for name, model in dashboards(env).items():
+        for panel in panels(model):
+            for target in panel["targets"] if panel["type"] in several else ():
+                asked = Asked(name, panel["title"], target["refId"], target["expr"])
+                by_gpu = any("gpu" in one["metric"] for one in ask(filled(asked.expr)))
+                assert asked.expr.startswith("topk(50, ") == by_gpu, asked
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_every_query_follows_the_pool_that_is_chosen(stack: str) -> None:
+    for asked in queries(dashboards(prepared(stack))):
+        assert ("$pool" in asked.expr) != (asked.panel in OF_NO_POOL), asked
+
+
+def test_choosing_a_pool_leaves_only_its_series(live: tuple[Environment, Ask]) -> None:
+    env, ask = live
+    chosen = next(pool.name for pool in env.pools if pool.gpus)
+    nodes = {name for name, pool in MadeUp(env).nodes if pool.name == chosen}
+    for asked in queries(dashboards(env)):
+        if asked.panel not in OF_NO_POOL:
+            expr = re.sub(r"\$pool\b", chosen, asked.expr)
+            found = [one["metric"] for one in ask(filled(expr))]
+            assert {one["pool"] for one in found if "pool" in one} <= {chosen}, asked
+            assert {one["node"] for one in found if "node" in one} <= nodes, asked

@@ -1,0 +1,128 @@
+"""Rules of an environment under promtool: series in, and what follows from them at certain times."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.model.environment import Environment
+from infra.plan.rules import groups
+
+Series = Mapping[str, str]
+"""Values, as promtool writes them, by series."""
+STEP = "1m"
+
+
+def selector(name: str, **labels: Any) -> str:
+    """A series by name and labels."""
+    pairs = ",".join(f"{key}={json.dumps(str(value))}" for key, value in labels.items())
+    return f"{name}{{{pairs}}}"
+
+
+@dataclass(frozen=True)
+class At:
+    """At one time: what fires, as ALERTS' labels without its state; and samples of expressions.
+
+    Only the alerts that are named in ``fires`` fire; None does not ask.
+    """
+
+    time: str
+    fires: Sequence[Mapping[str, Any]] | None = None
+    samples: Mapping[str, Mapping[str, float]] | None = None
+
+
+@dataclass(frozen=True)
+class Said:
+    """An alert as people get it: at which time, its labels, and its annotations."""
+
+    time: str
+    alert: str
+    labels: Mapping[str, Any]
+    annotations: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Series, and what follows."""
+
+    series: Series
+    then: Sequence[At] = ()
+    said: Sequence[Said] = ()
+
+
+class Promtool:
+    """promtool, run on rules and cases."""
+
+    def __init__(self, binary: Path, folder: Path) -> None:
+        """Nothing is run yet."""
+        self._binary = binary
+        self._folder = folder
+        self._count = 0
+
+    def check(self, env: Environment) -> None:
+        """AssertionError where the rules are none, or two give the same series."""
+        self._run("check", "rules", "--lint=all", "--lint-fatal", str(self._rules(env)))
+
+    def test(self, env: Environment, *cases: Case, backwards: bool = False, step: str = STEP) -> None:
+        """AssertionError, with what came instead, where something else follows.
+
+        ``backwards``: the last group is evaluated first, for Prometheus evaluates them in no certain order.
+        ``step`` is between two samples, and between two evaluations.
+        """
+        rules = self._rules(env)
+        names = [group["name"] for group in groups(env)]
+        document = {
+            "rule_files": [rules.name],
+            "evaluation_interval": step,
+            "group_eval_order": names[::-1] if backwards else names,
+            "tests": [{**_test(case), "interval": step} for case in cases],
+        }
+        file = rules.with_name(rules.stem + "-test.json")
+        file.write_text(json.dumps(document))
+        self._run("test", "rules", str(file))
+
+    def _rules(self, env: Environment) -> Path:
+        self._count += 1
+        file = self._folder / f"rules-{self._count}.json"
+        file.write_text(json.dumps({"groups": groups(env)}))
+        return file
+
+    def _run(self, *arguments: str) -> None:
+        command = [str(self._binary), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _test(case: Case) -> dict[str, Any]:
+    wanted = []
+    for at in case.then:
+        if at.fires is not None:
+            labels = [{"alertstate": "firing", **one} for one in at.fires]
+            samples = [{"labels": selector("ALERTS", **one), "value": 1} for one in labels]
+            wanted.append(
+                {"expr": 'ALERTS{alertstate="firing"}', "eval_time": at.time, "exp_samples": samples}
+            )
+        for expression, values in (at.samples or {}).items():
+            samples = [{"labels": labels, "value": value} for labels, value in values.items()]
+            wanted.append({"expr": expression, "eval_time": at.time, "exp_samples": samples})
+    return {
+        "input_series": [{"series": name, "values": values} for name, values in case.series.items()],
+        "promql_expr_test": wanted,
+        "alert_rule_test": [
+            {
+                "alertname": one.alert,
+                "eval_time": one.time,
+                "exp_alerts": [
+                    {
+                        "exp_labels": {key: str(value) for key, value in one.labels.items()},
+                        "exp_annotations": dict(one.annotations),
+                    }
+                ],
+            }
+            for one in case.said
+        ],
+    }

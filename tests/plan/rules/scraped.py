@@ -1,0 +1,137 @@
+"""A real Prometheus on loopback that scrapes a fleet and evaluates rules; ``bench.metrics`` uses it, too."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.plan.rules.fleet import Exporters, Fleet, cluster_state
+
+INTERVAL_S = 15
+"""Between two scrapes, and between two evaluations of the rules, as the stack declares them by default."""
+
+
+class Prometheus:
+    """A real one on loopback, in a folder of its own."""
+
+    def __init__(self, binary: Path, folder: Path, config: dict[str, Any]) -> None:
+        """Start it; returns when it answers."""
+        folder.mkdir()
+        (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self._log = (folder / "log").open("w")
+        self._process = subprocess.Popen(
+            [
+                str(binary),
+                f"--config.file={folder / 'prometheus.yml'}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address={self.url.removeprefix('http://')}",
+            ],
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+        deadline = time.monotonic() + 60
+        while not self._ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"prometheus does not start:\n{(folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.2)
+
+    def _ready(self) -> bool:
+        try:
+            return bool(self.get("/-/ready"))
+        except OSError:
+            return False
+
+    def get(self, path: str) -> str:
+        """What it answers."""
+        with urllib.request.urlopen(self.url + path, timeout=60) as answer:
+            return str(answer.read().decode())
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series of an instant query."""
+        said = json.loads(self.get(f"/api/v1/query?{urllib.parse.urlencode({'query': expression})}"))
+        return list(said["data"]["result"])
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Every group, with what its last evaluation took."""
+        return list(json.loads(self.get("/api/v1/rules"))["data"]["groups"])
+
+    def range(self, expression: str, seconds: float, step: float) -> None:
+        """Ask for the last so many seconds and throw the answer away."""
+        now = time.time()
+        asked = {"query": expression, "start": now - seconds, "end": now, "step": step}
+        self.get(f"/api/v1/query_range?{urllib.parse.urlencode(asked)}")
+
+    def own(self, *names: str) -> dict[str, float]:
+        """Sums over the series of its own metrics."""
+        text = self.get("/metrics")
+        found = {}
+        for name in names:
+            lines = re.findall(rf"^{name}(?:\{{.*\}})? (\S+)$", text, re.MULTILINE)
+            found[name] = sum(map(float, lines))
+        return found
+
+    def close(self) -> None:
+        """End it."""
+        self._process.terminate()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:  # it writes down what it has, which nobody wants
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+
+def config(fleet: Fleet, port: int, rules: Iterable[Path], seconds: int) -> dict[str, Any]:
+    """Each node's exporter as a target of its own, with the labels that the stack gives it."""
+    address = f"127.0.0.1:{port}"
+    nodes = [
+        {
+            "targets": [address],
+            "labels": {"__metrics_path__": f"/{node}", "node": node, "instance": f"{node}:9400"},
+        }
+        for node in fleet.names
+    ]
+    state = {"targets": [address], "labels": {"__metrics_path__": "/state"}}
+    return {
+        "global": {"scrape_interval": f"{seconds}s", "evaluation_interval": f"{seconds}s"},
+        "rule_files": [str(file) for file in rules],
+        "scrape_configs": [
+            {"job_name": "nvidia-dcgm-exporter", "honor_labels": True, "static_configs": nodes},
+            {"job_name": "kube-state-metrics", "honor_labels": True, "static_configs": [state]},
+        ],
+    }
+
+
+@contextmanager
+def running(
+    binary: Path,
+    folder: Path,
+    fleet: Fleet,
+    counters: Sequence[tuple[str, str]],
+    rules: Iterable[Path],
+    seconds: int = INTERVAL_S,
+) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes the fleet, until the block ends."""
+    exporters = Exporters(fleet, counters, cluster_state(fleet))
+    try:
+        prometheus = Prometheus(binary, folder, config(fleet, exporters.port, rules, seconds))
+        try:
+            yield prometheus
+        finally:
+            prometheus.close()
+    finally:
+        exporters.close()

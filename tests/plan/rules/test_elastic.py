@@ -1,0 +1,140 @@
+"""Pools whose nodes come and go: what Karpenter may still buy, and nodes that are kept free."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from infra.config import parse
+from infra.model.environment import Environment
+from tests.plan.rules import world
+from tests.plan.rules.promtool import At, Case, Promtool, selector
+from tests.plan.rules.provoked import during
+from tests.plan.rules.troubles import pending, waiting
+from tests.plan.rules.world import PLAIN, TURNS, always, pod
+
+pytestmark = pytest.mark.engine
+
+
+def elastic() -> Environment:
+    """Nodes that Karpenter buys as pods need them, some kept free: at most four, by shares and by cores."""
+    pool = {
+        "name": "turns",
+        "machine": "g4dn.xlarge",
+        "elastic": {"max": {"cpu": 18, "nvidia.com/gpu.shared": 16}},
+        "sharing": {"kind": "time_slicing", "replicas": 4},
+        "spare": 1,
+    }
+    return parse(
+        {
+            "name": "labs",
+            "cluster": {
+                "kind": "aws",
+                "region": "us-west-2",
+                "version": "1.34",
+                "network": {"cidr": "10.20.0.0/16", "zones": ["us-west-2a", "us-west-2b"]},
+                "images": {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"},
+            },
+            "pools": [pool],
+        }
+    )
+
+
+_SPARE = {"namespace": "gpuform-placeholder", "deployment": "spare-turns"}
+_CLAIMED = {
+    **world.told(PLAIN),
+    **world.told(replace(TURNS, offers={"nvidia_com_gpu_shared": 4})),
+    **world.exported(TURNS),
+    **pod("full", TURNS, {"nvidia_com_gpu_shared": 4}),
+    selector("kube_deployment_status_replicas_available", **_SPARE): always("4"),
+    selector("karpenter_nodepools_limit", nodepool="turns", resource_type="cpu"): always("18"),
+    selector("karpenter_nodepools_limit", nodepool="turns", resource_type="nvidia.com/gpu.shared"): always(
+        "16"
+    ),
+    selector("karpenter_nodepools_usage", nodepool="turns", resource_type="cpu"): always("4"),
+}
+"""One node of the elastic pool, which is full."""
+
+
+def _used(resource: str, values: str) -> dict[str, str]:
+    return {selector("karpenter_nodepools_usage", nodepool="turns", resource_type=resource): values}
+
+
+def test_a_node_pool_at_its_limit(promtool: Promtool) -> None:
+    """16 of 18 cores, and a node has 4: no other node can come, though the limit is not reached."""
+    late = waiting("late", "nvidia_com_gpu_shared")
+    limit = [
+        {
+            "alertname": "GpuNodePoolAtLimit",
+            "severity": "warning",
+            "nodepool": "turns",
+            "pool": "turns",
+            "resource_type": "cpu",
+        },
+        {
+            "alertname": "GpuPodPending",
+            "severity": "warning",
+            **pending("late", "nvidia_com_gpu_shared", "limit"),
+        },
+    ]
+    full = {"alertname": "GpuPodPending", "severity": "warning"}
+    full |= pending("late", "nvidia_com_gpu_shared", "pool_full")
+    promtool.test(
+        elastic(),
+        Case(_CLAIMED | late, [At("9m", fires=[]), At("30m", fires=[full]), At("60m", fires=[])]),
+        Case(
+            _CLAIMED | late | _used("cpu", during("16", "4")),
+            [At("9m", fires=[]), At("30m", fires=limit), At("60m", fires=[])],
+        ),
+    )
+
+
+def test_rooms_of_node_pools(promtool: Promtool) -> None:
+    """Nodes left by each limit; a resource of which Karpenter has used none yet counts as none."""
+    left = {
+        selector("gpuform:nodepool:nodes_left", nodepool="turns", pool="turns", resource_type=kind): value
+        for kind, value in (("cpu", 3), ("nvidia.com/gpu.shared", 4))
+    }
+    facts = {
+        "gpuform:nodepool:nodes_left": left,
+        'gpuform:nodepool:node_size{resource_type="cpu"}': {
+            selector("gpuform:nodepool:node_size", nodepool="turns", pool="turns", resource_type="cpu"): 4
+        },
+        "gpuform:resource:limited": {},
+        'gpuform:pool:gpus_declared{pool="turns"}': {
+            selector("gpuform:pool:gpus_declared", pool="turns", sharing="time_slicing"): 1
+        },
+        'round(gpuform:pool:cost_per_hour{pool="turns"}, 0.001)': {
+            selector("", pool="turns", sharing="time_slicing"): 0.537
+        },
+    }
+    none = {
+        'gpuform:pool:gpus_declared{pool="turns"}': {
+            selector("gpuform:pool:gpus_declared", pool="turns", sharing="time_slicing"): 0
+        }
+    }
+    empty = world.told(PLAIN)
+    promtool.test(
+        elastic(),
+        Case(_CLAIMED, [At("10m", samples=facts)]),
+        Case(empty, [At("10m", samples=none)]),
+        Case({}, [At("10m", samples={'gpuform:pool:gpus_declared{pool="turns"}': {}})]),
+    )
+
+
+def test_no_node_is_kept_free(promtool: Promtool) -> None:
+    available = selector("kube_deployment_status_replicas_available", **_SPARE)
+    gone = {
+        "alertname": "GpuSpareGone",
+        "severity": "warning",
+        "pool": "turns",
+        "deployment": "spare-turns",
+    }
+    row = [At("9m", fires=[]), At("35m", fires=[]), At("43m", fires=[gone]), At("60m", fires=[])]
+    absent = {name: value for name, value in _CLAIMED.items() if name != available}
+    promtool.test(
+        elastic(),
+        Case(_CLAIMED | {available: during("0", "4")}, row),
+        Case(absent, [At("29m", fires=[]), At("43m", fires=[gone])]),
+    )

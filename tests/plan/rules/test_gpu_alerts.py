@@ -1,0 +1,193 @@
+"""Every alert about a GPU's hardware: fires on what it is for, alone, and ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.model import xid
+from infra.model.environment import Environment
+from tests.plan.rules import world
+from tests.plan.rules.gpu_troubles import ROWS, counted, shown
+from tests.plan.rules.promtool import At, Case, Promtool, selector
+from tests.plan.rules.provoked import fault, together
+from tests.plan.rules.world import SLICES, TURNS, WHOLE, always
+
+pytestmark = pytest.mark.engine
+
+
+def test_each_fires_alone_and_ends(promtool: Promtool) -> None:
+    promtool.test(world.environment(), together(world.healthy(), ROWS, (13, 18, 24, 43), ended=120))
+
+
+def _quiet(promtool: Promtool, *series: dict[str, str]) -> None:
+    times = [At(time, fires=[]) for time in ("10m", "16m", "30m")]
+    promtool.test(world.environment(), *(Case(world.healthy() | one, times) for one in series))
+
+
+def test_counters_that_begin_anew_are_no_errors(promtool: Promtool) -> None:
+    """An exporter, a driver or a node starts again: counters fall to 0, or come without having been 0."""
+    again = {}
+    for name in world.healthy():
+        if "TOTAL" in name or "VIOLATION" in name or "REMAPPED" in name:
+            again[name] = "100x10 0x300"
+    late = {name: "_x12 100x300" for name in again}
+    _quiet(promtool, again, late)
+
+
+def test_a_memory_error_that_ends_its_pod_is_seen(promtool: Promtool) -> None:
+    """The series is another one from then on: without the pod's name, or with another's."""
+    field = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"
+    series = world.healthy()
+    del series[selector(field, **WHOLE.gpu())]
+    pod = {"namespace": "team", "pod": "train", "container": "main"}
+    series |= shown(WHOLE, field, "0x20 stale", **pod) | shown(WHOLE, field, "_x21 1x300")
+    fired = {"alertname": "GpuEccUncorrectable", "severity": "critical", **fault(WHOLE, "reset", "ecc")}
+    then = [At("20m", fires=[]), At("23m", fires=[fired]), At("40m", fires=[])]
+    promtool.test(world.environment(), Case(series, then))
+
+
+_FIVE = "_x10 1x5 stale"
+"""An XID that the exporter counts for its window of five minutes, from minute 10 on."""
+
+
+def test_an_xid_holds_while_the_exporter_starts_again(promtool: Promtool) -> None:
+    """It has forgotten what it counted; five minutes later the fault is over, and not before."""
+    series = world.healthy() | counted(TURNS, 95, "_x10 1 stale")
+    fired = {"alertname": "GpuXidReset", "severity": "critical", **fault(TURNS, "reset", "xid", xid=95)}
+    then = [At("9m", fires=[]), At("14m", fires=[fired]), At("17m", fires=[])]
+    promtool.test(world.environment(), Case(series, then))
+
+
+def test_an_xid_of_long_ago_is_no_news(promtool: Promtool) -> None:
+    """The gauge keeps the last XID for ever, through restarts of the exporter."""
+    _quiet(promtool, shown(TURNS, "DCGM_FI_DEV_XID_ERRORS", "79x10 _x4 79x300"))
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["the XID is a label, too", "a value alone"])
+def test_the_gauge_stands_in_for_a_count_that_is_not_exported(promtool: Promtool, named: bool) -> None:
+    """dcgm-exporter names it in ``err_code``, so that another XID is another series."""
+    series = {name: values for name, values in world.healthy().items() if "DCGM_EXP_XID" not in name}
+    gauge = "DCGM_FI_DEV_XID_ERRORS"
+    if named:
+        del series[selector(gauge, **TURNS.gpu())]
+        series |= shown(TURNS, gauge, "31x10 stale", err_code="31")
+        series |= shown(TURNS, gauge, "_x11 79x300", err_code="79")
+    else:
+        series |= shown(TURNS, gauge, "31x10 79x300")
+    fired = {"alertname": "GpuXidReplace", "severity": "critical", **fault(TURNS, "replace", "xid", xid=79)}
+    promtool.test(
+        world.environment(),
+        Case(series, [At("9m", fires=[]), At("12m", fires=[fired]), At("20m", fires=[])]),
+    )
+
+
+def test_an_instance_of_a_cut_gpu_is_its_card(promtool: Promtool) -> None:
+    """An XID of two instances is one fault, of the card."""
+    labels = {"xid": 95, "window_size_in_ms": 300000}
+    series = {selector("DCGM_EXP_XID_ERRORS_COUNT", **device, **labels): _FIVE for device in SLICES.devices()}
+    fired = {"alertname": "GpuXidReset", "severity": "critical", **fault(SLICES, "reset", "xid", xid=95)}
+    promtool.test(world.environment(), Case(world.healthy() | series, [At("12m", fires=[fired])]))
+
+
+def test_every_xid_of_the_table_has_the_class_that_the_table_says(promtool: Promtool) -> None:
+    series: dict[str, str] = {}
+    for number in xid.XIDS:
+        series |= counted(TURNS, number, always("1"))
+    want = {
+        selector("gpuform:fault:active", **fault(TURNS, row.kind, "xid", xid=number)): 1.0
+        for number, row in xid.XIDS.items()
+    }
+    promtool.test(
+        world.environment(),
+        Case(world.healthy() | series, [At("10m", samples={"gpuform:fault:active": want})]),
+    )
+
+
+def test_a_gpu_is_not_lost_with_its_exporter_or_its_node(promtool: Promtool) -> None:
+    away = {
+        name: value.replace("x300", "x10 stale" if "DCGM" in name else "x10 0x300")
+        for name, value in world.exported(WHOLE).items()
+    }
+    times = [At(time, fires=[]) for time in ("12m", "19m")]
+    promtool.test(world.environment(), Case(world.healthy() | away, times))
+
+
+def test_no_gpu_is_lost_where_measurements_are_rare(promtool: Promtool) -> None:
+    """Every two minutes at most: what is recorded is as old when the faults are looked for.
+
+    Once, DCGM does not know a temperature.
+    """
+    once = shown(WHOLE, "DCGM_FI_DEV_GPU_TEMP", "60x9 stale 60x300")
+    times = [At(time, fires=[]) for time in ("10m", "20m", "22m", "24m", "30m")]
+    promtool.test(world.environment(), Case(world.healthy() | once, times), backwards=True, step="2m")
+
+
+@pytest.mark.parametrize("minutes", [2, 4, 8])
+def test_no_gpu_is_lost_when_its_exporter_comes_again(promtool: Promtool, minutes: int) -> None:
+    """It was taken away as a whole, and answers before it has asked DCGM for the first time."""
+    series = world.healthy()
+    for name, value in world.exported(WHOLE).items():
+        empty = 0 if name == world.up(WHOLE) else 1
+        series[name] = _away(value, 10, minutes + empty)
+    times = [At(f"{minute}m", fires=[]) for minute in range(10, 10 + minutes + 5)]
+    promtool.test(world.environment(), Case(series, times), backwards=True)
+
+
+def _away(value: str, before: int, minutes: int) -> str:
+    """A series that is not there for some minutes."""
+    once = value.removesuffix(world.ALWAYS)
+    return f"{once}x{before} stale _x{minutes - 1} {once}{world.ALWAYS}"
+
+
+def _switched() -> Environment:
+    """The pool of whole GPUs has NVSwitches."""
+    switched = {"name": "whole", "machine": "p4d.24xlarge", "nodes": 2}
+    return world.environment(pools=[{"name": "turns", "machine": "g2.5xlarge", "nodes": 1}, switched])
+
+
+def _validated(pod: str, node: world.Node, waits: str, there: str) -> dict[str, str]:
+    """A pod whose init container cannot start CUDA, and for how long it is there at all."""
+    who = {"namespace": "gpu-operator", "pod": pod}
+    reason = {"container": "cuda-validation", "reason": "CrashLoopBackOff"}
+    return {
+        selector("kube_pod_info", **who, node=node.name): there,
+        selector("kube_pod_init_container_status_waiting_reason", **who, **reason): waits,
+    }
+
+
+_FABRIC = 'ALERTS{alertname="GpuFabricManagerFailed",alertstate="firing"}'
+_FABRIC_OF_WHOLE = selector(
+    "ALERTS",
+    alertstate="firing",
+    alertname="GpuFabricManagerFailed",
+    severity="critical",
+    node="whole-0",
+    pool="whole",
+)
+
+
+def test_the_fabric_manager_by_the_validator(promtool: Promtool) -> None:
+    """Where there are NVSwitches CUDA does not start without one; elsewhere that says nothing."""
+    series = {}
+    for node in (WHOLE, TURNS):
+        pod = f"nvidia-operator-validator-{node.name}"
+        series |= _validated(pod, node, "0x10 1x10 0x300", always("1"))
+    fired = {_FABRIC_OF_WHOLE: 1.0}
+    times = {"12m": {}, "18m": fired, "30m": {}}
+    then = [At(time, samples={_FABRIC: samples}) for time, samples in times.items()]
+    promtool.test(_switched(), Case(world.healthy() | series, then))
+
+
+def test_a_validator_that_is_tried_again_and_again_has_failed(promtool: Promtool) -> None:
+    """Between two waits it runs, and every five minutes its pod is another; once alone is no news."""
+    tried = _validated("cuda-0", WHOLE, "1x17 stale", "1x18 stale")
+    for number in range(1, 8):
+        begin = number * 20  # samples, one in 15 s
+        waits, there = f"_x{begin + 2} 1x15 stale", f"_x{begin} 1x18 stale"
+        tried |= _validated(f"cuda-{number}", WHOLE, waits, there)
+    times = [f"{minute}m{second}s" for minute in (10, 12, 15, 17) for second in (5, 20, 35, 50)]
+    failed = [At(time, samples={_FABRIC: {_FABRIC_OF_WHOLE: 1.0}}) for time in times]
+    once = _validated("cuda", WHOLE, "_x40 1x2 stale", always("1"))
+    calm = [At(f"{minute}m", samples={_FABRIC: {}}) for minute in range(10, 25)]
+    healthy = world.healthy()
+    promtool.test(_switched(), Case(healthy | tried, failed), Case(healthy | once, calm), step="15s")

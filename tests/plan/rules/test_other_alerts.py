@@ -1,0 +1,128 @@
+"""Every alert about nodes, pods, pools and the health loop: fires on what it is for, alone, and ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plan.rules import world
+from tests.plan.rules.promtool import At, Case, Promtool, Said, selector
+from tests.plan.rules.provoked import together
+from tests.plan.rules.troubles import ROWS, node, waiting
+from tests.plan.rules.world import SLICES, TURNS, TURNS_1, WHOLE_1, always
+
+pytestmark = pytest.mark.engine
+
+
+def test_each_fires_alone_and_ends(promtool: Promtool) -> None:
+    promtool.test(world.environment(), together(world.healthy(), ROWS, (13, 18, 24, 29, 43), ended=75))
+
+
+def test_what_takes_hours(promtool: Promtool) -> None:
+    """A step of an upgrade that does not end, and a pod that does nothing."""
+    step = "label_nvidia_com_gpu_driver_upgrade_state"
+    series = world.healthy()
+    series[world.labelled(TURNS)] = "1x10 stale"
+    series[world.labelled(TURNS, **{step: "drain-required"})] = "_x10 1x80 stale"
+    series[world.labelled(TURNS, **{step: "upgrade-done"})] = "_x90 1x300"
+    series[world.labelled(TURNS_1)] = "1x10 stale"
+    series[world.labelled(TURNS_1, **{step: "upgrade-required"})] = "_x10 1x300"
+    for device in SLICES.devices():
+        series[selector("DCGM_FI_PROF_GR_ENGINE_ACTIVE", **device)] = "0x130 0.5x300"
+    stuck = node(TURNS, alertname="GpuDriverUpgradeStuck", severity="warning", state="drain-required")
+    idle = node(
+        SLICES,
+        alertname="GpuAllocatedIdle",
+        severity="info",
+        namespace="team",
+        pod="large",
+        sharing="mig",
+        resource="nvidia_com_mig_3g_20gb",
+    )
+    times = {"60m": [], "85m": [stuck], "100m": [], "118m": [], "124m": [idle], "140m": []}
+    then = [At(time, fires=fired) for time, fired in times.items()]
+    promtool.test(world.environment(), Case(series, then))
+
+
+def test_a_busy_pod_hides_an_idle_neighbour_and_none_is_blamed(promtool: Promtool) -> None:
+    """Of pods that take turns nobody knows who works: no alert may name one of them while the GPU is busy."""
+    promtool.test(world.environment(), Case(world.healthy(), [At("125m", fires=[])]))
+
+
+def test_all_exporters_are_away(promtool: Promtool) -> None:
+    """One alert, not one for each node; and none about single nodes, GPUs or idle pods."""
+    blind = {"alertname": "GpuMonitoringBlind", "severity": "critical"}
+    then = [At("8m", fires=[]), At("60m", fires=[blind])]
+    promtool.test(world.environment(), Case(world.state(), then))
+
+
+def test_kube_state_metrics_is_away(promtool: Promtool) -> None:
+    """Nothing that needs it fires, not even for pods and nodes that were in trouble before."""
+    gone = {name: value.replace("x300", "x40 stale") for name, value in world.state().items()}
+    gone |= {name: values for name, values in waiting("late", "nvidia_com_mig_3g_20gb").items()}
+    blind = {"alertname": "GpuStateMetricsAbsent", "severity": "warning"}
+    series = gone | world.measured()
+    promtool.test(world.environment(), Case(series, [At("80m", fires=[blind])]))
+    promtool.test(world.environment(), Case({}, [At("60m", fires=[blind])]))
+
+
+def test_a_node_that_is_not_ready_is_somebody_elses_alert(promtool: Promtool) -> None:
+    series = world.healthy()
+    for status, value in (("true", "0"), ("unknown", "1")):
+        ready = selector("kube_node_status_condition", node="whole-1", condition="Ready", status=status)
+        series[ready] = always(value)
+    series = {name: value for name, value in series.items() if "GPU-whole-1" not in name}
+    series[world.allocatable(WHOLE_1, "nvidia_com_gpu")] = always("0")
+    promtool.test(world.environment(), Case(series, [At("30m", fires=[])]))
+
+
+def test_the_health_loop_is_gone(promtool: Promtool) -> None:
+    """It was there within the hour; where it never was, nobody misses it."""
+    seen = {selector("gpuform_health_breaker_open", job="gpuform-health"): "0x20 stale"}
+    gone = {"alertname": "GpuHealthRemediatorAbsent", "severity": "critical"}
+    then = [At("19m", fires=[]), At("28m", fires=[]), At("35m", fires=[gone])]
+    promtool.test(world.environment(), Case(world.healthy() | seen, then))
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_health_loop_that_answers_and_sees_nothing(promtool: Promtool, declared: bool) -> None:
+    """Its figures are there; but neither Prometheus nor the API server answers it any more."""
+    own = {"monitoring": {}, "health": {"mode": "cordon"}} if declared else {}
+    series = {
+        selector("gpuform_health_breaker_open", job="gpuform-health"): always("0"),
+        selector("gpuform_health_last_look_timestamp_seconds", job="gpuform-health"): "0+60x20 1200x300",
+    }
+    gone = {"alertname": "GpuHealthRemediatorAbsent", "severity": "critical"}
+    then = [At("19m", fires=[]), At("30m", fires=[]), At("40m", fires=[gone])]
+    promtool.test(world.environment(**own), Case(world.healthy() | series, then))
+
+
+def test_what_a_person_reads(promtool: Promtool) -> None:
+    """Where and what, filled in; one that has no pod to name names its Deployment."""
+    pod_of = {"namespace": "team", "sharing": "time_slicing", "resource": "nvidia_com_gpu_shared"}
+    full = Said(
+        "30m",
+        "GpuSharedMemoryNearlyFull",
+        node(TURNS, severity="warning", pod="one", **pod_of),
+        {
+            "summary": "pod team/one shares a GPU of node turns-0 whose memory is nearly full",
+            "description": "97.59% are in use. Nothing keeps a pod from taking the rest: the others then "
+            "fail. Pool: turns. `gpuform top` shows who is on it.",
+            "runbook_url": "docs/runbooks/GpuSharedMemoryNearlyFull.md",
+        },
+    )
+    refused = Said(
+        "30m",
+        "GpuPodPending",
+        {"severity": "warning", "namespace": "poor", "deployment": "web", "reason": "quota"},
+        {
+            "summary": "poor/web waits for a GPU: quota",
+            "description": "Its pods are refused. The runbook says what to do for each reason.",
+            "runbook_url": "docs/runbooks/GpuPodPending.md",
+        },
+    )
+    series = world.state() | world.measured()
+    series = {name: value for name, value in series.items() if "other-two" not in name}
+    for row in ROWS:
+        if row.alert == full.alert or (row.labels and row.labels[0].get("reason") == "quota"):
+            series |= {name: value for name, value in row.series.items() if value is not None}
+    promtool.test(world.environment(), Case(series, said=[full, refused]))

@@ -1,0 +1,161 @@
+"""What is recorded, under promtool: in a healthy cluster, and where series are missing or come again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plan.rules import world
+from tests.plan.rules.healthy import HEALTHY
+from tests.plan.rules.promtool import At, Case, Promtool, selector
+from tests.plan.rules.world import MIB, SLICES, TURNS, WHOLE, always, pod
+
+pytestmark = pytest.mark.engine
+
+
+def test_a_healthy_cluster(promtool: Promtool) -> None:
+    env = world.environment()
+    promtool.test(env, Case(world.healthy(), [At("10m", fires=[], samples=HEALTHY)]))
+
+
+def test_hours_are_of_the_time_that_was_seen(promtool: Promtool) -> None:
+    """Half of a GPU for half an hour; then its pod is gone, and its hours go on counting for the hour."""
+    short = {
+        name: value.replace("x300", "x30 stale")
+        for name, value in pod("half", WHOLE, {"nvidia_com_gpu": 1}, "gone").items()
+    }
+    series = {**world.healthy(), **short}
+    hours = {
+        f'round({name}{{namespace="gone"}}, 0.05)': {
+            selector("", namespace="gone", pool="whole", sharing="exclusive"): value
+        }
+        for name, value in (
+            ("gpuform:namespace:gpu_hours_requested_1h", 0.5),
+            ("gpuform:namespace:gpu_hours_used_1h", 0.35),
+            ("gpuform:namespace:gpu_hours_idle_1h", 0.15),
+        )
+    }
+    promtool.test(world.environment(), Case(series, [At("60m", samples=hours)]))
+
+
+def test_the_exporter_of_a_node_is_away(promtool: Promtool) -> None:
+    """Nobody's use is made up, neither as idle nor as used; what was asked for stays."""
+    series = {name: value for name, value in world.healthy().items() if "GPU-slices-0" not in name}
+    promtool.test(
+        world.environment(),
+        Case(
+            series,
+            [
+                At(
+                    "9m",
+                    fires=[],
+                    samples={
+                        'gpuform:pod:gpus_used{pool="slices"}': {},
+                        'gpuform:namespace:gpus_idle{pool="slices"}': {},
+                        'gpuform:pool:gpus_used{pool="slices"}': {},
+                        'count(gpuform:pod:gpus_requested{pool="slices"})': {"{}": 1},
+                        'sum(gpuform:pool:gpus_used{pool="whole"})': {"{}": 4},
+                    },
+                )
+            ],
+        ),
+    )
+
+
+def test_nothing_is_there(promtool: Promtool) -> None:
+    """Facts alone: no pool has zero of anything that nobody has counted."""
+    nothing = {
+        expression: {}
+        for expression in (
+            "gpuform:node:info",
+            "gpuform:device:util_ratio",
+            "gpuform:pool:gpus_requested",
+            "gpuform:pool:gpus_allocatable",
+            "gpuform:namespace:gpus_idle",
+            "gpuform:resource:known",
+            "gpuform:resource:free_total",
+        )
+    }
+    declared = {"sum(gpuform:pool:gpus_declared)": {"{}": 11}}
+    promtool.test(world.environment(), Case({}, [At("9m", fires=[], samples=nothing | declared)]))
+
+
+def test_series_without_labels_count_for_nothing(promtool: Promtool) -> None:
+    stray = {name: always("95") for name in world.FIELDS}
+    stray |= {
+        selector("DCGM_EXP_XID_ERRORS_COUNT", xid=79): always("1"),
+        selector("DCGM_FI_DEV_GPU_UTIL", gpu=0): always("100"),
+        "kube_node_labels": always("1"),
+        "kube_node_status_allocatable": always("8"),
+        "kube_pod_container_resource_requests": always("8"),
+        "kube_pod_status_phase": always("1"),
+        "kube_node_spec_taint": always("1"),
+        "up": always("0"),
+        "karpenter_nodepools_limit": always("1"),
+        "kube_pod_status_unschedulable": always("1"),
+    }
+    promtool.test(
+        world.environment(), Case({**world.healthy(), **stray}, [At("30m", fires=[], samples=HEALTHY_NOW)])
+    )
+
+
+HEALTHY_NOW = {name: value for name, value in HEALTHY.items() if "joules" not in name}
+
+
+def test_pod_labels_and_two_exporters_change_nothing(promtool: Promtool) -> None:
+    """dcgm-exporter may name a pod on each series, once for each pod, and an old pod of it may linger."""
+    twice = {}
+    for name, value in world.healthy().items():
+        if name.startswith(("DCGM", "kube_")):
+            twice[name.replace('instance="10', 'instance="11').replace("{", '{extra="second",', 1)] = value
+        if name.startswith("DCGM"):
+            twice[name.replace("{", '{namespace="team",pod="one",container="main",', 1)] = value
+    promtool.test(world.environment(), Case(world.healthy() | twice, [At("10m", fires=[], samples=HEALTHY)]))
+
+
+def test_kube_state_metrics_comes_again(promtool: Promtool) -> None:
+    """Pools are known for five minutes longer, so that no series of a GPU changes its name meanwhile."""
+    away = {name: value.replace("x300", "x10 stale _x7 1x300") for name, value in world.state().items()}
+    inside = {"count(gpuform:device:util_ratio{pool!=''})": {"{}": 13}}
+    promtool.test(
+        world.environment(),
+        Case(
+            away | world.measured(),
+            [
+                At("10m", fires=[], samples=inside),
+                At("13m", fires=[], samples=inside | {"gpuform:resource:allocatable": {}}),
+                At(
+                    "18m",
+                    fires=[],
+                    samples={
+                        "count(gpuform:device:util_ratio{pool!=''})": {},
+                        "count(gpuform:device:util_ratio)": {"{}": 13},
+                    },
+                ),
+            ],
+        ),
+    )
+
+
+def test_the_engines_activity_goes_before_the_share_of_time(promtool: Promtool) -> None:
+    own = dict(world.healthy())
+    labels = TURNS.gpu()
+    own[selector("DCGM_FI_DEV_GPU_UTIL", **labels)] = always("90")
+    other = {name: value for name, value in own.items() if "GR_ENGINE" not in name}
+    query = 'sum(gpuform:device:util_ratio{node="turns-0"})'
+    promtool.test(
+        world.environment(),
+        Case(own, [At("10m", samples={query: {"{}": 0.5}})]),
+        Case(other, [At("10m", samples={query: {"{}": 0.9}})]),
+    )
+
+
+def test_a_cut_gpu_that_is_shown_as_a_whole_too_counts_once(promtool: Promtool) -> None:
+    series = world.healthy() | {
+        selector("DCGM_FI_PROF_GR_ENGINE_ACTIVE", **SLICES.gpu()): always("0.9"),
+        selector("DCGM_FI_DEV_FB_USED", **SLICES.gpu()): always("30000"),
+    }
+    count = {
+        'count(gpuform:device:util_ratio{pool="slices"})': {"{}": 3},
+        'sum(gpuform:device:memory_used_bytes{pool="slices"})': {"{}": 3000 * MIB},
+    }
+    promtool.test(world.environment(), Case(series, [At("10m", samples=count)]))

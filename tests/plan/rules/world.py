@@ -1,0 +1,210 @@
+"""A healthy cluster as Prometheus sees it: three pools that share in different ways, and pods on them.
+
+Written by hand in the exporters' own words, so that a rule that expects other names finds nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra.config import parse
+from infra.model.environment import Environment
+from tests.plan.rules.promtool import selector
+
+ALWAYS = "x300"
+MIB = 1024 * 1024
+
+
+def environment(**more: Any) -> Environment:
+    """Pools: T4s in four shares, an A100 in slices, whole A100s, T4s under MPS, and nodes without GPUs."""
+    pools = [
+        {
+            "name": "turns",
+            "machine": "g2.5xlarge",
+            "nodes": 2,
+            "sharing": {"kind": "time_slicing", "replicas": 4},
+        },
+        {
+            "name": "slices",
+            "machine": "g4.p1.40g",
+            "nodes": 1,
+            "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}},
+        },
+        {"name": "whole", "machine": "g4.p4.40g", "nodes": 2},
+        {"name": "plain", "machine": "m6i.xlarge", "nodes": 1},
+    ]
+    document = {
+        "name": "labs",
+        "cluster": {"kind": "embedded"},
+        "gpu_operator": {"mig_strategy": "mixed"},
+        "pools": pools,
+    }
+    return parse({**document, **more})
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node: its pool, its GPUs' model, how many, their instances, and what it offers."""
+
+    name: str
+    pool: str
+    model: str = "Tesla T4"
+    gpus: int = 1
+    instances: tuple[tuple[int, str], ...] = ()
+    offers: Mapping[str, int] = field(default_factory=dict)
+
+    def gpu(self, index: int = 0) -> dict[str, Any]:
+        """DCGM's labels of one of its GPUs, with what the scrape adds."""
+        return {
+            "gpu": index,
+            "UUID": f"GPU-{self.name}-{index}",
+            "pci_bus_id": f"00000000:0{index}:00.0",
+            "device": f"nvidia{index}",
+            "modelName": self.model,
+            "Hostname": self.name,
+            "DCGM_FI_DRIVER_VERSION": "580.95.05",
+            "node": self.name,
+            "job": "nvidia-dcgm-exporter",
+            "instance": f"10.0.0.1:{self.name}",
+        }
+
+    def devices(self) -> Iterator[dict[str, Any]]:
+        """DCGM's labels of each GPU that is not cut, and of each instance of those that are."""
+        for index in range(self.gpus):
+            if not self.instances:
+                yield self.gpu(index)
+            for number, profile in self.instances:
+                yield {**self.gpu(index), "GPU_I_ID": number, "GPU_I_PROFILE": profile}
+
+
+TURNS = Node("turns-0", "turns", offers={"nvidia_com_gpu_shared": 4})
+TURNS_1 = Node("turns-1", "turns", offers={"nvidia_com_gpu_shared": 4})
+SLICES = Node(
+    "slices-0",
+    "slices",
+    "NVIDIA A100-PCIE-40GB",
+    instances=((1, "3g.20gb"), (5, "2g.10gb"), (6, "2g.10gb")),
+    offers={"nvidia_com_mig_3g_20gb": 1, "nvidia_com_mig_2g_10gb": 2, "nvidia_com_gpu": 0},
+)
+WHOLE = Node("whole-0", "whole", "NVIDIA A100-PCIE-40GB", 4, offers={"nvidia_com_gpu": 4})
+WHOLE_1 = Node("whole-1", "whole", "NVIDIA A100-PCIE-40GB", 4, offers={"nvidia_com_gpu": 4})
+PLAIN = Node("plain-0", "plain", gpus=0)
+NODES = (TURNS, TURNS_1, SLICES, WHOLE, WHOLE_1, PLAIN)
+FIELDS = {
+    "DCGM_FI_DEV_GPU_TEMP": "60",
+    "DCGM_FI_DEV_POWER_USAGE": "55.5",
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "6000+3000",
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "0.5",
+    "DCGM_FI_DEV_FB_USED": "1000",
+    "DCGM_FI_DEV_FB_FREE": "14000",
+    "DCGM_FI_DEV_FB_RESERVED": "360",
+    "DCGM_FI_DEV_XID_ERRORS": "0",
+    "DCGM_EXP_XID_ERRORS_COUNT": "0",
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL": "0",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": "0",
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE": "0",
+    "DCGM_FI_DEV_THERMAL_VIOLATION": "0",
+    "DCGM_FI_DEV_POWER_VIOLATION": "0",
+    "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL": "0",
+    "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL": "0",
+    "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL": "0",
+    "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": "0",
+}
+
+
+def always(value: str) -> str:
+    """One value, or a counter that grows, for five hours."""
+    return f"{value}{ALWAYS}"
+
+
+def exported(node: Node) -> dict[str, str]:
+    """What the node's dcgm-exporter shows, and that it answers."""
+    found = {up(node): always("1")} if node.gpus else {}
+    for labels in node.devices():
+        for name, value in FIELDS.items():
+            more = {"window_size_in_ms": 300000} if name.startswith("DCGM_EXP") else {}
+            found[selector(name, **labels, **more)] = always(value)
+    return found
+
+
+def up(node: Node) -> str:
+    """The series of whether its exporter answers."""
+    instance = f"10.0.0.1:{node.name}"
+    return selector("up", job="nvidia-dcgm-exporter", node=node.name, instance=instance)
+
+
+def told(node: Node) -> dict[str, str]:
+    """What kube-state-metrics says of the node."""
+    found = {
+        selector("kube_node_info", node=node.name): "1",
+        labelled(node): "1",
+        selector("kube_node_spec_unschedulable", node=node.name): "0",
+        selector("kube_node_status_allocatable", node=node.name, resource="cpu", unit="core"): "16",
+    }
+    for status in ("true", "false", "unknown"):
+        ready = selector("kube_node_status_condition", node=node.name, condition="Ready", status=status)
+        found[ready] = "1" if status == "true" else "0"
+    for resource, amount in node.offers.items():
+        found[allocatable(node, resource)] = str(amount)
+    return {name: always(value) for name, value in found.items()}
+
+
+def labelled(node: Node, **more: str) -> str:
+    """The series of the node's labels."""
+    names = {"label_gpuform_io_pool": node.pool, "label_nvidia_com_gpu_driver_upgrade_state": "upgrade-done"}
+    return selector("kube_node_labels", node=node.name, **{**names, **more})
+
+
+def allocatable(node: Node, resource: str) -> str:
+    """The series of how much of a resource the node offers."""
+    return selector("kube_node_status_allocatable", node=node.name, resource=resource, unit="integer")
+
+
+def pod(
+    name: str, node: Node | None, asks: Mapping[str, int], namespace: str = "team", phase: str = "Running"
+) -> dict[str, str]:
+    """What kube-state-metrics says of a pod; one without a node is one that the scheduler refused."""
+    who = {"namespace": namespace, "pod": name, "uid": f"{namespace}-{name}"}
+    where = {"node": node.name} if node else {}
+    found = {selector("kube_pod_info", **who, **where): "1"}
+    for each in ("Pending", "Running", "Succeeded", "Failed", "Unknown"):
+        found[selector("kube_pod_status_phase", **who, phase=each)] = "1" if each == phase else "0"
+    for resource, amount in asks.items():
+        what = {"container": "main", "resource": resource, "unit": "integer"}
+        for kind in ("requests", "limits"):
+            found[selector(f"kube_pod_container_resource_{kind}", **who, **where, **what)] = str(amount)
+    if node is None:
+        found[selector("kube_pod_status_unschedulable", **who)] = "1"
+    return {series: always(value) for series, value in found.items()}
+
+
+PODS = {
+    **pod("one", TURNS, {"nvidia_com_gpu_shared": 1}),
+    **pod("two", TURNS, {"nvidia_com_gpu_shared": 1}, namespace="other"),
+    **pod("large", SLICES, {"nvidia_com_mig_3g_20gb": 1}),
+    **pod("train", WHOLE, {"nvidia_com_gpu": 2}),
+    **pod("ended", WHOLE, {"nvidia_com_gpu": 2}, phase="Succeeded"),
+}
+
+
+def state() -> dict[str, str]:
+    """What kube-state-metrics says of all."""
+    found: dict[str, str] = {}
+    for node in NODES:
+        found |= told(node)
+    return found | PODS
+
+
+def measured() -> dict[str, str]:
+    """What all exporters show."""
+    found: dict[str, str] = {}
+    for node in NODES:
+        found |= exported(node)
+    return found
+
+
+def healthy() -> dict[str, str]:
+    """All of it."""
+    return state() | measured()

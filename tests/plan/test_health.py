@@ -1,0 +1,190 @@
+"""The health loop's objects: what it is told, what it may, and who else acts."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.config import parse
+from infra.incluster import acting, told
+from infra.incluster import health as program
+from infra.model import labels
+from infra.model.environment import Environment
+from infra.plan import add_ons, eks, gpu_operator, health, node_groups, workloads
+from tests.components.aws_stacks import small
+
+pytestmark = pytest.mark.unit
+
+ELASTIC = {"name": "burst", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 40}}}
+MANAGED = {"name": "fixed", "machine": "g4dn.xlarge", "nodes": 1}
+TOLERATION = {"key": "gpuform.io/gpu-unhealthy", "operator": "Exists", "effect": "NoSchedule"}
+
+
+def on_aws(*pools: dict[str, Any], **said: Any) -> Environment:
+    return parse({**small(*pools), "monitoring": {}, "health": {"remediator": "gpuform", **said}})
+
+
+def existing(**said: Any) -> Environment:
+    pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}
+    cluster = {"kind": "existing", "kubeconfig": "/k"}
+    return parse({"name": "e", "cluster": cluster, "pools": [pool], "monitoring": {}, "health": said})
+
+
+def of(env: Environment, kind: str) -> list[dict[str, Any]]:
+    return [one for one in health.manifests(env) if one["kind"] == kind]
+
+
+def rights(env: Environment) -> set[tuple[str, str, str]]:
+    """Role's kind, resource and verb of each."""
+    return {
+        (role["kind"], resource, verb)
+        for kind in ("ClusterRole", "Role")
+        for role in of(env, kind)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_without_it_nothing_is_there() -> None:
+    plain = parse(small(ELASTIC, MANAGED))
+    assert health.manifests(plain) == ()
+    assert TOLERATION not in gpu_operator.gpu_tolerations(plain)
+    assert health.HEALTH not in [one["metadata"]["name"] for one in workloads.namespaces(plain)]
+
+
+def test_a_taint_that_a_loop_has_left_keeps_no_operand_away() -> None:
+    """Without it the device plugin's pods could not come back after their next change: no GPU then."""
+    left_out = parse({**small(ELASTIC, MANAGED), "monitoring": {}})
+    assert TOLERATION in gpu_operator.gpu_tolerations(left_out)
+
+
+def test_who_observes_may_look_and_tell() -> None:
+    inside = {("Role", "configmaps", verb) for verb in ("create", "get", "update")}
+    observing = {("ClusterRole", "nodes", "list"), ("Role", "events", "create"), *inside}
+    assert rights(existing()) == observing
+    acting_too = {("ClusterRole", "nodes", "patch"), ("ClusterRole", "nodes/status", "patch")}
+    assert rights(existing(mode="cordon")) == observing | acting_too
+    assert rights(existing(mode="replace")) == observing | acting_too
+
+
+def test_node_claims_are_deleted_only_where_karpenter_makes_nodes_with_gpus() -> None:
+    claims = {("ClusterRole", "nodeclaims", "list"), ("ClusterRole", "nodeclaims", "delete")}
+    assert claims <= rights(on_aws(ELASTIC, MANAGED, mode="replace"))
+    cpu = {"name": "cpu", "machine": "m6i.xlarge", "elastic": {"max": {"cpu": 4}}}
+    for env in (on_aws(ELASTIC, mode="cordon"), on_aws(MANAGED, cpu, mode="replace")):
+        assert not claims & rights(env)
+
+
+def test_its_pod_has_no_right_that_it_does_not_need_and_is_alone() -> None:
+    (deployment,) = of(on_aws(ELASTIC), "Deployment")
+    spec = deployment["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    pod = spec["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert TOLERATION not in pod["tolerations"]  # off the GPU nodes, where there are others
+    (container,) = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    spaces = {
+        one["metadata"]["name"]: one["metadata"]["labels"] for one in workloads.namespaces(on_aws(ELASTIC))
+    }
+    assert spaces["gpuform-health"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_it_is_told_what_was_declared() -> None:
+    env = on_aws(ELASTIC, MANAGED, mode="cordon", budget="25%", max=3, window="30m")
+    assert health.settings(env) == {
+        "budget": 0.25,
+        "listen": ":8080",
+        "max": 3,
+        "mode": "cordon",
+        "pools": {"burst": {}, "fixed": {"offers": {"nvidia.com/gpu": 1}}},
+        "prometheus": "http://monitoring-kube-prometheus-prometheus.monitoring:9090",
+        "settle_s": 600,
+        "window_s": 1800,
+    }
+
+
+def test_prometheus_finds_its_figures() -> None:
+    env = existing()
+    (monitor,), (service,), (deployment,) = (
+        of(env, kind) for kind in ("ServiceMonitor", "Service", "Deployment")
+    )
+    assert monitor["metadata"]["labels"]["release"] == "monitoring"
+    chosen = monitor["spec"]["selector"]["matchLabels"].items()
+    assert chosen <= service["metadata"]["labels"].items()
+    labels_of_pod = deployment["spec"]["template"]["metadata"]["labels"].items()
+    assert service["spec"]["selector"].items() <= labels_of_pod
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["port"] == service["spec"]["ports"][0]["name"] == "metrics"
+
+
+def test_every_operand_stays_on_a_node_with_the_taint() -> None:
+    values = gpu_operator.values(existing())
+    assert TOLERATION in values["daemonsets"]["tolerations"]
+    assert TOLERATION in values["node-feature-discovery"]["worker"]["tolerations"]
+
+
+@pytest.mark.parametrize(
+    ("said", "pool", "by_eks", "by_karpenter", "agent"),
+    [
+        ({"remediator": "gpuform", "mode": "replace"}, ELASTIC, False, False, False),
+        ({"remediator": "gpuform"}, MANAGED, False, False, False),
+        ({"remediator": "gpuform", "mode": "cordon"}, MANAGED, False, False, False),
+        ({"remediator": "eks"}, MANAGED, True, False, True),
+        ({"remediator": "karpenter"}, ELASTIC, False, True, True),
+    ],
+)
+def test_one_acts_on_nodes_with_gpus(
+    said: dict[str, Any], pool: dict[str, Any], by_eks: bool, by_karpenter: bool, agent: bool
+) -> None:
+    env = on_aws(pool, **said)
+    gates = eks.karpenter_values(env)["settings"]["featureGates"]
+    assert gates.get("nodeRepair", False) is by_karpenter
+    assert node_groups.repaired(env, env.pools[0]) is by_eks
+    assert node_groups.repaired(env, node_groups.system_pool(env))  # it has no GPUs: theirs is no question
+    told_to = add_ons.settings(env).get("eks-node-monitoring-agent", {})
+    assert (TOLERATION in told_to.get("dcgmAgent", {}).get("tolerations", [])) is agent
+
+
+def test_without_health_eks_repairs_its_groups_as_ever() -> None:
+    plain = parse(small(ELASTIC, MANAGED))
+    assert all(node_groups.repaired(plain, pool) for pool in plain.pools)
+    assert "nodeRepair" not in eks.karpenter_values(plain)["settings"]["featureGates"]
+
+
+def test_the_keys_of_the_program_are_those_of_the_plan() -> None:
+    assert (acting.TAINT, acting.CONDITION) == (labels.GPU_UNHEALTHY, labels.GPU_UNHEALTHY_CONDITION)
+    assert (acting.RECORD, acting.REPAIRED) == (labels.GPU_HEALTH, labels.GPU_REPAIRED)
+    assert (acting.TICKET, program.RESET) == (labels.TICKET, labels.RESET_BREAKER)
+    assert acting.NODE_POOL == labels.NODE_POOL
+    assert told.NAME == health.HEALTH
+    assert json.loads(told.ticket("n", "p", "reset", [], 0)["ticket.json"])["node"] == "n"
+
+
+def test_a_ticket_has_a_name_that_kubernetes_takes() -> None:
+    assert told.ticket_name("node-1") == "gpu-ticket-node-1"
+    long = told.ticket_name("n" * 253)
+    assert len(long) == 253
+    assert long != told.ticket_name("n" * 252 + "m")
+
+
+@pytest.mark.parametrize("file", health.FILES)
+def test_it_needs_nothing_but_the_standard_library(file: str) -> None:
+    path = Path(health.SOURCE) / file
+    beside = {name.removesuffix(".py") for name in health.FILES}
+    names = set()
+    for statement in ast.walk(ast.parse(path.read_text())):
+        if isinstance(statement, ast.Import):
+            names |= {one.name.partition(".")[0] for one in statement.names}
+        elif isinstance(statement, ast.ImportFrom):
+            names.add((statement.module or "").partition(".")[0])
+    # Of infra only its types, for whoever checks them.
+    assert names - {"infra"} <= sys.stdlib_module_names | beside
+    assert importlib.import_module(f"infra.incluster.{file.removesuffix('.py')}")

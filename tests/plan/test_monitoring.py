@@ -1,0 +1,274 @@
+"""Monitoring's release, the exporter's counters, and how it is scraped."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.config import parse
+from infra.model.dcgm import DEFAULT, FIELDS
+from infra.model.environment import Environment
+from infra.plan import counters, dcgm_exporter, gpu_operator, monitoring, monitoring_values, scraping
+from infra.plan.render import render
+from infra.plan.workloads import namespaces
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+DCGM = ROOT.parent / "shared/reference/dcgm"
+POOLS = [{"name": "t4", "machine": "g2.5xlarge"}, {"name": "cpu", "machine": "m6i.xlarge"}]
+CERN = [f"DCGM_FI_PROF_PIPE_{pipe}_ACTIVE" for pipe in ("TENSOR", "FP64", "FP32", "FP16")]
+
+
+def existing(monitored: dict[str, Any] | None, **operator: Any) -> Environment:
+    pools = [{**pool, "selector": {"a": pool["name"]}} for pool in POOLS]
+    whole: dict[str, Any] = {"name": "e", "cluster": {"kind": "existing", "kubeconfig": "/k"}, "pools": pools}
+    whole["gpu_operator"] = operator
+    return parse(whole | ({} if monitored is None else {"monitoring": monitored}))
+
+
+def embedded(**monitored: Any) -> Environment:
+    pools = [{**pool, "nodes": 1} for pool in POOLS]
+    cluster = {"kind": "embedded"}
+    return parse({"name": "e", "cluster": cluster, "pools": pools, "monitoring": monitored})
+
+
+def values(monitored: dict[str, Any]) -> dict[str, Any]:
+    release = monitoring.release(existing(monitored))
+    assert release
+    return release.values
+
+
+def test_nothing_of_it_where_it_is_left_out() -> None:
+    env = existing(None)
+    assert monitoring.release(env) is dcgm_exporter.release(env) is counters.config_map(env) is None
+    assert monitoring.before(env) == monitoring.after(env) == ()
+    assert "dcgmExporter" not in gpu_operator.values(env)
+    assert not [name for name in render(env) if "monitoring" in name or "dcgm" in name]
+    assert "monitoring" not in {one["metadata"]["name"] for one in namespaces(env)}
+
+
+def test_the_published_chart_or_ours() -> None:
+    ours, theirs = monitoring.release(embedded()), monitoring.release(existing({}))
+    assert ours
+    assert theirs
+    assert (ours.chart, ours.repository, ours.version) == ("charts/kube-prometheus-stack-sim", None, None)
+    assert (theirs.chart, theirs.version) == ("kube-prometheus-stack", "88.5.3")
+    assert theirs.repository == "https://prometheus-community.github.io/helm-charts"
+    assert (ours.name, ours.namespace) == (theirs.name, theirs.namespace) == ("monitoring", "monitoring")
+
+
+def test_what_needs_the_host_is_where_it_may_and_the_rest_is_not() -> None:
+    spaces = {one["metadata"]["name"]: one["metadata"]["labels"] for one in namespaces(existing({}))}
+    assert spaces["monitoring"]["pod-security.kubernetes.io/enforce"] == "baseline"
+    exporter = values({})["prometheus-node-exporter"]
+    assert spaces[exporter["namespaceOverride"]]["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "size"),
+    [
+        ({}, "1d", None),
+        ({"retention": "12h", "retention_size": "4GB"}, "12h", "4GB"),
+        ({"storage": {"size": "100Gi"}}, "15d", "87040MB"),
+        ({"storage": {"size": "100Gi"}, "retention_size": "50GB", "retention": "30d"}, "30d", "50GB"),
+    ],
+)
+def test_how_long_and_how_much_is_kept(given: dict[str, Any], kept: str, size: str | None) -> None:
+    spec = values(given)["prometheus"]["prometheusSpec"]
+    assert (spec["retention"], spec.get("retentionSize")) == (kept, size)
+    assert ("storageSpec" in spec) is ("storage" in given)
+
+
+def test_the_embedded_cluster_keeps_what_a_volume_would() -> None:
+    env = embedded()
+    assert env.monitoring
+    assert monitoring_values.retention(env, env.monitoring) == "15d"
+
+
+def test_the_volume_is_claimed_as_declared() -> None:
+    spec = values({"storage": {"size": "100Gi", "class": "gp2"}})["prometheus"]["prometheusSpec"]
+    claim = spec["storageSpec"]["volumeClaimTemplate"]["spec"]
+    assert claim["storageClassName"] == "gp2"
+    assert claim["resources"] == {"requests": {"storage": "100Gi"}}
+
+
+def test_no_secret_is_in_the_values_but_names_of_some() -> None:
+    found = values(
+        {
+            "remote_write": {"url": "https://other.example/write", "secret": "other"},
+            "alertmanager": {"config_secret": "who"},
+        }
+    )
+    (write,) = found["prometheus"]["prometheusSpec"]["remoteWrite"]
+    assert write["basicAuth"]["password"] == {"name": "other", "key": "password"}
+    assert found["alertmanager"]["alertmanagerSpec"]["configSecret"] == "who"
+    assert found["alertmanager"]["alertmanagerSpec"]["useExistingSecret"] is True
+    assert "adminPassword" not in json.dumps(found)
+    assert found["grafana"]["grafana.ini"]["auth.anonymous"] == {"enabled": False}
+
+
+def test_prometheus_takes_what_is_ours_and_nothing_else() -> None:
+    spec = values({})["prometheus"]["prometheusSpec"]
+    for kind in ("podMonitor", "probe", "rule", "scrapeConfig", "serviceMonitor"):
+        assert spec[f"{kind}Selector"] == {"matchLabels": {"release": "monitoring"}}
+    monitor = gpu_operator.values(existing({}))["dcgmExporter"]["serviceMonitor"]
+    assert monitor["additionalLabels"] == {"release": "monitoring"}
+
+
+def test_what_no_pod_can_ask_is_not_asked() -> None:
+    for part in ("kubeControllerManager", "kubeScheduler", "kubeEtcd", "kubeProxy"):
+        assert values({})[part] == {"enabled": False}
+
+
+def test_kube_state_metrics_shows_few_labels_and_no_secrets() -> None:
+    found = values({})["kube-state-metrics"]
+    (allowed,) = found["metricLabelsAllowlist"]
+    assert re.fullmatch(r"nodes=\[([^,*\]]+,){6}[^,*\]]+\]", allowed)
+    assert "gpuform.io/pool" in allowed
+    assert not {"secrets", "configmaps"} & set(found["collectors"])
+
+
+def test_everything_finds_a_node_and_node_exporter_every_one() -> None:
+    found = values({})
+    assert found["prometheus-node-exporter"]["tolerations"] == [{"operator": "Exists"}]
+    control_plane = [
+        {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
+    ]
+    for path in ("grafana", "kube-state-metrics", "prometheusOperator"):
+        assert found[path]["tolerations"] == control_plane
+    assert found["prometheus"]["prometheusSpec"]["tolerations"] == control_plane
+
+
+def test_without_alerts_nobody_is_there_to_tell() -> None:
+    found = values({"alerts": False})
+    assert found["alertmanager"] == {"enabled": False}
+    assert found["defaultRules"] == {"create": False}
+
+
+def test_rules_and_dashboards_are_what_others_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    alert = {"alert": "GpuLost", "expr": "up == 0"}
+    record = {"record": "gpuform:node:info", "expr": "up"}
+    groups = [{"name": "gpuform.nodes", "rules": [record, alert]}, {"name": "Faults", "rules": [alert]}]
+    monkeypatch.setattr(monitoring, "groups", lambda env: groups)
+    monkeypatch.setattr(monitoring, "dashboards", lambda env: {"fleet": {"title": "Ü"}})
+    found = {one["metadata"]["name"]: one for one in monitoring.after(existing({}))}
+    assert sorted(found) == ["gpuform-dashboard-fleet", "gpuform-faults", "gpuform-nodes"]
+    assert found["gpuform-nodes"]["metadata"]["labels"]["release"] == "monitoring"
+    assert found["gpuform-nodes"]["spec"]["groups"] == [groups[0]]
+    board = found["gpuform-dashboard-fleet"]
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(board["data"]["gpuform-fleet.json"]) == {"title": "Ü"}
+    quiet = monitoring.after(existing({"alerts": False, "dashboards": False}))
+    assert [one["spec"]["groups"][0]["rules"] for one in quiet] == [[record]]
+
+
+def test_every_line_of_the_csv_is_read_as_the_exporter_reads_it() -> None:
+    config_map = counters.config_map(existing({}))
+    assert config_map
+    assert config_map["metadata"]["namespace"] == "gpu-operator"
+    rows = list(csv.reader(config_map["data"]["dcgm-metrics.csv"].splitlines(), skipinitialspace=True))
+    assert {len(row) for row in rows} == {3}
+    assert {row[1] for row in rows} == {"gauge", "counter", "label"}
+    assert len({row[0] for row in rows}) == len(rows) == len(DEFAULT)
+    assert {row[0] for row in rows} >= set(CERN)
+
+
+@pytest.mark.skipif(not DCGM.is_dir(), reason="../shared/reference/dcgm is not on this machine")
+def test_nothing_that_the_exporter_exports_by_itself_is_lost() -> None:
+    """Neither of its own default list, nor of the lines that stand there as comments."""
+    lines = (DCGM / "default-counters.csv").read_text().splitlines()
+    named = {
+        line.lstrip("# ").split(",")[0].strip(): not line.startswith("#") for line in lines if "," in line
+    }
+    fields = {name: on for name, on in named.items() if name.startswith("DCGM_F")}
+    assert {name for name, on in fields.items() if on} <= set(DEFAULT)
+    assert set(fields) <= set(FIELDS)
+
+
+def test_what_is_asked_for_is_added_or_stands_instead() -> None:
+    own = [
+        "DCGM_FI_DEV_FB_TOTAL",
+        {"field": "DCGM_FI_DEV_GPU_TEMP", "help": "How hot it is"},
+        {"field": "DCGM_FI_DEV_PSTATE", "type": "counter"},
+    ]
+    lines = counters.csv(existing({"counters": own})).splitlines()
+    assert len(lines) == len(DEFAULT) + 2
+    assert "DCGM_FI_DEV_FB_TOTAL, gauge, Memory of the card in MiB" in lines
+    assert "DCGM_FI_DEV_GPU_TEMP, gauge, How hot it is" in lines
+    assert "DCGM_FI_DEV_PSTATE, counter, Performance state from 0 (fastest) to 15" in lines
+
+
+def test_another_content_is_another_config_map_and_the_exporter_is_told() -> None:
+    names = set()
+    for given in ({}, {"counters": ["DCGM_FI_DEV_PSTATE"]}):
+        env = existing(given)
+        config_map = counters.config_map(env)
+        assert config_map
+        name = config_map["metadata"]["name"]
+        assert gpu_operator.values(env)["dcgmExporter"]["config"] == {"name": name}
+        names.add(name)
+    assert len(names) == 2
+
+
+def test_a_gpus_series_are_its_users_and_stay_the_same_when_the_exporter_starts_anew() -> None:
+    monitor = gpu_operator.values(existing({"interval": "5s"}))["dcgmExporter"]["serviceMonitor"]
+    assert monitor["honorLabels"] is True
+    assert (monitor["interval"], monitor["scrapeTimeout"]) == ("5s", "5s")
+    *named, dropped = monitor["relabelings"]
+    assert [one["targetLabel"] for one in named] == ["node", "instance"]
+    assert dropped["action"] == "labeldrop"
+    for label in ("pod", "namespace", "container", "service", "endpoint"):
+        assert re.fullmatch(dropped["regex"], label)
+    for label in ("node", "job", "instance", "__address__", "__meta_kubernetes_pod_name"):
+        assert not re.fullmatch(dropped["regex"], label)
+
+
+def test_bumble_row_14_additional_scrape_configs() -> None:
+    """Of the operator's namespace, with its own ServiceMonitor switched off."""
+    env = existing({"scrape": "scrape_configs"})
+    assert gpu_operator.values(env)["dcgmExporter"]["serviceMonitor"] == {"enabled": False}
+    release = monitoring.release(env)
+    assert release
+    (config,) = release.values["prometheus"]["prometheusSpec"]["additionalScrapeConfigs"]
+    (discovery,) = config["kubernetes_sd_configs"]
+    assert discovery["namespaces"] == {"names": ["gpu-operator"]}
+    assert config["job_name"] == scraping.JOB == "nvidia-dcgm-exporter"
+    assert config["honor_labels"] is True
+    assert {one.get("target_label") for one in config["relabel_configs"]} == {None, "node", "instance"}
+
+
+def test_the_exporter_asks_as_often_as_it_is_asked() -> None:
+    found = gpu_operator.values(existing({"interval": "1m"}))["dcgmExporter"]
+    assert found["env"] == [{"name": "DCGM_EXPORTER_INTERVAL", "value": "60000"}]
+    assert found["serviceMonitor"]["scrapeTimeout"] == "10s"
+
+
+def test_without_an_operator_the_exporter_is_a_release_of_its_own() -> None:
+    env = existing({}, mode="device_plugin")
+    release = dcgm_exporter.release(env)
+    assert release
+    assert (release.chart, release.version) == ("dcgm-exporter", "4.8.2")
+    assert (release.namespace, release.name) == ("gpu-operator", scraping.JOB)
+    (volume,) = release.values["extraConfigMapVolumes"]
+    config_map = counters.config_map(env)
+    assert config_map
+    assert volume["configMap"] == {"name": config_map["metadata"]["name"]}
+    (mount,) = release.values["extraVolumeMounts"]
+    assert release.values["arguments"] == ["-f", f"{mount['mountPath']}/{counters.KEY}"]
+    assert release.values["nodeSelector"] == {"nvidia.com/gpu": "true"}
+    assert release.values["tolerations"][0]["key"] == "nvidia.com/gpu"
+
+
+def test_the_page_lists_every_field() -> None:
+    page = (ROOT / "docs/monitoring.md").read_text()
+    lacking = [
+        f"| {name} | {field.type} | {'yes' if name in DEFAULT else ''} | {field.help} |"
+        for name, field in FIELDS.items()
+    ]
+    assert [line for line in lacking if line not in page] == []

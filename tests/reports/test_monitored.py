@@ -1,0 +1,35 @@
+"""What is said of monitoring at the end of `make up` and of `gpuform local status`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuform.embedded import Member, Status
+from gpuform.reports.tables import monitored
+
+pytestmark = pytest.mark.unit
+
+PROMETHEUS = Member("prometheus", 7, True, 2**26, 29237)
+AT = (
+    "Prometheus (real; the GPUs that it measures are simulated) answers: http://127.0.0.1:29237/api/v1/alerts"
+)
+
+
+def status(*members: Member, pace: float = 1.0, said: tuple[str, ...] = ()) -> Status:
+    return Status(members, Path("kubeconfig"), None, True, "v1.34.4", pace, said)
+
+
+def test_nothing_where_nobody_has_declared_it() -> None:
+    assert monitored(status(Member("etcd", 1, True, 1, 2))) == []
+    assert monitored(status(pace=60)) == []
+
+
+def test_where_it_answers_how_fast_it_is_and_what_is_wrong() -> None:
+    assert monitored(status(PROMETHEUS)) == [AT]
+    assert monitored(status(PROMETHEUS, pace=60, said=("rules a/b: no; the old ones stay",))) == [
+        AT,
+        "monitoring is played 60 times as fast: rules, scrapes, alerts",
+        "monitoring: rules a/b: no; the old ones stay",
+    ]

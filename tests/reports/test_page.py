@@ -1,0 +1,235 @@
+"""The report: whole, the same every time, text as text, and bounded however large the cluster is."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from gpuform.errors import Failure
+from gpuform.objects import Objects
+from gpuform.prometheus import Alert, Nowhere, Prometheus
+from gpuform.reports import page_nodes, picture
+from gpuform.reports.page import MOST_ALERTS, MOST_PODS, page, write
+from gpuform.reports.sparkline import sparkline
+from gpuform.top.facts import gather
+from gpuform.top.view import Gpu, PodUse, Slice, Use
+from infra.config import price_list
+from tests.reports.everything import AT, ENV, facts
+from tests.reports.markup import Tags
+from tests.top.played import Played, device, node, pod, whole
+
+pytestmark = pytest.mark.unit
+
+
+def tags(text: str) -> Tags:
+    found = Tags()
+    found.feed(text)
+    return found
+
+
+def test_it_is_whole_asks_nobody_and_needs_no_script() -> None:
+    text = page(facts())
+    found = tags(text)
+    assert found.open == []
+    assert found.fetched == ["https://example.org/a?b&c"], "only what somebody may click on"
+    for word in ("url(", "@import", "<script", "onload", 'javascript:alert(1)"'):
+        assert word not in text
+
+
+def test_names_and_annotations_are_text() -> None:
+    text = page(facts())
+    assert "<b>&" not in text
+    assert "train-&lt;b&gt;&amp;&quot;quot&#x27;" in text
+    assert "&lt;i&gt;said&lt;/i&gt;" in text
+    for svg in re.findall(r"<svg.*?</svg>", text):
+        ElementTree.fromstring(svg)
+
+
+def test_the_same_facts_give_the_same_bytes() -> None:
+    assert page(facts()) == page(facts())
+    assert "As it was at 2026-11-22 02:00 UTC." in page(facts())
+
+
+def test_what_is_simulated_is_said() -> None:
+    assert "Simulated here: the nodes (kwok)" in page(facts())
+    bare = Objects(nodes=(node("n", "a100-whole"),))
+    real = gather(ENV, "test", bare, Prometheus(Played(), ""), price_list(ENV), AT)
+    assert "imulated" not in page(real)
+
+
+def test_alerts_fire_with_their_runbooks_the_worst_first() -> None:
+    text = page(facts())
+    assert text.index("GpuXid") < text.index("GpuInfo")
+    assert '<a href="https://example.org/a?b&amp;c" rel="noreferrer">runbook</a>' in text
+    assert '<span class="dim">runbook: javascript:alert(1)</span>' in text
+    assert "2 firing" in text
+    assert "1 pending" in text
+    assert "Watchdog" not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "checkout", "link"),
+    [
+        ("docs/runbooks/GpuXid.md", "../..", '<a href="../../docs/runbooks/GpuXid.md"'),
+        ("docs/runbooks/GpuXid.md", "", '<span class="dim">runbook: docs/runbooks/GpuXid.md</span>'),
+        ("docs/runbooks/../../x.md", "..", '<span class="dim">runbook: docs/runbooks/../../x.md</span>'),
+        ("//example.org/x", "..", '<span class="dim">runbook: //example.org/x</span>'),
+        ("", "..", "since"),
+    ],
+)
+def test_our_own_runbooks_are_links_into_the_checkout(url: str, checkout: str, link: str) -> None:
+    alert = Alert("A", "firing", {"severity": "info"}, {"summary": "s", "runbook_url": url}, "2026")
+    text = page(replace(facts(), alerts=(alert,)), checkout)
+    assert link in text
+    assert text.count("runbook</a>") == link.startswith("<a")
+
+
+def test_a_gpu_of_which_nothing_is_measured_is_said_to_be_so() -> None:
+    after = page(facts()).partition("GPU 3</span>")[2]
+    assert after.startswith('<span class="dim" title="not measured">not measured</span></div>')
+    assert '<div class="sub alarm">gpu lost (replace)</div>' in after
+    assert 'aria-label="GPU 3: sick"' in after
+
+
+def test_without_prometheus_it_says_so_and_has_what_is_asked_for() -> None:
+    away = Prometheus(Nowhere(Failure("Prometheus", "does not answer", "look")), "")
+    text = page(facts(away))
+    assert "What is requested alone: Prometheus: does not answer; look." in text
+    assert "3.85 of 8 GPUs" in text
+    for word in ("Alerts", "busy", 'class="spark"', 'class="track"'):
+        assert word not in text
+
+
+def test_pools_have_money_and_karpenter_its_limits() -> None:
+    found = {pool.status.name: pool.money for pool in facts().pools}
+    assert found["t4-shared"].paid == pytest.approx(2 * 0.526)
+    assert found["t4-shared"].idle == pytest.approx(0.526 * (0.5 + 1.0))
+    assert found["t4-shared"].unused == 0.0, "what is asked for there is used"
+    assert found["a100-whole"].paid is None
+    text = page(facts())
+    assert "<td>burst</td><td>cpu</td><td>48</td><td>100</td><td>48 %</td>" in text
+    assert "<td>burst</td><td>memory</td><td>32</td><td>64 GiB</td><td>50 %</td>" in text
+
+
+def test_what_is_asked_for_and_not_used_costs_money_too() -> None:
+    objects = Objects(
+        (node("n", "t4-shared", gpus=1, machine="g4dn.xlarge"),),
+        (pod("a/b", "n", (whole("n", 0, 0),), gpu_shared=1),),
+    )
+    asked = Prometheus(Played(device("n", 0, 0.05, 1, 15)), "")
+    money = gather(ENV, "test", objects, asked, price_list(ENV), AT).pools[0].money
+    assert money.unused == pytest.approx(0.526 * 0.2)
+
+
+def test_a_pod_that_waits_is_told_with_its_reason() -> None:
+    current = facts()
+    waits = replace(current.status.pods[-1], name="waits", reason="Unschedulable: <none>")
+    text = page(replace(current, status=replace(current.status, pods=(waits,))))
+    assert "/waits: Unschedulable: &lt;none&gt;" in text
+
+
+@pytest.mark.parametrize("nodes", [200, 1000])
+def test_a_large_cluster_is_drawn_in_part_and_that_is_said(nodes: int) -> None:
+    many = tuple(node(f"n{index:04}", "a100-whole", gpus=8) for index in range(nodes))
+    names = [one["metadata"]["name"] for one in many]
+    pods = tuple(pod(f"a/{name}", name, (whole(name, 0),), gpu=1) for name in names)
+    asked = Played()
+    for one in many[:100]:
+        asked.series += device(one["metadata"]["name"], 0, 0.5, 1, 40)
+    asked.alerts = [
+        {"labels": {"alertname": f"Gpu{index}", "severity": "info"}, "state": "firing", "activeAt": ""}
+        for index in range(MOST_ALERTS + 7)
+    ]
+    current = gather(ENV, "big", Objects(many, pods), Prometheus(asked, ""), price_list(ENV), AT)
+    text = page(current)
+    assert text.count('class="node"') == 60
+    assert f"and {nodes - 60} nodes more" in text
+    assert "and 7 more" in text
+    assert (f"and {nodes - MOST_PODS} more" in text) == (nodes > MOST_PODS)
+    assert len(text) < 1_500_000
+    assert len(asked.asked) < 10, "a question for each pool, none for each node"
+
+
+def test_what_is_not_ready_is_drawn_first() -> None:
+    many = [node(f"n{index:03}", "a100-whole", gpus=1) for index in range(100)]
+    many[99]["status"]["conditions"][0]["status"] = "False"
+    current = gather(ENV, "big", Objects(tuple(many)), Prometheus(Played(), ""), price_list(ENV), AT)
+    boxes = re.findall(r'<div class="node"><div class="name" title="(\w+)">', page(current))
+    assert boxes[:2] == ["n099", "n000"]
+
+
+def test_a_node_that_takes_no_pods_is_drawn_first_and_says_why() -> None:
+    sick = {"key": "gpuform.io/gpu-unhealthy", "value": "<replace>", "effect": "NoSchedule"}
+    both = [
+        node("n0", "a100-whole", gpus=1),
+        {**node("n1", "a100-whole", gpus=1), "spec": {"taints": [sick]}},
+    ]
+    text = page(gather(ENV, "two", Objects(tuple(both)), Prometheus(Played(), ""), price_list(ENV), AT))
+    boxes = re.findall(r'<div class="node"><div class="name" title="(\w+)">', text)
+    assert boxes == ["n1", "n0"]
+    assert 'title="n1">n1 <span class="alarm">out of use: &lt;replace&gt;</span></div>' in text
+
+
+def test_boxes_of_all_pools_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_nodes, "MOST_IN_ALL", 3)
+    text = page(facts())
+    assert text.count('class="node"') == 3
+    assert "and 1 node more" in text
+
+
+def test_the_picture_of_a_cut_gpu_is_to_scale() -> None:
+    """Three of eight memory slices in the middle are nobody's: 2g.10gb begins at 2, 1g.5gb at 6."""
+    slices = (
+        Slice("2g.10gb", "3", 2, 2, 2, 2 / 7, 1, Use(util=0.5, memory_used=1, memory_total=2)),
+        Slice("1g.5gb", "9", 6, 1, 1, 1 / 7, 1, Use(util=0.0)),
+    )
+    gpu = Gpu(0, "u", "A100", 1, 7, 8, Use(), slices)
+    svg = ElementTree.fromstring(picture.picture(gpu, {}))
+    kinds: dict[str, list[tuple[float, float]]] = {}
+    for rect in svg.iter("rect"):
+        place = float(rect.get("x", "")), float(rect.get("width", ""))
+        kinds.setdefault(rect.get("class", ""), []).append(place)
+    assert kinds["free"] == [(81.0, 78.0), (241.0, 38.0)]
+    assert len(kinds["hole"]) == 5
+    assert len(kinds["unit"]) == 3
+    assert kinds["bar"] == [(81.0, 39.0), (241.0, 0.0)]
+    assert kinds["memory"] == [(81.0, 39.0)]
+    assert svg.get("aria-label") == "GPU 0: 2g.10gb free; 1g.5gb free"
+
+
+def test_shares_are_parts_of_a_gpu_and_texts_without_room_are_left_out() -> None:
+    pods = tuple(PodUse("ns", f"pod-{n}", f"long-name-{n}", "nvidia.com/gpu", 1, 1 / 16) for n in range(3))
+    gpu = Gpu(0, "u", "T4", 16, 0, 0, Use(), (), pods)
+    svg = ElementTree.fromstring(picture.picture(gpu, picture.colours([gpu])))
+    rects = [rect.get("class") for rect in svg.iter("rect")]
+    assert rects == ["w0", "w1", "w2", *["free"] * 13]
+    assert {text.text for text in svg.iter("text")} <= set()
+    assert svg.find("g/title").text == "ns/pod-0: 1/16"  # type: ignore[union-attr]
+
+
+def test_more_pods_than_shares_are_drawn_nevertheless() -> None:
+    """A pool that was changed from 4 shares to 2 keeps its pods until they end."""
+    pods = tuple(PodUse("ns", f"pod-{n}", f"w{n}", "nvidia.com/gpu.shared", 1, 0.5) for n in range(4))
+    svg = picture.picture(Gpu(0, "u", "T4", 2, 0, 0, Use(), (), pods), {})
+    assert svg.count("<rect") == 4
+
+
+def test_a_line_is_broken_where_nothing_was_measured() -> None:
+    points = [(float(at), 0.5) for at in (0, 10, 20, 100, 110)]
+    svg = sparkline(points, (0, 110), 1.0, "a <b>")
+    assert svg.count("<polyline") == 2
+    assert "<b>" not in svg
+    assert sparkline([], (0, 1), 1, "") == ""
+    assert "nan" not in sparkline([(0.0, 5.0)], (0, 0), 0, "one point, no span, no top")
+
+
+def test_the_main_job_leaves_the_page_and_the_facts(tmp_path: Path) -> None:
+    file = write(tmp_path / "report", facts(), tmp_path)
+    assert file.read_text() == page(facts(), "..")
+    told = json.loads((file.parent / "status.json").read_text())
+    assert set(told) == {"pools", "pods", "cost"}

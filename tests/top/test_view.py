@@ -1,0 +1,373 @@
+"""Who has which GPU and what they use of it, with and without Prometheus, simulated and not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.errors import Failure
+from gpuform.objects import Objects
+from gpuform.prometheus import Nowhere, Prometheus
+from gpuform.reports import top
+from gpuform.top.measured import Measured
+from gpuform.top.read import NOTHING_YET, measure, view
+from gpuform.top.view import Node, PodUse, View
+from infra.config import parse
+from infra.model import offer
+from tests.top.played import Played, device, node, pod, series, slice_of, whole
+
+pytestmark = pytest.mark.unit
+
+ENV = parse(
+    {
+        "name": "test",
+        "cluster": {"kind": "embedded"},
+        "gpu_operator": {"mig_strategy": "mixed"},
+        "pools": [
+            {
+                "name": "t4",
+                "machine": "g2.5xlarge",
+                "nodes": 1,
+                "sharing": {"kind": "time_slicing", "replicas": 4},
+            },
+            {
+                "name": "mig",
+                "machine": "g4.p1.40g",
+                "nodes": 1,
+                "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}},
+            },
+            {"name": "whole", "machine": "g4.p4.40g", "nodes": 1},
+            {"name": "cpu", "machine": "m6i.xlarge", "nodes": 1},
+        ],
+    }
+)
+LAYOUT = {"0": ["3g.20gb@4", "2g.10gb@0", "2g.10gb@2"]}
+
+
+def seen(played: Played, *objects: dict[str, Any]) -> View:
+    nodes = tuple(one for one in objects if "spec" not in one)
+    pods = tuple(one for one in objects if "spec" in one)
+    return view(ENV, Objects(nodes, pods), *measure(Prometheus(played, "remedy")))
+
+
+def one_node(found: View) -> Node:
+    (only,) = found.nodes
+    return only
+
+
+def told(pods: Any) -> list[tuple[str, float, float | None, bool]]:
+    return [
+        (
+            pod.name,
+            round(pod.requested, 3),
+            pod.used if pod.used is None else round(pod.used, 3),
+            pod.attributed,
+        )
+        for pod in pods
+    ]
+
+
+SHARED = [
+    node("n0", "t4", gpus=1),
+    pod("a/one", "n0", (whole("n0", 0, 0),), gpu_shared=1),
+    pod("b/two", "n0", (whole("n0", 0, 3),), gpu_shared=1),
+]
+
+
+def test_shares_of_a_gpu_have_their_recorded_part() -> None:
+    recorded = [
+        series("gpuform:pod:gpus_used", 0.5, namespace="a", pod="one", node="n0"),
+        series("gpuform:pod:gpus_used", 0.3, namespace="b", pod="two", node="n0"),
+        series("gpuform:gpu:power_watts", 61.6, node="n0", gpu="0"),
+    ]
+    found = one_node(seen(Played([*device("n0", 0, 0.8, 6, 15), *recorded]), *SHARED))
+    (gpu,) = found.gpus
+    assert (gpu.shares, gpu.use.util, gpu.use.power_watts, gpu.requested) == (4, 0.8, 61.6, 0.5)
+    assert told(gpu.pods) == [("one", 0.25, 0.5, True), ("two", 0.25, 0.3, True)]
+
+
+def test_without_the_recorded_series_the_part_comes_from_the_gpu_itself() -> None:
+    (gpu,) = one_node(seen(Played(device("n0", 0, 0.8, 6, 15)), *SHARED)).gpus
+    assert told(gpu.pods) == [("one", 0.25, 0.4, True), ("two", 0.25, 0.4, True)]
+
+
+def test_a_pod_alone_on_a_shared_gpu_uses_what_is_measured() -> None:
+    (gpu,) = one_node(seen(Played(device("n0", 0, 0.8, 6, 15)), *SHARED[:2])).gpus
+    assert told(gpu.pods) == [("one", 0.25, 0.8, False)]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["DCGM names the pods", "it names none"])
+def test_slices_have_their_own_numbers(named: bool) -> None:
+    """The three pods' slices are found by their pods' names, else in the order of the instances."""
+    played = Played()
+    for instance, profile, util, name in (
+        ("3", "2g.10gb", 0.2, "notebook"),
+        ("5", "2g.10gb", 0.1, "simulation"),
+        ("2", "3g.20gb", 0.9, "inference"),
+    ):
+        tags = {"GPU_I_ID": instance, "GPU_I_PROFILE": profile, "modelName": "NVIDIA A100-PCIE-40GB"}
+        played.series += device("n1", 0, util, 4, 10, **tags)
+        if named:
+            raw = {"node": "n1", "gpu": "0", "GPU_I_ID": instance, "namespace": "mig", "pod": name}
+            played.series.append(series("DCGM_FI_DEV_FB_USED", 4096, **raw))
+    played.series.append(series("gpuform:gpu:power_watts", 200, node="n1", gpu="0"))
+    found = seen(
+        played,
+        node("n1", "mig", 1, LAYOUT, nvidia_com__gpu_product="NVIDIA-A100-PCIE-40GB"),
+        pod("mig/simulation", "n1", (slice_of("n1", 0, "2g.10gb", 0),), mig_2g_10gb=1),
+        pod("mig/notebook", "n1", (slice_of("n1", 0, "2g.10gb", 2),), mig_2g_10gb=1),
+        pod("mig/inference", "n1", (slice_of("n1", 0, "3g.20gb", 4),), mig_3g_20gb=1),
+    )
+    (gpu,) = one_node(found).gpus
+    assert (gpu.compute, gpu.memory, gpu.use.power_watts) == (7, 8, 200)
+    assert gpu.use.util == pytest.approx((0.2 * 2 + 0.1 * 2 + 0.9 * 3) / 7)
+    assert gpu.use.memory_used == 12 * 2**30
+    assert [(one.profile, one.start, one.use.power_watts) for one in gpu.slices] == [
+        ("2g.10gb", 0, None),
+        ("2g.10gb", 2, None),
+        ("3g.20gb", 4, None),
+    ]
+    first, second, third = (one.use.util for one in gpu.slices)
+    assert (first, second, third) == ((0.1, 0.2, 0.9) if named else (0.2, 0.1, 0.9))
+    assert told(gpu.slices[2].pods) == [("inference", 0.429, 0.386, False)]
+
+
+@pytest.mark.parametrize("simulated", [True, False], ids=["simulated", "DCGM's"])
+def test_a_gpu_is_what_its_slices_are_together(simulated: bool) -> None:
+    """What a layout leaves unused is the slices', as for the recorded series and the price."""
+    half = {"name": "half", "machine": "g4.p1.40g", "nodes": 1}
+    half["sharing"] = {"kind": "mig", "layout": {"3g.20gb": 2}}
+    own = {"gpu_operator": {"mig_strategy": "mixed"}, "pools": [half]}
+    env = parse({"name": "halves", "cluster": {"kind": "embedded"}, **own})
+    tags = {"GPU_I_PROFILE": "3g.20gb", "modelName": "NVIDIA A100-PCIE-40GB"}
+    played = Played([*device("n1", 0, 1, 4, 20, GPU_I_ID="1", **tags)])
+    played.series += device("n1", 0, 0.5, 4, 20, GPU_I_ID="2", **tags)
+    layout = {"0": ["3g.20gb@0", "3g.20gb@4"]}
+    label = {"nvidia_com__gpu_product": "NVIDIA-A100-PCIE-40GB"}
+    there = node("n1", "half", 1, layout, **label) if simulated else node("n1", "half", **label)
+    pods = tuple(pod(f"a/{name}", "n1", mig_3g_20gb=1) for name in ("one", "two"))
+    found = one_node(view(env, Objects((there,), pods), *measure(Prometheus(played, "remedy"))))
+    assert (found.requested, found.busy) == (1.0, 0.75)
+    assert offer.parts("mixed", env.pools[0]) == {"nvidia.com/mig-3g.20gb": 0.5}
+
+
+def test_a_real_node_has_the_devices_and_pods_that_dcgm_knows() -> None:
+    played = Played()
+    for index, util in enumerate((0.5, 0.0)):
+        played.series += device(
+            "n2", index, util, 10, 40, UUID=f"GPU-{index}", modelName="NVIDIA A100-PCIE-40GB"
+        )
+    played.series.append(series("DCGM_FI_DEV_FB_USED", 9, node="n2", gpu="1", namespace="a", pod="one"))
+    played.series.append(series("DCGM_FI_DEV_FB_USED", 9, node="n2", gpu="0"))
+    found = one_node(seen(played, node("n2", "whole"), pod("a/one", "n2", gpu=1), pod("a/two", "n2", gpu=1)))
+    assert [told(gpu.pods) for gpu in found.gpus] == [[], [("one", 1.0, 0.0, False)]]
+    assert [gpu.uuid for gpu in found.gpus] == ["GPU-0", "GPU-1"]
+    assert told(found.loose) == [("two", 1.0, None, False)]
+
+
+def test_shared_gpus_of_a_real_node_are_told_of_the_node_and_never_as_nothing() -> None:
+    """DCGM does not know who has which share: with one GPU it is clear, with two it is the node's."""
+    recorded = [series("gpuform:pod:gpus_used", 0.3, namespace="a", pod="one", node="n0")]
+    pods = [pod("a/one", "n0", gpu_shared=1)]
+    single = one_node(seen(Played([*device("n0", 0, 0.3, 6, 15), *recorded]), node("n0", "t4"), *pods))
+    assert told(single.gpus[0].pods) == [("one", 0.25, 0.3, False)]
+    both = [*device("n0", 0, 0.3, 6, 15), *device("n0", 1, 0.3, 6, 15), *recorded]
+    double = seen(Played(both), node("n0", "t4"), *pods)
+    assert told(one_node(double).loose) == [("one", 0.25, 0.3, True)]
+    assert "~0.3" in text(double)
+    assert top.ATTRIBUTED in top.notes(double)
+
+
+def test_pods_that_have_ended_or_ask_for_no_gpu_are_left_out() -> None:
+    found = seen(
+        Played(),
+        node("n0", "t4", gpus=1),
+        node("c0", "cpu"),
+        pod("a/done", "n0", (whole("n0", 0, 0),), phase="Succeeded", gpu_shared=1),
+        pod("a/none", "n0"),
+        pod("a/waits", None, gpu_shared=1),
+    )
+    assert not list(one_node(found).everyone)
+
+
+def test_a_pod_with_several_gpus_is_on_each() -> None:
+    ids = (whole("n2", 1), whole("n2", 3))
+    found = one_node(seen(Played(), node("n2", "whole", gpus=4), pod("a/big", "n2", ids, gpu=2)))
+    assert [[one.requested for one in gpu.pods] for gpu in found.gpus] == [[], [1.0], [], [1.0]]
+    assert found.requested == 2
+
+
+def text(found: View) -> str:
+    from rich.console import Console
+
+    console = Console(width=200, highlight=False)
+    with console.capture() as captured:
+        console.print(top.table(found))
+    return captured.get()
+
+
+def test_the_tree() -> None:
+    played = Played(
+        [
+            *device("n0", 0, 0.8, 6, 15),
+            series("gpuform:gpu:power_watts", 61.6, node="n0", gpu="0"),
+        ]
+    )
+    lines = [line.rstrip() for line in text(seen(played, *SHARED, node("n2", "whole", gpus=2))).splitlines()]
+    assert lines == [
+        "node, GPU, slice, pod           requested            used          GPU memory       power",
+        "n0 (t4, g2.5xlarge)             0.5 of 1 GPU         0.8 of 1 GPU",
+        "└─ GPU 0 Tesla-T4, 4 shares     0.5                  80 %          6.0 of 15.0 GiB  62 W",
+        "   ├─ a/one                     0.25 (1 gpu.shared)  ~0.4",
+        "   └─ b/two                     0.25 (1 gpu.shared)  ~0.4",
+        "n2 (whole, g2.5xlarge)          0 of 2 GPUs          not measured",
+        "├─ GPU 0 NVIDIA-A100-PCIE-40GB  free                 not measured",
+        "└─ GPU 1 NVIDIA-A100-PCIE-40GB  free                 not measured",
+    ]
+
+
+def test_a_gpu_that_is_lost_is_still_the_nodes_and_says_what_is_wrong() -> None:
+    lost = {"node": "n2", "gpu": "1", "UUID": "GPU-1", "class": "replace"}
+    played = Played(
+        [
+            *device("n2", 0, 0.5, 1, 40),
+            series("gpuform:fault:active", 1, **lost, reason="gpu_lost"),
+            series("gpuform:fault:active", 1, **lost, reason="xid", xid="79"),
+        ]
+    )
+    for there in (node("n2", "whole"), node("n2", "whole", gpus=2)):
+        found = seen(played, there)
+        first, second = one_node(found).gpus
+        assert first.faults == ()
+        assert sorted(map(str, second.faults)) == ["XID 79 (replace)", "gpu lost (replace)"]
+        assert not second.use.measured
+        line = next(line for line in text(found).splitlines() if "GPU 1" in line)
+        assert "(replace)" in line
+        assert "sick" in line
+        assert "free" not in line
+    assert {"reason": "gpu_lost", "class": "replace", "xid": ""} in found.to_json()["nodes"][0]["gpus"][1][
+        "faults"
+    ]
+
+
+def test_without_prometheus_only_requests_are_shown_and_that_is_said() -> None:
+    why = Failure("Prometheus", "does not answer", "look")
+    found = view(ENV, Objects(tuple(SHARED[:1]), tuple(SHARED[1:])), *measure(Prometheus(Nowhere(why), "")))
+    assert text(found).splitlines()[0].split() == ["node,", "GPU,", "slice,", "pod", "requested"]
+    assert top.notes(found) == ["requested only: Prometheus: does not answer; look"]
+    assert found.to_json()["prometheus"] == {"answers": False, "why": "Prometheus: does not answer; look"}
+
+
+def test_a_prometheus_without_gpus_says_so() -> None:
+    assert measure(Prometheus(Played(), "")) == (Measured(), NOTHING_YET)
+
+
+@pytest.mark.parametrize(
+    ("asked", "nodes", "pods"),
+    [
+        ((None, None, None), ["n0", "n2"], ["one", "two", "big"]),
+        (("a", None, None), ["n0", "n2"], ["one", "big"]),
+        (("b", None, None), ["n0"], ["two"]),
+        ((None, "whole", None), ["n2"], ["big"]),
+        ((None, None, "n0"), ["n0"], ["one", "two"]),
+        (("b", "whole", None), [], []),
+    ],
+)
+def test_filters(asked: tuple[str | None, str | None, str | None], nodes: list[str], pods: list[str]) -> None:
+    big = pod("a/big", "n2", (whole("n2", 1),), gpu=1)
+    found = seen(Played(), *SHARED, node("n2", "whole", gpus=2), big).only(*asked)
+    assert [one.name for one in found.nodes] == nodes
+    assert [one.name for each in found.nodes for one in each.everyone] == pods
+    if asked[0]:
+        assert all(list(gpu.everyone) for each in found.nodes for gpu in each.gpus)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"taints": [{"key": "nvidia.com/gpu", "value": "true"}]}, ""),
+        ({"unschedulable": True}, "cordoned"),
+        ({"taints": [{"key": "gpuform.io/gpu-unhealthy", "value": "replace"}]}, "out of use: replace"),
+        ({"taints": [{"key": "gpuform.io/gpu-not-ready"}]}, "its GPUs are not proven yet"),
+    ],
+)
+def test_free_gpus_of_a_node_that_takes_no_pods_are_not_offered_without_a_word(
+    spec: dict[str, Any], said: str
+) -> None:
+    played = {**node("w", "whole", gpus=4), "spec": spec}
+    found = view(ENV, Objects((played,), ()), *measure(Prometheus(Played([]), "remedy")))
+    assert one_node(found).closed == said
+    assert said in text(found)
+    assert found.to_json()["nodes"][0]["closed"] == said
+
+
+def test_json_has_the_documented_keys() -> None:
+    found = seen(Played(device("n0", 0, 0.8, 6, 15)), *SHARED).to_json()
+    assert set(found) == {"simulated", "prometheus", "nodes"}
+    (only,) = found["nodes"]
+    assert set(only) == {
+        "name",
+        "pool",
+        "machine",
+        "ready",
+        "closed",
+        "requested_gpus",
+        "busy_gpus",
+        "gpus",
+        "pods",
+    }
+    (gpu,) = only["gpus"]
+    assert gpu == {
+        "index": 0,
+        "uuid": whole("n0", 0),
+        "model": "Tesla-T4",
+        "shares": 4,
+        "requested_gpus": 0.5,
+        "util": 0.8,
+        "memory_used_bytes": 6 * 2**30,
+        "memory_total_bytes": 15 * 2**30,
+        "power_watts": None,
+        "temperature_celsius": None,
+        "faults": [],
+        "slices": [],
+        "pods": [
+            {
+                "namespace": namespace,
+                "name": name,
+                "resource": "nvidia.com/gpu.shared",
+                "count": 1,
+                "attributed": True,
+                "requested_gpus": 0.25,
+                "used_gpus": 0.4,
+            }
+            for namespace, name in (("a", "one"), ("b", "two"))
+        ],
+    }
+
+
+def test_what_was_used_is_never_said_to_be_nothing_known() -> None:
+    assert top.used_by(PodUse("a", "b", "b", "nvidia.com/gpu", 1, 1.0)) == "not measured"
+
+
+def test_the_documentation_shows_every_key() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+    shown = json.loads(text.partition("```json\n")[2].partition("```")[0])
+    fault = series("gpuform:fault:active", 1, node="n1", gpu="0", reason="ecc")
+    current = seen(
+        Played([*device("n1", 0, 0.5, 1, 2), fault]),
+        node("n1", "mig", 1, LAYOUT),
+        pod("a/b", "n1", (slice_of("n1", 0, "3g.20gb", 4),), mig_3g_20gb=1),
+    ).to_json()
+    assert keys(shown) == keys(current)
+
+
+def keys(value: Any) -> Any:
+    """Its shape; of a list, that of the entry that tells most."""
+    if isinstance(value, dict):
+        return {key: keys(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return max((keys(one) for one in value), key=lambda one: len(str(one)), default=None)
+    return None
