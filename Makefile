@@ -28,7 +28,7 @@ down: ## Stop everything that `make up` started (its data stays)
 
 test: setup ## Run every test
 	@$(BIN)/gpuform toolchain build --tests
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25
 
 check: setup ## Format, lint, types, import contracts, unit tests
 	@$(BIN)/ruff format --check .
@@ -41,10 +41,11 @@ format: setup ## Format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: setup ## Write the generated pages again: environment, sharing, roles and policies
+docs: setup ## Write the generated pages again: environment, sharing, roles, alerts and policies
 	@$(BIN)/python -m infra.schema docs
 	@$(BIN)/python -m infra.sharing_docs docs
 	@$(BIN)/python -m infra.roles_docs docs
+	@$(BIN)/python -m infra.alerts_docs docs
 	@$(BIN)/python -m policies.docs > docs/policies.md
 
 lock: ## Renew requirements.lock (needs uv)
