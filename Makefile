@@ -49,7 +49,7 @@ docs: setup ## Write the generated pages again: environment, sharing, roles, ale
 	@$(BIN)/python -m policies.docs > docs/policies.md
 
 lock: ## Renew requirements.lock (needs uv)
-	uv pip compile pyproject.toml --extra dev --extra aws --extra hosts --python-version 3.11 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock
+	uv pip compile pyproject.toml --extra dev --extra aws --extra hosts --extra openstack --python-version 3.11 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock
 
 clean: down ## Forget the embedded cluster and its Pulumi state
 	@rm -rf .gpuform
