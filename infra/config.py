@@ -15,6 +15,7 @@ from infra.model.aws import AwsCluster
 from infra.model.base import listing
 from infra.model.environment import Environment
 from infra.model.errors import InputError
+from infra.model.openstack import own_flavors
 from infra.model.prices import Beside, PriceList
 
 KEY = "gpuform:environment"
@@ -33,15 +34,16 @@ def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Envi
             source, f"{KEY} holds {_kind_of(mapping)}", "it must hold keys: name, cluster, pools, ..."
         )
     try:
-        return Environment.model_validate(dict(mapping), context={"cluster": _cluster_of(mapping)})
+        return Environment.model_validate(dict(mapping), context=_context(mapping))
     except ValidationError as error:
         raise _translate(error.errors()[0], mapping, source) from None
 
 
-def _cluster_of(mapping: Mapping[str, Any]) -> Any:
-    """The kind of cluster as it is written; nothing is checked yet."""
+def _context(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """What pools are judged by: the kind of cluster as it is written, and flavors that it declares."""
     cluster = mapping.get("cluster")
-    return cluster.get("kind") if isinstance(cluster, Mapping) else None
+    kind = cluster.get("kind") if isinstance(cluster, Mapping) else None
+    return {"cluster": kind, "flavors": own_flavors(cluster) if kind == "openstack" else {}}
 
 
 def load(path: Path) -> Environment:
@@ -201,5 +203,5 @@ def _is_tag(part: str, here: Any) -> bool:
 
 _UNION_BRANCHES = (
     *("str", "dict[str,constrained-int]", "[key]", "[number]", "[list]", "[share]"),
-    *("[name]", "[counter]"),
+    *("[name]", "[counter]", "[template]"),
 )

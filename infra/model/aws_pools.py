@@ -225,6 +225,9 @@ def _check_capacity(pool: Pool, path: str) -> None:
 def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
     if pool.elastic is None:
         return
+    if pool.elastic.min is not None:
+        fact = "Karpenter keeps no idle nodes in a pool that scales"
+        raise InputError(f"{path}.elastic.min", fact, "leave it out, or give the pool nodes: N")
     offered = offer.most(strategy, pool)
     known = [CPU, MEMORY_GIB, *offered]
     for key, limit in pool.elastic.max.items():

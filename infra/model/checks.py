@@ -27,10 +27,10 @@ SYSTEM_NAMESPACES = (
 )
 
 
-def check_cost(prices: Sequence[str], system: str | None, pools: Sequence[Pool]) -> None:
+def check_cost(prices: Sequence[str], system: Sequence[str], pools: Sequence[Pool]) -> None:
     """Every price is of a pool or of a machine that a pool may have."""
     machines = [machine.name for pool in pools for machine in (*pool.machines, pool.node_machine) if machine]
-    known = [*(pool.name for pool in pools), *dict.fromkeys([*machines, *([system] if system else [])])]
+    known = [*(pool.name for pool in pools), *dict.fromkeys([*machines, *system])]
     for name in prices:
         if name not in known:
             fact = "is neither a pool nor a machine of one, so this prices nothing"
@@ -74,8 +74,8 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
         return
     if cluster == "hosts":
         return  # host_checks knows what they need
-    if cluster == "aws":
-        _check_aws_place(pool, path)
+    if cluster in ("aws", "openstack"):
+        _check_made(pool, path)
         return
     if pool.nodes is not None:
         raise InputError(
@@ -87,7 +87,7 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
         raise InputError(f"{path}.selector", "missing", "give the labels by which the pool's nodes are found")
 
 
-def _check_aws_place(pool: Pool, path: str) -> None:
+def _check_made(pool: Pool, path: str) -> None:
     if pool.selector is not None:
         raise InputError(
             f"{path}.selector", "the pool's nodes are made", "give nodes: N or elastic, or use kind existing"

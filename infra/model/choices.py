@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationInfo
 
 from infra.model import gpu as catalogue
 from infra.model.base import listing
@@ -27,6 +27,20 @@ def _known_machine(name: str) -> str:
     return name
 
 
+def _known_flavor(name: str, info: ValidationInfo) -> str:
+    """A machine, or a flavor that the cluster declares; on OpenStack only flavors are offered instead."""
+    context = info.context or {}
+    own = context.get("flavors") or {}
+    if name in own:
+        return name
+    if context.get("cluster") == "openstack" and name not in MACHINES:
+        flavors = [one.name for one in MACHINES.values() if one.seller == "openstack"]
+        known = dict.fromkeys([*own, *flavors])
+        remedy = f"declare it under cluster.flavors, or use one that is known; {listing(known, name)}"
+        raise InputError("", f"unknown flavor {name!r}", remedy)
+    return _known_machine(name)
+
+
 GpuName = Annotated[
     str,
     Field(strict=True, json_schema_extra={"enum": list(catalogue.names())}),
@@ -35,3 +49,12 @@ GpuName = Annotated[
 MachineName = Annotated[
     str, Field(strict=True, json_schema_extra={"enum": list(MACHINES)}), AfterValidator(_known_machine)
 ]
+FlavorName = Annotated[
+    str,
+    Field(
+        strict=True,
+        json_schema_extra={"anyOf": [{"enum": list(MACHINES)}, {"type": "string"}]},
+    ),
+    AfterValidator(_known_flavor),
+]
+"""A machine of the catalogue, or a flavor that the environment's cluster declares."""

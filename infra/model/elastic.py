@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,24 +17,26 @@ CAPACITY_TYPES: Mapping[Capacity, str] = {"reserved": "reserved", "on_demand": "
 
 CPU = "cpu"
 MEMORY_GIB = "memory_gib"
+NODES = "nodes"
 
 
 class Elastic(Model):
     """Nodes come with the pods that need them, and go without them."""
 
-    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "min": (
-            "Karpenter keeps no idle nodes in a pool that scales",
-            "leave it out, or give the pool nodes: N",
-        ),
-    }
-
+    min: Annotated[int, Field(strict=True, ge=0)] | None = Field(
+        default=None, description="Nodes that are always there (OpenStack); 1 if left out."
+    )
     max: dict[LabelKey, Count] = Field(
         min_length=1,
-        description="Most of its nodes together, for each way of buying on its own (Karpenter has no limit "
-        "over several): cpu (cores), memory_gib, or a resource that they offer, for example "
-        "nvidia.com/gpu.shared.",
+        description="Most of its nodes together. AWS, for each way of buying on its own (Karpenter has no "
+        "limit over several): cpu (cores), memory_gib, or a resource that they offer, for example "
+        "nvidia.com/gpu.shared. OpenStack: nodes.",
     )
+
+    @property
+    def least(self) -> int:
+        """Nodes that are always there; Karpenter keeps none, whatever this says."""
+        return 1 if self.min is None else self.min
 
 
 SURGE = 1

@@ -14,6 +14,7 @@ from infra.model import (
     host_checks,
     monitoring,
     offer,
+    openstack_checks,
     operator_checks,
     ownership,
     room,
@@ -26,6 +27,7 @@ from infra.model.cost import Cost
 from infra.model.health import Health
 from infra.model.hosts import HostsCluster
 from infra.model.monitoring import Monitoring
+from infra.model.openstack import OpenstackCluster
 from infra.model.operator import GpuOperatorSpec
 from infra.model.ownership import Ownership
 from infra.model.pool import Pool
@@ -51,7 +53,8 @@ class ExistingCluster(Model):
 
 
 Cluster = Annotated[
-    EmbeddedCluster | ExistingCluster | AwsCluster | HostsCluster, Field(discriminator="kind")
+    EmbeddedCluster | ExistingCluster | AwsCluster | HostsCluster | OpenstackCluster,
+    Field(discriminator="kind"),
 ]
 
 
@@ -94,8 +97,7 @@ class Environment(Model):
         operator_checks.check(self.cluster.kind, operator, self.ownership, self.pools)
         checks.check_pools(self.cluster.kind, self.gpu_operator.mig_strategy, self.pools)
         if self.cost:
-            system = self.cluster.system.machine if isinstance(self.cluster, AwsCluster) else None
-            checks.check_cost(tuple(self.cost.prices), system, self.pools)
+            checks.check_cost(tuple(self.cost.prices), self._system_machines, self.pools)
         scheduling.check_scheduling(self.cluster.kind, self.scheduling)
         checks.check_workloads(operator.mig_strategy, self.pools, self.workloads)
         scheduling.check_priorities(self.priorities, self.workloads)
@@ -105,10 +107,22 @@ class Environment(Model):
         health.check(self.cluster.kind, self.health, self.monitoring is not None, self.pools)
         if isinstance(self.cluster, AwsCluster):
             aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
+        if isinstance(self.cluster, OpenstackCluster):
+            openstack_checks.check(self.name, self.cluster, self.pools)
         if isinstance(self.cluster, HostsCluster):
             inside = {key: getattr(self, key) for key in host_checks.INSIDE}
             host_checks.check(self.cluster, operator, self.pools, inside)
         return self
+
+    @property
+    def _system_machines(self) -> tuple[str, ...]:
+        """Machines that are no pool's, as they are named."""
+        if isinstance(self.cluster, AwsCluster):
+            return (self.cluster.system.machine,)
+        if isinstance(self.cluster, OpenstackCluster):
+            groups = (self.cluster.masters, self.cluster.workers)
+            return tuple(group.flavor for group in groups if group.flavor)
+        return ()
 
     def _namespaces(self) -> dict[str, str]:
         """Every namespace that is named, with the path of the first who names it."""
@@ -179,6 +193,12 @@ class Environment(Model):
     def has_mig_manager(self) -> bool:
         """Whether a MIG manager cuts GPUs as labels and a ConfigMap say."""
         return self.ownership.mig == "operator"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is taken as it is declared and had better be otherwise: path, fact and remedy of each."""
+        cluster = self.cluster
+        return openstack_checks.warnings(self.pools) if isinstance(cluster, OpenstackCluster) else ()
 
     def resolved(self) -> dict[str, Any]:
         """Input that means the same: with every default, without what this kind of cluster has no use for."""

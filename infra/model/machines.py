@@ -33,6 +33,8 @@ class Machine:
     efa: int = 0
     nvme: int = 0
     arch: Literal["amd64", "arm64"] = "amd64"
+    deprecated: bool = False
+    """The seller still has it, and says that nothing new should be made of it."""
 
     @property
     def model(self) -> Gpu | None:
@@ -41,9 +43,9 @@ class Machine:
 
 
 _ROWS = (
-    Machine("g1.xlarge", "openstack", 4, 16, "V100-PCIE-16GB", 1),
+    Machine("g1.xlarge", "openstack", 4, 16, "V100-PCIE-16GB", 1, deprecated=True),
     Machine("g1.4xlarge", "openstack", 16, 64, "V100-PCIE-16GB", 4),
-    Machine("g2.xlarge", "openstack", 4, 16, "T4", 1),
+    Machine("g2.xlarge", "openstack", 4, 16, "T4", 1, deprecated=True),
     Machine("g2.5xlarge", "openstack", 28, 168, "T4", 1),
     Machine("g3.xlarge", "openstack", 4, 16, "V100S-PCIE-32GB", 1),
     Machine("g3.4xlarge", "openstack", 16, 64, "V100S-PCIE-32GB", 4),

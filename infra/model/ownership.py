@@ -51,6 +51,10 @@ ROWS: Mapping[str, Ownership] = {
     "host-driver": Ownership("existing cluster, driver on the nodes", "host", "operator"),
     "host-toolkit": Ownership("existing cluster, toolkit on the nodes", "operator", "host"),
     "host": Ownership("existing cluster, driver and toolkit on the nodes", "host", "host"),
+    "magnum": Ownership("Magnum node group, bare nodes", "operator", "operator", system_nodes=True),
+    "magnum-host-driver": Ownership("Magnum, driver in the image", "host", "operator", system_nodes=True),
+    "magnum-host-toolkit": Ownership("Magnum, toolkit in the image", "operator", "host", system_nodes=True),
+    "magnum-host": Ownership("Magnum, driver and toolkit in the image", "host", "host", system_nodes=True),
     "embedded": Ownership("embedded, simulated nodes", "operator", "operator"),
 }
 _EXISTING: Mapping[tuple[str, str], str] = {
@@ -59,6 +63,7 @@ _EXISTING: Mapping[tuple[str, str], str] = {
     ("operator", "host"): "host-toolkit",
     ("host", "host"): "host",
 }
+_MAGNUM = {key: f"magnum-{row}" if row != "operator" else "magnum" for key, row in _EXISTING.items()}
 
 
 def of(cluster: str, images: Collection[str], spec: GpuOperatorSpec) -> Ownership:
@@ -78,6 +83,8 @@ def _key(cluster: str, images: Collection[str], spec: GpuOperatorSpec, alone: bo
         return "bottlerocket-nvidia" if bottlerocket else "al2023-nvidia"
     if cluster == "hosts":
         return "ansible"
+    if cluster == "openstack":
+        return "magnum-host" if alone else _MAGNUM[spec.driver, spec.toolkit]
     if alone:
         return "host"
     return "embedded" if cluster == "embedded" else _EXISTING[spec.driver, spec.toolkit]

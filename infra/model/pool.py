@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
 from infra.model import gpu as catalogue
 from infra.model import labels, layouts
 from infra.model.aws import AwsPool
 from infra.model.base import Count, LabelKey, LabelValue, Model, PoolName
-from infra.model.choices import MachineName
-from infra.model.elastic import Capacity, Elastic, PoolClass, node_pool_name, static_name
+from infra.model.choices import FlavorName
+from infra.model.elastic import NODES, Capacity, Elastic, PoolClass, node_pool_name, static_name
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
 from infra.model.gpu_choice import GpuChoice
@@ -19,6 +19,7 @@ from infra.model.hosts import AnyHost, Driver
 from infra.model.images import IMAGES, Image
 from infra.model.machines import MACHINES, Machine, ec2, smallest
 from infra.model.mig import Layout
+from infra.model.openstack import OpenstackPool
 from infra.model.relayout import Relayout
 from infra.model.sharing import Dra, Exclusive, Mig, Sharing
 from infra.model.sharing_checks import Trust, check_sharing
@@ -43,15 +44,18 @@ class Taint(Model):
 class Pool(Model):
     """Nodes of one kind under one name; says what they are, not which cloud makes them.
 
-    Nodes that come and go may differ in how many GPUs they have, and then in how much they offer.
+    Nodes that come and go may differ in how many GPUs they have, and then in how much they offer. Flavors
+    that a cluster declares come as the context of the validation (``{"flavors": {name: Machine}}``).
     """
 
     name: PoolName = Field(description="Also the beginning of the names of its nodes.")
-    machine: MachineName | None = Field(default=None, description="Flavor or instance type; this or gpu.")
+    machine: FlavorName | None = Field(default=None, description="Flavor or instance type; this or gpu.")
     gpu: GpuChoice | None = Field(
         default=None, description="GPU models and number per node; this or machine."
     )
-    nodes: Count | None = Field(default=None, description="Number of nodes (embedded cluster, AWS).")
+    nodes: Count | None = Field(
+        default=None, description="Number of nodes (embedded cluster, AWS, OpenStack)."
+    )
     selector: dict[LabelKey, LabelValue] | None = Field(
         default=None, min_length=1, description="Labels that the pool's nodes carry (existing cluster)."
     )
@@ -62,7 +66,7 @@ class Pool(Model):
         default=None, description="NVIDIA's driver on its hosts, if not the cluster's (own hosts)."
     )
     elastic: Elastic | None = Field(
-        default=None, description="Nodes that come and go with the pods (AWS); this or nodes."
+        default=None, description="Nodes that come and go with the pods (AWS, OpenStack); this or nodes."
     )
     spare: Count | None = Field(
         default=None,
@@ -83,6 +87,7 @@ class Pool(Model):
         default=(), description="Zones of its nodes (AWS); all of the network's if left out."
     )
     aws: AwsPool | None = Field(default=None, description="What its nodes are on AWS.")
+    openstack: OpenstackPool | None = Field(default=None, description="What its node group is on OpenStack.")
     labels: dict[Annotated[LabelKey, AfterValidator(_own_key)], LabelValue] = Field(
         default_factory=dict, description="Node labels beside those that gpuform sets."
     )
@@ -99,8 +104,12 @@ class Pool(Model):
         description="How its nodes come to another MIG layout; evicting, one by one, if left out.",
     )
 
+    _own_flavor: Machine | None = PrivateAttr(default=None)
+    """What the cluster says of the flavor that is named; None where it says nothing."""
+
     @model_validator(mode="after")
-    def _runs_on_one_thing(self) -> Pool:
+    def _runs_on_one_thing(self, info: ValidationInfo) -> Pool:
+        self._own_flavor = ((info.context or {}).get("flavors") or {}).get(self.machine)
         if (self.machine is None) == (self.gpu is None) and not (self.hosts and self.machine is None):
             both = "both machine and gpu are given" if self.gpu else "neither machine nor gpu is given"
             raise InputError("machine", both, "say what the nodes are by one of the two")
@@ -116,11 +125,18 @@ class Pool(Model):
         return self
 
     @property
+    def flavor(self) -> Machine | None:
+        """The machine that is named, as the cluster declares it or else the catalogue; None where none is."""
+        if self.machine is None:
+            return None
+        return self._own_flavor or MACHINES[self.machine]
+
+    @property
     def gpus(self) -> tuple[Gpu, ...]:
         """The GPU models a node may have; one for a machine, none for a machine without GPU."""
         if self.gpu:
             return tuple(catalogue.GPUS[name] for name in self.gpu.models)
-        model = MACHINES[self.machine].model if self.machine else None
+        model = self.flavor.model if self.flavor else None
         return (model,) if model else ()
 
     @property
@@ -128,7 +144,7 @@ class Pool(Model):
         """The numbers of GPUs that a node may have, ascending; (0,) for nodes without GPUs."""
         if self.gpu:
             return self.gpu.counts
-        return (MACHINES[self.machine].gpus if self.machine else 0,)
+        return (self.flavor.gpus if self.flavor else 0,)
 
     @property
     def gpu_count(self) -> int:
@@ -139,13 +155,7 @@ class Pool(Model):
     @property
     def node_machine(self) -> Machine | None:
         """The machine of a simulated node: the one named, or the smallest with these GPUs, if any."""
-        return (
-            MACHINES[self.machine]
-            if self.machine
-            else smallest(self.gpu.models, self.gpu_counts[0])
-            if self.gpu
-            else None
-        )
+        return self.flavor or (smallest(self.gpu.models, self.gpu_counts[0]) if self.gpu else None)
 
     @property
     def by_claim(self) -> bool:
@@ -178,13 +188,28 @@ class Pool(Model):
         """The EC2 types its nodes may be: the one named, or every one with these GPUs; none may fit."""
         if self.gpu:
             return ec2(self.gpu.models, self.gpu_counts)
-        machine = MACHINES[self.machine] if self.machine else None  # own hosts without a GPU are none
+        machine = self.flavor  # own hosts without a GPU are none
         return (machine,) if machine and machine.seller == "ec2" else ()
 
     @property
     def on_aws(self) -> AwsPool:
         """Its settings on AWS, the defaults where none are given."""
         return self.aws or AwsPool()
+
+    @property
+    def on_openstack(self) -> OpenstackPool:
+        """Its settings on OpenStack, the defaults where none are given."""
+        return self.openstack or OpenstackPool()
+
+    @property
+    def least(self) -> int:
+        """Nodes of its node group that are always there; OpenStack only."""
+        return self.elastic.least if self.elastic else self.nodes or 0
+
+    @property
+    def most(self) -> int:
+        """Nodes of its node group at most; OpenStack only."""
+        return self.elastic.max[NODES] if self.elastic else self.nodes or 0
 
     @property
     def image(self) -> Image:

@@ -18,6 +18,7 @@ _FIXED = ("an embedded cluster simulates a fixed number of nodes", "give nodes: 
 _BOUGHT = ("simulated nodes are not bought", "leave it out, or use cluster kind aws")
 _THERE = ("the nodes of an existing cluster are there already", "leave it out, or use cluster kind aws")
 _NOT_AWS = ("the cluster is not on AWS", "leave it out, or use cluster kind aws")
+_NOT_OPENSTACK = ("the cluster is not on OpenStack", "leave it out, or use cluster kind openstack")
 _NO_CLASS = (
     "the class says when Karpenter may take nodes away, and this pool's nodes stay",
     "leave it out, or make the pool elastic",
@@ -43,24 +44,25 @@ _ANSIBLE_DRIVER = ("Ansible installs the driver on own hosts", "leave it out (cl
 _ANSIBLE_TOOLKIT = ("Ansible installs the toolkit on own hosts", "leave it out (cluster.toolkit says which)")
 
 _ONLY_HOSTS = {"hosts": _NOT_HOSTS, "driver": _NOT_HOSTS}
+_ONLY_AWS = {"zones": _NOT_AWS, "aws": _NOT_AWS}
 _POOL: Mapping[str, Mapping[str, Reason]] = {
     "embedded": {
         "elastic": _FIXED,
         "capacity": _BOUGHT,
         "spare": _NOTHING_SPARE,
         "workload_class": _NO_KARPENTER,
-        "zones": _NOT_AWS,
-        "aws": _NOT_AWS,
+        **_ONLY_AWS,
         **_ONLY_HOSTS,
+        "openstack": _NOT_OPENSTACK,
     },
     "existing": {
         "elastic": _THERE,
         "capacity": _THERE,
         "spare": _NOTHING_SPARE,
         "workload_class": _NO_KARPENTER,
-        "zones": _NOT_AWS,
-        "aws": _NOT_AWS,
+        **_ONLY_AWS,
         **_ONLY_HOSTS,
+        "openstack": _NOT_OPENSTACK,
     },
     "hosts": {
         "machine": ("own hosts are no flavor or instance type", "leave it out, and say which GPU they have"),
@@ -70,8 +72,22 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
         "capacity": ("the hosts are there already", "leave it out, or use cluster kind aws"),
         "spare": _NOTHING_SPARE,
         "workload_class": _NO_KARPENTER,
-        "zones": _NOT_AWS,
+        **_ONLY_AWS,
+        "openstack": _NOT_OPENSTACK,
+    },
+    "openstack": {
+        "capacity": ("Magnum's nodes are bought in one way", "leave it out, or use cluster kind aws"),
+        "spare": (
+            "cluster-autoscaler keeps no node free, only as many as elastic.min says",
+            "leave it out, or raise elastic.min",
+        ),
+        "workload_class": _NO_KARPENTER,
+        "zones": (
+            "Magnum puts a whole node group where its label says",
+            "leave it out, or give openstack: {labels: {availability_zone: ZONE}}",
+        ),
         "aws": _NOT_AWS,
+        **_ONLY_HOSTS,
     },
 }
 _THEIR_OWN = ("existing", "hosts")
@@ -104,7 +120,8 @@ _WITH_GPUS = ("driver", "toolkit", "cuda", "acknowledge")
 def of_pool(cluster: str, pool: Pool) -> Mapping[str, Reason]:
     """Fields of the pool that this kind of cluster has no use for, each with the reason."""
     if cluster == "aws":
-        found = _ONLY_HOSTS if pool.elastic else {"spare": _NOTHING_SPARE, **_ONLY_HOSTS}
+        others = {**_ONLY_HOSTS, "openstack": _NOT_OPENSTACK}
+        found = others if pool.elastic else {"spare": _NOTHING_SPARE, **others}
         return found if pool.by_karpenter else {"workload_class": _NO_CLASS, **found}
     return _POOL[cluster]
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from infra.model import claims, labels, offer
 from infra.model.aws import AwsCluster
-from infra.model.elastic import CPU, MEMORY_GIB, Capacity
+from infra.model.elastic import CPU, MEMORY_GIB, NODES, Capacity
 from infra.model.environment import Environment
 from infra.model.machines import Machine
+from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.prices import HOURS_PER_MONTH, Beside, PriceList
 from infra.plan import network, node_class, node_groups
@@ -75,6 +76,8 @@ def bill(env: Environment, prices: PriceList) -> Bill:
     lines = [line for pool in _pools(env) if (line := _pool(env, pool, prices))]
     if isinstance(env.cluster, AwsCluster):
         lines += _beside(env.cluster, prices.beside)
+    if isinstance(env.cluster, OpenstackCluster):
+        lines += _groups(env, env.cluster)
     region = env.cluster.region if isinstance(env.cluster, AwsCluster) else None
     return Bill(tuple(lines), prices, region, env.cost.budget_usd_per_month if env.cost else None)
 
@@ -102,7 +105,8 @@ def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
         notes.append(f"no price of {', '.join(missing)}")
     known = {machine: price for machine, price in hourly.items() if price is not None}
     low = high = 0.0
-    least, most = pool.nodes or pool.spare or 0, pool.nodes or 0
+    always = pool.least if isinstance(env.cluster, OpenstackCluster) else pool.nodes or 0
+    least, most = always or pool.spare or 0, pool.nodes or 0
     spare: list[float] = []
     for capacity in pool.capacity:
         factor = _factor(env, capacity, notes)
@@ -111,13 +115,13 @@ def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
             most += max(counts.values())
         costs = [price * factor * counts[machine] for machine, price in known.items()]
         high += max(costs, default=0.0)
-        low += min(costs, default=0.0) if pool.nodes else 0.0
+        low += min(known.values(), default=0.0) * factor * always
         spare.append(min(known.values(), default=0.0) * factor * (pool.spare or 0))
     low += min(spare, default=0.0)
     whole = None if missing else high
     cheapest = min(known.items(), key=lambda item: item[1], default=None)
     units = _units(env, pool, cheapest[0].gpus, cheapest[1]) if cheapest else {}
-    lowest = None if missing and pool.nodes else low
+    lowest = None if missing and always else low
     return Line(f"pool {pool.name}", least, most, lowest, whole, units, tuple(notes))
 
 
@@ -181,7 +185,7 @@ def most_nodes(env: Environment, pool: Pool, machine: Machine) -> int:
 
 def limited(env: Environment, pool: Pool, machine: Machine) -> dict[str, int]:
     """What one node of that machine counts for, by the keys that an elastic pool's limits may have."""
-    return {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered(env, pool, machine.gpus)}
+    return {CPU: machine.vcpu, MEMORY_GIB: machine.memory, NODES: 1, **offered(env, pool, machine.gpus)}
 
 
 def _units(env: Environment, pool: Pool, gpus: int, node: float) -> dict[str, float]:
@@ -210,6 +214,17 @@ def _beside(cluster: AwsCluster, beside: Beside) -> Iterator[Line]:
         ("VPC endpoints", endpoints, beside.endpoint),
     ):
         yield Line(what, count, count, count * each, count * each)
+
+
+def _groups(env: Environment, cluster: OpenstackCluster) -> Iterator[Line]:
+    """The two node groups without a pool; a flavor that only the template knows has no price."""
+    own = env.cost.prices if env.cost else {}
+    for what, group in (("masters", cluster.masters), ("default workers", cluster.workers)):
+        count, price = group.nodes, own.get(group.flavor or "")
+        if price is None:
+            yield Line(what, count, count, None, None, notes=(f"no price of {group.flavor or 'its flavor'}",))
+        else:
+            yield Line(what, count, count, count * price, count * price)
 
 
 def document(bill: Bill) -> dict[str, Any]:

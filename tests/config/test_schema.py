@@ -26,7 +26,7 @@ def test_what_is_committed_is_what_the_model_says(name: str, made: Any) -> None:
     assert committed == made(), "run: python -m infra.schema docs"
 
 
-@pytest.mark.parametrize("stack", ["local", "aws-dev", "aws-prod", "onprem-dev"])
+@pytest.mark.parametrize("stack", ["local", "aws-dev", "aws-prod", "onprem-dev", "openstack-dev"])
 def test_a_stack_points_to_the_schema_and_obeys_it(stack: str) -> None:
     text = (ROOT / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8")
     assert text.splitlines()[0] == "# yaml-language-server: $schema=docs/environment.schema.json"

@@ -32,6 +32,15 @@ HOSTS = parse(
     }
 )
 EMBEDDED = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": [{"name": "p", "nodes": 1, **T4}]})
+
+
+def magnum(**spec: str) -> Environment:
+    cluster = {"kind": "openstack", "template": "t", "version": "1.34"}
+    return parse(
+        {"name": "e", "cluster": cluster, "gpu_operator": spec, "pools": [{"name": "p", "nodes": 1, **T4}]}
+    )
+
+
 # Row, an environment of it, and whose driver, toolkit, device plugin and MIG are: typed independently.
 TABLE: dict[str, tuple[Environment, tuple[str, str, str, str]]] = {
     "al2023-nvidia": (aws("al2023-nvidia"), ("image", "image", "operator", "operator")),
@@ -41,6 +50,10 @@ TABLE: dict[str, tuple[Environment, tuple[str, str, str, str]]] = {
     "host-driver": (existing(T4, driver="host"), ("host", "operator", "operator", "operator")),
     "host-toolkit": (existing(T4, toolkit="host"), ("operator", "host", "operator", "operator")),
     "host": (existing(T4, driver="host", toolkit="host"), ("host", "host", "operator", "operator")),
+    "magnum": (magnum(), ("operator", "operator", "operator", "operator")),
+    "magnum-host-driver": (magnum(driver="host"), ("host", "operator", "operator", "operator")),
+    "magnum-host-toolkit": (magnum(toolkit="host"), ("operator", "host", "operator", "operator")),
+    "magnum-host": (magnum(driver="host", toolkit="host"), ("host", "host", "operator", "operator")),
     "embedded": (EMBEDDED, ("operator", "operator", "operator", "operator")),
 }
 GUARD = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}

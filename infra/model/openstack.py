@@ -1,0 +1,301 @@
+"""What only OpenStack has: the Magnum cluster, its template and flavors, and what a pool's node group is.
+
+Ranges and names are those of Magnum's API (its source of 2026-07: api/controllers/v1 and api/validation.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+
+from infra.model.base import Count, Model
+from infra.model.choices import GpuName
+from infra.model.errors import InputError
+from infra.model.machines import MACHINES, Machine
+
+GPU_LABEL = "nvidia_gpu_enabled"
+"""Magnum's label for clusters with GPUs [CERN]; derived where a pool has some, unless it is given."""
+AUTOSCALER_LABEL = "auto_scaling_enabled"
+"""Magnum's label that runs cluster-autoscaler (its user guide, labels); derived from elastic pools."""
+RESERVED_GROUPS = ("default-worker", "default-master")
+"""The two node groups that every cluster of Magnum's has (conductor/utils.py)."""
+MASTER_ROLE = "master"
+
+_VERSION = re.compile(r"1\.[0-9]{1,2}")
+_LABEL = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]*")
+_ROLE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+
+
+def _version(value: str) -> str:
+    if not _VERSION.fullmatch(value):
+        raise InputError("", f"{value!r} is no minor version of Kubernetes", 'write it as "1.30"')
+    return value
+
+
+def _named(value: str) -> str:
+    if not value.strip() or len(value) > 255 or any(ord(one) < 32 for one in value):
+        raise InputError(
+            "", f"{value!r} is no name in OpenStack", "give a name or an id, 255 characters at most"
+        )
+    return value
+
+
+def _image(value: str) -> str:
+    if "/" in value or "@" in value:
+        raise InputError(
+            "", f"{value!r} is a container image", "name an image of Glance, which the nodes boot from"
+        )
+    return _named(value)
+
+
+def _label_key(value: str) -> str:
+    if not _LABEL.fullmatch(value):
+        raise InputError("", f"{value!r} is no label of Magnum's", "write it as boot_volume_size")
+    return value
+
+
+def _as_text(value: Any) -> Any:
+    """Magnum's labels are texts, and YAML reads true and 20 as something else; 1.30 it would read as 1.3."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else value
+
+
+def _role(value: str) -> str:
+    if value == MASTER_ROLE:
+        raise InputError("", "Magnum keeps the role master for the control plane", "use another role")
+    if not _ROLE.fullmatch(value) or len(value) > 63:
+        fact = f"{value!r} is no role that a node's label can carry"
+        raise InputError("", fact, "use at most 63 of a-z, 0-9 and -")
+    return value
+
+
+OpenstackName = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_named)]
+"""Name or id of something in OpenStack; whether it is there is asked before anything is made (preflight)."""
+ImageName = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_image)]
+MagnumLabels = dict[
+    Annotated[str, Field(strict=True), AfterValidator(_label_key)],
+    Annotated[str, Field(strict=True), BeforeValidator(_as_text, json_schema_input_type=str | int | bool)],
+]
+
+
+class Flavor(Model):
+    """One of the cloud's own flavors, as its nodes will be: nobody can ask nova which GPU a flavor has."""
+
+    gpu: GpuName | None = Field(default=None, description="GPU model; none if left out.")
+    count: Count | None = Field(default=None, description="GPUs of a node; 1 if left out.")
+    vcpu: Count = Field(description="vCPUs of a node.")
+    memory_gib: Count = Field(description="Memory of a node in GiB.")
+
+    @model_validator(mode="after")
+    def _counts_something(self) -> Flavor:
+        if self.count is not None and self.gpu is None:
+            raise InputError(
+                "count", "no GPU is named, so there is nothing to count", "add gpu, or leave it out"
+            )
+        return self
+
+    def machine(self, name: str) -> Machine:
+        """The flavor as a machine that pools can name."""
+        count = (self.count or 1) if self.gpu else 0
+        return Machine(name, "openstack", self.vcpu, self.memory_gib, self.gpu, count)
+
+
+class TemplateSpec(Model):
+    """A cluster template of the stack's own; flavors, key and fixed network are the cluster's."""
+
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "name": (
+            "a template that is there already has its fields, and one of our own its name",
+            "write template: NAME for the first, or leave name out",
+        ),
+    }
+
+    image: ImageName = Field(description="Image of the nodes in Glance, with os_distro set; name or id.")
+    network_driver: Literal["calico", "flannel", "cilium"] = Field(
+        default="calico", description="What connects pods; cilium with driver capi alone."
+    )
+    external_network: OpenstackName | None = Field(
+        default=None, description="Network that floating IPs come from; Magnum's own choice if left out."
+    )
+    dns_nameserver: OpenstackName | None = Field(default=None, description="DNS server of the nodes.")
+    volume_driver: Literal["cinder"] | None = Field(
+        default=None, description="What volumes of pods are made by; none if left out."
+    )
+    master_lb: bool = Field(default=False, strict=True, description="A load balancer before the masters.")
+    floating_ip: bool = Field(default=True, strict=True, description="A floating IP for every node.")
+    tls: bool = Field(default=True, strict=True, description="TLS of the API server.")
+    docker_volume_gib: Count | None = Field(
+        default=None, description="Volume of each node for images and containers, in GiB."
+    )
+    server_type: Literal["vm", "bm"] = Field(default="vm", description="Virtual machines or bare metal.")
+    labels: MagnumLabels = Field(default_factory=dict, description="Labels of the template.")
+    public: bool = Field(default=False, strict=True, description="Whether other projects see it.")
+
+
+# The tags are in brackets, as no key of an environment is: they stand in the path of an error.
+Template = Annotated[
+    Annotated[OpenstackName, Tag("[name]")] | Annotated[TemplateSpec, Tag("[template]")],
+    Discriminator(lambda value: "[template]" if isinstance(value, dict | TemplateSpec) else "[name]"),
+]
+
+
+class ClusterNetwork(Model):
+    """Where the nodes are attached; the template's choice for what is left out."""
+
+    fixed_network: OpenstackName | None = Field(
+        default=None, description="Network of the nodes; name or id. Magnum makes one if nobody names one."
+    )
+    fixed_subnet: OpenstackName | None = Field(default=None, description="Subnet in it; name or id.")
+    floating_ip: bool | None = Field(
+        default=None, strict=True, description="Whether every node has a floating IP."
+    )
+
+
+class Masters(Model):
+    """The control plane's nodes; their number stays what it was when the cluster was made."""
+
+    nodes: Count = Field(default=1, description="Number of masters, odd: etcd runs on them.")
+    flavor: OpenstackName | None = Field(default=None, description="Flavor; the template's if left out.")
+    lb: bool | None = Field(
+        default=None,
+        strict=True,
+        description="A load balancer before them; as the template says if left out. Several need one.",
+    )
+
+    @model_validator(mode="after")
+    def _can_vote(self) -> Masters:
+        if self.nodes % 2 == 0:
+            fact = f"{self.nodes} outlive no more failures than {self.nodes - 1}: etcd needs a majority"
+            raise InputError("nodes", fact, f"use {self.nodes - 1} or {self.nodes + 1}")
+        if self.nodes > 1 and self.lb is False:
+            fact = f"Magnum makes {self.nodes} masters only behind a load balancer"
+            raise InputError("lb", fact, "use lb: true, or one master")
+        return self
+
+
+class Workers(Model):
+    """The node group default-worker, without GPUs: what only has to run somewhere runs here."""
+
+    nodes: Count = Field(default=1, description="Number of nodes.")
+    flavor: OpenstackName | None = Field(default=None, description="Flavor; the template's if left out.")
+
+
+class OpenstackCluster(Model):
+    """A Kubernetes cluster by Magnum; each pool becomes a node group of it."""
+
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "autoscaler": (
+            "cluster-autoscaler runs where a pool is elastic, and nowhere else",
+            "leave it out, and give a pool elastic: {min, max: {nodes}}",
+        ),
+    }
+
+    kind: Literal["openstack"]
+    cloud: OpenstackName | None = Field(
+        default=None, description="Entry of clouds.yaml; the OS_ variables if left out."
+    )
+    region: OpenstackName | None = Field(default=None, description="Region; the entry's own if left out.")
+    driver: Literal["heat", "capi"] = Field(
+        default="heat",
+        description="Which driver of Magnum's the cloud runs: it decides the label that nodes carry.",
+    )
+    template: Template = Field(description="Cluster template: one that is there, by name or id, or our own.")
+    version: Annotated[str, Field(strict=True), AfterValidator(_version)] = Field(
+        description="Kubernetes minor version that the template gives, in quotes."
+    )
+    keypair: OpenstackName | None = Field(
+        default=None, description="Key pair of the nodes; the template's if left out."
+    )
+    network: ClusterNetwork = Field(default_factory=ClusterNetwork, description="Network of the nodes.")
+    masters: Masters = Field(default_factory=Masters, description="The control plane's nodes.")
+    workers: Workers = Field(default_factory=Workers, description="The default workers.")
+    labels: MagnumLabels = Field(
+        default_factory=dict,
+        description="Labels of Magnum's beside those that follow from the pools (nvidia_gpu_enabled, "
+        "auto_scaling_enabled).",
+    )
+    merge_labels: bool = Field(
+        default=True, strict=True, description="Whether they come on top of the template's, or instead."
+    )
+    docker_volume_gib: Count | None = Field(
+        default=None, description="Volume of each node for images and containers, in GiB."
+    )
+    timeout_minutes: Count = Field(default=60, description="Minutes after which making it has failed.")
+    flavors: dict[OpenstackName, Flavor] = Field(
+        default_factory=dict,
+        description="The cloud's own flavors by name, each with what it has; before the catalogue's of that "
+        "name.",
+    )
+    allow_replace: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether the cluster may be replaced, with all that is in it, where a change needs that.",
+    )
+
+    @property
+    def own_template(self) -> TemplateSpec | None:
+        """The template that the stack makes; None for one that is there already."""
+        return self.template if isinstance(self.template, TemplateSpec) else None
+
+    def machine(self, flavor: str | None) -> Machine | None:
+        """What a flavor has: as declared, or as the catalogue says; None where neither knows it."""
+        if flavor is None:
+            return None
+        own = self.flavors.get(flavor)
+        known = MACHINES.get(flavor)
+        if own:
+            return own.machine(flavor)
+        return known if known and known.seller == "openstack" else None
+
+
+class OpenstackPool(Model):
+    """What a pool's node group is in Magnum, beside what every kind of cluster knows of it."""
+
+    role: Annotated[str, Field(strict=True), AfterValidator(_role)] | None = Field(
+        default=None, description="Role of the node group; worker if left out."
+    )
+    image: ImageName | None = Field(
+        default=None, description="Image of its nodes in Glance; the template's if left out."
+    )
+    labels: MagnumLabels = Field(
+        default_factory=dict,
+        description="Labels of Magnum's for this group alone. Labels of nodes are the pool's own.",
+    )
+    merge_labels: bool = Field(
+        default=True, strict=True, description="Whether they come on top of the cluster's, or instead."
+    )
+    docker_volume_gib: Count | None = Field(
+        default=None, description="Volume of each node for images and containers, in GiB."
+    )
+    allow_replace: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether its nodes may be replaced, all of them, where a change needs that.",
+    )
+
+
+def own_flavors(cluster: Any) -> dict[str, Machine]:
+    """The flavors that a cluster declares, read before it is checked, for the pools that name them.
+
+    What is wrong with one of them is not said here: the cluster's own check says it, with its path.
+    """
+    given = cluster.get("flavors") if isinstance(cluster, Mapping) else None
+    found: dict[str, Machine] = {}
+    for name, body in given.items() if isinstance(given, Mapping) else ():
+        try:
+            found[str(name)] = Flavor.model_validate(body).machine(str(name))
+        except ValidationError:
+            continue
+    return found

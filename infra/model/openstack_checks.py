@@ -1,0 +1,183 @@
+"""What an OpenStack environment may not ask for: each with the reason, before anything is asked of Magnum."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from infra.model.elastic import NODES
+from infra.model.errors import InputError
+from infra.model.machines import MACHINES
+from infra.model.openstack import AUTOSCALER_LABEL, RESERVED_GROUPS, OpenstackCluster
+from infra.model.pool import Pool
+
+_FIRST_WITH_CLAIMS = (1, 34)
+"""Kubernetes' release notes: Dynamic Resource Allocation is stable, and on, from here."""
+
+
+def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
+    """Refuse the first thing that Magnum would not do, or would do in another way."""
+    if not re.match("[a-z]", name):
+        fact = f"{name!r} becomes the cluster's name, and Magnum's begin with a letter"
+        raise InputError("name", fact, "put a letter before it")
+    _check_labels(cluster)
+    _check_template(cluster)
+    _check_groups(cluster)
+    _check_flavors(cluster, pools)
+    for index, pool in enumerate(pools):
+        path = f"pools[{index}]"
+        _check_flavor(cluster, pool, path)
+        if pool.name in RESERVED_GROUPS:
+            fact = f"{pool.name!r} is a node group that every cluster of Magnum's has"
+            raise InputError(f"{path}.name", fact, "use another name")
+        _check_elastic(pool, path)
+        _check_claims(cluster, pool, path)
+        _check_settings(pool, path)
+
+
+def warnings(pools: Sequence[Pool]) -> tuple[str, ...]:
+    """What can be had and had better not be asked for: path, fact and remedy of each."""
+    found = []
+    for index, pool in enumerate(pools):
+        flavor = pool.flavor
+        if flavor and flavor.deprecated:
+            others = [
+                one.name
+                for one in MACHINES.values()
+                if one.seller == "openstack" and one.gpu == flavor.gpu and not one.deprecated
+            ]
+            found.append(
+                f"pools[{index}].machine: {flavor.name} is deprecated, and may be gone when a node has to be "
+                f"replaced; use {' or '.join(others)}"
+            )
+    return tuple(found)
+
+
+def _check_labels(cluster: OpenstackCluster) -> None:
+    owners = [("cluster.labels", cluster.labels)]
+    if cluster.own_template:
+        owners.append(("cluster.template.labels", cluster.own_template.labels))
+    for path, labels in owners:
+        if AUTOSCALER_LABEL in labels:
+            raise InputError(
+                f"{path}.{AUTOSCALER_LABEL}",
+                "it follows from the pools: cluster-autoscaler runs where one is elastic",
+                "leave it out, and give a pool elastic: {min, max: {nodes}}",
+            )
+        tag = labels.get("kube_tag")
+        if tag and not re.match(rf"v?{re.escape(cluster.version)}([.-]|$)", tag):
+            fact = f"{tag} is no Kubernetes {cluster.version}, which cluster.version says"
+            raise InputError(f"{path}.kube_tag", fact, "give both the same minor version")
+
+
+def _check_template(cluster: OpenstackCluster) -> None:
+    """What both the cluster and a template of our own say would be decided by the cluster alone."""
+    own = cluster.own_template
+    if own is None:
+        return
+    given = own.model_fields_set
+    for key, said, there in (
+        ("docker_volume_gib", cluster.docker_volume_gib, "cluster.docker_volume_gib"),
+        ("floating_ip", cluster.network.floating_ip, "cluster.network.floating_ip"),
+        ("master_lb", cluster.masters.lb, "cluster.masters.lb"),
+    ):
+        if said is not None and key in given:
+            raise InputError(f"cluster.template.{key}", f"{there} is given too, and decides", "leave one out")
+    if cluster.masters.nodes > 1 and not own.master_lb and cluster.masters.lb is None:
+        fact = f"Magnum makes {cluster.masters.nodes} masters only behind a load balancer"
+        raise InputError("cluster.template.master_lb", fact, "use master_lb: true, or one master")
+    if own.network_driver == "cilium" and cluster.driver == "heat":
+        fact = "Magnum's Heat driver does not have cilium"
+        raise InputError("cluster.template.network_driver", fact, "use calico or flannel, or driver: capi")
+
+
+def _check_groups(cluster: OpenstackCluster) -> None:
+    for key, flavor in (("masters", cluster.masters.flavor), ("workers", cluster.workers.flavor)):
+        machine = cluster.machine(flavor)
+        if machine and machine.gpus:
+            fact = f"{flavor} has {machine.gpus} {machine.gpu}, and nothing that uses GPUs runs there"
+            raise InputError(f"cluster.{key}.flavor", fact, "use a flavor without GPU, and a pool for GPUs")
+        if flavor in MACHINES and machine is None:
+            fact = f"{flavor} is an EC2 instance type"
+            raise InputError(
+                f"cluster.{key}.flavor", fact, "use a flavor of the cloud, for example m2.medium"
+            )
+    if cluster.network.fixed_subnet and not cluster.network.fixed_network:
+        fact = "a subnet is in a network, and none is named"
+        raise InputError("cluster.network.fixed_subnet", fact, "add fixed_network, or leave it out")
+
+
+def _check_flavors(cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
+    used = {cluster.masters.flavor, cluster.workers.flavor, *(pool.machine for pool in pools)}
+    for name in cluster.flavors:
+        if name not in used:
+            raise InputError(f"cluster.flavors.{name}", "no pool uses it", "leave it out")
+
+
+def _check_flavor(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
+    """A node group is made of one flavor, which the cloud has."""
+    flavors = [
+        one for one in MACHINES.values() if one.seller == "openstack" and one.name not in cluster.flavors
+    ]
+    flavors += [one.machine(name) for name, one in cluster.flavors.items()]
+    if pool.flavor is None or pool.flavor.seller != "openstack":
+        models = {gpu.name for gpu in pool.gpus}
+        same = [one.name for one in flavors if one.gpu in models and not one.deprecated]
+        known = " or ".join(same or [one.name for one in flavors])
+    if pool.flavor is None:
+        fact = "a node group is made of one flavor, and which has these GPUs is the cloud's to say"
+        raise InputError(
+            f"{path}.gpu", fact, f"name it: machine: {known}, or one declared in cluster.flavors"
+        )
+    if pool.flavor.seller != "openstack":
+        fact = f"{pool.machine} is an EC2 instance type"
+        raise InputError(f"{path}.machine", fact, f"use {known}, or a flavor declared in cluster.flavors")
+
+
+def _check_elastic(pool: Pool, path: str) -> None:
+    """Magnum's bounds count nodes, and cluster-autoscaler learns of GPUs from nodes that are there."""
+    elastic, path = pool.elastic, f"{path}.elastic"
+    if elastic is None:
+        return
+    for key in elastic.max:
+        if key != NODES:
+            fact = "a node group of Magnum's is bounded by its number of nodes"
+            raise InputError(f"{path}.max.{key}", fact, "use max: {nodes: N}")
+    if pool.least > pool.most:
+        fact = f"{pool.least} is more than max.nodes, {pool.most}"
+        raise InputError(f"{path}.min", fact, f"use {pool.most} or less, or raise max.nodes")
+    if pool.least == pool.most:
+        fact = f"min and max are both {pool.most}, so the pool never grows"
+        raise InputError(f"{path}.max.nodes", fact, f"raise it, or use nodes: {pool.most}")
+    if pool.least == 0 and pool.gpus:
+        raise InputError(
+            f"{path}.min",
+            "cluster-autoscaler takes an empty group of Magnum's for nodes without a GPU, so a pod that asks "
+            "for one would wait for ever",
+            "use 1 or more",
+        )
+
+
+def _check_claims(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
+    if not pool.by_claim:
+        return
+    if pool.elastic:
+        raise InputError(
+            f"{path}.sharing.kind",
+            "cluster-autoscaler starts no node of Magnum's for a claim, so the pool would never grow",
+            "give the pool nodes: N, or use another kind",
+        )
+    if tuple(map(int, cluster.version.split("."))) < _FIRST_WITH_CLAIMS:
+        first = ".".join(map(str, _FIRST_WITH_CLAIMS))
+        fact = f"Kubernetes {cluster.version} does not serve resource.k8s.io/v1, which claims are made of"
+        raise InputError(f"{path}.sharing.kind", fact, f"use version {first} or newer, or another kind")
+
+
+def _check_settings(pool: Pool, path: str) -> None:
+    settings, path = pool.on_openstack, f"{path}.openstack"
+    if AUTOSCALER_LABEL in settings.labels:
+        fact = "cluster-autoscaler is the whole cluster's, and follows from elastic pools"
+        raise InputError(f"{path}.labels.{AUTOSCALER_LABEL}", fact, "leave it out")
+    if not settings.merge_labels and not settings.labels:
+        fact = "the group has no labels of its own, so it has the cluster's"
+        raise InputError(f"{path}.merge_labels", fact, "leave it out, or give labels")
