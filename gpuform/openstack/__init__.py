@@ -1,0 +1,1 @@
+"""OpenStack's APIs, asked with the caller's own credentials."""

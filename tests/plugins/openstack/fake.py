@@ -1,0 +1,443 @@
+"""A small cloud over HTTP on loopback: keystone, Magnum, and what is asked of heat, octavia and neutron.
+
+Only for the stand-in's own logic: how it waits, what it sends, what it makes of a failure. How the real
+Magnum answers is tested in tests/openstack against the real one. States move one step with each look.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+PROJECT, USER = "p" * 32, "u" * 32
+Answer = tuple[int, Any]
+
+
+@dataclass
+class Fake:
+    """What the cloud has, how it behaves, and what it was asked."""
+
+    address: str = ""
+    newest: str = "1.14"
+    password: str = "secret"
+    looks: int = 2  # how often something is still in progress before it is done
+    appears_after: int = 0  # looks before a cluster that was asked for is there
+    reason: str = ""  # what the next create, or resize, fails with
+    hangs: bool = False  # deletions stay in progress
+    refuses_delete: str = ""  # deletions end as DELETE_FAILED with this reason
+    drops_answer: bool = False  # the next POST is carried out, and its connection closed without an answer
+    clusters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    templates: dict[str, dict[str, Any]] = field(default_factory=dict)
+    blocking: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by service: neutron, ...
+    requests: list[tuple[str, str, Any]] = field(default_factory=list)
+    logins: int = 0
+    _moves: dict[str, list[Any]] = field(default_factory=dict)
+    _unseen: dict[str, int] = field(default_factory=dict)
+
+    def changes(self) -> list[tuple[str, str, Any]]:
+        """Every request that changes something, logins aside."""
+        return [one for one in self.requests if one[0] not in ("GET", "HEAD") and "/auth/" not in one[1]]
+
+    def template(self, name: str = "kubernetes-1.30.2-2", **more: Any) -> dict[str, Any]:
+        """A template that is there, as an operator of the cloud has made it."""
+        made = {
+            "uuid": str(uuid.uuid4()),
+            "name": name,
+            "coe": "kubernetes",
+            "image_id": "fedora-coreos-40",
+            "labels": {"kube_tag": "v1.30.2"},
+            "public": True,
+            **_stamped(),
+            **more,
+        }
+        self.templates[made["uuid"]] = made
+        return made
+
+    # What Magnum's conductor does, one step a look.
+
+    def look(self, thing: dict[str, Any]) -> None:
+        """Move a thing that is in progress on by one step."""
+        moves = self._moves.get(thing["uuid"])
+        if moves is None:
+            return
+        if moves[0] > 0:
+            moves[0] -= 1
+            return
+        del self._moves[thing["uuid"]]
+        status, reason = moves[1], moves[2]
+        if status == "DELETE_COMPLETE":
+            self.clusters.pop(thing["uuid"], None)
+            self.groups.pop(thing["uuid"], None)
+            for id in [one["uuid"] for one in self.groups.values() if one["cluster_id"] == thing["uuid"]]:
+                del self.groups[id]
+            return
+        thing.update(status=status, status_reason=reason, updated_at=_now())
+        if status == "CREATE_COMPLETE" and "api_address" in thing:
+            thing["api_address"] = "https://10.0.0.5:6443"
+
+    def move(self, thing: dict[str, Any], what: str) -> None:
+        """Begin ``what`` (CREATE, UPDATE, DELETE) with a thing."""
+        thing.update(status=f"{what}_IN_PROGRESS", status_reason=None)
+        if what == "DELETE":
+            if self.hangs:
+                self._moves.pop(thing["uuid"], None)
+                return
+            end = ("DELETE_FAILED", self.refuses_delete) if self.refuses_delete else ("DELETE_COMPLETE", None)
+        elif self.reason:
+            end = (f"{what}_FAILED", self.reason)
+            self.reason = ""
+        else:
+            end = (f"{what}_COMPLETE", None)
+        self._moves[thing["uuid"]] = [self.looks, *end]
+
+    def make_cluster(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """A cluster as Magnum makes it of a request: what is left out comes from the template."""
+        template = self._one(self.templates, asked["cluster_template_id"])
+        assert template is not None
+        labels = dict(asked.get("labels") or {})
+        made = {
+            "keypair": None,
+            "master_count": 1,
+            "create_timeout": 60,
+            "flavor_id": "m1.small",
+            "master_flavor_id": "m1.small",
+            "docker_volume_size": None,
+            "fixed_network": None,
+            "fixed_subnet": None,
+            "floating_ip_enabled": True,
+            "master_lb_enabled": False,
+            "discovery_url": None,
+            **{key: value for key, value in asked.items() if key not in ("node_count", "merge_labels")},
+            "uuid": str(uuid.uuid4()),
+            "cluster_template_id": template["uuid"],
+            "labels": {**template["labels"], **labels, "kube_dashboard_enabled": "false"},
+            "labels_added": {**labels, "kube_dashboard_enabled": "false"},
+            "labels_overridden": {},
+            "labels_skipped": {},
+            "api_address": None,
+            "coe_version": None,
+            "container_version": None,
+            "master_addresses": [],
+            "node_addresses": [],
+            "stack_id": str(uuid.uuid4()),
+            **_stamped(),
+        }
+        self.clusters[made["uuid"]] = made
+        self._unseen[made["uuid"]] = self.appears_after
+        for name, role, count in (
+            ("default-master", "master", made["master_count"]),
+            ("default-worker", "worker", asked.get("node_count", 1)),
+        ):
+            self._group(made["uuid"], {"name": name, "role": role, "node_count": count}, True)
+        self.move(made, "CREATE")
+        return made
+
+    def _group(self, cluster: str, asked: dict[str, Any], default: bool = False) -> dict[str, Any]:
+        made = {
+            "node_count": 1,
+            "min_node_count": 0,
+            "max_node_count": None,
+            "role": "worker",
+            "image_id": "fedora-coreos-40",
+            "flavor_id": "m1.small",
+            "docker_volume_size": None,
+            "labels_added": dict(asked.get("labels") or {}),
+            "labels_overridden": {},
+            "labels_skipped": {},
+            "labels": {},
+            **{key: value for key, value in asked.items() if key != "merge_labels"},
+            "uuid": str(uuid.uuid4()),
+            "cluster_id": cluster,
+            "is_default": default,
+            "status": "CREATE_COMPLETE",
+            "status_reason": None,
+            **_stamped(),
+        }
+        self.groups[made["uuid"]] = made
+        return made
+
+    # The API.
+
+    def answer(self, method: str, path: str, body: Any, query: str) -> Answer:
+        """The answer of a request below /magnum/v1."""
+        for verb, pattern, do in _ROUTES:
+            found = re.fullmatch(pattern, path)
+            if verb == method and found:
+                return do(self, body, *found.groups())
+        return _error(404, f"no such path: {method} {path}")
+
+    def _one(self, things: dict[str, dict[str, Any]], key: str) -> dict[str, Any] | None:
+        return next((one for one in things.values() if key in (one["uuid"], one["name"])), None)
+
+    def list_clusters(self, body: Any) -> Answer:
+        seen = [one for one in self.clusters.values() if self._unseen.get(one["uuid"], 0) <= 0]
+        return 200, {"clusters": seen}
+
+    def create_cluster(self, body: Any) -> Answer:
+        if self._one(self.templates, body["cluster_template_id"]) is None:
+            return _error(404, f"ClusterTemplate {body['cluster_template_id']} could not be found.")
+        return 202, {"uuid": self.make_cluster(body)["uuid"]}
+
+    def get_cluster(self, body: Any, key: str) -> Answer:
+        found = self._one(self.clusters, key)
+        if found is not None and self._unseen.get(found["uuid"], 0) > 0:
+            self._unseen[found["uuid"]] -= 1
+            found = None
+        if found is None:
+            return _error(404, f"Cluster {key} could not be found.")
+        self.look(found)
+        if found["uuid"] not in self.clusters:
+            return _error(404, f"Cluster {key} could not be found.")
+        failed = [one for one in self._of(found["uuid"]) if one["status"].endswith("_FAILED")]
+        faults = {one["name"]: one["status_reason"] for one in failed}
+        more = {"faults": faults} if found["status"].endswith("_FAILED") else {}
+        return 200, {**found, "node_count": sum(one["node_count"] for one in self._of(found["uuid"])), **more}
+
+    def _of(self, cluster: str) -> list[dict[str, Any]]:
+        return [one for one in self.groups.values() if one["cluster_id"] == cluster]
+
+    def delete_cluster(self, body: Any, key: str) -> Answer:
+        found = self._one(self.clusters, key)
+        if found is None:
+            return _error(404, f"Cluster {key} could not be found.")
+        self.move(found, "DELETE")
+        return 204, None
+
+    def act(self, body: Any, key: str, action: str) -> Answer:
+        cluster = self.clusters[key]
+        wanted = body.get("nodegroup") or "default-worker"
+        group = next(one for one in self._of(key) if wanted in (one["uuid"], one["name"]))
+        if action == "upgrade":
+            cluster["cluster_template_id"] = body["cluster_template"]
+            self.move(cluster, "UPDATE")
+            return 202, {"uuid": key}
+        count, most = body["node_count"], group["max_node_count"]
+        if count < group["min_node_count"] or (most and count > most):
+            return _error(400, f"Resizing {group['name']} outside the allowed range")
+        group["node_count"] = count
+        reason = self.reason
+        self.move(cluster, "UPDATE")
+        self.reason = reason
+        self.move(group, "UPDATE")
+        return 202, {"uuid": key}
+
+    def list_groups(self, body: Any, cluster: str) -> Answer:
+        return 200, {"nodegroups": self._of(cluster)}
+
+    def create_group(self, body: Any, cluster: str) -> Answer:
+        if any(one["name"] == body["name"] for one in self._of(cluster)):
+            return _error(409, f"A node group with name {body['name']} already exists in the cluster.")
+        made = self._group(cluster, body)
+        self.move(made, "CREATE")
+        return 202, made
+
+    def get_group(self, body: Any, cluster: str, key: str) -> Answer:
+        found = next((one for one in self._of(cluster) if key in (one["uuid"], one["name"])), None)
+        if found is not None:
+            self.look(found)
+        if found is None or found["uuid"] not in self.groups:
+            return _error(404, f"Nodegroup {key} could not be found.")
+        return 200, found
+
+    def patch_group(self, body: Any, cluster: str, key: str) -> Answer:
+        group = self.groups[key]
+        after = {**group, **{one["path"][1:]: one.get("value") for one in body}}
+        most = after["max_node_count"]
+        if after["min_node_count"] > after["node_count"] or (most and after["node_count"] > most):
+            return _error(409, "min_node_count should be less or equal to node_count")
+        group.update(after)
+        self.move(group, "UPDATE")
+        return 202, group
+
+    def delete_group(self, body: Any, cluster: str, key: str) -> Answer:
+        if key not in self.groups:
+            return _error(404, f"Nodegroup {key} could not be found.")
+        self.move(self.groups[key], "DELETE")
+        return 204, None
+
+    def create_template(self, body: Any) -> Answer:
+        return 201, self.template(**{"labels": {}, "public": False, **body})
+
+    def list_templates(self, body: Any) -> Answer:
+        return 200, {"clustertemplates": list(self.templates.values())}
+
+    def get_template(self, body: Any, key: str) -> Answer:
+        found = self._one(self.templates, key)
+        return (200, found) if found else _error(404, f"ClusterTemplate {key} could not be found.")
+
+    def patch_template(self, body: Any, key: str) -> Answer:
+        for one in body:
+            value = one.get("value")
+            if one["path"] == "/labels":
+                value = json.loads(str(value).replace("'", '"'))
+            self.templates[key][one["path"][1:]] = value
+        return 200, self.templates[key]
+
+    def delete_template(self, body: Any, key: str) -> Answer:
+        if any(one["cluster_template_id"] == key for one in self.clusters.values()):
+            return _error(400, f"ClusterTemplate {key} is referenced by one or multiple clusters.")
+        return (204, None) if self.templates.pop(key, None) else _error(404, f"{key} could not be found.")
+
+    def authority(self, body: Any, cluster: str) -> Answer:
+        return 200, {"cluster_uuid": cluster, "pem": "-----BEGIN CERTIFICATE-----\nCA\n"}
+
+    def sign(self, body: Any) -> Answer:
+        assert "BEGIN CERTIFICATE REQUEST" in body["csr"]
+        return 201, {"cluster_uuid": body["cluster_uuid"], "pem": "-----BEGIN CERTIFICATE-----\nSIGNED\n"}
+
+
+def _stamped() -> dict[str, Any]:
+    return {
+        "created_at": _now(),
+        "updated_at": None,
+        "project_id": PROJECT,
+        "user_id": USER,
+        "status": "CREATE_COMPLETE",
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).replace(microsecond=0).isoformat()
+
+
+def _error(status: int, said: str) -> Answer:
+    return status, {"errors": [{"status": status, "title": said.partition(".")[0], "detail": said}]}
+
+
+_C, _G, _T = "/clusters", r"/clusters/([^/]+)/nodegroups", "/clustertemplates"
+_ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
+    ("GET", f"{_C}/?(?:detail)?", Fake.list_clusters),
+    ("POST", _C, Fake.create_cluster),
+    ("GET", f"{_C}/([^/]+)", Fake.get_cluster),
+    ("DELETE", f"{_C}/([^/]+)", Fake.delete_cluster),
+    ("POST", f"{_C}/([^/]+)/actions/(resize|upgrade)", Fake.act),
+    ("GET", f"{_G}/?", Fake.list_groups),
+    ("POST", f"{_G}/?", Fake.create_group),
+    ("GET", f"{_G}/([^/]+)", Fake.get_group),
+    ("PATCH", f"{_G}/([^/]+)", Fake.patch_group),
+    ("DELETE", f"{_G}/([^/]+)", Fake.delete_group),
+    ("POST", _T, Fake.create_template),
+    ("GET", f"{_T}/?(?:detail)?", Fake.list_templates),
+    ("GET", f"{_T}/([^/]+)", Fake.get_template),
+    ("PATCH", f"{_T}/([^/]+)", Fake.patch_template),
+    ("DELETE", f"{_T}/([^/]+)", Fake.delete_template),
+    ("GET", "/certificates/([^/]+)", Fake.authority),
+    ("POST", "/certificates", Fake.sign),
+]
+_SERVICES = {
+    "container-infra": "/magnum/v1",
+    "network": "/neutron",
+    "load-balancer": "/octavia",
+    "orchestration": f"/heat/v1/{PROJECT}",
+}
+
+
+def _catalogue(address: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": type,
+            "name": type,
+            "id": type,
+            "endpoints": [
+                {
+                    "interface": "public",
+                    "region_id": "cern",
+                    "region": "cern",
+                    "url": address + path,
+                    "id": type,
+                }
+            ],
+        }
+        for type, path in _SERVICES.items()
+    ]
+
+
+def _login(fake: Fake, body: Any) -> Answer:
+    fake.logins += 1
+    if fake.password not in json.dumps(body):
+        return 401, {"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made"}}
+    token = {
+        "methods": ["password"],
+        "user": {"id": USER, "name": "ana", "domain": {"id": "default", "name": "Default"}},
+        "project": {"id": PROJECT, "name": "gpu", "domain": {"id": "default", "name": "Default"}},
+        "roles": [{"id": "m", "name": "member"}],
+        "issued_at": "2026-01-01T00:00:00.000000Z",
+        "expires_at": "2099-01-01T00:00:00.000000Z",
+        "catalog": _catalogue(fake.address),
+    }
+    return 201, {"token": token}
+
+
+def _serve(fake: Fake) -> type[BaseHTTPRequestHandler]:
+    class Serving(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do(self) -> None:
+            path, _, query = self.path.partition("?")
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length)) if length else None
+            fake.requests.append((self.command, path, body))
+            status, answer = self._answer(path, body, query)
+            if fake.drops_answer and self.command == "POST" and path.startswith("/magnum"):
+                fake.drops_answer = False
+                self.close_connection = True
+                return
+            data = json.dumps(answer).encode() if answer is not None else b""
+            self.send_response(status)
+            if path.startswith("/identity"):
+                self.send_header("X-Subject-Token", "token")
+            self.send_header("OpenStack-API-Maximum-Version", f"container-infra {fake.newest}")
+            self.send_header("OpenStack-API-Minimum-Version", "container-infra 1.1")
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_PATCH = do_DELETE = do  # noqa: N815 - the base class's names
+
+        def _answer(self, path: str, body: Any, query: str) -> Answer:
+            if path.startswith("/identity/v3/auth/tokens"):
+                return _login(fake, body)
+            if path.rstrip("/") == "/identity/v3":
+                links = [{"rel": "self", "href": fake.address + "/identity/v3/"}]
+                return 200, {"version": {"id": "v3.14", "status": "stable", "links": links}}
+            if path.startswith("/magnum/v1"):
+                asked = (self.headers.get("OpenStack-API-Version") or "x 1.1").split()[-1]
+                if [int(part) for part in asked.split(".")] > [int(part) for part in fake.newest.split(".")]:
+                    return _error(406, f"Version {asked} was requested")
+                return fake.answer(self.command, path.removeprefix("/magnum/v1") or "/", body, query)
+            service = path.split("/")[1]
+            if service in fake.blocking:
+                key = {"neutron": "ports", "octavia": "loadbalancers", "heat": "resources"}[service]
+                return 200, {key: fake.blocking[service]}
+            return 404, {"error": {"code": 404, "title": "Not Found", "message": path}}
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Silent."""
+
+    return Serving
+
+
+@contextmanager
+def serving() -> Iterator[Fake]:
+    """A cloud that answers until the block ends."""
+    fake = Fake()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _serve(fake))
+    fake.address = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield fake
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
