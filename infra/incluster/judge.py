@@ -81,6 +81,9 @@ def decide(
     fresh = {name: _fresh(settings, after, known[name], found, now) for name, found in active.items()}
     due = [(name, found) for name, found in fresh.items() if found]
     for name, found in sorted(due, key=lambda one: (-_rank(one[1]), one[0])):
+        # What the node says of them is written anew with the next action, which is about others.
+        noted = {fault.id for fault in active[name]} - {fault.id for fault in found}
+        after.spent |= dict.fromkeys(noted, known[name].uid)
         steps += _act(settings, after, known, name, found, now)
     return steps, after
 

@@ -359,6 +359,15 @@ def test_never_more_than_the_budget_in_any_window(
         assert {one.kind for one in step.faults} <= {"reset", "replace"}
 
 
+def test_a_worse_fault_beside_one_that_was_acted_on_makes_the_latter_no_news() -> None:
+    """The node's record is written anew, and was all that still knew of the first one."""
+    played, first, worse = Played(nodes(20)), fault("n00", "reset", "48"), fault("n00", "replace", "79")
+    assert actions(played.look([first], NOW)) == [("cordon", "n00")]
+    assert played.look([], NOW + 700) == []
+    assert actions(played.look(sorted([first, worse]), NOW + 715)) == [("cordon", "n00")]
+    assert played.look(sorted([first, worse]), NOW + 730) == []
+
+
 @settings(max_examples=150, deadline=None)
 @given(LOOKS, st.sampled_from([CORDON, REPLACE, OBSERVE]))
 def test_the_same_again_changes_nothing_more(looks: list[Any], declared: Settings) -> None:
