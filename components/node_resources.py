@@ -30,13 +30,17 @@ class PoolNodes(pulumi.CustomResource):
         sharing: Mapping[str, Any] | None = None,
         context: pulumi.Input[str] | None = None,
         may_be_empty: bool = False,
+        joining: Mapping[str, Any] | None = None,
+        manager: str | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """``kubeconfig`` is a path or the contents; ``selector`` is a label selector (``k=v,k2=v2``);
         a taint has ``key``, ``effect`` and, where wanted, ``value``; ``startup`` has ``taints`` for nodes
         without the annotation ``proof``, which somebody else lifts, and the annotation ``reason`` of one that
         waits for that; ``sharing`` has the ``label`` by which the device plugin is configured and what a node
-        then ``offers``: it does not change while pods use more; ``may_be_empty`` lets nodes join later.
+        then ``offers``: it does not change while pods use more; ``may_be_empty`` lets nodes join later;
+        ``joining`` says how many ``nodes`` are waited for, and where people ``look`` if they do not come;
+        ``manager`` is the field manager of the labels, where somebody else sets the same under that name.
         """
         props = {
             "kubeconfig": kubeconfig,
@@ -47,6 +51,8 @@ class PoolNodes(pulumi.CustomResource):
             "taints": taints or [],
             "startup": startup,
             "sharing": sharing,
+            "joining": joining,
+            "manager": manager,
             "nodes": None,
         }
         super().__init__("gpuform:nodes:PoolNodes", resource_name, props, opts)
@@ -77,13 +83,15 @@ class MigLayout(pulumi.CustomResource):
         timeout_seconds: pulumi.Input[int] | None = None,
         context: pulumi.Input[str] | None = None,
         may_be_empty: bool = False,
+        kept: bool = False,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """``config`` names a layout in the mig-parted configuration; ``offers`` is what each node offers with
         it (``{"nvidia.com/mig-3g.20gb": 1}``); ``layout`` says what a chosen name stands for, so
         that another layout under it is noticed; ``in_use`` is ``drain`` (the default) or ``refuse``;
         ``max_unavailable`` is a number of nodes or a share (``25%``), 1 by default; ``timeout_seconds``
-        bounds each wait (default 600); ``may_be_empty`` lets nodes join later.
+        bounds each wait (default 600); ``may_be_empty`` lets nodes join later; ``kept`` says that somebody
+        else tells those their layout.
         """
         props = {
             "kubeconfig": kubeconfig,
@@ -96,6 +104,7 @@ class MigLayout(pulumi.CustomResource):
             "inUse": in_use,
             "maxUnavailable": max_unavailable,
             "timeoutSeconds": timeout_seconds,
+            "kept": kept or None,
             "nodes": None,
         }
         super().__init__("gpuform:nodes:MigLayout", resource_name, props, opts)

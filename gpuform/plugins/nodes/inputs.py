@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpuform.plugins.handler import Checked, Properties
+from gpuform.plugins.nodes import joining
 from gpuform.plugins.properties import UNKNOWN, Secret, has_unknown, reveal
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -39,6 +40,7 @@ def pool_failures(news: Properties) -> _Failures:
     """What is wrong with the inputs of PoolNodes."""
     yield from selector_failures(news)
     plain = reveal(news)
+    yield from joining.failures(plain.get("joining"))
     if has_unknown(plain.get("labels")) or has_unknown(plain.get("taints")):
         return
     for key, value in (plain.get("labels") or {}).items():

@@ -18,10 +18,14 @@ async def diff(
     news: Properties,
     nodes: Callable[[], Awaitable[Sequence[Manifest]]],
     as_wanted: Callable[[Manifest], bool],
+    kept: bool = False,
+    missing: Callable[[Sequence[Manifest]], bool] = lambda found: False,
 ) -> Diffed:
     """Changed inputs among ``keys``, and ``nodes`` when a live node is new or not as wanted.
 
-    One that is gone is no change: there is nothing left to do on it. A cluster that cannot be reached is a
+    One that is gone is no change: there is nothing left to do on it; unless all that are there are too few
+    (``missing``). Where new nodes are ``kept`` by somebody else, one that is as wanted is no change, either:
+    it would be one every day where nodes come and go. A cluster that cannot be reached is a
     warning, and the inputs alone are compared.
     """
     changes = {
@@ -36,7 +40,7 @@ async def diff(
             await call.warn(f"{error}; the nodes were not looked at")
         else:
             new = set(node_names(found)) - set(reveal(olds.get("nodes")) or [])
-            if new or not all(as_wanted(node) for node in found):
+            if (new and not kept) or missing(found) or not all(as_wanted(node) for node in found):
                 changes["nodes"] = Change.UPDATE
     return Diffed(changes=changes)
 

@@ -26,7 +26,7 @@ from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 from infra.model.labels import POOL
 
 _COMPARED = ("selector", "config", "layout", "offers")
-_HOW = ("inUse", "maxUnavailable", "timeoutSeconds", "mayBeEmpty")
+_HOW = ("inUse", "maxUnavailable", "timeoutSeconds", "mayBeEmpty", "kept")
 _INPUTS = ("kubeconfig", "context", *_COMPARED, *_HOW)
 
 
@@ -35,7 +35,8 @@ class MigLayout:
 
     Before the first node is touched, a pod in the way that eviction would lose for good is an error on all of
     them; where ``inUse`` is ``refuse``, every pod that uses a GPU is. How it is done (``inUse``,
-    ``maxUnavailable``, ``timeoutSeconds``) is no part of the comparison. Deleting takes the label off and
+    ``maxUnavailable``, ``timeoutSeconds``) is no part of the comparison. Where nodes that join later are told
+    their layout by somebody else (``kept``), one that has it is no change. Deleting takes the label off and
     leaves the layout on the GPU, as NVIDIA's MIG manager does.
     """
 
@@ -61,7 +62,8 @@ class MigLayout:
             left.extend(await _left(self._clusters(news), old_inputs, olds, found))
             return [*found, *left]
 
-        return await live.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted)
+        kept = bool(news.get("kept"))
+        return await live.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted, kept)
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
         """Lay out every node that matches."""

@@ -7,9 +7,17 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gpuform.plugins.handler import Call, Checked, Diffed, PluginError, Properties, ReadResult
+from gpuform.plugins.handler import (
+    Call,
+    Checked,
+    Diffed,
+    InitFailed,
+    PluginError,
+    Properties,
+    ReadResult,
+)
 from gpuform.plugins.kubernetes.client import ApiError, Unreachable
-from gpuform.plugins.nodes import live, shares, taints
+from gpuform.plugins.nodes import joining, live, shares, taints
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, labels
 from gpuform.plugins.nodes.drain import by_claim
 from gpuform.plugins.nodes.inputs import checked, pool_failures
@@ -17,8 +25,8 @@ from gpuform.plugins.nodes.layout import Note, letting_go
 from gpuform.plugins.nodes.live import node_names
 from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 
-_INPUTS = ("kubeconfig", "context", "selector", "labels", "taints", "startup", "sharing", "mayBeEmpty")
-_COMPARED = ("selector", "labels", "taints", "startup")
+_COMPARED = ("selector", "labels", "taints", "startup", "joining")
+_INPUTS = ("kubeconfig", "context", *_COMPARED, "sharing", "mayBeEmpty", "manager")
 _ATTEMPTS = 5  # a node's status changes every few seconds; five collisions in a row do not happen by chance
 
 
@@ -27,8 +35,11 @@ class PoolNodes:
     holds a node's taints as one list that the node controllers write as well. Startup taints come onto nodes
     without proof only, and somebody else takes them off.
 
-    The field manager follows from the URN. A label or taint that somebody else set to another value is an
-    error. Which cluster it is (kubeconfig, context) is no part of the comparison: the nodes are looked at.
+    The field manager follows from the URN, unless it is given: then somebody else gives the same labels and
+    taints to nodes that join later, under that name, and a node that has them is no change. A label or taint
+    that somebody else set to another value is an error. Where it is said how many nodes are ``joining``, they
+    are waited for. Which cluster it is (kubeconfig, context) is no part of the comparison: the nodes are
+    looked at.
     """
 
     def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
@@ -56,10 +67,14 @@ class PoolNodes:
                     left.append(node)
             return [*found, *left]
 
-        return await live.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted)
+        def missing(found: Sequence[Manifest]) -> bool:
+            return joining.too_few([node for node in found if node not in left], reveal(news))
+
+        kept = bool(news.get("manager"))
+        return await live.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted, kept, missing)
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
-        """Put labels and taints on every node that matches."""
+        """Put labels and taints on every node that matches, and on those that are waited for."""
         if call.preview:
             return "", await self._expected(call, news)
         return call.name, {**news, "nodes": await self._put(call, {}, (), news)}
@@ -101,6 +116,10 @@ class PoolNodes:
         lacking = [str(node["metadata"]["name"]) for node in nodes if _lacks(node, reveal(news))]
         if lacking:
             await call.info(f"gets labels and taints: {', '.join(lacking)}")
+        if joining.too_few(nodes, reveal(news)):
+            await call.info(
+                f"waits for nodes: {len(nodes)} of {reveal(news)['joining']['nodes']} have joined"
+            )
         for node, pods, claiming in await self._moving(reveal(news)):
             if why := shares.overdrawn(node, reveal(news), pods, claiming):
                 await call.warn(why)
@@ -112,8 +131,9 @@ class PoolNodes:
         self, call: Call, old: Mapping[str, Any], before: Sequence[str], news: Properties
     ) -> list[str]:
         cluster, new = self._clusters(news), reveal(news)
+        awaited = joining.Joining.of(new, call.timeout)
         names = node_names(await cluster.nodes(str(new["selector"])))
-        if not names and not new.get("mayBeEmpty"):
+        if not names and not new.get("mayBeEmpty") and not awaited:
             raise PluginError(
                 f"{call.name}: no node matches the selector {new['selector']!r}; label the pool's nodes, "
                 "or correct its selector (`kubectl get nodes --show-labels` shows what there is)"
@@ -123,10 +143,35 @@ class PoolNodes:
                 raise PluginError(why)
         for name in sorted(set(before) - set(names)):
             await self._set(cluster, call, name, {}, old)
+        if awaited:
+            return await self._join(call, cluster, old, news, awaited)
         for index, name in enumerate(names, 1):
             await call.status(f"labels and taints: node {name} ({index} of {len(names)})")
             await self._set(cluster, call, name, new, old)
         return names
+
+    async def _join(
+        self,
+        call: Call,
+        cluster: Cluster,
+        old: Mapping[str, Any],
+        news: Properties,
+        awaited: joining.Joining,
+    ) -> list[str]:
+        """Each node as it joins; where some never do, the engine is to know of the others."""
+        new, carrying = reveal(news), list[str]()
+
+        async def one(name: str) -> None:
+            await call.status(f"labels and taints: node {name}")
+            await self._set(cluster, call, name, new, old)
+            carrying.append(name)
+
+        missing = await joining.wait(call, cluster, str(new["selector"]), awaited, one)
+        if missing and carrying:
+            raise InitFailed(call.name, {**news, "nodes": sorted(carrying)}, [missing])
+        if missing:
+            raise PluginError(missing)
+        return sorted(carrying)
 
     async def _moving(self, inputs: Properties) -> list[tuple[Manifest, list[Manifest], list[Manifest]]]:
         """The nodes whose GPUs are to be shared in another way, each with its pods, and those with claims."""
@@ -147,7 +192,8 @@ class PoolNodes:
             return
         # Refuse before the first change: a foreign taint must not leave the labels half done.
         taints.merged(node, new, old)
-        manager = f"gpuform-pool-{hashlib.sha256(call.urn.encode()).hexdigest()[:8]}"
+        own = f"gpuform-pool-{hashlib.sha256(call.urn.encode()).hexdigest()[:8]}"
+        manager = str((new or old).get("manager") or own)
         # The uid keeps server-side apply from making a node that was deleted meanwhile.
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "Node"}
         body["metadata"] = {"name": name, "uid": node["metadata"]["uid"], "labels": new.get("labels") or {}}

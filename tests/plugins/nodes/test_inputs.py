@@ -21,7 +21,8 @@ LAYOUT = {
 }
 
 
-INPUTS = ("kubeconfig", "context", "selector", "labels", "taints", "startup", "sharing", "mayBeEmpty")
+COMPARED = ("selector", "labels", "taints", "startup", "joining")
+INPUTS = ("kubeconfig", "context", *COMPARED, "sharing", "mayBeEmpty", "manager")
 
 
 def _check(token, news):
@@ -48,6 +49,14 @@ def _check(token, news):
         (
             {"labels": {"a": "b c"}},
             ('labels["a"]', "'b c' is no label value; use up to 63 of A-Z a-z 0-9 - _ ."),
+        ),
+        (
+            {"joining": {"nodes": -1, "look": "x"}},
+            ("joining", "has no number of nodes; it is {nodes, look}, the latter for people"),
+        ),
+        (
+            {"joining": {"look": "x"}},
+            ("joining", "has no number of nodes; it is {nodes, look}, the latter for people"),
         ),
         ({"taints": [{"value": "x"}]}, ("taints[0]", "has no key; a taint is {key, value, effect}")),
         (

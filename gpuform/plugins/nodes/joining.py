@@ -1,0 +1,99 @@
+"""Waiting for nodes that others make: until as many as were declared have joined the cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuform.plugins.handler import Call
+from gpuform.plugins.kubernetes.client import ApiError, Unreachable
+from gpuform.plugins.nodes.cluster import Cluster, Manifest
+from gpuform.plugins.nodes.live import node_names
+from gpuform.plugins.properties import UNKNOWN
+
+TIMEOUT_S = 900
+"""Seconds that nodes may take once their group is complete; a GPU machine of bare metal boots for minutes."""
+
+
+@dataclass(frozen=True)
+class Joining:
+    """How many nodes are to join, for how long they are waited for, and where to look if they do not."""
+
+    nodes: int
+    timeout_s: float
+    look: str
+
+    @classmethod
+    def of(cls, inputs: Mapping[str, Any], timeout_s: float | None = None) -> Joining | None:
+        """What the inputs say; None where nobody is waited for. ``timeout_s`` is the user's own."""
+        found = inputs.get("joining")
+        if not isinstance(found, Mapping):
+            return None
+        own = float(timeout_s or found.get("timeoutSeconds") or TIMEOUT_S)
+        return cls(int(found["nodes"]), own, str(found.get("look") or ""))
+
+
+def failures(found: Any) -> Sequence[tuple[str, str]]:
+    """What is wrong with the input."""
+    if found is None or found is UNKNOWN:
+        return ()
+    nodes = found.get("nodes") if isinstance(found, Mapping) else None
+    if not isinstance(nodes, int | float) or isinstance(nodes, bool) or nodes < 0 or nodes != int(nodes):
+        return (("joining", "has no number of nodes; it is {nodes, look}, the latter for people"),)
+    return ()
+
+
+def there(nodes: Sequence[Manifest]) -> list[str]:
+    """Names of the nodes that are not being deleted."""
+    return node_names([node for node in nodes if "deletionTimestamp" not in node["metadata"]])
+
+
+async def wait(
+    call: Call,
+    cluster: Cluster,
+    selector: str,
+    joining: Joining,
+    each: Callable[[str], Awaitable[None]],
+) -> str:
+    """Until enough nodes match; ``each`` is called with every one of them, once, as it joins.
+
+    What is missing when the time is over, in words; empty when nothing is. A cluster that does not answer is
+    one that may be starting.
+    """
+    deadline, pause = time.monotonic() + joining.timeout_s, 0.5
+    names, seen, trouble = list[str](), set[str](), ""
+    while True:
+        try:
+            names, trouble = there(await cluster.nodes(selector)), ""
+            for name in (name for name in names if name not in seen):
+                await each(name)
+                seen.add(name)
+        except (Unreachable, ApiError) as error:
+            if isinstance(error, ApiError) and error.code < 500:
+                raise
+            trouble = f"; {error}"
+        if not trouble and len(names) >= joining.nodes:
+            return ""
+        how = f"{len(names)} of {joining.nodes} nodes have joined"
+        if time.monotonic() > deadline:
+            return _missing(call, how, trouble, names, selector, joining)
+        await call.status(f"waiting for nodes: {how}{trouble}")
+        await call.sleep(pause)
+        pause = min(pause * 1.5, 5.0)
+
+
+def _missing(call: Call, how: str, trouble: str, names: list[str], selector: str, joining: Joining) -> str:
+    has = f", which are {', '.join(names)}" if names else ""
+    look = f"; look at {joining.look}" if joining.look else ""
+    return (
+        f"{call.name}: {how} after {joining.timeout_s:.0f} s{has}{trouble} (selector {selector!r}){look}; "
+        "then run again"
+    )
+
+
+def too_few(nodes: Sequence[Manifest], inputs: Mapping[str, Any]) -> bool:
+    """Whether nodes that were to join are not there."""
+    joining = Joining.of(inputs)
+    return joining is not None and len(there(nodes)) < joining.nodes
