@@ -1,6 +1,7 @@
-"""The API server, as far as the health loop's account may use it.
+"""The API server, as far as the accounts of our programs in the cluster may use it.
 
-It lies beside the health loop, in the same ConfigMap. Standard library alone, Python 3.11 or newer.
+It lies beside the health loop and the pool keeper, in the ConfigMap of each; what it can do here, not every
+account may. Standard library alone, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 PAGE = 100  # objects in one answer, so that a large cluster needs no large pod
 TIMEOUT_S = 10.0
 CONFLICT, NOT_FOUND = 409, 404
-EVENTS = "default"  # the namespace of events of what has none
 
 Json = dict[str, Any]
 TROUBLE = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)
@@ -47,6 +47,23 @@ class Cluster:
         """Nodes that have a label."""
         return self._pages("/api/v1/nodes", {"labelSelector": label})
 
+    def watch(self, selector: str, seconds: float) -> Iterator[Json]:
+        """Nodes that a selector matches, then each of them that comes or changes, until the time is over.
+
+        The server ends it earlier if it likes. Whoever goes on has all nodes again first, so that nothing is
+        missed for good.
+        """
+        query = {"labelSelector": selector}
+        version = yield from self._pages("/api/v1/nodes", query)
+        query |= {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(max(1, int(seconds)))}
+        with self._open("GET", "/api/v1/nodes", query, timeout=seconds + TIMEOUT_S) as answer:
+            for line in answer:
+                said: Json = json.loads(line)
+                if said["type"] == "ERROR":  # what was seen is too old, mostly: the next list is not
+                    return
+                if said["type"] in ("ADDED", "MODIFIED"):
+                    yield said["object"]
+
     def claim(self, node: str) -> Json | None:
         """The NodeClaim that the node came from."""
         claims = self._pages("/apis/karpenter.sh/v1/nodeclaims", {})
@@ -58,11 +75,29 @@ class Cluster:
         name = claim["metadata"]["name"]
         self._call("DELETE", f"/apis/karpenter.sh/v1/nodeclaims/{name}", {}, own)
 
-    def change(self, node: Json, annotations: dict[str, str | None], taints: list[Json]) -> None:
-        """Annotations and all taints of a node, unless it has changed since it was seen."""
+    def change(
+        self,
+        node: Json,
+        annotations: dict[str, str | None],
+        taints: list[Json],
+        labels: dict[str, str] | None = None,
+    ) -> None:
+        """Annotations, labels and all taints of a node, unless it has changed since it was seen."""
         metadata = {"annotations": annotations, "resourceVersion": node["metadata"]["resourceVersion"]}
-        patch = {"metadata": metadata, "spec": {"taints": taints or None}}
+        patch = {
+            "metadata": metadata | ({"labels": labels} if labels else {}),
+            "spec": {"taints": taints or None},
+        }
         self._call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", {}, patch)
+
+    def own_labels(self, node: Json, labels: dict[str, str], manager: str) -> None:
+        """All labels that ``manager`` has on this very node, by server-side apply; those of others stay.
+
+        Refused with ``CONFLICT`` where somebody else has set another value, or it is another node by now.
+        """
+        own = {"name": node["metadata"]["name"], "uid": node["metadata"]["uid"], "labels": labels}
+        body = {"apiVersion": "v1", "kind": "Node", "metadata": own}
+        self._call("PATCH", f"/api/v1/nodes/{own['name']}", {"fieldManager": manager}, body, "apply-patch")
 
     def condition(self, node: str, condition: Json) -> Json:
         """One condition of a node, by its type; the others stay as they are. The node as it then is."""
@@ -94,14 +129,15 @@ class Cluster:
     def _maps(self) -> str:
         return f"/api/v1/namespaces/{self.namespace}/configmaps"
 
-    def _pages(self, path: str, query: dict[str, str]) -> Iterator[Json]:
+    def _pages(self, path: str, query: dict[str, str]) -> Generator[Json, None, str]:
+        """Every object, and at the end the version of the list."""
         query = {**query, "limit": str(PAGE)}
         while True:
             page = self._call("GET", path, query)
             yield from page["items"]
             token = page["metadata"].get("continue")
             if not token:
-                return
+                return str(page["metadata"].get("resourceVersion", ""))
             query = {**query, "continue": token}
 
     def _call(
@@ -112,14 +148,27 @@ class Cluster:
         body: Json | None = None,
         kind: str = "merge-patch",
     ) -> Json:
+        with self._open(method, path, query, body, kind) as answer:
+            found: Json = json.load(answer)
+        return found
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Json | None = None,
+        kind: str = "merge-patch",
+        timeout: float = TIMEOUT_S,
+    ) -> Any:
         url = f"{self._server}{path}?{urllib.parse.urlencode(query or {})}"
         request = urllib.request.Request(url, method=method)  # noqa: S310 (always https)
         request.add_header("Accept", "application/json")
         request.add_header("Authorization", f"Bearer {(self._account / 'token').read_text().strip()}")
         if body is not None:
             request.data = json.dumps(body).encode()
-            content = f"{kind}+json" if method == "PATCH" else "json"
-            request.add_header("Content-Type", f"application/{content}")
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._tls) as answer:  # noqa: S310
-            found: Json = json.load(answer)
-        return found
+            form = "yaml" if kind == "apply-patch" else "json"  # JSON is YAML, and is not taken by that name
+            request.add_header(
+                "Content-Type", f"application/{f'{kind}+{form}' if method == 'PATCH' else 'json'}"
+            )
+        return urllib.request.urlopen(request, timeout=timeout, context=self._tls)  # noqa: S310

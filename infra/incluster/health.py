@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
 if TYPE_CHECKING:
-    from infra.incluster import acting, asked, cluster, judge, proof, told
+    from infra.incluster import acting, asked, cluster, events, judge, proof, told
     from infra.incluster.cases import Node, Settings, State, Step
 else:
     import acting
     import asked
     import cluster
+    import events
     import judge
     import proof
     import told
@@ -141,13 +142,13 @@ class Loop:
             if step.action in WORDS:
                 self._metrics.count(step.node, kind, step.action, result)
             if result == "done":
-                self._event(step.action, _about(node), why, now)
+                self._event(step.action, events.about_node(node), why, now)
         return result == "done"
 
     def _event(self, action: str, about: Json, message: str, now: float) -> None:
         """An event that cannot be had undoes nothing."""
         try:
-            space = about.get("namespace", cluster.EVENTS)
+            space = about.get("namespace", events.NODES)
             self._cluster.event(told.event(action, about, message, now, space))
         except cluster.TROUBLE as error:
             told.line(now, said=f"no event: {_words(error)}")
@@ -192,11 +193,6 @@ class Loop:
             self._said[subject] = text
             if not (first and text.endswith("answers")):
                 told.line(now, said=text)
-
-
-def _about(node: Json) -> Json:
-    meta = node["metadata"]
-    return {"apiVersion": "v1", "kind": "Node", "name": meta["name"], "uid": meta["uid"]}
 
 
 def _words(error: BaseException) -> str:

@@ -8,16 +8,23 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
+if TYPE_CHECKING:
+    from infra.incluster import events
+else:
+    import events
 
 NAME = "gpuform-health"
-LONGEST = 1000  # characters of a message
-LONGEST_NAME = 253
+LONGEST = events.LONGEST
+LONGEST_NAME = events.LONGEST_NAME
 
 Json = dict[str, Any]
 
@@ -55,22 +62,7 @@ def line(now: float, **said: Any) -> None:
 def event(action: str, about: Json, message: str, now: float, namespace: str) -> Json:
     """An event about an object; ``namespace`` is the event's own."""
     kind, reason = REASONS[action]
-    name = about["name"][: LONGEST_NAME - 20]
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{name}.{time.time_ns():x}", "namespace": namespace},
-        "involvedObject": about,
-        "type": kind,
-        "reason": reason,
-        "message": message[:LONGEST],
-        "count": 1,
-        "firstTimestamp": at(now),
-        "lastTimestamp": at(now),
-        "source": {"component": NAME},
-        "reportingComponent": NAME,
-        "reportingInstance": NAME,
-    }
+    return events.event(NAME, kind, reason, about, message, at(now), namespace)
 
 
 def ticket_name(node: str) -> str:

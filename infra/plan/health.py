@@ -29,6 +29,7 @@ FILES = (
     "asked.py",
     "cases.py",
     "cluster.py",
+    "events.py",
     "healing.py",
     "judge.py",
     "proof.py",

@@ -1,0 +1,180 @@
+"""A program of ours where pods run no code: it itself, beside the cluster, with its own account.
+
+It is what its pod would be: the program from the ConfigMap that the Deployment mounts, its command, and a
+token of its ServiceAccount, so that it may do here what it may do there. Python is this one, not the image's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import yaml
+
+from gpuform.errors import Failure
+from gpuform.rehearse.children import Children, end
+from gpuform.rehearse.following import Following
+from gpuform.simulator.api import Api
+
+TOKEN_S = 6 * 3600
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Pod:
+    """What the Deployment's pod would be given; ``files`` by the path in its container."""
+
+    command: tuple[str, ...]
+    account: str
+    mounted: str
+    files: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Where:
+    """Which program: its Deployment's name and namespace, and what people call it."""
+
+    name: str
+    namespace: str
+    words: str
+
+    @property
+    def deployments(self) -> str:
+        """Path of the Deployments beside it."""
+        return f"/apis/apps/v1/namespaces/{self.namespace}/deployments"
+
+    @property
+    def core(self) -> str:
+        """Path of its namespace."""
+        return f"/api/v1/namespaces/{self.namespace}"
+
+
+class Program:
+    """The program of one cluster; what it says is in ``log``, in its folder."""
+
+    def __init__(self, where: Where, kubeconfig: Path, folder: Path, every: float) -> None:
+        """Looks at nothing yet; ``every`` is the pace in seconds that it is told, as ``--every``."""
+        self._where, self._kubeconfig, self._every = where, kubeconfig, every
+        self._children = Children(folder)
+        self.log = self._children.folder / "log"
+
+    def start(self, server: str = "") -> subprocess.Popen[bytes]:
+        """Run it as the Deployment says; another ``server`` stands in between. Raises Failure without one.
+
+        It ends with the calling thread at the latest.
+        """
+        pod = asyncio.run(self._once())
+        if pod is None:
+            raise Failure(f"deployment {self._where.name}", "is not in the cluster", "run `up` first")
+        return self._run(pod, server)
+
+    @contextmanager
+    def running(self, server: str = "") -> Iterator[subprocess.Popen[bytes]]:
+        """It runs for as long as the context lasts, and must still run at its end, else Failure."""
+        process = self.start(server)
+        try:
+            yield process
+            if process.poll() is not None:
+                raise Failure(self._where.words, f"has ended: {self.log.read_text()}", f"see {self.log}")
+        finally:
+            end(process)
+
+    @contextmanager
+    def following(self) -> Iterator[Following[Pod]]:
+        """It runs while its Deployment is there, anew when that has changed, as a kubelet would see to it."""
+        self._children.end_left()
+        try:
+            with Following(self._kubeconfig, self._wanted, self._run, self.log) as following:
+                yield following
+        finally:
+            self._children.end_left()
+
+    async def _once(self) -> Pod | None:
+        api = Api(self._kubeconfig)
+        try:
+            return await self._wanted(api)
+        finally:
+            await api.close()
+
+    def _run(self, pod: Pod, server: str = "") -> subprocess.Popen[bytes]:
+        folder = self._children.folder
+        for name, text in pod.files:
+            (folder / name).write_text(text, encoding="utf-8")
+        account, own = self._account(pod.account)
+        url = urlsplit(server or own)
+        env = {"KUBERNETES_SERVICE_HOST": url.hostname or "", "KUBERNETES_SERVICE_PORT": str(url.port)}
+        first, *words = (word.replace(f"{pod.mounted}/", f"{folder}/") for word in pod.command)
+        if first != "python3":
+            fact = f"runs {first}, not python3"
+            raise Failure(f"deployment {self._where.name}", fact, "see its plan in infra/plan")
+        command = [sys.executable, *words, "--every", str(self._every), "--account", str(account)]
+        return self._children.start(command, env, self.log)
+
+    def _account(self, name: str) -> tuple[Path, str]:
+        """The folder that a pod finds its account in, with a real token; and where the API server is."""
+        config = yaml.safe_load(self._kubeconfig.read_text(encoding="utf-8"))
+        cluster: Json = config["clusters"][0]["cluster"]
+        account = self._children.folder / "account"
+        account.mkdir(exist_ok=True, mode=0o700)
+        (account / "namespace").write_text(self._where.namespace)
+        token = account / "token"
+        token.touch(mode=0o600)
+        token.write_text(asyncio.run(self._token(name)))
+        (account / "ca.crt").write_bytes(base64.b64decode(cluster["certificate-authority-data"]))
+        return account, cluster["server"]
+
+    async def _token(self, account: str) -> str:
+        api = Api(self._kubeconfig)
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": TOKEN_S},
+        }
+        try:
+            answer = await api.create(f"{self._where.core}/serviceaccounts/{account}/token", request)
+        finally:
+            await api.close()
+        token: str = answer["status"]["token"]
+        return token
+
+    async def _wanted(self, api: Api) -> Pod | None:
+        """What the Deployment wants to run; None where there is none."""
+        query = {"fieldSelector": f"metadata.name={self._where.name}"}
+        try:
+            async for items, _ in api.pages(self._where.deployments, query):
+                if not items:
+                    return None
+                spec = items[0]["spec"]["template"]["spec"]
+                (container,) = spec["containers"]
+                (volume,) = spec["volumes"]
+                (mount,) = container["volumeMounts"]
+                files = await self._data(api, volume["configMap"]["name"])
+                return Pod(
+                    command=tuple(container["command"]),
+                    account=spec["serviceAccountName"],
+                    mounted=mount["mountPath"],
+                    files=tuple(sorted(files.items())),
+                )
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code != httpx.codes.NOT_FOUND:
+                raise
+        return None
+
+    async def _data(self, api: Api, name: str) -> dict[str, str]:
+        query = {"fieldSelector": f"metadata.name={name}"}
+        async for items, _ in api.pages(f"{self._where.core}/configmaps", query):
+            for item in items:
+                found: dict[str, str] = item["data"]
+                return found
+        fact = f"is missing, which {self._where.words} mounts"
+        raise Failure(f"configmap {name}", fact, "run `up` again")
