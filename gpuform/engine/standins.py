@@ -18,6 +18,9 @@ from gpuform.engine.places import Places, link, write
 from gpuform.paths import Paths
 from infra.versions import PULUMI
 
+_SDKS = ("kubernetes", "aws", "openstack")
+"""Providers whose SDK is a package of its own, which says the version."""
+
 
 @dataclass(frozen=True)
 class _Ours:
@@ -35,7 +38,7 @@ class _Ours:
         """The version that programs ask the engine for: that of the SDK they import."""
         if self.kind == "language" or self.name == "pulumi-python":
             return PULUMI
-        return version(f"pulumi-{self.name}" if self.name in ("kubernetes", "aws") else "gpuform")
+        return version(f"pulumi-{self.name}" if self.name in _SDKS else "gpuform")
 
     @property
     def folder(self) -> str:
@@ -52,8 +55,12 @@ _OURS = (
 )
 
 
-# Where only offline runs look, which do not look on PATH: no other run may take it for the real one.
-_OFFLINE = _Ours("resource", "aws", "gpuform.plugins.offline", stands_in=False)
+# Where only offline runs look, which do not look on PATH: no other run may take one for the real one. They
+# win over a stand-in of the same name, for that one would ask for the cloud.
+_OFFLINE = (
+    _Ours("resource", "aws", "gpuform.plugins.offline", stands_in=False),
+    _Ours("resource", "openstack", "gpuform.plugins.offline.openstack", stands_in=False),
+)
 
 
 @dataclass(frozen=True)
@@ -86,12 +93,12 @@ def install(places: Places) -> list[Plugin]:
     state = plugins(places.paths)
     official = {plugin.name: plugin.official for plugin in state}
     folder = places.home / "plugins"
-    for ours in (*_OURS, _OFFLINE) if places.offline else _OURS:
+    for ours in _wanted(places.offline):
         for other in folder.glob(f"{ours.kind}-{ours.name}-v*"):
             if other.name != ours.folder:
                 shutil.rmtree(other)  # of an older version of ours: this PULUMI_HOME is nobody else's
         target = folder / ours.folder / ours.file
-        found = official.get(ours.file)
+        found = None if ours in _OFFLINE else official.get(ours.file)
         if found is None:
             write(target, _launcher(ours.module), 0o755)
         else:
@@ -106,6 +113,12 @@ def install(places: Places) -> list[Plugin]:
         )
         write(places.helm, _launcher("gpuform.offline.helm", *given), 0o755)
     return state
+
+
+def _wanted(offline: bool) -> list[_Ours]:
+    """The plugins of a run; offline ours in the place of any other of the same name."""
+    instead = {one.file for one in _OFFLINE} if offline else set()
+    return [one for one in _OURS if one.file not in instead] + (list(_OFFLINE) if offline else [])
 
 
 def _launcher(module: str, *arguments: Path) -> str:

@@ -1,14 +1,20 @@
-"""Which inputs changed, path by path, and whether AWS can change them in place."""
+"""Which inputs changed, path by path, and whether the cloud can change them in place."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from gpuform.plugins.handler import Change
-from gpuform.plugins.offline.row import Row
 from gpuform.plugins.properties import UNKNOWN
+
+
+class Row(Protocol):
+    """What is needed of a row of either table."""
+
+    def forces(self, path: str, removed: bool) -> bool:
+        """Whether a change at ``path`` (names and dots, no indices) needs a new object."""
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Change]:
