@@ -32,6 +32,11 @@ ADD_ON = "aws:eks/addon:Addon"
 LAUNCH_TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 CLUSTER = "aws:eks/cluster:Cluster"
 BLUE_GREEN = "gpuform:workloads:BlueGreen"
+OPENSTACK = "pulumi:providers:openstack"
+MAGNUM_CLUSTER = "openstack:containerinfra/cluster:Cluster"
+MAGNUM_TEMPLATE = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
+MAGNUM_GROUP = "openstack:containerinfra/nodeGroup:NodeGroup"
+REPLACEMENT_GUARD = "gpuform:openstack:ReplacementGuard"
 PODS = (
     "kubernetes:core/v1:Pod",
     "kubernetes:apps/v1:Deployment",

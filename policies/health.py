@@ -8,10 +8,12 @@ from typing import Any
 
 from policies import contract
 from policies.node_pools import has_gpus
+from policies.openstack import labelled
 from policies.releases import chart
 from policies.rule import Resource, Rule, at, text
 
 _KARPENTER, _EKS, _OURS = "Karpenter's node repair", "EKS's repair of node groups", "the health loop"
+_MAGNUM = "Magnum's auto-healing"
 _TRUE = (True, "true")
 
 
@@ -30,6 +32,8 @@ def _whose(resource: Resource) -> str:
         return _KARPENTER if on else ""
     if resource.type == contract.NODE_GROUP and has_gpus(resource):
         return _EKS if at(resource.props, "nodeRepairConfig", "enabled") in _TRUE else ""
+    if labelled(resource, "auto_healing_enabled"):
+        return _MAGNUM
     if resource.type == contract.CONFIG_MAP:
         return _OURS if _settings(resource).get("mode") in ("cordon", "replace") else ""
     return ""
@@ -58,8 +62,15 @@ RULES = (
         "one-remediator",
         "At most one acts on nodes with a broken GPU.",
         "high",
-        "leave on one: settings.featureGates.nodeRepair, nodeRepairConfig, or health.mode cordon or replace",
-        (contract.RELEASE, contract.NODE_GROUP, contract.CONFIG_MAP),
+        "leave on one: settings.featureGates.nodeRepair, nodeRepairConfig, Magnum's label auto_healing_enabled, "
+        "or health.mode cordon or replace",
+        (
+            contract.RELEASE,
+            contract.NODE_GROUP,
+            contract.MAGNUM_CLUSTER,
+            contract.MAGNUM_TEMPLATE,
+            contract.CONFIG_MAP,
+        ),
         _one_hand,
         whole=True,
     ),

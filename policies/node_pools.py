@@ -1,4 +1,4 @@
-"""Rules over pools: Karpenter's NodePools and EKS node groups."""
+"""Rules over pools: Karpenter's NodePools, EKS node groups, and nodes that others make."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def _labels(pool: Resource) -> Any:
 
 
 def has_gpus(pool: Resource) -> bool:
-    """Whether the pool's nodes have some; by its labels, or its image."""
+    """Whether the pool's nodes have some; by its labels or its image, or by what it says of sharing."""
+    if pool.type == contract.POOL_NODES:
+        return at(pool.props, "sharing") is not None
     if pool.type == contract.NODE_POOL:
         labels = _labels(pool)
         return contract.DEVICE_PLUGIN_CONFIG in labels or contract.DEPLOY_DEVICE_PLUGIN in labels
@@ -96,7 +98,7 @@ RULES = (
         "Pools with GPUs keep out pods that ask for none.",
         "high",
         "taint the pool nvidia.com/gpu=true:NoSchedule; gpuform does so for every pool with GPUs",
-        (contract.NODE_POOL, contract.NODE_GROUP),
+        (contract.NODE_POOL, contract.NODE_GROUP, contract.POOL_NODES),
         _tainted,
     ),
     Rule(

@@ -16,7 +16,7 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
-from policies import aws, health, kubernetes, node_pools, operator, sharing
+from policies import aws, health, kubernetes, node_pools, openstack, operator, sharing
 from policies.rule import Resource, Rule
 
 NAME = "gpuform"
@@ -25,6 +25,7 @@ RULES: tuple[Rule, ...] = (
     *sharing.RULES,
     *operator.RULES,
     *aws.RULES,
+    *openstack.RULES,
     *health.RULES,
     *kubernetes.RULES,
 )
@@ -52,7 +53,8 @@ def _policy(rule: Rule, seen: dict[str, Resource]) -> Policy:
 
 def _resource(rule: Rule, seen: dict[str, Resource]) -> Callable[[ResourceValidationArgs, Any], None]:
     def validate(args: ResourceValidationArgs, report: Any) -> None:
-        resource = Resource(args.resource_type, args.name, args.props)
+        ignores = tuple(args.opts.ignore_changes)
+        resource = Resource(args.resource_type, args.name, args.props, ignores)
         seen[args.urn] = resource
         if rule.concerns(resource):
             for fact in rule.check(resource, ()):

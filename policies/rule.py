@@ -12,11 +12,14 @@ Props = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Resource:
-    """One resource: its type token, its name in the program, and its inputs."""
+    """One resource: its type token, its name in the program, its inputs, and the inputs whose changes are
+    ignored.
+    """
 
     type: str
     name: str
     props: Props
+    ignores: tuple[str, ...] = ()
 
 
 Check = Callable[[Resource, Sequence[Resource]], Iterable[str]]

@@ -47,4 +47,5 @@ def _read(path: Path) -> Iterator[Case]:
 def _resources(entry: Mapping[str, Any]) -> Iterator[Resource]:
     for number, one in enumerate(entry["resources"]):
         # Without aliases: two resources never share an object.
-        yield Resource(one["type"], one.get("name", f"r{number}"), copy.deepcopy(one["props"]))
+        props, ignores = copy.deepcopy(one["props"]), tuple(one.get("ignores", ()))
+        yield Resource(one["type"], one.get("name", f"r{number}"), props, ignores)

@@ -42,13 +42,13 @@ def filled(value):
 
 # One on a cluster that is not there yet: the engine asks it for nothing, and its outputs are empty.
 absent = pulumi.ProviderResource("kubernetes", "absent", {"kubeconfig": later})
-waiting = pulumi.ResourceOptions(provider=absent)
 
-for type_, name, props, waits in json.loads(Path("cases.json").read_text()):
+for type_, name, props, ignores, waits in json.loads(Path("cases.json").read_text()):
     if type_.startswith("pulumi:providers:"):
         pulumi.ProviderResource(type_.rsplit(":", 1)[-1], name, filled(props))
     else:
-        pulumi.CustomResource(type_, name, filled(props), waiting if waits else None)
+        opts = pulumi.ResourceOptions(ignore_changes=ignores, provider=absent if waits else None)
+        pulumi.CustomResource(type_, name, filled(props), opts)
 """
 
 
@@ -79,7 +79,7 @@ def engine(tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "Pulumi.local.yaml").write_text("config: {}\n")
     plugins = tmp_path / "plugins"
     plugins.mkdir()
-    for name in ("aws", "kubernetes", "gpuform"):
+    for name in ("aws", "kubernetes", "openstack", "gpuform"):
         plugin = plugins / f"pulumi-resource-{name}"
         plugin.write_text(
             f'#!/bin/sh\ncd {ROOT}\nexec {sys.executable} -m tests.policies.accepting {name} "$@"\n'
@@ -108,7 +108,13 @@ def test_what_is_made_on_a_cluster_that_is_not_there_yet_is_judged_as_well(
 
 def preview(engine: Engine, root: Path, batch: list[Case], waits: bool = False) -> tuple[Violation, ...]:
     declared = [
-        (resource.type, named(case, index), resource.props, waits and resource.type.startswith("kubernetes:"))
+        (
+            resource.type,
+            named(case, index),
+            resource.props,
+            resource.ignores,
+            waits and resource.type.startswith("kubernetes:"),
+        )
         for case in batch
         for index, resource in enumerate(case.resources)
     ]

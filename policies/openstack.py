@@ -1,0 +1,159 @@
+"""Rules over Magnum: node groups, control plane, credentials, and what a cluster opens to others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from policies import contract
+from policies.rule import Resource, Rule, at, table, text
+
+_SECRETS = ("password", "applicationCredentialSecret", "token")
+_TRUE = (True, "true", "True")
+_OPEN = {
+    contract.OPENSTACK: ("insecure", "whoever stands between reads the credentials"),
+    contract.MAGNUM_TEMPLATE: ("tlsDisabled", "a cluster's API obeys everybody who reaches it"),
+}
+
+
+def labelled(resource: Resource, name: str) -> bool:
+    """Whether a cluster, or its template, has one of Magnum's labels set to true."""
+    return (
+        resource.type in (contract.MAGNUM_CLUSTER, contract.MAGNUM_TEMPLATE)
+        and at(resource.props, "labels", name) in _TRUE
+    )
+
+
+def _bounded(group: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    count, least, most = (_number(group, key) for key in ("nodeCount", "minNodeCount", "maxNodeCount"))
+    if least is not None and most is not None and least > most:
+        yield f"minNodeCount {least} is more than maxNodeCount {most}"
+        return
+    if count is not None and least is not None and count < least:
+        yield f"nodeCount {count} is less than minNodeCount {least}: Magnum refuses it"
+    if count is not None and most is not None and count > most:
+        yield f"nodeCount {count} is more than maxNodeCount {most}: Magnum refuses it"
+
+
+def _number(resource: Resource, key: str) -> int | None:
+    found = at(resource.props, key)
+    return None if found is None else int(found)  # the engine's numbers have a fraction
+
+
+def _covered(group: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    """A selector names the group as the value of a label; which label depends on Magnum's driver."""
+    name = text(group.props, "name")
+    for one in resources:
+        if one.type == contract.POOL_NODES:
+            terms = text(one.props, "selector").split(",")
+            if name in [term.partition("=")[2] for term in terms]:
+                return
+    yield f"no PoolNodes selects the nodes of group {name}: they join without labels and taints"
+
+
+def _left_alone(group: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    least, most = _number(group, "minNodeCount"), _number(group, "maxNodeCount")
+    if most is None or most == least or "nodeCount" in group.ignores:
+        return
+    if any(labelled(one, "auto_scaling_enabled") for one in resources):
+        yield "Magnum's autoscaler changes nodeCount, and every update would set it back"
+
+
+def _masters(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    count = _number(cluster, "masterCount") or 1
+    if count % 2 == 0:
+        yield f"masterCount is {count}: etcd survives no more failures than with {count - 1}"
+    if count > 1 and at(cluster.props, "masterLbEnabled") is False:
+        yield f"has {count} masters and no load balancer before them: clients know the first one only"
+
+
+def _secret(provider: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    for key in _SECRETS:
+        if at(provider.props, key) is not None:
+            yield f"{key} is an argument of the provider, and so in the state of every stack that has it"
+
+
+def _encrypted(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    key, fact = _OPEN[resource.type]
+    if at(resource.props, key) in _TRUE:
+        yield f"{key}: {fact}"
+
+
+def _public(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    if at(resource.props, "floatingIpEnabled") in _TRUE:
+        yield "every node gets a floating IP, those with GPUs too: their kubelets answer the outside"
+
+
+def _merged(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    if table(resource.props, "labels") and at(resource.props, "mergeLabels") not in _TRUE:
+        above = "template" if resource.type == contract.MAGNUM_CLUSTER else "cluster"
+        yield f"its labels stand in place of the {above}'s, of which none is left"
+
+
+RULES = (
+    Rule(
+        "magnum-group-bounds",
+        "The number of nodes in a Magnum node group lies within its own bounds.",
+        "high",
+        "give nodes: N, or elastic: {min, max: {nodes}} with min at most max",
+        (contract.MAGNUM_GROUP,),
+        _bounded,
+    ),
+    Rule(
+        "magnum-nodes-labelled",
+        "Nodes of a Magnum node group get labels and taints; Magnum gives them none.",
+        "high",
+        "declare the group as a pool, or a PoolNodes whose selector has the group's name",
+        (contract.MAGNUM_GROUP,),
+        _covered,
+        whole=True,
+    ),
+    Rule(
+        "magnum-count-ignored",
+        "An update leaves alone how many nodes the autoscaler has made.",
+        "high",
+        'ignore_changes=["nodeCount"] on the group, or the same minNodeCount and maxNodeCount',
+        (contract.MAGNUM_GROUP,),
+        _left_alone,
+        whole=True,
+    ),
+    Rule(
+        "magnum-masters",
+        "The control plane survives the loss of a master, if it has several.",
+        "medium",
+        "1, 3 or 5 masters, and with more than one masterLbEnabled",
+        (contract.MAGNUM_CLUSTER,),
+        _masters,
+    ),
+    Rule(
+        "openstack-credentials",
+        "No credential of OpenStack is written into a stack.",
+        "critical",
+        "name an entry of clouds.yaml by cluster.cloud, or set the OS_ variables",
+        (contract.OPENSTACK,),
+        _secret,
+    ),
+    Rule(
+        "openstack-tls",
+        "Who talks to OpenStack and to a cluster on it is checked by TLS.",
+        "critical",
+        "leave TLS on; an own CA belongs into clouds.yaml (cacert)",
+        (contract.OPENSTACK, contract.MAGNUM_TEMPLATE),
+        _encrypted,
+    ),
+    Rule(
+        "magnum-nodes-inside",
+        "Nodes have no address that the outside reaches.",
+        "low",
+        "network.floating_ip: false; a load balancer makes services reachable",
+        (contract.MAGNUM_CLUSTER, contract.MAGNUM_TEMPLATE),
+        _public,
+    ),
+    Rule(
+        "magnum-labels-merged",
+        "Magnum's labels are set beside those above them, not in their place.",
+        "low",
+        "merge_labels: true",
+        (contract.MAGNUM_CLUSTER, contract.MAGNUM_GROUP),
+        _merged,
+    ),
+)
