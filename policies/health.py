@@ -62,8 +62,8 @@ RULES = (
         "one-remediator",
         "At most one acts on nodes with a broken GPU.",
         "high",
-        "leave on one: settings.featureGates.nodeRepair, nodeRepairConfig, Magnum's label auto_healing_enabled, "
-        "or health.mode cordon or replace",
+        "leave on one: settings.featureGates.nodeRepair, nodeRepairConfig, Magnum's label "
+        "auto_healing_enabled, or health.mode cordon or replace",
         (
             contract.RELEASE,
             contract.NODE_GROUP,
