@@ -85,7 +85,7 @@ SERIES = {
     "gpuform:resource:free": "what an ordinary pod could have; placeholders give way",
     "gpuform:pod:units_pending": "what each waiting pod asks for",
     "gpuform:pod:pending_reason": "the same, with the reason",
-    "gpuform:nodepool:nodes_left": "nodes that each limit of a NodePool still lets it buy",
+    "gpuform:nodepool:nodes_left": "nodes that each limit of an elastic pool still lets it get",
     "gpuform:fault:active": "1 for each fault of a GPU, with class and reason",
 }
 """Series that others may read; what else is recorded are steps on the way."""

@@ -21,9 +21,9 @@ def groups(env: Environment) -> list[Group]:
     """Every group of the environment; without GPUs there is nothing to record and no alert."""
     if not any(pool.gpus for pool in env.pools):
         return []
-    elastic = any(rule.get("record") == facts.NODE_SIZE for rule in facts.rules(env))
+    told = {rule.get("record") for rule in facts.rules(env)}
     recorded = [devices.node_info(), *facts.rules(env), *devices.rules(env), *attribution.rules()]
-    recorded += capacity.rules(elastic)
+    recorded += capacity.rules(facts.NODE_SIZE in told, facts.NODE_MOST in told)
     return [
         {"name": "gpuform.recorded", "rules": recorded},
         {"name": "gpuform.faults", "rules": list(faults.rules())},

@@ -35,8 +35,9 @@ def alerts(env: Environment) -> Iterator[Alert]:
         severity="warning",
         wait="15m",
         expr=f"{ROOM} < 1",
-        means="A NodePool may not buy another node: one of its limits is reached.",
-        summary="NodePool {{ $labels.nodepool }} is at its limit of {{ $labels.resource_type }}",
+        means="An elastic pool may not get another node: one of its limits is reached.",
+        summary="pool {{ $labels.pool }} is at its limit of {{ $labels.resource_type }}"
+        "{{ if ne $labels.nodepool $labels.pool }} (NodePool {{ $labels.nodepool }}){{ end }}",
         description="Pods that find no room wait until others end. Raise elastic.max of pool "
         "{{ $labels.pool }}, or leave it as the brake that it is.",
     )

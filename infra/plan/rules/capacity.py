@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from infra.model.labels import GPU_NOT_READY, GPU_UNHEALTHY
 from infra.model.scheduling import PLACEHOLDER
 from infra.plan.rules.attribution import ALIVE, GPUS, POD_REQUESTED, POD_UNITS, RESOURCE_USED, asked
-from infra.plan.rules.facts import NODE_DECLARED, NODE_SIZE, PER_NODE, UNIT
+from infra.plan.rules.facts import NODE_DECLARED, NODE_MOST, NODE_SIZE, PER_NODE, UNIT
 from infra.plan.rules.promql import NODE_INFO, Rule, most, record
 
 ALLOCATABLE = "gpuform:resource:allocatable"
@@ -35,8 +35,10 @@ _TAINTED = f'kube_node_spec_taint{{key=~"{GPU_NOT_READY}|{GPU_UNHEALTHY}"}}'
 USABLE = f"({READY} unless on (node) (kube_node_spec_unschedulable == 1) unless on (node) {_TAINTED})"
 
 
-def rules(elastic: bool) -> Iterator[Rule]:
-    """Nodes, then pools, then pods that wait; ``elastic``: whether Karpenter buys nodes for some pool."""
+def rules(elastic: bool, counted: bool) -> Iterator[Rule]:
+    """Nodes, then pools, then pods that wait; ``elastic``: whether nodes come and go in some pool, and
+    ``counted``: whether it is limited by their number alone, as Magnum's node groups are.
+    """
     offered = most(_NODE, f"kube_node_status_allocatable{{{_BOTH}}}")
     yield record(ALLOCATABLE, f"{offered} * on (node) group_left (pool) {NODE_INFO}")
     yield record(REQUESTED, f"sum by (node,pool,resource) ({POD_UNITS}) or {_others('requests')}")
@@ -44,7 +46,7 @@ def rules(elastic: bool) -> Iterator[Rule]:
     gpus = f"{REQUESTED}{{{GPUS}}}"
     yield record("gpuform:resource:limits", f"{gpus} or {_others('limits')}")
     yield from _pools()
-    yield from _waiting(elastic)
+    yield from _waiting(elastic, counted)
 
 
 def _others(kind: str) -> str:
@@ -65,7 +67,7 @@ def _pools() -> Iterator[Rule]:
     yield record(POOL_USED, f"{by} ({RESOURCE_USED})")
 
 
-def _waiting(elastic: bool) -> Iterator[Rule]:
+def _waiting(elastic: bool, counted: bool) -> Iterator[Rule]:
     taken = f'sum by (node,pool,resource) ({POD_UNITS}{{namespace!="{PLACEHOLDER}"}})'
     gpus = f"{ALLOCATABLE}{{{GPUS}}}"
     left = f"clamp_min({gpus} - on (node,pool,resource) ({taken} or 0 * {gpus}), 0)"
@@ -76,7 +78,7 @@ def _waiting(elastic: bool) -> Iterator[Rule]:
     yield record(PENDING, f"{pods} and on (namespace,pod) {waits}")
     yield from _summed()
     if elastic:
-        yield from _node_pools()
+        yield record(ROOM, _node_groups() if counted else _node_pools())
         yield record(LIMITED, _limited())
     for reason, expression in _reasons(elastic):
         yield record(REASON, expression, {"reason": reason})
@@ -92,12 +94,18 @@ def _summed() -> Iterator[Rule]:
     yield record(AWAITED, f"group by (resource) ({NODE_DECLARED} unless on (node) {USABLE})")
 
 
-def _node_pools() -> Iterator[Rule]:
+def _node_pools() -> str:
     """Nodes that each NodePool's limits still let it buy, by limit."""
     keys = ("nodepool", "resource_type")
     limit, usage = (most(keys, f"karpenter_nodepools_{name}") for name in ("limit", "usage"))
     left = f"({limit} - ({usage} or 0 * {limit}))"
-    yield record(ROOM, f"floor({left} / on (nodepool,resource_type) group_left (pool) {NODE_SIZE})")
+    return f"floor({left} / on (nodepool,resource_type) group_left (pool) {NODE_SIZE})"
+
+
+def _node_groups() -> str:
+    """Nodes that each group may still get; all of them where it has none, and somebody knows that."""
+    none = f"0 * max by (pool) ({NODE_MOST} and on () max(kube_node_info))"
+    return f"{NODE_MOST} - on (pool) group_left () (count by (pool) ({NODE_INFO}) or {none})"
 
 
 def _reasons(elastic: bool) -> Iterator[tuple[str, str]]:

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 from infra.model import offer
 from infra.model.aws import AwsCluster
-from infra.model.elastic import MEMORY_GIB
+from infra.model.elastic import MEMORY_GIB, NODES
 from infra.model.environment import Environment
 from infra.model.labels import INSTANCE_GPU_COUNT, NVIDIA_GPU
+from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
 from infra.model.sharing import Mig
@@ -26,6 +27,7 @@ PER_NODE = "gpuform:unit:per_node"
 NODE_GPUS = "gpuform:node:gpus"
 NODE_DECLARED = "gpuform:resource:declared"
 NODE_SIZE = "gpuform:nodepool:node_size"
+NODE_MOST = "gpuform:nodepool:nodes_most"
 DECLARED = "gpuform:pool:gpus_declared"
 COST = "gpuform:pool:cost_per_hour"
 CLAIMED = "claim"
@@ -114,7 +116,13 @@ def _declared(pool: Pool) -> Rule:
 
 
 def _node_sizes(env: Environment, pool: Pool) -> Iterator[Rule]:
-    """What the smallest node of a NodePool counts for against each of its limits, in Karpenter's units."""
+    """What a node counts for against each limit of what makes it: of a NodePool the smallest, in Karpenter's
+    units; of a node group each is one, of so many at most.
+    """
+    if pool.elastic is not None and isinstance(env.cluster, OpenstackCluster):
+        labels = {"nodepool": pool.name, "pool": pool.name, "resource_type": NODES}
+        yield constant(NODE_SIZE, 1, labels)
+        yield constant(NODE_MOST, pool.most, labels)
     if pool.elastic is None or not isinstance(env.cluster, AwsCluster) or not pool.machines:
         return
     each = [cost.limited(env, pool, machine) for machine in pool.machines]
