@@ -18,6 +18,7 @@ from infra.model.errors import InputError
 from infra.model.hosts import HostsCluster
 from infra.model.monitoring import NAMESPACE as MONITORING
 from infra.model.offer import claimable, gpus_of
+from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.quantity import whole
 from infra.model.sharing import Mig, Mps, TimeSlicing
@@ -48,6 +49,7 @@ class PoolStatus:
 
     ``planned`` is what each node should offer, or the largest where they differ in how many GPUs they have.
     ``settled``: there are nodes, and every one is ready, let in, and offers exactly what was planned.
+    ``bounds`` are the fewest and the most nodes of a pool that is bounded by their number and comes and goes.
     """
 
     name: str
@@ -57,6 +59,7 @@ class PoolStatus:
     planned: dict[str, int]
     nodes: tuple[NodeStatus, ...]
     settled: bool
+    bounds: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ class ClusterStatus:
                 {
                     "name": pool.name,
                     "sharing": pool.sharing,
+                    "bounds": pool.bounds and dict(zip(("min", "max"), pool.bounds, strict=True)),
                     "nodes": [asdict(node) for node in pool.nodes],
                 }
                 for pool in self.pools
@@ -190,7 +194,14 @@ def _pool(
             and {key: count for key, count in node.allocatable.items() if count} == wanted
             for node, wanted in zip(statuses, planned, strict=True)
         ),
+        bounds=bounds(env, pool),
     )
+
+
+def bounds(env: Environment, pool: Pool) -> tuple[int, int] | None:
+    """Fewest and most nodes of an elastic group of Magnum's; None elsewhere: Karpenter counts no nodes."""
+    elastic = pool.elastic is not None and isinstance(env.cluster, OpenstackCluster)
+    return (pool.least, pool.most) if elastic else None
 
 
 def _planned(env: Environment, pool: Pool, gpus: int | None) -> dict[str, int]:

@@ -176,9 +176,8 @@ def _since(facts: Facts) -> str:
 
 def _row(facts: Facts, pool: PoolFacts) -> Iterator[str]:
     status = pool.status
-    ready = sum(node.ready for node in status.nodes)
     offers = " or ".join(dict.fromkeys(tables.counts(node.allocatable) or "no GPU" for node in status.nodes))
-    for text in (status.name, status.machine, f"{ready}/{len(status.nodes)}", offers or "-"):
+    for text in (status.name, status.machine, tables.nodes(status), offers or "-"):
         yield f"<td>{escape(text)}</td>"
     yield f"<td>{top.amount(pool.requested)} of {pool.gpus}</td>" if pool.gpus else "<td>-</td>"
     if facts.view.measured:

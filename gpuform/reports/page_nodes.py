@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
-from gpuform.reports import picture, top
+from gpuform.reports import picture, tables, top
 from gpuform.reports.rehearsal import number, usd
 from gpuform.reports.sparkline import sparkline
 from gpuform.top.facts import Facts, PoolFacts
@@ -41,10 +41,11 @@ def nodes(facts: Facts) -> Iterator[str]:
 
 
 def _of(pool: PoolFacts) -> str:
-    """``2 nodes, time_slicing: 4 per GPU, 1 of 2 GPUs asked for``."""
+    """``2 nodes (1 to 4), time_slicing: 4 per GPU, 1 of 2 GPUs asked for``."""
     how = ": ".join(filter(None, (pool.status.sharing, pool.status.detail)))
     asked = f"{top.amount(pool.requested)} of {number(pool.gpus, 'GPU')} asked for"
-    return f"{number(len(pool.nodes), 'node')}, {how}, {asked}"
+    bounds = f" ({tables.reach(pool.status.bounds)})" if pool.status.bounds else ""
+    return f"{number(len(pool.nodes), 'node')}{bounds}, {how}, {asked}"
 
 
 def _node(facts: Facts, node: Node, known: picture.Colours) -> str:

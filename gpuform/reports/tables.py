@@ -34,11 +34,22 @@ def pools(current: ClusterStatus) -> Table:
             pool.name,
             pool.machine,
             _sharing(pool),
-            Text(f"{ready}/{len(pool.nodes)}", style="" if ready == len(pool.nodes) else "red"),
+            Text(nodes(pool), style="" if ready == len(pool.nodes) else "red"),
             _offers(pool.nodes),
             _in_use(pool.nodes),
         )
     return table
+
+
+def nodes(pool: PoolStatus) -> str:
+    """Ready nodes of those that are there, and how many there may be: ``1/2``, ``1/1, 1 to 4``."""
+    ready = sum(node.ready for node in pool.nodes)
+    return ", ".join([f"{ready}/{len(pool.nodes)}", *([reach(pool.bounds)] if pool.bounds else [])])
+
+
+def reach(bounds: tuple[int, int]) -> str:
+    """Fewest and most nodes of an elastic pool: ``1 to 4``."""
+    return "{} to {}".format(*bounds)
 
 
 def pods(current: ClusterStatus) -> Table:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from gpuform.reports.tables import empty
+from gpuform.reports.rehearsal import number
+from gpuform.reports.tables import empty, reach
 from gpuform.top.view import Gpu, Node, PodUse, Slice, Use, View
 
 ATTRIBUTED = "~: by request; several pods are on that device, or nobody tells which device a pod has"
@@ -48,6 +49,10 @@ def notes(view: View) -> list[str]:
     found = []
     if not view.nodes:
         found.append("no node with GPUs is there, or none that was asked for")
+    found += [
+        f"pool {one.pool} has {number(one.nodes, 'node')}, and may have {reach((one.min, one.max))}"
+        for one in view.growing
+    ]
     if any(pod.attributed for node in view.nodes for pod in node.everyone):
         found.append(ATTRIBUTED)
     if view.why:

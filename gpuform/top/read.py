@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -11,10 +11,11 @@ from gpuform.errors import Failure
 from gpuform.objects import Json, Objects
 from gpuform.prometheus import Prometheus
 from gpuform.rehearse import seen
+from gpuform.status import bounds
 from gpuform.top import hardware, holders
 from gpuform.top.hardware import Device
 from gpuform.top.measured import Measured, ask
-from gpuform.top.view import Gpu, Node, Slice, Use, View
+from gpuform.top.view import Gpu, Growing, Node, Slice, Use, View
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.pool import Pool
@@ -47,7 +48,13 @@ def view(env: Environment, objects: Objects, measured: Measured, why: str = "") 
                 name = raw["metadata"]["name"]
                 found.append(_node(env, pool, raw, objects.claims, pods.get(name, []), measured))
     simulated = any(seen.node(raw).gpus for raw in objects.nodes)
-    return View(tuple(found), why, simulated)
+    return View(tuple(found), why, simulated, tuple(_growing(env, found)))
+
+
+def _growing(env: Environment, nodes: Sequence[Node]) -> Iterator[Growing]:
+    for pool in env.pools:
+        if pool.gpus and (between := bounds(env, pool)):
+            yield Growing(pool.name, sum(node.pool == pool.name for node in nodes), *between)
 
 
 def _label(raw: Json, key: str) -> str:

@@ -150,15 +150,27 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Growing:
+    """A pool whose nodes come and go: how many there are, whichever are shown, and how many there may be."""
+
+    pool: str
+    nodes: int
+    min: int
+    max: int
+
+
+@dataclass(frozen=True)
 class View:
     """Nodes by pool and name. ``why`` says why nothing is measured; empty where Prometheus answered.
 
-    ``simulated``: one of them at least is none of hardware, and so are its numbers.
+    ``simulated``: one of them at least is none of hardware, and so are its numbers. ``growing`` are the
+    pools whose nodes come and go within a number of them.
     """
 
     nodes: tuple[Node, ...]
     why: str = ""
     simulated: bool = False
+    growing: tuple[Growing, ...] = ()
 
     @property
     def measured(self) -> bool:
@@ -170,13 +182,15 @@ class View:
         found = [one for one in self.nodes if pool in (None, one.pool) and node in (None, one.name)]
         if namespace is not None:
             found = [kept for one in found if (kept := _of_namespace(one, namespace)) is not None]
-        return replace(self, nodes=tuple(found))
+        growing = tuple(one for one in self.growing if pool in (None, one.pool))
+        return replace(self, nodes=tuple(found), growing=growing)
 
     def to_json(self) -> dict[str, Any]:
         """The documented form of ``gpuform top --json``."""
         return {
             "simulated": self.simulated,
             "prometheus": {"answers": self.measured, "why": self.why},
+            "growing": [asdict(one) for one in self.growing],
             "nodes": [_node(node) for node in self.nodes],
         }
 

@@ -63,6 +63,7 @@ def test_json_has_the_documented_keys_and_counts_what_is_in_use() -> None:
     assert current.to_json()["pools"][0] == {
         "name": "t4",
         "sharing": "time_slicing",
+        "bounds": None,
         "nodes": [
             {
                 "name": "t4-0",
@@ -75,6 +76,20 @@ def test_json_has_the_documented_keys_and_counts_what_is_in_use() -> None:
     }
     assert [p["name"] for p in current.to_json()["pods"]] == ["a", "b", "c", "done"]
     assert set(current.to_json()["pods"][0]) == {"namespace", "name", "node", "phase", "reason"}
+
+
+def test_a_group_that_grows_says_between_what() -> None:
+    """Only of Magnum's groups: what bounds a NodePool are amounts, and no number of nodes."""
+    magnum = {"kind": "openstack", "template": "kubernetes-1.30.2-2", "version": "1.30"}
+    pools = [
+        {"name": "t4", "machine": "g2.5xlarge", "elastic": {"min": 2, "max": {"nodes": 4}}},
+        {"name": "v100s", "machine": "g3.xlarge", "nodes": 1},
+    ]
+    env = parse({"name": "test", "cluster": magnum, "pools": pools})
+    current = summarise(env, [node("t4-0", "t4"), node("t4-1", "t4", ready="False")], [])
+    assert [pool["bounds"] for pool in current.to_json()["pools"]] == [{"min": 2, "max": 4}, None]
+    assert [tables.nodes(pool) for pool in current.pools] == ["1/2, 2 to 4", "0/0"]
+    assert summarise(TABLE["several counts"], [], []).pools[0].bounds is None
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from gpuform.top.read import NOTHING_YET, measure, view
 from gpuform.top.view import Node, PodUse, View
 from infra.config import parse
 from infra.model import offer
+from infra.model.environment import Environment
 from tests.top.played import Played, device, node, pod, series, slice_of, whole
 
 pytestmark = pytest.mark.unit
@@ -47,10 +48,34 @@ ENV = parse(
 LAYOUT = {"0": ["3g.20gb@4", "2g.10gb@0", "2g.10gb@2"]}
 
 
-def seen(played: Played, *objects: dict[str, Any]) -> View:
+GROUPS = parse(
+    {
+        "name": "test",
+        "cluster": {
+            "kind": "openstack",
+            "template": "kubernetes-1.30.2-2",
+            "version": "1.30",
+            "flavors": {"m2.medium": {"vcpu": 2, "memory_gib": 4}},
+        },
+        "gpu_operator": {"mig_strategy": "mixed"},
+        "pools": [
+            {
+                "name": "mig",
+                "machine": "g4.p1.40g",
+                "elastic": {"min": 1, "max": {"nodes": 4}},
+                "sharing": {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}},
+            },
+            {"name": "whole", "machine": "g4.p4.40g", "elastic": {"max": {"nodes": 2}}},
+            {"name": "cpu", "machine": "m2.medium", "elastic": {"min": 0, "max": {"nodes": 9}}},
+        ],
+    }
+)
+
+
+def seen(played: Played, *objects: dict[str, Any], env: Environment = ENV) -> View:
     nodes = tuple(one for one in objects if "spec" not in one)
     pods = tuple(one for one in objects if "spec" in one)
-    return view(ENV, Objects(nodes, pods), *measure(Prometheus(played, "remedy")))
+    return view(env, Objects(nodes, pods), *measure(Prometheus(played, "remedy")))
 
 
 def one_node(found: View) -> Node:
@@ -306,7 +331,8 @@ def test_free_gpus_of_a_node_that_takes_no_pods_are_not_offered_without_a_word(
 
 def test_json_has_the_documented_keys() -> None:
     found = seen(Played(device("n0", 0, 0.8, 6, 15)), *SHARED).to_json()
-    assert set(found) == {"simulated", "prometheus", "nodes"}
+    assert set(found) == {"simulated", "prometheus", "growing", "nodes"}
+    assert found["growing"] == []
     (only,) = found["nodes"]
     assert set(only) == {
         "name",
@@ -348,6 +374,16 @@ def test_json_has_the_documented_keys() -> None:
     }
 
 
+def test_groups_that_grow_say_how_far() -> None:
+    """A group without GPUs has no place here; those with some count all their nodes, shown or not."""
+    found = seen(Played([]), node("n1", "mig", 1, LAYOUT), node("n2", "mig", 1, LAYOUT), env=GROUPS)
+    mig = {"pool": "mig", "nodes": 2, "min": 1, "max": 4}
+    assert found.to_json()["growing"] == [mig, {"pool": "whole", "nodes": 0, "min": 1, "max": 2}]
+    assert "pool mig has 2 nodes, and may have 1 to 4" in top.notes(found)
+    assert "pool whole has 0 nodes, and may have 1 to 2" in top.notes(found)
+    assert found.only(None, "mig", "n1").to_json()["growing"] == [mig]
+
+
 def test_what_was_used_is_never_said_to_be_nothing_known() -> None:
     assert top.used_by(PodUse("a", "b", "b", "nvidia.com/gpu", 1, 1.0)) == "not measured"
 
@@ -360,6 +396,7 @@ def test_the_documentation_shows_every_key() -> None:
         Played([*device("n1", 0, 0.5, 1, 2), fault]),
         node("n1", "mig", 1, LAYOUT),
         pod("a/b", "n1", (slice_of("n1", 0, "3g.20gb", 4),), mig_3g_20gb=1),
+        env=GROUPS,
     ).to_json()
     assert keys(shown) == keys(current)
 

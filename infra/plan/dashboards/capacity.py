@@ -26,12 +26,14 @@ _FREE = f"gpuform:resource:free{_HERE}"
 
 
 def board(env: Environment) -> Board:
-    """The dashboard; quotas and Karpenter's limits only where there are such."""
+    """The dashboard; quotas, and limits of pools that grow, only where there are such."""
     sections = [_room(), _load(), _fits(), _waiting()]
     if env.namespaces:
         sections.append(Section("Quotas", (_quotas(),)))
     if any(env.by_karpenter(pool) for pool in env.pools):
         sections.append(Section("Pools that grow", (_limits(),)))
+    if any(pool.elastic for pool in env.pools) and env.cluster.kind == "openstack":
+        sections.append(Section("Pools that grow", (_groups(),)))
     return Board(
         "capacity",
         "GPU capacity",
@@ -234,6 +236,28 @@ def _limits() -> Table:
             Column(
                 "Nodes left", "max by (nodepool, resource_type) (gpuform:nodepool:nodes_left)", "short", _NONE
             ),
+        ),
+        links={},
+        sort="Used of it",
+    )
+
+
+def _groups() -> Table:
+    """By pool, which is what a node group's nodes are known by."""
+
+    def of(metric: str) -> str:
+        return f"max by (pool) ({metric}{{{POOL}}})"
+
+    has = f"count by (pool) (gpuform:node:info{{{POOL}}})"
+    return Table(
+        title="Limits of elastic pools",
+        description="How many nodes each may grow to. At its limit a pool gets no more, and pods wait.",
+        keys={"pool": "Pool"},
+        columns=(
+            Column("Has", has, "short"),
+            Column("May have", of("gpuform:nodepool:nodes_most"), "short"),
+            Column("Used of it", f"{has} / {of('gpuform:nodepool:nodes_most')}", "percentunit", bar=True),
+            Column("Nodes left", of("gpuform:nodepool:nodes_left"), "short", _NONE),
         ),
         links={},
         sort="Used of it",

@@ -12,7 +12,7 @@ from tests.plan.rules import world
 from tests.plan.rules.promtool import At, Case, Promtool, selector
 from tests.plan.rules.provoked import during
 from tests.plan.rules.troubles import pending, waiting
-from tests.plan.rules.world import PLAIN, TURNS, always, pod
+from tests.plan.rules.world import PLAIN, TURNS, TURNS_1, always, pod
 
 pytestmark = pytest.mark.engine
 
@@ -39,6 +39,20 @@ def elastic() -> Environment:
             "pools": [pool],
         }
     )
+
+
+def groups() -> Environment:
+    """The same pool as a node group of Magnum's, of two nodes at most, beside one that does not grow."""
+    magnum = {"kind": "openstack", "template": "kubernetes-1.30.2-2", "version": "1.30"}
+    flavors = {"m2.medium": {"vcpu": 2, "memory_gib": 4}}
+    pool = {
+        "name": "turns",
+        "machine": "g2.5xlarge",
+        "elastic": {"min": 1, "max": {"nodes": 2}},
+        "sharing": {"kind": "time_slicing", "replicas": 4},
+    }
+    plain = {"name": "plain", "machine": "m2.medium", "nodes": 1}
+    return parse({"name": "labs", "cluster": {**magnum, "flavors": flavors}, "pools": [pool, plain]})
 
 
 _SPARE = {"namespace": "gpuform-placeholder", "deployment": "spare-turns"}
@@ -87,6 +101,51 @@ def test_a_node_pool_at_its_limit(promtool: Promtool) -> None:
             _CLAIMED | late | _used("cpu", during("16", "4")),
             [At("9m", fires=[]), At("30m", fires=limit), At("60m", fires=[])],
         ),
+    )
+
+
+_FULL = {
+    **world.told(PLAIN),
+    **world.told(replace(TURNS, offers={"nvidia_com_gpu_shared": 4})),
+    **world.exported(TURNS),
+    **pod("full", TURNS, {"nvidia_com_gpu_shared": 4}),
+}
+"""One node of the node group, which is full."""
+
+
+def test_a_node_group_with_its_most_nodes(promtool: Promtool) -> None:
+    """With room for a node the pool is full; without it, at its limit."""
+    late = waiting("late", "nvidia_com_gpu_shared")
+    second = (
+        world.told(TURNS_1) | world.exported(TURNS_1) | pod("more", TURNS_1, {"nvidia_com_gpu_shared": 4})
+    )
+    at_limit = {"alertname": "GpuNodePoolAtLimit", "severity": "warning", "nodepool": "turns"}
+    at_limit |= {"pool": "turns", "resource_type": "nodes"}
+    waits = {"alertname": "GpuPodPending", "severity": "warning"}
+    full = waits | pending("late", "nvidia_com_gpu_shared", "pool_full")
+    limit = [at_limit, waits | pending("late", "nvidia_com_gpu_shared", "limit")]
+    promtool.test(
+        groups(),
+        Case(_FULL | late, [At("9m", fires=[]), At("30m", fires=[full])]),
+        Case(_FULL | second | late, [At("9m", fires=[]), At("30m", fires=limit)]),
+        Case(_FULL | second, [At("14m", fires=[]), At("30m", fires=[at_limit])]),
+    )
+
+
+def test_rooms_of_node_groups(promtool: Promtool) -> None:
+    """All of them where the group has no node, and nothing where nobody knows of any node."""
+    own = {"nodepool": "turns", "pool": "turns", "resource_type": "nodes"}
+    left = "gpuform:nodepool:nodes_left"
+
+    def facts(rooms: int) -> dict[str, dict[str, int]]:
+        most = "gpuform:nodepool:nodes_most"
+        return {left: {selector(left, **own): rooms}, most: {selector(most, **own): 2}}
+
+    promtool.test(
+        groups(),
+        Case(_FULL, [At("10m", samples=facts(1))]),
+        Case(world.told(PLAIN), [At("10m", samples=facts(2))]),
+        Case({}, [At("10m", samples={left: {}})]),
     )
 
 
