@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuform import writable
-from gpuform.cli.output import console, say, unreachable
+from gpuform.cli.output import caution, console, say, unreachable
 from gpuform.errors import Failure
 from gpuform.paths import Paths
 
@@ -71,6 +71,7 @@ def render(
 
     root = Paths.here().root
     env = load(root / f"Pulumi.{stack}.yaml")
+    caution(env)
     rendered = files(env, keys(env, root), price_list(env))
     writable.require(output, "name a folder that you may write with -o")
     output.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gpuform.cli.output import console, say
+from gpuform.cli.output import caution, console, say
 from gpuform.paths import Paths
 
 
@@ -31,6 +31,7 @@ def doctor(
     env = declared(stack, paths) if stack is not None else None
     found = list(findings(paths))
     if stack is not None and env is not None:
+        caution(env)
         found += preflight.findings(env, stack)
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in found], indent=2))

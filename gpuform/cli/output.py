@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from gpuform.errors import Failure
+
+if TYPE_CHECKING:
+    from infra.model.environment import Environment
 
 WIDE = 200  # without a terminal nothing is folded: a log or a pipe takes lines as long as they are
 
@@ -23,6 +27,12 @@ def say(line: str) -> None:
 def warn(line: str) -> None:
     """One plain line on stderr, where it does not get into a command's result."""
     print(line, file=sys.stderr)
+
+
+def caution(env: Environment) -> None:
+    """What an environment had better declare otherwise, a line each on stderr; it is taken as it is."""
+    for line in env.warnings:
+        warn(f"warning: {line}")
 
 
 def short_path(path: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gpuform.cli.output import console, say, warn
+from gpuform.cli.output import caution, console, say, warn
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 
@@ -40,6 +40,7 @@ def up(
     env = declared(stack, paths)
     if stack == LOCAL:
         raise InputError("STACK", f"{LOCAL!r} runs on the embedded control plane", "use `gpuform local up`")
+    caution(env)
     if env.cluster.kind == "aws" and not offline and not skip_preflight:
         require(stack, preflight.findings(env, stack), console)
     packs = [folder.resolve() for folder in policy_pack or ()]

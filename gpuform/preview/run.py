@@ -132,6 +132,8 @@ class Preview:
         except InputError as error:
             # Its author reads the summary, not this machine's paths.
             return None, replace(blank, error=str(error).replace(f"{self.paths.root}/", ""))
+        for line in env.warnings:
+            self.say(f"warning: {line}")
         return env, replace(blank, after=bill(env, price_list(env)))
 
     def _live(self, env: Environment, blank: Outcome) -> Outcome:

@@ -76,6 +76,8 @@ class Rehearsal:
         declared = stack_file.read(self.paths.root, self.stack)
         env = workloads.environment(declared, f"Pulumi.{self.stack}.yaml", self.options.workloads)
         self.options.check(env)
+        for line in env.warnings:
+            self.say(f"warning: {line}")
         prices.check(env, price_list(env))
         made = nodes.played(env)
         clock = Clock(self.say)

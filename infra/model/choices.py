@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from infra.model import gpu as catalogue
 from infra.model.base import listing
 from infra.model.errors import InputError
-from infra.model.machines import LEFT_OUT, MACHINES
+from infra.model.machines import LEFT_OUT, MACHINES, flavors
 
 
 def _known_gpu(name: str) -> str:
@@ -34,9 +34,8 @@ def _known_flavor(name: str, info: ValidationInfo) -> str:
     if name in own:
         return name
     if context.get("cluster") == "openstack" and name not in MACHINES:
-        flavors = [one.name for one in MACHINES.values() if one.seller == "openstack"]
-        known = dict.fromkeys([*own, *flavors])
-        remedy = f"declare it under cluster.flavors, or use one that is known; {listing(known, name)}"
+        known = listing((one.name for one in flavors(own)), name)
+        remedy = f"declare it under cluster.flavors, or use another; {known}"
         raise InputError("", f"unknown flavor {name!r}", remedy)
     return _known_machine(name)
 

@@ -95,10 +95,13 @@ class Environment(Model):
         check_state(self.cluster.kind, self.state)
         operator = self.gpu_operator
         operator_checks.check(self.cluster.kind, operator, self.ownership, self.pools)
+        if isinstance(self.cluster, OpenstackCluster):
+            openstack_checks.check_flavors(self.cluster, self.pools)
         checks.check_pools(self.cluster.kind, self.gpu_operator.mig_strategy, self.pools)
         if self.cost:
             checks.check_cost(tuple(self.cost.prices), self._system_machines, self.pools)
-        scheduling.check_scheduling(self.cluster.kind, self.scheduling)
+        minor = self.cluster.version if isinstance(self.cluster, AwsCluster | OpenstackCluster) else None
+        scheduling.check_scheduling(self.cluster.kind, minor, self.scheduling)
         checks.check_workloads(operator.mig_strategy, self.pools, self.workloads)
         scheduling.check_priorities(self.priorities, self.workloads)
         room.check_spare(operator.mig_strategy, self.pools)
@@ -108,7 +111,7 @@ class Environment(Model):
         if isinstance(self.cluster, AwsCluster):
             aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
         if isinstance(self.cluster, OpenstackCluster):
-            openstack_checks.check(self.name, self.cluster, self.pools)
+            openstack_checks.check(self.name, self.cluster, self.pools, self.monitoring)
         if isinstance(self.cluster, HostsCluster):
             inside = {key: getattr(self, key) for key in host_checks.INSIDE}
             host_checks.check(self.cluster, operator, self.pools, inside)
@@ -198,7 +201,9 @@ class Environment(Model):
     def warnings(self) -> tuple[str, ...]:
         """What is taken as it is declared and had better be otherwise: path, fact and remedy of each."""
         cluster = self.cluster
-        return openstack_checks.warnings(self.pools) if isinstance(cluster, OpenstackCluster) else ()
+        if not isinstance(cluster, OpenstackCluster):
+            return ()
+        return openstack_checks.warnings(cluster, self.pools)
 
     def resolved(self) -> dict[str, Any]:
         """Input that means the same: with every default, without what this kind of cluster has no use for."""

@@ -112,5 +112,7 @@ RESERVED_PREFIXES = (
     "nvidia.com/",
     "kubernetes.io/",
     "kwok.x-k8s.io/",
+    "magnum.openstack.org/",
+    "capi.stackhpc.com/",
 )
 """A pool's own labels may not begin with these: the pool, discovery or the kubelet sets them."""

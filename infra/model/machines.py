@@ -129,6 +129,14 @@ def smallest(models: Iterable[str], count: int) -> Machine | None:
     return min(fit, key=lambda machine: (machine.vcpu, machine.memory, machine.name), default=None)
 
 
+def flavors(own: Mapping[str, Machine] | None = None) -> tuple[Machine, ...]:
+    """OpenStack's flavors to be had: a cluster's own, and those of the catalogue that are not deprecated."""
+    catalogue = (
+        m for m in _ROWS if m.seller == "openstack" and not m.deprecated and m.name not in (own or {})
+    )
+    return (*(own or {}).values(), *catalogue)
+
+
 def ec2(models: Iterable[str], counts: Collection[int]) -> tuple[Machine, ...]:
     """Every EC2 type that has one of the models, as many as one of ``counts`` says, in the table's order."""
     wanted = set(models)

@@ -5,24 +5,16 @@ Ranges and names are those of Magnum's API (its source of 2026-07: api/controlle
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from infra.model.base import Count, Model
 from infra.model.choices import GpuName
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES, Machine
+from infra.model.openstack_values import ImageName, MagnumLabels, MinorVersion, OpenstackName, Role
 
 GPU_LABEL = "nvidia_gpu_enabled"
 """Magnum's label for clusters with GPUs [CERN]; derived where a pool has some, unless it is given."""
@@ -30,64 +22,6 @@ AUTOSCALER_LABEL = "auto_scaling_enabled"
 """Magnum's label that runs cluster-autoscaler (its user guide, labels); derived from elastic pools."""
 RESERVED_GROUPS = ("default-worker", "default-master")
 """The two node groups that every cluster of Magnum's has (conductor/utils.py)."""
-MASTER_ROLE = "master"
-
-_VERSION = re.compile(r"1\.[0-9]{1,2}")
-_LABEL = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]*")
-_ROLE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-
-
-def _version(value: str) -> str:
-    if not _VERSION.fullmatch(value):
-        raise InputError("", f"{value!r} is no minor version of Kubernetes", 'write it as "1.30"')
-    return value
-
-
-def _named(value: str) -> str:
-    if not value.strip() or len(value) > 255 or any(ord(one) < 32 for one in value):
-        raise InputError(
-            "", f"{value!r} is no name in OpenStack", "give a name or an id, 255 characters at most"
-        )
-    return value
-
-
-def _image(value: str) -> str:
-    if "/" in value or "@" in value:
-        raise InputError(
-            "", f"{value!r} is a container image", "name an image of Glance, which the nodes boot from"
-        )
-    return _named(value)
-
-
-def _label_key(value: str) -> str:
-    if not _LABEL.fullmatch(value):
-        raise InputError("", f"{value!r} is no label of Magnum's", "write it as boot_volume_size")
-    return value
-
-
-def _as_text(value: Any) -> Any:
-    """Magnum's labels are texts, and YAML reads true and 20 as something else; 1.30 it would read as 1.3."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int) else value
-
-
-def _role(value: str) -> str:
-    if value == MASTER_ROLE:
-        raise InputError("", "Magnum keeps the role master for the control plane", "use another role")
-    if not _ROLE.fullmatch(value) or len(value) > 63:
-        fact = f"{value!r} is no role that a node's label can carry"
-        raise InputError("", fact, "use at most 63 of a-z, 0-9 and -")
-    return value
-
-
-OpenstackName = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_named)]
-"""Name or id of something in OpenStack; whether it is there is asked before anything is made (preflight)."""
-ImageName = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_image)]
-MagnumLabels = dict[
-    Annotated[str, Field(strict=True), AfterValidator(_label_key)],
-    Annotated[str, Field(strict=True), BeforeValidator(_as_text, json_schema_input_type=str | int | bool)],
-]
 
 
 class Flavor(Model):
@@ -200,6 +134,10 @@ class OpenstackCluster(Model):
             "cluster-autoscaler runs where a pool is elastic, and nowhere else",
             "leave it out, and give a pool elastic: {min, max: {nodes}}",
         ),
+        "node_count": ("unknown key", "write workers: {nodes: N}"),
+        "master_count": ("unknown key", "write masters: {nodes: N}"),
+        "flavor": ("unknown key", "write workers: {flavor: NAME}"),
+        "master_flavor": ("unknown key", "write masters: {flavor: NAME}"),
     }
 
     kind: Literal["openstack"]
@@ -212,9 +150,7 @@ class OpenstackCluster(Model):
         description="Which driver of Magnum's the cloud runs: it decides the label that nodes carry.",
     )
     template: Template = Field(description="Cluster template: one that is there, by name or id, or our own.")
-    version: Annotated[str, Field(strict=True), AfterValidator(_version)] = Field(
-        description="Kubernetes minor version that the template gives, in quotes."
-    )
+    version: MinorVersion = Field(description="Kubernetes minor version that the template gives, in quotes.")
     keypair: OpenstackName | None = Field(
         default=None, description="Key pair of the nodes; the template's if left out."
     )
@@ -260,12 +196,22 @@ class OpenstackCluster(Model):
         return known if known and known.seller == "openstack" else None
 
 
+_COUNTED = ("the pool says how many nodes it has", "give the pool nodes: N or elastic: {min, max: {nodes}}")
+
+
 class OpenstackPool(Model):
     """What a pool's node group is in Magnum, beside what every kind of cluster knows of it."""
 
-    role: Annotated[str, Field(strict=True), AfterValidator(_role)] | None = Field(
-        default=None, description="Role of the node group; worker if left out."
-    )
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "node_count": _COUNTED,
+        "min_node_count": _COUNTED,
+        "max_node_count": _COUNTED,
+        "flavor": ("the pool's machine is its flavor", "write machine: NAME at the pool"),
+        "node_labels": ("labels of nodes are the pool's own", "write labels: {KEY: VALUE} at the pool"),
+        "node_taints": ("taints of nodes are the pool's own", "write taints: [{key, value}] at the pool"),
+    }
+
+    role: Role | None = Field(default=None, description="Role of the node group; worker if left out.")
     image: ImageName | None = Field(
         default=None, description="Image of its nodes in Glance; the template's if left out."
     )

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from infra.model.elastic import NODES
 from infra.model.errors import InputError
-from infra.model.machines import MACHINES
+from infra.model.machines import MACHINES, flavors
+from infra.model.monitoring import Monitoring
 from infra.model.openstack import AUTOSCALER_LABEL, RESERVED_GROUPS, OpenstackCluster
 from infra.model.pool import Pool
 
@@ -15,7 +16,7 @@ _FIRST_WITH_CLAIMS = (1, 34)
 """Kubernetes' release notes: Dynamic Resource Allocation is stable, and on, from here."""
 
 
-def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
+def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool], monitoring: Monitoring | None) -> None:
     """Refuse the first thing that Magnum would not do, or would do in another way."""
     if not re.match("[a-z]", name):
         fact = f"{name!r} becomes the cluster's name, and Magnum's begin with a letter"
@@ -23,10 +24,9 @@ def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
     _check_labels(cluster)
     _check_template(cluster)
     _check_groups(cluster)
-    _check_flavors(cluster, pools)
+    _check_storage(cluster, monitoring)
     for index, pool in enumerate(pools):
         path = f"pools[{index}]"
-        _check_flavor(cluster, pool, path)
         if pool.name in RESERVED_GROUPS:
             fact = f"{pool.name!r} is a node group that every cluster of Magnum's has"
             raise InputError(f"{path}.name", fact, "use another name")
@@ -35,21 +35,24 @@ def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
         _check_settings(pool, path)
 
 
-def warnings(pools: Sequence[Pool]) -> tuple[str, ...]:
-    """What can be had and had better not be asked for: path, fact and remedy of each."""
+def warnings(cluster: OpenstackCluster, pools: Sequence[Pool]) -> tuple[str, ...]:
+    """What can be had and had better not be asked for: path, fact and remedy of each.
+
+    The Heat driver's cluster-autoscaler: Magnum's enable-auto-scaling.sh, ``--nodes=...:default-worker``.
+    """
     found = []
     for index, pool in enumerate(pools):
-        flavor = pool.flavor
+        flavor, settings = pool.flavor, pool.on_openstack
         if flavor and flavor.deprecated:
-            others = [
-                one.name
-                for one in MACHINES.values()
-                if one.seller == "openstack" and one.gpu == flavor.gpu and not one.deprecated
-            ]
-            found.append(
-                f"pools[{index}].machine: {flavor.name} is deprecated, and may be gone when a node has to be "
-                f"replaced; use {' or '.join(others)}"
+            others = " or ".join(one.name for one in flavors() if one.gpu == flavor.gpu)
+            fact = f"{flavor.name} is deprecated, and may be gone when a node has to be replaced"
+            found.append(f"pools[{index}].machine: {fact}; use {others}")
+        if pool.elastic and cluster.driver == "heat":
+            role = f"--node-group-auto-discovery=magnum:role={settings.role or 'worker'}"
+            fact = (
+                "the cluster-autoscaler that Magnum's Heat driver starts knows the group default-worker alone"
             )
+            found.append(f"pools[{index}].elastic: {fact}; have one run with {role}, or use driver: capi")
     return tuple(found)
 
 
@@ -107,7 +110,21 @@ def _check_groups(cluster: OpenstackCluster) -> None:
         raise InputError("cluster.network.fixed_subnet", fact, "add fixed_network, or leave it out")
 
 
-def _check_flavors(cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
+def _check_storage(cluster: OpenstackCluster, monitoring: Monitoring | None) -> None:
+    """Magnum's user guide, post install manifest: a class is there if the cloud, or the owner, makes one.
+
+    The charts of the Cluster API driver make a default one.
+    """
+    storage = monitoring.storage if monitoring else None
+    if cluster.driver == "heat" and storage and storage.storage_class is None:
+        fact = "missing, and Magnum's Heat driver makes no class: the volume might never be there"
+        raise InputError("monitoring.storage.class", fact, "name one that the cluster has or will have")
+
+
+def check_flavors(cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
+    """A node group is made of one flavor, which the cloud has; and no flavor is declared for nothing."""
+    for index, pool in enumerate(pools):
+        _check_flavor(cluster, pool, f"pools[{index}]")
     used = {cluster.masters.flavor, cluster.workers.flavor, *(pool.machine for pool in pools)}
     for name in cluster.flavors:
         if name not in used:
@@ -115,23 +132,18 @@ def _check_flavors(cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
 
 
 def _check_flavor(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
-    """A node group is made of one flavor, which the cloud has."""
-    flavors = [
-        one for one in MACHINES.values() if one.seller == "openstack" and one.name not in cluster.flavors
-    ]
-    flavors += [one.machine(name) for name, one in cluster.flavors.items()]
-    if pool.flavor is None or pool.flavor.seller != "openstack":
-        models = {gpu.name for gpu in pool.gpus}
-        same = [one.name for one in flavors if one.gpu in models and not one.deprecated]
-        known = " or ".join(same or [one.name for one in flavors])
+    if pool.flavor and pool.flavor.seller == "openstack":
+        return
+    known = flavors({name: one.machine(name) for name, one in cluster.flavors.items()})
+    wanted = {gpu.name for gpu in pool.gpus}
+    same = [one.name for one in known if (one.gpu in wanted if wanted else one.gpu is None)]
+    where = "one declared in cluster.flavors"
     if pool.flavor is None:
         fact = "a node group is made of one flavor, and which has these GPUs is the cloud's to say"
-        raise InputError(
-            f"{path}.gpu", fact, f"name it: machine: {known}, or one declared in cluster.flavors"
-        )
-    if pool.flavor.seller != "openstack":
-        fact = f"{pool.machine} is an EC2 instance type"
-        raise InputError(f"{path}.machine", fact, f"use {known}, or a flavor declared in cluster.flavors")
+        remedy = f"name it: machine: {' or '.join(same)}, or {where}" if same else f"give machine: {where}"
+        raise InputError(f"{path}.gpu", fact, remedy)
+    remedy = f"use {' or '.join(same)}, or {where}" if same else f"use {where}"
+    raise InputError(f"{path}.machine", f"{pool.machine} is an EC2 instance type", remedy)
 
 
 def _check_elastic(pool: Pool, path: str) -> None:

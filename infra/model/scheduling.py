@@ -48,7 +48,7 @@ class Scheduling(Model):
     version: Version | None = Field(
         default=None,
         description="Kubernetes version of the cluster, for example 1.34.4, whose scheduler packs (existing "
-        "cluster, own hosts).",
+        "cluster, own hosts; OpenStack where no scheduler of its minor version is pinned).",
     )
 
 
@@ -82,8 +82,11 @@ class Namespace(Model):
     )
 
 
-def check_scheduling(cluster: str, given: Scheduling | None) -> None:
-    """Refuse a version where the cluster's is known, and its absence where it is not."""
+def check_scheduling(cluster: str, minor: str | None, given: Scheduling | None) -> None:
+    """Refuse a version where the cluster's is known, and its absence where it is not.
+
+    ``minor`` is the cluster's own, where it says one; a whole version follows from it where one is pinned.
+    """
     if given is None:
         return
     if not given.packer:
@@ -96,9 +99,24 @@ def check_scheduling(cluster: str, given: Scheduling | None) -> None:
             fact = "missing, and a scheduler fits only a cluster of its own minor version"
             raise InputError("scheduling.version", fact, "say it as `kubectl version` does, without the v")
         return
+    if minor is not None and minor not in versions.KUBE_SCHEDULER:
+        _check_own(minor, given.version)
+        return
     if given.version is not None:
-        whose = "cluster.version says it" if cluster == "aws" else f"it is {versions.KUBERNETES} here"
+        whose = "cluster.version says it" if minor else f"it is {versions.KUBERNETES} here"
         raise InputError("scheduling.version", whose, "leave it out")
+
+
+def _check_own(minor: str, version: str | None) -> None:
+    """The scheduler of a minor version of which none is pinned here."""
+    if version is None:
+        fact = f"missing, and of Kubernetes {minor} no scheduler is pinned here"
+        raise InputError("scheduling.version", fact, "say it as `kubectl version` does, without the v")
+    if version.rpartition(".")[0] != minor:
+        fact = (
+            f"{version} is no version of Kubernetes {minor}, and a scheduler fits only its own minor version"
+        )
+        raise InputError("scheduling.version", fact, f"use one of {minor}")
 
 
 def check_priorities(known: Mapping[str, int], workloads: Sequence[Any]) -> None:

@@ -16,6 +16,7 @@ from infra import versions
 from infra.model import labels, offer
 from infra.model.aws import AwsCluster
 from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.openstack import OpenstackCluster
 from infra.model.scheduling import SCHEDULER
 from infra.plan import sharing
 from infra.plan.program import CONFINED, Program
@@ -94,9 +95,9 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
 
 def version(env: Environment) -> str:
     """The scheduler's version, which is of the cluster's own minor one."""
-    if isinstance(env.cluster, AwsCluster):
-        return versions.KUBE_SCHEDULER[env.cluster.version]
     assert env.scheduling is not None
+    if isinstance(env.cluster, AwsCluster | OpenstackCluster) and env.scheduling.version is None:
+        return versions.KUBE_SCHEDULER[env.cluster.version]
     return env.scheduling.version or versions.KUBERNETES
 
 

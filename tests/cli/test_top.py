@@ -80,7 +80,7 @@ def test_report_writes_one_page(run: CliRunner, tmp_path: Path, arguments: list[
 
 def refused(path: Path) -> list[tuple[list[str], str]]:
     pools = "t4-shared, a100-mig, a100-7, a100-whole, v100, g4dn-shared, cpu"
-    stacks = "aws-dev, aws-prod, local, onprem-dev"
+    stacks = "aws-dev, aws-prod, local, onprem-dev, openstack-dev"
     return [
         (["top", "nowhere"], f"STACK: unknown stack 'nowhere'; known: {stacks}"),
         (["top", "--pool", "none"], f"--pool: unknown pool 'none'; known: {pools}"),

@@ -120,7 +120,7 @@ def test_an_unknown_stack_lists_those_that_there_are(runs: Runs, command: str) -
     result = call(command, "aws-prd")
     assert (result.exit_code, runs.asked, runs.made) == (2, [], [])
     assert result.stderr.startswith("error: STACK: unknown stack 'aws-prd'; did you mean aws-prod? known: ")
-    assert "aws-dev, aws-prod, local, onprem-dev" in result.stderr
+    assert "aws-dev, aws-prod, local, onprem-dev, openstack-dev" in result.stderr
 
 
 def test_an_unknown_stack_beside_a_file_that_names_none(

@@ -80,7 +80,7 @@ def test_bad_files(tmp_path: Path, old: str, new: str, message: str | None) -> N
         assert found == message
 
 
-@pytest.mark.parametrize("stack", ["local", "aws-dev", "aws-prod", "onprem-dev"])
+@pytest.mark.parametrize("stack", ["local", "aws-dev", "aws-prod", "onprem-dev", "openstack-dev"])
 def test_a_rendered_environment_is_declared_again_by_itself(stack: str) -> None:
     """What is rendered as resolved is input too, and means the same."""
     env = load(Path(__file__).parents[2] / f"Pulumi.{stack}.yaml")

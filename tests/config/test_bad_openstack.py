@@ -1,0 +1,161 @@
+"""Bad input of OpenStack: a table of what is wrong and what is said; what is warned of, and let through."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.config import parse
+from infra.model.errors import InputError
+from infra.plan import scheduler
+
+pytestmark = pytest.mark.unit
+
+GOOD = yaml.safe_load((Path(__file__).parent / "good_openstack.yaml").read_text())
+ROWS = yaml.safe_load((Path(__file__).parent / "bad_openstack.yaml").read_text())
+
+
+def change(*edits: dict[str, Any]) -> dict[str, Any]:
+    """The good environment changed: each edit puts a value somewhere or removes what is there."""
+    mapping: dict[str, Any] = copy.deepcopy(GOOD)
+    for edit in edits:
+        here: Any = mapping
+        *parents, last = [int(part) if part.isdigit() else part for part in edit["at"].split("/")]
+        for part in parents:
+            here = here[part]
+        if edit.get("remove"):
+            here.pop(last)
+        elif isinstance(here, list) and last == len(here):
+            here.append(copy.deepcopy(edit["put"]))
+        else:
+            here[last] = copy.deepcopy(edit["put"])
+    return mapping
+
+
+def put(at: str, value: Any) -> dict[str, Any]:
+    return {"at": at, "put": value}
+
+
+def message(mapping: dict[str, Any]) -> str:
+    with pytest.raises(InputError) as caught:
+        parse(mapping)
+    return str(caught.value)
+
+
+def test_the_good_one_is_good() -> None:
+    env = parse(GOOD)
+    assert [pool.name for pool in env.pools] == ["t4", "a100", "v100s", "l40s", "cpu"]
+    assert parse(env.resolved()) == env, "the declared text says the same again"
+    assert [(pool.least, pool.most) for pool in env.pools] == [(2, 2), (1, 1), (1, 4), (1, 1), (0, 2)]
+
+
+def test_a_flavor_that_the_cluster_declares_is_what_it_says() -> None:
+    pool = parse(GOOD).pools[3]
+    assert (pool.gpus[0].name, pool.gpu_count, pool.flavor and pool.flavor.memory) == ("L40S", 2, 128)
+    own = {"gpu": "L4", "vcpu": 8, "memory_gib": 32}
+    pool = parse(change(put("cluster/flavors/g2.5xlarge", own))).pools[0]
+    assert (pool.gpus[0].name, pool.gpu_count, pool.flavor and pool.flavor.vcpu) == ("L4", 1, 8), (
+        "it goes before the catalogue's of that name"
+    )
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["what"] for row in ROWS])
+def test_message(row: dict[str, Any]) -> None:
+    assert message(change(row, *row.get("and", ()))) == row["said"]
+
+
+def test_every_row_has_a_name_of_its_own() -> None:
+    assert len({row["what"] for row in ROWS}) == len(ROWS) > 50
+
+
+ALONE = (
+    "pools[2].elastic: the cluster-autoscaler that Magnum's Heat driver starts knows the group "
+    "default-worker alone; have one run with --node-group-auto-discovery=magnum:role=worker, "
+    "or use driver: capi"
+)
+
+
+@pytest.mark.parametrize(("flavor", "instead"), [("g1.xlarge", "g1.4xlarge"), ("g2.xlarge", "g2.5xlarge")])
+def test_a_deprecated_flavor_is_warned_of(flavor: str, instead: str) -> None:
+    said = (
+        f"pools[0].machine: {flavor} is deprecated, and may be gone when a node has to be replaced; "
+        f"use {instead}"
+    )
+    env = parse(change(put("pools/0/machine", flavor), put("cluster/driver", "capi")))
+    assert env.warnings == (said,)
+    own = put(f"cluster/flavors/{flavor}", {"gpu": "T4", "vcpu": 4, "memory_gib": 16})
+    mapping = change(put("pools/0/machine", flavor), put("cluster/driver", "capi"))
+    mapping["cluster"]["flavors"][flavor] = own["put"]
+    assert parse(mapping).warnings == (), "a cloud whose own flavor it is knows better"
+
+
+def test_the_heat_drivers_autoscaler_does_not_know_the_pools() -> None:
+    warned = parse(GOOD).warnings
+    assert warned[0] == ALONE
+    assert [line.partition(":")[0] for line in warned] == ["pools[2].elastic", "pools[4].elastic"]
+    assert parse(change(put("cluster/driver", "capi"))).warnings == ()
+    assert not parse({**GOOD, "cluster": {"kind": "embedded"}, "pools": [EMBEDDED], **WITHOUT}).warnings
+
+
+EMBEDDED = {"name": "p", "machine": "g1.xlarge", "nodes": 1}
+WITHOUT: dict[str, Any] = {"monitoring": None, "health": None, "scheduling": None}
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "found"),
+    [("1.34", None, "1.34.4"), ("1.30", "1.30.14", "1.30.14"), ("1.29", "1.29.0", "1.29.0")],
+)
+def test_the_packing_scheduler_is_of_the_clusters_minor_version(
+    version: str, given: str | None, found: str
+) -> None:
+    mapping = change(put("cluster/version", version), put("scheduling", {"packer": True, "version": given}))
+    if given is None:
+        del mapping["scheduling"]["version"]
+    assert scheduler.version(parse(mapping)) == found
+
+
+@pytest.mark.parametrize("mode", ["observe", "cordon", "replace"])
+def test_health_may_do_all_that_it_can(mode: str) -> None:
+    health = parse(change(put("health", {"mode": mode}))).health
+    assert health is not None
+    assert health.mode == mode
+
+
+def test_labels_are_texts_however_they_are_written() -> None:
+    given = {"a": True, "b": 20, "c": "1.30", "d": False}
+    labels = parse(change(put("cluster/labels", given))).resolved()["cluster"]["labels"]
+    assert labels == {"a": "true", "b": "20", "c": "1.30", "d": "false"}
+
+
+def test_a_template_of_our_own_is_taken() -> None:
+    own = {
+        "image": "fedora-coreos-40",
+        "network_driver": "flannel",
+        "volume_driver": "cinder",
+        "master_lb": True,
+    }
+    env = parse(change(put("cluster/template", own), put("cluster/masters/nodes", 3)))
+    assert env.cluster.kind == "openstack"
+    assert env.cluster.own_template is not None
+    assert env.cluster.own_template.image == "fedora-coreos-40"
+    assert parse(env.resolved()) == env
+
+
+@pytest.mark.parametrize("cluster", ["embedded", "existing", "aws", "hosts"])
+def test_other_kinds_refuse_what_is_for_openstack(cluster: str) -> None:
+    folder = Path(__file__).parent
+    if cluster in ("aws", "hosts"):
+        mapping = yaml.safe_load((folder / f"good_{cluster}.yaml").read_text())
+    else:
+        place: dict[str, Any] = {"nodes": 1} if cluster == "embedded" else {"selector": {"a": "b"}}
+        kind = {"kind": cluster} if cluster == "embedded" else {"kind": cluster, "kubeconfig": "/k"}
+        mapping = {"name": "t", "cluster": kind, "pools": [{"name": "p", "machine": "g4dn.xlarge", **place}]}
+    assert parse(mapping)
+    mapping["pools"][0]["openstack"] = {"role": "gpu"}
+    assert message(mapping) == (
+        "pools[0].openstack: the cluster is not on OpenStack; leave it out, or use cluster kind openstack"
+    )
