@@ -25,6 +25,10 @@ def cluster(env: Environment) -> Target | None:
         from infra import aws  # here, so that no other target loads its SDK
 
         return aws.cluster(env)
+    if env.cluster.kind == "openstack":
+        from infra import openstack
+
+        return openstack.cluster(env)
     if env.cluster.kind == "hosts":
         from infra import hosts
 

@@ -23,6 +23,7 @@ from infra.plan import (
     inventory,
     monitoring,
     nodes,
+    openstack_files,
     readiness_gate,
     room,
     scheduler,
@@ -81,6 +82,7 @@ def _platform(env: Environment) -> dict[str, str]:
         "room.yaml": list(room.manifests(env)),
         "workloads.yaml": list(workloads.manifests(env)),
         **aws_files.files(env),
+        **openstack_files.files(env),
     }
     return files | {name: _documents(manifests) for name, manifests in found.items() if manifests}
 

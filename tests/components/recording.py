@@ -22,15 +22,22 @@ COMPUTED: Mapping[str, Mapping[str, Any]] = {
 """Outputs that AWS alone knows, where the program uses them."""
 
 
+MAGNUM = "openstack:containerinfra/cluster:Cluster"
+
+
 @dataclass(frozen=True)
 class Recorded:
-    """One registered resource; ``after`` names what it waits for, as ``<type> <name>``."""
+    """One registered resource; ``after`` names what it waits for, as ``<type> <name>``.
+
+    ``request`` is what the engine was sent, with the resource's options.
+    """
 
     type: str
     name: str
     inputs: dict[str, Any]
     provider: str = ""
     after: frozenset[str] = field(default_factory=frozenset)
+    request: Any = None
 
 
 class Recorder(Mocks):
@@ -44,6 +51,8 @@ class Recorder(Mocks):
     def new_resource(self, args: MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
         self.resources.append(Recorded(args.typ, args.name, dict(args.inputs), args.provider or ""))
         outputs = dict(args.inputs)
+        if args.typ == MAGNUM and not self.preview:
+            outputs["kubeconfig"] = {"raw_config": "apiVersion: v1"}
         if args.typ.startswith("aws:"):
             outputs = {**self._computed(args), **outputs}
             if args.typ == "aws:eks/cluster:Cluster":
@@ -65,6 +74,8 @@ class Recorder(Mocks):
             return {"partition": "aws", "dnsSuffix": "amazonaws.com", "id": "aws"}
         if args.token == "aws:ssm/getParameter:getParameter":
             return {**args.args, "insecureValue": f"release of {args.args['name']}", "value": "secret"}
+        if args.token == "openstack:containerinfra/getClusterTemplate:getClusterTemplate":
+            return {"id": f"id of {args.args['name']}"}
         raise AssertionError(f"the program calls {args.token}")
 
     def of(self, type_: str) -> list[Recorded]:
@@ -83,10 +94,12 @@ class _Monitor(MockMonitor):
     def __init__(self, mocks: Recorder) -> None:
         super().__init__(mocks)
         self.registered: dict[str, tuple[str, frozenset[str]]] = {}
+        self.requests: dict[str, Any] = {}
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802  (gRPC's name)
         answer = super().RegisterResource(request)
         self.registered[answer.urn] = (request.parent, frozenset(request.dependencies))
+        self.requests[_key(answer.urn)] = request
         return answer
 
     def after(self, resource: Recorded) -> frozenset[str]:
@@ -127,5 +140,8 @@ def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
             platform(env, on)
 
     run()
-    recorder.resources = [replace(one, after=monitor.after(one)) for one in recorder.resources]
+    recorder.resources = [
+        replace(one, after=monitor.after(one), request=monitor.requests[f"{one.type} {one.name}"])
+        for one in recorder.resources
+    ]
     return recorder

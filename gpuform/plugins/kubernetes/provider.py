@@ -13,7 +13,7 @@ from gpuform.plugins.kubernetes.cluster import Cluster, Settings
 from gpuform.plugins.kubernetes.kubeconfig import Access, resolve
 from gpuform.plugins.kubernetes.objects import Objects
 from gpuform.plugins.kubernetes.patches import Patches
-from gpuform.plugins.properties import has_unknown, reveal
+from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
 
 RELEASE = "kubernetes:helm.sh/v3:Release"
 _COMPONENTS = ("kubernetes:yaml", "kubernetes:helm.sh/", "kubernetes:kustomize")
@@ -57,6 +57,9 @@ class KubernetesProvider(ResourceProvider):
         """Another cluster replaces everything; another way to the same one changes nothing."""
         before, after = reveal(olds), reveal(news)
         changed = {key: Change.UPDATE for key in _differing(before, after)}
+        if before.get("clusterIdentifier") and after.get("clusterIdentifier") is UNKNOWN:
+            # The engine asks what a cluster's end would mean: another cluster gets another identifier.
+            return Diffed(changed, ["clusterIdentifier"], diffs=tuple(changed), detailed=False)
         if not changed or has_unknown(news):
             return Diffed(changed, diffs=tuple(changed), detailed=False)
         if before.get("clusterIdentifier") or after.get("clusterIdentifier"):

@@ -1,1 +1,1 @@
-"""The provider ``gpuform``: the project's own resource types, for nodes and for hosts."""
+"""The provider ``gpuform``: the project's own resource types, for nodes, workloads and hosts, and guards."""

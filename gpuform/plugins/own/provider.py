@@ -6,6 +6,7 @@ import importlib.metadata
 from typing import Any
 
 from gpuform.plugins.base import ResourceProvider
+from gpuform.plugins.guards.replacement import ReplacementGuard
 from gpuform.plugins.handler import Engine, Handler, PluginError
 from gpuform.plugins.hosts.configuration import HostConfiguration
 from gpuform.plugins.nodes.clusters import Clusters
@@ -15,7 +16,7 @@ from gpuform.plugins.workloads.blue_green import BlueGreen
 
 
 class Own(ResourceProvider):
-    """Types for nodes, for workloads and for hosts."""
+    """Types for nodes, for workloads and for hosts, and the guard of what OpenStack would replace."""
 
     name, version = "gpuform", importlib.metadata.version("gpuform")
     supports_autonaming = False
@@ -30,6 +31,7 @@ class Own(ResourceProvider):
             "gpuform:nodes:MigLayout": MigLayout(self._clusters.of),
             "gpuform:workloads:BlueGreen": BlueGreen(self._clusters.of),
             "gpuform:hosts:HostConfiguration": self._hosts,
+            "gpuform:openstack:ReplacementGuard": ReplacementGuard(),
         }
 
     def handler(self, token: str) -> Handler:

@@ -1,0 +1,55 @@
+"""Magnum's node groups: every pool's nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_openstack import containerinfra
+
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.plan import magnum, magnum_guards
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeGroupsArgs:
+    """Whose pools, and the id of the cluster that gets their nodes."""
+
+    environment: Environment
+    cluster_id: pulumi.Input[str]
+
+
+class NodeGroups(pulumi.ComponentResource):
+    """One node group per pool. Labels and taints of its nodes are not here: see NodePools.
+
+    The provider speaks Magnum's API 1.10, and groups have node labels and taints from 1.14 on.
+    """
+
+    def __init__(self, name: str, args: NodeGroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Register the groups; Magnum makes and resizes several at a time."""
+        super().__init__("gpuform:openstack:NodeGroups", name, None, opts)
+        for pool in args.environment.pools:
+            containerinfra.NodeGroup(
+                f"{name}-{pool.name}",
+                cluster_id=args.cluster_id,
+                **magnum.node_group(args.environment, pool),
+                opts=_options(self, args.environment, pool),
+            )
+        self.register_outputs({})
+
+
+def _options(parent: pulumi.Resource, env: Environment, pool: Pool) -> pulumi.ResourceOptions:
+    """How a group is made, changed and replaced.
+
+    Its name is unique in its cluster, so the old one goes first. Labels as with the cluster; the number of an
+    elastic group's nodes is cluster-autoscaler's.
+    """
+    minutes = f"{magnum.wait_minutes(env)}m"
+    return pulumi.ResourceOptions(
+        parent=parent,
+        delete_before_replace=True,
+        ignore_changes=["labels", "nodeCount"] if pool.elastic else ["labels"],
+        replacement_trigger=magnum_guards.of_pool(env, pool).fixed,
+        custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes, delete=minutes),
+    )

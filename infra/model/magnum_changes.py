@@ -1,0 +1,105 @@
+"""Which changes Magnum makes in place, and which only a new cluster or node group can make: one table.
+
+Sources, all of 2026-07: the provider's resources (terraform-provider-openstack, ``resource_openstack_
+containerinfra_{cluster,nodegroup,clustertemplate}_v1.go``, which pulumi_openstack 5.5 wraps) and Magnum
+(``magnum/api/controllers/v1/{nodegroup,cluster_actions}.py``, ``magnum/api/validation.py``,
+``magnum/db/sqlalchemy/api.py``). Where both have a say, it is the stricter one that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+How = Literal["in_place", "replace", "by_upgrade"]
+
+_FORCE_NEW = "the provider's schema: ForceNew"
+_BOTH = "the provider's schema: ForceNew; Magnum patches only node_count (cluster_update_allowed_properties)"
+_GROUP = "the provider's schema: ForceNew; Magnum refuses it (NodeGroupPatchType.internal_attrs)"
+_COUNT = "the provider's Update patches node_count, of default-worker"
+_RESIZE = "the provider's Update: POST actions/resize with the node group"
+_PATCH = (
+    "the provider's Update patches the group; Magnum keeps min <= node_count <= max (_validate_node_count)"
+)
+_UPGRADE = (
+    "the provider's Update: POST actions/upgrade; Magnum's Heat driver does none since 18.0.0 (2fd3059f)"
+)
+_MADE_WITH = (
+    "Magnum lets nobody change a template in use, and what a cluster was made with no upgrade changes"
+)
+_OURS = "gpuform's own: nothing of it reaches Magnum"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One row: ``how`` a field changes, and why that is so.
+
+    ``by_upgrade`` is in place where the cluster's driver can upgrade a cluster, and a replacement elsewhere.
+    """
+
+    how: How
+    source: str
+
+
+UPGRADING: tuple[str, ...] = ("capi",)
+"""Drivers with upgrades: magnum-capi-helm has ``upgrade_cluster``; for Heat see the source of that row."""
+
+NAME = Change("replace", "the provider's schema: ForceNew; our resources carry the name as well")
+"""The environment's name, which is the cluster's."""
+
+CLUSTER: Mapping[str, Change] = {
+    "kind": Change("in_place", "another kind is another cluster: this one is destroyed, as its resources go"),
+    "cloud": Change("in_place", "names credentials; where the cluster is, they must lead as before"),
+    "region": Change("replace", _FORCE_NEW),
+    "driver": Change("in_place", "decides by which label nodes are found; Magnum is not told"),
+    "template": Change("by_upgrade", _UPGRADE),
+    "template.image": Change("by_upgrade", _UPGRADE),
+    "template.labels": Change("by_upgrade", _UPGRADE),
+    "template.network_driver": Change("replace", _MADE_WITH),
+    "template.external_network": Change("replace", _MADE_WITH),
+    "template.dns_nameserver": Change("replace", _MADE_WITH),
+    "template.volume_driver": Change("replace", _MADE_WITH),
+    "template.master_lb": Change("replace", _MADE_WITH),
+    "template.floating_ip": Change("replace", _MADE_WITH),
+    "template.tls": Change("replace", _MADE_WITH),
+    "template.docker_volume_gib": Change("replace", _MADE_WITH),
+    "template.server_type": Change("replace", _MADE_WITH),
+    "template.public": Change(
+        "in_place", "Magnum publishes a template in use (_is_publishing_cluster_template)"
+    ),
+    "version": Change("in_place", "says what the template gives; the template is what changes it"),
+    "keypair": Change("replace", _BOTH),
+    "network.fixed_network": Change("replace", _BOTH),
+    "network.fixed_subnet": Change("replace", _BOTH),
+    "network.floating_ip": Change("replace", _BOTH),
+    "masters.nodes": Change("replace", _FORCE_NEW),
+    "masters.flavor": Change("replace", _BOTH),
+    "masters.lb": Change("replace", _BOTH),
+    "workers.nodes": Change("in_place", _COUNT),
+    "workers.flavor": Change("replace", _BOTH),
+    "labels": Change("replace", _BOTH),
+    "merge_labels": Change("replace", _FORCE_NEW),
+    "docker_volume_gib": Change("replace", _BOTH),
+    "timeout_minutes": Change(
+        "in_place", "ForceNew, but of the creation alone: we let the provider ignore it"
+    ),
+    "flavors": Change("in_place", "says what a flavor is; a pool names it"),
+    "allow_replace": Change("in_place", _OURS),
+}
+"""Fields below ``cluster``; ``labels`` stands for each label, with those that follow from the pools."""
+
+POOL: Mapping[str, Change] = {
+    "machine": Change("replace", _GROUP),
+    "nodes": Change("in_place", _RESIZE),
+    "elastic": Change("in_place", _PATCH),
+    "openstack.role": Change("replace", _GROUP),
+    "openstack.image": Change("replace", _GROUP),
+    "openstack.labels": Change("replace", _GROUP),
+    "openstack.merge_labels": Change("replace", _FORCE_NEW),
+    "openstack.docker_volume_gib": Change("replace", _GROUP),
+    "openstack.allow_replace": Change("in_place", _OURS),
+}
+"""Fields of a pool that its node group is made of. Its name is no row: another name is another group, and
+labels, taints and sharing are put on the nodes through Kubernetes, always in place.
+"""

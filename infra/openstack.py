@@ -1,0 +1,29 @@
+"""The OpenStack half of the program; another target never imports this module, nor the SDK with it."""
+
+from __future__ import annotations
+
+import pulumi
+import pulumi_openstack as openstack
+
+from components.magnum_cluster import MagnumCluster, MagnumClusterArgs
+from components.magnum_node_groups import NodeGroups, NodeGroupsArgs
+from components.replacement_guards import ReplacementGuards, ReplacementGuardsArgs
+from infra.model.environment import Environment
+from infra.plan.magnum import cluster_of
+from infra.target import Target
+
+
+def cluster(env: Environment) -> Target:
+    """The guards, the cluster, then its node groups.
+
+    The provider is told which cloud and region alone: who may do what is in clouds.yaml or in the OS_
+    variables, and never in the stack's state.
+    """
+    declared = cluster_of(env)
+    provider = openstack.Provider(f"{env.name}-openstack", cloud=declared.cloud, region=declared.region)
+    # Not named after the environment: to the engine a guard of another name would be a new one.
+    guards = ReplacementGuards("guard", ReplacementGuardsArgs(environment=env))
+    after = pulumi.ResourceOptions(providers=[provider], depends_on=[guards])
+    on = MagnumCluster(env.name, MagnumClusterArgs(environment=env), after)
+    groups = NodeGroups("groups", NodeGroupsArgs(environment=env, cluster_id=on.cluster_id), after)
+    return Target(kubeconfig=on.kubeconfig, provider=on.provider, ready=(groups,))

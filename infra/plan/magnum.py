@@ -1,0 +1,139 @@
+"""Magnum's cluster and node groups: the arguments of each, and how their nodes are found.
+
+What nobody declared is left out of the arguments, so that the template decides, as with the same command
+typed by hand. Sources: Magnum's API reference, and its ``magnum/api/controllers/v1``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from infra.model.digest import digest
+from infra.model.environment import Environment
+from infra.model.magnum_changes import UPGRADING
+from infra.model.openstack import AUTOSCALER_LABEL, GPU_LABEL, OpenstackCluster
+from infra.model.pool import Pool
+
+Arguments = dict[str, Any]
+
+ON = "true"
+DEFAULT_WORKERS = "default-worker"
+GROUP_LABELS: Mapping[str, str] = {
+    "heat": "magnum.openstack.org/nodegroup",
+    "capi": "capi.stackhpc.com/node-group",
+}
+"""Label of a node with its group's name, by Magnum's driver: the Heat driver's kubelets got it in
+``configure-kubernetes-minion.sh`` (until Magnum 2026.1); magnum-capi-helm's chart puts it on its machines.
+"""
+MARGIN_MINUTES = 5
+"""How much longer than Magnum itself is waited for: its own error says more than "timed out" does."""
+_COE = "kubernetes"
+
+
+def cluster_of(env: Environment) -> OpenstackCluster:
+    """The Magnum cluster; asked only on OpenStack."""
+    assert isinstance(env.cluster, OpenstackCluster)
+    return env.cluster
+
+
+def labels(env: Environment) -> dict[str, str]:
+    """The cluster's labels, sorted: those that follow from the pools, then what is declared above them."""
+    derived: dict[str, str] = {}
+    if any(pool.gpus for pool in env.pools):
+        derived[GPU_LABEL] = ON
+    if any(pool.elastic for pool in env.pools):
+        derived[AUTOSCALER_LABEL] = ON
+    return dict(sorted({**derived, **cluster_of(env).labels}.items()))
+
+
+def cluster(env: Environment) -> Arguments:
+    """Arguments of the cluster, without its template's id."""
+    declared = cluster_of(env)
+    return _given(
+        name=env.name,
+        create_timeout=declared.timeout_minutes,
+        docker_volume_size=declared.docker_volume_gib,
+        fixed_network=declared.network.fixed_network,
+        fixed_subnet=declared.network.fixed_subnet,
+        flavor=declared.workers.flavor,
+        floating_ip_enabled=declared.network.floating_ip,
+        keypair=declared.keypair,
+        master_count=declared.masters.nodes,
+        master_flavor=declared.masters.flavor,
+        master_lb_enabled=declared.masters.lb,
+        node_count=declared.workers.nodes,
+        **_labels(labels(env), declared.merge_labels),
+    )
+
+
+def template(env: Environment) -> Arguments | None:
+    """Arguments of a template of our own; None for one that is there already.
+
+    Magnum changes no template in use but for its name and whether others see it, so the name ends in a hash
+    of the content: other content is another template, to which the cluster then moves.
+    """
+    declared = cluster_of(env).own_template
+    if declared is None:
+        return None
+    content = _given(
+        coe=_COE,
+        dns_nameserver=declared.dns_nameserver,
+        docker_volume_size=declared.docker_volume_gib,
+        external_network_id=declared.external_network,
+        floating_ip_enabled=declared.floating_ip,
+        image=declared.image,
+        labels=dict(sorted(declared.labels.items())) or None,
+        master_lb_enabled=declared.master_lb,
+        network_driver=declared.network_driver,
+        server_type=declared.server_type,
+        tls_disabled=not declared.tls,
+        volume_driver=declared.volume_driver,
+    )
+    name = f"{env.name}-{digest(json.dumps(content, sort_keys=True))}"
+    return {"name": name, "public": declared.public, **content}
+
+
+def node_group(env: Environment, pool: Pool) -> Arguments:
+    """Arguments of a pool's node group, without its cluster's id.
+
+    A group of fixed size has no bounds: its size is the declared number, and nobody scales it.
+    """
+    declared = pool.on_openstack
+    return _given(
+        name=pool.name,
+        docker_volume_size=declared.docker_volume_gib,
+        flavor_id=pool.machine,
+        image_id=declared.image,
+        max_node_count=pool.most if pool.elastic else None,
+        # Said even where it is 0: left out, the provider would keep what it was while the pool was elastic.
+        min_node_count=pool.least if pool.elastic else 0,
+        node_count=pool.least,
+        role=declared.role,
+        **_labels(dict(sorted(declared.labels.items())), declared.merge_labels),
+    )
+
+
+def upgrades(env: Environment) -> bool:
+    """Whether Magnum moves the cluster to another template in place, with the driver that the cloud runs."""
+    return cluster_of(env).driver in UPGRADING
+
+
+def selector(env: Environment, pool: Pool) -> dict[str, str]:
+    """The label by which Kubernetes knows the nodes of the pool's group, whoever made them and when."""
+    return {GROUP_LABELS[cluster_of(env).driver]: pool.name}
+
+
+def wait_minutes(env: Environment) -> int:
+    """How long the engine waits for Magnum to make, change or delete something."""
+    return cluster_of(env).timeout_minutes + MARGIN_MINUTES
+
+
+def _labels(found: Mapping[str, str], merge: bool) -> Arguments:
+    """Labels and whether they come on top; without a label of ours there is nothing to merge."""
+    return {"labels": dict(found), "merge_labels": merge or None} if found else {}
+
+
+def _given(**arguments: Any) -> Arguments:
+    return {key: value for key, value in sorted(arguments.items()) if value is not None}

@@ -1,0 +1,124 @@
+"""What a cluster and its node groups cannot change without being replaced, and what that would lose.
+
+The values go into a guard for each, which compares them with those of the last run (docs/openstack.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infra.model import magnum_changes
+from infra.model.environment import Environment
+from infra.model.magnum_changes import Change, How
+from infra.model.pool import Pool
+from infra.plan import magnum
+
+Fixed = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """One guard's inputs.
+
+    ``fixed`` has what only a replacement changes, by its path below ``at``; ``template`` the same of what
+    Magnum could change by an upgrade that this cloud's driver does not do, None where it does; ``allow`` is
+    the path of the field that lets it happen; ``lost`` says in words what it would take along.
+    """
+
+    name: str
+    what: str
+    at: str
+    fixed: Fixed
+    template: Fixed | None
+    allow: str
+    allowed: bool
+    lost: tuple[str, ...]
+
+
+def guards(env: Environment) -> tuple[Guarded, ...]:
+    """The cluster's guard, then one for each pool."""
+    return (of_cluster(env), *(of_pool(env, pool) for pool in env.pools))
+
+
+def of_cluster(env: Environment) -> Guarded:
+    """The guard of the cluster; its name is not the environment's, or a new name would be unguarded."""
+    declared = magnum.cluster_of(env)
+    body = {**declared.model_dump(mode="json"), "labels": magnum.labels(env)}
+    return Guarded(
+        name="cluster",
+        what="the cluster",
+        at="",
+        fixed={"name": env.name, **_fixed(magnum_changes.CLUSTER, "replace", body, "cluster.")},
+        template=None
+        if magnum.upgrades(env)
+        else _fixed(magnum_changes.CLUSTER, "by_upgrade", body, "cluster."),
+        allow="cluster.allow_replace",
+        allowed=declared.allow_replace,
+        lost=_lost_with_cluster(env),
+    )
+
+
+def of_pool(env: Environment, pool: Pool) -> Guarded:
+    """The guard of a pool's node group."""
+    settings = pool.on_openstack
+    body = {"machine": pool.machine, "openstack": settings.model_dump(mode="json")}
+    at = f"pools[{env.pools.index(pool)}]."
+    return Guarded(
+        name=pool.name,
+        what=f"node group {pool.name}",
+        at=at,
+        fixed=_fixed(magnum_changes.POOL, "replace", body),
+        template=None,
+        allow=f"{at}openstack.allow_replace",
+        allowed=settings.allow_replace,
+        lost=(_nodes(pool), *_workloads(env, pool.name)),
+    )
+
+
+def _fixed(table: Mapping[str, Change], how: How, body: Mapping[str, Any], at: str = "") -> Fixed:
+    """The values of such rows by path, each label on its own; what is not set is left out."""
+    found: Fixed = {}
+    for path, change in table.items():
+        value = _value(body, path) if change.how == how else None
+        if path.rpartition(".")[2] == "labels":
+            found |= {f"{at}{path}.{key}": one for key, one in (value or {}).items()}
+        elif value is not None and not isinstance(value, Mapping):  # a template of our own has rows itself
+            found[f"{at}{path}"] = value
+    return dict(sorted(found.items()))
+
+
+def _value(body: Any, path: str) -> Any:
+    for part in path.split("."):
+        body = body.get(part) if isinstance(body, Mapping) else None
+    return body
+
+
+def _lost_with_cluster(env: Environment) -> tuple[str, ...]:
+    workers = magnum.cluster_of(env).workers.nodes
+    groups = [f"node group {pool.name} ({_nodes(pool)})" for pool in env.pools]
+    return (
+        "everything in its API server",
+        f"node group {magnum.DEFAULT_WORKERS} ({_count(workers, 'node')})",
+        *groups,
+        *_workloads(env),
+    )
+
+
+def _nodes(pool: Pool) -> str:
+    much = _count(pool.least, "node") if pool.elastic is None else f"{pool.least} to {pool.most} nodes"
+    return f"{much} of {pool.machine}"
+
+
+def _workloads(env: Environment, pool: str | None = None) -> tuple[str, ...]:
+    """The workloads, or those that name the pool; another one may be there and find room elsewhere."""
+    return tuple(
+        f"{workload.kind} {workload.namespace}/{workload.name}"
+        for workload in env.workloads
+        if pool in (None, workload.pool)
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

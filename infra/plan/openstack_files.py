@@ -1,0 +1,44 @@
+"""What an OpenStack environment comes to beside the platform, as documents for people and for review."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.plan import magnum, magnum_guards
+
+Documents = list[dict[str, Any]]
+
+
+def files(env: Environment) -> dict[str, Documents]:
+    """Documents by file name; none for another kind of cluster."""
+    if env.cluster.kind != "openstack":
+        return {}
+    own = magnum.template(env)
+    return {"magnum.yaml": [*([{"template": own}] if own else []), _cluster(env), *_groups(env)]}
+
+
+def _cluster(env: Environment) -> dict[str, Any]:
+    """The cluster's arguments, and the fields for which it would be replaced."""
+    guarded = magnum_guards.of_cluster(env)
+    found: dict[str, Any] = {
+        "cluster": magnum.cluster(env),
+        "replaced for": sorted({**guarded.fixed, **(guarded.template or {})}),
+    }
+    if magnum.template(env) is None:
+        found["template"] = magnum.cluster_of(env).template
+    return found
+
+
+def _groups(env: Environment) -> Documents:
+    return [_group(env, pool) for pool in env.pools]
+
+
+def _group(env: Environment, pool: Pool) -> dict[str, Any]:
+    """A node group's arguments, the label by which its nodes are found, and what would replace it."""
+    return {
+        "node group": magnum.node_group(env, pool),
+        "nodes": magnum.selector(env, pool),
+        "replaced for": sorted(magnum_guards.of_pool(env, pool).fixed),
+    }

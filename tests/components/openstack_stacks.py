@@ -1,0 +1,49 @@
+"""An OpenStack environment for tests: CERN's cluster of two commands, and variants for one test each."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+T4: dict[str, Any] = {"name": "gpu-t4", "machine": "g2.5xlarge", "nodes": 1}
+BURST: dict[str, Any] = {
+    "name": "burst",
+    "machine": "g4.p1.40g",
+    "elastic": {"min": 1, "max": {"nodes": 4}},
+}
+OWN_TEMPLATE: dict[str, Any] = {
+    "image": "fedora-coreos-40",
+    "external_network": "ext",
+    "labels": {"kube_tag": "v1.30.2"},
+}
+
+
+def stack() -> dict[str, Any]:
+    """The stack as it is committed."""
+    content = yaml.safe_load((ROOT / "Pulumi.openstack-dev.yaml").read_text())
+    environment: dict[str, Any] = content["config"]["gpuform:environment"]
+    return environment
+
+
+def small(*pools: dict[str, Any], **cluster: Any) -> dict[str, Any]:
+    """A cluster of Magnum's with these pools; where nothing is said, every field has its default."""
+    return {
+        "name": "research",
+        "cluster": {
+            "kind": "openstack",
+            "cloud": "cern",
+            "template": "kubernetes-1.30.2-2",
+            "version": "1.30",
+            **cluster,
+        },
+        "pools": [copy.deepcopy(pool) for pool in pools or (T4,)],
+    }
+
+
+def with_template(*pools: dict[str, Any], driver: str = "capi", **template: Any) -> dict[str, Any]:
+    """The same with a template of its own."""
+    return small(*pools, driver=driver, template={**copy.deepcopy(OWN_TEMPLATE), **template})

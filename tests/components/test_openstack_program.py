@@ -1,0 +1,174 @@
+"""The OpenStack program under mocks: what is registered, in which order, with which options and SDKs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from tests.components.openstack_stacks import BURST, T4, small, with_template
+from tests.components.recording import MAGNUM, Recorded, Recorder, own_loop, record
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).resolve().parents[2]
+GROUP = "openstack:containerinfra/nodeGroup:NodeGroup"
+TEMPLATE = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
+GUARD = "gpuform:openstack:ReplacementGuard"
+KUBERNETES = "pulumi:providers:kubernetes"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Recorder:
+    return record(small(T4, BURST))
+
+
+def waits_for(recorder: Recorder, resource: Recorded) -> set[str]:
+    from tests.components.aws_stacks import waits_for
+
+    return waits_for(recorder, resource)
+
+
+@pytest.mark.parametrize("environment", [small(T4, BURST), with_template(T4)], ids=["named", "own template"])
+def test_preview_and_up_register_the_same_resources(environment: dict[str, Any]) -> None:
+    preview, real = record(environment, preview=True), record(environment)
+    assert sorted((r.type, r.name) for r in preview.resources) == sorted(
+        (r.type, r.name) for r in real.resources
+    )
+    assert len(real.of(GUARD)) == len(environment["pools"]) + 1
+
+
+def test_everything_goes_through_a_provider_that_knows_the_cloud_and_no_secret(recorded: Recorder) -> None:
+    provider = recorded.one("pulumi:providers:openstack")
+    assert provider.inputs == {"cloud": "cern"}
+    (call,) = recorded.calls
+    assert "pulumi:providers:openstack::" in (call.provider or "")
+    for resource in recorded.resources:
+        for kind in ("openstack", "kubernetes"):
+            if resource.type.startswith(f"{kind}:"):
+                assert f"pulumi:providers:{kind}::" in resource.provider, resource.name
+    assert record(small(region="two")).one("pulumi:providers:openstack").inputs["region"] == "two"
+
+
+def test_a_template_is_looked_up_by_its_name_or_made(recorded: Recorder) -> None:
+    (call,) = recorded.calls
+    assert call.args["name"] == "kubernetes-1.30.2-2"
+    assert not recorded.of(TEMPLATE)
+    assert recorded.one(MAGNUM).inputs["clusterTemplateId"] == "id of kubernetes-1.30.2-2"
+    own = record(with_template(T4))
+    assert not own.calls
+    assert own.one(TEMPLATE).inputs["image"] == "fedora-coreos-40"
+    assert own.one(MAGNUM).inputs["clusterTemplateId"] == "research-template-id"
+
+
+def test_nothing_of_openstack_is_touched_before_every_guard_has_agreed() -> None:
+    own = record(with_template(T4, BURST))
+    guards = {f"{GUARD} {one.name}" for one in own.of(GUARD)}
+    assert guards == {f"{GUARD} guard-{name}" for name in ("cluster", "gpu-t4", "burst")}
+    made = [one for one in own.resources if one.type.startswith("openstack:")]
+    assert len(made) == 4
+    for one in made:
+        assert guards <= waits_for(own, one), one.name
+
+
+def test_groups_come_after_the_cluster_and_the_platform_after_the_groups(recorded: Recorder) -> None:
+    groups = {f"{GROUP} groups-{name}" for name in ("gpu-t4", "burst")}
+    for group in recorded.of(GROUP):
+        assert f"{MAGNUM} research-cluster" in waits_for(recorded, group)
+    for resource in recorded.resources:
+        if resource.type.startswith("kubernetes:"):
+            assert groups <= waits_for(recorded, resource), resource.name
+
+
+def trigger(resource: Recorded) -> dict[str, Any]:
+    return dict(resource.request.replacement_trigger.struct_value.items())
+
+
+def test_the_cluster_is_replaced_for_what_is_declared_and_never_for_labels_that_magnum_writes() -> None:
+    before, after = (record(small(labels={"boot_volume_size": size})).one(MAGNUM) for size in (20, 40))
+    request = before.request
+    assert list(request.ignoreChanges) == ["labels", "createTimeout"]
+    assert (request.deleteBeforeReplace, request.deleteBeforeReplaceDefined) == (True, True)
+    times = request.customTimeouts
+    assert (times.create, times.update, times.delete) == ("65m", "65m", "65m")
+    assert trigger(before) == {**trigger(after), "cluster.labels.boot_volume_size": "20"}
+    assert trigger(after)["cluster.labels.boot_volume_size"] == "40"
+
+
+@pytest.mark.parametrize(("driver", "replaced"), [("heat", ["clusterTemplateId"]), ("capi", [])])
+def test_another_template_is_an_upgrade_where_the_driver_has_one(driver: str, replaced: list[str]) -> None:
+    assert list(record(small(driver=driver)).one(MAGNUM).request.replaceOnChanges) == replaced
+
+
+def test_a_template_of_our_own_is_made_anew_rather_than_changed_while_it_is_in_use() -> None:
+    request = record(with_template()).one(TEMPLATE).request
+    assert list(request.replaceOnChanges) == ["name"]
+    assert not request.deleteBeforeReplace
+
+
+def test_a_groups_nodes_are_counted_by_us_or_by_the_autoscaler(recorded: Recorder) -> None:
+    burst, t4 = recorded.of(GROUP)
+    assert burst.name == "groups-burst"
+    assert list(burst.request.ignoreChanges) == ["labels", "nodeCount"]
+    assert list(t4.request.ignoreChanges) == ["labels"]
+    assert trigger(t4) == {"machine": "g2.5xlarge", "openstack.merge_labels": True}
+    for group in (burst, t4):
+        assert group.request.deleteBeforeReplace
+        assert group.request.customTimeouts.delete == "65m"
+        assert group.inputs["clusterId"] == "research-cluster-id"
+
+
+def test_another_name_of_the_environment_meets_the_same_guard() -> None:
+    one, other = record(small()), record({**small(), "name": "lab"})
+    assert [r.name for r in one.of(GUARD)] == [r.name for r in other.of(GUARD)]
+    before, after = (r.of(GUARD)[0].inputs["fixed"]["name"] for r in (one, other))
+    assert (before, after) == ("research", "lab")
+
+
+def test_the_kubeconfig_is_a_secret_and_the_cluster_decides_what_is_in_it() -> None:
+    from infra.__main__ import cluster
+    from infra.config import parse
+
+    recorder = Recorder(preview=False)
+    own_loop()
+    pulumi.runtime.set_mocks(recorder, project="gpuform", stack="test", preview=False)
+    seen: dict[str, object] = {}
+
+    @pulumi.runtime.test
+    def run() -> pulumi.Output[None]:
+        on = cluster(parse(small()))
+        assert on is not None
+
+        async def secret() -> bool:
+            return await on.kubeconfig.is_secret()
+
+        flag = pulumi.Output.from_input(secret()).apply(lambda value: seen.update(secret=value))
+        content = pulumi.Output.unsecret(on.kubeconfig)
+        return pulumi.Output.all(content, flag).apply(lambda values: seen.update(text=values[0]))
+
+    run()
+    assert seen == {"secret": True, "text": "apiVersion: v1"}
+    (provider,) = [one for one in recorder.resources if one.type == KUBERNETES]
+    assert provider.inputs["clusterIdentifier"] == "research-cluster-id"
+
+
+LOADED = """
+import sys
+from tests.components.openstack_stacks import small
+from tests.components.recording import record
+record(small())
+paths = [name.split(".") for name in sys.modules]
+print(sorted({path[1] for path in paths if path[0] == "pulumi_openstack" and len(path) > 2}))
+print(sorted({path[0] for path in paths if path[0] in ("pulumi_aws", "botocore", "ansible", "openstack")}))
+"""
+
+
+def test_the_path_loads_no_other_sdk_and_of_its_own_what_it_uses() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["['containerinfra']", "[]"]

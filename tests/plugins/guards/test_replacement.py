@@ -1,0 +1,144 @@
+"""The replacement guard's check: what it lets through, what it refuses, and in which words."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gpuform.plugins.handler import Call, Checked, Engine
+from gpuform.plugins.own.provider import Own
+from gpuform.plugins.properties import UNKNOWN
+
+pytestmark = pytest.mark.unit
+
+TOKEN = "gpuform:openstack:ReplacementGuard"
+CLUSTER: dict[str, Any] = {
+    "what": "the cluster",
+    "at": "",
+    "fixed": {"name": "research", "cluster.keypair": "admins", "cluster.labels.kube_tag": "v1.30.2"},
+    "template": {"cluster.template": "kubernetes-1.30.2-2"},
+    "allow": "cluster.allow_replace",
+    "allowReplace": False,
+    "lost": ["node group gpu-t4 (2 nodes of g2.5xlarge)", "deployment lab/notebook"],
+}
+LOST = (
+    "the cluster would be replaced, and lost would be: node group gpu-t4 (2 nodes of g2.5xlarge), "
+    "deployment lab/notebook"
+)
+REMEDY = "set cluster.allow_replace: true for one run, or put it back"
+
+
+class Said(Engine):
+    """An engine that keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    async def log(self, text: str, *, severity: int, urn: str = "", ephemeral: bool = False) -> None:
+        self.texts.append(text)
+
+
+def check(olds: dict[str, Any], news: dict[str, Any], engine: Engine | None = None) -> Checked:
+    call = Call("urn", TOKEN, "guard-cluster", engine or Engine(), asyncio.Event())
+    return asyncio.run(Own(Engine()).handler(TOKEN).check(call, olds, news))
+
+
+def fixed(**changed: Any) -> dict[str, Any]:
+    return {**CLUSTER, "fixed": {**CLUSTER["fixed"], **changed}}
+
+
+def test_a_change_that_takes_a_replacement_is_refused_with_everything_that_would_be_lost() -> None:
+    (failure,) = check(CLUSTER, {**fixed(**{"cluster.labels.kube_tag": "v1.31.0"}), "lost": []}).failures
+    fact = 'cluster.labels.kube_tag: "v1.30.2" cannot become "v1.31.0" in place'
+    assert failure == ("", f"{fact}; {LOST}; {REMEDY}")
+
+
+@pytest.mark.parametrize(
+    ("changed", "fact"),
+    [
+        ({"cluster.keypair": "others"}, 'cluster.keypair: "admins" cannot become "others" in place'),
+        ({"name": "lab"}, 'name: "research" cannot become "lab" in place'),
+        ({"cluster.masters.nodes": 3}, "cluster.masters.nodes: nothing cannot become 3 in place"),
+        ({"cluster.merge_labels": False}, "cluster.merge_labels: nothing cannot become false in place"),
+    ],
+)
+def test_each_kind_of_value_is_said_as_it_is_written(changed: dict[str, Any], fact: str) -> None:
+    (failure,) = check(CLUSTER, fixed(**changed)).failures
+    assert failure[1] == f"{fact}; {LOST}; {REMEDY}"
+
+
+def test_what_is_taken_away_is_a_change_and_several_are_told_together() -> None:
+    news = {**CLUSTER, "fixed": {"name": "research", "cluster.keypair": "others"}}
+    (failure,) = check(CLUSTER, news).failures
+    assert failure[1].startswith(
+        'cluster.keypair: "admins" cannot become "others" in place, '
+        'cluster.labels.kube_tag: "v1.30.2" cannot become nothing in place; the cluster would be replaced'
+    )
+
+
+def test_the_path_begins_where_the_pool_now_stands() -> None:
+    pool = {**CLUSTER, "what": "node group t4", "fixed": {"machine": "g2.5xlarge"}, "template": None}
+    news = {**pool, "at": "pools[2].", "fixed": {"machine": "g4.p1.40g"}}
+    (failure,) = check({**pool, "at": "pools[1]."}, news).failures
+    assert failure[1].startswith(
+        'pools[2].machine: "g2.5xlarge" cannot become "g4.p1.40g" in place; node group t4 would be replaced'
+    )
+
+
+def test_what_is_allowed_happens_with_a_warning_that_says_what_is_lost() -> None:
+    engine = Said()
+    news = {**fixed(**{"cluster.keypair": "others"}), "allowReplace": True}
+    assert check(CLUSTER, news, engine).failures == ()
+    (text,) = engine.texts
+    assert text.startswith('cluster.keypair: "admins" cannot become "others" in place; the cluster would be ')
+    assert text.endswith("deployment lab/notebook; cluster.allow_replace lets it happen")
+
+
+@pytest.mark.parametrize(
+    ("olds", "news"),
+    [
+        ({}, CLUSTER),
+        (CLUSTER, CLUSTER),
+        (CLUSTER, {**CLUSTER, "lost": ["other"], "at": "pools[3].", "allowReplace": True}),
+        (CLUSTER, fixed(**{"cluster.keypair": UNKNOWN})),
+        (CLUSTER, {**CLUSTER, "fixed": UNKNOWN}),
+    ],
+    ids=["the first creation", "nothing", "no fixed value", "a value not known yet", "nothing known yet"],
+)
+def test_what_passes(olds: dict[str, Any], news: dict[str, Any]) -> None:
+    engine = Said()
+    assert check(olds, news, engine) == Checked({k: v for k, v in news.items() if v is not None})
+    assert engine.texts == []
+
+
+def test_a_template_counts_only_where_neither_run_had_upgrades() -> None:
+    other = {**CLUSTER, "template": {"cluster.template": "kubernetes-1.31.1-1"}}
+    (failure,) = check(CLUSTER, other).failures
+    assert 'cluster.template: "kubernetes-1.30.2-2" cannot become "kubernetes-1.31.1-1"' in failure[1]
+    upgrading = {**CLUSTER, "template": None}
+    assert check(CLUSTER, upgrading).failures == ()
+    assert check(upgrading, other).failures == ()
+
+
+def test_what_is_no_input_and_what_is_missing_is_said() -> None:
+    wrong = {key: value for key, value in {**CLUSTER, "fixd": {}}.items() if key != "fixed"}
+    assert check({}, wrong).failures == [
+        (
+            "fixd",
+            "is no input; the inputs are what, at, fixed, template, allow, allowReplace, lost",
+        ),
+        ("fixed", "is missing"),
+    ]
+
+
+def test_a_guard_is_never_a_change_and_has_nothing_to_be_found_different() -> None:
+    guard = Own(Engine()).handler(TOKEN)
+    call = Call("urn", TOKEN, "guard-cluster", Engine(), asyncio.Event())
+    assert not asyncio.run(guard.diff(call, "x", CLUSTER, {}, fixed(name="lab"))).changes
+    assert asyncio.run(guard.create(call, CLUSTER)) == ("guard-cluster", {})
+    found = asyncio.run(guard.read(call, "x", CLUSTER, {}))
+    assert found is not None
+    assert (found.properties, found.inputs) == ({}, CLUSTER)
