@@ -18,7 +18,7 @@ class ReplacementGuard:
     """Compares what is fixed with the last run's, in the engine's check: a preview fails as an update does.
 
     The diff is always empty, for a guard changes nothing itself; the engine keeps the new inputs all the
-    same. It has no outputs, so no refresh finds a difference either.
+    same. Its one output is what it guards, which stays, so no refresh finds a difference either.
     """
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
@@ -50,22 +50,26 @@ class ReplacementGuard:
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
         """Make nothing; from now on its inputs are what the next run is compared with."""
-        return "" if call.preview else call.name, {}
+        return "" if call.preview else call.name, _outputs(news)
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
         """There is nothing to look at."""
         if not inputs:
             raise PluginError(f"{id}: a ReplacementGuard cannot be imported; declare what it guards")
-        return ReadResult(id, {}, inputs)
+        return ReadResult(id, _outputs(inputs), inputs)
 
     async def update(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Properties:
         """Change nothing."""
-        return {}
+        return _outputs(news)
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         """Delete nothing."""
+
+
+def _outputs(inputs: Properties) -> Properties:
+    return {"what": inputs["what"]}
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

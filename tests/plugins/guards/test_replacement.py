@@ -138,7 +138,8 @@ def test_a_guard_is_never_a_change_and_has_nothing_to_be_found_different() -> No
     guard = Own(Engine()).handler(TOKEN)
     call = Call("urn", TOKEN, "guard-cluster", Engine(), asyncio.Event())
     assert not asyncio.run(guard.diff(call, "x", CLUSTER, {}, fixed(name="lab"))).changes
-    assert asyncio.run(guard.create(call, CLUSTER)) == ("guard-cluster", {})
-    found = asyncio.run(guard.read(call, "x", CLUSTER, {}))
+    made = {"what": "the cluster"}
+    assert asyncio.run(guard.create(call, CLUSTER)) == ("guard-cluster", made)
+    found = asyncio.run(guard.read(call, "x", fixed(name="lab"), made))
     assert found is not None
-    assert (found.properties, found.inputs) == ({}, CLUSTER)
+    assert (found.properties, found.inputs) == (made, fixed(name="lab"))

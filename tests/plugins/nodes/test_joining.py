@@ -47,7 +47,9 @@ def test_too_few_are_an_error_that_says_how_many_and_where_to_look(play):
         with pytest.raises(PluginError, match=missing):
             await scene.create("PoolNodes", **_of(2, seconds=1))
         name = await scene.add_node("0")
-        with pytest.raises(InitFailed, match=rf"1 of 2 nodes have joined after 1 s, which are {name} ") as had:
+        with pytest.raises(
+            InitFailed, match=rf"1 of 2 nodes have joined after 1 s, which are {name} "
+        ) as had:
             await scene.create("PoolNodes", **_of(2, seconds=1))
         assert had.value.properties["nodes"] == [name]  # or a destroy would pass it by
         assert await _has(scene, name)

@@ -1,0 +1,91 @@
+"""The OpenStack half under the real engine, offline: what is made, changed in place, refused and replaced."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.engine import Engine, EngineFailure
+from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
+from tests.components.openstack_stacks import BURST, T4, small
+
+pytestmark = pytest.mark.engine
+
+PROGRAM = """
+import pulumi
+from infra.config import parse
+from infra.openstack import cluster
+
+cluster(parse(pulumi.Config("tried").require_object("environment")))
+"""
+CLUSTER, GROUP = "research-cluster", "groups-gpu-t4"
+
+
+class Stage:
+    """A checkout with the OpenStack half alone, and what it declares."""
+
+    def __init__(self, root: Path, toolchain: Toolchain) -> None:
+        (root / "infra").mkdir(parents=True)
+        (root / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
+        (root / "infra" / "__main__.py").write_text(PROGRAM)
+        self.root = root
+        self.engine = Engine(Paths(root, root / ".gpuform", root / "cache"), toolchain, offline=True)
+
+    def declare(self, *pools: dict[str, Any], **cluster: Any) -> None:
+        config = {"config": {"tried:environment": small(*pools, **cluster)}}
+        (self.root / "Pulumi.local.yaml").write_text(json.dumps(config))
+
+    def touched(self, result: Any) -> set[tuple[str, str]]:
+        return {(step.op, step.name) for step in result.steps if step.type.startswith("openstack:")}
+
+    def made(self) -> dict[str, dict[str, Any]]:
+        """Inputs and id of what there is of OpenStack's, by name."""
+        return {
+            one["urn"].rpartition("::")[2]: {"id": one["id"], **one["inputs"]}
+            for one in self.engine.export()["deployment"]["resources"]
+            if one["type"].startswith("openstack:")
+        }
+
+    def refused(self, run: Any) -> str:
+        """What a refused run says; nothing of OpenStack's is another one after it."""
+        before = self.made()
+        with pytest.raises(EngineFailure) as caught:
+            run()
+        assert self.made() == before
+        return json.dumps([*caught.value.result.errors, str(caught.value)], ensure_ascii=False)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, toolchain: Toolchain) -> Stage:
+    return Stage(tmp_path / "checkout", toolchain)
+
+
+def test_what_needs_a_replacement_is_refused_until_it_is_allowed(stage: Stage) -> None:
+    stage.declare(T4, BURST)
+    made = stage.engine.up()
+    assert stage.touched(made) >= {("create", CLUSTER), ("create", GROUP), ("create", "groups-burst")}
+    assert not stage.engine.up().changed
+
+    stage.declare({**T4, "nodes": 3}, BURST, workers={"nodes": 2}, timeout_minutes=90)
+    assert stage.touched(stage.engine.up()) == {("update", CLUSTER), ("update", GROUP)}
+
+    labels = {"boot_volume_size": 40}
+    stage.declare({**T4, "nodes": 3}, BURST, labels=labels)
+    for run in (stage.engine.preview, stage.engine.up):
+        said = stage.refused(run)
+        assert "cluster.labels.boot_volume_size: nothing cannot become" in said
+        assert "node group gpu-t4 (3 nodes of g2.5xlarge)" in said
+        assert "set cluster.allow_replace: true for one run, or put it back" in said
+
+    stage.declare({**T4, "nodes": 3}, BURST, labels=labels, allow_replace=True)
+    replaced = stage.touched(stage.engine.up())
+    for name in (CLUSTER, GROUP, "groups-burst"):
+        assert {("delete-replaced", name), ("create-replacement", name)} <= replaced
+    assert stage.made()[CLUSTER]["labels"]["boot_volume_size"] == "40"
+
+    stage.declare({**T4, "nodes": 3}, BURST, labels=labels)
+    assert not stage.engine.up().changed
