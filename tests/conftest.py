@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
@@ -17,6 +18,10 @@ from gpuform.embedded.layout import Layout
 from gpuform.embedded.processes import scan
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from tests.openstack.bed import OpenStack
+    from tests.openstack.world import World as OpenStackWorld
 
 HOSTS = "tests/ansible/"
 
@@ -141,3 +146,23 @@ def moto(_moto_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("AWS_ENDPOINT_URL", _moto_server)
     httpx.post(f"{_moto_server}/moto-api/reset").raise_for_status()
     return _moto_server
+
+
+@pytest.fixture(scope="session")
+def openstack_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenStack]:
+    """A real keystone and a real Magnum, with a stand-in for their neighbours; ended with the session."""
+    from tests.openstack import bed  # the clients of OpenStack, which most sessions do not need
+
+    yield from bed.started(tmp_path_factory.mktemp("openstack"))
+
+
+@pytest.fixture
+def world(
+    openstack_services: OpenStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[OpenStackWorld]:
+    """A project of its own at the real Magnum API, which the environment's clouds.yaml names."""
+    with openstack_services.project(tmp_path) as made:
+        for name in [name for name in os.environ if name.startswith("OS_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(made.clouds))
+        yield made

@@ -1,0 +1,39 @@
+"""The bed as a whole: installed, started, furnished; skipped with the exact reason where it cannot be had."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gpuform.toolchain.progress import Lines
+from tests.openstack import neighbours, services, world
+from tests.openstack.installed import NotToBeHad, installed
+
+
+@dataclass(frozen=True)
+class OpenStack:
+    """Everything that runs; ``project`` gives a test its own part of it."""
+
+    services: services.Services
+    neighbours: neighbours.Neighbours
+    keystone: world.Keystone
+
+    def project(self, folder: Path) -> AbstractContextManager[world.World]:
+        """A world of its own, its files in ``folder``."""
+        return world.in_project(self.services, self.neighbours, self.keystone, folder)
+
+
+def started(state: Path) -> Iterator[OpenStack]:
+    """For a fixture: yields once."""
+    report = Lines(lambda text: print(f"openstack services: {text}", file=sys.__stderr__, flush=True))
+    try:
+        environment = installed(report)
+    except NotToBeHad as error:
+        pytest.skip(f"keystone and Magnum cannot be installed here: {error}")
+    with neighbours.serving() as beside, services.running(environment, state) as running:
+        yield OpenStack(running, beside, world.furnish(running, beside))

@@ -1,0 +1,126 @@
+"""The services' own environment, made once per lock file and kept in gpuform's cache.
+
+Nothing of it is seen by gpuform: it has its own virtual environment, with the packages of ``services.lock``,
+RabbitMQ out of Debian's packages, and the databases of keystone and Magnum as their own tools make them,
+which every start copies. Made under a lock, so that two test processes make it once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuform.paths import Paths
+from gpuform.toolchain.progress import Reporter
+from gpuform.toolchain.store import Store
+from tests.openstack import broker, settings
+
+HERE = Path(__file__).parent
+LOCK = HERE / "services.lock"
+_NAME = "openstack-services"
+_LAYOUT = 1  # of the folder; another number makes it anew
+
+
+class NotToBeHad(Exception):
+    """Why the services cannot be installed here: the words of pip or of apt."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A complete environment; nothing in it is written any more."""
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter; the programs are run as modules, for their scripts name another folder."""
+        return self.folder / "venv/bin/python"
+
+    @property
+    def rabbit(self) -> Path:
+        """Root of the unpacked packages."""
+        return self.folder / "rabbit"
+
+    @property
+    def databases(self) -> Path:
+        """keystone's and Magnum's, with their tables and keystone's first account."""
+        return self.folder / "databases"
+
+    @property
+    def paste(self) -> Path:
+        """Magnum's own pipeline."""
+        return self.folder / "venv/etc/magnum/api-paste.ini"
+
+
+def installed(report: Reporter) -> Installed:
+    """The environment, made where it is missing; raises NotToBeHad where a registry cannot be reached."""
+    store = Store(Paths.here().cache)
+    tables = (HERE / "driver/tables.py").read_bytes()
+    what = repr((_LAYOUT, LOCK.read_bytes(), broker.PACKAGES, tables, settings.PASSWORD)).encode()
+    version = f"py{sys.version_info[0]}{sys.version_info[1]}-{hashlib.sha256(what).hexdigest()[:12]}"
+    found = store.tools / f"{_NAME}-{version}"
+    if found.is_dir():
+        return Installed(found)
+    with store.lock(_NAME, report):
+        if not found.is_dir():
+            with store.scratch(_NAME) as folder:
+                made = folder / "made"
+                made.mkdir()
+                _make(Installed(made), folder, report)
+                store.publish(made, found.name)
+    return Installed(found)
+
+
+def _make(made: Installed, scratch: Path, report: Reporter) -> None:
+    try:
+        broker.unpack(made.rabbit, scratch / "packages", report)
+    except broker.NoPackages as error:
+        raise NotToBeHad(str(error)) from error
+    report.line(f"installing keystone and Magnum from {LOCK.name}")
+    _run((sys.executable, "-m", "venv", str(made.folder / "venv")))
+    pip = (str(made.python), "-m", "pip", "--disable-pip-version-check", "install", "--no-deps")
+    _run((*pip, "--require-hashes", "--progress-bar", "off", "-r", str(LOCK)), report)
+    report.line("making the databases of keystone and Magnum")
+    made.databases.mkdir()
+    keystone = made.databases / "keystone.conf"
+    keystone.write_text(settings.keystone(made.databases))
+    settings.keys(made.databases)
+    manage = program(made, "keystone.cmd.manage", "--config-file", str(keystone))
+    _run((*manage, "db_sync"))
+    account = ("--bootstrap-password", settings.PASSWORD, "--bootstrap-region-id", settings.REGION)
+    _run((*manage, "bootstrap", *account))
+    magnum = made.databases / "magnum.conf"
+    magnum.write_text(settings.magnum(made.databases, settings.Ports(*[0] * 5)))
+    _run(program(made, "tables", "--config-file", str(magnum)), path=HERE / "driver")
+
+
+def program(made: Installed, module: str, *arguments: str) -> tuple[str, ...]:
+    """A program of the environment by the module that has its ``main``."""
+    return (str(made.python), "-c", f"from {module} import main; main()", *arguments)
+
+
+def _run(command: Sequence[str], report: Reporter | None = None, path: Path | None = None) -> None:
+    """Run it, its lines told one by one; raises NotToBeHad with its last words where it fails."""
+    with subprocess.Popen(
+        command,
+        env={k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "OS_"))}
+        | ({"PYTHONPATH": str(path)} if path else {}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout
+        words: deque[str] = deque(maxlen=3)
+        for line in filter(str.strip, process.stdout):
+            words.append(line.strip())
+            if report:
+                report.update(line.strip()[:100])
+    if process.returncode:
+        raise NotToBeHad(f"{' '.join(command[1:4])} ...: {' / '.join(words)}")

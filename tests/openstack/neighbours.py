@@ -1,0 +1,234 @@
+"""A stand-in over HTTP for Magnum's neighbours: glance, nova, neutron, cinder, heat, octavia in one server.
+
+It is none of them: it answers the calls that Magnum makes to check a request (images, flavors, key pairs,
+networks, subnets), those that gpuform makes before and after (limits, quotas, what blocks a deletion), and
+404 to everything else, which it keeps in ``unknown``. Tests change its tables in place; nothing in it acts
+by itself. Shapes of the answers from the services' API references (docs.openstack.org/api-ref).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from tests.openstack import tables
+
+Row = dict[str, Any]
+Answer = tuple[int, Any]
+
+# Path of a collection -> name of its table, its key in an answer with one, its key in an answer with many.
+_COLLECTIONS: dict[str, tuple[str, str | None, str]] = {
+    "/image/v2/images": ("images", None, "images"),
+    "/compute/v2.1/flavors": ("flavors", "flavor", "flavors"),
+    "/compute/v2.1/servers": ("servers", "server", "servers"),
+    "/compute/v2.1/os-keypairs": ("keypairs", "keypair", "keypairs"),
+    "/network/v2.0/networks": ("networks", "network", "networks"),
+    "/network/v2.0/subnets": ("subnets", "subnet", "subnets"),
+    "/network/v2.0/ports": ("ports", "port", "ports"),
+    "/network/v2.0/routers": ("routers", "router", "routers"),
+    "/network/v2.0/floatingips": ("floating_ips", "floatingip", "floatingips"),
+    "/network/v2.0/security-groups": ("security_groups", "security_group", "security_groups"),
+    "/network/v2.0/extensions": ("extensions", "extension", "extensions"),
+    "/volume/v3/*/volumes": ("volumes", "volume", "volumes"),
+    "/volume/v3/*/types": ("volume_types", "volume_type", "volume_types"),
+    "/orchestration/v1/*/stacks": ("stacks", "stack", "stacks"),
+    "/load-balancer/v2/lbaas/loadbalancers": ("load_balancers", "loadbalancer", "loadbalancers"),
+}
+_NOT_FILTERS = {
+    "limit",
+    "marker",
+    "sort_key",
+    "sort_dir",
+    "fields",
+    "all_tenants",
+    "is_public",
+    "sort",
+    "offset",
+}
+
+
+@dataclass
+class Neighbours:
+    """The tables, and ``quotas`` by service, over the usual ones; every project sees the same."""
+
+    url: str = ""
+    tables: dict[str, list[Row]] = field(default_factory=tables.all_of_them)
+    quotas: dict[str, Row] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+
+    def reset(self) -> None:
+        """As at the start."""
+        self.tables = tables.all_of_them()
+        for kept in (self.quotas, self.unknown, self.calls):
+            kept.clear()
+
+    def add(self, table: str, name: str, **more: Any) -> Row:
+        """A row with an id of its own."""
+        row = {"id": str(uuid.uuid4()), "name": name, **more}
+        self.tables[table].append(row)
+        return row
+
+    def set_quota(self, service: str, **values: int) -> None:
+        """Limits, and as ``used_<name>`` what is used, at ``compute``, ``network`` or ``volume``."""
+        self.quotas.setdefault(service, {}).update(values)
+
+    def quota(self, service: str) -> Row:
+        """What is set over the usual one."""
+        return tables.QUOTAS[service] | self.quotas.get(service, {})
+
+    def answer(self, method: str, target: str) -> Answer:
+        """Status and body of one request."""
+        parts = urlsplit(target)
+        path, query = parts.path.rstrip("/"), dict(parse_qsl(parts.query))
+        self.calls.append(f"{method} {target}")
+        if path in tables.VERSIONS:
+            return tables.version(path, self.url)
+        for pattern, reply in _QUOTAS:
+            if method == "GET" and (found := re.fullmatch(pattern, path)):
+                return 200, reply(self, found[1] if found.groups() else "", query)
+        for pattern, (table, one, many) in _COLLECTIONS.items():
+            found = re.fullmatch(pattern.replace("*", "[^/]+") + "(?:/(.*))?", path)
+            if found:
+                return self._of_collection(method, table, (one, many), found[1] or "", query)
+        self.unknown.append(f"{method} {target}")
+        return 404, {"message": f"the stand-in answers no {method} {path}"}
+
+    def _of_collection(
+        self, method: str, table: str, keys: tuple[str | None, str], rest: str, query: dict[str, str]
+    ) -> Answer:
+        rows = self.tables[table]
+        one, many = keys
+        wrap = (lambda row: {one: row}) if one else (lambda row: row)
+        if rest in ("", "detail"):
+            filters = {k: v for k, v in query.items() if k not in _NOT_FILTERS}
+            found = [r for r in rows if all(_same(r.get(k), v) for k, v in filters.items() if k in r)]
+            page = [] if "marker" in query else found
+            return 200, {many: [{one: r} for r in page] if table == "keypairs" else page}
+        ident, _, below = rest.partition("/")
+        row = next((r for r in rows if ident in (r["id"], r["name"])), None)
+        if row is None:
+            return 404, {"itemNotFound": {"code": 404, "message": f"{table} has no {ident}"}}
+        if below in ("", row["id"]) and method == "DELETE":
+            rows.remove(row)
+            return 204, None
+        if method != "GET":
+            self.unknown.append(f"{method} {table}/{rest}")
+            return 404, {"message": f"the stand-in answers no {method} of {table}"}
+        if below in ("", row["id"]):
+            return 200, wrap(row)
+        return 200, {
+            below.split("/")[-1].replace("os-", "").replace("-", "_"): row.get(below.split("/")[-1], {})
+        }
+
+
+def _same(value: Any, asked: str) -> bool:
+    return str(value).lower() == asked.lower()
+
+
+def _compute_limits(world: Neighbours, project: str, query: Row) -> Row:
+    values = world.quota("compute")
+    absolute = {
+        "maxTotalInstances": values["instances"],
+        "maxTotalCores": values["cores"],
+        "maxTotalRAMSize": values["ram"],
+        "maxTotalKeypairs": values["key_pairs"],
+        "totalInstancesUsed": values["used_instances"],
+        "totalCoresUsed": values["used_cores"],
+        "totalRAMUsed": values["used_ram"],
+    }
+    return {"limits": {"rate": [], "absolute": absolute}}
+
+
+def _volume_limits(world: Neighbours, project: str, query: Row) -> Row:
+    values = world.quota("volume")
+    absolute = {
+        "maxTotalVolumes": values["volumes"],
+        "maxTotalVolumeGigabytes": values["gigabytes"],
+        "totalVolumesUsed": values["used_volumes"],
+        "totalGigabytesUsed": values["used_gigabytes"],
+    }
+    return {"limits": {"rate": [], "absolute": absolute}}
+
+
+def _set(world: Neighbours, service: str, kind: str) -> Row:
+    """A quota set: bare numbers, or with ``kind`` both the limit and what is in use under that name."""
+    values = world.quota(service)
+    names = [name for name in values if not name.startswith("used_")]
+    if not kind:
+        return {name: values[name] for name in names}
+    return {
+        name: {"limit": values[name], kind: values.get(f"used_{name}", 0), "reserved": 0} for name in names
+    }
+
+
+_QUOTAS = (
+    (r"/compute/v2\.1/limits", _compute_limits),
+    (r"/volume/v3/([^/]+)/limits", _volume_limits),
+    (
+        r"/compute/v2\.1/os-quota-sets/([^/]+)",
+        lambda w, p, q: {"quota_set": {"id": p, **_set(w, "compute", "")}},
+    ),
+    (
+        r"/compute/v2\.1/os-quota-sets/([^/]+)/detail",
+        lambda w, p, q: {"quota_set": {"id": p, **_set(w, "compute", "in_use")}},
+    ),
+    (
+        r"/volume/v3/[^/]+/os-quota-sets/([^/]+)",
+        lambda w, p, q: {
+            "quota_set": {"id": p, **_set(w, "volume", "in_use" if q.get("usage") == "True" else "")}
+        },
+    ),
+    (r"/network/v2\.0/quotas/([^/]+?)(?:\.json)?", lambda w, p, q: {"quota": _set(w, "network", "")}),
+    (
+        r"/network/v2\.0/quotas/([^/]+)/details(?:\.json)?",
+        lambda w, p, q: {"quota": _set(w, "network", "used")},
+    ),
+)
+
+
+@contextmanager
+def serving() -> Iterator[Neighbours]:
+    """The server on a loopback port of its own, in a thread of this process."""
+    world = Neighbours()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _reply(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            token = self.headers.get("X-Auth-Token")
+            status, body = world.answer(self.command, self.path)
+            if token is None and self.path.rstrip("/") not in tables.VERSIONS:
+                status, body = 401, {"error": {"code": 401, "message": "no token"}}
+            data = b"" if body is None else json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_GET = do_POST = do_PUT = do_DELETE = _reply  # noqa: N815 - the library's names
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    world.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield world
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

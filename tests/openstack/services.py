@@ -1,0 +1,192 @@
+"""keystone, Magnum's API and conductor, and RabbitMQ, as children of this process on loopback ports.
+
+The real services of ``services.lock``: keystone on sqlite under gunicorn with one worker and one thread
+(sqlite takes one writer), Magnum's API under gunicorn, its conductor as its own program, which alone touches
+Magnum's database. Only Magnum's driver is played, and the services beside it (``neighbours``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.openstack import broker, settings
+from tests.openstack.installed import HERE, Installed, program
+from tests.openstack.settings import Ports
+
+_READY_S = 90
+_GRACE_S = 2  # they keep nothing that outlives the session
+_SET_PARENT_DEATH_SIGNAL = 1  # prctl(2), linux/prctl.h
+_LIBC = ctypes.CDLL(None)
+_ENTRY_POINT = "[magnum.drivers]\nplayed = played:Driver\n"
+_METADATA = "Metadata-Version: 2.1\nName: gpuform-played-driver\nVersion: 1\n"
+
+
+@dataclass
+class Services:
+    """The services of one session; their files lie in ``state``, their output in ``state/logs``."""
+
+    installed: Installed
+    state: Path
+    ports: Ports
+    _running: list[tuple[str, subprocess.Popen[bytes]]] = field(default_factory=list)
+
+    @property
+    def played(self) -> Path:
+        """Where the driver reads what it is told and writes which nodes there would be."""
+        return self.state / "played"
+
+    @property
+    def recorded(self) -> Path:
+        """One line of JSON per request to Magnum's API."""
+        return self.state / "requests.jsonl"
+
+    @property
+    def auth_url(self) -> str:
+        """keystone's."""
+        return f"http://127.0.0.1:{self.ports.keystone}/v3"
+
+    @property
+    def magnum_url(self) -> str:
+        """Magnum's, as its catalogue entry has it."""
+        return f"http://127.0.0.1:{self.ports.magnum}/v1"
+
+    def pids(self) -> dict[str, int]:
+        """The first process of each service."""
+        return {name: process.pid for name, process in self._running}
+
+    def lay(self) -> None:
+        """Write every configuration file, and copy the databases."""
+        for folder in (
+            "logs",
+            "locks",
+            "played/told",
+            "path/played-1.dist-info",
+            "keystone",
+            "magnum/.magnum",
+        ):
+            (self.state / folder).mkdir(parents=True)
+        for name in ("keystone.db", "magnum.db"):
+            shutil.copy(self.installed.databases / name, self.state / name)
+        settings.keys(self.state)
+        (self.state / "keystone.conf").write_text(settings.keystone(self.state))
+        (self.state / "magnum/.magnum/magnum.conf").write_text(settings.magnum(self.state, self.ports))
+        (self.state / "api-paste.ini").write_text(settings.paste(self.installed.paste.read_text()))
+        for name, port, threads in (("keystone", self.ports.keystone, 1), ("magnum", self.ports.magnum, 8)):
+            text = settings.gunicorn(f"{name}.wsgi.api:application", port, threads)
+            (self.state / f"{name}/gunicorn.conf.py").write_text(text)
+        info = self.state / "path/played-1.dist-info"
+        (info / "METADATA").write_text(_METADATA)
+        (info / "entry_points.txt").write_text(_ENTRY_POINT)
+
+    def start(self) -> None:
+        """Start everything at once, wait until each answers; raises AssertionError with its words."""
+        ports = self.ports
+        rabbit = broker.environment(
+            self.installed.rabbit, self.state / "rabbit", ports.rabbit, ports.rabbit_distribution, ports.epmd
+        )
+        self._spawn("epmd", broker.epmd(self.installed.rabbit), rabbit)
+        self._spawn("rabbitmq", broker.server(self.installed.rabbit), rabbit)
+        gunicorn = (str(self.installed.python), "-m", "gunicorn")
+        self._spawn("keystone", gunicorn, {"OS_KEYSTONE_CONFIG_DIR": str(self.state)}, "keystone")
+        self._spawn("magnum-api", gunicorn, {}, "magnum")  # finds its configuration below its home
+        self._spawn("magnum-conductor", program(self.installed, "magnum.cmd.conductor"), {}, "magnum")
+        for name, port in (
+            ("rabbitmq", ports.rabbit),
+            ("keystone", ports.keystone),
+            ("magnum-api", ports.magnum),
+        ):
+            self._wait(name, port)
+
+    def _spawn(self, name: str, command: Sequence[str], more: Mapping[str, str], folder: str = ".") -> None:
+        ours = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.state / folder),
+            "XDG_CACHE_HOME": str(self.state / "cache"),
+            "PYTHONPATH": f"{self.state / 'path'}:{HERE / 'driver'}",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "GPUFORM_PLAYED": str(self.played),
+            "GPUFORM_RECORDED": str(self.recorded),
+        }
+        with (self.state / f"logs/{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=self.state / folder,
+                env=ours | more,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_dies_with_us,
+            )
+        self._running.append((name, process))
+
+    def _wait(self, name: str, port: int) -> None:
+        process = dict(self._running)[name]
+        until = time.monotonic() + _READY_S
+        while not _answers(port):
+            waits = process.poll() is None and time.monotonic() < until
+            assert waits, f"{name} does not answer:\n{self.words(name)}"
+            time.sleep(0.05)
+
+    def words(self, name: str, lines: int = 15) -> str:
+        """The last lines that a service wrote."""
+        return "\n".join((self.state / f"logs/{name}.log").read_text().splitlines()[-lines:])
+
+    def end(self) -> None:
+        """End every child, in the order opposite to their start: asked first, then not."""
+        for _, process in reversed(self._running):
+            process.terminate()
+        for _, process in reversed(self._running):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_GRACE_S)
+            _end_group(process.pid)
+            process.wait()
+        self._running.clear()
+
+
+def _dies_with_us() -> None:
+    _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
+
+
+def _end_group(group: int) -> None:
+    """What a service started and left behind has its group, for each is the first of a session."""
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _free_ports(count: int) -> Iterator[int]:
+    """Ports that the kernel gives now; all are held until all are chosen."""
+    held = [socket.socket() for _ in range(count)]
+    for one in held:
+        one.bind(("127.0.0.1", 0))
+    yield from [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+
+
+@contextmanager
+def running(installed: Installed, state: Path) -> Iterator[Services]:
+    """The services with fresh databases; nothing of them runs afterwards."""
+    services = Services(installed, state, Ports(*_free_ports(5)))
+    services.lay()
+    try:
+        services.start()
+        yield services
+    finally:
+        services.end()

@@ -1,0 +1,127 @@
+"""What the neighbours' stand-in has at the start: CERN's flavors, an image, networks, a key pair, quotas.
+
+Flavors as CERN's talk of 2024 shows them, typed a second time; sizes of m2.medium and all disks are made up,
+for the talk does not give them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Row = dict[str, Any]
+
+_FLAVORS = (  # name, vCPU, RAM in GiB
+    ("m2.small", 1, 2),
+    ("m2.medium", 2, 4),
+    ("m2.large", 4, 8),
+    ("g1.xlarge", 4, 16),
+    ("g1.4xlarge", 16, 64),
+    ("g2.xlarge", 4, 16),
+    ("g2.5xlarge", 28, 168),
+    ("g3.xlarge", 4, 16),
+    ("g3.4xlarge", 16, 64),
+    ("g4.p1.40g", 16, 120),
+    ("g4.p2.40g", 32, 240),
+    ("g4.p4.40g", 64, 480),
+)
+IMAGE = "fedora-coreos-40"
+KEYPAIR = "gpu-admins"
+EXTERNAL = "external"
+FIXED = "cluster-net"
+
+QUOTAS: dict[str, Row] = {
+    "compute": {
+        **{"instances": 100, "cores": 1000, "ram": 10_000 * 1024, "key_pairs": 100, "server_groups": 10},
+        **{"used_instances": 0, "used_cores": 0, "used_ram": 0, "used_key_pairs": 1, "used_server_groups": 0},
+    },
+    "network": {
+        **{"network": 100, "subnet": 100, "port": 500, "router": 10, "floatingip": 50},
+        **{"security_group": 10, "security_group_rule": 100},
+        **{f"used_{name}": 0 for name in ("network", "subnet", "port", "router", "floatingip")},
+    },
+    "volume": {
+        **{"volumes": 100, "gigabytes": 10_000, "snapshots": 10, "backups": 10},
+        **{f"used_{name}": 0 for name in ("volumes", "gigabytes", "snapshots", "backups")},
+    },
+}
+
+
+def _flavor(number: int, name: str, vcpu: int, memory: int) -> Row:
+    return {
+        **{"id": f"00000000-0000-4000-8000-{number:012d}", "name": name, "vcpus": vcpu, "ram": memory * 1024},
+        **{"disk": 40, "swap": 0, "OS-FLV-EXT-DATA:ephemeral": 0, "os-flavor-access:is_public": True},
+        **{"OS-FLV-DISABLED:disabled": False, "rxtx_factor": 1.0, "extra_specs": {}, "links": []},
+    }
+
+
+def all_of_them() -> dict[str, list[Row]]:
+    """The tables by name; those that are empty are there as well."""
+    network = {"status": "ACTIVE", "admin_state_up": True, "shared": False}
+    inside, outside = "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-000000000002"
+    subnet = "22222222-0000-4000-8000-000000000001"
+    return {
+        "images": [
+            {
+                **{"id": "33333333-0000-4000-8000-000000000001", "name": IMAGE, "status": "active"},
+                **{"os_distro": "fedora-coreos", "visibility": "public", "min_disk": 10, "min_ram": 0},
+                **{"size": 1, "disk_format": "qcow2", "container_format": "bare", "protected": False},
+            }
+        ],
+        "flavors": [_flavor(number, *row) for number, row in enumerate(_FLAVORS, 1)],
+        "keypairs": [
+            {"id": KEYPAIR, "name": KEYPAIR, "fingerprint": "00:11", "type": "ssh", "public_key": "ssh"}
+        ],
+        "networks": [
+            {"id": inside, "name": FIXED, "router:external": False, "subnets": [subnet], **network},
+            {"id": outside, "name": EXTERNAL, "router:external": True, "subnets": [], **network},
+        ],
+        "subnets": [
+            {
+                **{"id": subnet, "name": "cluster-subnet", "network_id": inside, "cidr": "10.0.0.0/16"},
+                **{"ip_version": 4, "gateway_ip": "10.0.0.1", "enable_dhcp": True},
+            }
+        ],
+        **{
+            name: []
+            for name in (
+                *("servers", "ports", "routers", "floating_ips", "security_groups", "extensions"),
+                *("volumes", "volume_types", "stacks", "load_balancers"),
+            )
+        },
+    }
+
+
+# Root of each service -> version id, status, microversions.
+VERSIONS: dict[str, tuple[str, str, str]] = {
+    "/image": ("v2.16", "", ""),
+    "/image/v2": ("v2.16", "", ""),
+    "/compute/v2.1": ("v2.1", "2.1", "2.96"),
+    "/network": ("v2.0", "", ""),
+    "/network/v2.0": ("v2.0", "", ""),
+    "/volume/v3": ("v3.0", "3.0", "3.71"),
+    "/load-balancer": ("v2.27", "", ""),
+    "/load-balancer/v2": ("v2.27", "", ""),
+    "/orchestration": ("v1.0", "", ""),
+}
+_FOLDERS = {"/image": "v2", "/network": "v2.0", "/load-balancer": "v2", "/orchestration": "v1"}
+
+
+def version(path: str, url: str) -> tuple[int, Row]:
+    """A discovery document: of one version where the path names one, else the list of all."""
+    ident, low, high = VERSIONS[path]
+    href = f"{url}{path}/{_FOLDERS[path]}/" if path in _FOLDERS else f"{url}{path}/"
+    document = {"id": ident, "status": "CURRENT", "links": [{"rel": "self", "href": href}]}
+    if high:
+        document |= {"version": high, "max_version": high, "min_version": low}
+    return 200, {"versions": [document]} if path in _FOLDERS else {"version": document}
+
+
+CATALOGUE = {
+    "image": ("glance", "/image"),
+    "compute": ("nova", "/compute/v2.1"),
+    "network": ("neutron", "/network"),
+    "block-storage": ("cinder", "/volume/v3/$(project_id)s"),
+    "orchestration": ("heat", "/orchestration/v1/$(project_id)s"),
+    "load-balancer": ("octavia", "/load-balancer"),
+}
+"""Type of service -> whom the stand-in plays, and below which path."""
