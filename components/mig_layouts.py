@@ -10,6 +10,7 @@ from components.node_resources import MigLayout
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.plan import mig_parted
+from infra.plan.pool_keeper import kept
 from infra.plan.sharing import mig_config_name, offered
 
 
@@ -51,6 +52,7 @@ class MigLayouts(pulumi.ComponentResource):
                     # GPUs that are had by claim are no resource, whatever they are cut into.
                     offers=offered(args.environment, pool) or {labels.NVIDIA_GPU: 0},
                     may_be_empty=pool.hosts is not None,
+                    kept=pool in kept(args.environment),
                     in_use=bounds.in_use if bounds else None,
                     max_unavailable=bounds.max_unavailable if bounds else None,
                     timeout_seconds=bounds.timeout_seconds if bounds else None,

@@ -12,6 +12,7 @@ from components.manifest import resource
 from components.node_resources import PoolNodes
 from infra.model.environment import Environment
 from infra.plan.nodes import simulated_nodes
+from infra.plan.pool_keeper import joining, manager
 from infra.plan.sharing import device_plugin_change, node_selector, pool_labels, pool_taints
 from infra.plan.startup import until_proven
 
@@ -25,7 +26,10 @@ class NodePoolsArgs:
 
 
 class NodePools(pulumi.ComponentResource):
-    """Simulated nodes are made and deleted; found ones only get, and at the end lose, our labels."""
+    """Simulated nodes are made and deleted; found ones only get, and at the end lose, our labels.
+
+    Those of Magnum's node groups are waited for, so many as were declared.
+    """
 
     def __init__(self, name: str, args: NodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Register one Node per simulated node, or one PoolNodes per pool whose nodes others make."""
@@ -34,7 +38,7 @@ class NodePools(pulumi.ComponentResource):
         for pool in env.pools:
             for node in simulated_nodes(env, pool):
                 resource(f"{name}-{node['metadata']['name']}", _ours(node), child)
-            selector = node_selector(pool)
+            selector = node_selector(env, pool)
             if selector:
                 PoolNodes(
                     f"{name}-{pool.name}",
@@ -42,6 +46,8 @@ class NodePools(pulumi.ComponentResource):
                     context=env.context,
                     selector=selector,
                     may_be_empty=pool.hosts is not None,
+                    joining=joining(env, pool),
+                    manager=manager(env, pool),
                     labels=pool_labels(env, pool),
                     taints=pool_taints(env, pool),
                     startup=until_proven(env, pool),

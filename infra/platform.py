@@ -15,12 +15,13 @@ from components.mig_layouts import MigLayouts, MigLayoutsArgs
 from components.monitoring import Monitoring, MonitoringArgs
 from components.namespaces import Namespaces, NamespacesArgs
 from components.node_pools import NodePools, NodePoolsArgs
+from components.pool_keeper import PoolKeeper, PoolKeeperArgs
 from components.readiness_gate import ReadinessGate, ReadinessGateArgs
 from components.room import Room, RoomArgs
 from components.scheduler import Scheduler, SchedulerArgs
 from components.workloads import Workloads, WorkloadsArgs
 from infra.model.environment import Environment
-from infra.plan import dcgm_exporter, dra, room
+from infra.plan import dcgm_exporter, dra, pool_keeper, room
 from infra.plan.startup import any_gated
 from infra.target import Target
 
@@ -43,6 +44,9 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
     pools = NodePools(
         f"{prefix}pools", NodePoolsArgs(environment=env, kubeconfig=on.kubeconfig), after(sharing)
     )
+    if pool_keeper.kept(env):
+        # After the pools, and gone before them: it would give back the labels that they take off.
+        PoolKeeper(f"{prefix}pool-keeper", PoolKeeperArgs(environment=env), after(namespaces, pools))
     measured: list[pulumi.Resource] = []
     if env.monitoring:
         # Its release brings the kinds of which the operands' monitor and every rule are.

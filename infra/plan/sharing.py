@@ -17,7 +17,7 @@ from infra.model.digest import digest
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, SliceShare, TimeSlicing
-from infra.plan import mig_parted
+from infra.plan import magnum, mig_parted
 
 NAMESPACE = "gpu-operator"
 DEVICE_PLUGIN_CONFIG = "nvidia-time-slicing-config"
@@ -174,11 +174,14 @@ def tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]
     return found
 
 
-def node_selector(pool: Pool) -> str | None:
-    """The selector of nodes that nobody here makes: the pool's own, or its hosts by name; None for others."""
+def node_selector(env: Environment, pool: Pool) -> str | None:
+    """The selector of nodes that nobody here makes: the pool's own, that of its node group, or its hosts by
+    name; None for others.
+    """
     if pool.hosts:
         return f"{labels.HOSTNAME} in ({','.join(sorted(host.name for host in pool.hosts))})"
-    return ",".join(f"{key}={value}" for key, value in sorted((pool.selector or {}).items())) or None
+    found = magnum.selector(env, pool) if env.cluster.kind == "openstack" else pool.selector or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(found.items())) or None
 
 
 def offered(env: Environment, pool: Pool, gpus: int | None = None) -> dict[str, int]:

@@ -1,0 +1,189 @@
+"""Gives nodes that join a node group their pool's labels and taints; runs in a pod.
+
+    pool_keeper.py [--every SECONDS] [--account FOLDER] POOLS
+
+POOLS is a JSON file: by the name of a pool, the ``selector`` that its nodes are born with, the ``labels`` and
+``taints`` that they are to have, the ``startup`` taints of nodes without proof, and the ``layout`` of GPUs
+that are cut once they have joined. It watches the nodes without our label, and so has nothing to do but when
+one joins; every so many seconds (``--every``) they are listed anew. A node that has the label is in its pool,
+and from then on left alone: what changes about pools is the program's (`gpuform up`), and so this one never
+takes anything away, nor sets a value that is there already.
+
+The taints come first, and in the same patch the layout, on a node that was told none; the labels last, by
+which the node is done. What somebody else has set to another value is left and said, as an event. Standard
+library alone, Python 3.11 or newer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import signal
+import sys
+import time
+import urllib.error
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
+if TYPE_CHECKING:
+    from infra.incluster import cluster, events
+else:
+    import cluster
+    import events
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+NAME = "pool-keeper"
+POOL = "gpuform.io/pool"
+RELAYOUT = "gpuform.io/relayout"
+LAYOUT = "gpuform.io/mig-layout"
+MIG_CONFIG = "nvidia.com/mig.config"
+PAUSE_S = 1.0  # after a watch that has hardly begun
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Gift:
+    """What a node gets; ``taints`` are all that it then has, ``left`` is what is there with another value."""
+
+    labels: dict[str, str]
+    taints: list[Json]
+    layout: dict[str, str]
+    notes: dict[str, str | None]
+    left: tuple[str, ...]
+
+
+def pool_of(node: Json, pools: Json) -> str | None:
+    """The pool whose selector the node matches; None for none, and for a node that is to be left alone."""
+    meta = node["metadata"]
+    labels = meta.get("labels") or {}
+    if POOL in labels or "deletionTimestamp" in meta or RELAYOUT in (meta.get("annotations") or {}):
+        return None
+    for name, pool in sorted(pools.items()):
+        if pool["selector"].items() <= labels.items():
+            return str(name)
+    return None
+
+
+def gift(node: Json, pool: Json) -> Gift:
+    """What a node of the pool lacks."""
+    meta = node["metadata"]
+    labels, noted = meta.get("labels") or {}, meta.get("annotations") or {}
+    there = {(one["key"], one["effect"]): one.get("value", "") for one in _taints(node)}
+    left, taints, own = [], _taints(node), dict[str, str]()
+    startup = pool.get("startup") or {}
+    owed = pool["taints"] + ([] if startup.get("proof") in noted else startup.get("taints", []))
+    for one in owed:
+        key, effect, value = one["key"], one["effect"], one.get("value", "")
+        if (key, effect) not in there:
+            taints = [*taints, one]
+        elif there[key, effect] != value:
+            left.append(f"the taint {key}={there[key, effect]}:{effect}, and not {value!r}")
+    for key, value in pool["labels"].items():
+        if labels.get(key, value) == value:
+            own[key] = value
+        else:
+            left.append(f"the label {key}={labels[key]}, and not {value!r}")
+    layout = pool.get("layout")
+    if not layout or MIG_CONFIG in labels:
+        return Gift(own, taints, {}, {}, tuple(left))
+    notes: dict[str, str | None] = {LAYOUT: layout["content"]} if layout.get("content") else {}
+    return Gift(own, taints, {MIG_CONFIG: layout["config"]}, notes, tuple(left))
+
+
+def _taints(node: Json) -> list[Json]:
+    return list(node["spec"].get("taints") or ())
+
+
+class Keeper:
+    """What it remembers is only what it has said, and whom it has just seen to."""
+
+    def __init__(self, server: cluster.Cluster, pools: Json) -> None:
+        """Looks at nothing yet."""
+        self._cluster, self._pools = server, pools
+        self._done: set[str] = set()
+        self._said: dict[str, str] = {}
+
+    def watch(self, seconds: float) -> None:
+        """See to every node that is there, and to each that joins while the time lasts."""
+        self._done.clear()
+        began = time.monotonic()
+        try:
+            for node in self._cluster.watch(f"!{POOL}", seconds):
+                self._see(node)
+            self._say("the API server", "")
+        except cluster.TROUBLE as error:
+            self._say("the API server", _words(error))
+        if time.monotonic() - began < PAUSE_S:
+            time.sleep(PAUSE_S)
+
+    def _see(self, node: Json) -> None:
+        """Of a node that has changed meanwhile, the next version is on its way."""
+        name, own = node["metadata"]["name"], pool_of(node, self._pools)
+        if own is None or node["metadata"]["uid"] in self._done:
+            return
+        pool = self._pools[own]
+        found = gift(node, pool)
+        try:
+            if found.layout or found.taints != _taints(node):
+                self._cluster.change(node, found.notes, found.taints, found.layout)
+            self._cluster.own_labels(node, found.labels, pool["manager"])
+        except cluster.TROUBLE as error:
+            gone = isinstance(error, urllib.error.HTTPError) and error.code == cluster.NOT_FOUND
+            stale = isinstance(error, urllib.error.HTTPError) and error.code == cluster.CONFLICT
+            if not (gone or stale):
+                self._say(name, f"not in its pool {own} yet: {_words(error)}")
+            return
+        self._done.add(node["metadata"]["uid"])
+        self._say(name, "")
+        print(f"{name} is in pool {own}{_besides(found)}", flush=True)
+        if found.left:
+            why = f"left as they are: {'; '.join(found.left)}, which its pool {own} wants"
+            print(f"{name} {why}", flush=True)
+            self._event(node, why)
+
+    def _event(self, node: Json, message: str) -> None:
+        """An event that cannot be had undoes nothing."""
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        about = events.about_node(node)
+        try:
+            self._cluster.event(events.event(NAME, "Warning", "PoolValueOfOthers", about, message, now))
+        except cluster.TROUBLE as error:
+            print(f"{about['name']} has no event: {_words(error)}", flush=True)
+
+    def _say(self, subject: str, text: str) -> None:
+        """Say what is wrong, once; nothing for what is well."""
+        if text and self._said.get(subject) != text:
+            print(f"{subject}: {text}", flush=True)
+        if text:
+            self._said[subject] = text
+        else:
+            self._said.pop(subject, None)
+
+
+def _besides(found: Gift) -> str:
+    return f", its layout {found.layout[MIG_CONFIG]}" if found.layout else ""
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def main() -> None:
+    """Watch again and again, until the pod is told to end."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("pools", type=Path)
+    parser.add_argument("--every", type=float, default=30.0)
+    parser.add_argument("--account", type=Path, default=ACCOUNT)
+    args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the first process of a container has no default
+    keeper = Keeper(cluster.Cluster(args.account), json.loads(args.pools.read_text()))
+    while True:
+        keeper.watch(args.every)
+
+
+if __name__ == "__main__":
+    main()

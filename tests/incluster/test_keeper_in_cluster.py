@@ -1,0 +1,181 @@
+"""The pool keeper on a real API server, with its own account: nodes that join later get what is their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from gpuform.rehearse.keeper import Keeper
+from infra.plan import pool_keeper, startup
+from infra.plan.sharing import NAMESPACE, device_plugin_change, pool_labels, pool_taints
+from tests.conftest import Plane
+from tests.incluster.gate_site import until
+from tests.incluster.keeper_site import ENV, GROUP, OURS, TAINTS, Site
+from tests.plugins.nodes.conftest import Scene
+
+pytestmark = pytest.mark.cluster
+
+T4 = ENV.pools[0]
+
+
+@pytest.fixture(scope="module")
+def installed(control_plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(control_plane, Keeper(control_plane.kubeconfig, tmp_path_factory.mktemp("keeper")))
+    site.install()
+    yield site
+    site.remove()
+
+
+@pytest.fixture
+def site(installed: Site) -> Iterator[Site]:
+    installed.keeper.log.unlink(missing_ok=True)
+    installed.keeper.log.touch()
+    yield installed
+    installed.clear()
+
+
+def test_nodes_that_join_later_get_everything_within_seconds(site: Site) -> None:
+    site.joins("t4-0")  # while it is away
+    site.joins("worker-0", group="default-worker")
+    with site.keeper.running():
+        site.in_pool("t4-0")
+        site.joins("t4-1", "t4-2", "t4-3")  # an autoscaler adds three
+        began = time.monotonic()
+        site.in_pool("t4-1", "t4-2", "t4-3")
+        assert time.monotonic() - began < 3
+        site.joins("a100-0", group="gpu-a100")
+        site.in_pool("a100-0", pool="gpu-a100")
+    for name in ("t4-0", "t4-1", "t4-2", "t4-3"):
+        assert site.labels(name) == OURS
+        assert site.taints(name) == TAINTS
+        assert site.events(name) == []
+    assert site.labels("a100-0") == {
+        "gpuform.io/environment": "research",
+        "gpuform.io/pool": "gpu-a100",
+        "nvidia.com/device-plugin.config": "default",
+        "nvidia.com/mig.config": "3g.20gb-2x2g.10gb",
+    }
+    assert site.taints("a100-0") == {key: TAINTS[key] for key in TAINTS if key != "team"}
+    assert site.labels("worker-0") == {}
+    assert "a100-0 is in pool gpu-a100, its layout 3g.20gb-2x2g.10gb\n" in site.keeper.log.read_text()
+
+
+def test_a_node_that_takes_the_place_of_another_gets_it_again(site: Site) -> None:
+    with site.keeper.running():
+        site.joins("t4-0")
+        site.in_pool("t4-0")
+        site.kubectl("delete", "node", "t4-0", "--wait=true")
+        site.joins("t4-0")
+        site.in_pool("t4-0")
+        assert site.taints("t4-0") == TAINTS
+        # A kubelet that registers anew brings no note along; one that has its proof waits for none.
+        site.joins("t4-1", notes={"gpuform.io/gpu-ready": "{}"})
+        site.in_pool("t4-1")
+        assert site.taints("t4-1") == {
+            key: TAINTS[key] for key in TAINTS if key != "gpuform.io/gpu-not-ready"
+        }
+
+
+def test_what_others_have_set_stays_and_is_said_once(site: Site) -> None:
+    theirs = {"key": "node-role.kubernetes.io/gpu", "value": "yes", "effect": "NoSchedule"}
+    other = {"key": "theirs", "value": "x", "effect": "NoExecute"}
+    layout = {"nvidia.com/mig.config": "all-disabled"}
+    with site.keeper.running():
+        site.joins("t4-0", labels={"team": "b"}, taints=[theirs, other])
+        site.joins("a100-0", group="gpu-a100", labels=layout)
+        site.joins("t4-1", notes={"gpuform.io/relayout": "{}"})
+        site.in_pool("t4-0")
+        site.in_pool("a100-0", pool="gpu-a100")
+        ((reason, message),) = until(lambda: site.events("t4-0"), bool)
+    assert site.labels("t4-0") == {**OURS, "team": "b"}
+    assert site.taints("t4-0") == {**TAINTS, "node-role.kubernetes.io/gpu": "yes", "theirs": "x"}
+    assert site.labels("a100-0")["nvidia.com/mig.config"] == "all-disabled"
+    assert reason == "PoolValueOfOthers"
+    assert message == (
+        "left as they are: the taint node-role.kubernetes.io/gpu=yes:NoSchedule, and not 'true'; the label "
+        "team=b, and not 'a', which its pool gpu-t4 wants"
+    )
+    with site.keeper.running():
+        site.joins("t4-2")
+        site.in_pool("t4-2")
+    assert len(site.events("t4-0")) == 1
+    assert site.labels("t4-1") == {}  # in the middle of a relayout
+
+
+def test_what_it_gave_is_the_programs_to_change_and_to_take(site: Site) -> None:
+    """The keeper runs all the while, and does not give back what the program takes."""
+
+    async def act() -> None:
+        scene = Scene(str(site.plane.kubeconfig), "t4")
+        pool = {
+            "selector": f"{GROUP}=gpu-t4",
+            "labels": pool_labels(ENV, T4),
+            "taints": pool_taints(ENV, T4),
+            "startup": startup.until_proven(ENV, T4),
+            "sharing": device_plugin_change(ENV, T4),
+            "joining": pool_keeper.joining(ENV, T4),
+            "manager": pool_keeper.manager(ENV, T4),
+        }
+        try:
+            creating = asyncio.create_task(scene.create("PoolNodes", **pool))
+            await asyncio.to_thread(site.joins, "t4-0")
+            assert (await creating)["nodes"] == ["t4-0"]
+            await asyncio.to_thread(site.joins, "t4-1")
+            await asyncio.to_thread(site.in_pool, "t4-1")
+            assert await scene.changes("PoolNodes", **pool) == set()
+            changed = {**pool["labels"], "team": "c"}
+            del changed["nvidia.com/device-plugin.config"]
+            await scene.update("PoolNodes", **{**pool, "labels": changed, "sharing": None})
+            await asyncio.sleep(3)  # longer than it takes the keeper to list all nodes again
+            for name in ("t4-0", "t4-1"):
+                assert site.labels(name) == changed
+        finally:
+            await scene.provider.close()
+
+    with site.keeper.running():
+        asyncio.run(act())
+
+
+def test_without_the_right_it_says_so_once_and_goes_on(site: Site) -> None:
+    bindings = [one for one in pool_keeper.manifests(ENV) if one["kind"] == "ClusterRoleBinding"]
+    site.kubectl("delete", "clusterrolebinding", bindings[0]["metadata"]["name"])
+    with site.keeper.running():
+        site.joins("t4-0")
+        until(site.keeper.log.read_text, lambda text: "the API server: HTTPError: HTTP Error 403" in text)
+        time.sleep(2.5)
+        assert site.keeper.log.read_text().count("403") == 1
+        site.apply(*bindings)
+        site.in_pool("t4-0")
+
+
+def test_its_account_may_do_what_it_must_and_nothing_else(site: Site) -> None:
+    me = f"--as=system:serviceaccount:{NAMESPACE}:pool-keeper"
+
+    def may(namespace: str) -> list[str]:
+        listed = site.kubectl("auth", "can-i", "--list", me, "-n", namespace).splitlines()[1:]
+        rows = [" ".join(line.split()) for line in listed]
+        return sorted(row for row in rows if not row.startswith(("self", "[/", "clustertrust")))
+
+    nodes = "nodes [] [] [list watch patch]"
+    assert may("default") == ["events [] [] [create]", nodes]
+    assert may(NAMESPACE) == [nodes]
+
+
+def test_the_strictest_namespace_would_take_its_pod(site: Site) -> None:
+    deployment = json.loads(site.kubectl("get", "deployment", "pool-keeper", "-n", NAMESPACE, "-o", "json"))
+    spec = deployment["spec"]["template"]["spec"]
+    level = {"pod-security.kubernetes.io/enforce": "restricted"}
+    own = {"name": "keeper-strict", "namespace": "keeper-strict"}
+    site.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": own["name"], "labels": level}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**own, "name": "pool-keeper"}},
+    )
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": own, "spec": spec}
+    try:
+        site.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(pod))
+    finally:
+        site.kubectl("delete", "namespace", own["name"], "--wait=false")

@@ -1,0 +1,122 @@
+"""The pool keeper's objects: for whom, with which rights, and what it is told of each pool."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from infra.config import parse
+from infra.incluster import pool_keeper as program
+from infra.model import labels
+from infra.plan import magnum, pool_keeper, sharing, startup
+from tests.incluster.keeper_site import ENV
+from tests.plan.aws_environments import TABLE
+from tests.plan.openstack_fields import NAMED
+
+pytestmark = pytest.mark.unit
+
+
+def test_only_pools_that_magnum_makes_are_kept() -> None:
+    for env in TABLE.values():
+        assert pool_keeper.manifests(env) == ()
+        assert [pool_keeper.manager(env, pool) for pool in env.pools] == [None] * len(env.pools)
+        assert [pool_keeper.joining(env, pool) for pool in env.pools] == [None] * len(env.pools)
+    assert pool_keeper.kept(ENV) == ENV.pools
+    assert len({pool_keeper.manager(ENV, pool) for pool in ENV.pools}) == len(ENV.pools)
+
+
+def test_it_gives_what_the_program_gives() -> None:
+    """The same values, or the one would undo what the other does."""
+    told = pool_keeper.pools(ENV)
+    for pool in ENV.pools:
+        own = told[pool.name]
+        assert own["labels"] == sharing.pool_labels(ENV, pool)
+        assert own["taints"] == sharing.pool_taints(ENV, pool)
+        waits = startup.until_proven(ENV, pool)
+        assert waits
+        assert own["startup"] == {key: waits[key] for key in ("taints", "proof")}
+        assert own["selector"] == magnum.selector(ENV, pool)
+        assert own["manager"] == pool_keeper.manager(ENV, pool)
+    assert told["gpu-a100"]["layout"] == {"config": "3g.20gb-2x2g.10gb"}
+    assert "layout" not in told["gpu-t4"]
+
+
+def test_as_many_nodes_are_waited_for_as_are_always_there() -> None:
+    elastic, fixed = (pool_keeper.joining(ENV, pool) for pool in ENV.pools)
+    assert elastic
+    assert fixed
+    assert (elastic["nodes"], fixed["nodes"]) == (1, 1)
+    assert "openstack coe nodegroup show research gpu-a100" in fixed["look"]
+
+
+@pytest.mark.parametrize("driver", ["heat", "capi"])
+def test_the_label_of_a_group_is_the_drivers(driver: str) -> None:
+    env = parse({**NAMED, "cluster": {**NAMED["cluster"], "driver": driver}})
+    (key,) = {key for pool in pool_keeper.pools(env).values() for key in pool["selector"]}
+    wanted = {"heat": "magnum.openstack.org/nodegroup", "capi": "capi.stackhpc.com/node-group"}
+    assert key == wanted[driver]
+    assert sharing.node_selector(env, env.pools[0]) == f"{key}=l40s"
+
+
+def test_a_layout_is_not_given_where_nothing_cuts_gpus() -> None:
+    alone = {"mode": "device_plugin"}
+    pool = {"name": "a100", "machine": "g4.p1.40g", "nodes": 1}
+    env = parse({**ENV.resolved(), "gpu_operator": alone, "pools": [pool]})
+    assert "layout" not in pool_keeper.pools(env)["a100"]
+
+
+def test_its_rights_are_nodes_and_events_about_them() -> None:
+    rules = {one["kind"]: one for one in pool_keeper.manifests(ENV) if "rules" in one}
+    assert rules["ClusterRole"]["rules"] == [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch", "patch"]}
+    ]
+    assert rules["Role"]["metadata"]["namespace"] == "default"
+    assert rules["Role"]["rules"] == [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
+
+
+def test_its_pod_runs_the_program_that_the_config_map_holds() -> None:
+    by_kind = {manifest["kind"]: manifest for manifest in pool_keeper.manifests(ENV)}
+    assert len(by_kind) == 7
+    script = by_kind["ConfigMap"]
+    assert sorted(script["data"]) == sorted([*pool_keeper.FILES, "pools.json"])
+    assert json.loads(script["data"]["pools.json"]) == pool_keeper.pools(ENV)
+    spec = by_kind["Deployment"]["spec"]
+    assert spec["strategy"] == {"type": "Recreate"}
+    pod = spec["template"]["spec"]
+    assert pod["volumes"] == [{"name": "program", "configMap": {"name": script["metadata"]["name"]}}]
+    (container,) = pod["containers"]
+    assert container["command"] == ["python3", "-I", "-B", "/keeper/pool_keeper.py", "/keeper/pools.json"]
+
+
+def test_another_pool_is_another_program() -> None:
+    changed = {**ENV.resolved(), "pools": [{**ENV.resolved()["pools"][0], "labels": {"team": "b"}}]}
+
+    def mounted(env: object) -> str:
+        (found,) = [one for one in pool_keeper.manifests(env) if one["kind"] == "ConfigMap"]  # type: ignore[arg-type]
+        return str(found["metadata"]["name"])
+
+    assert mounted(ENV) != mounted(parse(changed))
+
+
+@pytest.mark.parametrize("file", pool_keeper.FILES)
+def test_it_needs_nothing_but_the_standard_library(file: str) -> None:
+    beside = {name.removesuffix(".py") for name in pool_keeper.FILES}
+    names = set()
+    for statement in ast.walk(ast.parse((Path(pool_keeper.SOURCE) / file).read_text())):
+        if isinstance(statement, ast.Import):
+            names |= {one.name.partition(".")[0] for one in statement.names}
+        elif isinstance(statement, ast.ImportFrom):
+            names.add((statement.module or "").partition(".")[0])
+    assert names - {"infra"} <= sys.stdlib_module_names | beside
+
+
+def test_the_program_and_the_plan_mean_the_same_keys() -> None:
+    assert (program.POOL, program.LAYOUT, program.MIG_CONFIG) == (
+        labels.POOL,
+        labels.MIG_LAYOUT,
+        labels.MIG_CONFIG,
+    )
