@@ -1,4 +1,4 @@
-"""The nodes of an AWS stack on the embedded control plane, simulated: made, changed and taken away."""
+"""The nodes of a cloud's stack on the embedded control plane, simulated: made, changed and taken away."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from infra.model import labels
 from infra.model.environment import Environment
-from infra.plan import played_nodes
+from infra.plan import magnum, played_groups, played_nodes
 
+KINDS = ("aws", "openstack")
+"""Kinds of cluster whose nodes a cloud makes, and which are played here."""
 _TIMEOUT_S = 120
 
 
@@ -26,27 +28,33 @@ class Tools(Protocol):
 def play(env: Environment, paths: Paths, tools: Tools, waiting: bool = False) -> Mapping[str, int]:
     """Make the cluster's nodes those of the environment; how many there are now, by pool.
 
-    ``waiting`` as in `infra.plan.played_nodes`. Run again it changes what differs, and takes away what is too
-    much, with no regard to pods. Raises InputError for another cluster than AWS, Failure where the control
-    plane does not answer.
+    ``waiting`` nodes have proven nothing yet, for runs with a readiness gate. Run again it changes what
+    differs, and takes away what is too much, with no regard to pods. Raises InputError for a cluster of
+    another kind, Failure where the control plane does not answer.
     """
-    if env.cluster.kind != "aws":
-        raise InputError(
-            "cluster.kind", f"{env.cluster.kind} has no nodes to play", "name a stack with cluster.kind: aws"
-        )
-    wanted = played_nodes.manifests(env, waiting)
+    if env.cluster.kind not in KINDS:
+        fact = f"{env.cluster.kind} has no nodes to play"
+        raise InputError("cluster.kind", fact, f"name a stack with cluster.kind: {' or '.join(KINDS)}")
+    wanted, mine, group = _wanted(env, waiting)
     names = {one["metadata"]["name"] for one in wanted}
     _kubectl(paths, tools, "apply", "-f", "-", input=json.dumps({**_LIST, "items": list(wanted)}))
-    mine = f"{labels.ENVIRONMENT}={env.name}"
     there = json.loads(_kubectl(paths, tools, "get", "nodes", "-l", mine, "-o", "json"))["items"]
     gone = sorted({one["metadata"]["name"] for one in there} - names)
     if gone:
         _kubectl(paths, tools, "delete", "nodes", *gone)
     found: dict[str, int] = {}
     for one in wanted:
-        pool = one["metadata"]["labels"][labels.POOL]
+        pool = one["metadata"]["labels"][group]
         found[pool] = found.get(pool, 0) + 1
     return found
+
+
+def _wanted(env: Environment, waiting: bool) -> tuple[tuple[played_nodes.Manifest, ...], str, str]:
+    """The nodes, the selector by which they are known, and the label with their pool's or group's name."""
+    if env.cluster.kind == "aws":
+        return played_nodes.manifests(env, waiting), f"{labels.ENVIRONMENT}={env.name}", labels.POOL
+    group = magnum.GROUP_LABELS[magnum.cluster_of(env).driver]
+    return played_groups.manifests(env, grown=True, proven=not waiting), group, group
 
 
 _LIST = {"apiVersion": "v1", "kind": "List"}

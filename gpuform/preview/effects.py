@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from gpuform.engine import Step
-from gpuform.preview import aws_effects
+from gpuform.preview import aws_effects, magnum_effects
 from gpuform.preview.effect import (
     DRAINED,
     ONE_BY_ONE,
@@ -32,7 +32,7 @@ _PRECIOUS: Mapping[str, str] = {
     aws_effects.VPC: "VPC",
     aws_effects.SUBNET: "subnet",
     "aws:kms/key:Key": "encryption key",
-    "openstack:containerinfra/cluster:Cluster": "cluster",
+    magnum_effects.CLUSTER: "cluster",
     "kubernetes:core/v1:Namespace": "namespace",
     "kubernetes:core/v1:PersistentVolumeClaim": "volume claim",
     "kubernetes:core/v1:PersistentVolume": "volume",
@@ -226,6 +226,8 @@ _RULES: Mapping[str, Callable[[Step, World], Found]] = {
     "gpuform:nodes:MigLayout": _mig,
     "kubernetes:helm.sh/v3:Release": _release,
     "aws:eks/nodeGroup:NodeGroup": aws_effects.node_group,
+    magnum_effects.CLUSTER: magnum_effects.cluster,
+    magnum_effects.NODE_GROUP: magnum_effects.node_group,
     "kubernetes:karpenter.sh/v1:NodePool": aws_effects.elastic,
     "kubernetes:karpenter.k8s.aws/v1:EC2NodeClass": aws_effects.node_class,
     "gpuform:hosts:HostConfiguration": _hosts,

@@ -26,7 +26,7 @@ from infra.model.environment import Environment
 from infra.plan.cost import bill
 
 Say = Callable[[str], None]
-PLAYED = ("aws", "embedded")
+PLAYED = ("aws", "openstack", "embedded")
 """Kinds of cluster that a base is made on; nothing here stands for own hosts and existing clusters."""
 
 
@@ -78,7 +78,7 @@ def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment
     if before.cluster.kind not in PLAYED:
         say(f"the base of {stack} is not played: nothing here stands for its hosts")
         return before, declared(before)
-    if before.cluster.kind == "aws":
+    if before.cluster.kind in nodes.KINDS:
         nodes.play(before, paths, tools)
     Engine(paths, tools, say=say, offline=True).up(stack, on_event=lambda event: None)
     return before, read(paths.kubeconfig)

@@ -10,6 +10,8 @@ from typing import Any
 from infra.model import labels, monitoring
 from infra.model.checks import SYSTEM_NAMESPACES
 from infra.model.environment import Environment
+from infra.model.pool import Pool
+from infra.plan.magnum import GROUP_LABELS
 
 
 @dataclass(frozen=True, order=True)
@@ -52,8 +54,12 @@ def declared(env: Environment | None) -> World:
     """What the environment alone says: the pods of its workloads on the pools that they name."""
     if env is None:
         return World({}, (), live=False)
-    nodes = {pool.name: tuple(f"{pool.name}-{i}" for i in range(pool.nodes or 0)) for pool in env.pools}
+    nodes = {pool.name: tuple(f"{pool.name}-{i}" for i in range(_always(env, pool))) for pool in env.pools}
     return World(nodes, tuple(_declared(env)), live=False)
+
+
+def _always(env: Environment, pool: Pool) -> int:
+    return pool.least if env.cluster.kind == "openstack" else pool.nodes or 0
 
 
 def _declared(env: Environment) -> Iterator[PodRef]:
@@ -90,14 +96,17 @@ def seen(
     budgets: Iterable[Mapping[str, Any]],
 ) -> World:
     """The world in a cluster's objects; pods that have ended, and those of the system, are left out."""
-    pool_of = {
-        node["metadata"]["name"]: node["metadata"].get("labels", {}).get(labels.POOL, "") for node in nodes
-    }
+    pool_of = {node["metadata"]["name"]: _pool_of(node["metadata"].get("labels", {})) for node in nodes}
     by_pool: dict[str, list[str]] = {}
     for node, pool in sorted(pool_of.items()):
         by_pool.setdefault(pool, []).append(node)
     found = [_pod(pod, pool_of, list(budgets)) for pod in pods if _counts(pod)]
     return World({pool: tuple(names) for pool, names in by_pool.items()}, tuple(sorted(found)))
+
+
+def _pool_of(tags: Mapping[str, str]) -> str:
+    """The node's pool, or the group of Magnum's that it is in: the default workers are of no pool."""
+    return tags.get(labels.POOL) or next((tags[key] for key in GROUP_LABELS.values() if key in tags), "")
 
 
 def _counts(pod: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from infra.model import labels, operator_checks
@@ -35,8 +36,8 @@ def gpus(machine: Machine) -> dict[str, str]:
     return {labels.SIM_GPU: machine.model.pci, labels.SIM_GPU_COUNT: str(machine.gpus)}
 
 
-def node(env: Environment, pool: Pool, machine: Machine, name: str) -> dict[str, Any]:
-    """A node of the pool on that machine, as it joins the cluster."""
+def bare(machine: Machine, name: str, own: Mapping[str, str]) -> dict[str, Any]:
+    """A node on that machine before the platform comes; ``own`` are the labels that its maker gives it."""
     annotations = {
         labels.KWOK_NODE: "fake",
         labels.SIM_CPU: str(machine.vcpu),
@@ -45,13 +46,13 @@ def node(env: Environment, pool: Pool, machine: Machine, name: str) -> dict[str,
         **gpus(machine),
     }
     node_labels = {
-        **sharing.pool_labels(env, pool),
+        **own,
         labels.HOSTNAME: name,
         labels.OS: "linux",
         labels.ARCH: machine.arch,
         labels.INSTANCE_TYPE: machine.name,
     }
-    manifest: dict[str, Any] = {
+    return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
@@ -60,6 +61,11 @@ def node(env: Environment, pool: Pool, machine: Machine, name: str) -> dict[str,
             "annotations": dict(sorted(annotations.items())),
         },
     }
+
+
+def node(env: Environment, pool: Pool, machine: Machine, name: str) -> dict[str, Any]:
+    """A node of the pool on that machine, as it joins the cluster."""
+    manifest = bare(machine, name, sharing.pool_labels(env, pool))
     taints = sharing.pool_taints(env, pool)
     if taints:
         manifest["spec"] = {"taints": taints}

@@ -25,6 +25,8 @@ from infra.plan.nodes import PODS_PER_NODE, node
 _FOR_PODS = 0.9
 """Share of a node that workloads get; the rest is the system's and the operands'."""
 _GIB = 2**30
+UNDECLARED = (256, 2048)
+"""Cores and GiB of nodes whose size nobody declares, more than one has: no pod must wait for that."""
 
 Manifest = dict[str, Any]
 
@@ -64,9 +66,9 @@ def _bought(env: Environment, pool: Pool) -> tuple[Machine | None, int]:
     machines = sorted(pool.machines, key=lambda one: (one.vcpu, one.memory, one.name))
     if pool.elastic is None:
         return (machines[0] if machines else None), pool.nodes or 0
-    work = [one for one in env.workloads if pool.name == (one.pool or _taken(env, one))]
+    work = [one for one in env.workloads if pool.name == (one.pool or taken(env, one))]
     for machine in machines:
-        fits = [_per_node(env, pool, machine, one) for one in work]
+        fits = [per_node(env, pool, machine, one) for one in work]
         if (work or pool.spare) and all(fits):
             count = sum(math.ceil(one.pods / fit) for one, fit in zip(work, fits, strict=True))
             count += pool.spare or 0
@@ -74,14 +76,14 @@ def _bought(env: Environment, pool: Pool) -> tuple[Machine | None, int]:
     return None, 0
 
 
-def _taken(env: Environment, work: Workload) -> str | None:
+def taken(env: Environment, work: Workload) -> str | None:
     """The first pool that has what the workload needs of a GPU; None where it does not say so."""
     strategy = env.gpu_operator.mig_strategy
     found = choice.units(strategy, env.pools, work.gpu, work.slice) if work.gpu else ()
     return found[0].pool.name if found else None
 
 
-def _per_node(env: Environment, pool: Pool, machine: Machine, work: Workload) -> int:
+def per_node(env: Environment, pool: Pool, machine: Machine, work: Workload) -> int:
     """Pods of a workload that one empty node takes."""
     bounds = [
         PODS_PER_NODE,

@@ -1,0 +1,67 @@
+"""What changes at Magnum do to nodes and pods: node groups, and the cluster with its default workers.
+
+Sources: the OpenStack provider's resources (a count is patched, another template is an upgrade, all else is
+another object) and Magnum's API, whose resize lets the driver choose which nodes go.
+"""
+
+from __future__ import annotations
+
+from gpuform.engine import Step
+from gpuform.preview.effect import Effect, Found, Weight, after, before, changed, paths_of
+from gpuform.preview.world import World
+from infra.plan.magnum import DEFAULT_WORKERS
+
+CLUSTER = "openstack:containerinfra/cluster:Cluster"
+NODE_GROUP = "openstack:containerinfra/nodeGroup:NodeGroup"
+_BOUNDS = ("minNodeCount", "maxNodeCount")
+
+
+def cluster(step: Step, world: World) -> Found:
+    """A cluster that stays: fewer default workers, or another template. One that goes is a loss."""
+    if step.op != "update":
+        return
+    if changed(step, "clusterTemplateId"):
+        nodes = tuple(sorted(name for names in world.nodes.values() for name in names))
+        how = "is upgraded to another template: Magnum replaces nodes, one after another"
+        yield Effect(Weight.EVICTION, f"cluster {step.name}", how, nodes, world.pods)
+    if fewer := _fewer(step):
+        nodes = world.nodes.get(DEFAULT_WORKERS, ())
+        yield Effect(Weight.EVICTION, f"group {DEFAULT_WORKERS}", fewer, nodes, world.on(DEFAULT_WORKERS))
+
+
+def node_group(step: Step, world: World) -> Found:
+    """A node group: gone, replaced, shrunk, or with other bounds."""
+    pool = str(before(step, "name") or step.name)
+    nodes, pods = world.nodes.get(pool, ()), world.on(pool)
+    if step.op == "delete":
+        yield Effect(Weight.EVICTION, f"pool {pool}", "goes with all its nodes", nodes, pods)
+    elif step.op == "replace":
+        if step.change is not None and "clusterId" in step.change.replaces:
+            return  # goes with its cluster, which says it all
+        how = f"node group is replaced ({paths_of(step)}): its nodes go together before new ones come"
+        yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, pods)
+    elif fewer := _fewer(step):
+        yield Effect(Weight.EVICTION, f"pool {pool}", fewer, nodes, pods)
+    elif changed(step, *_BOUNDS):
+        yield from _bounds(step, pool, world)
+
+
+def _fewer(step: Step) -> str:
+    """How many nodes go; empty where none does."""
+    had, has = (side(step, "nodeCount") for side in (before, after))
+    if not isinstance(had, int | float) or not isinstance(has, int | float) or has >= had:
+        return ""
+    return f"{int(had - has)} of {int(had)} nodes {'goes' if had - has == 1 else 'go'}; Magnum chooses which"
+
+
+def _bounds(step: Step, pool: str, world: World) -> Found:
+    """Bounds of a group that cluster-autoscaler grows and shrinks; it lets no node go at once."""
+    (least, most), (_, had) = ([side(step, key) for key in _BOUNDS] for side in (after, before))
+    if most is None:
+        yield Effect(Weight.NOTICE, f"pool {pool}", "has no bounds any more: its number of nodes is fixed")
+        return
+    nodes = world.nodes.get(pool, ())
+    how = f"has {int(least or 0)} to {int(most)} nodes from now on"
+    if had is not None and len(nodes) > most:
+        how += f"; {len(nodes)} are there, and Magnum refuses fewer than that"
+    yield Effect(Weight.NOTICE, f"pool {pool}", how, nodes)

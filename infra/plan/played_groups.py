@@ -1,0 +1,84 @@
+"""Nodes of Magnum's node groups, played: as they join, with the group's label and with nothing of ours.
+
+Simulated, for the embedded control plane. Labels and taints of the pools are put on them by the program and
+the pool keeper, as on real ones. Groups with a fixed number have that number, those that grow their least;
+where nothing lets them grow, as many as the environment's own workloads need.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from infra.model import labels, operator_checks
+from infra.model.environment import Environment
+from infra.model.machines import Machine
+from infra.model.pool import Pool
+from infra.plan import magnum, played_nodes
+from infra.plan.nodes import bare
+
+Manifest = dict[str, Any]
+
+
+def manifests(env: Environment, grown: bool, proven: bool = False) -> tuple[Manifest, ...]:
+    """The nodes of an OpenStack environment: Magnum's default workers, then pool after pool.
+
+    ``grown`` groups have as many nodes as the workloads need within their bounds, others their least.
+    ``proven`` nodes carry the readiness gate's proof, for runs in which there is no gate.
+    """
+    made = [*_workers(env)]
+    for pool in env.pools:
+        count = size(env, pool) if grown else pool.least
+        made += [joining(env, pool, f"{pool.name}-{index}", proven) for index in range(count)]
+    return tuple(made)
+
+
+def joining(env: Environment, pool: Pool, name: str, proven: bool = False) -> Manifest:
+    """A node of the pool's group as it joins the cluster."""
+    machine = pool.flavor
+    assert machine is not None  # checked when the environment was parsed
+    made = bare(machine, name, magnum.selector(env, pool))
+    if pool.gpus and env.ownership.driver != "operator":
+        driver = operator_checks.driver_version(env.gpu_operator, [pool])
+        made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver
+    if pool.gpus and proven:
+        made["metadata"]["annotations"][labels.GPU_READY] = "played"
+    return made
+
+
+def named(manifest: Manifest, name: str) -> Manifest:
+    """The same node under another name."""
+    metadata = manifest["metadata"]
+    own = {**metadata["labels"], labels.HOSTNAME: name}
+    return {**manifest, "metadata": {**metadata, "name": name, "labels": own}}
+
+
+def size(env: Environment, pool: Pool) -> int:
+    """Nodes that the pool has once its group has grown for the environment's workloads, within its bounds."""
+    machine = pool.flavor
+    if pool.elastic is None or machine is None:
+        return pool.least
+    work = [one for one in env.workloads if pool.name == (one.pool or played_nodes.taken(env, one))]
+    fits = [max(1, played_nodes.per_node(env, pool, machine, one)) for one in work]
+    needed = sum(math.ceil(one.pods / fit) for one, fit in zip(work, fits, strict=True)) + (pool.spare or 0)
+    return min(max(needed, pool.least), pool.most)
+
+
+def unknown(env: Environment) -> str:
+    """What of the default workers is not declared, in words; empty where their flavor is known."""
+    declared = magnum.cluster_of(env)
+    if declared.machine(declared.workers.flavor):
+        return ""
+    flavor = declared.workers.flavor or "the template's flavor"
+    return f"cores and memory of {magnum.DEFAULT_WORKERS} ({flavor}) are not declared"
+
+
+def _workers(env: Environment) -> Iterator[Manifest]:
+    declared = magnum.cluster_of(env)
+    cores, gib = played_nodes.UNDECLARED
+    flavor = declared.workers.flavor or magnum.DEFAULT_WORKERS
+    machine = declared.machine(declared.workers.flavor) or Machine(flavor, "openstack", cores, gib)
+    label = {magnum.GROUP_LABELS[declared.driver]: magnum.DEFAULT_WORKERS}
+    for index in range(declared.workers.nodes):
+        yield bare(machine, f"{magnum.DEFAULT_WORKERS}-{index}", label)
