@@ -1,4 +1,4 @@
-"""Who buys nodes in a rehearsal: nobody, or Karpenter."""
+"""Who buys nodes in a rehearsal: nobody, Karpenter, or a cluster-autoscaler that is played."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 from gpuform.embedded.kwokctl import Tools
 from gpuform.errors import Failure
 from gpuform.paths import Paths
+from gpuform.rehearse.autoscaler import Autoscaler, autoscaler, groups
+from gpuform.rehearse.autoscaler import keeper as autoscaling
+from gpuform.rehearse.cluster import NODE_POOLS, Cluster
 from gpuform.rehearse.gate import readiness_gate
 from gpuform.rehearse.honesty import Way
 from gpuform.rehearse.karpenter import Karpenter, karpenter
@@ -24,6 +27,10 @@ from infra.plan.startup import any_gated
 if TYPE_CHECKING:
     from gpuform.rehearse import fast
     from gpuform.rehearse.cloud import Bought, Cloud
+
+
+CONSOLIDATE_AFTER = "5s"
+"""Of every NodePool while it shrinks; as declared it is minutes, which nobody wants to sit through."""
 
 
 class Buyer:
@@ -47,6 +54,14 @@ class Buyer:
         """Take a spot node away as AWS does; what came of it, in words."""
         return "no spot node was bought, so none was interrupted"
 
+    def hurry(self, cluster: Cluster) -> str:
+        """Have nodes that nobody needs go sooner than declared; what of it is not as declared, in words."""
+        return "nobody takes nodes away here: every pool has a fixed number"
+
+    def stays(self) -> tuple[str, ...]:
+        """Why nodes that are left are left, where who buys says it in no event."""
+        return ()
+
     def memory(self) -> Mapping[str, int]:
         """Resident bytes of what buys, by process."""
         return {}
@@ -56,7 +71,22 @@ class Buyer:
         return ()
 
 
-class FromAws(Buyer):
+class ByKarpenter(Buyer):
+    """Karpenter, wherever it buys."""
+
+    def hurry(self, cluster: Cluster) -> str:
+        """Give NodePools that scale a shorter wait; those with a fixed number never consolidate."""
+        for pool in cluster.items(NODE_POOLS):
+            if "replicas" not in pool["spec"]:
+                body = {"spec": {"disruption": {"consolidateAfter": CONSOLIDATE_AFTER}}}
+                cluster.patch(f"{NODE_POOLS}/{pool['metadata']['name']}", body)
+        return (
+            f"consolidateAfter is {CONSOLIDATE_AFTER} in this step, and minutes as declared; "
+            "disruption budgets and policies are as declared"
+        )
+
+
+class FromAws(ByKarpenter):
     """The real Karpenter, from a played AWS."""
 
     way = "aws"
@@ -122,7 +152,7 @@ class FromAws(Buyer):
         return tuple(found)
 
 
-class Fast(Buyer):
+class Fast(ByKarpenter):
     """Karpenter's core, by our list of machines."""
 
     way = "fast"
@@ -146,14 +176,43 @@ class Fast(Buyer):
         )
 
 
+class Autoscaled(Buyer):
+    """Groups of Magnum's, by a played cluster-autoscaler."""
+
+    way = "autoscaler"
+
+    def __init__(self, played: Autoscaler) -> None:
+        """It runs."""
+        self._played = played
+
+    def hurry(self, cluster: Cluster) -> str:
+        """Have it wait seconds instead of its ten minutes."""
+        self._played.hurry()
+        return (
+            "cluster-autoscaler takes a node that was not needed for "
+            f"{autoscaling.UNNEEDED_S / 60:.0f} minutes, here (played) for {autoscaling.HURRIED_S:.0f} s"
+        )
+
+    def stays(self) -> tuple[str, ...]:
+        """Why nodes of groups that shrink are left."""
+        return self._played.stays
+
+    def troubles(self) -> tuple[str, ...]:
+        """What keeps it from growing groups, in words."""
+        return (f"the played cluster-autoscaler: {self._played.trouble}",) if self._played.trouble else ()
+
+
 @contextmanager
-def buyer(env: Environment, own: Paths, tools: Tools, options: Options) -> Iterator[Buyer]:
+def buyer(env: Environment, own: Paths, tools: Tools, options: Options, cluster: Cluster) -> Iterator[Buyer]:
     """Who buys nodes for this environment, for as long as the context lasts."""
     own.logs.mkdir(parents=True, exist_ok=True)
     log = own.logs / "karpenter.log"
     with ExitStack() as held:
         if any_gated(env):
             held.enter_context(readiness_gate(own, tools, own.state / "controllers" / "gate"))
+        if growing := groups(env):
+            yield Autoscaled(held.enter_context(autoscaler(cluster, growing)))
+            return
         if not any(env.by_karpenter(pool) for pool in env.pools):
             yield Buyer()
             return

@@ -14,7 +14,8 @@ def document(outcome: Outcome) -> dict[str, Any]:
     return {
         "stack": outcome.stack,
         "kind": outcome.kind,
-        "karpenter": outcome.way,
+        "karpenter": "none" if outcome.way == "autoscaler" else outcome.way,
+        "autoscaler": "played" if outcome.way == "autoscaler" else "none",
         "failed": outcome.failed,
         "steps": [{"name": one.name, "seconds": round(one.seconds, 1)} for one in outcome.steps],
         "prices": outcome.prices,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-Way = Literal["none", "aws", "fast"]
+Way = Literal["none", "aws", "fast", "autoscaler"]
 
 _REAL = "etcd, kube-apiserver, scheduler, controllers, helm, Pulumi engine, the program"
 _SIMULATED = (
@@ -16,6 +16,7 @@ _MORE_REAL: Mapping[Way, tuple[str, ...]] = {
     "none": (),
     "aws": ("Karpenter's AWS controller, with the NodePools and EC2NodeClasses as declared",),
     "fast": ("Karpenter's core: scheduling, limits, consolidation",),
+    "autoscaler": (),
 }
 _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
     "none": (),
@@ -24,6 +25,7 @@ _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
         "an instance joins two seconds after it was bought",
     ),
     "fast": ("Karpenter's AWS provider: its core buys by our list of machines",),
+    "autoscaler": ("cluster-autoscaler: a small one of ours grows and shrinks node groups by its rules",),
 }
 
 BY_CLAIM = "NVIDIA's DRA driver: the simulator tells of each node's GPUs and slices that are had by claim"
@@ -48,8 +50,12 @@ def simulated(way: Way) -> tuple[str, ...]:
 
 def blind(way: Way) -> tuple[str, ...]:
     """What cannot be seen this way."""
-    if way != "fast":
-        return ()
-    from gpuform.rehearse.fast import CANNOT_SHOW
+    if way == "fast":
+        from gpuform.rehearse.fast import CANNOT_SHOW
 
-    return CANNOT_SHOW
+        return CANNOT_SHOW
+    if way == "autoscaler":
+        from gpuform.rehearse import autoscaler
+
+        return autoscaler.CANNOT_SHOW
+    return ()

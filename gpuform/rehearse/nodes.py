@@ -20,14 +20,14 @@ from infra.model.host_checks import driver_of
 from infra.model.hosts import HostsCluster
 from infra.model.machines import Machine
 from infra.model.pool import Pool
-from infra.plan import played_nodes
-from infra.plan.nodes import node
+from infra.plan import played_groups, played_nodes
+from infra.plan.nodes import bare
 
 Manifest = dict[str, Any]
 OWN_HOST = "own host"
 _STAND_IN = "what the stack makes at AWS: a stand-in checks every input and makes nothing"
-_CORES, _GIB = 256, 2048
-"""What a host is played with, more than one has: a pod must not wait for a number that nobody declared."""
+_AT_MAGNUM = "what the stack makes at Magnum: a stand-in checks every input and makes nothing"
+_CORES, _GIB = played_nodes.UNDECLARED
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,10 @@ def played(env: Environment) -> Played:
     """
     if env.cluster.kind == "aws":
         return Played(played_nodes.manifests(env, waiting=True, fixed_only=True), (_STAND_IN, *_held(env)))
+    if env.cluster.kind == "openstack":
+        unknown = played_groups.unknown(env)
+        sizes = (f"{unknown}; played: {_CORES} cores and {_GIB} GiB",) if unknown else ()
+        return Played(played_groups.manifests(env, grown=False), (_AT_MAGNUM, *sizes))
     if env.cluster.kind == "hosts":
         made = [one for pool in env.pools for one in _hosts(env, pool)]
         size = f"cores and memory of own hosts are not declared; each is played with {_CORES} and {_GIB} GiB"
@@ -70,7 +74,7 @@ def _hosts(env: Environment, pool: Pool) -> Iterator[Manifest]:
     gpu = pool.gpus[0].name if pool.gpus else None
     machine = Machine(OWN_HOST, "openstack", _CORES, _GIB, gpu, pool.gpu_count)
     for host in pool.hosts or ():
-        made = _bare(env, pool, machine, host.name, {SELECTED: pool.name})
+        made = bare(machine, host.name, {SELECTED: pool.name})
         del made["metadata"]["labels"][labels.INSTANCE_TYPE]  # nobody sold it
         if pool.gpus:
             made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver_of(env.cluster, pool).version
@@ -87,17 +91,7 @@ def _found(env: Environment, index: int, pool: Pool) -> Manifest:
             f"no known machine has {what}, so nothing can stand for its nodes",
             "name a machine, or another count",
         )
-    made = _bare(env, pool, machine, f"{pool.name}-0", dict(pool.selector or {}))
+    made = bare(machine, f"{pool.name}-0", dict(pool.selector or {}))
     if machine.model and env.ownership.driver != "operator":
         made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
-    return made
-
-
-def _bare(env: Environment, pool: Pool, machine: Machine, name: str, own: dict[str, str]) -> Manifest:
-    """A node as it is before the platform comes: without the labels and taints that the program gives it."""
-    made = node(env, pool, machine, name)
-    kept = {labels.HOSTNAME, labels.OS, labels.ARCH}
-    bare = {key: value for key, value in made["metadata"]["labels"].items() if key in kept}
-    made["metadata"]["labels"] = {**bare, labels.INSTANCE_TYPE: machine.name, **own}
-    made.pop("spec", None)
     return made

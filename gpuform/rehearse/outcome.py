@@ -118,7 +118,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Gone:
-    """A node that Karpenter took away, why, and what it said of it."""
+    """A node that was taken away, why, and what who did it said of it."""
 
     node: str
     pool: str
@@ -155,7 +155,7 @@ class Outcome:
 
     stack: str
     kind: str
-    way: Literal["none", "aws", "fast"]
+    way: Literal["none", "aws", "fast", "autoscaler"]
     steps: tuple[Step, ...]
     pools: tuple[PoolOutcome, ...]
     pods: int

@@ -122,7 +122,7 @@ def _empty(env: Environment, work: Workload, said: Iterable[Event]) -> list[Even
 
 
 def _waiting(work: Workload, pod: Pod, said: list[Event], empty: list[Event]) -> Pending:
-    told = [one for one in said if one.reason == "FailedScheduling"]
+    told = [one for one in said if one.reason in reasons.TOLD]
     texts = [f"{one.source}: {one.message}" for one in told]
     if pod.node:
         why = pod.trouble or f"it is on node {pod.node} and does not start"

@@ -1,4 +1,4 @@
-"""Why a pod waits, in words, from what the scheduler and Karpenter say of it.
+"""Why a pod waits, in words, from what the scheduler and who buys nodes say of it.
 
 The texts are those of kube-scheduler 1.34 and Karpenter 1.14; the events' own text is always shown beside, so
 a sentence that this does not know is not lost.
@@ -14,6 +14,9 @@ from infra.model import labels
 
 SCHEDULER = "default-scheduler"
 KARPENTER = "karpenter"
+AUTOSCALER = "cluster-autoscaler"
+TOLD = ("FailedScheduling", "NotTriggerScaleUp")
+"""Reasons of the events that say why a pod waits."""
 
 _HEAD = re.compile(r"0/(\d+) nodes are available: (.*)", re.DOTALL)
 _COUNTED = re.compile(r"(\d+) (.+)", re.DOTALL)
@@ -33,9 +36,10 @@ def words(events: Iterable[Event], empty: Iterable[str] = ()) -> str:
     ``empty`` are NodePools of the pod's pool of which Karpenter has said that nothing of theirs is to be had:
     it then leaves them out of what it says of the pod.
     """
-    told = [one for one in events if one.reason == "FailedScheduling"]
+    told = [one for one in events if one.reason in TOLD]
     bought = [karpenter(one.message, empty) for one in told if one.source == KARPENTER]
-    placed = [scheduler(one.message) for one in told if one.source != KARPENTER]
+    bought += [autoscaler(one.message) for one in told if one.source == AUTOSCALER]
+    placed = [scheduler(one.message) for one in told if one.source not in (KARPENTER, AUTOSCALER)]
     return "; ".join([*placed[-1:], *bought[-1:]])
 
 
@@ -88,6 +92,11 @@ def karpenter(message: str, empty: Iterable[str] = ()) -> str:
     if not parts:
         parts = [f"NodePool {name} has no instance type to be had" for name in empty]
     return "Karpenter buys none: " + ("; ".join(parts) if parts else "no NodePool is meant for it")
+
+
+def autoscaler(message: str) -> str:
+    """cluster-autoscaler's sentence, which is played and so in our words already."""
+    return f"cluster-autoscaler (played) adds none: {message.partition(': ')[2] or message}"
 
 
 def _separate(text: str) -> Iterator[str]:

@@ -91,7 +91,7 @@ class Rehearsal:
             derived = stack_file.derived(declared, env, own.kubeconfig)
             root = stack_file.write(self.paths.root, own.state / "checkout", self.stack, derived)
             cluster.apply(made.manifests)
-            buying = held.enter_context(buyer(env, own, self.tools, self.options))
+            buying = held.enter_context(buyer(env, own, self.tools, self.options, cluster))
             by_claim = any(pool.by_claim for pool in env.pools)
             watch = Watch(cluster, env.name, by_claim=by_claim)
             held.enter_context(watch.running())

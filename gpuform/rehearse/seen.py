@@ -12,12 +12,15 @@ from typing import Any
 from gpuform.claims import Claims
 from gpuform.simulator import keys
 from infra.model import labels
+from infra.plan.magnum import GROUP_LABELS
 
 CPU = "cpu"
 MEMORY_GIB = "memory_gib"
 """Cores and GiB, as an elastic pool's limits call them."""
 _SCALES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
            "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}  # fmt: skip
+_GROUPS = tuple(GROUP_LABELS.values())
+"""Labels of nodes by Magnum's groups, before they have the pool's; default workers never get that."""
 _QUANTITY = re.compile(r"([0-9.]+)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 _GIB = 2**30
 
@@ -113,7 +116,7 @@ def node(raw: Json, claims: Claims = Claims()) -> Node:  # noqa: B008  (frozen)
     return Node(
         name=meta["name"],
         uid=meta["uid"],
-        pool=tags.get(labels.POOL, ""),
+        pool=tags.get(labels.POOL) or next((tags[key] for key in _GROUPS if key in tags), ""),
         machine=tags.get(labels.INSTANCE_TYPE, ""),
         zone=tags.get(labels.ZONE, ""),
         capacity=tags.get(labels.CAPACITY_TYPE, ""),

@@ -8,22 +8,17 @@ from datetime import UTC, datetime
 
 from gpuform.rehearse import pods
 from gpuform.rehearse.buying import Buyer
-from gpuform.rehearse.cluster import NODE_POOLS, Cluster
+from gpuform.rehearse.cluster import Cluster
 from gpuform.rehearse.outcome import Gone, Shrink, Side, total
 from gpuform.rehearse.seen import Event
 from gpuform.rehearse.tally import Tally
 from gpuform.rehearse.watch import Now, Watch
 from infra.model.environment import Environment
 
-CONSOLIDATE_AFTER = "5s"
-"""Of every NodePool during this step; as declared it is minutes, which nobody wants to sit through."""
-_NOTE = (
-    f"consolidateAfter is {CONSOLIDATE_AFTER} in this step, and minutes as declared; "
-    "disruption budgets and policies are as declared"
-)
-_FIXED = "nobody takes nodes away here: every pool has a fixed number"
 _PASSING = re.compile(r"nominated|isn't initialized|is being|already|marked for")
 """What is said of a node for a moment only."""
+_TAKEN = ("DisruptionTerminating", "ScaleDown")
+"""Karpenter's reason, and cluster-autoscaler's."""
 _WORDS = {
     "Empty": "no pod was left on it",
     "Underutilized": "its pods fit on other nodes, or on a cheaper one",
@@ -45,8 +40,7 @@ def shrink(
     before = watch.look()
     began = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     elastic = buying.way != "none"
-    if elastic:
-        _hurry(cluster)
+    note = buying.hurry(cluster)
     pods.halve(cluster, env, before.workloads)
     least = pods.left(env)
 
@@ -63,17 +57,8 @@ def shrink(
         for node in before.nodes
         if node.name not in left
     )
-    stays = tuple(dict.fromkeys(_stays([one for one in said if one.when >= began], left)))
-    note = _NOTE if elastic else _FIXED
-    return Shrink(_side(before, now_paid), _side(after, now_paid), gone, stays, note)
-
-
-def _hurry(cluster: Cluster) -> None:
-    """A shorter wait for NodePools that scale; those with a fixed number never consolidate."""
-    for pool in cluster.items(NODE_POOLS):
-        if "replicas" not in pool["spec"]:
-            body = {"spec": {"disruption": {"consolidateAfter": CONSOLIDATE_AFTER}}}
-            cluster.patch(f"{NODE_POOLS}/{pool['metadata']['name']}", body)
+    stays = dict.fromkeys((*_stays([one for one in said if one.when >= began], left), *buying.stays()))
+    return Shrink(_side(before, now_paid), _side(after, now_paid), gone, tuple(stays), note)
 
 
 def _side(now: Now, tally: Tally) -> Side:
@@ -83,7 +68,7 @@ def _side(now: Now, tally: Tally) -> Side:
 
 def _why(node: str, said: list[Event]) -> tuple[str, tuple[str, ...]]:
     mine = [one for one in said if one.kind == "Node" and one.name == node]
-    ended = [one.message for one in mine if one.reason == "DisruptionTerminating"]
+    ended = [one.message for one in mine if one.reason in _TAKEN]
     text = ended[-1] if ended else ""
     words = next((words for key, words in _WORDS.items() if f": {key}" in text), "nobody has said why")
     return words, tuple(ended)

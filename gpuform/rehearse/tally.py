@@ -15,11 +15,12 @@ from infra.model.aws import AwsCluster
 from infra.model.claims import parts as parts_of_gpu
 from infra.model.elastic import CAPACITY_TYPES
 from infra.model.environment import Environment
-from infra.model.machines import MACHINES
+from infra.model.machines import MACHINES, Machine
 from infra.model.offer import claimable, parts
+from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
-from infra.plan import cost, node_groups
+from infra.plan import cost, magnum, node_groups
 from infra.plan.sharing import offered
 
 
@@ -34,20 +35,32 @@ class Tally:
     @property
     def pools(self) -> tuple[Pool, ...]:
         """Every pool that may have nodes, that of the system among them."""
-        system = (node_groups.system_pool(self.env),) if isinstance(self.env.cluster, AwsCluster) else ()
-        return (*system, *self.env.pools)
+        cluster = self.env.cluster
+        if isinstance(cluster, AwsCluster):
+            return (node_groups.system_pool(self.env), *self.env.pools)
+        if isinstance(cluster, OpenstackCluster):  # its flavor may be one that nobody here knows
+            workers = Pool.model_construct(name=magnum.DEFAULT_WORKERS, nodes=cluster.workers.nodes)
+            return (workers, *self.env.pools)
+        return self.env.pools
 
     @property
     def _made_up(self) -> tuple[str, ...]:
         """Resources that only the rehearsal's own nodes have so much of: nobody declares a host's size."""
         return (CPU, MEMORY_GIB) if self.env.cluster.kind == "hosts" else ()
 
+    def _machine(self, node: Node) -> Machine | None:
+        """What the node runs on; the cluster's own flavors go before the catalogue's."""
+        cluster = self.env.cluster
+        if isinstance(cluster, OpenstackCluster):
+            return cluster.machine(node.machine)
+        return MACHINES.get(node.machine)
+
     def usd(self, node: Node) -> float | None:
         """USD per hour of a node, without its volumes; None where nobody knows."""
         if node.name in self.paid:
             return self.paid[node.name]
         pool = next((one for one in self.pools if one.name == node.pool), None)
-        machine = MACHINES.get(node.machine)
+        machine = self._machine(node)
         if pool is None:
             return None
         if machine is None:
@@ -89,8 +102,15 @@ class Tally:
             usd_per_hour=total(self.usd(node) for node in nodes),
             idle_usd_per_hour=total(self._idle(pool, node, now.on(node.name)) for node in nodes),
             launched=len(mine) + len(unjoined),
-            in_vain=(*(life.node.name for life in mine if pool.elastic and not life.used), *unjoined),
+            in_vain=(*(one.node.name for one in mine if self._bought(pool, one) and not one.used), *unjoined),
         )
+
+    def _bought(self, pool: Pool, life: Life) -> bool:
+        """Whether the node came for pods: of a group of Magnum's its least are always there."""
+        if isinstance(self.env.cluster, OpenstackCluster):
+            always = {f"{pool.name}-{index}" for index in range(pool.least)}
+            return pool.elastic is not None and life.node.name not in always
+        return pool.elastic is not None
 
     def _idle(self, pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
         share, usd = used_share(self.env, pool, node, pods), self.usd(node)
@@ -98,7 +118,8 @@ class Tally:
 
     def lines(self, lives: Iterable[Life]) -> Iterator[Line]:
         """The timeline, in the order in which the nodes came."""
-        bought = {pool.name for pool in self.pools if self.env.by_karpenter(pool)}
+        grow = isinstance(self.env.cluster, OpenstackCluster)
+        bought = {pool.name for pool in self.pools if self.env.by_karpenter(pool) or (grow and pool.elastic)}
         for life in sorted(lives, key=lambda one: (one.born, one.node.name)):
             node = life.node
             times = life.born, life.ready, life.gone
