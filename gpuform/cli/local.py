@@ -87,7 +87,7 @@ def env(
 def nodes(
     stack: Annotated[str, typer.Argument(help="Name of an AWS stack: Pulumi.STACK.yaml.")],
 ) -> None:
-    """Simulated nodes for an AWS stack that is played offline; again after a change of its stack file."""
+    """Simulated nodes for a stack on AWS or OpenStack that is played offline; again after a change of its stack file."""
     from gpuform.offline.nodes import play
     from gpuform.toolchain import Toolchain
     from infra.config import load
