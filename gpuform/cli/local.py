@@ -85,9 +85,9 @@ def env(
 
 @app.command()
 def nodes(
-    stack: Annotated[str, typer.Argument(help="Name of an AWS stack: Pulumi.STACK.yaml.")],
+    stack: Annotated[str, typer.Argument(help="Name of a stack on AWS or OpenStack: Pulumi.STACK.yaml.")],
 ) -> None:
-    """Simulated nodes for a stack on AWS or OpenStack that is played offline; again after a change of its stack file."""
+    """Simulated nodes for a stack that is played offline; again after a change of its stack file."""
     from gpuform.offline.nodes import play
     from gpuform.toolchain import Toolchain
     from infra.config import load

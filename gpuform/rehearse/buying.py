@@ -17,11 +17,13 @@ from gpuform.rehearse.cluster import NODE_POOLS, Cluster
 from gpuform.rehearse.gate import readiness_gate
 from gpuform.rehearse.honesty import Way
 from gpuform.rehearse.karpenter import Karpenter, karpenter
+from gpuform.rehearse.keeper import pool_keeper
 from gpuform.rehearse.options import Options
 from gpuform.rehearse.outcome import Refusal
 from gpuform.rehearse.watch import Now, Watch
 from infra.config import price_list
 from infra.model.environment import Environment
+from infra.plan.pool_keeper import kept
 from infra.plan.startup import any_gated
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ class Buyer:
     """Nobody: every node is there from the beginning."""
 
     way: Way = "none"
+    quiet_s = 10.0
+    """After so long without a change nothing comes any more."""
 
     def paid(self) -> Mapping[str, float | None]:
         """USD per hour of each node that was bought, by its name."""
@@ -73,6 +77,9 @@ class Buyer:
 
 class ByKarpenter(Buyer):
     """Karpenter, wherever it buys."""
+
+    quiet_s = 45.0
+    """It tries a pod again after at most ten seconds, and takes as long to see what became of a node."""
 
     def hurry(self, cluster: Cluster) -> str:
         """Give NodePools that scale a shorter wait; those with a fixed number never consolidate."""
@@ -180,6 +187,8 @@ class Autoscaled(Buyer):
     """Groups of Magnum's, by a played cluster-autoscaler."""
 
     way = "autoscaler"
+    quiet_s = 15.0
+    """It looks every second, and waits five for a node that nobody needs."""
 
     def __init__(self, played: Autoscaler) -> None:
         """It runs."""
@@ -210,6 +219,8 @@ def buyer(env: Environment, own: Paths, tools: Tools, options: Options, cluster:
     with ExitStack() as held:
         if any_gated(env):
             held.enter_context(readiness_gate(own, tools, own.state / "controllers" / "gate"))
+        if kept(env):
+            held.enter_context(pool_keeper(own, tools, own.state / "controllers" / "keeper"))
         if growing := groups(env):
             yield Autoscaled(held.enter_context(autoscaler(cluster, growing)))
             return

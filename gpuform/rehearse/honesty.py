@@ -32,15 +32,20 @@ BY_CLAIM = "NVIDIA's DRA driver: the simulator tells of each node's GPUs and sli
 PACKER = "gpuform-packer, a second kube-scheduler with the stack's configuration and its account's rights"
 MONITORING = "Prometheus with the stack's rules, and kube-state-metrics; nothing else of monitoring runs"
 GATE = "the readiness gate's program"
+KEEPER = "the pool keeper's program"
 
 
-def real(way: Way, packs: bool = False, gated: bool = False, monitored: bool = False) -> tuple[str, ...]:
+def real(
+    way: Way, packs: bool = False, gated: bool = False, monitored: bool = False, kept: bool = False
+) -> tuple[str, ...]:
     """What is the real thing; ``packs`` where the stack has a scheduler of its own.
 
-    ``gated`` where nodes have to prove themselves, ``monitored`` where the stack declares monitoring.
+    ``gated`` where nodes have to prove themselves, ``monitored`` where the stack declares monitoring,
+    ``kept`` where nodes that join get what their pool's nodes have.
     """
     own = [said for said, there in ((PACKER, packs), (MONITORING, monitored)) if there]
-    return (_REAL, *own, *_MORE_REAL[way], *((GATE,) if gated else ()))
+    programs = [said for said, there in ((GATE, gated), (KEEPER, kept)) if there]
+    return (_REAL, *own, *_MORE_REAL[way], *programs)
 
 
 def simulated(way: Way) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from infra.plan.cost import machine_price
 
 def said(env: Environment, prices: PriceList) -> str:
     """Whose prices the outcome is of, in words."""
+    if env.cluster.kind == "openstack":
+        return "the environment's own (cost.prices), without volumes: no list has a cloud's flavors"
     text = f"list prices of {prices.region}, {prices.date}, without volumes"
     if not any("spot" in pool.capacity for pool in env.pools):
         return text

@@ -29,14 +29,11 @@ from infra.model.environment import Environment
 from infra.model.offer import claimable
 from infra.model.scheduling import PLACEHOLDER
 from infra.plan import room
+from infra.plan.pool_keeper import kept
 from infra.plan.sharing import offered
 from infra.plan.startup import any_gated
 
 Say = Callable[[str], None]
-QUIET_S = 10.0
-"""Without anybody who buys nodes, nothing comes after so long without a change."""
-QUIET_BUYING_S = 45.0
-"""Karpenter tries a pod again after at most ten seconds, and takes as long to see what became of a node."""
 
 
 @dataclass
@@ -126,7 +123,7 @@ class _Play:
 
     def played(self) -> Outcome:
         options, env = self.asked.options, self.env
-        quiet = QUIET_BUYING_S if self.buying.way != "none" else QUIET_S
+        quiet = self.buying.quiet_s
         with self.clock.step("pods placed"):
             self.cluster.apply(pods.manifests(env))
             self.watch.until(self._settled, quiet, options.timeout_s)
@@ -162,7 +159,9 @@ class _Play:
             nodes=drawn,
             timeline=timeline,
             simulated=(*honesty.simulated(self.buying.way), *self.made_up),
-            real=honesty.real(self.buying.way, env.packs, any_gated(env), env.monitoring is not None),
+            real=honesty.real(
+                self.buying.way, env.packs, any_gated(env), env.monitoring is not None, bool(kept(env))
+            ),
             blind=honesty.blind(self.buying.way),
             prices=prices.said(env, tally.prices),
             seconds=self.watch.now.at,

@@ -10,6 +10,7 @@ from gpuform.rehearse import pods
 from gpuform.rehearse.buying import Buyer
 from gpuform.rehearse.cluster import Cluster
 from gpuform.rehearse.outcome import Gone, Shrink, Side, total
+from gpuform.rehearse.reasons import AUTOSCALER
 from gpuform.rehearse.seen import Event
 from gpuform.rehearse.tally import Tally
 from gpuform.rehearse.watch import Now, Watch
@@ -67,9 +68,11 @@ def _side(now: Now, tally: Tally) -> Side:
 
 
 def _why(node: str, said: list[Event]) -> tuple[str, tuple[str, ...]]:
-    mine = [one for one in said if one.kind == "Node" and one.name == node]
-    ended = [one.message for one in mine if one.reason in _TAKEN]
+    told = [one for one in said if one.kind == "Node" and one.name == node and one.reason in _TAKEN]
+    ended = [one.message for one in told]
     text = ended[-1] if ended else ""
+    if told and told[-1].source == AUTOSCALER:
+        return text.rpartition(": ")[2], tuple(ended)
     words = next((words for key, words in _WORDS.items() if f": {key}" in text), "nobody has said why")
     return words, tuple(ended)
 

@@ -20,7 +20,7 @@ from infra.model.offer import claimable, parts
 from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
-from infra.plan import cost, magnum, node_groups
+from infra.plan import cost, magnum, node_groups, played_groups
 from infra.plan.sharing import offered
 
 
@@ -43,10 +43,14 @@ class Tally:
             return (workers, *self.env.pools)
         return self.env.pools
 
-    @property
-    def _made_up(self) -> tuple[str, ...]:
-        """Resources that only the rehearsal's own nodes have so much of: nobody declares a host's size."""
-        return (CPU, MEMORY_GIB) if self.env.cluster.kind == "hosts" else ()
+    def _made_up(self, pool: Pool) -> tuple[str, ...]:
+        """Resources that only the rehearsal's own nodes have so much of: nobody declares a host's size, nor,
+        with a flavor that nobody here knows, that of Magnum's default workers.
+        """
+        cluster = self.env.cluster
+        unknown = isinstance(cluster, OpenstackCluster) and played_groups.unknown(self.env)
+        workers = pool.name == magnum.DEFAULT_WORKERS
+        return (CPU, MEMORY_GIB) if cluster.kind == "hosts" or (unknown and workers) else ()
 
     def _machine(self, node: Node) -> Machine | None:
         """What the node runs on; the cluster's own flavors go before the catalogue's."""
@@ -86,8 +90,9 @@ class Tally:
         nodes = [node for node in now.nodes if node.pool == pool.name]
         offers: Counter[str] = Counter()
         used: Counter[str] = Counter()
+        made_up = self._made_up(pool)
         for node in nodes:
-            offers.update({key: n for key, n in node.offers.items() if key not in self._made_up})
+            offers.update({key: n for key, n in node.offers.items() if key not in made_up})
             for pod in now.on(node.name):
                 used.update(pod.asks)
         kinds = Counter((n.machine, self.capacity(n), n.zone, self.usd(n)) for n in nodes)

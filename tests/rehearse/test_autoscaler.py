@@ -173,6 +173,11 @@ def test_empty_nodes_go_down_to_the_least_the_youngest_first() -> None:
     assert list(keeps([group(least=3)], site)) == ["group ci keeps at least 3 of its nodes"]
 
 
+def test_an_empty_node_goes_before_one_whose_pods_have_to_move() -> None:
+    nodes = [node("ci-0"), node("ci-1")]
+    assert [one.node for one in unneeded([group()], Site(nodes, [pod("a", "ci-1")]))] == ["ci-0"]
+
+
 def test_a_node_that_is_little_used_goes_if_its_pods_fit_elsewhere() -> None:
     nodes = [node("ci-0"), node("ci-1")]
     (found,) = unneeded([group()], Site(nodes, [pod("a", "ci-0"), pod("b", "ci-1")]))

@@ -78,11 +78,12 @@ class Autoscaler:
                 self._take(one)
 
     def _take(self, one: Unneeded) -> None:
-        """Keep new pods off it, move those that are there, then let it go."""
+        """Keep new pods off it, move those that are there, then let it go; a budget may keep it."""
         path = f"{NODES}/{one.node}"
         self._cluster.patch(path, {"spec": {"unschedulable": True}})
-        for namespace, name in one.moved:
-            self._cluster.evict(namespace, name)
+        if not all([self._cluster.evict(*pod) for pod in one.moved]):
+            self._cluster.patch(path, {"spec": {"unschedulable": None}})
+            return
         self._say("Node", "", one.node, "ScaleDown", f"taken out of group {one.group}: {one.why}")
         self._cluster.delete(path)
 

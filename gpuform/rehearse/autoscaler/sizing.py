@@ -142,6 +142,7 @@ class Unneeded:
 def unneeded(groups: Sequence[Group], site: Site) -> Iterator[Unneeded]:
     """Nodes that nobody needs, empty ones first; of those with pods one at most, for its pods take room."""
     size = {group.name: len(site.of(group)) for group in groups}
+    least = {group.name: group.least for group in groups}
     moving: list[Unneeded] = []
     for group in groups:
         for node in reversed(site.of(group)):
@@ -154,7 +155,7 @@ def unneeded(groups: Sequence[Group], site: Site) -> Iterator[Unneeded]:
             elif _little_used(node, staying) and _can_move(node, staying, site):
                 why = "Underutilized: less than half of it is asked for, and its pods fit on other nodes"
                 moving.append(Unneeded(_name(node), group.name, why, tuple(map(_key, staying))))
-    yield from moving[:1]
+    yield from [one for one in moving if size[one.group] > least[one.group]][:1]
 
 
 def keeps(groups: Sequence[Group], site: Site) -> Iterator[str]:
