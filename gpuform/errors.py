@@ -2,7 +2,7 @@
 
 from infra.model.errors import InputError
 
-__all__ = ["Failure", "InputError"]
+__all__ = ["Failure", "InputError", "Refusal"]
 
 
 class Failure(Exception):
@@ -17,3 +17,12 @@ class Failure(Exception):
         self.subject = subject
         self.fact = fact
         self.remedy = remedy
+
+
+class Refusal(Failure):
+    """A service's answer that is an error."""
+
+    @property
+    def denied(self) -> bool:
+        """Whether it says that the caller may not ask, rather than anything of what was asked about."""
+        raise NotImplementedError

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from gpuform.errors import Failure, InputError
+from gpuform.errors import Failure, InputError, Refusal
+
+DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
+"""Codes by which AWS's services say that the caller may not ask (IAM and EC2 API references, errors)."""
 
 _RETRIES = {"total_max_attempts": 4, "mode": "standard"}
 _CONNECT_S, _READ_S = 10, 60
 
 
-class Refused(Failure):
+class Refused(Refusal):
     """An answer of AWS that is an error; ``code`` as its API has it: ``UnauthorizedOperation``."""
 
     def __init__(self, call: str, code: str, message: str) -> None:
@@ -22,6 +25,11 @@ class Refused(Failure):
             call, f"{code}: {message}", "check the credentials, their permissions and the region"
         )
         self.code = code
+
+    @property
+    def denied(self) -> bool:
+        """As ``Refusal.denied``."""
+        return self.code in DENIED
 
 
 def client(service: str, region: str) -> Any:

@@ -1,4 +1,4 @@
-"""``gpuform up``: the account is asked first, then the engine makes what the stack declares."""
+"""``gpuform up``: the account or project is asked first, then the engine makes what the stack declares."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def up(
         list[Path] | None, typer.Option(help="Folder of policies that must hold. May be repeated.")
     ] = None,
 ) -> None:
-    """Make the stack what its file says; an AWS account is asked first whether that can succeed.
+    """Make the stack what its file says; an account or project is asked first whether that can succeed.
 
     Exit code 1 if a check fails, and then nothing is changed: see `gpuform doctor STACK`.
     """
@@ -41,7 +41,7 @@ def up(
     if stack == LOCAL:
         raise InputError("STACK", f"{LOCAL!r} runs on the embedded control plane", "use `gpuform local up`")
     caution(env)
-    if env.cluster.kind == "aws" and not offline and not skip_preflight:
+    if env.cluster.kind in preflight.ASKED and not offline and not skip_preflight:
         require(stack, preflight.findings(env, stack), console)
     packs = [folder.resolve() for folder in policy_pack or ()]
     try:

@@ -67,7 +67,7 @@ case $command in
 esac
 case $command:${GPUFORM_SKIP_PREFLIGHT-}${GPUFORM_OFFLINE-} in
   up: | update:)
-    if [ -n "$stack" ] && [ -f "$tracked" ] && grep -q 'kind:.*aws' "$tracked"; then
+    if [ -n "$stack" ] && [ -f "$tracked" ] && grep -Eq 'kind:.*(aws|openstack)' "$tracked"; then
       @PYTHON@ -m gpuform.preflight @ROOT@ "$stack" || exit
     fi
     ;;

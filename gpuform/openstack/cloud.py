@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from gpuform.errors import Failure, InputError
+from gpuform.errors import Failure, InputError, Refusal
 
 MICROVERSION = "1.10"
 """The container-infra API that is asked for: node groups are 1.9, empty ones 1.10.
@@ -23,6 +23,7 @@ Source: magnum/api/rest_api_version_history.rst. A later one is not asked for: 1
 """
 
 _MAGNUM = "container-infra"
+_FORBIDDEN = 403
 _NEWEST = "OpenStack-API-Maximum-Version"
 _TIMEOUT_S = 60  # of one request; Magnum answers a create before it makes anything
 _FILES = (
@@ -32,7 +33,7 @@ _SOURCE_IT = "or source the openrc file that the cloud's dashboard hands out"
 _NO_ANSWER = "check the network, the address in clouds.yaml or OS_AUTH_URL, and a proxy"
 
 
-class Refused(Failure):
+class Refused(Refusal):
     """An answer of the cloud that is an error; ``status`` is HTTP's, ``said`` the service's own words."""
 
     def __init__(self, call: str, status: int, said: str) -> None:
@@ -40,6 +41,11 @@ class Refused(Failure):
         super().__init__(call, f"HTTP {status}: {said}", "check the credentials, their roles and the region")
         self.status = status
         self.said = said
+
+    @property
+    def denied(self) -> bool:
+        """Whether the service's policy does not let the caller ask."""
+        return self.status == _FORBIDDEN
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ def too_old(cloud: str, newest: str) -> Failure:
     fact = (
         f"Magnum's API there goes up to {newest}, and node groups as they are used here need {MICROVERSION}"
     )
-    return Failure(f"cloud {cloud}", fact, "use a cloud whose Magnum is 9.0.0 (Train) or newer")
+    return Failure(f"cloud {cloud}", fact, "use a cloud whose Magnum is 12.0.0 (Wallaby) or newer")
 
 
 def connect(

@@ -12,8 +12,12 @@ from gpuform.preflight.aws import Aws, Clients
 from gpuform.preflight.check import Check
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
+from infra.model.openstack import OpenstackCluster
 
-__all__ = ["findings"]
+__all__ = ["ASKED", "findings"]
+
+ASKED = ("aws", "openstack")
+"""Kinds of clusters that have an account or a project, which is asked before an update."""
 
 _ELSEWHERE = {
     "embedded": ("the cluster runs on this machine: `gpuform doctor` without a stack says it all", ""),
@@ -28,11 +32,18 @@ def findings(env: Environment, stack: str = "STACK", clients: Clients | None = N
 
     Without credentials, or without the region, the rest is SKIP. ``clients`` makes the clients of AWS.
     """
-    cluster = env.cluster
-    if not isinstance(cluster, AwsCluster):
-        fact, fix = _ELSEWHERE[cluster.kind]
+    if isinstance(env.cluster, AwsCluster):
+        yield from _of_aws(env, env.cluster, clients)
+    elif isinstance(env.cluster, OpenstackCluster):
+        from gpuform.preflight import openstack
+
+        yield from openstack.findings(env, stack)
+    else:
+        fact, fix = _ELSEWHERE[env.cluster.kind]
         yield Finding(f"stack {stack}", "SKIP", f"nothing to check: {fact}", fix.format(stack=stack))
-        return
+
+
+def _of_aws(env: Environment, cluster: AwsCluster, clients: Clients | None) -> Iterator[Finding]:
     aws = Aws(cluster.region, clients or client)
     stopped = _without_botocore() if clients is None else ""
     for check in (account.credentials(cluster), account.region(cluster)):

@@ -1,7 +1,7 @@
 """``python -m gpuform.preflight CHECKOUT STACK``: what ``gpuform local env``'s pulumi runs before an update.
 
 Says on stderr what did not pass, for stdout is pulumi's. Exit code 1 if a check failed, 2 for a stack file
-that is wrong; 0 for a stack that is not on AWS, and nothing is said.
+that is wrong; 0 for a stack that has no account, and nothing is said.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ def main(root: str, stack: str) -> int:
     """The exit code."""
     from rich.console import Console
 
-    from gpuform.preflight import findings
+    from gpuform.preflight import ASKED, findings
     from gpuform.preflight.telling import require
     from gpuform.stacks import declared
 
     try:
         env = declared(stack, replace(Paths.here(), root=Path(root)))
-        if env.cluster.kind == "aws":
+        if env.cluster.kind in ASKED:
             require(stack, findings(env, stack), Console(stderr=True, highlight=False))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,17 +1,13 @@
-"""One check of an account, and what becomes of a question that AWS does not answer."""
+"""One check of an account, and what becomes of a question that the cloud does not answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from gpuform.aws.api import Refused
-from gpuform.errors import Failure
+from gpuform.errors import Failure, Refusal
 from gpuform.finding import Finding, Verdict
-from gpuform.preflight.aws import Aws
-
-DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
-"""Codes by which AWS's services say that the caller may not ask (IAM and EC2 API references, errors)."""
 
 
 @dataclass(frozen=True)
@@ -25,18 +21,22 @@ class Judged:
 
 @dataclass(frozen=True)
 class Check:
-    """What is looked at, the command that looks at it by hand, and the judgement."""
+    """What is looked at, the command that looks at it by hand, and the judgement.
+
+    ``judge`` is given whoever asks the account: `gpuform.preflight.aws.Aws` or
+    `gpuform.preflight.openstack.project.Project`.
+    """
 
     subject: str
     by_hand: str
-    judge: Callable[[Aws], Judged]
+    judge: Callable[[Any], Judged]
 
-    def run(self, aws: Aws) -> Finding:
+    def run(self, account: Any) -> Finding:
         """The finding. What could not be asked is SKIP, and says which permission was missing."""
         try:
-            found = self.judge(aws)
-        except Refused as refused:
-            if refused.code in DENIED:
+            found = self.judge(account)
+        except Refusal as refused:
+            if refused.denied:
                 found = Judged("SKIP", f"not checked: the caller may not {refused.subject}")
             else:
                 said = refused.fact.strip().splitlines()[0]  # a proxy may answer with a whole page

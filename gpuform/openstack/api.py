@@ -1,0 +1,100 @@
+"""Questions to OpenStack's services by path; only ``delete`` changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from gpuform.openstack.cloud import Refused, answers
+
+Json = Mapping[str, Any]
+
+SERVICES: Mapping[str, str] = {
+    "magnum": "container_infrastructure_management",
+    "nova": "compute",
+    "glance": "image",
+    "neutron": "network",
+    "cinder": "block_storage",
+    "octavia": "load_balancer",
+    "heat": "orchestration",
+}
+"""Services by the names that everybody uses, and openstacksdk's clients of them (its ``Connection``'s)."""
+
+_MISSING = 404
+_NODE_GROUPS = "1.9"
+"""The oldest API of Magnum's with node groups (magnum/api/rest_api_version_history.rst)."""
+
+
+class Api:
+    """A project, as its cloud's services answer for it. Errors as `gpuform.openstack.cloud.answers`."""
+
+    def __init__(self, connection: Any) -> None:
+        """``connection`` is openstacksdk's; nothing is asked yet."""
+        self._connection = connection
+
+    def get(self, service: str, path: str, **params: Any) -> Json:
+        """What a service says at a path below its endpoint."""
+        return dict(self._ask("GET", service, path, params).json())
+
+    def find(self, service: str, path: str) -> Json | None:
+        """The same; None where there is no such thing."""
+        try:
+            return self.get(service, path)
+        except Refused as refused:
+            if refused.status == _MISSING:
+                return None
+            raise
+
+    def listed(self, service: str, path: str, key: str, **params: Any) -> list[Json]:
+        """Everything of a list, all pages of it; ``key`` is what the answer has it under."""
+        found: list[Json] = []
+        more: dict[str, Any] | None = params
+        while more is not None:
+            answer = self.get(service, path, **more)
+            found += answer.get(key) or []
+            more = _next(answer, key, more)
+        return found
+
+    def delete(self, service: str, path: str, **params: Any) -> None:
+        """Ask for the end of one thing; one that is gone is fine."""
+        try:
+            self._ask("DELETE", service, path, params)
+        except Refused as refused:
+            if refused.status != _MISSING:
+                raise
+
+    def _ask(self, method: str, service: str, path: str, params: Mapping[str, Any]) -> Any:
+        call = f"{method} {service}{path}"
+        headers = {"Accept": "application/json"}
+        if service == "magnum":  # which calls itself otherwise than openstacksdk would
+            headers["OpenStack-API-Version"] = f"container-infra {_NODE_GROUPS}"
+        with answers(call):
+            client = getattr(self._connection, SERVICES[service])
+            answer = client.request(path, method, params=dict(params), headers=headers)
+            if answer.status_code >= 400:
+                raise Refused(call, answer.status_code, _said(answer))
+        return answer
+
+
+def _next(answer: Json, key: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The parameters of the next page: services say it as a link, of which only the question is taken, for
+    its host may be one that only the cloud itself reaches.
+    """
+    links = answer.get(f"{key}_links") or ()
+    link = answer.get("next") or next((one["href"] for one in links if one.get("rel") == "next"), None)
+    if not link:
+        return None
+    wanted = {**asked, **dict(parse_qsl(urlsplit(str(link)).query))}
+    return wanted if wanted != asked else None
+
+
+def _said(answer: Any) -> str:
+    """The message in an answer that is an error, in whatever form its service gives one."""
+    from openstack import exceptions
+
+    try:
+        exceptions.raise_from_response(answer)
+    except exceptions.HttpException as error:
+        return " ".join(str(error.details or answer.reason).split())
+    return str(answer.reason)

@@ -1,0 +1,49 @@
+"""Preflight of a project at OpenStack: can what the environment declares be made in it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from functools import partial
+
+from gpuform.finding import Finding
+from gpuform.openstack.cloud import connect
+from gpuform.preflight.check import Check
+from gpuform.preflight.openstack import account, cluster, flavors, parts, quotas
+from gpuform.preflight.openstack.demand import cluster_of
+from gpuform.preflight.openstack.project import Connect, Held, Project
+from infra.model.environment import Environment
+
+__all__ = ["findings"]
+
+
+def findings(
+    env: Environment, stack: str = "STACK", cloud: Connect | None = None, held: Held | None = None
+) -> Iterator[Finding]:
+    """Every check that follows from the environment; where one that others need fails, those are SKIP.
+
+    ``held`` is what the stack's state has; None where nobody looked. ``cloud`` is for tests.
+    """
+    declared = cluster_of(env)
+    project = Project(cloud or partial(connect, declared.cloud, declared.region), env.name, held)
+    stopped = _without_sdk() if cloud is None else ""
+    for check in account.first(declared):
+        found = check.skipped(stopped) if stopped else check.run(project)
+        if found.verdict == "FAIL":
+            stopped = f"see {check.subject}"
+        yield found
+    for check in _checks(env, stack):
+        yield check.skipped(stopped) if stopped else check.run(project)
+
+
+def _checks(env: Environment, stack: str) -> Iterator[Check]:
+    yield from cluster.checks(env, stack)
+    for subject in (parts, flavors, quotas):
+        yield from subject.checks(env)
+
+
+def _without_sdk() -> str:
+    """Why nothing can be asked; gpuform makes a stack without openstacksdk, so that this is no failure."""
+    if importlib.util.find_spec("openstack"):
+        return ""
+    return "openstacksdk is not installed: pip install 'gpuform[openstack]'"

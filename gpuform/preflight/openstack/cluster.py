@@ -1,0 +1,39 @@
+"""Whether Magnum has a cluster of the environment's name already, and whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from gpuform.preflight.check import Check, Judged
+from gpuform.preflight.openstack.account import cli
+from gpuform.preflight.openstack.demand import cluster_of
+from gpuform.preflight.openstack.project import Project
+from infra.model.environment import Environment
+
+_FAILED = "_FAILED"
+_GOING = "DELETE_IN_PROGRESS"
+
+
+def checks(env: Environment, stack: str) -> Iterator[Check]:
+    """One check: Magnum gives a second cluster the same name without a word."""
+    by_hand = f"{cli(cluster_of(env))} coe cluster show {env.name}"
+    yield Check(f"cluster {env.name}", by_hand, partial(_judge, stack))
+
+
+def _judge(stack: str, project: Project) -> Judged:
+    own = project.own
+    if own is None:
+        return Judged("PASS", "none yet")
+    if own.ours is False:
+        making = project.held is not None and project.held.making
+        begun = "an interrupted `up` may have made it" if making else "so it is somebody else's"
+        fact = f"{own.id} has this name already, and the stack's state does not have it: {begun}"
+        fix = f"gpuform recover {stack}" if making else "give the environment another name"
+        return Judged("FAIL", fact, fix)
+    if own.status == _GOING:
+        return Judged("FAIL", "is being deleted", f"gpuform destroy {stack}, which waits until it is gone")
+    if own.status.endswith(_FAILED):
+        reason = str(own.cluster.get("status_reason") or "Magnum gives no reason")
+        return Judged("SKIP", f"{own.status}: {reason}", "the next `up` repairs what it can")
+    return Judged("PASS", f"{own.status}, {len(own.node_groups)} node groups")

@@ -1,0 +1,112 @@
+"""What an environment needs of a project at most, node group by node group, and what those are made of.
+
+What Magnum makes for a node is known of its Heat driver (magnum/drivers/k8s_fedora_coreos_v1/templates and
+drivers/heat/template_def.py, in Magnum until its commit 31b84327 removed them): a server, a port, a floating
+IP where the cluster has them, a volume for each of ``docker_volume_size`` and the labels ``boot_volume_size``
+and, on masters, ``etcd_volume_size``; two load balancers before masters that have one, for the API and for
+etcd. The driver of Cluster API has one load balancer, and floating IPs on nothing else (magnum-capi-helm).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from infra.model.environment import Environment
+from infra.model.machines import Machine
+from infra.model.openstack import OpenstackCluster
+from infra.model.pool import Pool
+
+MASTERS, WORKERS = "default-master", "default-worker"
+_BOOT, _ETCD = "boot_volume_size", "etcd_volume_size"
+_LOAD_BALANCERS = {"heat": 2, "capi": 1}
+
+
+@dataclass(frozen=True)
+class Group:
+    """One node group: ``least`` nodes are always there, ``most`` may be. ``flavor`` None: the template's.
+
+    ``volumes`` are the sizes in GiB of each of a node's volumes; ``machine`` is what we know of the flavor.
+    """
+
+    name: str
+    flavor: str | None
+    least: int
+    most: int
+    volumes: tuple[int, ...] = ()
+    image: str | None = None
+    machine: Machine | None = None
+
+
+def cluster_of(env: Environment) -> OpenstackCluster:
+    """The environment's cluster, which must be one of Magnum's."""
+    assert isinstance(env.cluster, OpenstackCluster)
+    return env.cluster
+
+
+def groups(env: Environment) -> tuple[Group, ...]:
+    """Masters, default workers, and a group for each pool."""
+    cluster = cluster_of(env)
+    return (
+        _default(cluster, MASTERS, cluster.masters.flavor, cluster.masters.nodes),
+        _default(cluster, WORKERS, cluster.workers.flavor, cluster.workers.nodes),
+        *(_pool(cluster, pool) for pool in env.pools),
+    )
+
+
+def _default(cluster: OpenstackCluster, name: str, flavor: str | None, nodes: int) -> Group:
+    machine = cluster.machine(flavor)
+    return Group(name, flavor, nodes, nodes, _volumes(cluster, name == MASTERS), machine=machine)
+
+
+def _pool(cluster: OpenstackCluster, pool: Pool) -> Group:
+    own = pool.on_openstack
+    volumes = _volumes(cluster, docker=own.docker_volume_gib, labels=own.labels)
+    return Group(pool.name, pool.machine, pool.least, pool.most, volumes, own.image, pool.flavor)
+
+
+def _volumes(
+    cluster: OpenstackCluster,
+    master: bool = False,
+    docker: int | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> tuple[int, ...]:
+    template = cluster.own_template
+    given = {**(template.labels if template else {}), **cluster.labels, **(labels or {})}
+    sizes = [docker or cluster.docker_volume_gib or (template.docker_volume_gib if template else 0) or 0]
+    sizes += [_size(given, _BOOT), _size(given, _ETCD) if master else 0]
+    return tuple(size for size in sizes if size)
+
+
+def _size(labels: Mapping[str, str], key: str) -> int:
+    text = labels.get(key, "")
+    return int(text) if text.isdigit() else 0
+
+
+def load_balancers(env: Environment, template_has: bool = False) -> int:
+    """Those before the masters; ``template_has`` is what a template that is there says."""
+    cluster = cluster_of(env)
+    own = cluster.own_template
+    said = own.master_lb if own else template_has
+    wanted = said if cluster.masters.lb is None else cluster.masters.lb
+    return _LOAD_BALANCERS[cluster.driver] if wanted else 0
+
+
+def floating_ips(env: Environment, nodes: int, balancers: int, template_has: bool = False) -> int:
+    """Those of ``nodes`` nodes, and of the API's load balancer."""
+    cluster = cluster_of(env)
+    own = cluster.own_template
+    said = own.floating_ip if own else template_has
+    wanted = said if cluster.network.floating_ip is None else cluster.network.floating_ip
+    if not wanted:
+        return 0
+    return (nodes if cluster.driver == "heat" else 0) + (1 if balancers else 0)
+
+
+def named_flavors(env: Environment) -> Iterator[tuple[str, list[Group]]]:
+    """Each flavor that the environment names, with the groups that are of it."""
+    found: dict[str, list[Group]] = {}
+    for group in groups(env):
+        if group.flavor:
+            found.setdefault(group.flavor, []).append(group)
+    yield from found.items()

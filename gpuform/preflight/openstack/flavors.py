@@ -1,0 +1,60 @@
+"""Flavors: each is there, and has what the environment takes it to have.
+
+Magnum looks at the flavors of masters and default workers when it is asked for a cluster. That of another
+node group it does not look at: the group fails later (seen with Magnum 15 and 23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from gpuform.openstack.api import Json
+from gpuform.preflight.check import Check, Judged
+from gpuform.preflight.openstack.account import cli
+from gpuform.preflight.openstack.demand import Group, cluster_of, named_flavors
+from gpuform.preflight.openstack.project import Project
+from infra.model.environment import Environment
+from infra.model.machines import Machine
+
+_SHOWN = 12
+_BOOT = "boot_volume_size"
+
+
+def checks(env: Environment) -> Iterator[Check]:
+    """One check for each flavor that the environment names."""
+    by_hand = f"{cli(cluster_of(env))} flavor show"
+    for name, groups in named_flavors(env):
+        yield Check(f"flavor {name}", f"{by_hand} {name}", partial(_judge, name, groups))
+
+
+def _judge(name: str, groups: list[Group], project: Project) -> Judged:
+    found = project.flavor(name)
+    if found is None:
+        names = sorted(str(one["name"]) for one in project.flavors())
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        fact = f"nova has no such flavor for the project; it has {', '.join(names[:_SHOWN]) or 'none'}{more}"
+        wanted = ", ".join(group.name for group in groups)
+        return Judged("FAIL", fact, f"name another one for {wanted}, or have the project added to it")
+    machine = groups[0].machine
+    said = f"{found['vcpus']} vCPUs, {_gib(found)} GiB"
+    if machine and (found["vcpus"], _gib(found)) != (machine.vcpu, machine.memory):
+        fact = f"has {said}, and is taken to have {machine.vcpu} vCPUs, {machine.memory} GiB"
+        return Judged("FAIL", fact, _declared(name, machine, found))
+    if not found.get("disk") and not all(group.volumes for group in groups):
+        fact = f"{said}, and no disk: nodes boot only where Magnum gives them a volume unasked"
+        return Judged("SKIP", fact, f"set the label {_BOOT} (GiB) in cluster.labels")
+    if machine and machine.deprecated:
+        return Judged("SKIP", f"{said}; deprecated where it comes from", "move the pool to a newer flavor")
+    return Judged("PASS", f"{said}, for {', '.join(group.name for group in groups)}")
+
+
+def _gib(flavor: Json) -> int:
+    """nova counts memory in MiB; a flavor a few hundred MiB short of a round number is meant as that."""
+    return round(int(flavor["ram"]) / 1024)
+
+
+def _declared(name: str, machine: Machine, found: Json) -> str:
+    gpus = f"gpu: {machine.gpu}, count: {machine.gpus}, " if machine.gpu else ""
+    own = f"{{{gpus}vcpu: {found['vcpus']}, memory_gib: {_gib(found)}}}"
+    return f"declare this cloud's own, as cluster.flavors: {name}: {own}"

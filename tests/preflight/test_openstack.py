@@ -1,0 +1,328 @@
+"""The preflight of a project at OpenStack, on a made-up cloud: what passes, what stops it, what is said."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.finding import Finding
+from gpuform.openstack.cloud import connect
+from gpuform.preflight.openstack import findings
+from gpuform.preflight.openstack.project import Held
+from infra.config import parse
+from infra.model.environment import Environment
+from tests.preflight.made_up_cloud import MadeUp, flavor, limits, served
+
+pytestmark = pytest.mark.unit
+
+T4 = {"name": "gpu-t4", "machine": "g2.5xlarge", "nodes": 2}
+A100 = {"name": "gpu-a100", "machine": "g4.p1.40g", "elastic": {"min": 1, "max": {"nodes": 4}}}
+
+
+def declared(*pools: dict[str, Any], **cluster: Any) -> Environment:
+    base = {
+        "kind": "openstack",
+        "region": "cern",
+        "template": "kubernetes-1.30.2-2",
+        "version": "1.30",
+        "keypair": "gpu-admins",
+    }
+    given = {"name": "research", "cluster": {**base, **cluster}, "pools": list(pools) or [T4, A100]}
+    return parse(given)
+
+
+@pytest.fixture
+def cloud() -> Iterator[MadeUp]:
+    with served(MadeUp()) as found:
+        yield found
+
+
+def look(cloud: MadeUp, env: Environment, held: Held | None = None, **more: Any) -> dict[str, Finding]:
+    found = list(
+        findings(env, "research", lambda: cloud.connect(region=more.pop("region", "cern"), **more), held)
+    )
+    by_subject = {finding.subject: finding for finding in found}
+    assert len(by_subject) == len(found), "two checks of one name"
+    assert all(one.check.startswith("openstack ") for one in found), (
+        "each names the command that asks the same"
+    )
+    return by_subject
+
+
+def test_a_project_that_has_everything_passes_and_no_question_is_asked_twice(cloud: MadeUp) -> None:
+    found = look(cloud, declared())
+    assert {one.subject for one in found.values() if one.verdict != "PASS"} == {"quota of GPUs"}
+    assert "gpu-t4, gpu-a100" in found["quota of GPUs"].fact
+    assert found["credentials"].fact == "project gpus as someone"
+    assert found["Magnum's API"].fact == "1.11; 1.10 is needed"
+    assert found["template kubernetes-1.30.2-2"].fact == "Kubernetes v1.30.2, image fedora-coreos-40"
+    assert not {one for one in cloud.asked if not one.startswith(("GET ", "POST keystone"))}
+    assert max(Counter(cloud.asked).values()) == 1
+
+
+def test_what_is_needed_is_counted_by_group_and_what_is_there_is_not_needed_again(cloud: MadeUp) -> None:
+    new = look(cloud, declared())
+    every = "default-master 1, default-worker 1, gpu-t4 2, gpu-a100 4"
+    assert new["quota of instances"].fact == f"8 more at most ({every}); 3 of 100 taken"
+    assert new["quota of vCPUs"].fact.startswith("124 more at most (default-master 2, ")
+    assert new["quota of memory (MiB)"].fact.endswith("; the project has no limit, 4096 taken")
+    assert new["quota of Magnum's clusters"].fact == "1 more at most (the cluster 1); 0 of 20 taken"
+    cloud.clusters = [{"uuid": "c-1", "name": "research", "status": "CREATE_COMPLETE"}]
+    cloud.node_groups = [
+        {"name": "default-master", "flavor_id": "m2.medium", "node_count": 1},
+        {"name": "default-worker", "flavor_id": "m2.medium", "node_count": 3},
+        {"name": "gpu-t4", "flavor_id": "id-g2.5xlarge", "node_count": 1},
+    ]
+    there = look(cloud, declared(), Held(frozenset({"c-1"}), making=False))
+    assert there["cluster research"].fact == "CREATE_COMPLETE, 3 node groups"
+    assert there["quota of instances"].fact == "5 more at most (gpu-t4 1, gpu-a100 4); 3 of 100 taken"
+    assert there["quota of vCPUs"].fact == "92 more at most (gpu-t4 28, gpu-a100 64); 12 of 1000 taken"
+    assert there["quota of Magnum's clusters"].fact == "no more than it has; 1 of 20 taken"
+
+
+@pytest.mark.parametrize(
+    ("has", "subject", "fact", "fix"),
+    [
+        (
+            {"limits": limits(maxTotalCores=100)},
+            "quota of vCPUs",
+            r"; 12 of 100 taken",
+            "openstack quota set --cores 136 ",
+        ),
+        (
+            {"limits": limits(maxTotalInstances=7)},
+            "quota of instances",
+            "; the nodes that are always there need 5 more",
+            "openstack quota set --instances 11 ",
+        ),
+        ({"hard_limit": 0}, "quota of Magnum's clusters", "0 of 0 taken", "openstack coe quotas update "),
+        (
+            {"flavors": []},
+            "flavor g2.5xlarge",
+            "nova has no such flavor for the project; it has none",
+            "gpu-t4",
+        ),
+        (
+            {
+                "flavors": [
+                    flavor("m2.medium", 2, 4),
+                    flavor("g2.5xlarge", 28, 120),
+                    flavor("g4.p1.40g", 16, 120),
+                ]
+            },
+            "flavor g2.5xlarge",
+            "has 28 vCPUs, 120 GiB, and is taken to have 28 vCPUs, 168 GiB",
+            "cluster.flavors: g2.5xlarge: {gpu: T4, count: 1, vcpu: 28, memory_gib: 120}",
+        ),
+        ({"templates": []}, "template kubernetes-1.30.2-2", "it has none", "cluster.template"),
+        (
+            {"templates": [{"uuid": "t", "name": "kubernetes-1.30.2-2", "coe": "swarm"}]},
+            "template kubernetes-1.30.2-2",
+            "is for swarm",
+            "one for kubernetes",
+        ),
+        (
+            {
+                "templates": [
+                    {
+                        "uuid": "t",
+                        "name": "kubernetes-1.30.2-2",
+                        "coe": "kubernetes",
+                        "labels": {"kube_tag": "v1.29.4"},
+                        "flavor_id": "m2.medium",
+                        "master_flavor_id": "m2.medium",
+                    }
+                ]
+            },
+            "template kubernetes-1.30.2-2",
+            "gives Kubernetes 1.29 (its label kube_tag is v1.29.4), and cluster.version says 1.30",
+            'write version: "1.29"',
+        ),
+        (
+            {"keypairs": ()},
+            "key pair gpu-admins",
+            "nova has none of this name for the user whose credentials these are",
+            "keypair create --public-key ~/.ssh/id_ed25519.pub gpu-admins",
+        ),
+        (
+            {"newest": "1.7"},
+            "Magnum's API",
+            "API too old: 1.7, node groups need 1.9 and empty groups 1.10",
+            "use a cloud whose Magnum is 12.0.0 (Wallaby) or newer",
+        ),
+        (
+            {"services": ("keystone", "nova")},
+            "Magnum",
+            "the catalogue has no container-infra here; its services: compute, identity",
+            "with Magnum",
+        ),
+        ({"password": "other"}, "credentials", "Wrong password, says keystone.", "openstack token issue"),
+    ],
+)
+def test_one_thing_that_is_wrong_fails_and_says_what_mends_it(
+    cloud: MadeUp, has: dict[str, Any], subject: str, fact: str, fix: str
+) -> None:
+    for name, value in has.items():
+        setattr(cloud, name, value)
+    found = look(cloud, declared())
+    assert found[subject].verdict == "FAIL"
+    assert fact in found[subject].fact
+    assert fix in found[subject].fix
+
+
+def test_where_nothing_can_be_asked_the_rest_is_not(cloud: MadeUp) -> None:
+    cloud.newest = "1.7"
+    found = look(cloud, declared())
+    rest = [one for one in list(found.values())[4:]]
+    assert {(one.verdict, one.fact) for one in rest} == {("SKIP", "not checked: see Magnum's API")}
+    assert not [one for one in cloud.asked if "clusters" in one or "nova" in one]
+
+
+def test_missing_credentials_name_clouds_yaml_and_the_variables(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+
+    for name in [name for name in os.environ if name.startswith("OS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    found = list(findings(declared(), "research", connect))
+    assert Counter(one.verdict for one in found) == {"FAIL": 1, "SKIP": len(found) - 1}
+    assert found[0].subject == "credentials"
+    for named in (
+        "clouds.yaml",
+        "~/.config/openstack",
+        "OS_CLIENT_CONFIG_FILE",
+        "OS_AUTH_URL",
+        "OS_PASSWORD",
+    ):
+        assert named in found[0].fix
+
+
+def test_a_region_that_the_cloud_does_not_have_lists_those_it_has(cloud: MadeUp) -> None:
+    found = look(cloud, declared(), region="elsewhere")["region cern"]
+    assert (found.verdict, found.fact) == ("FAIL", "the catalogue has no elsewhere")
+    assert found.fix.endswith("cern")
+
+
+def test_a_deprecated_flavor_is_said_and_is_no_failure(cloud: MadeUp) -> None:
+    found = look(cloud, declared({"name": "old", "machine": "g2.xlarge", "nodes": 1}))["flavor g2.xlarge"]
+    assert (found.verdict, found.fact) == ("SKIP", "4 vCPUs, 16 GiB; deprecated where it comes from")
+
+
+def test_flavors_of_the_cloud_s_own_are_held_against_what_is_declared(cloud: MadeUp) -> None:
+    own = {"gpu.l40s": {"gpu": "L40S", "count": 2, "vcpu": 32, "memory_gib": 128}}
+    env = declared({"name": "big", "machine": "gpu.l40s", "nodes": 1}, flavors=own)
+    assert look(cloud, env)["flavor gpu.l40s"].verdict == "FAIL"
+    cloud.flavors.append(flavor("gpu.l40s", 32, 128))
+    assert look(cloud, env)["flavor gpu.l40s"].fact == "32 vCPUs, 128 GiB, for big"
+
+
+OWN = {
+    "image": "fedora-coreos-40",
+    "external_network": "ext",
+    "master_lb": True,
+    "docker_volume_gib": 50,
+}
+IMAGE = {"id": "i-1", "name": "fedora-coreos-40", "os_distro": "fedora-coreos", "status": "active"}
+EXTERNAL = {"id": "n-1", "name": "ext", "router:external": True, "subnets": []}
+INSIDE = {"id": "n-2", "name": "inside", "router:external": False, "subnets": ["s-1"]}
+
+
+def own(cloud: MadeUp) -> Environment:
+    cloud.images, cloud.networks = [IMAGE], [EXTERNAL, INSIDE]
+    cloud.subnets = [{"id": "s-1", "name": "nodes", "network_id": "n-2", "cidr": "10.0.0.0/24"}]
+    network = {"fixed_network": "inside", "fixed_subnet": "nodes"}
+    flavors = {"masters": {"flavor": "m2.medium"}, "workers": {"flavor": "m2.medium"}}
+    return declared(template=OWN, network=network, **flavors)
+
+
+def test_a_template_of_our_own_needs_what_it_names_and_what_it_makes(cloud: MadeUp) -> None:
+    found = look(cloud, own(cloud))
+    assert {one.subject for one in found.values() if one.verdict == "FAIL"} == set()
+    assert found["image fedora-coreos-40"].fact == "os_distro fedora-coreos"
+    assert found["external network ext"].fact == "external"
+    assert found["network inside"].fact == "1 subnet(s)"
+    assert found["subnet nodes"].fact == "10.0.0.0/24"
+    assert found["quota of volumes"].fact.startswith("8 more at most")
+    assert found["quota of volumes' size (GiB)"].fact.startswith("400 more at most")
+    assert found["quota of floating IPs"].fact.startswith("9 more at most"), "eight nodes and the API"
+    assert found["quota of load balancers"].fact == "2 more at most (masters 2); 0 of 2 taken"
+
+
+@pytest.mark.parametrize(
+    ("has", "subject", "fact"),
+    [
+        ({"images": [IMAGE | {"os_distro": None}]}, "image fedora-coreos-40", "has no os_distro"),
+        ({"images": [IMAGE, IMAGE | {"id": "i-2"}]}, "image fedora-coreos-40", "2 images have this name"),
+        ({"images": [IMAGE | {"status": "queued"}]}, "image fedora-coreos-40", "is queued"),
+        (
+            {"images": [IMAGE | {"kube_version": "v1.31.0"}]},
+            "image fedora-coreos-40",
+            "gives Kubernetes 1.31",
+        ),
+        ({"images": []}, "image fedora-coreos-40", "glance has no such image"),
+        ({"networks": [INSIDE]}, "external network ext", "no such external network; it has none"),
+        ({"networks": [EXTERNAL]}, "network inside", "neutron has no such network"),
+        ({"networks": [EXTERNAL, INSIDE | {"subnets": []}]}, "network inside", "has no subnet"),
+        ({"subnets": []}, "subnet nodes", "neutron has no such subnet"),
+        (
+            {"subnets": [{"id": "s-1", "name": "nodes", "network_id": "n-9", "cidr": "10.1.0.0/24"}]},
+            "subnet nodes",
+            "is not in network inside",
+        ),
+        ({"balancers": [{"id": "b"}]}, "quota of load balancers", "1 of 2 taken"),
+    ],
+)
+def test_what_a_template_of_our_own_lacks(
+    cloud: MadeUp, has: dict[str, Any], subject: str, fact: str
+) -> None:
+    env = own(cloud)
+    for name, value in has.items():
+        setattr(cloud, name, value)
+    found = look(cloud, env)[subject]
+    assert found.verdict == "FAIL"
+    assert fact in found.fact
+
+
+THERE = {"uuid": "c-1", "name": "research", "status": "CREATE_COMPLETE"}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "held", "verdict", "fact"),
+    [
+        (THERE, None, "PASS", "CREATE_COMPLETE, 0 node groups"),
+        (THERE, Held(frozenset({"c-1"}), False), "PASS", "CREATE_COMPLETE, 0 node groups"),
+        (THERE, Held(frozenset(), False), "FAIL", "c-1 has this name already, .*: so it is somebody else's"),
+        (THERE, Held(frozenset(), True), "FAIL", "an interrupted `up` may have made it"),
+        (THERE | {"status": "DELETE_IN_PROGRESS"}, None, "FAIL", "is being deleted"),
+        (
+            THERE | {"status": "CREATE_FAILED", "status_reason": "No valid host was found"},
+            None,
+            "SKIP",
+            "CREATE_FAILED: No valid host was found",
+        ),
+    ],
+)
+def test_whose_a_cluster_of_the_same_name_is(
+    cloud: MadeUp, cluster: dict[str, Any], held: Held | None, verdict: str, fact: str
+) -> None:
+    cloud.clusters = [cluster]
+    found = look(cloud, declared(), held)["cluster research"]
+    assert found.verdict == verdict
+    assert re.search(fact, found.fact)
+
+
+def test_a_service_whose_policy_lets_nobody_ask_is_neither_failed_nor_passed(cloud: MadeUp) -> None:
+    cloud.refused = {"octavia": 403, "neutron": 500}
+    found = look(cloud, own(cloud))
+    balancers = found["quota of load balancers"]
+    assert (balancers.verdict, balancers.fact[:36]) == ("SKIP", "not checked: the caller may not GET ")
+    assert (found["network inside"].verdict, found["quota of ports"].verdict) == ("SKIP", "SKIP")
+    assert "HTTP 500" in found["quota of ports"].fact
