@@ -39,7 +39,7 @@ FINALIZERS = ("karpenter.sh/termination", "karpenter.k8s.aws/termination")
 
 @dataclass(frozen=True)
 class Balancer:
-    """A Service or Ingress that AWS has a load balancer for; ``ours`` if the stack's program made it."""
+    """A Service or Ingress that the cloud has a load balancer for."""
 
     kind: Kind
     one: Json
@@ -82,8 +82,8 @@ def delete_balancers(cluster: Cluster, seconds: float, say: Say) -> None:
             yield of_object(balancer.kind, balancer.one)
 
     remedy = (
-        "their controller removes the finalizer once AWS has taken the load balancer down: look at the "
-        "events, or delete load balancer and finalizer by hand, and run the same command again"
+        "their controller removes the finalizer once the cloud has taken the load balancer down: look at "
+        "the events, or delete load balancer and finalizer by hand, and run the same command again"
     )
     _wait("load balancers", look, seconds, say, remedy)
 
@@ -94,7 +94,7 @@ def kept_volumes(cluster: Cluster) -> list[Json]:
 
 
 def keep_volumes(cluster: Cluster) -> None:
-    """Volumes stay at AWS when namespace, claim and cluster go: each is told to.
+    """Volumes stay at the cloud when namespace, claim and cluster go: each is told to.
 
     Looks again until each says so. Raises Failure where one does not: its data would be lost.
     """
@@ -135,7 +135,13 @@ def delete_volumes(cluster: Cluster, seconds: float, say: Say) -> None:
             if one["spec"].get("persistentVolumeReclaimPolicy") == "Delete" and one["spec"].get("claimRef"):
                 yield of_object(VOLUME, one)
 
-    _wait("volumes", look, seconds, say, "see the events of the claims, and the EBS CSI driver's log")
+    _wait(
+        "volumes",
+        look,
+        seconds,
+        say,
+        "see the events of the claims, and the log of the storage driver (EBS CSI, Cinder CSI)",
+    )
 
 
 def _claims(pod: Json) -> Iterator[str]:

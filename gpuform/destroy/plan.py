@@ -75,6 +75,7 @@ class Plan:
     purge: bool = False
     notes: tuple[str, ...] = ()
     unfinished: bool = False
+    where: str = "the cloud"
 
     @property
     def count(self) -> int:
@@ -104,14 +105,15 @@ class Plan:
         yield "workloads of the stack", inside.workloads
         yield "NodePools", inside.node_pools
         yield "not made by this stack, but in its cluster, so they end with it", inside.foreign
-        gone = "data that will be lost" if self.purge else "data that stays at AWS, to be deleted by hand"
+        kept = f"data that stays at {self.where}, to be deleted by hand"
+        gone = "data that will be lost" if self.purge else kept
         yield f"volumes: {gone}", inside.volumes
         yield (
-            "bears the cluster's name at AWS; what is left of it after the cluster will be deleted",
+            f"bears the cluster's name at {self.where}; what its own controllers leave of it will be deleted",
             tuple(map(str, self.swept)),
         )
         yield (
-            "in the VPC, not ours, so it is not touched; it holds its subnet",
+            "in the cluster's network, not ours, so it is not touched; it holds its subnet",
             tuple(map(str, self.left_alone)),
         )
 

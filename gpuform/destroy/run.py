@@ -1,8 +1,9 @@
 """A destroy from its plan to its end.
 
-The engine runs twice on AWS. What a cluster leaves in its VPC can be taken away only once the cluster is
-gone, and while it lies there the VPC cannot be deleted: AWS's provider would try for 20 minutes and fail. So
-the first run has everything but the network as its targets, then comes the sweep, then the rest.
+What differs from cloud to cloud is in `gpuform.destroy.grounds`. The engine runs twice on AWS. What a cluster
+leaves in its VPC can be taken away only once the cluster is gone, and while it lies there the VPC cannot be
+deleted: AWS's provider would try for 20 minutes and fail. So the first run has everything but the network as
+its targets, then comes the sweep, then the rest.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from typing import Any
 
 from gpuform.destroy import inside
 from gpuform.destroy.cluster import Cluster
-from gpuform.destroy.leftovers import may_be_asked
+from gpuform.destroy.leftovers import Leftovers
 from gpuform.destroy.plan import Plan
-from gpuform.destroy.proof import refuse_living
 from gpuform.destroy.site import Site
 from gpuform.destroy.steps import Step
 from gpuform.destroy.waiting import StillThere, counted
-from gpuform.engine import Event
+from gpuform.engine import EngineFailure, Event
 from gpuform.engine.events import line
 from gpuform.errors import Failure, InputError
 from gpuform.plugins.kubernetes.client import Unreachable
@@ -62,7 +62,7 @@ class Destroy:
             "volumes": self._volumes,
             "pools": self._pools,
             "classes": self._classes,
-            "cluster": lambda step: self._without_network(),
+            "cluster": lambda step: self._to_the_cluster(),
             "leftovers": self._leftovers,
             "network": lambda step: self._network(),
             "stack": lambda step: self._engine(None),
@@ -128,7 +128,8 @@ class Destroy:
             self._site.refuse_force(self._cluster)
         except InputError as error:
             raise Failure("destroy: NodePools", error.fact, error.remedy) from None
-        if (leftovers := self._site.leftovers()) is None:
+        leftovers = self._site.leftovers()
+        if not isinstance(leftovers, Leftovers):
             self._say("pools", "--force: AWS is not asked, so no instance is ended")
             return
         found = leftovers.instances(of_karpenter=True)
@@ -136,24 +137,28 @@ class Destroy:
             self._say("pools", f"--force: ends {one}")
         leftovers.end(found)
 
-    def _without_network(self) -> str:
+    def _to_the_cluster(self) -> str:
+        """The cluster, and all that must go before it."""
         if self._cluster is not None and not self._site.options.purge:
             inside.keep_volumes(self._cluster)  # those that came while nodes were waited for
-        return self._engine(self._site.known().before_the_network())
+        known = self._site.known()
+        try:
+            return self._engine(self._site.ground.first(known))
+        except EngineFailure as failure:
+            raise self._site.ground.blamed(known, failure) from None
 
     def _leftovers(self, step: Step) -> str:
-        if self._site.known().eks is not None:
-            raise Failure(f"stack {self._site.stack}", "still has its cluster", "run the same command again")
+        ground = self._site.ground
+        ground.require_sweepable(self._site.known())
         leftovers = self._site.leftovers()
         if leftovers is None:
-            return "no VPC" if may_be_asked(self._site.options.offline) else "AWS is not asked offline"
-        if self._site.aws is not None:
-            refuse_living(self._site.env.name, self._site.aws.region)
+            return ground.nothing
+        ground.refuse_living()
         try:
             taken = leftovers.sweep(self._bound(step), lambda text: self._say(step.name, text))
         except StillThere as still:
             remedy = "see who uses them, and run the same command again"
-            raise Failure("destroy: leftovers at AWS", str(still), remedy) from None
+            raise Failure(f"destroy: leftovers at {ground.where}", str(still), remedy) from None
         self._outcome.swept += [str(one) for one in taken]
         return f"deleted {', '.join(map(str, taken))}" if taken else "none"
 

@@ -15,6 +15,7 @@ Resource = Mapping[str, Any]
 
 _STACK, _AWS = "pulumi:pulumi:Stack", "pulumi:providers:aws"
 _CLUSTER, _VPC = "aws:eks/cluster:Cluster", "aws:ec2/vpc:Vpc"
+_MAGNUM = "openstack:containerinfra/cluster:Cluster"
 _NETWORK, _BLUE_GREEN = "gpuform:aws:Network", "gpuform:workloads:BlueGreen"
 _WORKLOADS = (
     "gpuform:platform:Workloads",
@@ -33,6 +34,17 @@ class Eks:
     endpoint: str
     certificate_authority: str
     account: str
+
+
+@dataclass(frozen=True)
+class Magnum:
+    """A cluster of Magnum's as the state has it; ``project`` is whose it is."""
+
+    id: str
+    name: str
+    endpoint: str
+    project: str
+    region: str
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,16 @@ class Known:
                 authority = (made.get("certificateAuthority") or {}).get("data", "")
                 account = str(made.get("arn", "")).split(":")[4:5]
                 return Eks(str(made["name"]), str(made.get("endpoint", "")), authority, "".join(account))
+        return None
+
+    @property
+    def magnum(self) -> Magnum | None:
+        """The cluster of Magnum's, None where the state has none; one that failed is one, too."""
+        for one in self.resources:
+            if one["type"] == _MAGNUM and one.get("id"):
+                made = {**(one.get("inputs") or {}), **(one.get("outputs") or {})}
+                said = (str(made.get(key) or "") for key in ("name", "apiAddress", "projectId", "region"))
+                return Magnum(str(one["id"]), *said)
         return None
 
     @property

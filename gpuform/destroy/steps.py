@@ -66,6 +66,39 @@ OF_EKS: tuple[Step, ...] = (
 )
 """Of a stack on AWS."""
 
+OF_MAGNUM: tuple[Step, ...] = (
+    Step(
+        "workloads",
+        "deletes the workloads that the stack declares",
+        "their pods, so that no node is added for them",
+        300,
+    ),
+    Step(
+        "load balancers",
+        "deletes Services of type LoadBalancer and Ingresses, of every namespace",
+        "the controllers that take them down at OpenStack; each holds the cluster's network",
+        600,
+    ),
+    Step(
+        "volumes",
+        "tells volumes with data to stay at OpenStack; with --purge, deletes claims and volumes",
+        "the storage driver, with --purge",
+        600,
+    ),
+    Step(
+        "leftovers",
+        "deletes load balancers of Services that are gone, by the cluster's id",
+        "octavia to let go of their ports",
+        600,
+    ),
+    Step(
+        "cluster",
+        "the engine deletes the platform, node groups, the cluster, its template if it is ours",
+        "each of them; Magnum takes nodes, network and stack of a cluster down",
+    ),
+)
+"""Of a stack on OpenStack. Magnum ends the nodes itself: nobody has to be alive for that."""
+
 OF_OTHERS: tuple[Step, ...] = (
     Step("stack", "the engine deletes all that it made, last things first", "each of them"),
 )

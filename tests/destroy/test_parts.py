@@ -11,7 +11,8 @@ import pytest
 
 from gpuform.destroy import Destroy, blockers, proof
 from gpuform.destroy.cluster import BUDGET, DEPLOYMENT, EVENT, LEASE, Cluster, Kind
-from gpuform.destroy.site import Options, Site
+from gpuform.destroy.grounds import Options
+from gpuform.destroy.site import Site
 from gpuform.destroy.state import Declared, Eks, Known, without_cluster
 from gpuform.destroy.steps import OF_EKS
 from gpuform.destroy.waiting import Left, StillThere, listed, until_gone
@@ -282,11 +283,13 @@ def test_what_the_engine_leaves_is_no_end() -> None:
 
 
 @pytest.mark.parametrize("option", ["force", "cluster_gone", "purge"])
-def test_options_of_aws_are_refused_elsewhere(option: str) -> None:
+def test_options_of_clouds_are_refused_elsewhere(option: str) -> None:
     site = Site(
         load(HERE.root / "Pulumi.local.yaml"), HERE, cast(Engine, None), "local", Options(**{option: True})
     )
-    with pytest.raises(InputError, match="is for clusters on AWS, and local is none"):
+    with pytest.raises(
+        InputError, match=r"is for clusters (on AWS|that a stack makes at a cloud), and local is"
+    ):
         site.refuse_options()
 
 

@@ -1,0 +1,98 @@
+"""A destroy's knowledge of AWS: EKS, and a VPC that what a cluster leaves in it would hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from gpuform.destroy.cluster import access
+from gpuform.destroy.grounds import Ground
+from gpuform.destroy.leftovers import Leftovers, Scope, may_be_asked, vpc_by_tag
+from gpuform.destroy.proof import refuse_living, require_gone
+from gpuform.destroy.state import Eks, Known
+from gpuform.destroy.steps import OF_EKS, Step
+from gpuform.errors import Failure, InputError
+from gpuform.paths import Paths
+from gpuform.recover.aws import require_account
+from infra.model.aws import AwsCluster
+
+_OFFLINE = "offline: AWS is not asked for leftovers; point AWS_ENDPOINT_URL at a stand-in on this machine"
+_REAL = "run without --offline, or point AWS_ENDPOINT_URL at a stand-in on this machine"
+
+
+@dataclass
+class OnAws(Ground):
+    """Of a cluster on AWS."""
+
+    steps: ClassVar[tuple[Step, ...]] = OF_EKS
+    where: ClassVar[str] = "AWS"
+    reach: ClassVar[str] = "credentials, VPC, public_cidrs"
+    prover: ClassVar[str] = "EKS"
+    refused: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def region(self) -> str:
+        """The declared one."""
+        assert isinstance(self.env.cluster, AwsCluster)
+        return self.env.cluster.region
+
+    @property
+    def nothing(self) -> str:  # type: ignore[override]
+        """Why nothing is swept."""
+        return "no VPC" if may_be_asked(self.options.offline) else "AWS is not asked offline"
+
+    def refuse_options(self) -> None:
+        """All of them mean something; only who asks nobody gets no proof."""
+        if self.options.cluster_gone and not may_be_asked(self.options.offline):
+            raise InputError("--cluster-gone", "asks EKS for proof, which an offline run does not", _REAL)
+
+    def notes(self) -> tuple[str, ...]:
+        """Whether AWS is asked."""
+        return () if may_be_asked(self.options.offline) else (_OFFLINE,)
+
+    def require_place(self, known: Known, state: Mapping[str, Any]) -> None:
+        """Refuse another region or account than the stack's."""
+        if known.regions and self.region not in known.regions:
+            raise InputError(
+                f"Pulumi.{self.stack}.yaml",
+                f"says {self.region}, and the stack lies in {', '.join(sorted(known.regions))}",
+                "set cluster.region back to where it was made",
+            )
+        if known.counts() and not self.options.offline:
+            require_account(self.stack, state)
+
+    def made(self, known: Known) -> Eks | None:
+        """The EKS cluster."""
+        return known.eks
+
+    def access(self, known: Known, paths: Paths, shown: Callable[[], Mapping[str, Any]]) -> Path | str:
+        """From the state alone, or, offline, the cluster on this machine that plays it."""
+        assert known.eks
+        return paths.kubeconfig if self.options.offline else access(known.eks, self.region)
+
+    def require_gone(self, known: Known) -> str:
+        """EKS's own word."""
+        assert known.eks
+        return require_gone(known.eks, self.region)
+
+    def leftovers(self, known: Known) -> Leftovers | None:
+        """Leftovers in the stack's VPC; None where there is none, or AWS is not to be asked."""
+        if not known.vpcs or not may_be_asked(self.options.offline):
+            return None
+        vpc = vpc_by_tag(self.region, self.env.name) if self.options.offline else known.vpcs[0]
+        return Leftovers(Scope(self.region, self.env.name, self.env.name, vpc)) if vpc else None
+
+    def require_sweepable(self, known: Known) -> None:
+        """Only once the cluster is gone."""
+        if known.eks is not None:
+            raise Failure(f"stack {self.stack}", "still has its cluster", "run the same command again")
+
+    def refuse_living(self) -> None:
+        """By EKS's own word."""
+        refuse_living(self.env.name, self.region)
+
+    def first(self, known: Known) -> tuple[str, ...] | None:
+        """All but the network, which leftovers would hold."""
+        return known.before_the_network()

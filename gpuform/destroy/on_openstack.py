@@ -1,0 +1,179 @@
+"""A destroy's knowledge of OpenStack: Magnum takes a cluster down, if nothing else holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from gpuform.destroy.grounds import Ground
+from gpuform.destroy.leftovers import Leftover
+from gpuform.destroy.state import Known, Magnum
+from gpuform.destroy.steps import OF_MAGNUM, Step
+from gpuform.destroy.waiting import Left, Say, until_gone
+from gpuform.errors import Failure, InputError
+from gpuform.openstack.api import Api, Json
+from gpuform.openstack.blockers import LoadBalancer, load_balancers, why
+from gpuform.openstack.cloud import Refused, answers, connect
+from gpuform.paths import Paths
+from gpuform.recover import state as states
+from infra.model.openstack import OpenstackCluster
+
+_BALANCER = "load balancer"
+_CONFLICT = 409
+_CLUSTER = "openstack:containerinfra/cluster:Cluster"
+_OFFLINE = "offline: OpenStack is not asked for leftovers"
+
+
+@dataclass
+class OnOpenstack(Ground):
+    """Of a cluster of Magnum's."""
+
+    steps: ClassVar[tuple[Step, ...]] = OF_MAGNUM
+    where: ClassVar[str] = "OpenStack"
+    reach: ClassVar[str] = "network, floating IP, security groups"
+    prover: ClassVar[str] = "Magnum"
+    refused: ClassVar[Mapping[str, str]] = {
+        "--force": "is for a Karpenter that is dead; Magnum ends the nodes of {stack} itself",
+    }
+
+    @property
+    def nothing(self) -> str:  # type: ignore[override]
+        """Why nothing is swept."""
+        return "OpenStack is not asked offline" if self.options.offline else "no cluster"
+
+    def refuse_options(self) -> None:
+        """Beside those that mean nothing: who asks nobody gets no proof."""
+        super().refuse_options()
+        if self.options.cluster_gone and self.options.offline:
+            fact = "asks Magnum for proof, which an offline run does not"
+            raise InputError("--cluster-gone", fact, "run without --offline")
+
+    def notes(self) -> tuple[str, ...]:
+        """Whether OpenStack is asked."""
+        return (_OFFLINE,) if self.options.offline else ()
+
+    @cached_property
+    def _cloud(self) -> Any:
+        assert isinstance(self.env.cluster, OpenstackCluster)
+        return connect(self.env.cluster.cloud, self.env.cluster.region)
+
+    @property
+    def _api(self) -> Api:
+        return Api(self._cloud.connection)
+
+    def require_place(self, known: Known, state: Mapping[str, Any]) -> None:
+        """Refuse another project or region than the cluster's."""
+        made = known.magnum
+        if made is None or self.options.offline:
+            return
+        with answers("openstack token issue"):
+            project = str(self._cloud.session.get_project_id() or "")
+        if made.project and made.project != project:
+            raise Failure(
+                f"stack {self.stack}",
+                f"lies in project {made.project}, and the credentials are of project {project}",
+                "use credentials of the stack's own project",
+            )
+        region = self._cloud.region
+        if made.region and region and made.region != region:
+            raise InputError(
+                f"Pulumi.{self.stack}.yaml",
+                f"says {region}, and the stack lies in {made.region}",
+                "set cluster.region back to where it was made",
+            )
+
+    def made(self, known: Known) -> Magnum | None:
+        """Magnum's cluster."""
+        return known.magnum
+
+    def access(self, known: Known, paths: Paths, shown: Callable[[], Mapping[str, Any]]) -> Path | str:
+        """The kubeconfig that the provider got from Magnum; empty for a cluster that was never finished."""
+        if self.options.offline:
+            return paths.kubeconfig
+        for one in states.resources(shown()):
+            if one["type"] == _CLUSTER and one.get("id"):
+                found = states.plain(one.get("outputs") or {}).get("kubeconfig") or {}
+                return str(found.get("rawConfig") or found.get("raw_config") or "")
+        return ""
+
+    def require_gone(self, known: Known) -> str:
+        """Magnum's own word, asked in the cluster's own project (`require_place`)."""
+        made = known.magnum
+        assert made
+        found = self._api.find("magnum", f"/clusters/{made.id}")
+        if found is not None:
+            fact = f"Magnum says that cluster {made.id} is there ({found.get('status')})"
+            raise InputError(
+                "--cluster-gone", fact, "run without it; if it does not answer you, see its network"
+            )
+        return f"Magnum has no cluster {made.id}"
+
+    def leftovers(self, known: Known) -> Swept | None:
+        """Load balancers that bear the cluster's id; None where there is no cluster, or nobody is asked."""
+        if known.magnum is None or self.options.offline:
+            return None
+        found = self._api.find("magnum", f"/clusters/{known.magnum.id}")
+        return Swept(self._api, found or {"uuid": known.magnum.id})
+
+    def blamed(self, known: Known, failure: Failure) -> Failure:
+        """What holds the cluster is named by the services that have it."""
+        if known.magnum is None or self.options.offline:
+            return failure
+        try:
+            held = why(self._api, known.magnum.id)
+        except Failure as silent:
+            held = [f"what holds it is not known: {silent.fact}"]
+        if not held:
+            return failure
+        return Failure(
+            f"cluster {known.magnum.name} of {self.stack}",
+            f"is not gone: {'; '.join(held)}; {failure.fact}",
+            "end what holds it, and run the same command again",
+        )
+
+
+class Swept:
+    """Load balancers of Services that nobody takes down. Errors as `gpuform.openstack.cloud.answers`."""
+
+    def __init__(self, api: Api, cluster: Json) -> None:
+        """``cluster`` is Magnum's answer; nothing is asked yet."""
+        self._api, self._cluster = api, cluster
+
+    def find(self) -> tuple[Leftover, ...]:
+        """Those that bear the cluster's id."""
+        return tuple(_leftover(one) for one in load_balancers(self._api, self._cluster))
+
+    def foreign(self, unused: bool = False) -> tuple[Leftover, ...]:
+        """Nothing can be told from the cluster's own before its deletion is tried; see `Ground.blamed`."""
+        return ()
+
+    def sweep(self, seconds: float, say: Say) -> tuple[Leftover, ...]:
+        """Delete them with all that is in them, and wait until they are gone. Raises StillThere."""
+        taken: dict[Leftover, None] = {}
+
+        def look() -> list[Left]:
+            found = list(load_balancers(self._api, self._cluster))
+            taken.update(dict.fromkeys(_leftover(one) for one in found))
+            return [Left(_BALANCER, one.id, self._take(one)) for one in found]
+
+        until_gone(look, seconds, say)
+        return tuple(taken)
+
+    def _take(self, one: LoadBalancer) -> str:
+        """Ask for its end; why it is still there."""
+        if one.going:
+            return "octavia is at it"
+        try:
+            self._api.delete("octavia", f"/lbaas/loadbalancers/{one.id}", cascade="true")
+        except Refused as refused:
+            if refused.status != _CONFLICT:  # it changes at the moment, and is asked again
+                raise
+            return refused.said
+        return one.why
+
+
+def _leftover(one: LoadBalancer) -> Leftover:
+    return Leftover(_BALANCER, one.id, one.why)
