@@ -32,7 +32,7 @@ def doctor(
     found = list(findings(paths))
     if stack is not None and env is not None:
         caution(env)
-        found += preflight.findings(env, stack)
+        found += preflight.findings(env, stack, paths=paths)
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in found], indent=2))
     else:

@@ -42,7 +42,7 @@ def up(
         raise InputError("STACK", f"{LOCAL!r} runs on the embedded control plane", "use `gpuform local up`")
     caution(env)
     if env.cluster.kind in preflight.ASKED and not offline and not skip_preflight:
-        require(stack, preflight.findings(env, stack), console)
+        require(stack, preflight.findings(env, stack, paths=paths), console)
     packs = [folder.resolve() for folder in policy_pack or ()]
     try:
         result = Engine(paths, Toolchain(paths), say=say, offline=offline).up(stack, policy_packs=packs)

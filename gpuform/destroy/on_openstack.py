@@ -15,7 +15,7 @@ from gpuform.destroy.steps import OF_MAGNUM, Step
 from gpuform.destroy.waiting import Left, Say, until_gone
 from gpuform.errors import Failure, InputError
 from gpuform.openstack.api import Api, Json
-from gpuform.openstack.blockers import LoadBalancer, load_balancers, why
+from gpuform.openstack.balancers import LoadBalancer, load_balancers
 from gpuform.openstack.cloud import Refused, answers, connect
 from gpuform.paths import Paths
 from gpuform.recover import state as states
@@ -119,19 +119,26 @@ class OnOpenstack(Ground):
         return Swept(self._api, found or {"uuid": known.magnum.id})
 
     def blamed(self, known: Known, failure: Failure) -> Failure:
-        """What holds the cluster is named by the services that have it."""
-        if known.magnum is None or self.options.offline:
+        """What holds the cluster, as far as the provider has not said it: the official one does not."""
+        made = known.magnum
+        if made is None or self.options.offline:
             return failure
         try:
-            held = why(self._api, known.magnum.id)
-        except Failure as silent:
-            held = [f"what holds it is not known: {silent.fact}"]
-        if not held:
+            cluster = self._api.find("magnum", f"/clusters/{made.id}")
+            held: list[str] = []
+        except Failure:
             return failure
+        if cluster is None:
+            return failure
+        status = (
+            f"Magnum has it as {cluster.get('status')} ({cluster.get('status_reason') or 'no reason given'})"
+        )
+        named = "; ".join(line for line in held if line not in failure.fact)
+        in_its_way = f"; in its way may be: {named}" if named else ""
         return Failure(
-            f"cluster {known.magnum.name} of {self.stack}",
-            f"is not gone: {'; '.join(held)}; {failure.fact}",
-            "end what holds it, and run the same command again",
+            f"cluster {made.name} of {self.stack}",
+            f"is not gone: {status}{in_its_way}; {failure.fact}",
+            "end what is in its way, and run the same command again, which goes on",
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gpuform.aws.api import client
 from gpuform.finding import Finding
+from gpuform.paths import Paths
 from gpuform.preflight import access, account, offerings, quotas, reservations, roles, versions
 from gpuform.preflight.aws import Aws, Clients
 from gpuform.preflight.check import Check
@@ -27,17 +28,21 @@ _ELSEWHERE = {
 """Clusters that no account is asked about: why, and the command that does look."""
 
 
-def findings(env: Environment, stack: str = "STACK", clients: Clients | None = None) -> Iterator[Finding]:
+def findings(
+    env: Environment, stack: str = "STACK", clients: Clients | None = None, paths: Paths | None = None
+) -> Iterator[Finding]:
     """Every check that follows from the environment, one after another; ``stack`` is for the commands.
 
-    Without credentials, or without the region, the rest is SKIP. ``clients`` makes the clients of AWS.
+    Without credentials, or without the region, the rest is SKIP. ``clients`` makes those of AWS; ``paths`` is
+    where the stack's state may lie, by which a cluster of its name at OpenStack is known as its own.
     """
     if isinstance(env.cluster, AwsCluster):
         yield from _of_aws(env, env.cluster, clients)
     elif isinstance(env.cluster, OpenstackCluster):
         from gpuform.preflight import openstack
+        from gpuform.preflight.openstack.held import held
 
-        yield from openstack.findings(env, stack)
+        yield from openstack.findings(env, stack, held=held(paths, stack) if paths else None)
     else:
         fact, fix = _ELSEWHERE[env.cluster.kind]
         yield Finding(f"stack {stack}", "SKIP", f"nothing to check: {fact}", fix.format(stack=stack))

@@ -23,9 +23,10 @@ def main(root: str, stack: str) -> int:
     from gpuform.stacks import declared
 
     try:
-        env = declared(stack, replace(Paths.here(), root=Path(root)))
+        paths = replace(Paths.here(), root=Path(root))
+        env = declared(stack, paths)
         if env.cluster.kind in ASKED:
-            require(stack, findings(env, stack), Console(stderr=True, highlight=False))
+            require(stack, findings(env, stack, paths=paths), Console(stderr=True, highlight=False))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

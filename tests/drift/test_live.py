@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from gpuform.engine import Engine
+from gpuform.engine.places import Places
 from gpuform.errors import Failure
 from gpuform.live import access, cluster
 from gpuform.paths import Paths
@@ -55,6 +57,37 @@ def test_without_a_declared_state_a_stack_at_aws_is_the_one_that_is_played_here(
     paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
     with access(at_aws(), paths, "prod") as found:
         assert found == (paths.kubeconfig, None)
+
+
+def at_openstack(**more: Any) -> Any:
+    cluster = {"kind": "openstack", "template": "kubernetes-1.30.2-2", "version": "1.30"}
+    pool = {"name": "t4", "machine": "g2.5xlarge", "nodes": 1}
+    return parse({"name": "research", "cluster": cluster, "pools": [pool], **more})
+
+
+def test_a_cluster_of_magnum_s_is_reached_by_the_stack_s_output(tmp_path: Path) -> None:
+    paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
+    engine = cast(Engine, Answering({"kubeconfig": "kind: Config\n"}))
+    with cluster(at_openstack(), paths, engine, "prod") as (file, context):
+        assert (file.read_text(), context) == ("kind: Config\n", None)
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_stack_at_openstack_is_played_here_until_it_is_made(
+    tmp_path: Path, made: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who looks at a stack whose `up` was run from this checkout means its cluster, not the embedded one."""
+    paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
+    (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
+    if made:
+        resource = {"type": "openstack:containerinfra/cluster:Cluster", "id": "c-1", "urn": "u"}
+        file = Places(paths).checkpoint("gpuform", "prod")
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"checkpoint": {"latest": {"resources": [resource]}}}))
+    answer = {"kubeconfig": "kind: Config\n"}
+    monkeypatch.setattr(Engine, "outputs", lambda self, stack, show_secrets=False: answer)
+    with access(at_openstack(), paths, "prod") as (found, _):
+        assert (found.read_text() == "kind: Config\n") if made else found == paths.kubeconfig
 
 
 def test_an_existing_clusters_is_the_declared_one_whatever_keeps_the_state(tmp_path: Path) -> None:

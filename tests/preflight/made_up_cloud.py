@@ -142,14 +142,16 @@ class MadeUp:
     def _magnum(self, path: str, method: str) -> Any:
         parts = path.removeprefix("/v1").strip("/").split("/")
         if parts[:1] == ["clustertemplates"]:
-            return {"clustertemplates": self.templates}
+            return _one_of(self.templates, parts[1:]) if parts[1:] else {"clustertemplates": self.templates}
         if parts[:1] == ["quotas"]:
             return {"hard_limit": self.hard_limit, "resource": "Cluster"}
         if parts == ["clusters"]:
             return {"clusters": self.clusters}
         if parts[:1] == ["clusters"]:
-            found = next((one for one in self.clusters if one["uuid"] == parts[1]), None)
-            return {"nodegroups": self.node_groups} if found and parts[2:] else found
+            found = _one_of(self.clusters, parts[1:])
+            if found and parts[2:]:
+                return _one_of(self.node_groups, parts[3:]) if parts[3:] else {"nodegroups": self.node_groups}
+            return found
         return {"id": "v1"}
 
     def _nova(self, path: str, method: str) -> Any:
@@ -184,6 +186,10 @@ class MadeUp:
         if path.endswith("/resources"):
             return {"resources": self.stack}
         return {"stack": {"stack_name": "research-abc", "id": "s-1"}} if self.stack else None
+
+
+def _one_of(every: list[dict[str, Any]], path: list[str]) -> dict[str, Any] | None:
+    return next((one for one in every if one.get("uuid") == path[0]), None)
 
 
 @contextmanager
