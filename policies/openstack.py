@@ -39,6 +39,18 @@ def _number(resource: Resource, key: str) -> int | None:
     return None if found is None else int(found)  # the engine's numbers have a fraction
 
 
+def _guarded(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
+    """By name: a cluster's guard has it among what is fixed, a node group's says what it guards."""
+    name = text(resource.props, "name")
+    for one in resources:
+        if one.type == contract.REPLACEMENT_GUARD:
+            found = text(one.props, "fixed", "name"), text(one.props, "what")
+            if (name if resource.type == contract.MAGNUM_CLUSTER else f"node group {name}") in found:
+                return
+    lost = "everything in it" if resource.type == contract.MAGNUM_CLUSTER else "its nodes"
+    yield f"no ReplacementGuard is beside {name}: a change that Magnum cannot make takes {lost} away"
+
+
 def _covered(group: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     """A selector names the group as the value of a label; which label depends on Magnum's driver."""
     name = text(group.props, "name")
@@ -97,6 +109,15 @@ RULES = (
         "give nodes: N, or elastic: {min, max: {nodes}} with min at most max",
         (contract.MAGNUM_GROUP,),
         _bounded,
+    ),
+    Rule(
+        "magnum-guarded",
+        "No change replaces a Magnum cluster or node group unless somebody has said so.",
+        "high",
+        "declare it by an environment, which has a guard for each, or put a ReplacementGuard before it",
+        (contract.MAGNUM_CLUSTER, contract.MAGNUM_GROUP),
+        _guarded,
+        whole=True,
     ),
     Rule(
         "magnum-nodes-labelled",
