@@ -45,7 +45,7 @@ def guards(env: Environment) -> tuple[Guarded, ...]:
 def of_cluster(env: Environment) -> Guarded:
     """The guard of the cluster; its name is not the environment's, or a new name would be unguarded."""
     declared = magnum.cluster_of(env)
-    body = {**declared.model_dump(mode="json"), "labels": magnum.labels(env)}
+    body = _body(declared.model_dump(mode="json"), magnum.labels(env))
     return Guarded(
         name="cluster",
         what="the cluster",
@@ -63,7 +63,10 @@ def of_cluster(env: Environment) -> Guarded:
 def of_pool(env: Environment, pool: Pool) -> Guarded:
     """The guard of a pool's node group."""
     settings = pool.on_openstack
-    body = {"machine": pool.machine, "openstack": settings.model_dump(mode="json")}
+    body = {
+        "machine": pool.machine,
+        "openstack": _body(settings.model_dump(mode="json"), settings.labels),
+    }
     at = f"pools[{env.pools.index(pool)}]."
     return Guarded(
         name=pool.name,
@@ -75,6 +78,11 @@ def of_pool(env: Environment, pool: Pool) -> Guarded:
         allowed=settings.allow_replace,
         lost=(_nodes(pool), *_workloads(env, pool.name)),
     )
+
+
+def _body(declared: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """What is declared, with these labels; whether they are merged says nothing where there are none."""
+    return {**declared, "labels": labels, "merge_labels": declared["merge_labels"] if labels else None}
 
 
 def _fixed(table: Mapping[str, Change], how: How, body: Mapping[str, Any], at: str = "") -> Fixed:

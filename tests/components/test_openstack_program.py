@@ -115,7 +115,7 @@ def test_a_groups_nodes_are_counted_by_us_or_by_the_autoscaler(recorded: Recorde
     assert burst.name == "groups-burst"
     assert list(burst.request.ignoreChanges) == ["labels", "nodeCount"]
     assert list(t4.request.ignoreChanges) == ["labels"]
-    assert trigger(t4) == {"machine": "g2.5xlarge", "openstack.merge_labels": True}
+    assert trigger(t4) == {"machine": "g2.5xlarge"}
     for group in (burst, t4):
         assert group.request.deleteBeforeReplace
         assert group.request.customTimeouts.delete == "65m"

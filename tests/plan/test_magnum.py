@@ -162,7 +162,7 @@ def test_what_is_asked_of_magnum_is_rendered_for_review() -> None:
     assert group == {
         "node group": magnum.node_group(env, env.pools[0]),
         "nodes": {"capi.stackhpc.com/node-group": "burst"},
-        "replaced for": ["machine", "openstack.merge_labels"],
+        "replaced for": ["machine"],
     }
     (named, _) = yaml.safe_load_all(render(parse(small()))["magnum.yaml"])
     assert named["template"] == "kubernetes-1.30.2-2"

@@ -116,6 +116,7 @@ def test_the_first_gpu_and_the_first_elastic_pool_change_a_label_of_the_cluster(
         **before,
         "cluster.labels.auto_scaling_enabled": "true",
         "cluster.labels.nvidia_gpu_enabled": "true",
+        "cluster.merge_labels": True,
     }
 
 
