@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from tests.components.openstack_stacks import BURST, T4, small, with_template
+from tests.components.openstack_stacks import BURST, T4, small, stack, with_template
 from tests.components.recording import MAGNUM, Recorded, Recorder, own_loop, record
 
 pytestmark = pytest.mark.unit
@@ -33,7 +33,7 @@ def waits_for(recorder: Recorder, resource: Recorded) -> set[str]:
     return waits_for(recorder, resource)
 
 
-@pytest.mark.parametrize("environment", [small(T4, BURST), with_template(T4)], ids=["named", "own template"])
+@pytest.mark.parametrize("environment", [stack(), with_template(T4)], ids=["named", "own template"])
 def test_preview_and_up_register_the_same_resources(environment: dict[str, Any]) -> None:
     preview, real = record(environment, preview=True), record(environment)
     assert sorted((r.type, r.name) for r in preview.resources) == sorted(

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent
 ELSEWHERE = ("dashboards.yaml",)
 """Files that are reviewed elsewhere: tests/plan/dashboards has each dashboard once."""
-STACKS = ("local", "aws-dev", "aws-prod", "onprem-dev")
+STACKS = ("local", "aws-dev", "aws-prod", "openstack-dev", "onprem-dev")
 
 
 def test_every_stack_is_here() -> None:
