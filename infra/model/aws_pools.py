@@ -5,7 +5,7 @@ from __future__ import annotations
 from infra.model import offer
 from infra.model.aws import AwsCluster
 from infra.model.base import listing
-from infra.model.elastic import CPU, MEMORY_GIB
+from infra.model.elastic import CPU, MEMORY_GIB, NODES
 from infra.model.errors import InputError
 from infra.model.images import BOTTLEROCKET_MIG, IMAGES
 from infra.model.labels import NVIDIA_GPU
@@ -238,6 +238,8 @@ def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
                 if key == NVIDIA_GPU and offered
                 else f"nodes of the pool have no {key}"
             )
+            if key == NODES:
+                fact = "on AWS the limits of an elastic pool count what its nodes have"
             raise InputError(here, fact, listing(known, key))
         for count in pool.gpu_counts:
             least = _least(strategy, pool, count, key)

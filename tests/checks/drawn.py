@@ -27,7 +27,7 @@ def machines(kind: str, mig: bool = False) -> list[Machine]:
         for one in MACHINES.values()
         if one.gpu
         and one.arch == "amd64"
-        and (kind == "embedded" or one.seller == "ec2")
+        and (kind != "aws" or one.seller == "ec2")
         and (one.gpu in GEOMETRIES or not mig)
     ]
 
@@ -35,12 +35,12 @@ def machines(kind: str, mig: bool = False) -> list[Machine]:
 @st.composite
 def environments(draw: st.DrawFn) -> Mapping:
     """Input for the parser: one to four pools, a workload for some of them."""
-    kind = draw(st.sampled_from(["embedded", "aws"]))
+    kind = draw(st.sampled_from(["embedded", "aws", "openstack"]))
     strategy = draw(_STRATEGIES)
     pools = [draw(_pool(index, kind, strategy)) for index in range(draw(st.integers(1, 4)))]
     found: Mapping = {
         "name": "drawn",
-        "cluster": {"kind": "embedded"} if kind == "embedded" else _aws(),
+        "cluster": {"embedded": {"kind": "embedded"}, "aws": _aws(), "openstack": _openstack(pools)}[kind],
         "gpu_operator": {"mig_strategy": strategy},
         "pools": pools,
         "workloads": [draw(_workload(pool, strategy)) for pool in pools if draw(st.booleans())],
@@ -55,6 +55,20 @@ def _aws() -> Mapping:
     return {"kind": "aws", "region": "us-west-2", "version": "1.34", "network": network, "images": _IMAGES}
 
 
+OWN = "own."
+"""What names of flavors begin with that a drawn cluster declares; the rest is the machine that they are."""
+
+
+def _openstack(pools: list[Mapping]) -> Mapping:
+    named = {pool["machine"] for pool in pools if pool.get("machine", "").startswith(OWN)}
+    machines = {name: MACHINES[name.removeprefix(OWN)] for name in sorted(named)}
+    flavors = {
+        name: {"gpu": one.gpu, "count": one.gpus, "vcpu": one.vcpu, "memory_gib": one.memory}
+        for name, one in machines.items()
+    }
+    return {"kind": "openstack", "template": "t", "version": "1.34", "flavors": flavors}
+
+
 @st.composite
 def _pool(draw: st.DrawFn, index: int, kind: str, strategy: str) -> Mapping:
     how = draw(st.sampled_from(_KINDS[kind]))
@@ -62,7 +76,10 @@ def _pool(draw: st.DrawFn, index: int, kind: str, strategy: str) -> Mapping:
     assert machine.gpu is not None
     pool: Mapping = {"name": f"p{index}"}
     models, counts = [machine.gpu], [machine.gpus]
-    if draw(st.booleans()):
+    if kind == "openstack":
+        own = machine.seller == "ec2" or draw(st.booleans())
+        pool["machine"] = f"{OWN if own else ''}{machine.name}"
+    elif draw(st.booleans()):
         pool["machine"] = machine.name
     else:
         pool["gpu"] = {"models": models, "count": machine.gpus}
@@ -74,6 +91,9 @@ def _pool(draw: st.DrawFn, index: int, kind: str, strategy: str) -> Mapping:
         if "gpu" in pool and draw(st.booleans()):
             counts = sorted({one.gpus for one in same})
             pool["gpu"]["count"] = counts
+    elif kind == "openstack" and how != "dra" and draw(st.booleans()):
+        least = draw(st.integers(1, 3))
+        pool["elastic"] = {"min": least, "max": {"nodes": least + draw(st.integers(1, 3))}}
     else:
         pool["nodes"] = draw(st.integers(1, 3))
     pool["sharing"] = draw(_SHARING[how](machine.gpu, counts, strategy, index))
@@ -140,6 +160,7 @@ def _mig(draw: st.DrawFn, gpu: str, counts: list[int], operator: str, index: int
 _KINDS = {
     "embedded": ("exclusive", "time_slicing", "mps", "mig", "mig", "dra"),
     "aws": ("exclusive", "time_slicing", "mps", "mig", "mig", "dra"),
+    "openstack": ("exclusive", "time_slicing", "mps", "mig", "mig", "dra"),
 }
 _SHARING = {
     "exclusive": _exclusive,
@@ -171,5 +192,7 @@ def _workload(draw: st.DrawFn, pool: Mapping, operator: str) -> Mapping:
 
 def first_model(pool: Mapping) -> str:
     """Name of the GPU model in the pool's nodes; each drawn pool has one."""
-    named = pool["gpu"]["models"][0] if "gpu" in pool else MACHINES[pool["machine"]].gpu
+    machine = pool.get("machine", "").removeprefix(OWN)
+    named = MACHINES[machine].gpu if machine else pool["gpu"]["models"][0]
+    assert named is not None
     return GPUS[named].name

@@ -141,7 +141,7 @@ def test_everything_is_drawn() -> None:
 
     look()
     kinds = ("exclusive", "time_slicing", "mps", "mig", "dra")
-    assert {f"{where} {kind}" for where in ("aws", "embedded") for kind in kinds} <= set(seen)
+    assert {f"{where} {kind}" for where in ("aws", "embedded", "openstack") for kind in kinds} <= set(seen)
     beside = {"devices", "share", "name", "strategy", "trust", "elastic", "several counts", "rename"}
     assert not {one for one in beside if seen[one] < 10}
     assert len(models) > len(GPUS) / 2

@@ -107,6 +107,38 @@ def test_a_stack_that_is_not_on_aws_has_no_account(runs: Runs) -> None:
     assert (runs.asked, runs.made[0]["stack"]) == ([], "onprem-dev")
 
 
+@pytest.mark.parametrize("command", ["up", "doctor", "render"])
+def test_what_had_better_be_otherwise_is_said_once(runs: Runs, tmp_path: Path, command: str) -> None:
+    result = call(command, "openstack-dev", *(["-o", str(tmp_path / "out")] if command == "render" else []))
+    warned = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
+    assert len(warned) == 1, result.stderr
+    assert warned[0].startswith("warning: pools[3].elastic: the cluster-autoscaler that Magnum's Heat driver")
+
+
+class Enough(Exception):
+    """Ends a run where the test has seen what it wants to see."""
+
+
+def enough(*_: Any, **__: Any) -> Any:
+    raise Enough
+
+
+@pytest.mark.parametrize(
+    ("command", "next_step"),
+    [
+        (("preview", "--offline"), "gpuform.preview.run.played"),
+        (("rehearse",), "gpuform.rehearse.run.nodes.played"),
+    ],
+)
+def test_previews_and_rehearsals_say_it_before_they_begin(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], next_step: str
+) -> None:
+    monkeypatch.setattr(next_step, enough)
+    result = call(*command, "openstack-dev")
+    assert isinstance(result.exception, Enough)
+    assert result.stderr.count("warning: pools[3].elastic: ") == 1
+
+
 def test_the_local_stack_has_its_own_command(runs: Runs) -> None:
     result = call("up", "local")
     assert (result.exit_code, runs.made) == (2, [])

@@ -140,6 +140,48 @@ def test_own_hosts_cost_what_their_owner_says() -> None:
     assert found.units == {"GPU": 0.75}
 
 
+OPENSTACK: dict[str, Any] = {
+    "name": "e",
+    "cluster": {
+        "kind": "openstack",
+        "template": "t",
+        "version": "1.34",
+        "masters": {"nodes": 3, "flavor": "m2.medium"},
+        "workers": {"nodes": 2},
+        "flavors": {"gpu.l40s": {"gpu": "L40S", "count": 2, "vcpu": 32, "memory_gib": 128}},
+    },
+    "pools": [
+        {"name": "t4", "machine": "g2.5xlarge", "nodes": 2},
+        {"name": "l40s", "machine": "gpu.l40s", "elastic": {"min": 1, "max": {"nodes": 4}}},
+    ],
+}
+
+
+def test_flavors_of_openstack_have_no_list_price() -> None:
+    found = bill(parse(OPENSTACK), PriceList())
+    assert found.unknown == ("pool t4", "pool l40s", "masters", "default workers")
+    assert (found.low, found.high, found.region) == (0, 0, None)
+    assert [one.notes for one in found.lines] == [
+        ("no price of g2.5xlarge",),
+        ("no price of gpu.l40s",),
+        ("no price of m2.medium",),
+        ("no price of its flavor",),
+    ]
+
+
+def test_an_elastic_node_group_costs_its_least_and_at_most_its_most_nodes() -> None:
+    prices = {"g2.5xlarge": 1.5, "gpu.l40s": 4.0, "m2.medium": 0.25}
+    found = bill(parse({**OPENSTACK, "cost": {"prices": prices}}), PriceList())
+    assert {one.what: (one.least, one.most, one.low, one.high) for one in found.lines} == {
+        "pool t4": (2, 2, 3.0, 3.0),
+        "pool l40s": (1, 4, 4.0, 16.0),
+        "masters": (3, 3, 0.75, 0.75),
+        "default workers": (2, 2, None, None),
+    }
+    assert found.unknown == ("default workers",)
+    assert next(one for one in found.lines if one.what == "pool l40s").units["GPU"] == 2.0
+
+
 def test_what_a_cluster_has_beside_its_nodes() -> None:
     env = parse(stack("aws-prod"))
     assert line(env, "control plane").high == 0.10
