@@ -35,6 +35,7 @@ def _machine(machine: Machine) -> dict[str, Any]:
         "name": machine.name,
         "seller": machine.seller,
         "gpus": machine.gpus,
+        "deprecated": machine.deprecated,
         "usd_per_hour": price,
         "usd_per_gpu_hour": round(price / machine.gpus, 4) if price else None,
     }

@@ -69,7 +69,9 @@ class TemplateSpec(Model):
     )
     master_lb: bool = Field(default=False, strict=True, description="A load balancer before the masters.")
     floating_ip: bool = Field(default=True, strict=True, description="A floating IP for every node.")
-    tls: bool = Field(default=True, strict=True, description="TLS of the API server.")
+    tls: bool = Field(
+        default=True, strict=True, description="TLS of the API server; without it nobody gets a kubeconfig."
+    )
     docker_volume_gib: Count | None = Field(
         default=None, description="Volume of each node for images and containers, in GiB."
     )

@@ -49,7 +49,10 @@ class Pool(Model):
     """
 
     name: PoolName = Field(description="Also the beginning of the names of its nodes.")
-    machine: FlavorName | None = Field(default=None, description="Flavor or instance type; this or gpu.")
+    machine: FlavorName | None = Field(
+        default=None,
+        description="Instance type, or flavor: of the catalogue or of cluster.flavors; this or gpu.",
+    )
     gpu: GpuChoice | None = Field(
         default=None, description="GPU models and number per node; this or machine."
     )

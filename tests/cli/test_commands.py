@@ -31,6 +31,7 @@ def test_gpus_as_json_has_profiles_and_prices(run: CliRunner) -> None:
         "name": "g4dn.12xlarge",
         "seller": "ec2",
         "gpus": 4,
+        "deprecated": False,
         "usd_per_hour": 3.912,
         "usd_per_gpu_hour": 0.978,
     }
