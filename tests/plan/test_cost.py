@@ -10,6 +10,7 @@ from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.prices import USD_PER_HOUR, PriceList
 from infra.plan.cost import Line, bill, document, per_month
+from infra.plan.rules import facts
 from tests.components.aws_stacks import small, stack
 
 pytestmark = pytest.mark.unit
@@ -180,6 +181,16 @@ def test_an_elastic_node_group_costs_its_least_and_at_most_its_most_nodes() -> N
     }
     assert found.unknown == ("default workers",)
     assert next(one for one in found.lines if one.what == "pool l40s").units["GPU"] == 2.0
+
+
+def test_nodes_without_gpus_that_come_and_go_are_counted_in_the_recorded_cost() -> None:
+    flavors = {"c1.large": {"vcpu": 8, "memory_gib": 16}}
+    pool = {"name": "cpu", "machine": "c1.large", "elastic": {"min": 0, "max": {"nodes": 4}}}
+    cluster = {"kind": "openstack", "template": "t", "version": "1.34", "flavors": flavors}
+    cost = {"prices": {"c1.large": 0.5}}
+    env = parse({"name": "e", "cluster": cluster, "pools": [pool], "cost": cost})
+    (found,) = (rule for rule in facts.rules(env) if rule.get("record") == facts.COST)
+    assert found["expr"].startswith("0.5 * (count(")
 
 
 def test_what_a_cluster_has_beside_its_nodes() -> None:

@@ -148,7 +148,7 @@ def _costs(env: Environment) -> Iterator[Rule]:
         elif pool.gpus and "GPU" in line.units:
             gpu = line.units["GPU"] * _factor(env, pool)
             yield record(COST, f'{number(gpu)} * sum({DECLARED}{{pool="{pool.name}"}})', _names(pool))
-        elif line.high and line.most and len(pool.machines) == 1:
+        elif line.high and line.most and (pool.flavor or len(pool.machines) == 1):
             nodes = f'count({NODE_INFO}{{pool="{pool.name}"}}) or {_NOBODY}'
             yield record(COST, f"{number(line.high / line.most)} * ({nodes})", _names(pool))
 
