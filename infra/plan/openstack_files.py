@@ -36,8 +36,14 @@ def _groups(env: Environment) -> Documents:
 
 
 def _group(env: Environment, pool: Pool) -> dict[str, Any]:
-    """A node group's arguments, the label by which its nodes are found, and what would replace it."""
+    """A node group's arguments, what its nodes have and are found by, and what would replace it."""
+    flavor = pool.flavor
+    assert flavor is not None  # checked when the environment was parsed
+    each: dict[str, Any] = {"vcpu": flavor.vcpu, "memory_gib": flavor.memory}
+    if flavor.gpu:
+        each |= {"gpu": flavor.gpu, "gpus": flavor.gpus}
     return {
+        "each node": each,
         "node group": magnum.node_group(env, pool),
         "nodes": magnum.selector(env, pool),
         "replaced for": sorted(magnum_guards.of_pool(env, pool).fixed),

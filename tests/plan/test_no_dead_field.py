@@ -194,6 +194,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     **health_fields.ROWS,
     **hosts_fields.ROWS,
     **monitoring_fields.ROWS,
+    **openstack_fields.ROWS,
     **scheduling_fields.ROWS,
 }
 
@@ -230,9 +231,7 @@ def test_the_table_knows_every_field() -> None:
             else set()
         )
         fields |= {(name, key) for key in model.model_fields if key not in CHOOSING | shared}
-    elsewhere = (
-        aws_fields.FIELDS | hosts_fields.LETS_THROUGH | set(openstack_fields.ROWS) | openstack_fields.EXEMPT
-    )
+    elsewhere = aws_fields.FIELDS | hosts_fields.LETS_THROUGH | openstack_fields.EXEMPT
     assert fields == set(ROWS) | EXEMPT | elsewhere
 
 
@@ -274,6 +273,11 @@ def test_the_field_changes_what_is_rendered(row: tuple[str, str]) -> None:
 def test_the_connection_changes_no_manifest() -> None:
     other = {**EXISTING, "cluster": {"kind": "existing", "kubeconfig": "/other", "context": "c"}}
     assert rendered(EXISTING) == rendered(other)
+
+
+def test_which_cloud_it_is_changes_no_manifest() -> None:
+    named = openstack_fields.NAMED
+    assert rendered(named) == rendered({**named, "cluster": {**named["cluster"], "cloud": "other"}})
 
 
 def test_where_the_state_is_kept_changes_no_manifest() -> None:
