@@ -160,7 +160,7 @@ def test_what_is_asked_of_magnum_is_rendered_for_review() -> None:
     assert cluster["cluster"] == magnum.cluster(env)
     assert "cluster.labels.nvidia_gpu_enabled" in cluster["replaced for"]
     assert group == {
-        "each node": {"gpu": "T4", "gpus": 1, "memory_gib": 168, "vcpu": 28},
+        "each node": {"gpu": "A100-PCIE-40GB", "gpus": 1, "memory_gib": 120, "vcpu": 16},
         "node group": magnum.node_group(env, env.pools[0]),
         "nodes": {"capi.stackhpc.com/node-group": "burst"},
         "replaced for": ["machine"],
