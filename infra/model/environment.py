@@ -112,6 +112,7 @@ class Environment(Model):
             aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
         if isinstance(self.cluster, OpenstackCluster):
             openstack_checks.check(self.name, self.cluster, self.pools, self.monitoring)
+            openstack_checks.check_workloads(self.pools, self.workloads)
         if isinstance(self.cluster, HostsCluster):
             inside = {key: getattr(self, key) for key in host_checks.INSIDE}
             host_checks.check(self.cluster, operator, self.pools, inside)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from infra.model import labels
 from infra.model.elastic import NODES
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES, flavors
 from infra.model.monitoring import Monitoring
 from infra.model.openstack import AUTOSCALER_LABEL, RESERVED_GROUPS, OpenstackCluster
 from infra.model.pool import Pool
+from infra.model.workload import Workload
 
 _FIRST_WITH_CLAIMS = (1, 34)
 """Kubernetes' release notes: Dynamic Resource Allocation is stable, and on, from here."""
@@ -60,14 +62,14 @@ def _check_labels(cluster: OpenstackCluster) -> None:
     owners = [("cluster.labels", cluster.labels)]
     if cluster.own_template:
         owners.append(("cluster.template.labels", cluster.own_template.labels))
-    for path, labels in owners:
-        if AUTOSCALER_LABEL in labels:
+    for path, given in owners:
+        if AUTOSCALER_LABEL in given:
             raise InputError(
                 f"{path}.{AUTOSCALER_LABEL}",
                 "it follows from the pools: cluster-autoscaler runs where one is elastic",
                 "leave it out, and give a pool elastic: {min, max: {nodes}}",
             )
-        tag = labels.get("kube_tag")
+        tag = given.get("kube_tag")
         if tag and not re.match(rf"v?{re.escape(cluster.version)}([.-]|$)", tag):
             fact = f"{tag} is no Kubernetes {cluster.version}, which cluster.version says"
             raise InputError(f"{path}.kube_tag", fact, "give both the same minor version")
@@ -171,6 +173,22 @@ def _check_elastic(pool: Pool, path: str) -> None:
             "for one would wait for ever",
             "use 1 or more",
         )
+
+
+def check_workloads(pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
+    """Refuse pods that nobody would ever start a node for.
+
+    Of an empty group cluster-autoscaler knows the flavor and Magnum's own labels (magnum_cloud_provider.go);
+    the pool's label is put on nodes that have joined.
+    """
+    empty = {pool.name: index for index, pool in enumerate(pools) if pool.elastic and pool.least == 0}
+    for index, work in enumerate(workloads):
+        if work.pool not in empty or labels.POOL in pools[empty[work.pool]].on_openstack.labels:
+            continue
+        fact = f"an empty group is not known by its pool's label, so no node of {work.pool} would ever come"
+        given = f"openstack: {{labels: {{{labels.POOL}: {work.pool}}}}}"
+        remedy = f"give the pool elastic.min: 1, or {given}"
+        raise InputError(f"workloads[{index}].pool", fact, remedy)
 
 
 def _check_claims(cluster: OpenstackCluster, pool: Pool, path: str) -> None:

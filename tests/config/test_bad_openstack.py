@@ -131,6 +131,13 @@ def test_labels_are_texts_however_they_are_written() -> None:
     assert labels == {"a": "true", "b": "20", "c": "1.30", "d": "false"}
 
 
+def test_an_empty_group_may_be_known_by_a_label_of_magnums() -> None:
+    work = put("workloads", [{"name": "w", "kind": "pod", "pool": "cpu", "image": "a:1"}])
+    assert "no node of cpu would ever come" in message(change(work))
+    assert parse(change(work, put("pools/4/openstack", {"labels": {"gpuform.io/pool": "cpu"}})))
+    assert parse(change(work, put("pools/4/elastic/min", 1)))
+
+
 def test_a_template_of_our_own_is_taken() -> None:
     own = {
         "image": "fedora-coreos-40",
