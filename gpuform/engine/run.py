@@ -140,8 +140,9 @@ class Engine:
         env = backend.without(UNSET, ours, PASSPHRASE) | ours | {"GPUFORM_SKIP_PREFLIGHT": "1"}
         if shared is not None:
             backend.require_passphrase(stack, shared, env)
-        for plugin in plugins(self._paths):
-            if plugin.notice and not self._runs:
+        file = self._paths.root / f"Pulumi.{stack}.yaml"
+        for plugin in plugins(self._paths, self._places.offline):
+            if plugin.notice and plugin.starts_for(file) and not self._runs:
                 self._say(plugin.notice)
         self._runs[stack] = env, shared
         return self._runs[stack]

@@ -12,6 +12,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from gpuform.engine.places import Places, link, write
@@ -48,6 +49,12 @@ class _Ours:
 _OURS = (
     _Ours("language", "python", "gpuform.plugins.language", stands_in=True),
     _Ours("resource", "kubernetes", "gpuform.plugins.kubernetes", stands_in=True),
+    # Only where the SDK is installed, which asks for its own version: it comes with gpuform[openstack].
+    *(
+        [_Ours("resource", "openstack", "gpuform.plugins.openstack", stands_in=True)]
+        if find_spec("pulumi_openstack")
+        else []
+    ),
     _Ours(
         "resource", "pulumi-python", "pulumi.dynamic", stands_in=False
     ),  # part of the SDK, started as it says
@@ -63,6 +70,10 @@ _OFFLINE = (
 )
 
 
+_ONLY_OF = {"pulumi-resource-openstack": "openstack"}
+"""Plugins that only stacks of one kind of cluster start; the word is in their stack files."""
+
+
 @dataclass(frozen=True)
 class Plugin:
     """A plugin that may be official; ``official`` is its executable, or None where our stand-in is used."""
@@ -70,6 +81,11 @@ class Plugin:
     name: str
     version: str
     official: Path | None
+
+    def starts_for(self, stack_file: Path) -> bool:
+        """Whether runs of a stack use it."""
+        word = _ONLY_OF.get(self.name)
+        return not word or (stack_file.is_file() and word in stack_file.read_text(encoding="utf-8"))
 
     @property
     def notice(self) -> str:
@@ -79,18 +95,22 @@ class Plugin:
         return f"gpuform: stand-in for {self.name} {self.version} (the official plugin is not installed)"
 
 
-def plugins(paths: Paths | None = None) -> list[Plugin]:
+def plugins(paths: Paths | None = None, offline: bool = False) -> list[Plugin]:
     """Every plugin that we have a stand-in for, with the official one where it is installed.
 
     Looks on PATH, next to the ``pulumi`` of these runs, and in the user's own PULUMI_HOME; starts nothing.
     """
     places = Places(paths or Paths.here())
-    return [Plugin(ours.file, ours.version, _official(ours, places)) for ours in _OURS if ours.stands_in]
+    return [
+        Plugin(ours.file, ours.version, _official(ours, places))
+        for ours in _wanted(offline)
+        if ours.stands_in
+    ]
 
 
 def install(places: Places) -> list[Plugin]:
     """Make every plugin known to the engine; returns ``plugins``. Run again it changes nothing."""
-    state = plugins(places.paths)
+    state = plugins(places.paths, places.offline)
     official = {plugin.name: plugin.official for plugin in state}
     folder = places.home / "plugins"
     for ours in _wanted(places.offline):

@@ -141,5 +141,15 @@ def test_export_lines_are_safe_to_eval() -> None:
 @pytest.mark.unit
 def test_looking_for_plugins_starts_and_writes_nothing(tmp_path: Path) -> None:
     names = [plugin.name for plugin in plugins(Paths(tmp_path, tmp_path / "state", tmp_path / "cache"))]
-    assert names == ["pulumi-language-python", "pulumi-resource-kubernetes"]
+    assert names == ["pulumi-language-python", "pulumi-resource-kubernetes", "pulumi-resource-openstack"]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.unit
+def test_the_stand_in_of_openstack_is_told_of_where_it_is_used(tmp_path: Path) -> None:
+    plugin = next(one for one in plugins() if one.name == "pulumi-resource-openstack")
+    (tmp_path / "Pulumi.a.yaml").write_text("config: {gpuform:environment: {cluster: {kind: openstack}}}")
+    (tmp_path / "Pulumi.b.yaml").write_text("config: {gpuform:environment: {cluster: {kind: embedded}}}")
+    told = [plugin.starts_for(tmp_path / f"Pulumi.{name}.yaml") for name in ("a", "b", "none")]
+    assert told == [True, False, False]
+    assert "pulumi-resource-openstack" not in [one.name for one in plugins(offline=True)]

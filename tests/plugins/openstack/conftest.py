@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpuform.plugins.openstack import resource, waiting
 from tests.plugins.openstack.fake import Fake, serving
 
 
@@ -47,3 +48,12 @@ def fake(no_openstack: Path) -> Iterator[Fake]:
         (no_openstack / "clouds.yaml").write_text(yaml.safe_dump({"clouds": {"cern": entry}}))
         made.template()
         yield made
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks follow each other at once, and a request that nothing comes of is given up after 0.3 s."""
+    monkeypatch.setattr(waiting, "_FIRST_S", 0.01)
+    monkeypatch.setattr(waiting, "_LONGEST_S", 0.02)
+    monkeypatch.setattr(waiting, "BEGINS_S", 0.3)
+    monkeypatch.setattr(resource, "BEGINS_S", 0.3)

@@ -231,6 +231,8 @@ class Fake:
         return 202, {"uuid": key}
 
     def list_groups(self, body: Any, cluster: str) -> Answer:
+        for one in self._of(cluster):
+            self.look(one)
         return 200, {"nodegroups": self._of(cluster)}
 
     def create_group(self, body: Any, cluster: str) -> Answer:

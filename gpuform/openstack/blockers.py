@@ -1,0 +1,93 @@
+"""What can keep Magnum from deleting a cluster: load balancers, ports, resources of its stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpuform.errors import Failure
+from gpuform.openstack.cloud import Cloud, answers
+
+_SHOWN = 10
+
+
+def blockers(cloud: Cloud, cluster: Mapping[str, Any]) -> list[str]:
+    """One line each for what octavia, neutron and heat name of a cluster, as Magnum's API describes it.
+
+    A service that the cloud does not have, or that does not answer, adds nothing: this is help with an error,
+    and must not become another. Nothing is changed.
+    """
+    found: list[str] = []
+    for look in (_load_balancers, _ports, _resources):
+        try:
+            found += list(look(cloud, cluster))
+        except Failure:
+            continue
+    more = len(found) - _SHOWN
+    return found[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _load_balancers(cloud: Cloud, cluster: Mapping[str, Any]) -> Iterator[str]:
+    """Those of Services and Ingresses, which say in their description whose they are, and the API's own.
+
+    Magnum itself finds the first kind by that description: magnum/common/octavia.py.
+    """
+    for one in _ask(cloud, "load-balancer", "/v2/lbaas/loadbalancers", "loadbalancers"):
+        said = f"{one.get('description') or ''} {one.get('name') or ''}"
+        if str(cluster.get("uuid")) in said or _named(one, cluster):
+            yield (
+                f"load balancer {one.get('name')} ({one.get('id')}, {one.get('provisioning_status')}): "
+                f"openstack loadbalancer delete --cascade {one.get('id')}"
+            )
+
+
+def _ports(cloud: Cloud, cluster: Mapping[str, Any]) -> Iterator[str]:
+    """Ports that bear the cluster's name or uuid; those of a network that it shares are not told apart."""
+    for one in _ask(cloud, "network", "/v2.0/ports", "ports"):
+        said = f"{one.get('description') or ''} {one.get('name') or ''}"
+        if str(cluster.get("uuid")) in said or _named(one, cluster):
+            owner = one.get("device_owner") or "nobody"
+            what = f"port {one.get('name')} ({one.get('id')}, of {owner})"
+            yield f"{what}: openstack port delete {one.get('id')}"
+
+
+def _resources(cloud: Cloud, cluster: Mapping[str, Any]) -> Iterator[str]:
+    """What of the cluster's heat stack is not gone because it failed."""
+    stack = cluster.get("stack_id") or cluster.get("cluster_id")
+    if not stack:
+        return
+    path = f"/stacks/{stack}/resources"
+    for one in _ask(cloud, "orchestration", path, "resources", {"nested_depth": 5}):
+        if str(one.get("resource_status")) in ("DELETE_FAILED", "DELETE_IN_PROGRESS"):
+            yield (
+                f"stack {stack}, resource {one.get('resource_name')} ({one.get('resource_type')} "
+                f"{one.get('physical_resource_id') or ''}): {one.get('resource_status')} "
+                f"{one.get('resource_status_reason') or ''}".rstrip()
+            )
+
+
+def _named(one: Mapping[str, Any], cluster: Mapping[str, Any]) -> bool:
+    """Whether a thing bears the cluster's name as heat and the cloud controller give it: ``name-...``."""
+    name = str(cluster.get("name") or "")
+    own = str(one.get("name") or "")
+    return bool(name) and (own == name or own.startswith((f"{name}-", f"kube_service_{name}_")))
+
+
+def _ask(
+    cloud: Cloud, service: str, path: str, key: str, asked: Mapping[str, Any] | None = None
+) -> list[Any]:
+    """A list of a service. Raises Failure where there is no such service, or it refuses."""
+    with answers(f"openstack {service}"):
+        session = cloud.session
+        address = session.get_endpoint(service_type=service, region_name=cloud.region or None)
+        if not address:
+            return []
+        base = str(address).rstrip("/")
+        version = path.split("/")[1]
+        base = base.removesuffix(f"/{version}") if version.startswith("v") else base
+        answer = session.get(base + path, params=dict(asked or {}), headers={"Accept": "application/json"})
+        try:
+            found: list[Any] = answer.json().get(key) or []
+        except ValueError:
+            return []
+        return found
