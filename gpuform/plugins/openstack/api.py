@@ -11,6 +11,7 @@ from gpuform.openstack.cloud import Cloud, Refused, answers
 from gpuform.plugins.handler import PluginError
 
 Live = dict[str, Any]
+_HALF_S, _HALF_LOOKS = 0.3, 20
 
 
 class ApiError(PluginError):
@@ -52,11 +53,24 @@ class Magnum:
             raise
         return _plain(found) if found is not None else None
 
+    async def _half(self, call: str, do: Callable[[], Any]) -> Live | None:
+        """As `find`, of a cluster: Magnum makes its groups after itself and deletes them before, and its API
+        answers 400 to whoever asks in between, for a cluster without masters is none that it may show.
+        """
+        for _ in range(_HALF_LOOKS):
+            try:
+                return await self.find(call, do)
+            except ApiError as error:
+                if error.status != 400:
+                    raise
+                await asyncio.sleep(_HALF_S)
+        return await self.find(call, do)
+
     # Clusters.
 
     async def cluster(self, key: str) -> Live | None:
         """A cluster by uuid or name. A name that several have is an `ApiError` with status 409."""
-        return await self.find(f"cluster show {key}", lambda: self.cloud.magnum.clusters.get(key))
+        return await self._half(f"cluster show {key}", lambda: self.cloud.magnum.clusters.get(key))
 
     async def create_cluster(self, body: Mapping[str, Any]) -> str:
         """Ask for a cluster; returns its uuid. It need not be there yet: the conductor makes it later."""

@@ -119,10 +119,7 @@ class Clusters(MagnumResource):
             return live
         await magnum.upgrade(str(live["uuid"]), uuid)
 
-        def moved(now: Live) -> bool:
-            return mark(now) != before and (now["cluster_template_id"] == uuid or failed(now))
-
-        return self._succeeded(wait, await wait.settled(moved))
+        return self._succeeded(wait, await wait.settled(lambda now: mark(now) != before))
 
     async def _resize(self, wait: Wait, magnum: Magnum, live: Live, count: int) -> Live:
         """As many default workers as wanted; one that an earlier run has asked for is not asked for again."""

@@ -22,6 +22,7 @@ BEGINS_S = 60.0
 
 _FIRST_S, _LONGEST_S = 1.0, 10.0  # Magnum itself looks every 10 s: magnum/service/periodic.py
 _LOST_LOOKS = 6
+_MEANT = (401, 403, 404, 406)  # what looking again does not change
 
 
 class Late(Exception):
@@ -66,12 +67,12 @@ class Wait:
         With ``moved``, a final status counts only once that says that Magnum has acted on what was asked;
         raises `Still` where it never does.
         """
-        started = time.monotonic()
+        started, begun = time.monotonic(), moved is None
         async for live in self._looks():
             waited = time.monotonic() - started
             if live is None:
                 raise Gone(self.what)
-            begun = moved is None or moved(live)
+            begun = begun or moved is None or moved(live)
             if begun and not in_progress(live):
                 return live
             if not begun and not in_progress(live) and waited >= min(BEGINS_S, self.bound_s):
@@ -107,7 +108,7 @@ class Wait:
                 lost = 0
             except ApiError as error:
                 lost += 1
-                if error.refused or lost >= _LOST_LOOKS:
+                if error.status in _MEANT or lost >= _LOST_LOOKS:
                     raise
             else:
                 yield live

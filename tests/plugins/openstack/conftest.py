@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from gpuform.plugins.openstack import resource, waiting
-from tests.plugins.openstack.fake import Fake, serving
+from tests.plugins.openstack.fake import Fake
+from tests.plugins.openstack.serving import serving
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A small cloud over HTTP on loopback: keystone, Magnum, and what is asked of heat, octavia and neutron.
+"""A small Magnum, as far as the stand-in asks one, and what is asked of its neighbours; see `serving`.
 
 Only for the stand-in's own logic: how it waits, what it sends, what it makes of a failure. How the real
 Magnum answers is tested in tests/openstack against the real one. States move one step with each look.
@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 PROJECT, USER = "p" * 32, "u" * 32
@@ -31,6 +28,7 @@ class Fake:
     looks: int = 2  # how often something is still in progress before it is done
     appears_after: int = 0  # looks before a cluster that was asked for is there
     reason: str = ""  # what the next create, or resize, fails with
+    group_reason: str = ""  # what a cluster's groups say when it has failed
     hangs: bool = False  # deletions stay in progress
     refuses_delete: str = ""  # deletions end as DELETE_FAILED with this reason
     drops_answer: bool = False  # the next POST is carried out, and its connection closed without an answer
@@ -81,6 +79,9 @@ class Fake:
                 del self.groups[id]
             return
         thing.update(status=status, status_reason=reason, updated_at=_now())
+        if status == "CREATE_FAILED" and self.group_reason:
+            for one in self._of(thing["uuid"]):
+                one.update(status=status, status_reason=self.group_reason)
         if status == "CREATE_COMPLETE" and "api_address" in thing:
             thing["api_address"] = "https://10.0.0.5:6443"
 
@@ -173,7 +174,7 @@ class Fake:
             found = re.fullmatch(pattern, path)
             if verb == method and found:
                 return do(self, body, *found.groups())
-        return _error(404, f"no such path: {method} {path}")
+        return error(404, f"no such path: {method} {path}")
 
     def _one(self, things: dict[str, dict[str, Any]], key: str) -> dict[str, Any] | None:
         return next((one for one in things.values() if key in (one["uuid"], one["name"])), None)
@@ -184,7 +185,7 @@ class Fake:
 
     def create_cluster(self, body: Any) -> Answer:
         if self._one(self.templates, body["cluster_template_id"]) is None:
-            return _error(404, f"ClusterTemplate {body['cluster_template_id']} could not be found.")
+            return error(404, f"ClusterTemplate {body['cluster_template_id']} could not be found.")
         return 202, {"uuid": self.make_cluster(body)["uuid"]}
 
     def get_cluster(self, body: Any, key: str) -> Answer:
@@ -193,10 +194,10 @@ class Fake:
             self._unseen[found["uuid"]] -= 1
             found = None
         if found is None:
-            return _error(404, f"Cluster {key} could not be found.")
+            return error(404, f"Cluster {key} could not be found.")
         self.look(found)
         if found["uuid"] not in self.clusters:
-            return _error(404, f"Cluster {key} could not be found.")
+            return error(404, f"Cluster {key} could not be found.")
         failed = [one for one in self._of(found["uuid"]) if one["status"].endswith("_FAILED")]
         faults = {one["name"]: one["status_reason"] for one in failed}
         more = {"faults": faults} if found["status"].endswith("_FAILED") else {}
@@ -208,7 +209,7 @@ class Fake:
     def delete_cluster(self, body: Any, key: str) -> Answer:
         found = self._one(self.clusters, key)
         if found is None:
-            return _error(404, f"Cluster {key} could not be found.")
+            return error(404, f"Cluster {key} could not be found.")
         self.move(found, "DELETE")
         return 204, None
 
@@ -222,7 +223,7 @@ class Fake:
             return 202, {"uuid": key}
         count, most = body["node_count"], group["max_node_count"]
         if count < group["min_node_count"] or (most and count > most):
-            return _error(400, f"Resizing {group['name']} outside the allowed range")
+            return error(400, f"Resizing {group['name']} outside the allowed range")
         group["node_count"] = count
         reason = self.reason
         self.move(cluster, "UPDATE")
@@ -237,7 +238,7 @@ class Fake:
 
     def create_group(self, body: Any, cluster: str) -> Answer:
         if any(one["name"] == body["name"] for one in self._of(cluster)):
-            return _error(409, f"A node group with name {body['name']} already exists in the cluster.")
+            return error(409, f"A node group with name {body['name']} already exists in the cluster.")
         made = self._group(cluster, body)
         self.move(made, "CREATE")
         return 202, made
@@ -247,7 +248,7 @@ class Fake:
         if found is not None:
             self.look(found)
         if found is None or found["uuid"] not in self.groups:
-            return _error(404, f"Nodegroup {key} could not be found.")
+            return error(404, f"Nodegroup {key} could not be found.")
         return 200, found
 
     def patch_group(self, body: Any, cluster: str, key: str) -> Answer:
@@ -255,14 +256,14 @@ class Fake:
         after = {**group, **{one["path"][1:]: one.get("value") for one in body}}
         most = after["max_node_count"]
         if after["min_node_count"] > after["node_count"] or (most and after["node_count"] > most):
-            return _error(409, "min_node_count should be less or equal to node_count")
+            return error(409, "min_node_count should be less or equal to node_count")
         group.update(after)
         self.move(group, "UPDATE")
         return 202, group
 
     def delete_group(self, body: Any, cluster: str, key: str) -> Answer:
         if key not in self.groups:
-            return _error(404, f"Nodegroup {key} could not be found.")
+            return error(404, f"Nodegroup {key} could not be found.")
         self.move(self.groups[key], "DELETE")
         return 204, None
 
@@ -274,7 +275,7 @@ class Fake:
 
     def get_template(self, body: Any, key: str) -> Answer:
         found = self._one(self.templates, key)
-        return (200, found) if found else _error(404, f"ClusterTemplate {key} could not be found.")
+        return (200, found) if found else error(404, f"ClusterTemplate {key} could not be found.")
 
     def patch_template(self, body: Any, key: str) -> Answer:
         for one in body:
@@ -286,8 +287,8 @@ class Fake:
 
     def delete_template(self, body: Any, key: str) -> Answer:
         if any(one["cluster_template_id"] == key for one in self.clusters.values()):
-            return _error(400, f"ClusterTemplate {key} is referenced by one or multiple clusters.")
-        return (204, None) if self.templates.pop(key, None) else _error(404, f"{key} could not be found.")
+            return error(400, f"ClusterTemplate {key} is referenced by one or multiple clusters.")
+        return (204, None) if self.templates.pop(key, None) else error(404, f"{key} could not be found.")
 
     def authority(self, body: Any, cluster: str) -> Answer:
         return 200, {"cluster_uuid": cluster, "pem": "-----BEGIN CERTIFICATE-----\nCA\n"}
@@ -311,7 +312,7 @@ def _now() -> str:
     return datetime.now(UTC).replace(microsecond=0).isoformat()
 
 
-def _error(status: int, said: str) -> Answer:
+def error(status: int, said: str) -> Answer:
     return status, {"errors": [{"status": status, "title": said.partition(".")[0], "detail": said}]}
 
 
@@ -335,111 +336,3 @@ _ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("GET", "/certificates/([^/]+)", Fake.authority),
     ("POST", "/certificates", Fake.sign),
 ]
-_SERVICES = {
-    "container-infra": "/magnum/v1",
-    "network": "/neutron",
-    "load-balancer": "/octavia",
-    "orchestration": f"/heat/v1/{PROJECT}",
-}
-
-
-def _catalogue(address: str) -> list[dict[str, Any]]:
-    return [
-        {
-            "type": type,
-            "name": type,
-            "id": type,
-            "endpoints": [
-                {
-                    "interface": "public",
-                    "region_id": "cern",
-                    "region": "cern",
-                    "url": address + path,
-                    "id": type,
-                }
-            ],
-        }
-        for type, path in _SERVICES.items()
-    ]
-
-
-def _login(fake: Fake, body: Any) -> Answer:
-    fake.logins += 1
-    if fake.password not in json.dumps(body):
-        return 401, {"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made"}}
-    token = {
-        "methods": ["password"],
-        "user": {"id": USER, "name": "ana", "domain": {"id": "default", "name": "Default"}},
-        "project": {"id": PROJECT, "name": "gpu", "domain": {"id": "default", "name": "Default"}},
-        "roles": [{"id": "m", "name": "member"}],
-        "issued_at": "2026-01-01T00:00:00.000000Z",
-        "expires_at": "2099-01-01T00:00:00.000000Z",
-        "catalog": _catalogue(fake.address),
-    }
-    return 201, {"token": token}
-
-
-def _serve(fake: Fake) -> type[BaseHTTPRequestHandler]:
-    class Serving(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do(self) -> None:
-            path, _, query = self.path.partition("?")
-            length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length)) if length else None
-            fake.requests.append((self.command, path, body))
-            status, answer = self._answer(path, body, query)
-            if fake.drops_answer and self.command == "POST" and path.startswith("/magnum"):
-                fake.drops_answer = False
-                self.close_connection = True
-                return
-            data = json.dumps(answer).encode() if answer is not None else b""
-            self.send_response(status)
-            if path.startswith("/identity"):
-                self.send_header("X-Subject-Token", "token")
-            self.send_header("OpenStack-API-Maximum-Version", f"container-infra {fake.newest}")
-            self.send_header("OpenStack-API-Minimum-Version", "container-infra 1.1")
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        do_GET = do_POST = do_PATCH = do_DELETE = do  # noqa: N815 - the base class's names
-
-        def _answer(self, path: str, body: Any, query: str) -> Answer:
-            if path.startswith("/identity/v3/auth/tokens"):
-                return _login(fake, body)
-            if path.rstrip("/") == "/identity/v3":
-                links = [{"rel": "self", "href": fake.address + "/identity/v3/"}]
-                return 200, {"version": {"id": "v3.14", "status": "stable", "links": links}}
-            if path.startswith("/magnum/v1"):
-                asked = (self.headers.get("OpenStack-API-Version") or "x 1.1").split()[-1]
-                if [int(part) for part in asked.split(".")] > [int(part) for part in fake.newest.split(".")]:
-                    return _error(406, f"Version {asked} was requested")
-                return fake.answer(self.command, path.removeprefix("/magnum/v1") or "/", body, query)
-            service = path.split("/")[1]
-            if service in fake.blocking:
-                key = {"neutron": "ports", "octavia": "loadbalancers", "heat": "resources"}[service]
-                return 200, {key: fake.blocking[service]}
-            return 404, {"error": {"code": 404, "title": "Not Found", "message": path}}
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Silent."""
-
-    return Serving
-
-
-@contextmanager
-def serving() -> Iterator[Fake]:
-    """A cloud that answers until the block ends."""
-    fake = Fake()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _serve(fake))
-    fake.address = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield fake
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
