@@ -37,7 +37,7 @@ _OTHER: Mapping[str, str] = {"cacertFile": "cacert", "cert": "cert", "key": "key
 _WITHOUT_EFFECT = ("allowReauth", "delayedAuth", "disableNoCacheHeader", "enableLogging", "maxRetries")
 _REFUSED = ("swauth",)
 _OWN = ("cloud", "region", "insecure", "endpointType", "endpointOverrides", "systemScope", "version")
-KNOWN = frozenset({*_AUTH, *_OTHER, *_WITHOUT_EFFECT, *_OWN})
+KNOWN = frozenset({*_AUTH, *_OTHER, *_WITHOUT_EFFECT, *_REFUSED, *_OWN})
 
 
 class Clouds:

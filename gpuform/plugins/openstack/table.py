@@ -162,7 +162,7 @@ def shown(table: Table, live: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _moment(live.get(field.api)) if name.endswith("edAt") else field.shown(live.get(field.api))
         for name, field in table.items()
-        if field.api in live or not field.given
+        if name != "mergeLabels"
     }
 
 

@@ -1,0 +1,105 @@
+"""Deletions: bounded, with what blocks them named, and finished by the next run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuform.plugins.handler import PluginError
+from tests.plugins.openstack.driving import CLUSTER, Driver
+from tests.plugins.openstack.fake import Fake
+
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
+NAME = "kubernetes-1.30.2-2"
+WANTED: dict[str, Any] = {"name": "research", "clusterTemplateId": NAME}
+NO_HOST = "ResourceInError: resources.kube_masters: No valid host was found"
+
+
+def posts(fake: Fake, end: str = "/clusters") -> int:
+    return sum(method == "POST" and path.endswith(end) for method, path, _ in fake.requests)
+
+
+def ready(fake: Fake) -> str:
+    made = fake.make_cluster({"name": "research", "cluster_template_id": NAME})
+    fake._moves.clear()
+    made.update(status="CREATE_COMPLETE", api_address="https://10.0.0.5:6443")
+    return str(made["uuid"])
+
+
+def test_a_stuck_delete_is_bounded_and_names_what_blocks(fake: Fake) -> None:
+    driver = Driver(CLUSTER)
+    driver.up(**WANTED)
+    uuid = driver.id
+    fake.hangs = True
+    fake.blocking = {
+        "octavia": [
+            {
+                "id": "lb-1",
+                "name": f"kube_service_{uuid}_default_web",
+                "provisioning_status": "ERROR",
+                "description": f"Kubernetes external service default/web from cluster {uuid}",
+            },
+            {"id": "lb-2", "name": "somebody's", "description": "", "provisioning_status": "ACTIVE"},
+        ],
+        "neutron": [
+            {"id": "port-1", "name": "research-abc-node-0", "device_owner": "compute:nova"},
+            {"id": "port-2", "name": "researchers", "device_owner": ""},
+        ],
+        "heat": [
+            {
+                "resource_name": "fixed_subnet",
+                "resource_type": "OS::Neutron::Subnet",
+                "resource_status": "DELETE_FAILED",
+                "resource_status_reason": "Conflict: ports still in use",
+                "physical_resource_id": "sub-1",
+            },
+            {"resource_name": "api", "resource_status": "CREATE_COMPLETE"},
+        ],
+    }
+    driver.timeout = 0.2
+    with pytest.raises(PluginError, match="cluster research: still DELETE_IN_PROGRESS after") as raised:
+        driver.down()
+    said = str(raised.value)
+    for words in (
+        f"load balancer kube_service_{uuid}_default_web (lb-1, ERROR)",
+        "openstack loadbalancer delete --cascade lb-1",
+        "port research-abc-node-0 (port-1, of compute:nova): openstack port delete port-1",
+        "resource fixed_subnet (OS::Neutron::Subnet sub-1): DELETE_FAILED Conflict: ports still in use",
+        "run the same command again, which goes on",
+    ):
+        assert words in said
+    assert not any(other in said for other in ("lb-2", "port-2", "resource api"))
+
+
+def test_the_next_run_waits_for_a_deletion_and_does_not_ask_again(fake: Fake) -> None:
+    driver = Driver(CLUSTER)
+    driver.up(**WANTED)
+    fake.hangs, driver.timeout = True, 0.2
+    with pytest.raises(PluginError, match="no load balancer, port or stack is named"):
+        driver.down()
+    fake._moves[driver.id] = [1, "DELETE_COMPLETE", None]
+    driver.timeout = 20
+    driver.down()
+    assert fake.clusters == {}
+    assert sum(method == "DELETE" for method, _, _ in fake.requests) == 1
+
+
+def test_a_failed_deletion_is_asked_for_again(fake: Fake) -> None:
+    driver = Driver(CLUSTER)
+    driver.up(**WANTED)
+    fake.refuses_delete = "Timeout waiting for the load balancers to be deleted"
+    with pytest.raises(PluginError, match="DELETE_FAILED: Timeout waiting for the load balancers"):
+        driver.down()
+    fake.refuses_delete = ""
+    driver.down()
+    assert fake.clusters == {}
+
+
+def test_a_deletion_that_fails_again_with_the_same_words_is_told_again(fake: Fake) -> None:
+    driver = Driver(CLUSTER)
+    driver.up(**WANTED)
+    fake.refuses_delete = "Subnet in use"
+    for _ in range(2):
+        with pytest.raises(PluginError, match="DELETE_FAILED: Subnet in use"):
+            driver.down()

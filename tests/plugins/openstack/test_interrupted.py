@@ -1,0 +1,115 @@
+"""What was killed on its way is gone on with, and what is not ours is never taken over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.plugins.handler import InitFailed, PluginError
+from gpuform.plugins.openstack import begun
+from tests.plugins.openstack.driving import CLUSTER, GROUP, TEMPLATE, Driver
+from tests.plugins.openstack.fake import Fake
+
+pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
+NAME = "kubernetes-1.30.2-2"
+WANTED: dict[str, Any] = {"name": "research", "clusterTemplateId": NAME}
+NO_HOST = "ResourceInError: resources.kube_masters: No valid host was found"
+
+
+def posts(fake: Fake, end: str = "/clusters") -> int:
+    return sum(method == "POST" and path.endswith(end) for method, path, _ in fake.requests)
+
+
+def ready(fake: Fake) -> str:
+    made = fake.make_cluster({"name": "research", "cluster_template_id": NAME})
+    fake._moves.clear()
+    made.update(status="CREATE_COMPLETE", api_address="https://10.0.0.5:6443")
+    return str(made["uuid"])
+
+
+def test_a_create_whose_answer_the_engine_lost_is_gone_on_with(fake: Fake) -> None:
+    driver = Driver(CLUSTER)
+    driver.up(**WANTED)
+    first = driver.id
+    driver.lost()
+    driver.up(**WANTED)
+    assert (driver.id, posts(fake)) == (first, 1)
+    assert any("goes on with" in line for line in driver.log.lines)
+
+
+@pytest.mark.parametrize("token", [CLUSTER, GROUP, TEMPLATE])
+def test_a_request_whose_answer_was_lost_is_gone_on_with(fake: Fake, token: str) -> None:
+    cluster = ready(fake) if token == GROUP else ""
+    inputs = {
+        CLUSTER: WANTED,
+        GROUP: {"clusterId": cluster, "name": "gpu-t4"},
+        TEMPLATE: {"name": "own", "coe": "kubernetes", "image": "fedora-coreos-40"},
+    }[token]
+    fake.drops_answer = True
+    driver = Driver(token)
+    with pytest.raises(PluginError, match="no answer"):
+        driver.up(**inputs)
+    driver.up(**inputs)
+    made = {CLUSTER: fake.clusters, GROUP: fake.groups, TEMPLATE: fake.templates}[token]
+    assert sum(one["name"] == inputs["name"] for one in made.values()) == 1
+
+
+def test_one_that_failed_meanwhile_is_made_anew_in_the_same_run(fake: Fake) -> None:
+    fake.reason = NO_HOST
+    driver = Driver(CLUSTER)
+    with pytest.raises(InitFailed):
+        driver.up(**WANTED)
+    driver.lost()
+    driver.up(**WANTED)
+    assert list(fake.clusters) == [driver.id]
+    assert posts(fake) == 2
+
+
+@pytest.mark.parametrize("token", [CLUSTER, TEMPLATE])
+def test_what_is_not_ours_is_never_taken_over_nor_made_twice(fake: Fake, token: str) -> None:
+    inputs = WANTED if token == CLUSTER else {"name": NAME, "coe": "kubernetes", "image": "i"}
+    if token == CLUSTER:
+        ready(fake)
+    before = (dict(fake.clusters), dict(fake.templates))
+    with pytest.raises(PluginError, match=r"one of this name already.*gpuform recover.*another name"):
+        Driver(token).up(**inputs)
+    assert (fake.clusters, fake.templates, fake.changes()) == (*before, [])
+
+
+def test_the_note_of_another_attempt_is_no_proof(fake: Fake, no_openstack: Path) -> None:
+    """Somebody made one of that name days after our request was lost."""
+    urn = f"urn:pulumi:dev::t::{CLUSTER}::thing"
+    noted = begun.begin(urn, "research")
+    [file] = (no_openstack / "state").rglob("*.json")
+    file.write_text(json.dumps({**vars(noted), "at": "2026-01-01T00:00:00+00:00"}))
+    ready(fake)
+    with pytest.raises(PluginError, match="one of this name already"):
+        Driver(CLUSTER).up(**WANTED)
+
+
+def test_what_the_state_has_is_no_orphan(fake: Fake) -> None:
+    """A replacement that creates first, as `pulumi up --replace` may, must not get the old cluster."""
+    driver = Driver(CLUSTER)
+    driver.up(**WANTED)
+    news = driver.ask("check", driver.inputs, WANTED).inputs
+    with pytest.raises(PluginError, match="one of this name already"):
+        driver.ask("create", news)
+
+
+def test_the_same_stack_on_another_backend_is_another_stack(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Driver(CLUSTER).up(**WANTED)
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://elsewhere")
+    with pytest.raises(PluginError, match="one of this name already"):
+        Driver(CLUSTER).up(**WANTED)
+
+
+def test_a_refused_request_leaves_no_note(fake: Fake) -> None:
+    driver = Driver(CLUSTER)
+    with pytest.raises(PluginError, match="ClusterTemplate none could not be found"):
+        driver.up(name="research", clusterTemplateId="none")
+    assert begun.note(f"urn:pulumi:dev::t::{CLUSTER}::thing") is None
