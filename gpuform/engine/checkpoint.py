@@ -15,13 +15,16 @@ from gpuform.errors import Failure
 # Providers whose create finds what an earlier, killed create of the same resource made, and goes on from
 # there. A pending create of any other provider stays in the state, and the engine warns of it.
 RESUMING = ("kubernetes:", "gpuform:")
-_MADE_UP = "aws:"  # in offline runs; making nothing can be taken up at any time
+_MADE_UP = ("aws:", "openstack:")  # in offline runs; making nothing can be taken up at any time
 
 
-def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
+def repair(
+    checkpoint: Path, stack: str, offline: bool = False, resuming: tuple[str, ...] = RESUMING
+) -> list[str]:
     """Restore a damaged checkpoint from its backup and forget creates that will be resumed.
 
-    One line per repair. Raises Failure when the checkpoint is damaged and there is no sound backup.
+    ``resuming`` are the beginnings of the types that are. One line per repair. Raises Failure when the
+    checkpoint is damaged and there is no sound backup.
     """
     if not checkpoint.exists():
         return []
@@ -30,7 +33,7 @@ def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
     if content is None:
         content = _restore(checkpoint, stack)
         said.append(f"the state of stack {stack} was cut short; took the engine's backup")
-    forgotten = _forget_pending(content, (*RESUMING, _MADE_UP) if offline else RESUMING)
+    forgotten = _forget_pending(content, (*resuming, *_MADE_UP) if offline else resuming)
     if forgotten:
         said.append(f"{forgotten} operation(s) of an interrupted run will be taken up again")
     if said:

@@ -18,7 +18,7 @@ from gpuform.engine.environment import PASSPHRASE, UNSET, engine_env
 from gpuform.engine.events import Event, line
 from gpuform.engine.places import Places, Tools, write
 from gpuform.engine.result import EngineFailure, Record, Result
-from gpuform.engine.standins import plugins
+from gpuform.engine.standins import plugins, resuming
 from gpuform.engine.stream import follow
 from gpuform.errors import Failure
 from gpuform.paths import Paths
@@ -121,7 +121,7 @@ class Engine:
         for said in locks.release_dead(self._places.locks(project, stack), stack):
             self._say(said)
         state = self._places.checkpoint(project, stack)
-        for said in checkpoint.repair(state, stack, self._places.offline):
+        for said in checkpoint.repair(state, stack, self._places.offline, resuming(self._paths)):
             self._say(said)
         if not state.exists():
             # From a folder of its own: the engine writes a new stack's salt next to the project file.

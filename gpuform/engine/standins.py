@@ -15,6 +15,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from gpuform.engine.checkpoint import RESUMING
 from gpuform.engine.places import Places, link, write
 from gpuform.paths import Paths
 from infra.versions import PULUMI
@@ -106,6 +107,15 @@ def plugins(paths: Paths | None = None, offline: bool = False) -> list[Plugin]:
         for ours in _wanted(offline)
         if ours.stands_in
     ]
+
+
+def resuming(paths: Paths) -> tuple[str, ...]:
+    """Beginnings of the types whose create goes on with what an interrupted one made.
+
+    Of Magnum's types that is our stand-in's way; the official plugin would make a second one.
+    """
+    ours = (one.name for one in plugins(paths) if one.official is None)
+    return (*RESUMING, *("openstack:" for name in ours if name == "pulumi-resource-openstack"))
 
 
 def install(places: Places) -> list[Plugin]:

@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from gpuform import scratch
+from gpuform.engine import standins
 from gpuform.engine.checkpoint import repair
 from gpuform.engine.locks import release_dead
 from gpuform.engine.places import Places
 from gpuform.errors import Failure
+from gpuform.paths import Paths
 from tests.engine.conftest import TWO_COMPONENTS, Project
 
 SLOW = (
@@ -108,6 +110,28 @@ def test_pending_creates_of_resuming_providers_are_forgotten(tmp_path: Path) -> 
     assert repair(file, "local") == ["1 operation(s) of an interrupted run will be taken up again"]
     assert json.loads(file.read_text())["checkpoint"]["latest"]["pending_operations"] == pending[1:]
     assert repair(file, "local") == []
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("official", [False, True])
+def test_what_was_being_made_at_magnum_is_gone_on_with_by_our_stand_in_alone(
+    tmp_path: Path, official: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The official plugin would make a second cluster of the same name, and Magnum would let it."""
+    plugin = Path("/official") if official else None
+    monkeypatch.setattr(standins, "_official", lambda ours, places: plugin)
+    goes_on = standins.resuming(Paths(tmp_path, tmp_path / "state", tmp_path / "cache"))
+    token = "openstack:containerinfra/cluster:Cluster"
+    assert token.startswith(goes_on) is not official
+    file = tmp_path / "research.json"
+    pending = [{"resource": {"urn": "u", "type": token}, "type": "creating"}]
+    file.write_text(json.dumps({"checkpoint": {"latest": {"pending_operations": pending, "resources": []}}}))
+    repair(file, "research", resuming=goes_on)
+    left = json.loads(file.read_text())["checkpoint"]["latest"]["pending_operations"]
+    assert left == (pending if official else [])
+    assert repair(file, "research", offline=True) == (
+        ["1 operation(s) of an interrupted run will be taken up again"] if official else []
+    )
 
 
 @pytest.mark.unit
