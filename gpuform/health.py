@@ -14,7 +14,7 @@ from infra.model.health import HEALTH
 Json = Mapping[str, Any]
 
 STATE = "gpu-health-state"
-"""ConfigMap with what the loop remembers, and the key in it (infra/incluster/health.py has the same)."""
+"""ConfigMap with what the loop remembers, and the key in it (infra/incluster/loop.py has the same)."""
 KEY = "state.json"
 
 

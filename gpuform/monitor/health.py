@@ -39,9 +39,9 @@ class HealthLoop:
             self.end()
             return
         spec = deployment["spec"]["template"]["spec"]
-        (container,), (volume,) = spec["containers"], spec["volumes"]
+        (container,), (volume, *_) = spec["containers"], spec["volumes"]
         files, account = volume["configMap"]["name"], spec["serviceAccountName"]
-        (mount,) = container["volumeMounts"]
+        mount, *_ = container["volumeMounts"]
 
         def command() -> list[str]:
             server = self._prepare(files, account)
@@ -53,6 +53,7 @@ class HealthLoop:
             own = {
                 "--account": self._folder / "account",
                 "--listen": f"127.0.0.1:{self.port}",
+                "--openstack": self._folder / "openstack",  # there is no Magnum here, and so no credential
                 "--pace": f"{pace:g}",
                 "--prometheus": f"http://127.0.0.1:{prometheus}",
                 "--server": server,

@@ -6,6 +6,7 @@ It lies beside the health loop, in the same ConfigMap. Standard library alone, P
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,9 @@ RECORD = "gpuform.io/gpu-health"
 REPAIRED = "gpuform.io/gpu-repaired"
 TICKET = "gpuform.io/ticket"
 NODE_POOL = "karpenter.sh/nodepool"
-PINNED = "karpenter.sh/do-not-disrupt"
+PINNED = ("karpenter.sh/do-not-disrupt", "cluster-autoscaler.kubernetes.io/scale-down-disabled")
+SERVER = re.compile(r"openstack://[^/]*/([0-9a-f-]{36})")
+"""Provider id of a node of OpenStack's: with a region, or without one [cloud-provider-openstack]."""
 MOST_FAULTS = 64  # that are noted on a node
 
 Json = dict[str, Any]
@@ -37,6 +40,8 @@ def read(node: Json, pool: Json) -> Node:
     meta, status = node["metadata"], node.get("status", {})
     notes, labels = meta.get("annotations") or {}, meta.get("labels") or {}
     taints = {one["key"]: one.get("value", "") for one in node["spec"].get("taints") or ()}
+    group = pool.get("group") or {}
+    server = SERVER.fullmatch(str(node["spec"].get("providerID", ""))) if group else None
     return Node(
         name=meta["name"],
         uid=meta["uid"],
@@ -47,7 +52,10 @@ def read(node: Json, pool: Json) -> Node:
         taint=taints.get(TAINT),
         repaired=notes.get(REPAIRED),
         claim=NODE_POOL in labels,
-        pinned=notes.get(PINNED) == "true",
+        pinned=any(notes.get(key) == "true" for key in PINNED),
+        server=server[1] if server else "",
+        group=str(group.get("name", "")),
+        elastic=bool(group.get("elastic")),
     )
 
 
@@ -91,14 +99,16 @@ class Hand:
             self._cluster.change(node, {}, _taints(node, step.kind))
             return ""
         self._cordon(node, step, now)
+        if step.action == "replace" and step.server:
+            return f"its pods go first, then Magnum is asked for another one for server {step.server}"
         if step.action == "replace":
             claim = self._cluster.claim(step.node)
             if claim is not None:
                 self._cluster.give_back(claim)
                 return f"NodeClaim {claim['metadata']['name']} deleted"
         if step.action in ("ticket", "replace"):
-            self._ticket(node, step, now)
-            return f"ticket {told.ticket_name(step.node)}"
+            pool = node["metadata"]["labels"].get(proof.POOL, "")
+            return self.ticket(step.node, pool, step.kind, [fault.words for fault in step.faults], now)
         return ""
 
     def _cordon(self, node: Json, step: Step, now: float) -> None:
@@ -123,15 +133,16 @@ class Hand:
         self._cluster.change(node, {RECORD: None, REPAIRED: None}, _taints(node, None))
         return closed
 
-    def _ticket(self, node: Json, step: Step, now: float) -> None:
-        name = told.ticket_name(step.node)
-        pool = node["metadata"]["labels"].get(proof.POOL, "")
-        data = told.ticket(step.node, pool, step.kind, [fault.words for fault in step.faults], now)
-        own = {"name": name, "namespace": self._cluster.namespace, "labels": {TICKET: "open"}}
-        before = self._cluster.config_map(name)
+    def ticket(self, name: str, pool: str, kind: str, facts: list[str], now: float) -> str:
+        """What a person is to do about a node; in words where it is."""
+        ticket = told.ticket_name(name)
+        own = {"name": ticket, "namespace": self._cluster.namespace, "labels": {TICKET: "open"}}
+        before = self._cluster.config_map(ticket)
         if before is not None:
             own["resourceVersion"] = before["metadata"]["resourceVersion"]
+        data = told.ticket(name, pool, kind, facts, now)
         self._cluster.write({"apiVersion": "v1", "kind": "ConfigMap", "metadata": own, "data": data})
+        return f"ticket {ticket}"
 
     def _close(self, node: str, why: str, now: float) -> str:
         found = self._cluster.config_map(told.ticket_name(node))

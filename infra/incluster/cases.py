@@ -58,6 +58,12 @@ class Node:
     """Whether Karpenter made it."""
     pinned: bool = False
     """Whether it must not be disrupted."""
+    server: str = ""
+    """Id of its server, where Magnum can be asked for another one."""
+    group: str = ""
+    """Its node group there."""
+    elastic: bool = False
+    """Whether an autoscaler sizes that group."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,8 @@ class State:
     spent: dict[str, str] = field(default_factory=dict)
     """Faults that were acted on, with the node's uid of then."""
     breaker: Json | None = None
+    rebuilds: list[Json] = field(default_factory=list)
+    """Nodes that Magnum is to replace, and how far that is; see ``rebuilding.py``."""
 
     @staticmethod
     def of(found: Json) -> State:
@@ -99,7 +107,10 @@ class State:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do: what, to which node, for which class and faults, and why; ``at`` names its action."""
+    """One thing to do: what, to which node, for which class and faults, and why; ``at`` names its action.
+
+    ``server`` is the node's, where Magnum is to replace it.
+    """
 
     action: str
     node: str
@@ -107,3 +118,4 @@ class Step:
     faults: tuple[Fault, ...] = ()
     why: str = ""
     at: float = 0.0
+    server: str = ""

@@ -1,7 +1,7 @@
 """The health loop: keeps new pods off nodes with a broken GPU, and sees to it that they are replaced.
 
     health.py [--every SECONDS] [--account FOLDER] [--listen HOST:PORT] [--prometheus URL] [--server URL]
-              [--pace N] SETTINGS
+              [--pace N] [--openstack FOLDER] SETTINGS
 
 SETTINGS is a JSON file with what was declared; the options are for who runs it outside a pod. Every look asks
 Prometheus for the faults that are active now, and nothing else; where it is away or answers nonsense, nothing
@@ -19,184 +19,25 @@ import json
 import signal
 import sys
 import time
-import urllib.error
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
 if TYPE_CHECKING:
-    from infra.incluster import acting, asked, cluster, events, judge, proof, told
-    from infra.incluster.cases import Node, Settings, State, Step
+    from infra.incluster import cluster, magnum_api, rebuilding, told
+    from infra.incluster.loop import Loop
 else:
-    import acting
-    import asked
     import cluster
-    import events
-    import judge
-    import proof
+    import magnum_api
+    import rebuilding
     import told
-    from cases import Settings, State
+    from loop import Loop
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-STATE = "gpu-health-state"
-KEY = "state.json"
-RESET = "gpuform.io/reset-breaker"
+OPENSTACK = Path("/openstack")
 SILENT = 4  # looks that may fail to come before what was heard counts no more
-WORDS = ("observe", "withhold", "note", "wait")  # actions that are only said
 
 Json = dict[str, Any]
-
-
-class Loop:
-    """One loop, and what it remembers between two looks: nothing that a restart may not lose."""
-
-    def __init__(self, server: cluster.Cluster, declared: Json, metrics: told.Metrics, pace: float) -> None:
-        """Looks at nothing yet; ``pace`` divides the durations that were declared."""
-        self._cluster, self._metrics, self._hand = server, metrics, acting.Hand(server)
-        self._prometheus: str = declared["prometheus"]
-        self._pools: Json = declared["pools"]
-        self._settings = Settings(
-            mode=declared["mode"],
-            budget=declared["budget"],
-            most=declared["max"],
-            window_s=declared["window_s"] / pace,
-            settle_s=declared["settle_s"] / pace,
-        )
-        self._quiet: dict[str, float] = {}
-        self._said: dict[str, str] = {}
-
-    def look(self, now: float) -> None:
-        """One look; what fails is said, once, and tried again at the next."""
-        try:
-            faults = asked.faults(self._prometheus)
-        except asked.TROUBLE as error:
-            self._quiet.clear()
-            self._metrics.set(prometheus_up=0)
-            self._once("prometheus", now, f"no answer from Prometheus, nothing is done: {_words(error)}")
-            return
-        self._metrics.set(prometheus_up=1)
-        self._once("prometheus", now, "Prometheus answers")
-        try:
-            self._judge(faults, now)
-            self._once("cluster", now, "the API server answers")
-        except cluster.TROUBLE as error:
-            self._quiet.clear()
-            self._once("cluster", now, f"nothing is done: {_words(error)}")
-
-    def silent(self) -> None:
-        """It has not looked for long."""
-        self._quiet.clear()
-
-    def _judge(self, faults: list[Any], now: float) -> None:
-        seen = {
-            one["metadata"]["name"]: one
-            for one in self._cluster.nodes(proof.POOL)
-            if one["metadata"]["labels"][proof.POOL] in self._pools
-        }
-        nodes = [
-            acting.read(one, self._pools[one["metadata"]["labels"][proof.POOL]]) for one in seen.values()
-        ]
-        kept = self._cluster.config_map(STATE) or self._empty()
-        before = State.of(json.loads(kept["data"][KEY]))
-        told_to = (kept["metadata"].get("annotations") or {}).pop(RESET, None)
-        state = before if told_to is None else judge.reset(before)
-        self._quiet = judge.listen(self._quiet, judge.names(nodes, state), faults, now)
-        steps, after = judge.decide(self._settings, nodes, faults, state, self._quiet, now)
-        if told_to is not None or after != before or "resourceVersion" not in kept["metadata"]:
-            kept = self._write(kept, after)
-        self._tell_of_breaker(before, after, told_to, kept, now)
-        self._figures(nodes, after, now)
-        done = after
-        for step in steps:
-            if self._do(step, seen[step.node], now) and step.at:
-                done = judge.finished(done, step.at, step.node, now)
-        if done != after:
-            self._write(kept, done)
-
-    def _do(self, step: Step, node: Json, now: float) -> bool:
-        """Whether it is done; one that is only to be said is said once."""
-        kind, why, result = step.kind, step.why, "done"
-        if step.action in WORDS:
-            if step.action == "observe":
-                why = f"would act: {why}"
-        else:
-            try:
-                why = "; ".join(part for part in (why, self._hand.do(step, node, now)) if part)
-            except cluster.TROUBLE as error:
-                changed = isinstance(error, urllib.error.HTTPError) and error.code == cluster.CONFLICT
-                result, why = "conflict" if changed else "failed", f"{why}; {_words(error)}"
-            self._metrics.count(step.node, kind, step.action, result)
-        faults = [fault.words for fault in step.faults]
-        key, text = f"{step.action} {step.node}", f"{result} {why} {faults}"
-        if self._said.get(key) != text or (result == "done" and step.action != "wait"):
-            self._said[key] = text
-            told.line(
-                now,
-                action=step.action,
-                node=step.node,
-                result=result,
-                why=why,
-                faults=faults,
-                **{"class": kind},
-            )
-            if step.action in WORDS:
-                self._metrics.count(step.node, kind, step.action, result)
-            if result == "done":
-                self._event(step.action, events.about_node(node), why, now)
-        return result == "done"
-
-    def _event(self, action: str, about: Json, message: str, now: float) -> None:
-        """An event that cannot be had undoes nothing."""
-        try:
-            space = about.get("namespace", events.NODES)
-            self._cluster.event(told.event(action, about, message, now, space))
-        except cluster.TROUBLE as error:
-            told.line(now, said=f"no event: {_words(error)}")
-
-    def _tell_of_breaker(
-        self, before: State, after: State, told_to: str | None, kept: Json, now: float
-    ) -> None:
-        about = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": self._cluster.namespace}
-        about |= {"name": STATE, "uid": kept["metadata"]["uid"]}
-        if told_to is not None:
-            self._breaker("close", about, f"a person says: {told_to}", now)
-        if after.breaker is not None and (before.breaker is None or told_to is not None):
-            self._breaker("open", about, after.breaker["why"], now)
-
-    def _breaker(self, action: str, about: Json, why: str, now: float) -> None:
-        told.line(now, action=f"breaker-{action}", result="done", why=why)
-        self._event(action, about, why, now)
-
-    def _figures(self, nodes: list[Node], after: State, now: float) -> None:
-        self._metrics.set(
-            breaker_open=float(after.breaker is not None),
-            budget=judge.limit(self._settings, nodes, after),
-            actions_in_window=len(after.actions),
-            nodes=len(nodes),
-            unhealthy_nodes=sum(node.taint is not None for node in nodes),
-            last_look_timestamp_seconds=now,
-        )
-
-    def _write(self, kept: Json, state: State) -> Json:
-        text = json.dumps(state.to_json(), indent=1, sort_keys=True) + "\n"
-        return self._cluster.write({**kept, "data": {KEY: text}})
-
-    def _empty(self) -> Json:
-        text = json.dumps(State().to_json())
-        own = {"name": STATE, "namespace": self._cluster.namespace}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": own, "data": {KEY: text}}
-
-    def _once(self, subject: str, now: float, text: str) -> None:
-        """Say what is not what was said before; and of the good, only that it is so again."""
-        first = subject not in self._said
-        if self._said.get(subject) != text:
-            self._said[subject] = text
-            if not (first and text.endswith("answers")):
-                told.line(now, said=text)
-
-
-def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def main() -> None:
@@ -209,13 +50,18 @@ def main() -> None:
     parser.add_argument("--prometheus", default="")
     parser.add_argument("--server", default="")
     parser.add_argument("--pace", type=float, default=1.0)
+    parser.add_argument("--openstack", type=Path, default=OPENSTACK)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the first process of a container has no default
     declared: Json = json.loads(args.settings.read_text())
     declared["prometheus"] = args.prometheus or declared["prometheus"]
     host, _, port = (args.listen or declared["listen"]).rpartition(":")
     metrics, every = told.Metrics(), max(args.every / args.pace, 1.0) if args.pace > 1 else args.every
-    loop = Loop(cluster.Cluster(args.account, args.server), declared, metrics, args.pace)
+    server, rebuilder = cluster.Cluster(args.account, args.server), None
+    if declared.get("magnum"):
+        cloud = magnum_api.Magnum(args.openstack, declared["magnum"]["cluster"])
+        rebuilder = rebuilding.Rebuilder(server, cloud, args.pace)
+    loop = Loop(server, declared, metrics, args.pace, rebuilder)
     last = time.monotonic()
 
     def alive() -> bool:

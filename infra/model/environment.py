@@ -107,7 +107,8 @@ class Environment(Model):
         room.check_spare(operator.mig_strategy, self.pools)
         room.check_namespaces(operator.mig_strategy, self.pools, self.namespaces, self.workloads)
         monitoring.check(self.cluster.kind, self.monitoring, self._namespaces())
-        health.check(self.cluster.kind, self.health, self.monitoring is not None, self.pools)
+        magnum = self.cluster if isinstance(self.cluster, OpenstackCluster) else None
+        health.check(self.cluster.kind, self.health, self.monitoring is not None, self.pools, magnum)
         if isinstance(self.cluster, AwsCluster):
             aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
         if isinstance(self.cluster, OpenstackCluster):

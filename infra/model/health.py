@@ -2,7 +2,8 @@
 
 Exactly one may act on the nodes with GPUs. Two would take a node away under each other, and each would count
 only its own. On AWS there are three that could: EKS's repair of node groups, Karpenter's repair of its own
-nodes, and the loop of this project; the first two know of GPUs what EKS's monitoring agent tells them.
+nodes, and the loop of this project; the first two know of GPUs what EKS's monitoring agent tells them. On
+OpenStack Magnum's own auto-healing is another, which replaces nodes that are not Ready.
 """
 
 from __future__ import annotations
@@ -15,14 +16,19 @@ from pydantic import AfterValidator, Field
 
 from infra.model.base import Count, Model
 from infra.model.errors import InputError
+from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 
+AUTO_HEALING = "auto_healing_enabled"
+"""Magnum's label that has nodes replaced which are not Ready (its user guide, labels)."""
 HEALTH = "gpuform-health"
 """Name of the loop: of its namespace, its account, its Deployment."""
 Mode = Literal["observe", "cordon", "replace"]
 Remediator = Literal["gpuform", "karpenter", "eks"]
 
 _WINDOW = re.compile(r"([1-9][0-9]*)([mh])")
+_SECRET = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_LONGEST_NAME = 253
 _UNIT_S = {"m": 60, "h": 3600}
 _SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
 
@@ -47,6 +53,13 @@ def _share(value: str) -> str:
     return value
 
 
+def _secret(value: str) -> str:
+    if not _SECRET.fullmatch(value) or len(value) > _LONGEST_NAME:
+        raise InputError("", f"{value!r} is no name of a Secret", "write it as magnum-credential")
+    return value
+
+
+SecretName = Annotated[str, Field(strict=True), AfterValidator(_secret)]
 Share = Annotated[str, Field(strict=True), AfterValidator(_share)]
 Window = Annotated[str, Field(strict=True), AfterValidator(_window)]
 
@@ -58,7 +71,7 @@ class Health(Model):
         default="observe",
         description="observe: say what would be done, change no node. cordon: keep new pods off the node, by "
         "a taint and a condition. replace: besides, have nodes replaced whose GPU is broken, by Karpenter "
-        "where it made them, else by people, who get a ticket.",
+        "or Magnum where it made them, else by people, who get a ticket.",
     )
     remediator: Remediator | None = Field(
         default=None,
@@ -74,6 +87,11 @@ class Health(Model):
         default=None, description="Nodes that are acted on within the window at most, however many there are."
     )
     window: Window = Field(default="1h", description="In which actions are counted, for example 30m or 2h.")
+    openstack_secret: SecretName | None = Field(
+        default=None,
+        description="Secret in the namespace gpuform-health, yours to make, with the application credential "
+        "by which Magnum is asked for another node (OpenStack, driver heat, mode replace).",
+    )
 
     @property
     def acts(self) -> bool:
@@ -86,7 +104,13 @@ class Health(Model):
         return int(self.budget.removesuffix("%")) / 100
 
 
-def check(cluster: str, health: Health | None, monitored: bool, pools: Sequence[Pool]) -> None:
+def check(
+    cluster: str,
+    health: Health | None,
+    monitored: bool,
+    pools: Sequence[Pool],
+    magnum: OpenstackCluster | None,
+) -> None:
     """Refuse a loop that hears of no fault, and a second hand on the same nodes."""
     if health is None:
         return
@@ -96,6 +120,28 @@ def check(cluster: str, health: Health | None, monitored: bool, pools: Sequence[
     if not any(pool.gpus for pool in pools):
         raise InputError("health", "no pool has GPUs", "leave it out")
     _check_remediator(cluster, health, pools)
+    _check_magnum(health, magnum)
+
+
+def _check_magnum(health: Health, magnum: OpenstackCluster | None) -> None:
+    """Only the Heat driver removes the server that it is told to [magnum-capi-helm, resize_cluster]."""
+    path, replaces = "health.openstack_secret", health.mode == "replace"
+    by_heat = magnum is not None and magnum.driver == "heat"
+    if health.openstack_secret is not None:
+        fact = f"mode {health.mode} asks Magnum for nothing"
+        if magnum is None:
+            fact = "there is no Magnum here"
+        elif not by_heat:
+            fact = "the driver capi removes some node of the group, and not the one that it is told to"
+        if not (by_heat and replaces):
+            raise InputError(path, fact, "leave it out, or use mode: replace, with driver heat")
+    elif by_heat and replaces:
+        fact = "missing, and Magnum replaces a node only for somebody whom it knows"
+        how = "make an application credential and name its Secret (docs/health.md), or use mode: cordon"
+        raise InputError(path, fact, how)
+    if magnum is not None and health.acts and magnum.labels.get(AUTO_HEALING) == "true":
+        fact = f"two would act on the same nodes: Magnum's own, and this loop, which is to {health.mode}"
+        raise InputError(f"cluster.labels.{AUTO_HEALING}", fact, "use false, or health.mode: observe")
 
 
 def _check_remediator(cluster: str, health: Health, pools: Sequence[Pool]) -> None:

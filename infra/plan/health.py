@@ -2,8 +2,9 @@
 
 Its program is ``infra/incluster/health.py`` with what lies beside it, carried by a ConfigMap that is named by
 its content; with it, what was declared. In a namespace of its own, because it may write ConfigMaps there: its
-memory and the tickets. It may list nodes, patch them unless it only observes, write events, and delete
-NodeClaims where it is to have Karpenter's nodes replaced; nothing more. Prometheus is asked without a login.
+memory and the tickets. It may list nodes, patch them unless it only observes, write events, delete NodeClaims
+where it is to have Karpenter's nodes replaced, and list and evict pods where it is to have Magnum's; nothing
+more. Prometheus is asked without a login, Magnum with the credential of a Secret that is the user's.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.health import HEALTH, seconds
 from infra.model.monitoring import NAMESPACE, RELEASE
+from infra.model.pool import Pool
 from infra.plan import sharing, startup
 from infra.plan.program import CONFINED, Program
 
@@ -30,14 +32,20 @@ FILES = (
     "cases.py",
     "cluster.py",
     "events.py",
+    "evicting.py",
     "healing.py",
     "judge.py",
+    "loop.py",
+    "magnum_api.py",
     "proof.py",
+    "rebuilding.py",
     "told.py",
 )
 SETTINGS = "settings.json"
 SOURCE = Path(__file__).resolve().parent.parent / "incluster"
 FOLDER = "/health"
+OPENSTACK = "/openstack"
+"""Where the program finds the credential (``incluster/health.py`` has the same)."""
 PORT = 8080
 EVENTS = "default"
 """The namespace of events about nodes, which have none."""
@@ -58,7 +66,8 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     script = sharing.config_map(env, HEALTH, {**program, SETTINGS: declared})
     script["metadata"] = {**script["metadata"], **loop.metadata(script["metadata"]["name"], HEALTH)}
     volume = {"name": "program", "configMap": {"name": script["metadata"]["name"]}}
-    pod = loop.pod(_container(), volume, terminationGracePeriodSeconds=5)
+    volumes, container = (volume, *_credential(env)), _container(env)
+    pod = loop.pod(container, *volumes, terminationGracePeriodSeconds=5)
     return (
         loop.account(),
         *_access(env, loop),
@@ -73,7 +82,9 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
 def settings(env: Environment) -> dict[str, Any]:
     """What the program is told; durations in seconds, the budget as a part of one."""
     assert env.health is not None
+    asked = {"magnum": {"cluster": env.name}} if rebuilds(env) else {}
     return {
+        **asked,
         "budget": env.health.share,
         "listen": f":{PORT}",
         "max": env.health.max,
@@ -86,12 +97,27 @@ def settings(env: Environment) -> dict[str, Any]:
 
 
 def pools(env: Environment) -> dict[str, Any]:
-    """What a repaired node of each pool with GPUs has to offer; Karpenter's nodes have that with them."""
+    """What a repaired node of each pool with GPUs has to offer; Karpenter's nodes have that with them.
+
+    And its node group, where Magnum is asked to replace nodes.
+    """
     return {
-        pool.name: {} if env.by_karpenter(pool) else {"offers": startup.offers(env, pool)}
+        pool.name: {}
+        if env.by_karpenter(pool)
+        else {"offers": startup.offers(env, pool), **_group(env, pool)}
         for pool in env.pools
         if pool.gpus
     }
+
+
+def _group(env: Environment, pool: Pool) -> dict[str, Any]:
+    """A group has its pool's name."""
+    return {"group": {"name": pool.name, "elastic": pool.elastic is not None}} if rebuilds(env) else {}
+
+
+def rebuilds(env: Environment) -> bool:
+    """Whether it has Magnum replace nodes."""
+    return env.health is not None and env.health.openstack_secret is not None
 
 
 def gives_back(env: Environment) -> bool:
@@ -108,6 +134,8 @@ def _access(env: Environment, loop: Program) -> tuple[Manifest, ...]:
         rules += [_rule("", "nodes", "patch"), _rule("", "nodes/status", "patch")]
     if gives_back(env):
         rules += [_rule("karpenter.sh", "nodeclaims", "list", "delete")]
+    if rebuilds(env):
+        rules += [_rule("", "pods", "list"), _rule("", "pods/eviction", "create")]
     events = _rule("", "events", "create")
     return (
         *loop.granted(HEALTH, rules),
@@ -120,7 +148,18 @@ def _rule(group: str, resource: str, *verbs: str) -> Manifest:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
 
 
-def _container() -> Manifest:
+def _credential(env: Environment) -> tuple[Manifest, ...]:
+    """The Secret as files; a loop without it still runs, and gives people tickets."""
+    if not rebuilds(env):
+        return ()
+    assert env.health is not None
+    return ({"name": "openstack", "secret": {"secretName": env.health.openstack_secret, "optional": True}},)
+
+
+def _container(env: Environment) -> Manifest:
+    mounts = [{"name": "program", "mountPath": FOLDER, "readOnly": True}]
+    if rebuilds(env):
+        mounts.append({"name": "openstack", "mountPath": OPENSTACK, "readOnly": True})
     alive = {"httpGet": {"path": "/healthz", "port": PORT}, "initialDelaySeconds": 30, "periodSeconds": 30}
     return {
         "name": HEALTH,
@@ -131,7 +170,7 @@ def _container() -> Manifest:
         "ports": [{"name": "metrics", "containerPort": PORT}],
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": CONFINED,
-        "volumeMounts": [{"name": "program", "mountPath": FOLDER, "readOnly": True}],
+        "volumeMounts": mounts,
     }
 
 

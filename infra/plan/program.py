@@ -84,7 +84,7 @@ class Program:
             },
         }
 
-    def pod(self, container: Manifest, volume: Manifest, **more: Any) -> Manifest:
+    def pod(self, container: Manifest, *volumes: Manifest, **more: Any) -> Manifest:
         """A pod where the operator's own goes: off the GPU nodes, unless there are no others."""
         return {
             "automountServiceAccountToken": True,
@@ -100,7 +100,7 @@ class Program:
             "serviceAccountName": self.name,
             "tolerations": gpu_operator.somewhere_tolerations(self.env),
             **more,
-            "volumes": [volume],
+            "volumes": list(volumes),
         }
 
     def _rbac(self, kind: str, metadata: Manifest, **content: Any) -> Manifest:

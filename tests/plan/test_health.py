@@ -6,6 +6,7 @@ import ast
 import importlib
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import pytest
 
 from infra.config import parse
 from infra.incluster import acting, told
-from infra.incluster import health as program
+from infra.incluster import health as health_program
+from infra.incluster import loop as program
 from infra.model import labels
 from infra.model.environment import Environment
+from infra.model.errors import InputError
 from infra.plan import add_ons, eks, gpu_operator, health, node_groups, workloads
 from tests.components.aws_stacks import small
 
@@ -34,6 +37,16 @@ def existing(**said: Any) -> Environment:
     pool = {"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}
     cluster = {"kind": "existing", "kubeconfig": "/k"}
     return parse({"name": "e", "cluster": cluster, "pools": [pool], "monitoring": {}, "health": said})
+
+
+def on_openstack(driver: str = "heat", labels: dict[str, str] | None = None, **said: Any) -> Environment:
+    cluster = {"kind": "openstack", "template": "k", "version": "1.34", "driver": driver}
+    pools = [
+        {"name": "t4", "machine": "g2.5xlarge", "nodes": 2},
+        {"name": "ci", "machine": "g2.5xlarge", "elastic": {"min": 1, "max": {"nodes": 3}}},
+    ]
+    declared = {"name": "research", "cluster": {**cluster, "labels": labels or {}}, "pools": pools}
+    return parse({**declared, "monitoring": {}, "health": said})
 
 
 def of(env: Environment, kind: str) -> list[dict[str, Any]]:
@@ -80,6 +93,86 @@ def test_node_claims_are_deleted_only_where_karpenter_makes_nodes_with_gpus() ->
     cpu = {"name": "cpu", "machine": "m6i.xlarge", "elastic": {"max": {"cpu": 4}}}
     for env in (on_aws(ELASTIC, mode="cordon"), on_aws(MANAGED, cpu, mode="replace")):
         assert not claims & rights(env)
+
+
+def test_pods_are_evicted_and_a_credential_is_mounted_only_where_magnum_replaces() -> None:
+    env = on_openstack(mode="replace", openstack_secret="magnum")
+    evicting = {("ClusterRole", "pods", "list"), ("ClusterRole", "pods/eviction", "create")}
+    assert evicting <= rights(env)
+    assert not {right for right in rights(env) if "secrets" in right[1]}
+    told_of = health.settings(env)
+    assert told_of["magnum"] == {"cluster": "research"}
+    assert told_of["pools"]["t4"]["group"] == {"name": "t4", "elastic": False}
+    assert told_of["pools"]["ci"]["group"] == {"name": "ci", "elastic": True}
+    pod = of(env, "Deployment")[0]["spec"]["template"]["spec"]
+    assert pod["volumes"][1] == {"name": "openstack", "secret": {"secretName": "magnum", "optional": True}}
+    assert pod["containers"][0]["volumeMounts"][1]["mountPath"] == str(health_program.OPENSTACK)
+    for other in (
+        on_openstack(mode="cordon"),
+        on_openstack("capi", mode="replace"),
+        existing(mode="replace"),
+    ):
+        assert not evicting & rights(other)
+        assert "magnum" not in health.settings(other)
+        assert not any("group" in pool for pool in health.settings(other)["pools"].values())
+        assert len(of(other, "Deployment")[0]["spec"]["template"]["spec"]["volumes"]) == 1
+
+
+HEALING = {"auto_healing_enabled": "true"}
+
+
+REPLACE, SECRET = {"mode": "replace"}, {"openstack_secret": "magnum"}
+LEAVE = "leave it out, or use mode: replace, with driver heat"
+MAKE = "make an application credential and name its Secret (docs/health.md), or use mode: cordon"
+REFUSED: list[tuple[Callable[[], Environment], str, str, str]] = [
+    (
+        lambda: on_openstack(**REPLACE),
+        "health.openstack_secret",
+        "missing, and Magnum replaces a node only for somebody whom it knows",
+        MAKE,
+    ),
+    (
+        lambda: on_openstack(mode="cordon", **SECRET),
+        "health.openstack_secret",
+        "mode cordon asks Magnum for nothing",
+        LEAVE,
+    ),
+    (
+        lambda: on_openstack("capi", **REPLACE, **SECRET),
+        "health.openstack_secret",
+        "the driver capi removes some node of the group, and not the one that it is told to",
+        LEAVE,
+    ),
+    (
+        lambda: existing(**REPLACE, **SECRET),
+        "health.openstack_secret",
+        "there is no Magnum here",
+        LEAVE,
+    ),
+    (
+        lambda: on_openstack(**REPLACE, openstack_secret="A_b"),
+        "health.openstack_secret",
+        "'A_b' is no name of a Secret",
+        "write it as magnum-credential",
+    ),
+    (
+        lambda: on_openstack(mode="cordon", labels=HEALING),
+        "cluster.labels.auto_healing_enabled",
+        "two would act on the same nodes: Magnum's own, and this loop, which is to cordon",
+        "use false, or health.mode: observe",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "path", "fact", "remedy"), REFUSED)
+def test_what_magnum_could_not_do_is_refused(
+    make: Callable[[], Environment], path: str, fact: str, remedy: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        make()
+    found = refused.value
+    assert (found.path, found.fact, found.remedy) == (path, fact, remedy)
+    assert on_openstack(mode="observe", labels=HEALING).health
 
 
 def test_its_pod_has_no_right_that_it_does_not_need_and_is_alone() -> None:
