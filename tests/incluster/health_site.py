@@ -123,8 +123,10 @@ class Site:
         self.apply(*spaces)
         self.apply(*(one for one in health.manifests(env) if one["kind"] != "ServiceMonitor"))
 
-    def nodes(self, *names: str, pool: str = FIXED, gpus: str = "1") -> None:
-        """Nodes that offer what their pool promises."""
+    def nodes(
+        self, *names: str, pool: str = FIXED, gpus: str = "1", servers: dict[str, str] | None = None
+    ) -> None:
+        """Nodes that offer what their pool promises; ``servers`` are the ids of those of OpenStack."""
         made = []
         for name in names:
             labels = {"kubernetes.io/hostname": name, "gpuform.io/pool": pool}
@@ -134,7 +136,10 @@ class Site:
                 notes["gpuform.io/offers"] = json.dumps({"nvidia.com/gpu": 1})
             own = {"name": name, "labels": labels, "annotations": notes}
             taints = [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
-            made.append({"apiVersion": "v1", "kind": "Node", "metadata": own, "spec": {"taints": taints}})
+            spec: Manifest = {"taints": taints}
+            if servers:
+                spec["providerID"] = f"openstack:///{servers[name]}"
+            made.append({"apiVersion": "v1", "kind": "Node", "metadata": own, "spec": spec})
         self.apply(*made)
         self.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *(f"node/{name}" for name in names))
         for name in names:
@@ -189,7 +194,7 @@ class Site:
         self.prometheus.faults, self.prometheus.nonsense = [], ""
 
     @contextmanager
-    def loop(self, pace: float = 1.0, every: float = 0.3) -> Iterator[Loop]:
+    def loop(self, pace: float = 1.0, every: float = 0.3, openstack: Path | None = None) -> Iterator[Loop]:
         """The program from the ConfigMap that the Deployment mounts, with a token of its account."""
         self._number += 1
         folder = self._folder / str(self._number)
@@ -203,6 +208,7 @@ class Site:
         command += ["--every", str(every * pace if pace > 1 else every), "--pace", str(pace)]
         command += ["--account", str(account), "--listen", f"127.0.0.1:{port}"]
         command += ["--prometheus", self.prometheus.url]
+        command += ["--openstack", str(openstack or folder / "openstack")]
         env = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": server_port}
         log = folder / "log"
         with log.open("wb") as out:
