@@ -140,10 +140,13 @@ def _change(metadata: Mapping[str, Any]) -> Change:
     before, after = ((metadata.get(key) or {}).get("inputs") or {} for key in ("old", "new"))
     detailed = metadata.get("detailedDiff") or {}
     replaces = {path for path, how in detailed.items() if how["diffKind"].endswith("-replace")}
+    # Where a trigger of the program's forces a replacement, the engine asks no provider what differs.
+    differing = {key for key in {*before, *after} if before.get(key) != after.get(key)}
+    forced = differing if metadata["op"] == "replace" else ()
     return Change(
         before,
         after,
-        tuple(sorted(detailed or metadata.get("diffs") or ())),
+        tuple(sorted(detailed or metadata.get("diffs") or forced)),
         tuple(sorted(replaces or metadata.get("keys") or ())),
     )
 

@@ -63,7 +63,8 @@ def _lost(step: Step, world: World) -> Found:
     if aws_effects.goes_with_its_vpc(step):
         return
     kind = _PRECIOUS[step.type]
-    end = "is deleted" if step.op == "delete" else f"is replaced ({paths_of(step)})"
+    why = magnum_effects.reason(step) if step.type == magnum_effects.CLUSTER else paths_of(step)
+    end = "is deleted" if step.op == "delete" else f"is replaced ({why})"
     all_of_it = kind in ("cluster", "VPC")  # a stack has one of each, and every node is in both
     nodes = tuple(sorted(name for names in world.nodes.values() for name in names)) if all_of_it else ()
     pods = world.pods if all_of_it else ()

@@ -36,14 +36,19 @@ def node_group(step: Step, world: World) -> Found:
     if step.op == "delete":
         yield Effect(Weight.EVICTION, f"pool {pool}", "goes with all its nodes", nodes, pods)
     elif step.op == "replace":
-        if step.change is not None and "clusterId" in step.change.replaces:
+        if step.change and "clusterId" in (*step.change.replaces, *step.change.paths):
             return  # goes with its cluster, which says it all
-        how = f"node group is replaced ({paths_of(step)}): its nodes go together before new ones come"
+        how = f"node group is replaced ({reason(step)}): its nodes go together before new ones come"
         yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, pods)
     elif fewer := _fewer(step):
         yield Effect(Weight.EVICTION, f"pool {pool}", fewer, nodes, pods)
     elif changed(step, *_BOUNDS):
         yield from _bounds(step, pool, world)
+
+
+def reason(step: Step) -> str:
+    """The paths that differ; labels are ignored by the engine, and what the program replaces a group for."""
+    return paths_of(step) if step.change and step.change.paths else "labels"
 
 
 def _fewer(step: Step) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from infra.model.environment import Environment
 from infra.plan.cost import bill
 
 Say = Callable[[str], None]
+_GUARDED = re.compile(r"^failed: gpuform:openstack:ReplacementGuard resource '[^']+' has a problem: ")
+"""What the engine puts before a guard's refusal, which says itself what it is about."""
 PLAYED = ("aws", "openstack", "embedded")
 """Kinds of cluster that a base is made on; nothing here stands for own hosts and existing clusters."""
 
@@ -183,7 +186,7 @@ def _error(failure: EngineFailure) -> str:
     said = [message.text for message in failure.result.messages if message.severity == "error"]
     if failure.result.violations and all(text == "preview failed" for text in said):
         return ""
-    return failure.fact
+    return _GUARDED.sub("", failure.fact)
 
 
 def _deployed(engine: Engine, stack: str) -> Environment | None:

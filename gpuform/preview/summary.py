@@ -21,6 +21,8 @@ from infra.plan.cost import Bill
 LIMIT = 60_000
 ROWS = 50
 WIDTH = 300
+_LONGEST = 4000
+"""Of a sentence that says what would be lost."""
 _SHOWN = ("replace", "delete", "update", "create")
 
 
@@ -32,8 +34,10 @@ def marker(stack: str) -> str:
 def markdown(outcome: Outcome) -> str:
     """The whole comment; the same outcome gives the same bytes."""
     sign = "🔴" if outcome.reasons else "🟡" if outcome.evicted else "🟢"
+    title, *why = _sentences(outcome)
     parts = [
-        f"{marker(outcome.stack)}\n### {sign} `{outcome.stack}`: {_text(outcome.verdict)}",
+        f"{marker(outcome.stack)}\n### {sign} `{outcome.stack}`: {_text(title)}",
+        "\n".join(f"- {_text(text, _LONGEST)}" for text in why),
         *([_blocked(outcome)] if len(outcome.reasons) > 1 else []),
         _effects("Lost, with everything in it", outcome, Weight.LOSS),
         _effects("Evicted", outcome, Weight.EVICTION),
@@ -45,6 +49,13 @@ def markdown(outcome: Outcome) -> str:
     ]
     head = "\n\n".join(part for part in parts if part)
     return _with_diff(head, outcome)
+
+
+def _sentences(outcome: Outcome) -> list[str]:
+    """The verdict; where a long error is all of it, what is wrong first and the rest of it below."""
+    if len(outcome.verdict) <= WIDTH or len(outcome.reasons) != 1 or not outcome.error:
+        return [outcome.verdict]
+    return outcome.verdict.split("; ")
 
 
 def _blocked(outcome: Outcome) -> str:
@@ -89,7 +100,7 @@ def _cost(outcome: Outcome) -> str:
         return ""
     rows = [(what, had, has, "") for what, had, has in bills.rows(before, after) if had != has]
     rows.append(("**all**", bills.all_of(before), bills.all_of(after), _difference(before, after)))
-    listed = f"list prices of {after.prices.region}, {after.prices.date}"
+    listed = after.whose
     if after.region not in (None, after.prices.region):
         listed += f"; those of {after.region} differ"
     said = [listed, *([f"no price: {', '.join(after.unknown)}"] if after.unknown else [])]
@@ -166,10 +177,10 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _text(text: str) -> str:
+def _text(text: str, most: int = 600) -> str:
     """Text that is one cell, however it was written; nobody is mentioned and nothing is marked up by it."""
     flat = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("@", "@\u200b")
-    return _cut(flat, 600)
+    return _cut(flat, most)
 
 
 def _cut(text: str, most: int) -> str:

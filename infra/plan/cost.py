@@ -49,6 +49,15 @@ class Bill:
     region: str | None
     budget: float | None = None
     """USD per month; None without one."""
+    listed: bool = True
+    """Whether a list has prices of its kind of cluster; else the environment's own are all there are."""
+
+    @property
+    def whose(self) -> str:
+        """Whose prices these are, in words."""
+        if not self.listed:
+            return "prices of the environment's own"
+        return f"list prices of {self.prices.region}, {self.prices.date}"
 
     @property
     def over_budget(self) -> bool:
@@ -79,7 +88,8 @@ def bill(env: Environment, prices: PriceList) -> Bill:
     if isinstance(env.cluster, OpenstackCluster):
         lines += _groups(env, env.cluster)
     region = env.cluster.region if isinstance(env.cluster, AwsCluster) else None
-    return Bill(tuple(lines), prices, region, env.cost.budget_usd_per_month if env.cost else None)
+    budget = env.cost.budget_usd_per_month if env.cost else None
+    return Bill(tuple(lines), prices, region, budget, listed=not isinstance(env.cluster, OpenstackCluster))
 
 
 def per_month(usd_per_hour: float) -> float:

@@ -95,3 +95,13 @@ def test_a_line_that_is_no_event_is_an_error() -> None:
 def test_counts_read_as_words() -> None:
     assert counted({"same": 2, "create": 3, "delete": 0}) == "3 created, 2 unchanged"
     assert counted({}) == "nothing to do"
+
+
+@pytest.mark.parametrize(("op", "paths"), [("replace", ("flavor", "image")), ("update", ())])
+def test_a_replacement_that_a_trigger_forces_says_what_differs(op: str, paths: tuple[str, ...]) -> None:
+    old, new = {"flavor": "a", "name": "x", "image": "i"}, {"flavor": "b", "name": "x"}
+    metadata = {"op": op, "urn": URN, "old": {"inputs": old}, "new": {"inputs": new}, "detailedDiff": None}
+    found = parse(json.dumps({"resOutputsEvent": {"metadata": metadata, "planning": True}}))
+    assert isinstance(found, Step)
+    assert found.change is not None
+    assert found.change.paths == paths
