@@ -11,6 +11,7 @@ from infra.model.environment import Environment
 from infra.model.offer import gpus_of
 from infra.model.pool import Pool
 from infra.model.quantity import whole
+from infra.plan import magnum
 from infra.plan.gpu_operator import driver_version
 from infra.plan.nodes import simulated_nodes
 from infra.plan.sharing import mig_config_name, offered, pool_labels, pool_taints
@@ -35,6 +36,8 @@ def _belongs(env: Environment, pool: Pool, node: Node) -> bool:
     has = node["metadata"].get("labels", {})
     if pool.selector:
         return all(has.get(key) == value for key, value in pool.selector.items())
+    if env.cluster.kind == "openstack":
+        return all(has.get(key) == value for key, value in magnum.selector(env, pool).items())
     if env.cluster.kind == "embedded":
         return str(node["metadata"]["name"]) in _names(env, pool)
     return bool(has.get(labels.POOL) == pool.name)
@@ -51,6 +54,9 @@ def _count(env: Environment, pool: Pool, members: Sequence[Node]) -> Iterator[Fi
         yield Finding(
             f"pool {pool.name}", "", "missing", "cluster", "a node that its selector matches", "none"
         )
+    if env.cluster.kind == "openstack":
+        yield from _within(pool, len(members))
+        return
     there = {str(node["metadata"]["name"]) for node in members}
     named = _names(env, pool)
     for name in named:
@@ -59,6 +65,15 @@ def _count(env: Environment, pool: Pool, members: Sequence[Node]) -> Iterator[Fi
     if pool.nodes is not None and not named and len(members) != pool.nodes:
         how: Literal["missing", "added"] = "missing" if len(members) < pool.nodes else "added"
         yield Finding(f"pool {pool.name}", "nodes", how, "cluster", str(pool.nodes), str(len(members)))
+
+
+def _within(pool: Pool, count: int) -> Iterator[Finding]:
+    """A group of Magnum's has as many nodes as declared, or as its bounds let it."""
+    if pool.least <= count <= pool.most:
+        return
+    wanted = f"{pool.least} to {pool.most}" if pool.elastic else str(pool.least)
+    how: Literal["missing", "added"] = "missing" if count < pool.least else "added"
+    yield Finding(f"pool {pool.name}", "nodes", how, "cluster", wanted, str(count))
 
 
 def _node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import httpx
 
-from gpuform.drift import maps, nodes
+from gpuform.drift import magnum, maps, nodes
 from gpuform.drift.finding import Drift, Finding
 from gpuform.embedded.kwokctl import Tools
 from gpuform.engine import Engine, Step
@@ -34,7 +34,9 @@ def look(paths: Paths, tools: Tools, stack: str, say: Say) -> Drift:
         )
     say(f"reading the resources of {stack} again")
     result = engine.drift(stack, on_event=lambda event: None)
-    found = [one for step in result.steps for one in of_step(step)]
+    found = [
+        one for step in result.steps for one in of_step(step) if not magnum.expected(env, step, one.path)
+    ]
     say(f"asking the cluster of {stack}")
     return Drift.of(stack, found, _live(env, paths, engine, stack))
 
