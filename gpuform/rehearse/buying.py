@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from gpuform.embedded.kwokctl import Tools
 from gpuform.errors import Failure
 from gpuform.paths import Paths
-from gpuform.rehearse.autoscaler import Autoscaler, autoscaler, groups
-from gpuform.rehearse.autoscaler import keeper as autoscaling
+from gpuform.rehearse.autoscaler import autoscaler, groups
+from gpuform.rehearse.autoscaler.buying import Autoscaled
+from gpuform.rehearse.buyer import Buyer
 from gpuform.rehearse.cluster import NODE_POOLS, Cluster
 from gpuform.rehearse.gate import readiness_gate
-from gpuform.rehearse.honesty import Way
 from gpuform.rehearse.karpenter import Karpenter, karpenter
 from gpuform.rehearse.keeper import pool_keeper
 from gpuform.rehearse.options import Options
@@ -33,46 +33,6 @@ if TYPE_CHECKING:
 
 CONSOLIDATE_AFTER = "5s"
 """Of every NodePool while it shrinks; as declared it is minutes, which nobody wants to sit through."""
-
-
-class Buyer:
-    """Nobody: every node is there from the beginning."""
-
-    way: Way = "none"
-    quiet_s = 10.0
-    """After so long without a change nothing comes any more."""
-
-    def paid(self) -> Mapping[str, float | None]:
-        """USD per hour of each node that was bought, by its name."""
-        return {}
-
-    def unjoined(self, pool: str) -> tuple[str, ...]:
-        """Instances of a pool that were bought and never became a node."""
-        return ()
-
-    def refusals(self) -> tuple[Refusal, ...]:
-        """What there was no capacity for."""
-        return ()
-
-    def interrupt(self, watch: Watch, timeout_s: float) -> str:
-        """Take a spot node away as AWS does; what came of it, in words."""
-        return "no spot node was bought, so none was interrupted"
-
-    def hurry(self, cluster: Cluster) -> str:
-        """Have nodes that nobody needs go sooner than declared; what of it is not as declared, in words."""
-        return "nobody takes nodes away here: every pool has a fixed number"
-
-    def stays(self) -> tuple[str, ...]:
-        """Why nodes that are left are left, where who buys says it in no event."""
-        return ()
-
-    def memory(self) -> Mapping[str, int]:
-        """Resident bytes of what buys, by process."""
-        return {}
-
-    def troubles(self) -> tuple[str, ...]:
-        """What keeps it from buying, in words."""
-        return ()
 
 
 class ByKarpenter(Buyer):
@@ -181,34 +141,6 @@ class Fast(ByKarpenter):
         return (
             () if self._core.running else (f"Karpenter does not run: {self._core.trouble or 'see its log'}",)
         )
-
-
-class Autoscaled(Buyer):
-    """Groups of Magnum's, by a played cluster-autoscaler."""
-
-    way = "autoscaler"
-    quiet_s = 15.0
-    """It looks every second, and waits five for a node that nobody needs."""
-
-    def __init__(self, played: Autoscaler) -> None:
-        """It runs."""
-        self._played = played
-
-    def hurry(self, cluster: Cluster) -> str:
-        """Have it wait seconds instead of its ten minutes."""
-        self._played.hurry()
-        return (
-            "cluster-autoscaler takes a node that was not needed for "
-            f"{autoscaling.UNNEEDED_S / 60:.0f} minutes, here (played) for {autoscaling.HURRIED_S:.0f} s"
-        )
-
-    def stays(self) -> tuple[str, ...]:
-        """Why nodes of groups that shrink are left."""
-        return self._played.stays
-
-    def troubles(self) -> tuple[str, ...]:
-        """What keeps it from growing groups, in words."""
-        return (f"the played cluster-autoscaler: {self._played.trouble}",) if self._played.trouble else ()
 
 
 @contextmanager

@@ -53,7 +53,8 @@ class Options:
             if given
         ]
         if asked and not any(env.by_karpenter(pool) for pool in env.pools):
-            raise InputError(asked[0], f"nobody buys nodes for stack {env.name}", "leave it out")
+            who = "a played cluster-autoscaler grows groups" if growing(env) else "nobody buys nodes"
+            raise InputError(asked[0], f"{who} for stack {env.name}", "leave it out")
         if self.fast and len(asked) > 1:
             fact = "--fast knows no AWS that could be short of something"
             raise InputError(asked[1], fact, "leave one of the two out")
@@ -61,6 +62,11 @@ class Options:
         _check_reservations(env, self.used_up)
         if self.interrupt_spot and not any("spot" in pool.node_pools.values() for pool in env.pools):
             raise InputError("--interrupt-spot", "no pool buys spot", "leave it out")
+
+
+def growing(env: Environment) -> bool:
+    """Whether there are groups that cluster-autoscaler grows; none of these options is about them."""
+    return env.cluster.kind == "openstack" and any(pool.elastic for pool in env.pools)
 
 
 def _check_short(env: Environment, short: tuple[Short, ...]) -> None:

@@ -14,7 +14,8 @@ from gpuform.engine import Engine, EngineFailure
 from gpuform.errors import Failure
 from gpuform.paths import Paths
 from gpuform.rehearse import honesty, monitored, nodes, pods, prices, shrinking, stack_file, workloads
-from gpuform.rehearse.buying import Buyer, buyer
+from gpuform.rehearse.buyer import Buyer
+from gpuform.rehearse.buying import buyer
 from gpuform.rehearse.cluster import Cluster
 from gpuform.rehearse.monitored import Scraped
 from gpuform.rehearse.options import Options

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from gpuform.rehearse import pods
-from gpuform.rehearse.buying import Buyer
+from gpuform.rehearse.buyer import Buyer
 from gpuform.rehearse.cluster import Cluster
 from gpuform.rehearse.outcome import Gone, Shrink, Side, total
 from gpuform.rehearse.reasons import AUTOSCALER

@@ -133,6 +133,10 @@ def test_the_real_karpenter_buys_two_nodes_for_four_pods_of_three_shares(checkou
             ["local", "--short", "g4dn.xlarge"],
             "error: --short: nobody buys nodes for stack local; leave it out",
         ),
+        (
+            ["openstack-dev", "--fast"],
+            "error: --fast: a played cluster-autoscaler grows groups for stack research; leave it out",
+        ),
         (["local", "--timeout", "0"], "error: --timeout: 0 is no time to wait; give seconds"),
         (
             ["local", "--workloads", "nowhere.yaml"],

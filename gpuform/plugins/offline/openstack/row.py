@@ -1,8 +1,9 @@
 """One row of the table: what a Pulumi type is at Magnum, and what comes back when it is made.
 
-Which inputs there are, which of them Magnum fills in itself, and which force a replacement is what the
-schemas of the OpenStack provider say (openstack/resource_openstack_containerinfra_*.go: Computed, ForceNew,
-Default), which pulumi_openstack wraps; a test compares names and types with the SDK's argument classes.
+Which inputs there are, and which of them Magnum fills in itself, is what the schemas of the OpenStack
+provider say (openstack/resource_openstack_containerinfra_*.go: Computed, Default), which pulumi_openstack
+wraps; a test compares names and types with the SDK's argument classes. Which force a replacement is said by
+``infra.model.magnum_changes``, the one table of that.
 """
 
 from __future__ import annotations

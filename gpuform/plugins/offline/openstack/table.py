@@ -8,6 +8,9 @@ from gpuform.plugins.handler import PluginError
 from gpuform.plugins.offline.openstack import rules
 from gpuform.plugins.offline.openstack.row import Kind, Row
 from gpuform.plugins.offline.row import words
+from infra.model.magnum_changes import CLUSTER as CHANGES_OF_CLUSTER
+from infra.model.magnum_changes import POOL as CHANGES_OF_POOL
+from infra.model.magnum_changes import Change
 
 CLUSTER = "openstack:containerinfra/cluster:Cluster"
 NODE_GROUP = "openstack:containerinfra/nodeGroup:NodeGroup"
@@ -21,6 +24,11 @@ _MADE = {"createdAt": _MOMENT, "updatedAt": _MOMENT, "projectId": _PROJECT, "reg
 def _inputs(**kinds: str) -> dict[str, Kind]:
     """Inputs by kind: ``text="name region"``."""
     return {name: Kind[kind.upper()] for kind, names in kinds.items() for name in words(names)}
+
+
+def _forced(table: Mapping[str, Change], **fields: str) -> tuple[str, ...]:
+    """Inputs that the one table of changes says a replacement of: each input with its field there."""
+    return tuple(name for name, at in fields.items() if table[at].how == "replace")
 
 
 _CLUSTER_FILLED = words(
@@ -41,7 +49,26 @@ ROWS: Mapping[str, Row] = {
         ),
         required=("clusterTemplateId",),
         filled=_CLUSTER_FILLED,
-        replaces=(*_CLUSTER_FILLED, "mergeLabels"),
+        # A timeout is of the making alone, which our program has the provider ignore; it itself does not.
+        replaces=(
+            *words("name discoveryUrl createTimeout"),
+            *_forced(
+                CHANGES_OF_CLUSTER,
+                dockerVolumeSize="docker_volume_gib",
+                fixedNetwork="network.fixed_network",
+                fixedSubnet="network.fixed_subnet",
+                flavor="workers.flavor",
+                floatingIpEnabled="network.floating_ip",
+                keypair="keypair",
+                labels="labels",
+                masterCount="masters.nodes",
+                masterFlavor="masters.flavor",
+                masterLbEnabled="masters.lb",
+                mergeLabels="merge_labels",
+                nodeCount="workers.nodes",
+                region="region",
+            ),
+        ),
         defaults={"nodeCount": 1},
         outputs={
             **_MADE,
@@ -87,7 +114,21 @@ ROWS: Mapping[str, Row] = {
         ),
         required=("clusterId",),
         filled=_GROUP_FILLED,
-        replaces=words("clusterId dockerVolumeSize flavorId imageId labels mergeLabels name region role"),
+        replaces=(
+            *words("clusterId name region"),
+            *_forced(
+                CHANGES_OF_POOL,
+                dockerVolumeSize="openstack.docker_volume_gib",
+                flavorId="machine",
+                imageId="openstack.image",
+                labels="openstack.labels",
+                maxNodeCount="elastic",
+                mergeLabels="openstack.merge_labels",
+                minNodeCount="elastic",
+                nodeCount="nodes",
+                role="openstack.role",
+            ),
+        ),
         defaults={"nodeCount": 1},
         outputs={
             **_MADE,
