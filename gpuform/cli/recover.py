@@ -46,7 +46,7 @@ def recover(
     declared(stack, paths)
     told = Told(tuple(owner_is_gone or ()), dict(_pair(word) for word in made or ()), tuple(never_made or ()))
     engine = Engine(paths, Toolchain(paths), say=warn, offline=offline)
-    here = Stack(stack, paths, engine, at_aws=not offline)
+    here = Stack(stack, paths, engine, at_cloud=not offline)
     plan = find(here, told)
     if not as_json:
         for part in report.tables(plan):

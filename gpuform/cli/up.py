@@ -44,8 +44,13 @@ def up(
     if env.cluster.kind in preflight.ASKED and not offline and not skip_preflight:
         require(stack, preflight.findings(env, stack, paths=paths), console)
     packs = [folder.resolve() for folder in policy_pack or ()]
+    engine = Engine(paths, Toolchain(paths), say=say, offline=offline)
+    if env.cluster.kind == "openstack" and not offline:
+        from gpuform.recover import Stack, go_on
+
+        go_on(Stack(stack, paths, engine), say)
     try:
-        result = Engine(paths, Toolchain(paths), say=say, offline=offline).up(stack, policy_packs=packs)
+        result = engine.up(stack, policy_packs=packs)
     except EngineFailure as failure:
         for error in failure.result.errors[1:]:  # a pipeline keeps what is printed, and not the engine's log
             warn(error)

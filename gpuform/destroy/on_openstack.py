@@ -16,6 +16,7 @@ from gpuform.destroy.waiting import Left, Say, until_gone
 from gpuform.errors import Failure, InputError
 from gpuform.openstack.api import Api, Json
 from gpuform.openstack.balancers import LoadBalancer, load_balancers
+from gpuform.openstack.blockers import blockers
 from gpuform.openstack.cloud import Refused, answers, connect
 from gpuform.paths import Paths
 from gpuform.recover import state as states
@@ -125,7 +126,7 @@ class OnOpenstack(Ground):
             return failure
         try:
             cluster = self._api.find("magnum", f"/clusters/{made.id}")
-            held: list[str] = []
+            held = blockers(self._cloud, cluster) if cluster else []
         except Failure:
             return failure
         if cluster is None:

@@ -2,6 +2,7 @@
 
 from gpuform.recover.apply import carry_out
 from gpuform.recover.find import Stack, Told, find
+from gpuform.recover.onward import go_on
 from gpuform.recover.plan import FOR_YOU, Lock, Plan, Release, Step
 
-__all__ = ["FOR_YOU", "Lock", "Plan", "Release", "Stack", "Step", "Told", "carry_out", "find"]
+__all__ = ["FOR_YOU", "Lock", "Plan", "Release", "Stack", "Step", "Told", "carry_out", "find", "go_on"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -13,12 +13,31 @@ from gpuform.engine import Engine, backend
 from gpuform.engine.pending import CREATING, Operation, operations
 from gpuform.errors import InputError
 from gpuform.paths import Paths
-from gpuform.recover import aws, cluster, locks
+from gpuform.recover import aws, cluster, locks, openstack
 from gpuform.recover import state as states
 from gpuform.recover.plan import FOR_YOU, Plan, Release, Step
 
 _HARMLESS = ("gpuform:", "pulumi:")
 """Made again without harm: our own provider's work ends in the same, and a provider makes nothing."""
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """A cloud whose own word counts: how what was being made there is found, and whether this is the place.
+
+    A refresh with the credentials of another account or project finds nothing, and takes it out of the state.
+    """
+
+    name: str
+    prefix: str
+    require_place: Callable[[str, Mapping[str, Any]], None]
+    look: Callable[[Operation, Mapping[str, Any]], Step]
+
+
+CLOUDS = (
+    Cloud("AWS", aws.PREFIX, aws.require_account, aws.look),
+    Cloud("OpenStack", openstack.PREFIX, openstack.require_project, openstack.look),
+)
 
 
 @dataclass(frozen=True)
@@ -32,12 +51,12 @@ class Told:
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack and who runs it. ``at_aws`` is whether AWS itself is asked: offline runs make nothing there."""
+    """A stack and who runs it. ``at_cloud``: its cloud itself is asked; offline runs make nothing there."""
 
     name: str
     paths: Paths
     engine: Engine
-    at_aws: bool = True
+    at_cloud: bool = True
 
     @property
     def env(self) -> dict[str, str]:
@@ -68,9 +87,9 @@ async def _look(
 ) -> tuple[tuple[Step, ...], tuple[Release, ...]]:
     todo = operations(state)
     making = [one for one in todo if one.kind == CREATING]
-    # A refresh with the credentials of another account finds nothing, and takes it out of the state.
-    if stack.at_aws and any(one.type.startswith(aws.PREFIX) for one in todo):
-        aws.require_account(stack.name, state)
+    for cloud in CLOUDS if stack.at_cloud else ():
+        if any(one.type.startswith(cloud.prefix) for one in todo):
+            cloud.require_place(stack.name, state)
     async with cluster.opened(state, stack.env, stack.paths.state) as clusters:
         releases = await cluster.pending_releases(clusters, making, now)
         steps = [await _step(stack, one, state, told, clusters, releases) for one in todo]
@@ -100,8 +119,10 @@ async def _step(
             return step("clear", "you said so")
     if one.type.startswith(cluster.PREFIX):
         return await cluster.look(clusters, one, releases)
-    if one.type.startswith(aws.PREFIX):
-        return aws.look(one, state) if stack.at_aws else step("clear", "offline runs make nothing at AWS")
+    for cloud in CLOUDS:
+        if one.type.startswith(cloud.prefix):
+            nothing = step("clear", f"offline runs make nothing at {cloud.name}")
+            return cloud.look(one, state) if stack.at_cloud else nothing
     if one.type.startswith(_HARMLESS):
         return step("clear", "it is made again without harm")
     return step(

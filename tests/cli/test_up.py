@@ -44,7 +44,7 @@ class Runs:
         self.made.append({"stack": stack, "offline": self.offline, "packs": list(policy_packs)})
         return type("Result", (), {"summary": "3 created in 1.0 s"})
 
-    def findings(self, env: Any, stack: str) -> Any:
+    def findings(self, env: Any, stack: str, paths: Any = None) -> Any:
         self.asked.append(stack)
         return iter(self.found)
 

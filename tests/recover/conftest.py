@@ -65,7 +65,7 @@ class Project:
 
     @property
     def stack(self) -> Stack:
-        return Stack(STACK, self.paths, self.engine, at_aws=True)
+        return Stack(STACK, self.paths, self.engine, at_cloud=True)
 
     def run(self, operation: str) -> Result:
         result: Result = getattr(self.engine, operation)(STACK, on_event=lambda event: None)

@@ -55,7 +55,7 @@ class Tried:
 
     @property
     def stack(self) -> Stack:
-        return Stack("local", self.paths, self.engine, at_aws=False)
+        return Stack("local", self.paths, self.engine, at_cloud=False)
 
     def find(self, told: Told | None = None, later: timedelta = LATER) -> Any:
         return find(self.stack, told, datetime.now(UTC) + later)

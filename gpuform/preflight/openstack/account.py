@@ -25,7 +25,9 @@ def cli(cluster: OpenstackCluster) -> str:
 def first(cluster: OpenstackCluster) -> Iterator[Check]:
     """What everything else needs: where one of these fails, nothing more is asked."""
     yield Check("credentials", f"{cli(cluster)} token issue", _credentials)
-    yield Check(f"region {cluster.region or 'of the cloud'}", f"{cli(cluster)} catalog list", _region)
+    yield Check(
+        f"region {cluster.region}" if cluster.region else "region", f"{cli(cluster)} catalog list", _region
+    )
     yield Check("Magnum", f"{cli(cluster)} coe service list", _magnum)
     yield Check("Magnum's API", f"{cli(cluster)} versions show --service container-infra", _version)
 

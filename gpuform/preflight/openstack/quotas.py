@@ -28,7 +28,11 @@ def checks(env: Environment) -> Iterator[Check]:
     ask = cli(cluster_of(env))
     for room in ROOMS:
         if room.concerns(env):
-            yield Check(f"quota of {room.what}", f"{ask} {room.by_hand}", partial(_judge, env, room))
+            yield Check(
+                f"quota of {room.what}",
+                f"{ask} {room.by_hand}".replace("{ask}", ask),
+                partial(_judge, env, room),
+            )
     pools = [pool.name for pool in env.pools if pool.flavor and pool.flavor.gpus]
     if pools:
         fact = f"{_UNSEEN}: {', '.join(pools)}"

@@ -141,7 +141,7 @@ ROOMS = (
         "load balancers",
         _octavia,
         lambda needs, most: needs.load_balancers(most),
-        "loadbalancer quota show $(openstack token issue -f value -c project_id)",
+        "loadbalancer quota show $({ask} token issue -f value -c project_id)",
         "openstack loadbalancer quota set --loadbalancer {wanted} {project} (by the cloud's administrators)",
         _maybe_balanced,
     ),
@@ -149,7 +149,7 @@ ROOMS = (
         "Magnum's clusters",
         _magnum,
         lambda needs, most: needs.clusters(most),
-        "coe quotas show --project-id $(openstack token issue -f value -c project_id) --resource Cluster",
+        "coe quotas show --project-id $({ask} token issue -f value -c project_id) --resource Cluster",
         "openstack coe quotas update --project-id {project} --resource Cluster --hard-limit {wanted} "
         "(by the cloud's administrators)",
     ),

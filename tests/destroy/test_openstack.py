@@ -1,0 +1,313 @@
+"""A destroy on OpenStack: its order, whom it asks, what it takes away, what it names; on a made-up cloud."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from gpuform.destroy import Destroy, Options, Site
+from gpuform.destroy.cluster import SERVICE, Cluster
+from gpuform.destroy.on_openstack import OnOpenstack
+from gpuform.destroy.state import Known, Magnum
+from gpuform.destroy.steps import OF_MAGNUM
+from gpuform.engine import Engine, EngineFailure, Result
+from gpuform.errors import Failure, InputError
+from gpuform.paths import Paths
+from infra.config import parse
+from tests.preflight.made_up_cloud import PROJECT, MadeUp, served
+
+pytestmark = pytest.mark.unit
+
+BASE = "urn:pulumi:s::gpuform::"
+TOKEN = "openstack:containerinfra/cluster:Cluster"
+KUBERNETES = f"{BASE}pulumi:providers:kubernetes::k::id"
+OUTPUTS = {
+    "name": "research",
+    "apiAddress": "https://10.0.0.5:6443",
+    "projectId": PROJECT,
+    "region": "cern",
+    "kubeconfig": {"4dabf18193072939515e22adb298388d": "1", "plaintext": '{"rawConfig": "kind: Config"}'},
+}
+CLUSTER = {"urn": f"{BASE}{TOKEN}::c", "type": TOKEN, "custom": True, "id": "c-1", "outputs": OUTPUTS}
+POD = {
+    "urn": f"{BASE}kubernetes:core/v1:Pod::p",
+    "type": "kubernetes:core/v1:Pod",
+    "custom": True,
+    "id": "lab/p",
+    "provider": KUBERNETES,
+}
+LIVE = {
+    "uuid": "c-1",
+    "name": "research",
+    "status": "DELETE_FAILED",
+    "status_reason": "in use",
+    "stack_id": "s-1",
+}
+BALANCER = {
+    "id": "lb-1",
+    "name": "kube_service_c-1_shop_web",
+    "description": "Kubernetes external service shop/web from cluster c-1",
+    "provisioning_status": "ACTIVE",
+}
+SOMEBODY_S = {
+    **BALANCER,
+    "id": "lb-2",
+    "description": "Kubernetes external service shop/web from cluster c-10",
+}
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[MadeUp]:
+    with served(MadeUp(clusters=[LIVE])) as found:
+        monkeypatch.setattr(
+            "gpuform.destroy.on_openstack.connect", lambda cloud, region: found.connect(region=region)
+        )
+        yield found
+
+
+class PlayedEngine:
+    """A state, what was asked of it, and how often its deletion fails."""
+
+    def __init__(self, resources: Sequence[dict[str, Any]], fails: int = 0) -> None:
+        self.resources, self.fails = list(resources), fails
+        self.asked: list[tuple[str, ...]] = []
+
+    def environment(self, stack: str) -> tuple[dict[str, str], None]:
+        return {}, None
+
+    def export(self, stack: str) -> dict[str, Any]:
+        return {"deployment": {"resources": self.resources}}
+
+    def deployment(self, env: Any, stack: str, show_secrets: bool = False) -> dict[str, Any]:
+        assert show_secrets
+        return self.export(stack)
+
+    def restore(self, stack: str, state: dict[str, Any]) -> None:
+        self.resources = state["deployment"]["resources"]
+
+    def destroy(self, stack: str, on_event: Any, targets: Sequence[str] = ()) -> Result:
+        self.asked.append(tuple(targets))
+        if self.fails:
+            self.fails -= 1
+            raise EngineFailure(Result("destroy", stack, {}, 1.0), "timed out", "see the log")
+        self.resources = []
+        return Result("destroy", stack, {"delete": 2}, 1.0)
+
+
+class Played:
+    """A cluster with one Service of type LoadBalancer, whose controller is dead: octavia's stays."""
+
+    def __init__(self, problem: str = "") -> None:
+        self.problem, self.services = problem, [_service("web")]
+
+    def reachable(self) -> str:
+        return self.problem
+
+    def objects(self, kind: Any, namespace: str = "", **params: str) -> list[dict[str, Any]]:
+        return self.services if kind is SERVICE else []
+
+    def find(self, kind: Any, namespace: str, name: str) -> None:
+        return None
+
+    def delete(self, kind: Any, one: Any, with_owned: bool = False) -> None:
+        self.services = []
+
+
+def _service(name: str) -> dict[str, Any]:
+    return {"metadata": {"namespace": "shop", "name": name, "uid": "u"}, "spec": {"type": "LoadBalancer"}}
+
+
+def site(tmp_path: Path, *resources: dict[str, Any], fails: int = 0, **options: Any) -> Site:
+    cluster = {"kind": "openstack", "region": "cern", "template": "kubernetes-1.30.2-2", "version": "1.30"}
+    pool = {"name": "gpu-t4", "machine": "g2.5xlarge", "nodes": 1}
+    env = parse({"name": "research", "cluster": cluster, "pools": [pool]})
+    engine = PlayedEngine(resources or (CLUSTER, POD), fails)
+    paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
+    return Site(env, paths, cast(Engine, engine), "research", Options(**options), say=lambda line: None)
+
+
+@contextmanager
+def playing(monkeypatch: pytest.MonkeyPatch, problem: str = "") -> Iterator[Played]:
+    played, given = Played(problem), []
+
+    @contextmanager
+    def opened(access: Any) -> Iterator[Cluster]:
+        given.append(access)
+        yield cast(Cluster, played)
+
+    monkeypatch.setattr("gpuform.destroy.site.Cluster", opened)
+    yield played
+    assert set(given) <= {"kind: Config"}, "the state's own kubeconfig"
+
+
+def test_services_and_data_go_before_the_engine_and_what_nobody_takes_down_is_swept(
+    cloud: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.balancers = [BALANCER, SOMEBODY_S]
+    here = site(tmp_path)
+    with playing(monkeypatch) as played:
+        plan = here.plan()
+        text = "\n".join(plan.lines())
+        assert played.services, "a plan changes nothing"
+        done = Destroy(here, plan).run().to_json()
+    assert "2 resources will be deleted" in text
+    assert "bears the cluster's name at OpenStack" in text
+    assert f"load balancer lb-1 ({BALANCER['description']})" in text
+    assert "lb-2" not in text
+    assert [step["name"] for step in done["steps"]] == [step.name for step in OF_MAGNUM]
+    assert done["swept"] == [f"load balancer lb-1 ({BALANCER['description']})"]
+    assert [one["id"] for one in cloud.balancers] == ["lb-2"], "another cluster's stays"
+    assert cast(Any, here.engine).asked == [()], "the engine runs once, for all of it"
+    assert [one for one in cloud.asked if one.startswith("DELETE")] == [
+        "DELETE octavia/v2.0/lbaas/loadbalancers/lb-1"
+    ]
+
+
+def test_what_holds_the_cluster_is_named_and_the_same_command_goes_on(
+    cloud: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.balancers = [{"id": "lb-9", "name": "research-api", "provisioning_status": "ERROR"}]
+    cloud.ports = [{"id": "port-7", "name": "research-kept", "device_owner": "compute:nova"}]
+    cloud.stack = [
+        {
+            "resource_name": "network",
+            "resource_type": "OS::Neutron::Net",
+            "resource_status": "DELETE_FAILED",
+            "resource_status_reason": "There are one or more ports still in use",
+        }
+    ]
+    here = site(tmp_path, CLUSTER, fails=1)
+    with playing(monkeypatch):
+        with pytest.raises(Failure) as stuck:
+            Destroy(here, here.plan()).run()
+        assert stuck.value.subject == "cluster research of research"
+        for named in (
+            "Magnum has it as DELETE_FAILED (in use)",
+            "load balancer research-api (lb-9, ERROR)",
+            "port research-kept (port-7, of compute:nova)",
+            "resource network (OS::Neutron::Net ): DELETE_FAILED There are one or more ports still in use",
+            "timed out",
+        ):
+            assert named in stuck.value.fact
+        assert stuck.value.remedy.endswith("run the same command again, which goes on")
+        again = site(tmp_path, CLUSTER)
+        again.engine = here.engine
+        Destroy(again, again.plan()).run()
+    assert len(cast(Any, here.engine).asked) == 2
+
+
+def test_a_cluster_that_was_never_finished_is_the_engine_s_alone(cloud: MadeUp, tmp_path: Path) -> None:
+    """Magnum has no kubeconfig of one that failed, and nothing can lie in it."""
+    failed = {**CLUSTER, "outputs": {**OUTPUTS, "kubeconfig": {}}}
+    here = site(tmp_path, failed)
+    Destroy(here, here.plan()).run()
+    assert cast(Any, here.engine).asked == [()]
+
+
+def test_another_project_s_credentials_end_it(cloud: MadeUp, tmp_path: Path) -> None:
+    other = {**CLUSTER, "outputs": {**OUTPUTS, "projectId": "q"}}
+    with pytest.raises(
+        Failure, match=f"stack research: lies in project q, and the credentials are of project {PROJECT}"
+    ):
+        site(tmp_path, other).plan()
+
+
+def test_a_file_that_names_another_region_is_refused(cloud: MadeUp, tmp_path: Path) -> None:
+    other = {**CLUSTER, "outputs": {**OUTPUTS, "region": "south"}}
+    with pytest.raises(InputError, match="says cern, and the stack lies in south; set cluster"):
+        site(tmp_path, other).plan()
+
+
+def test_a_cluster_that_does_not_answer_is_not_gone(
+    cloud: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with playing(monkeypatch, problem="no route"), pytest.raises(Failure) as silent:
+        site(tmp_path).plan()
+    assert "does not answer (no route)" in silent.value.fact
+    assert "--cluster-gone, which asks Magnum for proof first" in silent.value.remedy
+
+
+def test_only_magnum_proves_that_it_is_gone(
+    cloud: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = site(tmp_path, cluster_gone=True)
+    with playing(monkeypatch, problem="no route"):
+        with pytest.raises(InputError, match=r"Magnum says that cluster c-1 is there \(DELETE_FAILED\)"):
+            here.plan()
+        cloud.clusters = []
+        Destroy(here, here.plan()).run()
+    assert cast(Any, here.engine).asked == [()], "what lay in it was forgotten, the rest destroyed"
+
+
+@pytest.mark.parametrize(
+    ("options", "fact"),
+    [
+        (
+            {"force": True},
+            "--force: is for a Karpenter that is dead; Magnum ends the nodes of research itself",
+        ),
+        (
+            {"cluster_gone": True, "offline": True},
+            "--cluster-gone: asks Magnum for proof, which an offline run does not",
+        ),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(tmp_path: Path, options: dict[str, bool], fact: str) -> None:
+    with pytest.raises(InputError, match=re.escape(fact)):
+        site(tmp_path, **options).refuse_options()
+
+
+def test_an_offline_run_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> Any:
+        raise AssertionError("asked OpenStack")
+
+    monkeypatch.setattr("gpuform.destroy.on_openstack.connect", never)
+    here = site(tmp_path, CLUSTER, offline=True)
+    played = Played()
+
+    @contextmanager
+    def opened(access: Any) -> Iterator[Cluster]:
+        assert access == here.paths.kubeconfig, "the one on this machine plays it"
+        yield cast(Cluster, played)
+
+    monkeypatch.setattr("gpuform.destroy.site.Cluster", opened)
+    plan = here.plan()
+    assert "offline: OpenStack is not asked for leftovers" in "\n".join(plan.lines())
+    done = Destroy(here, plan).run()
+    assert dict((name, did) for name, _, did in done.steps)["leftovers"] == "OpenStack is not asked offline"
+
+
+def test_a_load_balancer_that_changes_at_the_moment_is_asked_for_again(
+    cloud: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.balancers = [BALANCER]
+    said: list[str] = []
+    ground = site(tmp_path).ground
+    assert isinstance(ground, OnOpenstack)
+    swept = ground.leftovers(Known((CLUSTER,)))
+    assert swept is not None
+    answer = MadeUp.answer
+    refused: list[str] = []
+
+    def immutable(self: MadeUp, service: str, path: str, method: str) -> tuple[int, Any]:
+        if method == "DELETE" and not refused:
+            refused.append(path)
+            return 409, {"faultstring": "Load Balancer lb-1 is immutable and cannot be updated."}
+        return answer(self, service, path, method)
+
+    monkeypatch.setattr(MadeUp, "answer", immutable)
+    assert [one.id for one in swept.sweep(30, said.append)] == ["lb-1"]
+    assert refused
+    assert "immutable" in said[0]
+
+
+def test_a_state_is_read(tmp_path: Path) -> None:
+    known = Known((CLUSTER, POD))
+    assert known.magnum == Magnum("c-1", "research", "https://10.0.0.5:6443", PROJECT, "cern")
+    assert known.inside == {POD["urn"]}
+    assert Known((POD,)).magnum is None
