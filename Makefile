@@ -41,11 +41,12 @@ format: setup ## Format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: setup ## Write the generated pages again: environment, sharing, roles, alerts and policies
+docs: setup ## Write the generated pages again: environment, sharing, roles, alerts, Magnum and policies
 	@$(BIN)/python -m infra.schema docs
 	@$(BIN)/python -m infra.sharing_docs docs
 	@$(BIN)/python -m infra.roles_docs docs
 	@$(BIN)/python -m infra.alerts_docs docs
+	@$(BIN)/python -m infra.magnum_docs docs
 	@$(BIN)/python -m policies.docs > docs/policies.md
 
 lock: ## Renew requirements.lock (needs uv)

@@ -1,0 +1,61 @@
+"""The page that says which changes Magnum makes in place, made from the table that the guards go by.
+
+It is committed; ``python -m infra.magnum_docs docs`` writes it again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from infra.model.magnum_changes import CLUSTER, NAME, POOL, UPGRADING, Change, How
+
+PAGE = "magnum-changes.md"
+
+_HEAD = """<!-- Made by `python -m infra.magnum_docs docs` from the guards' table; a test compares. -->
+
+# What a change does to a Magnum cluster
+
+Fields of a stack file with `cluster.kind: openstack`. A change that replaces something is refused, in previews
+and in updates, with the list of what would be lost, until `allow_replace` is set there:
+[openstack.md](openstack.md) says how. What is in no table (labels, taints and sharing of a pool, monitoring,
+workloads, ...) is put into the cluster and changes in place. Another `cluster.kind` is another cluster: the
+resources of this one are deleted.
+"""
+_LABELS = """
+`cluster.labels` stands for each label, also for those that follow from the pools: `nvidia_gpu_enabled` comes
+with the first pool that has GPUs, `auto_scaling_enabled` with the first elastic one. A pool that adds or ends
+one of them replaces the cluster.
+"""
+_NO_ROW = ("kind",)
+_WORDS: Mapping[How, str] = {
+    "in_place": "in place",
+    "replace": "**replaces {it}**",
+    "by_upgrade": "upgraded with driver {drivers}; else **replaces {it}**",
+}
+
+
+def page() -> str:
+    """The whole page in Markdown, the same bytes every time."""
+    lines = [_HEAD, *_table("The cluster", {"name": NAME, **_below("cluster", CLUSTER)}, "the cluster")]
+    lines += [_LABELS, *_table("A pool's node group", _below("pools[]", POOL), "the group")]
+    return "\n".join(lines) + "\n"
+
+
+def _below(path: str, table: Mapping[str, Change]) -> dict[str, Change]:
+    return {f"{path}.{field}": change for field, change in table.items() if field not in _NO_ROW}
+
+
+def _table(title: str, rows: Mapping[str, Change], it: str) -> Iterator[str]:
+    yield f"## {title}"
+    yield ""
+    yield "| field | a change | why |"
+    yield "|---|---|---|"
+    for field, change in rows.items():
+        how = _WORDS[change.how].format(it=it, drivers=" or ".join(f"`{one}`" for one in UPGRADING))
+        yield f"| `{field}` | {how} | {change.source} |"
+
+
+if __name__ == "__main__":
+    (Path(sys.argv[1]) / PAGE).write_text(page(), encoding="utf-8")
