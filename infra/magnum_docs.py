@@ -17,8 +17,8 @@ _HEAD = """<!-- Made by `python -m infra.magnum_docs docs` from the guards' tabl
 
 # What a change does to a Magnum cluster
 
-Fields of a stack file with `cluster.kind: openstack`. A change that replaces something is refused, in previews
-and in updates, with the list of what would be lost, until `allow_replace` is set there:
+Fields of a stack file with `cluster.kind: openstack`. A change that replaces something is refused, in
+previews and in updates, with the list of what would be lost, until `allow_replace` is set there:
 [openstack.md](openstack.md) says how. What is in no table (labels, taints and sharing of a pool, monitoring,
 workloads, ...) is put into the cluster and changes in place. Another `cluster.kind` is another cluster: the
 resources of this one are deleted.
