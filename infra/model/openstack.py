@@ -25,7 +25,7 @@ RESERVED_GROUPS = ("default-worker", "default-master")
 
 
 class Flavor(Model):
-    """One of the cloud's own flavors, as its nodes will be: nobody can ask nova which GPU a flavor has."""
+    """One of the cloud's own flavors, as its nodes will be: nova does not say which GPU that is."""
 
     gpu: GpuName | None = Field(default=None, description="GPU model; none if left out.")
     count: Count | None = Field(default=None, description="GPUs of a node; 1 if left out.")
@@ -61,7 +61,7 @@ class TemplateSpec(Model):
         default="calico", description="What connects pods; cilium with driver capi alone."
     )
     external_network: OpenstackName | None = Field(
-        default=None, description="Network that floating IPs come from; Magnum's own choice if left out."
+        default=None, description="Network that floating IPs come from; name or id."
     )
     dns_nameserver: OpenstackName | None = Field(default=None, description="DNS server of the nodes.")
     volume_driver: Literal["cinder"] | None = Field(

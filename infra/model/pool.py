@@ -44,8 +44,7 @@ class Taint(Model):
 class Pool(Model):
     """Nodes of one kind under one name; says what they are, not which cloud makes them.
 
-    Nodes that come and go may differ in how many GPUs they have, and then in how much they offer. Flavors
-    that a cluster declares come as the context of the validation (``{"flavors": {name: Machine}}``).
+    Nodes that come and go may differ in how many GPUs they have, and then in how much they offer.
     """
 
     name: PoolName = Field(description="Also the beginning of the names of its nodes.")
@@ -108,7 +107,10 @@ class Pool(Model):
     )
 
     _own_flavor: Machine | None = PrivateAttr(default=None)
-    """What the cluster says of the flavor that is named; None where it says nothing."""
+    """What the cluster says of the flavor that is named; None where it says nothing.
+
+    It comes as the context of the validation, ``{"flavors": {name: Machine}}``.
+    """
 
     @model_validator(mode="after")
     def _runs_on_one_thing(self, info: ValidationInfo) -> Pool:

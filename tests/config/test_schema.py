@@ -34,6 +34,13 @@ def test_a_stack_points_to_the_schema_and_obeys_it(stack: str) -> None:
     jsonschema.validate(yaml.safe_load(text), schema.stack_schema())
 
 
+@pytest.mark.parametrize("kind", ["aws", "hosts", "openstack"])
+def test_what_the_parser_takes_an_editor_takes(kind: str) -> None:
+    text = (Path(__file__).parent / f"good_{kind}.yaml").read_text(encoding="utf-8")
+    document = {"config": {"gpuform:environment": yaml.safe_load(text)}}
+    jsonschema.validate(document, schema.stack_schema())
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
