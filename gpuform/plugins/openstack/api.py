@@ -105,9 +105,9 @@ class Magnum:
     # Node groups.
 
     async def groups(self, cluster: str) -> list[Live]:
-        """Every group of a cluster, in short."""
+        """Every group of a cluster, in short; Magnum's API gives at most 1000 (``[api] max_limit``)."""
         found = await self.ask(
-            f"nodegroup list {cluster}", lambda: self.cloud.magnum.nodegroups.list(cluster, limit=0)
+            f"nodegroup list {cluster}", lambda: self.cloud.magnum.nodegroups.list(cluster)
         )
         return [_plain(one) for one in found]
 

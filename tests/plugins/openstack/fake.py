@@ -18,6 +18,8 @@ class Fake(Conductor):
 
     def answer(self, method: str, path: str, body: Any, query: str) -> Answer:
         """The answer of a request below /magnum/v1."""
+        if "limit=0" in query.split("&"):
+            return error(400, "Limit must be positive")
         for verb, pattern, do in _ROUTES:
             found = re.fullmatch(pattern, path)
             if verb == method and found:
