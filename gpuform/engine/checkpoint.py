@@ -18,13 +18,10 @@ RESUMING = ("kubernetes:", "gpuform:")
 _MADE_UP = ("aws:", "openstack:")  # in offline runs; making nothing can be taken up at any time
 
 
-def repair(
-    checkpoint: Path, stack: str, offline: bool = False, resuming: tuple[str, ...] = RESUMING
-) -> list[str]:
+def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
     """Restore a damaged checkpoint from its backup and forget creates that will be resumed.
 
-    ``resuming`` are the beginnings of the types that are. One line per repair. Raises Failure when the
-    checkpoint is damaged and there is no sound backup.
+    One line per repair. Raises Failure when the checkpoint is damaged and there is no sound backup.
     """
     if not checkpoint.exists():
         return []
@@ -33,12 +30,27 @@ def repair(
     if content is None:
         content = _restore(checkpoint, stack)
         said.append(f"the state of stack {stack} was cut short; took the engine's backup")
-    forgotten = _forget_pending(content, (*resuming, *_MADE_UP) if offline else resuming)
+    forgotten = _forget_pending(content, (*RESUMING, *_MADE_UP) if offline else RESUMING)
     if forgotten:
         said.append(f"{forgotten} operation(s) of an interrupted run will be taken up again")
     if said:
         _write(checkpoint, content)
     return said
+
+
+def taken_up(checkpoint: Path, resumed: tuple[str, ...]) -> None:
+    """After an update that went through: forget the creates of ``resumed`` types that it has gone on with.
+
+    The pending create of something that is declared no more stays, for it is all that is known of it.
+    """
+    content = _read(checkpoint)
+    latest = (content or {"checkpoint": {}})["checkpoint"].get("latest") or {}
+    there = {resource["urn"] for resource in latest.get("resources") or ()}
+    pending = latest.get("pending_operations") or []
+    kept = [one for one in pending if one["resource"]["urn"] not in there or not _resumes(one, resumed)]
+    if content and len(kept) < len(pending):
+        latest["pending_operations"] = kept
+        _write(checkpoint, content)
 
 
 def deployment(checkpoint: Path) -> dict[str, Any]:

@@ -51,12 +51,14 @@ def _is_unread(resource: Mapping[str, Any]) -> bool:
     return made and bool(resource.get("inputs")) and not resource.get("outputs")
 
 
-def require_none(state: Mapping[str, Any], stack: str) -> None:
+def require_none(state: Mapping[str, Any], stack: str, resumed: tuple[str, ...] = ()) -> None:
     """Raise Failure where a killed run was making something: the next would make it again, or leave it.
 
-    What was updating or deleting is in the state, and the next run goes on with it.
+    What was updating or deleting is in the state, and the next run goes on with it; so it does with what was
+    created of types that begin with one of ``resumed``.
     """
     making = [one for one in operations(state) if one.kind in (CREATING, IMPORTING)]
+    making = [one for one in making if one.kind == IMPORTING or not one.type.startswith(resumed)]
     if not making:
         return
     shown = ", ".join(f"{one.name} ({one.type})" for one in making[:_SHOWN])

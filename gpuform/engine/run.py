@@ -121,7 +121,7 @@ class Engine:
         for said in locks.release_dead(self._places.locks(project, stack), stack):
             self._say(said)
         state = self._places.checkpoint(project, stack)
-        for said in checkpoint.repair(state, stack, self._places.offline, resuming(self._paths)):
+        for said in checkpoint.repair(state, stack, self._places.offline):
             self._say(said)
         if not state.exists():
             # From a folder of its own: the engine writes a new stack's salt next to the project file.
@@ -151,8 +151,10 @@ class Engine:
         self, operation: str, stack: str, arguments: Sequence[str], on_event: OnEvent | None
     ) -> Result:
         env = self.prepare(stack)
+        beside = self.environment(stack)[1] is None  # as are the notes of a stand-in that resumes
+        resumed = resuming(self._paths) if operation == "up" and beside else ()
         if operation in ("up", "destroy"):
-            pending.require_none(self._state(env, stack), stack)
+            pending.require_none(self._state(env, stack), stack, resumed)
         terminal = on_event is None and sys.stdout.isatty()
         command = [str(self._paths.shims / "pulumi"), operation, "--stack", stack, *arguments]
         record = Record()
@@ -185,6 +187,8 @@ class Engine:
         )
         if code != 0:
             raise _failure(result, code, None if terminal else log)
+        if resumed:
+            checkpoint.taken_up(self._places.checkpoint(backend.project(self._paths.root), stack), resumed)
         return result
 
     def ask(self, env: Mapping[str, str], *arguments: str, given: str | None = None) -> str:

@@ -15,7 +15,6 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from gpuform.engine.checkpoint import RESUMING
 from gpuform.engine.places import Places, link, write
 from gpuform.paths import Paths
 from infra.versions import PULUMI
@@ -75,6 +74,13 @@ _ONLY_OF = {"pulumi-resource-openstack": "openstack"}
 """Plugins that only stacks of one kind of cluster start; the word is in their stack files."""
 
 
+_RESUMES = {"pulumi-resource-openstack": "openstack:"}
+"""Stand-ins that note on this machine what they ask a cloud for, and the types whose creates they go on with.
+
+The official plugins would ask again. (The stand-in of kubernetes needs no note: see ``checkpoint``.)
+"""
+
+
 @dataclass(frozen=True)
 class Plugin:
     """A plugin that may be official; ``official`` is its executable, or None where our stand-in is used."""
@@ -110,12 +116,9 @@ def plugins(paths: Paths | None = None, offline: bool = False) -> list[Plugin]:
 
 
 def resuming(paths: Paths) -> tuple[str, ...]:
-    """Beginnings of the types whose create goes on with what an interrupted one made.
-
-    Of Magnum's types that is our stand-in's way; the official plugin would make a second one.
-    """
-    ours = (one.name for one in plugins(paths) if one.official is None)
-    return (*RESUMING, *("openstack:" for name in ours if name == "pulumi-resource-openstack"))
+    """How types begin whose interrupted creates the next update here goes on with."""
+    found = (_RESUMES.get(plugin.name) for plugin in plugins(paths) if plugin.official is None)
+    return tuple(type for type in found if type)
 
 
 def install(places: Places) -> list[Plugin]:

@@ -10,13 +10,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gpuform import scratch
 from gpuform.engine import standins
-from gpuform.engine.checkpoint import repair
+from gpuform.engine.checkpoint import repair, taken_up
 from gpuform.engine.locks import release_dead
+from gpuform.engine.pending import require_none
 from gpuform.engine.places import Places
 from gpuform.errors import Failure
 from gpuform.paths import Paths
@@ -123,15 +125,30 @@ def test_what_was_being_made_at_magnum_is_gone_on_with_by_our_stand_in_alone(
     goes_on = standins.resuming(Paths(tmp_path, tmp_path / "state", tmp_path / "cache"))
     token = "openstack:containerinfra/cluster:Cluster"
     assert token.startswith(goes_on) is not official
+    state = {"deployment": {"pending_operations": [_creating("u", token)]}}
+    if official:
+        with pytest.raises(Failure, match="gpuform recover research"):
+            require_none(state, "research", goes_on)
+    else:
+        require_none(state, "research", goes_on)
+
+
+@pytest.mark.unit
+def test_what_an_update_has_gone_on_with_is_forgotten_after_it_and_nothing_before(tmp_path: Path) -> None:
+    """Until then a destroy must not leave it behind, nor an update that declares it no more."""
+    token = "openstack:containerinfra/nodeGroup:NodeGroup"
     file = tmp_path / "research.json"
-    pending = [{"resource": {"urn": "u", "type": token}, "type": "creating"}]
-    file.write_text(json.dumps({"checkpoint": {"latest": {"pending_operations": pending, "resources": []}}}))
-    repair(file, "research", resuming=goes_on)
+    pending = [_creating("there", token), _creating("dropped", token), _creating("there", "aws:a:b")]
+    latest = {"pending_operations": pending, "resources": [{"urn": "there", "type": token}]}
+    file.write_text(json.dumps({"checkpoint": {"latest": latest}}))
+    assert repair(file, "research") == []
+    taken_up(file, ("openstack:",))
     left = json.loads(file.read_text())["checkpoint"]["latest"]["pending_operations"]
-    assert left == (pending if official else [])
-    assert repair(file, "research", offline=True) == (
-        ["1 operation(s) of an interrupted run will be taken up again"] if official else []
-    )
+    assert left == pending[1:]
+
+
+def _creating(urn: str, token: str) -> dict[str, Any]:
+    return {"resource": {"urn": urn, "type": token}, "type": "creating"}
 
 
 @pytest.mark.unit
