@@ -1,0 +1,66 @@
+"""A certificate authority that Magnum and an API server share, so that what Magnum signs opens the server.
+
+Magnum names its authority after the cluster, and its certificates that name as their issuer, so the embedded
+control plane must have an authority of that name: it takes over the certificates that lie there.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost")
+
+
+def lay(folder: Path, name: str) -> None:
+    """``ca`` and ``admin``, each .crt and .key, as kwokctl makes them, but for the authority's name."""
+    folder.mkdir(parents=True, mode=0o700)
+    authority = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    ours = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signs = x509.KeyUsage(True, False, True, False, False, True, False, False, False)
+    root = (
+        _certificate(ours, ours, authority.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(signs, critical=True)
+        .sign(authority, hashes.SHA256())
+    )
+    _write(folder / "ca", root, authority)
+    admin = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    who = [(NameOID.COMMON_NAME, "kwok-admin"), (NameOID.ORGANIZATION_NAME, "system:masters")]
+    addresses = [x509.IPAddress(ipaddress.ip_address(one)) for one in ("127.0.0.1", "::1")]
+    uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    leaf = (
+        _certificate(x509.Name([x509.NameAttribute(*one) for one in who]), ours, admin.public_key())
+        .add_extension(x509.SubjectAlternativeName([*map(x509.DNSName, _NAMES), *addresses]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+        .sign(authority, hashes.SHA256())
+    )
+    _write(folder / "admin", leaf, admin)
+
+
+def _certificate(subject: x509.Name, issuer: x509.Name, key: rsa.RSAPublicKey) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    day = datetime.timedelta(days=1)
+    return (
+        x509.CertificateBuilder(subject_name=subject, issuer_name=issuer, public_key=key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - day)
+        .not_valid_after(now + 365 * day)
+    )
+
+
+def _write(stem: Path, certificate: x509.Certificate, key: rsa.RSAPrivateKey) -> None:
+    stem.with_suffix(".crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,  # what kwok's own are
+        serialization.NoEncryption(),
+    )
+    stem.with_suffix(".key").write_bytes(private)
+    stem.with_suffix(".key").chmod(0o600)

@@ -1,0 +1,143 @@
+"""A stack's cluster half by the engine, against a real Magnum API: what is asked of it, and what never is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.engine import EngineFailure
+from tests.openstack.stacks import ENVIRONMENT, T4, V100S, Half, half
+from tests.openstack.world import World
+
+pytestmark = pytest.mark.engine
+
+BURST: dict[str, Any] = {
+    "name": "gpu-a100",
+    "machine": "g4.p1.40g",
+    "elastic": {"min": 1, "max": {"nodes": 4}},
+}
+
+
+def test_made_unchanged_resized_relabelled_regrouped_and_destroyed(world: World, tmp_path: Path) -> None:
+    world.template(labels={"kube_tag": "v1.30.2", "kube_dashboard_enabled": "false"})
+    stack = half(world, tmp_path, ENVIRONMENT | {"pools": [T4, BURST]})
+    assert stack.run("up").changed
+    cluster = world.clusters()[0]
+
+    # The template's labels lie beside ours, and Magnum has written its own values back.
+    world.forget()
+    assert not stack.run("up").changed
+    assert not stack.run("refresh").changed
+    assert world.requests(changes=True) == []
+
+    stack.change(lambda env: env["pools"][0].update(nodes=3))
+    stack.change(lambda env: env["cluster"]["workers"].update(nodes=2))
+    assert _touched(stack.run("up")) == {("update", "research-cluster"), ("update", "groups-gpu-t4")}
+    asked = world.requests(changes=True)
+    assert {one.path for one in asked} == {f"/v1/clusters/{cluster.uuid}/actions/resize"}
+    assert sorted(one.body["node_count"] for one in asked) == [2, 3]
+    assert _sizes(world) == {"default-master": 1, "default-worker": 2, "gpu-t4": 3, "gpu-a100": 1}
+
+    _relabelled(world, stack)
+    _regrouped(world, stack)
+
+    assert stack.run("destroy").changed
+    assert world.clusters() == []
+    assert world.neighbours.unknown == []
+
+
+def _relabelled(world: World, stack: Half) -> None:
+    """A label that Magnum takes at creation only: refused, then, allowed, a group anew and nothing else."""
+    stack.change(lambda env: env["pools"][0].update(openstack={"labels": {"boot_volume_size": "50"}}))
+    world.forget()
+    with pytest.raises(EngineFailure) as refused:
+        stack.run("up")
+    said = " ".join(refused.value.result.errors)
+    assert "boot_volume_size" in said
+    assert "3 nodes of g2.5xlarge" in said
+    assert "allow_replace: true" in said
+    assert world.requests(changes=True) == []
+
+    stack.change(lambda env: env["pools"][0]["openstack"].update(allow_replace=True))
+    assert ("replace", "groups-gpu-t4") in _touched(stack.run("up"))
+    assert [one.method for one in world.requests(changes=True)] == ["DELETE", "POST"]
+    magnum, [cluster] = world.magnum(), world.clusters()
+    assert magnum.nodegroups.get(cluster.uuid, "gpu-t4").labels["boot_volume_size"] == "50"
+
+
+def _regrouped(world: World, stack: Half) -> None:
+    """An autoscaler at work on an elastic group; then one group more and one less, which it does not mind."""
+    [cluster] = world.clusters()
+    group = world.magnum().nodegroups.get(cluster.uuid, "gpu-a100")
+    assert (group.node_count, group.min_node_count, group.max_node_count) == (1, 1, 4)
+    # As cluster-autoscaler does it (cloudprovider/magnum/magnum_manager_impl.go: clusters.Resize).
+    world.magnum().clusters.resize(cluster.uuid, 3, nodegroup=group.uuid)
+    world.settled(cluster.uuid)
+    stack.change(lambda env: env.update(pools=[BURST, V100S]))
+    assert _touched(stack.run("up")) == {("create", "groups-gpu-v100s"), ("delete", "groups-gpu-t4")}
+    assert _sizes(world) == {"default-master": 1, "default-worker": 2, "gpu-a100": 3, "gpu-v100s": 2}
+
+
+def _touched(result: Any) -> set[tuple[str, str]]:
+    """Operation and name of every step on a resource of the cloud's."""
+    return {(step.op, step.name) for step in result.steps if step.type.startswith("openstack:")}
+
+
+def _sizes(world: World) -> dict[str, int]:
+    [cluster] = world.clusters()
+    return {group.name: group.node_count for group in world.magnum().nodegroups.list(cluster.uuid)}
+
+
+def test_a_cluster_that_failed_says_why_and_is_made_anew(world: World, tmp_path: Path) -> None:
+    world.template()
+    stack = half(world, tmp_path)
+    world.tell(
+        fail="Resource CREATE failed: OverLimit: resources.kube_masters: VolumeSizeExceedsAvailableQuota"
+    )
+    with pytest.raises(EngineFailure, match="VolumeSizeExceedsAvailableQuota") as failed:
+        stack.run("up")
+    assert "CREATE_FAILED" in str(failed.value)
+    [left] = world.clusters()
+    assert left.status == "CREATE_FAILED"
+
+    world.tell()
+    world.tell(on="create", of="gpu-t4", fail="No valid host was found")
+    with pytest.raises(EngineFailure, match="No valid host was found"):
+        stack.run("up")
+    [made] = world.clusters()
+    assert made.uuid != left.uuid
+
+    world.tell()
+    assert stack.run("up").changed
+    assert [(one.uuid, one.status) for one in world.clusters()] == [(made.uuid, "UPDATE_COMPLETE")]
+    assert _sizes(world) == {"default-master": 1, "default-worker": 1, "gpu-t4": 1}
+    assert not stack.run("up").changed
+
+
+def test_a_deletion_that_fails_names_what_holds_it_and_the_next_run_finishes(
+    world: World, tmp_path: Path
+) -> None:
+    world.template()
+    stack = half(world, tmp_path)
+    stack.run("up")
+    [cluster] = world.clusters()
+    world.tell(on="delete", fail="Stack DELETE FAILED: Unable to complete operation on subnet")
+    service = f"Kubernetes external service default/web from cluster {cluster.uuid}"
+    world.neighbours.add(
+        "load_balancers", "kube_service_web", description=service, provisioning_status="ACTIVE"
+    )
+    world.neighbours.add("ports", f"{cluster.name}-port", device_owner="Octavia", description="")
+    with pytest.raises(EngineFailure) as stuck:
+        stack.run("destroy")
+    said = " ".join(stuck.value.result.errors)
+    for named in ("Unable to complete operation on subnet", "kube_service_web", f"{cluster.name}-port"):
+        assert named in said
+    assert [one.status for one in world.clusters()] == ["DELETE_FAILED"]
+
+    world.tell()
+    world.neighbours.tables["load_balancers"].clear()
+    world.neighbours.tables["ports"].clear()
+    stack.run("destroy")
+    assert world.clusters() == []
