@@ -137,7 +137,7 @@ class Loop:
             try:
                 move = self._rebuilder.look(one, node, now)
             except (*cluster.TROUBLE, *magnum_api.TROUBLE) as error:
-                move = rebuilding.Move(one, f"waits: {_words(error)}")
+                move = self._rebuilder.waits(one, now, _words(error))
         why, action = move.said, "fail" if move.failed else "rebuild" if move.after else "rebuilt"
         if move.failed:
             facts = [*one["faults"], move.said]

@@ -74,16 +74,19 @@ class Magnum:
             return otherwise
 
     def _call(self, method: str, path: str, body: Json | None = None) -> Json:
-        if time.time() > self._until - EARLY_S:
+        """Once more with another token, where the one at hand has ended before its time."""
+        fresh = time.time() > self._until - EARLY_S
+        if fresh:
             self._log_in()
-        head = {"X-Auth-Token": self._token, "OpenStack-API-Version": VERSION}
-        try:
-            found, _ = self._ask(method, f"{self._endpoint}{path}", head, body)
-        except urllib.error.HTTPError as error:
-            if error.code == http.client.UNAUTHORIZED:
-                self._until = 0.0  # the next time with another token
-            raise _judged(error, "Magnum") from error
-        return found
+        while True:
+            head = {"X-Auth-Token": self._token, "OpenStack-API-Version": VERSION}
+            try:
+                return self._ask(method, f"{self._endpoint}{path}", head, body)[0]
+            except urllib.error.HTTPError as error:
+                if fresh or error.code != http.client.UNAUTHORIZED:
+                    raise _judged(error, "Magnum") from error
+            self._log_in()
+            fresh = True
 
     def _log_in(self) -> None:
         self.there()
@@ -125,12 +128,10 @@ class Magnum:
 
 
 def _judged(error: urllib.error.HTTPError, who: str) -> Exception:
-    """`Refused` with the reason that was given; what may pass stays as it is."""
-    said = _reason(error)
-    passes = error.code >= 500 or error.code in (http.client.TOO_MANY_REQUESTS, http.client.UNAUTHORIZED)
-    if passes and who == "Magnum":
-        return OSError(f"{who}: {error.code} {said}")
-    return Refused(f"{who}: {error.code} {said}") if error.code < 500 else OSError(f"{who}: {said}")
+    """`Refused` with the reason that was given; what may pass is one of ``TROUBLE``."""
+    passes = error.code >= 500 or error.code == http.client.TOO_MANY_REQUESTS
+    said = f"{who}: {error.code} {_reason(error)}"
+    return OSError(said) if passes else Refused(said)
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

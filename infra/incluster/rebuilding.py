@@ -73,7 +73,7 @@ class Rebuilder:
             return self._drain(one, node or {}, now)
         group = self._cloud.group(one["group"])
         if group["status"].endswith("_IN_PROGRESS"):
-            return self._waits(one, now, f"node group {one['group']} is {group['status']}")
+            return self.waits(one, now, f"node group {one['group']} is {group['status']}")
         stage = {"remove": self._remove, "removing": self._removing, "refill": self._refill}
         return stage.get(one["stage"], self._filling)(one, node, group, now)
 
@@ -121,7 +121,7 @@ class Rebuilder:
         if (smaller and count == one["from"]) or (not smaller and node is not None):
             if smaller and now - one["since"] > BEGIN_S / self._pace:
                 return self._asks_to_remove(one, now)
-            return self._waits(one, now, f"server {one['server']} is still there")
+            return self.waits(one, now, f"server {one['server']} is still there")
         if smaller and not one["elastic"]:
             return Move({**one, "stage": "refill", "since": now}, f"server {one['server']} is gone")
         how = "its autoscaler brings another if pods need it" if smaller else "another has come"
@@ -146,7 +146,7 @@ class Rebuilder:
             return Move(None, _resized(one, count))
         if now - one["since"] > BEGIN_S / self._pace:
             return Move({**one, "stage": "refill", "since": now})
-        return self._waits(one, now, f"node group {one['group']} has {count} nodes")
+        return self.waits(one, now, f"node group {one['group']} has {count} nodes")
 
     def _again(self, one: Json, group: Json, now: float, count: int, remove: tuple[str, ...] = ()) -> Move:
         """The same call once more, which Magnum takes from a group that has failed."""
@@ -157,7 +157,8 @@ class Rebuilder:
         self._cloud.resize(one["group"], count, remove)
         return Move({**one, "tries": tries, "since": now}, f"{why}; asked again")
 
-    def _waits(self, one: Json, now: float, why: str) -> Move:
+    def waits(self, one: Json, now: float, why: str) -> Move:
+        """Nothing can be done now; a person is asked where that lasts."""
         if now - one["since"] > WAIT_S / self._pace:
             return fails(one, f"after {WAIT_S:g} s {why}")
         return Move(one, f"waits: {why}")

@@ -295,10 +295,18 @@ def test_a_token_that_has_ended_is_replaced(stub: MagnumStub, folder: Path) -> N
     cloud = Magnum(folder, "research")
     assert cloud.group("gpu-a100")["node_count"] == 3
     stub.valid = set()
-    with pytest.raises(OSError, match="Magnum: 401"):
-        cloud.group("gpu-a100")
     assert cloud.group("gpu-a100")["node_count"] == 3
     assert stub.tokens == 2
+
+
+def test_what_lasts_too_long_is_a_persons(stub: MagnumStub, folder: Path) -> None:
+    stub.slow = 10_000
+    played = Played(stub, folder)
+    while SMALLER not in stub.resizes:
+        played.look()
+    played.look(passed=8000)
+    assert played.failed
+    assert "after 7200 s node group gpu-a100 is UPDATE_IN_PROGRESS; look at node group" in played.said[-1]
 
 
 def test_nobody_there_is_trouble(folder: Path, stub: MagnumStub) -> None:

@@ -92,6 +92,7 @@ driver = noop
 [oslo_concurrency]
 lock_path = {state}/locks
 [keystone_authtoken]
+service_type = container-infra
 {account}
 [keystone_auth]
 {account}
