@@ -167,7 +167,7 @@ def test_running_ended_and_daemon_pods_are_not_waited_for() -> None:
 def test_empty_nodes_go_down_to_the_least_the_youngest_first() -> None:
     nodes = [node("ci-0"), node("ci-1"), node("ci-2")]
     site = Site(nodes, [pod("a", "ci-1", cpu="20")])
-    assert [(one.node, one.moved) for one in unneeded([group(least=1)], site)] == [("ci-2", ()), ("ci-0", ())]
+    assert [one.node for one in unneeded([group(least=1)], site)] == ["ci-2", "ci-0"]
     assert [one.node for one in unneeded([group(least=2)], site)] == ["ci-2"]
     assert list(unneeded([group(least=3)], site)) == []
     assert list(keeps([group(least=3)], site)) == ["group ci keeps at least 3 of its nodes"]
@@ -181,10 +181,10 @@ def test_an_empty_node_goes_before_one_whose_pods_have_to_move() -> None:
 def test_a_node_that_is_little_used_goes_if_its_pods_fit_elsewhere() -> None:
     nodes = [node("ci-0"), node("ci-1")]
     (found,) = unneeded([group()], Site(nodes, [pod("a", "ci-0"), pod("b", "ci-1")]))
-    assert (found.node, found.moved) == ("ci-1", (("lab", "b"),))
+    assert found.node == "ci-1"
     assert found.why.startswith("Underutilized: ")
     full = Site(nodes, [pod("a", "ci-0", gpus=2), pod("b", "ci-1")])
-    assert [one.node for one in unneeded([group()], full)] == ["ci-0"][:0]
+    assert list(unneeded([group()], full)) == []
     assert "ci-1: its pods fit nowhere else, or nobody would make them again" in list(keeps([group()], full))
     busy = Site(nodes, [pod("a", "ci-0", cpu="20"), pod("b", "ci-1", cpu="14")])
     assert list(unneeded([group()], busy)) == []

@@ -15,7 +15,7 @@ from typing import Any
 
 from gpuform.errors import Failure
 from gpuform.rehearse.autoscaler.group import Group
-from gpuform.rehearse.autoscaler.sizing import Site, Unneeded, growth, keeps, unneeded
+from gpuform.rehearse.autoscaler.sizing import Site, Unneeded, daemon, growth, keeps, unneeded
 from gpuform.rehearse.cluster import NODES, PODS, Cluster
 
 SOURCE = "cluster-autoscaler"
@@ -34,6 +34,7 @@ class Autoscaler:
         self._cluster, self._groups = cluster, tuple(groups)
         self._unneeded_s = UNNEEDED_S
         self._since: dict[str, float] = {}
+        self._leaving: dict[str, Unneeded] = {}
         self._told: dict[tuple[str, str], str] = {}
         self._site = Site((), ())
         self.trouble = ""
@@ -60,7 +61,11 @@ class Autoscaler:
         for group in self._groups:
             for _ in range(found.orders.get(group.name, 0)):
                 self._make(group, site)
-        if not found.orders:
+        going = bool(self._leaving)
+        self._let_go(site)
+        if found.orders or going or any(pod not in found.refused for pod in site.unbound):
+            self._since = {}  # somebody is on the way to a place: who is needed shows when all have theirs
+        else:
             self._shrink(site)
 
     def _make(self, group: Group, site: Site) -> None:
@@ -75,17 +80,27 @@ class Autoscaler:
         self._since = {name: self._since.get(name, now) for name in found}
         for name, one in found.items():
             if now - self._since[name] >= self._unneeded_s:
-                self._take(one)
+                self._leaving[name] = one
+                self._cluster.patch(f"{NODES}/{name}", {"spec": {"unschedulable": True}})
 
-    def _take(self, one: Unneeded) -> None:
-        """Keep new pods off it, move those that are there, then let it go; a budget may keep it."""
-        path = f"{NODES}/{one.node}"
-        self._cluster.patch(path, {"spec": {"unschedulable": True}})
-        if not all([self._cluster.evict(*pod) for pod in one.moved]):
-            self._cluster.patch(path, {"spec": {"unschedulable": None}})
-            return
-        self._say("Node", "", one.node, "ScaleDown", f"taken out of group {one.group}: {one.why}")
-        self._cluster.delete(path)
+    def _let_go(self, site: Site) -> None:
+        """Move the pods of nodes that are to go, then let those go that have none any more.
+
+        No pod is moved in the look in which its node was closed: the scheduler may not know of that yet. A
+        disruption budget that keeps a pod keeps its node.
+        """
+        there = {node["metadata"]["name"]: node for node in site.nodes}
+        for name, one in list(self._leaving.items()):
+            node = there.get(name)
+            pods = [pod["metadata"] for pod in site.on(node) if not daemon(pod)] if node else []
+            if pods and all([self._cluster.evict(pod["namespace"], pod["name"]) for pod in pods]):
+                continue
+            del self._leaving[name]
+            if pods:
+                self._cluster.patch(f"{NODES}/{name}", {"spec": {"unschedulable": None}})
+            elif node:
+                self._say("Node", "", name, "ScaleDown", f"taken out of group {one.group}: {one.why}")
+                self._cluster.delete(f"{NODES}/{name}")
 
     def _say(self, kind: str, namespace: str, name: str, reason: str, message: str) -> None:
         """An event, once for each text; without one the object's owner would not know."""

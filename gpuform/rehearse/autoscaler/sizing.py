@@ -50,6 +50,11 @@ class Site:
         return sorted(mine, key=lambda one: (one["metadata"].get("creationTimestamp", ""), _name(one)))
 
     @property
+    def unbound(self) -> list[tuple[str, str]]:
+        """Pods without a node, whether the scheduler has looked at them yet or not."""
+        return [_key(pod) for pod in self.pods if not pod["spec"].get("nodeName") and not _over(pod)]
+
+    @property
     def waiting(self) -> list[Json]:
         """Pods that the scheduler has found no node for."""
         found = [pod for pod in self.pods if _unschedulable(pod)]
@@ -131,17 +136,16 @@ def _as_good(node: Json, template: Room) -> bool:
 
 @dataclass(frozen=True)
 class Unneeded:
-    """A node that may go: why, in words, and the pods that have to move first."""
+    """A node that may go, and why, in words; pods on it have to move first."""
 
     node: str
     group: str
     why: str
-    moved: tuple[tuple[str, str], ...] = ()
 
 
 def unneeded(groups: Sequence[Group], site: Site) -> Iterator[Unneeded]:
     """Nodes that nobody needs, empty ones first; of those with pods one at most, for its pods take room."""
-    size = {group.name: len(site.of(group)) for group in groups}
+    size = {group.name: sum(map(_schedulable, site.of(group))) for group in groups}
     least = {group.name: group.least for group in groups}
     moving: list[Unneeded] = []
     for group in groups:
@@ -154,7 +158,7 @@ def unneeded(groups: Sequence[Group], site: Site) -> Iterator[Unneeded]:
                 yield Unneeded(_name(node), group.name, "Empty: no pod was left on it")
             elif _little_used(node, staying) and _can_move(node, staying, site):
                 why = "Underutilized: less than half of it is asked for, and its pods fit on other nodes"
-                moving.append(Unneeded(_name(node), group.name, why, tuple(map(_key, staying))))
+                moving.append(Unneeded(_name(node), group.name, why))
     yield from [one for one in moving if size[one.group] > least[one.group]][:1]
 
 
