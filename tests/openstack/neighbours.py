@@ -90,6 +90,7 @@ class Neighbours:
         parts = urlsplit(target)
         path, query = parts.path.rstrip("/"), dict(parse_qsl(parts.query))
         self.calls.append(f"{method} {target}")
+        path = path.replace("/load-balancer/v2.0/", "/load-balancer/v2/")  # octavia knows itself by both
         if path in tables.VERSIONS:
             return tables.version(path, self.url)
         for pattern, reply in _QUOTAS:
@@ -171,6 +172,7 @@ def _set(world: Neighbours, service: str, kind: str) -> Row:
 
 
 _QUOTAS = (
+    (r"/load-balancer/v2/lbaas/quotas/([^/]+)", lambda w, p, q: {"quota": _set(w, "load-balancer", "")}),
     (r"/compute/v2\.1/limits", _compute_limits),
     (r"/volume/v3/([^/]+)/limits", _volume_limits),
     (

@@ -12,10 +12,11 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,6 +78,10 @@ class Services:
             (self.state / folder).mkdir(parents=True)
         for name in ("keystone.db", "magnum.db"):
             shutil.copy(self.installed.databases / name, self.state / name)
+            # A thread of Magnum's API that answered a question may keep its read open until the next one:
+            # without a log of writes beside the file, it would keep every writer out.
+            with closing(sqlite3.connect(self.state / name)) as database:
+                database.execute("PRAGMA journal_mode=WAL")
         settings.keys(self.state)
         (self.state / "keystone.conf").write_text(settings.keystone(self.state))
         (self.state / "magnum/.magnum/magnum.conf").write_text(settings.magnum(self.state, self.ports))
