@@ -14,7 +14,7 @@ from gpuform.destroy.cluster import BUDGET, DEPLOYMENT, EVENT, LEASE, Cluster, K
 from gpuform.destroy.grounds import Options
 from gpuform.destroy.site import Site
 from gpuform.destroy.state import Declared, Eks, Known, without_cluster
-from gpuform.destroy.steps import OF_EKS
+from gpuform.destroy.steps import OF_EKS, OF_MAGNUM
 from gpuform.destroy.waiting import Left, StillThere, listed, until_gone
 from gpuform.engine import Engine, Result
 from gpuform.errors import Failure, InputError
@@ -334,5 +334,6 @@ def test_a_refusal_is_no_proof(moto: str, monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_page_has_the_steps_as_they_are() -> None:
     text = (HERE.root / "docs/destroy.md").read_text()
     rows = re.findall(r"^\| \d\. ([a-z ]+) \| (.+?) \| (.+?) \| (.+?) \|$", text, re.M)
-    bounds = [f"{step.bound_s:g} s" if step.bound_s else "the provider's" for step in OF_EKS]
-    assert rows == [(s.name, s.does, s.waits_for, bound) for s, bound in zip(OF_EKS, bounds, strict=True)]
+    steps = (*OF_EKS, *OF_MAGNUM)
+    bounds = [f"{step.bound_s:g} s" if step.bound_s else "the provider's" for step in steps]
+    assert rows == [(s.name, s.does, s.waits_for, bound) for s, bound in zip(steps, bounds, strict=True)]
