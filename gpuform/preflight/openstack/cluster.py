@@ -26,11 +26,11 @@ def _judge(stack: str, project: Project) -> Judged:
     if own is None:
         return Judged("PASS", "none yet")
     if own.ours is False:
-        making = project.held is not None and project.held.making
-        begun = "an interrupted `up` may have made it" if making else "so it is somebody else's"
-        fact = f"{own.id} has this name already, and the stack's state does not have it: {begun}"
-        fix = f"gpuform recover {stack}" if making else "give the environment another name"
-        return Judged("FAIL", fact, fix)
+        fact = f"{own.id} has this name already, and the stack's state does not have it"
+        if project.held is not None and project.held.making:
+            begun = "an interrupted `up` was making one, and the next goes on with it if it is ours"
+            return Judged("SKIP", f"{fact}: {begun}", f"gpuform recover {stack}")
+        return Judged("FAIL", f"{fact}: so it is somebody else's", "give the environment another name")
     if own.status == _GOING:
         return Judged("FAIL", "is being deleted", f"gpuform destroy {stack}, which waits until it is gone")
     if own.status.endswith(_FAILED):
