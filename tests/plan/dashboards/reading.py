@@ -11,7 +11,7 @@ from typing import Any
 from infra.config import load
 
 ROOT = Path(__file__).parents[3]
-STACKS = ("local", "aws-dev", "aws-prod", "onprem-dev")
+STACKS = ("local", "aws-dev", "aws-prod", "onprem-dev", "openstack-dev")
 
 
 def environment(stack: str) -> Any:

@@ -194,6 +194,8 @@ def test_panels_that_could_never_show_anything_are_left_out(models: Models) -> N
 
     assert "Limits of Karpenter's pools" in titles("aws-prod")
     assert "Limits of Karpenter's pools" not in titles("local")
+    assert "Limits of elastic pools" in titles("openstack-dev")
+    assert "Limits of elastic pools" not in titles("aws-prod") | titles("local")
     assert "Cost per hour" in titles("local")
     assert "Cost per hour" not in titles("onprem-dev")  # own hosts without prices
     assert "MIG layouts" in titles("local")

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from gpuform.toolchain import Toolchain
+from infra.model.cost import Cost
 from infra.model.dcgm import DEFAULT
 from infra.model.environment import Environment
 from infra.model.scheduling import Namespace
@@ -44,9 +45,12 @@ OF_NO_POOL = {
 
 
 def prepared(stack: str) -> Environment:
-    """The stack, with a quota where it has none."""
+    """The stack, with a quota where it has none, and on OpenStack with prices, which no list has."""
     env: Environment = environment(stack)
-    return env.model_copy(update={"namespaces": (Namespace(name="science", quota={env.pools[0].name: 8}),)})
+    quota = (Namespace(name="science", quota={env.pools[0].name: 8}),)
+    flavors = {pool.machine: 1.5 for pool in env.pools} if env.cluster.kind == "openstack" else {}
+    cost = Cost(prices=flavors) if flavors else env.cost
+    return env.model_copy(update={"namespaces": quota, "cost": cost})
 
 
 @pytest.mark.parametrize("stack", STACKS)
@@ -71,7 +75,7 @@ def test_promtool_reads_every_query(stack: str, toolchain: Toolchain, tmp_path: 
     assert f"{len(found)} rules" in done.stdout
 
 
-@pytest.fixture(scope="module", params=["local", "aws-prod"])
+@pytest.fixture(scope="module", params=["local", "aws-prod", "openstack-dev"])
 def live(
     request: pytest.FixtureRequest, toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Environment, Ask]]:
