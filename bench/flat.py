@@ -46,7 +46,7 @@ def declare(token, name, inputs, opts):
         python = {v: k for k, v in input_type_py_to_pulumi_names(getattr(module, kind + "Args")).items()}
         given = {python[key]: value for key, value in inputs.items() if key in python}
         return getattr(module, kind)(name, **given, opts=opts)
-    if "." in place:
+    if "." in place and "spec" in inputs:
         metadata, spec = inputs["metadata"], inputs["spec"]
         custom = pulumi_kubernetes.apiextensions.CustomResource
         return custom(name, api_version=place, kind=kind, metadata=metadata, spec=spec, opts=opts)
