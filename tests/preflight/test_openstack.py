@@ -43,6 +43,13 @@ def cloud() -> Iterator[MadeUp]:
         yield found
 
 
+@pytest.fixture(autouse=True)
+def no_other_cloud(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """openstacksdk also looks where it was imported, which may be an earlier test's folder."""
+    (tmp_path / "clouds.yaml").write_text("clouds: {}\n")
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
+
+
 def look(cloud: MadeUp, env: Environment, held: Held | None = None, **more: Any) -> dict[str, Finding]:
     found = list(
         findings(env, "research", lambda: cloud.connect(region=more.pop("region", "cern"), **more), held)
@@ -187,8 +194,7 @@ def test_where_nothing_can_be_asked_the_rest_is_not(cloud: MadeUp) -> None:
 def test_missing_credentials_name_clouds_yaml_and_the_variables(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-
-    for name in [name for name in os.environ if name.startswith("OS_")]:
+    for name in [name for name in os.environ if name.startswith("OS_") and name != "OS_CLIENT_CONFIG_FILE"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)

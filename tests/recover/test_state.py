@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import importlib
 import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from gpuform.paths import Paths
 from gpuform.recover import Plan, Stack, Step, Told, aws
 from gpuform.recover import state as states
 from gpuform.recover.apply import carry_out
-from gpuform.recover.find import _look, _require_pending
+from gpuform.recover.find import Cloud, _look, _require_pending
 
 pytestmark = pytest.mark.unit
 
@@ -80,7 +81,8 @@ def test_nothing_of_aws_is_looked_at_or_read_again_with_the_credentials_of_anoth
     def refusing(stack: str, state: Any) -> None:
         raise Failure(f"stack {stack}", "lies in account 1", "log in")
 
-    monkeypatch.setattr(aws, "require_account", refusing)
+    module = importlib.import_module("gpuform.recover.find")  # the package has a function of that name
+    monkeypatch.setattr(module, "CLOUDS", (Cloud("AWS", aws.PREFIX, refusing, aws.look),))
     one = op("urn::a", kind)
     before = state(one, resources=(one["resource"],))
     engine = cast(Any, SimpleNamespace(environment=lambda name: ({}, None)))
