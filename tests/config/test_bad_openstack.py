@@ -72,6 +72,7 @@ def test_every_row_has_a_name_of_its_own() -> None:
     assert len({row["what"] for row in ROWS}) == len(ROWS) > 50
 
 
+CAPI = (put("cluster/driver", "capi"), put("health", {"mode": "cordon"}))
 ALONE = (
     "pools[2].elastic: the cluster-autoscaler that Magnum's Heat driver starts knows the group "
     "default-worker alone; have one run with --node-group-auto-discovery=magnum:role=worker, "
@@ -85,10 +86,10 @@ def test_a_deprecated_flavor_is_warned_of(flavor: str, instead: str) -> None:
         f"pools[0].machine: {flavor} is deprecated, and may be gone when a node has to be replaced; "
         f"use {instead}"
     )
-    env = parse(change(put("pools/0/machine", flavor), put("cluster/driver", "capi")))
+    env = parse(change(put("pools/0/machine", flavor), *CAPI))
     assert env.warnings == (said,)
     own = put(f"cluster/flavors/{flavor}", {"gpu": "T4", "vcpu": 4, "memory_gib": 16})
-    mapping = change(put("pools/0/machine", flavor), put("cluster/driver", "capi"))
+    mapping = change(put("pools/0/machine", flavor), *CAPI)
     mapping["cluster"]["flavors"][flavor] = own["put"]
     assert parse(mapping).warnings == (), "a cloud whose own flavor it is knows better"
 
@@ -97,7 +98,7 @@ def test_the_heat_drivers_autoscaler_does_not_know_the_pools() -> None:
     warned = parse(GOOD).warnings
     assert warned[0] == ALONE
     assert [line.partition(":")[0] for line in warned] == ["pools[2].elastic", "pools[4].elastic"]
-    assert parse(change(put("cluster/driver", "capi"))).warnings == ()
+    assert parse(change(*CAPI)).warnings == ()
     assert not parse({**GOOD, "cluster": {"kind": "embedded"}, "pools": [EMBEDDED], **WITHOUT}).warnings
 
 
@@ -120,7 +121,7 @@ def test_the_packing_scheduler_is_of_the_clusters_minor_version(
 
 @pytest.mark.parametrize("mode", ["observe", "cordon", "replace"])
 def test_health_may_do_all_that_it_can(mode: str) -> None:
-    secret = {"openstack_secret": "gpuform-magnum"} if mode == "replace" else {}
+    secret = {"openstack_secret": "magnum-credential"} if mode == "replace" else {}
     health = parse(change(put("health", {"mode": mode, **secret}))).health
     assert health is not None
     assert health.mode == mode
