@@ -26,4 +26,6 @@ def cluster(env: Environment) -> Target:
     after = pulumi.ResourceOptions(providers=[provider], depends_on=[guards])
     on = MagnumCluster(env.name, MagnumClusterArgs(environment=env), after)
     groups = NodeGroups("groups", NodeGroupsArgs(environment=env, cluster_id=on.cluster_id), after)
-    return Target(kubeconfig=on.kubeconfig, provider=on.provider, ready=(groups,))
+    # A cluster that is replaced takes its objects along. The engine would delete them before it, and through
+    # a provider that it has closed by then (pulumi issue 14650); of the two, only that one counts as deleted.
+    return Target(kubeconfig=on.kubeconfig, provider=on.provider, ready=(groups,), gone_with=on.provider)

@@ -35,7 +35,10 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
 
     def after(*parts: pulumi.Resource) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(
-            parent=within, providers={"kubernetes": on.provider}, depends_on=(*on.ready, *parts)
+            parent=within,
+            providers={"kubernetes": on.provider},
+            depends_on=(*on.ready, *parts),
+            deleted_with=on.gone_with,
         )
 
     namespaces = Namespaces(f"{prefix}namespaces", NamespacesArgs(environment=env), after())

@@ -84,6 +84,13 @@ def test_groups_come_after_the_cluster_and_the_platform_after_the_groups(recorde
             assert groups <= waits_for(recorded, resource), resource.name
 
 
+def test_objects_go_with_a_cluster_that_is_replaced(recorded: Recorder) -> None:
+    platform = [one for one in recorded.resources if one.type.startswith("gpuform:platform:")]
+    assert len(platform) > 4
+    for one in platform:  # what is in them inherits it
+        assert one.request.deletedWith.endswith(f"{KUBERNETES}::research-kubernetes"), one.name
+
+
 def trigger(resource: Recorded) -> dict[str, Any]:
     return dict(resource.request.replacement_trigger.struct_value.items())
 

@@ -11,7 +11,7 @@ import pytest
 from gpuform.engine import Engine, EngineFailure
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
-from tests.components.openstack_stacks import BURST, T4, small
+from tests.components.openstack_stacks import BURST, T4, small, with_template
 
 pytestmark = pytest.mark.engine
 
@@ -36,7 +36,10 @@ class Stage:
         self.engine = Engine(Paths(root, root / ".gpuform", root / "cache"), toolchain, offline=True)
 
     def declare(self, *pools: dict[str, Any], **cluster: Any) -> None:
-        config = {"config": {"tried:environment": small(*pools, **cluster)}}
+        self.write(small(*pools, **cluster))
+
+    def write(self, environment: dict[str, Any]) -> None:
+        config = {"config": {"tried:environment": environment}}
         (self.root / "Pulumi.local.yaml").write_text(json.dumps(config))
 
     def touched(self, result: Any) -> set[tuple[str, str]]:
@@ -89,3 +92,22 @@ def test_what_needs_a_replacement_is_refused_until_it_is_allowed(stage: Stage) -
 
     stage.declare({**T4, "nodes": 3}, BURST, labels=labels)
     assert not stage.engine.up().changed
+
+
+def test_a_cluster_moves_to_another_template_in_place_and_the_old_one_goes(stage: Stage) -> None:
+    stage.write(with_template(T4))
+    stage.engine.up()
+    before = stage.made()
+    stage.write(with_template(T4, image="fedora-coreos-41"))
+    moved = stage.touched(stage.engine.up())
+    template = "research-template"
+    assert moved == {
+        ("create-replacement", template),
+        ("replace", template),
+        ("update", CLUSTER),
+        ("delete-replaced", template),
+    }
+    after = stage.made()
+    assert after[template]["name"] != before[template]["name"]
+    assert after[CLUSTER]["clusterTemplateId"] == after[template]["id"] != before[template]["id"]
+    assert after[CLUSTER]["id"] == before[CLUSTER]["id"]

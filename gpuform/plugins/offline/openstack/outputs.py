@@ -95,10 +95,8 @@ def _coded(text: str) -> str:
 
 
 def _digest(row: Row, urn: str, inputs: Mapping[str, Any]) -> str:
-    """Differs for a replacement from the one replaced: what forces one is part of it."""
-    decisive = {
-        key: repr(reveal(value)) for key, value in inputs.items() if key in row.replaces and key != "name"
-    }
+    """Differs for a replacement from what is replaced: whatever a program does that for is part of it."""
+    decisive = {key: repr(reveal(value)) for key, value in inputs.items() if key != "name"}
     return hashlib.sha256(f"{urn} {json.dumps(decisive, sort_keys=True)}".encode()).hexdigest()
 
 
