@@ -63,7 +63,9 @@ def _check_labels(cluster: OpenstackCluster) -> None:
     if cluster.own_template:
         owners.append(("cluster.template.labels", cluster.own_template.labels))
     for path, given in owners:
-        if AUTOSCALER_LABEL in given:
+        # The cluster's own may say it, so that the last elastic pool can go, or the first one come later: the
+        # label itself cannot.
+        if AUTOSCALER_LABEL in given and path != "cluster.labels":
             raise InputError(
                 f"{path}.{AUTOSCALER_LABEL}",
                 "it follows from the pools: cluster-autoscaler runs where one is elastic",

@@ -54,6 +54,13 @@ def test_everything_goes_through_a_provider_that_knows_the_cloud_and_no_secret(r
     assert record(small(region="two")).one("pulumi:providers:openstack").inputs["region"] == "two"
 
 
+def test_credentials_in_the_environment_never_reach_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("OS_PASSWORD", "OS_TOKEN", "OS_USERNAME", "OS_APPLICATION_CREDENTIAL_SECRET", "OS_AUTH_URL")
+    for name in names:
+        monkeypatch.setenv(name, "canary-4711")
+    assert all("canary-4711" not in str(one.inputs) for one in record(small()).resources)
+
+
 def test_a_template_is_looked_up_by_its_name_or_made(recorded: Recorder) -> None:
     (call,) = recorded.calls
     assert call.args["name"] == "kubernetes-1.30.2-2"

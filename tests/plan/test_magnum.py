@@ -79,8 +79,9 @@ def test_everything_that_is_declared_of_the_cluster_is_said() -> None:
         ((T4,), {}, {"nvidia_gpu_enabled": "true"}),
         ((T4,), {"labels": {"nvidia_gpu_enabled": False}}, {"nvidia_gpu_enabled": "false"}),
         ((BURST,), {}, {"auto_scaling_enabled": "true", "nvidia_gpu_enabled": "true"}),
+        ((CPU,), {**FLAVORS, "labels": {"auto_scaling_enabled": True}}, {"auto_scaling_enabled": "true"}),
     ],
-    ids=["no GPU", "a GPU", "as it is given", "elastic"],
+    ids=["no GPU", "a GPU", "as it is given", "elastic", "elastic some day"],
 )
 def test_labels_follow_from_the_pools_unless_they_are_given(
     pools: tuple[dict[str, Any], ...], cluster: dict[str, Any], found: dict[str, str]

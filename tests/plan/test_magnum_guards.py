@@ -122,6 +122,12 @@ def test_the_first_gpu_and_the_first_elastic_pool_change_a_label_of_the_cluster(
     }
 
 
+def test_the_last_elastic_pool_can_go_where_its_label_stays() -> None:
+    before = magnum_guards.of_cluster(parse(small(T4, BURST))).fixed
+    after = magnum_guards.of_cluster(parse(small(T4, labels={"auto_scaling_enabled": True}))).fixed
+    assert before == after
+
+
 def test_a_pools_guard_has_its_path_and_what_its_group_is_made_of() -> None:
     environment = small(
         BURST, {**T4, "openstack": {"role": "gpu", "labels": {"x": 1}, "allow_replace": True}}
