@@ -17,9 +17,10 @@ KUBECONFIG = "raw_config"
 
 @dataclass(frozen=True, kw_only=True)
 class MagnumClusterArgs:
-    """Whose cluster."""
+    """Whose cluster; ``template`` is the id of the template, None where the stack makes its own."""
 
     environment: Environment
+    template: pulumi.Output[str] | None
 
 
 class MagnumCluster(pulumi.ComponentResource):
@@ -40,7 +41,7 @@ class MagnumCluster(pulumi.ComponentResource):
         super().__init__("gpuform:openstack:MagnumCluster", name, None, opts)
         self._name, self._env = name, args.environment
         self._child = pulumi.ResourceOptions(parent=self)
-        self._cluster = self._made(self._template())
+        self._cluster = self._made(self._template() if args.template is None else args.template)
         self.cluster_id = self._cluster.id
         self.kubeconfig = pulumi.Output.secret(self._cluster.kubeconfig[KUBECONFIG])
         self.provider = kubernetes.Provider(
@@ -53,14 +54,9 @@ class MagnumCluster(pulumi.ComponentResource):
         self.register_outputs({"cluster_id": self.cluster_id, "kubeconfig": self.kubeconfig})
 
     def _template(self) -> pulumi.Output[str]:
-        """Id of the template: our own, or the one that the cloud has under the declared name."""
+        """Id of our own template."""
         own = magnum.template(self._env)
-        if own is None:
-            named = str(magnum.cluster_of(self._env).template)
-            found = containerinfra.get_cluster_template_output(
-                name=named, opts=pulumi.InvokeOutputOptions(parent=self)
-            )
-            return found.id
+        assert own is not None  # else its id was given
         # Its name follows from its content: a change makes another one, and deletes this one at the end, when
         # no cluster has it any more.
         opts = pulumi.ResourceOptions(parent=self, replace_on_changes=["name"])

@@ -72,6 +72,16 @@ def test_a_template_is_looked_up_by_its_name_or_made(recorded: Recorder) -> None
     assert own.one(MAGNUM).inputs["clusterTemplateId"] == "research-template-id"
 
 
+def test_the_guard_knows_a_template_by_its_id_for_its_name_may_come_to_mean_another(
+    recorded: Recorder,
+) -> None:
+    cluster = next(one for one in recorded.of(GUARD) if one.name == "guard-cluster")
+    assert cluster.inputs["template"] == {"cluster.template": "id of kubernetes-1.30.2-2"}
+    heat = record(with_template(driver="heat")).of(GUARD)[0]
+    assert heat.inputs["template"]["cluster.template.image"] == "fedora-coreos-40"
+    assert "template" not in record(small(driver="capi")).of(GUARD)[0].inputs
+
+
 def test_nothing_of_openstack_is_touched_before_every_guard_has_agreed() -> None:
     own = record(with_template(T4, BURST))
     guards = {f"{GUARD} {one.name}" for one in own.of(GUARD)}
