@@ -1,0 +1,123 @@
+"""A resize and a destroy that are killed, a deletion that hangs, a name that is taken: at a real Magnum."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gpuform.engine import EngineFailure
+from tests.openstack.stacks import STACK, Half, half
+from tests.openstack.world import TEMPLATE, World
+
+pytestmark = pytest.mark.engine
+
+_RUN = """\
+import sys
+from gpuform.engine import Engine
+from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
+paths = Paths.here()
+getattr(Engine(paths, Toolchain(paths)), sys.argv[1])(sys.argv[2])
+"""
+
+
+_IMPATIENT = """\
+import pulumi
+
+def impatient(args):
+    if args.type_ == "openstack:containerinfra/cluster:Cluster":
+        args.opts.custom_timeouts = pulumi.CustomTimeouts(delete="5s")
+        return pulumi.ResourceTransformationResult(args.props, args.opts)
+
+pulumi.runtime.register_stack_transformation(impatient)
+"""
+"""A program may wait no longer than it says: a stack's own 10 minutes are too long for a test."""
+
+
+def killed(stack: Half, operation: str, when: Callable[[], bool]) -> None:
+    """Begin an operation and kill all of it, engine and plugins alike, as soon as ``when`` holds."""
+    begun = subprocess.Popen(
+        [sys.executable, "-c", _RUN, operation, STACK],
+        cwd=stack.paths.root,
+        env=stack.world.environ | {"GPUFORM_STATE": str(stack.paths.state)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    ends = time.monotonic() + 60
+    while not when():
+        assert begun.poll() is None, f"{operation} ended with {begun.returncode} before it could be killed"
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    for pid in _family(begun.pid):
+        os.kill(pid, signal.SIGKILL)
+    begun.wait()
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all that it has started, the youngest last."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    own = children.read_text().split() if children.exists() else []
+    return [pid, *(one for child in own for one in _family(int(child)))]
+
+
+def asked(world: World, method: str, path: str) -> int:
+    """How often Magnum was asked so of what ends in this path."""
+    return sum(one.method == method and one.path.rstrip("/").endswith(path) for one in world.requests())
+
+
+def test_killed_or_hanging_each_next_run_goes_on_and_asks_nothing_twice(world: World, tmp_path: Path) -> None:
+    world.template()
+    stack = half(world, tmp_path)
+    program = stack.paths.root / "half/__main__.py"
+    program.write_text(_IMPATIENT + program.read_text())
+    stack.run("up")
+    [cluster] = world.clusters()
+
+    world.tell(slow=3)
+    stack.change(lambda env: env["pools"][0].update(nodes=3))
+    killed(stack, "up", lambda: asked(world, "POST", "/actions/resize") == 1)
+    world.tell()
+    stack.run("up")
+    assert asked(world, "POST", "/actions/resize") == 1
+    assert not stack.run("up").changed
+    assert len(world.nodes(cluster.uuid)["gpu-t4"]) == 3
+
+    world.tell(on="delete", hang=True)
+    killed(stack, "destroy", lambda: asked(world, "DELETE", cluster.uuid) == 1)
+    world.neighbours.add(
+        "load_balancers",
+        "kube_service_default_web",
+        description=f"Kubernetes external service default/web from cluster {cluster.uuid}",
+        provisioning_status="PENDING_UPDATE",
+    )
+    with pytest.raises(EngineFailure) as stuck:
+        stack.run("destroy")
+    said = " ".join(stuck.value.result.errors)
+    assert "cluster research: still DELETE_IN_PROGRESS after" in said
+    assert "load balancer kube_service_default_web" in said
+    assert "run the same command again, which goes on" in said
+
+    world.tell()
+    stack.run("destroy")
+    assert world.clusters() == []
+    assert asked(world, "DELETE", cluster.uuid) == 1
+
+
+def test_somebody_else_s_cluster_of_the_name_is_left_alone(world: World, tmp_path: Path) -> None:
+    world.template()
+    theirs = world.magnum().clusters.create(name="research", cluster_template_id=TEMPLATE, node_count=1)
+    world.settled("research")
+    stack = half(world, tmp_path)
+    world.forget()
+    with pytest.raises(EngineFailure, match="one of this name already") as refused:
+        stack.run("up")
+    assert theirs.uuid in str(refused.value)
+    assert world.requests(changes=True) == []
