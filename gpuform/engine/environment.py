@@ -92,6 +92,7 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
     return {
         **(_offline(paths) if offline else {}),
         **_program(paths),
+        **_clouds(paths),
         "PULUMI_HOME": str(places.home),
         **(backend.variables(shared) if shared else _beside(places)),
         "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true",
@@ -120,6 +121,15 @@ def _program(paths: Paths) -> dict[str, str]:
     if (paths.root / "infra").resolve() == INSTALLED / "infra":
         return {}
     return {"PYTHONPATH": str(paths.root)}
+
+
+def _clouds(paths: Paths, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """OpenStack's clouds.yaml of the checkout: its clients look for it in the working directory, and the
+    engine starts plugins in the program's."""
+    file = paths.root / "clouds.yaml"
+    if environ.get("OS_CLIENT_CONFIG_FILE") or not file.is_file():
+        return {}
+    return {"OS_CLIENT_CONFIG_FILE": str(file)}
 
 
 def _offline(paths: Paths) -> dict[str, str]:

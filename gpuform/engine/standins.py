@@ -64,9 +64,13 @@ _OURS = (
 
 # Where only offline runs look, which do not look on PATH: no other run may take one for the real one. They
 # win over a stand-in of the same name, for that one would ask for the cloud.
-_OFFLINE = (
-    _Ours("resource", "aws", "gpuform.plugins.offline", stands_in=False),
-    _Ours("resource", "openstack", "gpuform.plugins.offline.openstack", stands_in=False),
+_OFFLINE = tuple(
+    _Ours("resource", name, module, stands_in=False)
+    for name, module in (
+        ("aws", "gpuform.plugins.offline"),
+        ("openstack", "gpuform.plugins.offline.openstack"),
+    )
+    if find_spec(f"pulumi_{name}")  # whoever uses one cloud need not have the other's SDK
 )
 
 

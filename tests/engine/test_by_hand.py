@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from gpuform.engine import engine_env, export_lines, forget, plugins
+from gpuform.engine.environment import _clouds
 from gpuform.paths import Paths
 from tests.engine.conftest import Project
 
@@ -153,3 +155,26 @@ def test_the_stand_in_of_openstack_is_told_of_where_it_is_used(tmp_path: Path) -
     told = [plugin.starts_for(tmp_path / f"Pulumi.{name}.yaml") for name in ("a", "b", "none")]
     assert told == [True, False, False]
     assert "pulumi-resource-openstack" not in [one.name for one in plugins(offline=True)]
+
+
+@pytest.mark.unit
+def test_plugins_find_the_clouds_yaml_of_the_checkout(tmp_path: Path) -> None:
+    paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
+    assert _clouds(paths, {}) == {}
+    file = tmp_path / "clouds.yaml"
+    file.write_text("clouds: {}")
+    assert _clouds(paths, {}) == {"OS_CLIENT_CONFIG_FILE": str(file)}
+    assert _clouds(paths, {"OS_CLIENT_CONFIG_FILE": "/elsewhere/clouds.yaml"}) == {}
+
+
+@pytest.mark.unit
+def test_one_cloud_s_offline_runs_do_not_need_the_sdk_of_the_other() -> None:
+    program = (
+        "import importlib.util as util; found = util.find_spec\n"
+        "util.find_spec = lambda name, *a: None if name == 'pulumi_openstack' else found(name, *a)\n"
+        "from gpuform.engine import standins\n"
+        "print([one.name for one in standins._wanted(offline=True)], standins.plugins()[-1].name)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert "'aws']" in done.stdout
+    assert "openstack" not in done.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 from gpuform.plugins.handler import Call, Change, Checked, Diffed, InitFailed, PluginError, Properties
 from gpuform.plugins.offline.differences import changes
@@ -14,7 +13,7 @@ from gpuform.plugins.openstack.api import ApiError, Live, Magnum
 from gpuform.plugins.openstack.clouds import Clouds
 from gpuform.plugins.openstack.table import Table, shown
 from gpuform.plugins.openstack.waiting import BEGINS_S
-from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal
+from gpuform.plugins.properties import UNKNOWN, reveal
 
 UNFINISHED = "__unfinished"
 """In the state of what is not made yet, or failed to be: Magnum's status when that was last seen. The engine
@@ -235,8 +234,3 @@ def _made_up(call: Call) -> str:
             return proposed
     digest = hashlib.sha256(call.random_seed + call.urn.encode()).hexdigest()[:7]
     return f"{call.name}-{digest}"
-
-
-def known(value: Any) -> bool:
-    """Whether a preview knows a value."""
-    return not has_unknown(value)
