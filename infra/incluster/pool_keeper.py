@@ -4,10 +4,10 @@
 
 POOLS is a JSON file: by the name of a pool, the ``selector`` that its nodes are born with, the ``labels`` and
 ``taints`` that they are to have, the ``startup`` taints of nodes without proof, and the ``layout`` of GPUs
-that are cut once they have joined. It watches the nodes without our label, and so has nothing to do but when
-one joins; every so many seconds (``--every``) they are listed anew. A node that has the label is in its pool,
-and from then on left alone: what changes about pools is the program's (`gpuform up`), and so this one never
-takes anything away, nor sets a value that is there already.
+that are cut once they have joined. It watches the nodes without the label of an environment, and so has
+nothing to do but when one joins; every so many seconds (``--every``) they are listed anew. A node that has
+the label is in its pool, and from then on left alone: what changes about pools is the program's (`gpuform
+up`), and so this one never takes anything away, nor sets a value that is there already.
 
 The taints come first, and in the same patch the layout, on a node that was told none; the labels last, by
 which the node is done. What somebody else has set to another value is left and said, as an event. Standard
@@ -36,7 +36,7 @@ else:
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 NAME = "pool-keeper"
-POOL = "gpuform.io/pool"
+OURS = "gpuform.io/environment"  # of nodes that have all; Magnum may have given one the label of its pool
 RELAYOUT = "gpuform.io/relayout"
 LAYOUT = "gpuform.io/mig-layout"
 MIG_CONFIG = "nvidia.com/mig.config"
@@ -60,7 +60,7 @@ def pool_of(node: Json, pools: Json) -> str | None:
     """The pool whose selector the node matches; None for none, and for a node that is to be left alone."""
     meta = node["metadata"]
     labels = meta.get("labels") or {}
-    if POOL in labels or "deletionTimestamp" in meta or RELAYOUT in (meta.get("annotations") or {}):
+    if OURS in labels or "deletionTimestamp" in meta or RELAYOUT in (meta.get("annotations") or {}):
         return None
     for name, pool in sorted(pools.items()):
         if pool["selector"].items() <= labels.items():
@@ -112,7 +112,7 @@ class Keeper:
         self._done.clear()
         began = time.monotonic()
         try:
-            for node in self._cluster.watch(f"!{POOL}", seconds):
+            for node in self._cluster.watch(f"!{OURS}", seconds):
                 self._see(node)
             self._say("the API server", "")
         except cluster.TROUBLE as error:

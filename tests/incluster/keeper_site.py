@@ -36,6 +36,7 @@ ENV = parse(
     }
 )
 POOL = "gpuform.io/pool"
+OWN = "gpuform.io/environment"
 GROUP = "magnum.openstack.org/nodegroup"
 OURS = {
     "gpuform.io/environment": "research",
@@ -105,7 +106,9 @@ class Site:
     def in_pool(self, *names: str, pool: str = "gpu-t4", seconds: float = 10) -> None:
         """Each of them has become its pool's."""
         for name in names:
-            until(lambda name=name: self.labels(name), lambda has: has.get(POOL) == pool, seconds)
+            until(
+                lambda name=name: self.labels(name), lambda has: has.get(POOL) == pool and OWN in has, seconds
+            )
 
     def events(self, name: str) -> list[tuple[str, str]]:
         """Reason and message of those that the keeper has said of a node."""

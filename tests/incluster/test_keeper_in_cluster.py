@@ -43,7 +43,8 @@ def test_nodes_that_join_later_get_everything_within_seconds(site: Site) -> None
     site.joins("worker-0", group="default-worker")
     with site.keeper.running():
         site.in_pool("t4-0")
-        site.joins("t4-1", "t4-2", "t4-3")  # an autoscaler adds three
+        site.joins("t4-1", "t4-2")  # an autoscaler adds three
+        site.joins("t4-3", labels={"gpuform.io/pool": "gpu-t4"})  # the one with its pool's label from Magnum
         began = time.monotonic()
         site.in_pool("t4-1", "t4-2", "t4-3")
         assert time.monotonic() - began < 3

@@ -39,8 +39,8 @@ def node(
         (node({GROUP: "b"}), "b"),
         (node({GROUP: "default-worker"}), None),
         (node(), None),
-        (node({GROUP: "a", "gpuform.io/pool": "a"}), None),  # it is in its pool
-        (node({GROUP: "a", "gpuform.io/pool": "other"}), None),
+        (node({GROUP: "a", "gpuform.io/environment": "e"}), None),  # it is in its pool
+        (node({GROUP: "a", "gpuform.io/pool": "a"}), "a"),  # it was born with that, and has nothing else
         (node({GROUP: "a"}, {"gpuform.io/relayout": "{}"}), None),
         (node({GROUP: "a"}, deletionTimestamp="2026-11-22T10:00:00Z"), None),
         ({"metadata": {"name": "n"}, "spec": {}}, None),

@@ -35,6 +35,7 @@ def test_it_gives_what_the_program_gives() -> None:
     for pool in ENV.pools:
         own = told[pool.name]
         assert own["labels"] == sharing.pool_labels(ENV, pool)
+        assert program.OURS in own["labels"]  # else a node would never be done
         assert own["taints"] == sharing.pool_taints(ENV, pool)
         waits = startup.until_proven(ENV, pool)
         assert waits
@@ -115,8 +116,8 @@ def test_it_needs_nothing_but_the_standard_library(file: str) -> None:
 
 
 def test_the_program_and_the_plan_mean_the_same_keys() -> None:
-    assert (program.POOL, program.LAYOUT, program.MIG_CONFIG) == (
-        labels.POOL,
+    assert (program.OURS, program.LAYOUT, program.MIG_CONFIG) == (
+        labels.ENVIRONMENT,
         labels.MIG_LAYOUT,
         labels.MIG_CONFIG,
     )
