@@ -40,6 +40,15 @@ class Ticket:
 
 
 @dataclass(frozen=True)
+class Rebuild:
+    """A node that Magnum is replacing, and how far that is (infra/incluster/rebuilding.py)."""
+
+    node: str
+    group: str
+    stage: str
+
+
+@dataclass(frozen=True)
 class Seen:
     """All of it; ``breaker`` is why it has stopped, None as long as it acts."""
 
@@ -47,6 +56,7 @@ class Seen:
     tickets: tuple[Ticket, ...]
     breaker: str | None
     withheld: tuple[str, ...]
+    rebuilds: tuple[Rebuild, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
@@ -57,6 +67,7 @@ class Seen:
                 "withheld": list(self.withheld),
             },
             "nodes": [asdict(node) for node in self.nodes],
+            "rebuilds": [asdict(one) for one in self.rebuilds],
             "tickets": [{"node": one.node, "open": one.open} for one in self.tickets],
         }
 
@@ -74,14 +85,15 @@ def fetch(kubeconfig: Path, context: str | None = None) -> Seen:
 
 def read(nodes: Iterable[Json], maps: Iterable[Json]) -> Seen:
     """What these objects say, sorted by node."""
-    tickets, breaker = [], None
+    tickets, kept = [], dict[str, Any]()
     for one in maps:
         state = one["metadata"].get("labels", {}).get(labels.TICKET)
         if state is not None:
             node = json.loads(one["data"]["ticket.json"])["node"]
             tickets.append(Ticket(node, state == "open", dict(one["data"])))
         elif one["metadata"]["name"] == STATE:
-            breaker = json.loads(one["data"][KEY])["breaker"]
+            kept = json.loads(one["data"][KEY])
+    breaker, rebuilds = kept.get("breaker"), kept.get("rebuilds") or ()  # of an older loop there are none
     return Seen(
         nodes=tuple(
             sorted((found for node in nodes if (found := _unhealthy(node))), key=lambda one: one.name)
@@ -89,6 +101,7 @@ def read(nodes: Iterable[Json], maps: Iterable[Json]) -> Seen:
         tickets=tuple(sorted(tickets, key=lambda one: one.node)),
         breaker=breaker["why"] if breaker else None,
         withheld=tuple(breaker["withheld"]) if breaker else (),
+        rebuilds=tuple(Rebuild(one["node"], one["group"], one["stage"]) for one in rebuilds),
     )
 
 
