@@ -178,6 +178,12 @@ def test_an_empty_node_goes_before_one_whose_pods_have_to_move() -> None:
     assert [one.node for one in unneeded([group()], Site(nodes, [pod("a", "ci-1")]))] == ["ci-0"]
 
 
+def test_pods_do_not_move_to_a_node_that_goes_itself() -> None:
+    nodes = [node("ci-0"), node("ci-1"), node("ci-2")]
+    site = Site(nodes, [pod("a", "ci-0", gpus=2), pod("b", "ci-2", gpus=2)])
+    assert [one.node for one in unneeded([group()], site)] == ["ci-1"]
+
+
 def test_a_node_that_is_little_used_goes_if_its_pods_fit_elsewhere() -> None:
     nodes = [node("ci-0"), node("ci-1")]
     (found,) = unneeded([group()], Site(nodes, [pod("a", "ci-0"), pod("b", "ci-1")]))

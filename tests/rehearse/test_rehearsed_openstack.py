@@ -149,7 +149,7 @@ def _grown(said: Json) -> None:
 def _shrunk(said: Json) -> None:
     """Four runners are left, which two nodes hold; what is let go says why."""
     gone = [one["node"] for one in said["shrink"]["gone"]]
-    assert len(gone) == 1, said["timeline"]
+    assert len(gone) == 1, said["shrink"]
     assert gone[0].startswith("gpu-ci-")
     assert said["shrink"]["after"]["pods"] == RUNNERS // 2
     assert "here (played) for 5 s" in said["shrink"]["note"]

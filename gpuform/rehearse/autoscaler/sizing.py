@@ -144,9 +144,9 @@ class Unneeded:
 
 
 def unneeded(groups: Sequence[Group], site: Site) -> Iterator[Unneeded]:
-    """Nodes that nobody needs, empty ones first; of those with pods one at most, for its pods take room."""
+    """Nodes that nobody needs: the empty ones; where there are none, one whose pods have room elsewhere."""
     size = {group.name: sum(map(_schedulable, site.of(group))) for group in groups}
-    least = {group.name: group.least for group in groups}
+    empty: list[Unneeded] = []
     moving: list[Unneeded] = []
     for group in groups:
         for node in reversed(site.of(group)):
@@ -155,11 +155,11 @@ def unneeded(groups: Sequence[Group], site: Site) -> Iterator[Unneeded]:
             staying = [pod for pod in site.on(node) if not daemon(pod)]
             if not staying:
                 size[group.name] -= 1
-                yield Unneeded(_name(node), group.name, "Empty: no pod was left on it")
+                empty.append(Unneeded(_name(node), group.name, "Empty: no pod was left on it"))
             elif _little_used(node, staying) and _can_move(node, staying, site):
                 why = "Underutilized: less than half of it is asked for, and its pods fit on other nodes"
                 moving.append(Unneeded(_name(node), group.name, why))
-    yield from [one for one in moving if size[one.group] > least[one.group]][:1]
+    yield from empty or moving[:1]
 
 
 def keeps(groups: Sequence[Group], site: Site) -> Iterator[str]:
