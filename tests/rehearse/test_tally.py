@@ -14,6 +14,7 @@ from gpuform.simulator.device_plugin import gpu_id, mig_id
 from infra.config import parse
 from infra.model.prices import PriceList
 from tests.plan.aws_environments import CLAIMED, CLAIMED_SLICES, aws
+from tests.plan.test_played_groups import ELASTIC, openstack
 
 pytestmark = pytest.mark.unit
 
@@ -249,3 +250,31 @@ def test_a_pool_of_several_sizes_is_counted_node_by_node() -> None:
     found = Tally(env, PriceList()).pool(env.pools[0], Now(1.0, (small, large), taken), [])
     assert found.idle_usd_per_hour == pytest.approx(3.912 * 9 / 12)
     assert found.resources[GPU_SHARED].idle == 9
+
+
+def test_of_a_group_of_magnums_only_what_came_on_top_was_bought_in_vain() -> None:
+    env = openstack({"elastic": ELASTIC}, {"nodes": 1})
+    lives = [Life(node("p0", "g2.5xlarge", {}, name=f"p0-{number}"), float(number)) for number in range(3)]
+    lives[1].used = True
+    tally = Tally(env, PriceList())
+    workers, pool, _ = tally.pools
+    assert workers.name == "default-worker"
+    assert tally.pool(pool, Now(1.0), lives).in_vain == ("p0-2",)
+    there = [*lives, Life(node("p1", "g2.5xlarge", {}, name="p1-0"), 0.0)]
+    assert [(line.node, line.fixed) for line in tally.lines(there)] == [
+        ("p0-0", False),
+        ("p1-0", True),
+        ("p0-1", False),
+        ("p0-2", False),
+    ]
+
+
+def test_a_default_workers_size_is_told_only_where_its_flavor_is_declared() -> None:
+    there = node("default-worker", "m2.medium", {"cpu": 2, "memory_gib": 4})
+    for flavors, told in (
+        ({}, {}),
+        ({"m2.medium": {"vcpu": 2, "memory_gib": 4}}, {"cpu": 2, "memory_gib": 4}),
+    ):
+        tally = Tally(openstack({"nodes": 1}, flavors=flavors), PriceList())
+        found = tally.pool(tally.pools[0], Now(1.0, (there,)), [])
+        assert {key: one.offers for key, one in found.resources.items()} == told
