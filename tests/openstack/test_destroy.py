@@ -1,0 +1,67 @@
+"""``gpuform destroy`` at a real Magnum API: what is swept, what is named, what the next run finishes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuform.destroy import Destroy, Options, Outcome, Plan, Site
+from gpuform.errors import Failure
+from infra.config import load
+from tests.openstack.stacks import STACK, Half, half
+from tests.openstack.world import World
+
+pytestmark = pytest.mark.engine
+
+
+def site(stack: Half) -> Site:
+    env = load(stack.file)
+    return Site(env, stack.paths, stack.engine, STACK, Options(wait_s=20), say=stack.said.append)
+
+
+def destroy(stack: Half) -> tuple[Plan, Outcome]:
+    here = site(stack)
+    plan = here.plan()
+    return plan, Destroy(here, plan).run()
+
+
+def test_a_deletion_that_fails_is_explained_and_finished_by_the_same_command(
+    world: World, tmp_path: Path
+) -> None:
+    world.template()
+    world.tell(api_address="https://127.0.0.1:1")
+    stack = half(world, tmp_path)
+    stack.run("up")
+    [cluster] = world.clusters()
+    said = f"Kubernetes external service shop/web from cluster {cluster.uuid}"
+    orphan = world.neighbours.add(
+        "load_balancers", "kube_service", description=said, provisioning_status="ACTIVE"
+    )
+    another = world.neighbours.add(
+        "load_balancers", "theirs", description=f"{said}0", provisioning_status="ACTIVE"
+    )
+    port = world.neighbours.add("ports", f"research-{cluster.uuid}", device_owner="compute:nova")
+    world.tell(on="delete", fail="the network has ports in use")
+
+    with pytest.raises(Failure) as stuck:
+        destroy(stack)
+    for named in ("DELETE_FAILED", "the network has ports in use", port["id"]):
+        assert named in stuck.value.fact
+    assert "run the same command again" in stuck.value.remedy
+    assert [one["id"] for one in world.neighbours.tables["load_balancers"]] == [another["id"]], orphan["id"]
+
+    world.tell()
+    world.neighbours.tables["ports"].clear()
+    plan, done = destroy(stack)
+    assert plan.count
+    assert [name for name, _, _ in done.steps] == [
+        "workloads",
+        "load balancers",
+        "volumes",
+        "leftovers",
+        "cluster",
+    ]
+    assert world.clusters() == []
+    assert site(stack).plan().nothing
+    assert world.neighbours.unknown == []
