@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from bench.flat import flat, imported, lines, measured
+from bench.flat import COLUMNS, flat, imported, lines, measured
 from tests.journey.aws_world import world
 from tests.journey.conftest import HERE
 
@@ -65,7 +65,7 @@ def main() -> None:
     sizes = [int(arg) for arg in sys.argv[1:]] or [1, 10, 100]
     program, sdks = imported("import infra.__main__, infra.aws"), imported(SDKS)
     print(f"import: {program:.2f} s; what it uses of the SDKs alone: {sdks:.2f} s ({program / sdks:.2f}x)")
-    print("pools       resources   preview        up     no-op       MiB")
+    print("pools       resources " + " ".join(f"{column:>9}" for column in COLUMNS))
     for number in sizes:
         with tempfile.TemporaryDirectory() as folder:
             measure(number, Path(folder))
