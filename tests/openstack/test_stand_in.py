@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpuform.plugins.handler import PluginError
+from tests.openstack import tables
 from tests.openstack.world import TEMPLATE, World
 from tests.plugins.openstack.driving import CLUSTER, GROUP, Driver
 from tests.plugins.openstack.driving import TEMPLATE as TEMPLATE_TYPE
@@ -56,7 +57,8 @@ def test_bounds_upgrade_and_import(world: World) -> None:
 
 def test_a_template_in_use_is_not_changed_and_a_name_is_not_taken_twice(world: World) -> None:
     config = {"cloud": world.cloud}
-    own = {"name": "own", "coe": "kubernetes", "image": "fedora-coreos-40", "externalNetworkId": "public"}
+    own = {"name": "own", "coe": "kubernetes", "image": tables.IMAGE, "externalNetworkId": tables.EXTERNAL}
+    own |= {"flavor": "m2.medium", "masterFlavor": "m2.medium"}  # without, Magnum refuses to change it
     template = Driver(TEMPLATE_TYPE, config=config, name="template")
     template.up(**own, labels={"a": "b"}, networkDriver="calico")
     template.up(**own, labels={"a": "c"}, networkDriver="calico", dnsNameserver="8.8.8.8")
@@ -64,7 +66,7 @@ def test_a_template_in_use_is_not_changed_and_a_name_is_not_taken_twice(world: W
     with pytest.raises(PluginError, match="one of this name already"):
         Driver(TEMPLATE_TYPE, config=config, name="another").up(**own)
     cluster = Driver(CLUSTER, config=config, name="cluster", timeout=60)
-    cluster.up(name="research", clusterTemplateId=template.id, keypair="gpu-admins")
+    cluster.up(name="research", clusterTemplateId=template.id, keypair=tables.KEYPAIR)
     with pytest.raises(PluginError, match="clusters use it"):
         template.up(**own, labels={"a": "d"}, networkDriver="calico", dnsNameserver="8.8.8.8")
     cluster.down()
