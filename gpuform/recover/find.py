@@ -34,9 +34,9 @@ class Cloud:
     look: Callable[[Operation, Mapping[str, Any]], Step]
 
 
-CLOUDS = (
-    Cloud("AWS", aws.PREFIX, aws.require_account, aws.look),
-    Cloud("OpenStack", openstack.PREFIX, openstack.require_project, openstack.look),
+CLOUDS = (  # looked up when they are asked, for tests put others in their place
+    Cloud("AWS", aws.PREFIX, lambda *asked: aws.require_account(*asked), aws.look),
+    Cloud("OpenStack", openstack.PREFIX, lambda *asked: openstack.require_project(*asked), openstack.look),
 )
 
 
