@@ -11,6 +11,7 @@ from gpuform.plugins.properties import has_unknown, reveal
 
 KNOWN = ("what", "at", "fixed", "template", "allow", "allowReplace", "lost")
 NOTHING = "nothing"
+UNSET = "unset"
 _COMPARED = ("fixed", "template")
 
 
@@ -102,5 +103,5 @@ def told_of(before: Mapping[str, Any], after: Mapping[str, Any], found: Mapping[
 
 def _said(value: Any) -> str:
     if value is None:
-        return NOTHING
+        return UNSET
     return json.dumps(value)

@@ -61,8 +61,8 @@ def test_a_change_that_takes_a_replacement_is_refused_with_everything_that_would
     [
         ({"cluster.keypair": "others"}, 'cluster.keypair: "admins" cannot become "others" in place'),
         ({"name": "lab"}, 'name: "research" cannot become "lab" in place'),
-        ({"cluster.masters.nodes": 3}, "cluster.masters.nodes: nothing cannot become 3 in place"),
-        ({"cluster.merge_labels": False}, "cluster.merge_labels: nothing cannot become false in place"),
+        ({"cluster.masters.nodes": 3}, "cluster.masters.nodes: unset cannot become 3 in place"),
+        ({"cluster.merge_labels": False}, "cluster.merge_labels: unset cannot become false in place"),
     ],
 )
 def test_each_kind_of_value_is_said_as_it_is_written(changed: dict[str, Any], fact: str) -> None:
@@ -75,7 +75,7 @@ def test_what_is_taken_away_is_a_change_and_several_are_told_together() -> None:
     (failure,) = check(CLUSTER, news).failures
     assert failure[1].startswith(
         'cluster.keypair: "admins" cannot become "others" in place, '
-        'cluster.labels.kube_tag: "v1.30.2" cannot become nothing in place; the cluster would be replaced'
+        'cluster.labels.kube_tag: "v1.30.2" cannot become unset in place; the cluster would be replaced'
     )
 
 
