@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -70,6 +71,14 @@ def _resource(document: Any) -> Iterator[Resource]:
         yield Resource(token, name, document)
     elif "chart" in document:
         yield Resource("kubernetes:helm.sh/v3:Release", str(document["name"]), document)
+    elif "replaced for" in document:
+        yield from _magnum(document)
+    elif isinstance(document.get("template"), dict):
+        yield Resource(
+            "openstack:containerinfra/clusterTemplate:ClusterTemplate",
+            str(document["template"]["name"]),
+            _inputs(document["template"]),
+        )
     elif "node group" in document:
         image = document.get("image") or {}
         repaired = {"enabled": "repair" not in document}
@@ -81,6 +90,28 @@ def _resource(document: Any) -> Iterator[Resource]:
     elif "policy" in document and "document" in document:
         props = {"policy": json.dumps(document["document"])}
         yield Resource("aws:iam/policy:Policy", str(document["policy"]), props)
+
+
+def _magnum(document: Document) -> Iterator[Resource]:
+    """A cluster or a node group, the guard that says what replaces it, and what finds a group's nodes.
+
+    Whose changes are ignored stands in no document: previews judge the program by that.
+    """
+    group = document.get("node group")
+    inputs = _inputs(group or document["cluster"])
+    name = str(inputs["name"])
+    what = {"what": f"node group {name}"} if group else {"fixed": {"name": name}}
+    kind = "nodeGroup:NodeGroup" if group else "cluster:Cluster"
+    yield Resource(f"openstack:containerinfra/{kind}", name, inputs, ("nodeCount",))
+    yield Resource("gpuform:openstack:ReplacementGuard", name, what)
+    if group:
+        selector = ",".join(f"{key}={value}" for key, value in document["nodes"].items())
+        yield Resource("gpuform:nodes:PoolNodes", name, {"selector": selector})
+
+
+def _inputs(arguments: Document) -> Document:
+    """The provider's arguments as the engine spells them."""
+    return {re.sub("_(.)", lambda found: found[1].upper(), key): value for key, value in arguments.items()}
 
 
 def lines(found: Iterable[Finding]) -> Iterator[str]:

@@ -29,9 +29,9 @@ def test_every_example_holds(stack: str) -> None:
     assert list(judging.lines(judging.findings(judged))) == []
 
 
-def broken(file: str, change: Callable[[dict[str, Any]], Any]) -> list[str]:
-    """The rules that aws-prod breaks after a change of every document in one of its files."""
-    files = render(load(ROOT / "Pulumi.aws-prod.yaml"))
+def broken(file: str, change: Callable[[dict[str, Any]], Any], stack: str = "aws-prod") -> list[str]:
+    """The rules that a stack breaks after a change of every document in one of its files."""
+    files = render(load(ROOT / f"Pulumi.{stack}.yaml"))
     documents = list(yaml.safe_load_all(files[file]))
     for document in documents:
         change(document)
@@ -64,6 +64,44 @@ def allow_all(document: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_a_broken_document_is_named(file: str, change: Callable[[Any], Any], rules: list[str]) -> None:
     assert broken(file, change) == rules
+
+
+def grow(document: dict[str, Any]) -> None:
+    if "max_node_count" in document.get("node group", {}):
+        document["node group"]["node_count"] = 9
+
+
+def lose(document: dict[str, Any]) -> None:
+    if "nodes" in document:
+        document["nodes"] = {"a": "b"}
+
+
+def double(document: dict[str, Any]) -> None:
+    if "cluster" in document:
+        document["cluster"]["master_count"] = 2
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("change", "rules"),
+    [
+        (lambda document: None, []),
+        (grow, ["magnum-group-bounds"]),
+        (lose, ["magnum-nodes-labelled"]),
+        (double, ["magnum-masters"]),
+    ],
+)
+def test_a_broken_document_of_magnums_is_named(change: Callable[[Any], Any], rules: list[str]) -> None:
+    assert broken("magnum.yaml", change, "openstack-dev") == rules
+
+
+@pytest.mark.unit
+def test_a_template_of_our_own_is_judged() -> None:
+    files = {
+        "magnum.yaml": yaml.safe_dump({"template": {"name": "a", "coe": "kubernetes", "tls_disabled": True}})
+    }
+    (found,) = judging.findings(list(judging.resources(files)))
+    assert (found.rule.id, found.resource.name) == ("openstack-tls", "a")
 
 
 @pytest.mark.unit
