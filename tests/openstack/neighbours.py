@@ -78,7 +78,7 @@ class Neighbours:
         return row
 
     def set_quota(self, service: str, **values: int) -> None:
-        """Limits, and as ``used_<name>`` what is used, at ``compute``, ``network`` or ``volume``."""
+        """Limits, and as ``used_<name>`` what is used, of a service of ``tables.QUOTAS``."""
         self.quotas.setdefault(service, {}).update(values)
 
     def quota(self, service: str) -> Row:
@@ -88,7 +88,10 @@ class Neighbours:
     def answer(self, method: str, target: str) -> Answer:
         """Status and body of one request."""
         parts = urlsplit(target)
-        path, query = parts.path.rstrip("/"), dict(parse_qsl(parts.query))
+        path = parts.path.rstrip("/").replace(
+            "/load-balancer/v2.0", "/load-balancer/v2"
+        )  # octavia takes both
+        query = dict(parse_qsl(parts.query))
         self.calls.append(f"{method} {target}")
         path = path.replace("/load-balancer/v2.0/", "/load-balancer/v2/")  # octavia knows itself by both
         if path in tables.VERSIONS:
@@ -189,6 +192,7 @@ _QUOTAS = (
             "quota_set": {"id": p, **_set(w, "volume", "in_use" if q.get("usage") == "True" else "")}
         },
     ),
+    (r"/load-balancer/v2/lbaas/quotas/([^/]+)", lambda w, p, q: {"quota": _set(w, "load-balancer", "")}),
     (r"/network/v2\.0/quotas/([^/]+?)(?:\.json)?", lambda w, p, q: {"quota": _set(w, "network", "")}),
     (
         r"/network/v2\.0/quotas/([^/]+)/details(?:\.json)?",

@@ -31,6 +31,7 @@ def keystone(state: Path) -> str:
 use_stderr = true
 [database]
 connection = sqlite:///{state}/keystone.db
+sqlite_synchronous = false
 [fernet_tokens]
 key_repository = {state}/fernet-keys
 [fernet_receipts]
@@ -80,7 +81,8 @@ host = localhost
 transport_url = rabbit://guest:guest@127.0.0.1:{ports.rabbit}/
 state_path = {state}
 [database]
-connection = sqlite:///{state}/magnum.db
+connection = sqlite:///{state}/magnum.db?timeout=60
+sqlite_synchronous = false
 [api]
 api_paste_config = {state}/api-paste.ini
 [certificates]

@@ -39,7 +39,7 @@ QUOTAS: dict[str, Row] = {
         **{"security_group": 10, "security_group_rule": 100},
         **{f"used_{name}": 0 for name in ("network", "subnet", "port", "router", "floatingip")},
     },
-    "load-balancer": {"load_balancer": 10},
+    "load-balancer": {"load_balancer": 10, "listener": 50, "pool": 50, "member": 50, "health_monitor": 50},
     "volume": {
         **{"volumes": 100, "gigabytes": 10_000, "snapshots": 10, "backups": 10},
         **{f"used_{name}": 0 for name in ("volumes", "gigabytes", "snapshots", "backups")},
