@@ -1,0 +1,98 @@
+"""The machines of Magnum's groups, played: one simulated node for each that its driver says is there.
+
+They join with the label that Magnum's own kubelets give them and nothing of ours, and go when their group
+gets smaller, as servers do.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from infra.model.environment import Environment
+from infra.plan import magnum, played_groups
+from tests.openstack.world import World
+
+EVERY_S = 0.5
+_SCAN = 10  # looks between two of the autoscaler's; it scans every 10 s
+Kubectl = Callable[..., str]
+
+
+class Machines:
+    """The nodes of one cluster, kept as the driver has them by a thread of its own."""
+
+    def __init__(self, world: World, environment: Callable[[], Environment], kubectl: Kubectl) -> None:
+        """``environment`` says what a group's machines are; asked at each look, for pools come and go."""
+        self._world, self._environment, self._kubectl = world, environment, kubectl
+        self._joined: set[str] = set()
+        self._over = threading.Event()
+        self.trouble = ""
+
+    def look(self) -> None:
+        """Let those join that are new, take those away that are gone."""
+        env = self._environment()
+        label = magnum.GROUP_LABELS[magnum.cluster_of(env).driver]
+        of_group = {
+            one["metadata"]["labels"][label]: one for one in played_groups.manifests(env, grown=False)
+        }
+        wanted: dict[str, Any] = {}
+        for folder in (self._world.services.played / "nodes").glob("*"):
+            if folder.name in self._own():
+                for group, nodes in self._world.nodes(folder.name).items():
+                    if group in of_group:
+                        names = [node["name"] for node in nodes]
+                        wanted |= {name: played_groups.named(of_group[group], name) for name in names}
+        new = [made for name, made in wanted.items() if name not in self._joined]
+        gone = sorted(self._joined - wanted.keys())
+        if new:
+            listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": new})
+            self._kubectl("apply", "-f", "-", input=listed)
+        if gone:
+            self._kubectl("delete", "nodes", "--ignore-not-found", *gone)
+        self._joined = set(wanted)
+
+    def grow(self) -> None:
+        """One node more in each elastic group below its most while a pod fits nowhere: cluster-autoscaler,
+        simulated as far as it asks Magnum (cloudprovider/magnum/magnum_manager_impl.go resizes the group)."""
+        query = "-o=jsonpath={.items[*].status.conditions[?(@.reason=='Unschedulable')].reason}"
+        if not self._kubectl("get", "pods", "-A", "--field-selector=status.phase=Pending", query).strip():
+            return
+        magnum = self._world.magnum()
+        for cluster in self._world.clusters():
+            for pool in self._environment().pools:
+                names = {group.name for group in magnum.nodegroups.list(cluster.uuid)}
+                if pool.elastic and pool.name in names and cluster.status.endswith("_COMPLETE"):
+                    group = magnum.nodegroups.get(cluster.uuid, pool.name)
+                    if group.node_count < group.max_node_count:
+                        magnum.clusters.resize(cluster.uuid, group.node_count + 1, nodegroup=group.uuid)
+
+    def _own(self) -> set[str]:
+        return {cluster.uuid for cluster in self._world.clusters()}
+
+    @contextmanager
+    def joining(self) -> Iterator[Machines]:
+        """Look for as long as the context lasts."""
+        thread = threading.Thread(target=self._follow, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._over.set()
+            thread.join()
+        assert not self.trouble, self.trouble
+
+    def _follow(self) -> None:
+        looks = 0
+        while not self._over.wait(EVERY_S):
+            looks += 1
+            try:
+                self.look()
+                if looks % _SCAN == 0:
+                    self.grow()
+            except Exception as error:  # said at the end, if it is still so then
+                self.trouble = f"{type(error).__name__}: {error}"
+            else:
+                self.trouble = ""

@@ -1,0 +1,131 @@
+"""A stack on OpenStack as a whole: the real Magnum API, and the embedded control plane as Magnum's cluster.
+
+Magnum's driver is played, and gives the cluster the embedded API server's address and authority, so the
+kubeconfig of what Magnum signs opens that. Nodes are played as well (``nodes``); readiness gate and pool
+keeper are their own programs, run beside the cluster. Charts that others publish are stand-ins.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from gpuform.embedded import ControlPlane
+from gpuform.embedded.layout import Layout
+from gpuform.rehearse.gate import Gate
+from gpuform.rehearse.keeper import Keeper
+from gpuform.toolchain import Toolchain
+from infra.config import load
+from infra.model.environment import Environment
+from tests.journey.conftest import HERE, Checkout, make_checkout
+from tests.openstack import authority
+from tests.openstack.nodes import Machines
+from tests.openstack.world import World
+
+STACK = "openstack-dev"
+_HELM = """\
+#!/bin/sh
+# helm with stand-ins for the charts that others publish, which tests cannot fetch
+exec {python} -m gpuform.offline.helm {helm} {root} {cache} {charts} "$@"
+"""
+
+
+@dataclass
+class Whole:
+    """The committed stack in a checkout of its own, and what runs beside its cluster."""
+
+    world: World
+    checkout: Checkout
+    tools: Toolchain
+
+    @property
+    def file(self) -> Path:
+        """The stack file."""
+        return self.checkout.paths.root / f"Pulumi.{STACK}.yaml"
+
+    @property
+    def environment(self) -> Environment:
+        """What it declares."""
+        return load(self.file)
+
+    def gpuform(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """The command line in the checkout."""
+        return self.checkout.gpuform(*arguments, code=code)
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:
+        """kubectl as the embedded control plane's own administrator."""
+        kubeconfig = str(self.checkout.paths.kubeconfig)
+        command = [str(self.tools.path("kubectl")), "--kubeconfig", kubeconfig, *arguments]
+        done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@contextmanager
+def whole(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Whole]:
+    """The stack's cloud and the cluster that it will get; nothing of the stack is made yet."""
+    checkout = make_checkout(folder)
+    shutil.copy(HERE.root / f"Pulumi.{STACK}.yaml", checkout.paths.root)
+    env = load(checkout.paths.root / f"Pulumi.{STACK}.yaml")
+    tools = Toolchain(checkout.paths)
+    layout = Layout(checkout.paths)
+    authority.lay(layout.pki, env.name)
+    plane = ControlPlane(checkout.paths, tools)
+    helm = _helm(checkout, tools, folder)
+    monkeypatch.setenv("PATH", f"{helm.parent}{os.pathsep}{os.environ['PATH']}")
+    try:
+        plane.start()
+        plane.knows_monitoring()
+        _cloud(world, env, checkout, layout.pki)
+        gate, keeper = (
+            kind(checkout.paths.kubeconfig, _made(folder / kind.__name__)) for kind in (Gate, Keeper)
+        )
+        made = Whole(world, checkout, tools)
+        machines = Machines(world, lambda: made.environment, made.kubectl)
+        with ExitStack() as beside:
+            for one in (machines.joining(), gate.following(), keeper.following()):
+                beside.enter_context(one)
+            yield made
+    finally:
+        plane.stop(delete=True)
+    assert not checkout.running()
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _cloud(world: World, env: Environment, checkout: Checkout, pki: Path) -> None:
+    """The project under the name that the stack has for its cloud, with the template that it looks up."""
+    declared = env.cluster
+    assert declared.kind == "openstack"
+    world.cloud = declared.cloud or world.cloud
+    world.write_clouds()
+    assert isinstance(declared.template, str)
+    world.template(declared.template)
+    server = yaml.safe_load(checkout.paths.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    assert urlsplit(server).hostname == "127.0.0.1"
+    world.tell(api_address=server, ca={"certificate": str(pki / "ca.crt"), "key": str(pki / "ca.key")})
+
+
+def _helm(checkout: Checkout, tools: Toolchain, folder: Path) -> Path:
+    """What is to be the first helm on the PATH; the toolchain takes one of its version from there."""
+    places = {
+        **{"python": sys.executable, "helm": tools.path("helm"), "root": checkout.paths.root},
+        **{"cache": checkout.paths.cache, "charts": folder / "charts"},
+    }
+    file = _made(folder / "path") / "helm"
+    file.write_text(_HELM.format(**places))
+    file.chmod(0o755)
+    return file
