@@ -1,8 +1,9 @@
 """keystone, Magnum's API and conductor, and RabbitMQ, as children of this process on loopback ports.
 
 The real services of ``services.lock``: keystone on sqlite under gunicorn with one worker and one thread
-(sqlite takes one writer), Magnum's API under gunicorn, its conductor as its own program, which alone touches
-Magnum's database. Only Magnum's driver is played, and the services beside it (``neighbours``).
+(sqlite takes one writer), Magnum's API under gunicorn, its conductor as its own program; these share a
+database (see ``driver/locking.py``), and readers do not keep a writer waiting. Only Magnum's driver is
+played, and the services beside it (``neighbours``).
 """
 
 from __future__ import annotations

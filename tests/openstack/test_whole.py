@@ -1,4 +1,4 @@
-"""``gpuform up openstack-dev``: CERN's stack file, a real Magnum API, a real API server, slices, pods on them."""
+"""``gpuform up openstack-dev``: CERN's stack file, a real Magnum API, a real API server, pods on slices."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ import time
 import uuid
 from pathlib import Path
 
+import locking  # noqa: F401 - for what it does
 from magnum.common import cert_manager
 from magnum.drivers.common import driver
 from magnum.objects import fields
