@@ -191,6 +191,19 @@ def test_where_nothing_can_be_asked_the_rest_is_not(cloud: MadeUp) -> None:
     assert not [one for one in cloud.asked if "clusters" in one or "nova" in one]
 
 
+@pytest.mark.parametrize("answer", [{"quota": {}}, None])
+def test_a_service_that_does_not_say_its_quotas_is_no_failure(
+    cloud: MadeUp, monkeypatch: pytest.MonkeyPatch, answer: Any
+) -> None:
+    before = cloud._neutron
+    monkeypatch.setattr(
+        cloud, "_neutron", lambda path, method: answer if "quotas" in path else before(path, method)
+    )
+    found = look(cloud, declared())["quota of ports"]
+    assert found.verdict == "SKIP"
+    assert found.fact.startswith("not known: the service's answer has no ")
+
+
 def test_missing_credentials_name_clouds_yaml_and_the_variables(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -43,7 +43,10 @@ def _judge(env: Environment, room: Room, project: Project) -> Judged:
     needs = Needs(env, project)
     if unknown := needs.unknown():
         return Judged("SKIP", f"not checked: {unknown}")
-    limit, used = room.read(project)
+    try:
+        limit, used = room.read(project)
+    except KeyError as missing:  # an older service, or one without the call, which answers with 404
+        return Judged("SKIP", f"not known: the service's answer has no {missing}")
     wanted = dict(room.needs(needs, True))
     need, always = (sum(amount for _, amount in room.needs(needs, most)) for most in (True, False))
     of_each = ", ".join(f"{name} {amount}" for name, amount in wanted.items() if amount)
