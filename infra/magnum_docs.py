@@ -25,8 +25,9 @@ resources of this one are deleted.
 """
 _LABELS = """
 `cluster.labels` stands for each label, also for those that follow from the pools: `nvidia_gpu_enabled` comes
-with the first pool that has GPUs, `auto_scaling_enabled` with the first elastic one. A pool that adds or ends
-one of them replaces the cluster, unless `cluster.labels` says the label itself and so keeps it as it is.
+with the first pool that has GPUs, and with driver `capi` `auto_scaling_enabled` with the first elastic one. A
+pool that adds or ends one of them replaces the cluster, unless `cluster.labels` says the label itself and so
+keeps it as it is.
 """
 _NO_ROW = ("kind",)
 _WORDS: Mapping[How, str] = {

@@ -19,7 +19,14 @@ from infra.model.openstack_values import ImageName, MagnumLabels, MinorVersion, 
 GPU_LABEL = "nvidia_gpu_enabled"
 """Magnum's label for clusters with GPUs [CERN]; derived where a pool has some, unless it is given."""
 AUTOSCALER_LABEL = "auto_scaling_enabled"
-"""Magnum's label that runs cluster-autoscaler (its user guide, labels); derived from elastic pools."""
+"""Magnum's label that runs cluster-autoscaler (its user guide, labels); derived from elastic pools with a
+driver of `SCALING`, unless it is given.
+"""
+SCALING: tuple[str, ...] = ("capi",)
+"""Drivers that scale every node group with bounds for that label, as magnum-capi-helm does. What Magnum's
+Heat driver starts (enable-auto-scaling.sh, ``--nodes=MIN:MAX:default-worker``) scales the default workers and
+no pool.
+"""
 RESERVED_GROUPS = ("default-worker", "default-master")
 """The two node groups that every cluster of Magnum's has (conductor/utils.py)."""
 
@@ -162,7 +169,7 @@ class OpenstackCluster(Model):
     labels: MagnumLabels = Field(
         default_factory=dict,
         description="Labels of Magnum's beside those that follow from the pools (nvidia_gpu_enabled, "
-        "auto_scaling_enabled).",
+        "and with driver capi auto_scaling_enabled).",
     )
     merge_labels: bool = Field(
         default=True, strict=True, description="Whether they come on top of the template's, or instead."

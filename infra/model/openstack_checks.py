@@ -10,7 +10,7 @@ from infra.model.elastic import NODES
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES, flavors
 from infra.model.monitoring import Monitoring
-from infra.model.openstack import AUTOSCALER_LABEL, RESERVED_GROUPS, OpenstackCluster
+from infra.model.openstack import AUTOSCALER_LABEL, RESERVED_GROUPS, SCALING, OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.workload import Workload
 
@@ -38,10 +38,7 @@ def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool], monitorin
 
 
 def warnings(cluster: OpenstackCluster, pools: Sequence[Pool]) -> tuple[str, ...]:
-    """What can be had and had better not be asked for: path, fact and remedy of each.
-
-    The Heat driver's cluster-autoscaler: Magnum's enable-auto-scaling.sh, ``--nodes=...:default-worker``.
-    """
+    """What can be had and had better not be asked for, or needs more: path, fact and remedy of each."""
     found = []
     for index, pool in enumerate(pools):
         flavor, settings = pool.flavor, pool.on_openstack
@@ -49,12 +46,10 @@ def warnings(cluster: OpenstackCluster, pools: Sequence[Pool]) -> tuple[str, ...
             others = " or ".join(one.name for one in flavors() if one.gpu == flavor.gpu)
             fact = f"{flavor.name} is deprecated, and may be gone when a node has to be replaced"
             found.append(f"pools[{index}].machine: {fact}; use {others}")
-        if pool.elastic and cluster.driver == "heat":
+        if pool.elastic and cluster.driver not in SCALING:
             role = f"--node-group-auto-discovery=magnum:role={settings.role or 'worker'}"
-            fact = (
-                "the cluster-autoscaler that Magnum's Heat driver starts knows the group default-worker alone"
-            )
-            found.append(f"pools[{index}].elastic: {fact}; have one run with {role}, or use driver: capi")
+            fact = "Magnum's Heat driver scales no node group of a pool"
+            found.append(f"pools[{index}].elastic: {fact}; run a cluster-autoscaler with {role}")
     return tuple(found)
 
 
@@ -66,11 +61,9 @@ def _check_labels(cluster: OpenstackCluster) -> None:
         # The cluster's own may say it, so that the last elastic pool can go, or the first one come later: the
         # label itself cannot.
         if AUTOSCALER_LABEL in given and path != "cluster.labels":
-            raise InputError(
-                f"{path}.{AUTOSCALER_LABEL}",
-                "it follows from the pools: cluster-autoscaler runs where one is elastic",
-                "leave it out, and give a pool elastic: {min, max: {nodes}}",
-            )
+            fact = "cluster-autoscaler is for pools that are elastic"
+            remedy = "leave it out, and give a pool elastic: {min, max: {nodes}}"
+            raise InputError(f"{path}.{AUTOSCALER_LABEL}", fact, remedy)
         tag = given.get("kube_tag")
         if tag and not re.match(rf"v?{re.escape(cluster.version)}([.-]|$)", tag):
             fact = f"{tag} is no Kubernetes {cluster.version}, which cluster.version says"
@@ -211,7 +204,7 @@ def _check_claims(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
 def _check_settings(pool: Pool, path: str) -> None:
     settings, path = pool.on_openstack, f"{path}.openstack"
     if AUTOSCALER_LABEL in settings.labels:
-        fact = "cluster-autoscaler is the whole cluster's, and follows from elastic pools"
+        fact = "cluster-autoscaler is the whole cluster's, and for pools that are elastic"
         raise InputError(f"{path}.labels.{AUTOSCALER_LABEL}", fact, "leave it out")
     if not settings.merge_labels and not settings.labels:
         fact = "the group has no labels of its own, so it has the cluster's"

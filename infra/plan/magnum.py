@@ -13,7 +13,7 @@ from typing import Any
 from infra.model.digest import digest
 from infra.model.environment import Environment
 from infra.model.magnum_changes import UPGRADING
-from infra.model.openstack import AUTOSCALER_LABEL, GPU_LABEL, OpenstackCluster
+from infra.model.openstack import AUTOSCALER_LABEL, GPU_LABEL, SCALING, OpenstackCluster
 from infra.model.pool import Pool
 
 Arguments = dict[str, Any]
@@ -43,7 +43,7 @@ def labels(env: Environment) -> dict[str, str]:
     derived: dict[str, str] = {}
     if any(pool.gpus for pool in env.pools):
         derived[GPU_LABEL] = ON
-    if any(pool.elastic for pool in env.pools):
+    if cluster_of(env).driver in SCALING and any(pool.elastic for pool in env.pools):
         derived[AUTOSCALER_LABEL] = ON
     return dict(sorted({**derived, **cluster_of(env).labels}.items()))
 

@@ -74,9 +74,8 @@ def test_every_row_has_a_name_of_its_own() -> None:
 
 CAPI = (put("cluster/driver", "capi"), put("health", {"mode": "cordon"}))
 ALONE = (
-    "pools[2].elastic: the cluster-autoscaler that Magnum's Heat driver starts knows the group "
-    "default-worker alone; have one run with --node-group-auto-discovery=magnum:role=worker, "
-    "or use driver: capi"
+    "pools[2].elastic: Magnum's Heat driver scales no node group of a pool; "
+    "run a cluster-autoscaler with --node-group-auto-discovery=magnum:role=worker"
 )
 
 
@@ -94,7 +93,7 @@ def test_a_deprecated_flavor_is_warned_of(flavor: str, instead: str) -> None:
     assert parse(mapping).warnings == (), "a cloud whose own flavor it is knows better"
 
 
-def test_the_heat_drivers_autoscaler_does_not_know_the_pools() -> None:
+def test_the_heat_driver_scales_no_pool() -> None:
     warned = parse(GOOD).warnings
     assert warned[0] == ALONE
     assert [line.partition(":")[0] for line in warned] == ["pools[2].elastic", "pools[4].elastic"]

@@ -78,10 +78,11 @@ def test_everything_that_is_declared_of_the_cluster_is_said() -> None:
         ((CPU,), FLAVORS, {}),
         ((T4,), {}, {"nvidia_gpu_enabled": "true"}),
         ((T4,), {"labels": {"nvidia_gpu_enabled": False}}, {"nvidia_gpu_enabled": "false"}),
-        ((BURST,), {}, {"auto_scaling_enabled": "true", "nvidia_gpu_enabled": "true"}),
+        ((BURST,), {}, {"nvidia_gpu_enabled": "true"}),
+        ((BURST,), {"driver": "capi"}, {"auto_scaling_enabled": "true", "nvidia_gpu_enabled": "true"}),
         ((CPU,), {**FLAVORS, "labels": {"auto_scaling_enabled": True}}, {"auto_scaling_enabled": "true"}),
     ],
-    ids=["no GPU", "a GPU", "as it is given", "elastic", "elastic some day"],
+    ids=["no GPU", "a GPU", "as it is given", "elastic, heat", "elastic, capi", "elastic some day"],
 )
 def test_labels_follow_from_the_pools_unless_they_are_given(
     pools: tuple[dict[str, Any], ...], cluster: dict[str, Any], found: dict[str, str]

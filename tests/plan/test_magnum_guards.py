@@ -109,23 +109,33 @@ def test_what_a_cluster_was_made_with_is_fixed_whatever_the_driver_does() -> Non
     assert before["cluster.template.external_network"] == "ext"
 
 
-def test_the_first_gpu_and_the_first_elastic_pool_change_a_label_of_the_cluster() -> None:
+@pytest.mark.parametrize(
+    ("driver", "scaled"), [("heat", {}), ("capi", {"cluster.labels.auto_scaling_enabled": "true"})]
+)
+def test_the_first_gpu_and_the_first_elastic_pool_change_a_label_of_the_cluster(
+    driver: str, scaled: dict[str, str]
+) -> None:
     plain = {"name": "cpu", "machine": "m2.large", "nodes": 1}
     flavors = {"m2.large": {"vcpu": 4, "memory_gib": 8}}
-    before = magnum_guards.of_cluster(parse(small(plain, flavors=flavors))).fixed
-    after = magnum_guards.of_cluster(parse(small(plain, BURST, flavors=flavors))).fixed
+    before = magnum_guards.of_cluster(parse(small(plain, driver=driver, flavors=flavors))).fixed
+    after = magnum_guards.of_cluster(parse(small(plain, BURST, driver=driver, flavors=flavors))).fixed
     assert after == {
         **before,
-        "cluster.labels.auto_scaling_enabled": "true",
+        **scaled,
         "cluster.labels.nvidia_gpu_enabled": "true",
         "cluster.merge_labels": True,
     }
 
 
 def test_the_last_elastic_pool_can_go_where_its_label_stays() -> None:
-    before = magnum_guards.of_cluster(parse(small(T4, BURST))).fixed
-    after = magnum_guards.of_cluster(parse(small(T4, labels={"auto_scaling_enabled": True}))).fixed
+    before = magnum_guards.of_cluster(parse(small(T4, BURST, driver="capi"))).fixed
+    labels = {"auto_scaling_enabled": True}
+    after = magnum_guards.of_cluster(parse(small(T4, driver="capi", labels=labels))).fixed
     assert before == after
+
+
+def test_an_elastic_pool_comes_and_goes_without_a_change_of_the_cluster_on_heat() -> None:
+    assert magnum_guards.of_cluster(parse(small(T4, BURST))).fixed == FIXED.fixed
 
 
 def test_a_pools_guard_has_its_path_and_what_its_group_is_made_of() -> None:
