@@ -20,8 +20,7 @@ _HEAD = """<!-- Made by `python -m infra.magnum_docs docs` from the guards' tabl
 Fields of a stack file with `cluster.kind: openstack`. A change that replaces something is refused, in
 previews and in updates, with the list of what would be lost, until `allow_replace` is set there:
 [openstack.md](openstack.md) says how. What is in no table (labels, taints and sharing of a pool, monitoring,
-workloads, ...) is put into the cluster and changes in place. Another `cluster.kind` is another cluster: the
-resources of this one are deleted.
+workloads, ...) is put into the cluster and changes in place.
 """
 _LABELS = """
 `cluster.labels` stands for each label, also for those that follow from the pools: `nvidia_gpu_enabled` comes
@@ -29,10 +28,10 @@ with the first pool that has GPUs, and with driver `capi` `auto_scaling_enabled`
 pool that adds or ends one of them replaces the cluster, unless `cluster.labels` says the label itself and so
 keeps it as it is.
 """
-_NO_ROW = ("kind",)
 _WORDS: Mapping[How, str] = {
     "in_place": "in place",
     "replace": "**replaces {it}**",
+    "delete": "**deletes {it}**",
     "by_upgrade": "upgraded with driver {drivers}; else **replaces {it}**",
 }
 
@@ -45,7 +44,7 @@ def page() -> str:
 
 
 def _below(path: str, table: Mapping[str, Change]) -> dict[str, Change]:
-    return {f"{path}.{field}": change for field, change in table.items() if field not in _NO_ROW}
+    return {f"{path}.{field}": change for field, change in table.items()}
 
 
 def _table(title: str, rows: Mapping[str, Change], it: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-How = Literal["in_place", "replace", "by_upgrade"]
+How = Literal["in_place", "replace", "by_upgrade", "delete"]
 
 _FORCE_NEW = "the provider's schema: ForceNew"
 _BOTH = "the provider's schema: ForceNew; Magnum patches only node_count (cluster_update_allowed_properties)"
@@ -36,6 +36,7 @@ class Change:
     """One row: ``how`` a field changes, and why that is so.
 
     ``by_upgrade`` is in place where the cluster's driver can upgrade a cluster, and a replacement elsewhere.
+    ``delete``: nothing of Magnum's is left, so there is no guard either.
     """
 
     how: How
@@ -49,10 +50,14 @@ NAME = Change("replace", "the provider's schema: ForceNew; our resources carry t
 """The environment's name, which is the cluster's."""
 
 CLUSTER: Mapping[str, Change] = {
-    "kind": Change("in_place", "another kind is another cluster: this one is destroyed, as its resources go"),
+    "kind": Change(
+        "delete", "another kind is another cluster: the resources of this one go, with its guards"
+    ),
     "cloud": Change("in_place", "names credentials; where the cluster is, they must lead as before"),
     "region": Change("replace", _FORCE_NEW),
-    "driver": Change("in_place", "decides by which label nodes are found; Magnum is not told"),
+    "driver": Change(
+        "in_place", "Magnum is not told; but what follows from it for labels is a change of labels"
+    ),
     "template": Change("by_upgrade", _UPGRADE),
     "template.image": Change("by_upgrade", _UPGRADE),
     "template.labels": Change("by_upgrade", _UPGRADE),
@@ -62,7 +67,6 @@ CLUSTER: Mapping[str, Change] = {
     "template.volume_driver": Change("replace", _MADE_WITH),
     "template.master_lb": Change("replace", _MADE_WITH),
     "template.floating_ip": Change("replace", _MADE_WITH),
-    "template.tls": Change("replace", _MADE_WITH),
     "template.docker_volume_gib": Change("replace", _MADE_WITH),
     "template.server_type": Change("replace", _MADE_WITH),
     "template.public": Change(

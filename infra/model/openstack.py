@@ -61,6 +61,10 @@ class TemplateSpec(Model):
             "a template that is there already has its fields, and one of our own its name",
             "write template: NAME for the first, or leave name out",
         ),
+        "tls": (  # magnum/api/controllers/v1/certificate.py
+            "always on: Magnum signs no certificate for a cluster without TLS, so nothing could reach it",
+            "leave it out",
+        ),
     }
 
     image: ImageName = Field(description="Image of the nodes in Glance, with os_distro set; name or id.")
@@ -76,9 +80,6 @@ class TemplateSpec(Model):
     )
     master_lb: bool = Field(default=False, strict=True, description="A load balancer before the masters.")
     floating_ip: bool = Field(default=True, strict=True, description="A floating IP for every node.")
-    tls: bool = Field(
-        default=True, strict=True, description="TLS of the API server; without it nobody gets a kubeconfig."
-    )
     docker_volume_gib: Count | None = Field(
         default=None, description="Volume of each node for images and containers, in GiB."
     )

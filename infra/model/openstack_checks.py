@@ -75,9 +75,6 @@ def _check_template(cluster: OpenstackCluster) -> None:
     own = cluster.own_template
     if own is None:
         return
-    if not own.tls:  # magnum/api/controllers/v1/certificate.py
-        fact = "Magnum signs no certificate for a cluster without TLS, so nothing here could reach it"
-        raise InputError("cluster.template.tls", fact, "leave it out")
     given = own.model_fields_set
     for key, said, there in (
         ("docker_volume_gib", cluster.docker_volume_gib, "cluster.docker_volume_gib"),

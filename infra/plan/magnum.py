@@ -88,7 +88,7 @@ def template(env: Environment) -> Arguments | None:
         master_lb_enabled=declared.master_lb,
         network_driver=declared.network_driver,
         server_type=declared.server_type,
-        tls_disabled=not declared.tls,
+        tls_disabled=False,
         volume_driver=declared.volume_driver,
     )
     name = f"{env.name}-{digest(json.dumps(content, sort_keys=True))}"

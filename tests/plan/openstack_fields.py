@@ -78,11 +78,10 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Elastic", "min"): (NAMED, "pools/1/elastic/min", 2),
 }
 
-# How to reach the cloud goes to the provider; what may be replaced to the guards, which have tests of their
-# own (tests/plan/test_magnum_guards.py); and of TLS only one value is taken.
+# How to reach the cloud goes to the provider, what may be replaced to the guards, which have tests of their
+# own (tests/plan/test_magnum_guards.py).
 EXEMPT = {
     ("OpenstackCluster", "cloud"),
     ("OpenstackCluster", "allow_replace"),
     ("OpenstackPool", "allow_replace"),
-    ("TemplateSpec", "tls"),
 }

@@ -30,6 +30,7 @@ def test_the_page_is_current() -> None:
     ("field", "said"),
     [
         ("name", "**replaces the cluster**"),
+        ("cluster.kind", "**deletes the cluster**"),
         ("cluster.workers.nodes", "in place"),
         ("cluster.labels", "**replaces the cluster**"),
         ("cluster.template", "upgraded with driver `capi`; else **replaces the cluster**"),
