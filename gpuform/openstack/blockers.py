@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gpuform.errors import Failure
+from gpuform.openstack import balancers
 from gpuform.openstack.cloud import Cloud, answers
 
 _SHOWN = 10
@@ -28,17 +29,11 @@ def blockers(cloud: Cloud, cluster: Mapping[str, Any]) -> list[str]:
 
 
 def _load_balancers(cloud: Cloud, cluster: Mapping[str, Any]) -> Iterator[str]:
-    """Those of Services and Ingresses, which say in their description whose they are, and the API's own.
-
-    Magnum itself finds the first kind by that description: magnum/common/octavia.py.
-    """
-    for one in _ask(cloud, "load-balancer", "/v2/lbaas/loadbalancers", "loadbalancers"):
-        said = f"{one.get('description') or ''} {one.get('name') or ''}"
-        if str(cluster.get("uuid")) in said or _named(one, cluster):
-            yield (
-                f"load balancer {one.get('name')} ({one.get('id')}, {one.get('provisioning_status')}): "
-                f"openstack loadbalancer delete --cascade {one.get('id')}"
-            )
+    """Those of Services and Ingresses; the API's own, if it is in the way, is a resource of the stack."""
+    found = _ask(cloud, "load-balancer", "/v2/lbaas/loadbalancers", "loadbalancers")
+    for one in balancers.of_cluster(found, cluster):
+        what = f"load balancer {one.name} ({one.id}, {one.status})"
+        yield f"{what}: openstack loadbalancer delete --cascade {one.id}"
 
 
 def _ports(cloud: Cloud, cluster: Mapping[str, Any]) -> Iterator[str]:
@@ -67,10 +62,10 @@ def _resources(cloud: Cloud, cluster: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _named(one: Mapping[str, Any], cluster: Mapping[str, Any]) -> bool:
-    """Whether a thing bears the cluster's name as heat and the cloud controller give it: ``name-...``."""
+    """Whether a thing bears the cluster's name as heat gives it: ``name-...``."""
     name = str(cluster.get("name") or "")
     own = str(one.get("name") or "")
-    return bool(name) and (own == name or own.startswith((f"{name}-", f"kube_service_{name}_")))
+    return bool(name) and (own == name or own.startswith(f"{name}-"))
 
 
 def _ask(

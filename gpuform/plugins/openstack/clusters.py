@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from gpuform.plugins.handler import Call, Cancelled, InitFailed, PluginError, Properties, ReadResult
+from gpuform.plugins.handler import Call, InitFailed, PluginError, Properties, ReadResult
 from gpuform.plugins.openstack import begun
-from gpuform.plugins.openstack.api import ApiError, Live, Magnum
+from gpuform.plugins.openstack.api import Live, Magnum
 from gpuform.plugins.openstack.deleting import delete
 from gpuform.plugins.openstack.endings import ended, failed, late_told
 from gpuform.plugins.openstack.kubeconfig import kubeconfig, usable
+from gpuform.plugins.openstack.making import finished
 from gpuform.plugins.openstack.resource import CREATE_FAILED, UNFINISHED, MagnumResource, bound
 from gpuform.plugins.openstack.table import CLUSTER, request
 from gpuform.plugins.openstack.waiting import BEGINS_S, Gone, Late, Still, Wait, in_progress, mark, reason
@@ -156,7 +157,7 @@ class Clusters(MagnumResource):
     async def _finished(
         self, call: Call, magnum: Magnum, uuid: str, news: Properties, olds: Properties | None
     ) -> Properties:
-        """Wait until it is made; the outputs. Whatever goes wrong, the engine keeps what is there."""
+        """Wait until it is made, for as long as Magnum gives itself and a little longer; the outputs."""
         inputs = reveal(news)
         own_s = float(inputs.get("createTimeout") or 0) * 60 + _MARGIN_S
         wait = Wait(
@@ -165,23 +166,11 @@ class Clusters(MagnumResource):
             lambda: magnum.cluster(uuid),
             bound(call, max(CREATE_S, own_s)),
         )
-        live: Live | None = None
-        try:
-            live = await wait.appeared()
-            if live is None:
-                why = "Magnum took the request and shows nothing of it; is its conductor running?"
-                raise self.init_failed(magnum, uuid, None, news, f"{wait.what}: {why}")
-            live = await wait.settled()
-            if live["status"] != CREATE_FAILED:
-                return await self._whole(magnum, live, news, olds or {})
-            why = f"{reason(live)}; the next up deletes it and makes it anew"
-        except Late as late:
-            live, why = late.live, f"{late_told(wait, late).partition(': ')[2]}"
-        except Gone:
-            raise PluginError(f"{wait.what}: it was deleted while it was made") from None
-        except (ApiError, Cancelled) as stop:
-            why = f"{stop}; Magnum goes on, and the next up waits for it"
-        raise self.init_failed(magnum, uuid, live, news, f"{wait.what}: {why}")
+
+        async def whole(live: Live) -> Properties:
+            return await self._whole(magnum, live, news, olds or {})
+
+        return await finished(self, wait, magnum, uuid, news, whole)
 
     async def _whole(self, magnum: Magnum, live: Live, inputs: Properties, olds: Properties) -> Properties:
         """The outputs of a cluster that is there, its kubeconfig among them."""

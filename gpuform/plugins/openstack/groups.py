@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuform.plugins.handler import Call, Cancelled, InitFailed, PluginError, Properties, ReadResult
+from gpuform.plugins.handler import Call, InitFailed, PluginError, Properties, ReadResult
 from gpuform.plugins.openstack import begun
-from gpuform.plugins.openstack.api import ApiError, Live, Magnum
+from gpuform.plugins.openstack.api import Live, Magnum
 from gpuform.plugins.openstack.clusters import CREATE_S, DELETE_S, UPDATE_S
 from gpuform.plugins.openstack.deleting import delete
 from gpuform.plugins.openstack.endings import ended, failed, late_told
+from gpuform.plugins.openstack.making import finished
 from gpuform.plugins.openstack.resource import CREATE_FAILED, UNFINISHED, MagnumResource, bound
 from gpuform.plugins.openstack.table import NODE_GROUP, request
 from gpuform.plugins.openstack.waiting import Gone, Late, Still, Wait, in_progress, mark, reason
@@ -111,25 +112,13 @@ class NodeGroups(MagnumResource):
         return Wait(call, what, lambda: self.look(magnum, id), bound(call, default_s))
 
     async def _finished(self, call: Call, magnum: Magnum, id: str, news: Properties) -> Properties:
-        """Wait until it is made; the outputs. Whatever goes wrong, the engine keeps what is there."""
+        """Wait until it is made; the outputs."""
         wait = self._wait(call, magnum, id, news, CREATE_S)
-        live: Live | None = None
-        try:
-            live = await wait.appeared()
-            if live is None:
-                why = "Magnum took the request and shows nothing of it; is its conductor running?"
-                raise self.init_failed(magnum, id, None, news, f"{wait.what}: {why}")
-            live = await wait.settled()
-            if live["status"] != CREATE_FAILED:
-                return self.outputs(magnum, live, news)
-            why = f"{reason(live)}; the next up deletes it and makes it anew"
-        except Late as late:
-            live, why = late.live, late_told(wait, late).partition(": ")[2]
-        except Gone:
-            raise PluginError(f"{wait.what}: it was deleted while it was made") from None
-        except (ApiError, Cancelled) as stop:
-            why = f"{stop}; Magnum goes on, and the next up waits for it"
-        raise self.init_failed(magnum, id, live, news, f"{wait.what}: {why}")
+
+        async def outputs(live: Live) -> Properties:
+            return self.outputs(magnum, live, news)
+
+        return await finished(self, wait, magnum, id, news, outputs)
 
 
 class _Change:

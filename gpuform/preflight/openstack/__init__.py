@@ -10,9 +10,9 @@ from gpuform.finding import Finding
 from gpuform.openstack.cloud import connect
 from gpuform.preflight.check import Check
 from gpuform.preflight.openstack import account, cluster, flavors, parts, quotas
-from gpuform.preflight.openstack.demand import cluster_of
 from gpuform.preflight.openstack.project import Connect, Held, Project
 from infra.model.environment import Environment
+from infra.plan.magnum import cluster_of
 
 __all__ = ["findings"]
 

@@ -7,9 +7,9 @@ from functools import partial
 
 from gpuform.preflight.check import Check, Judged
 from gpuform.preflight.openstack.account import cli
-from gpuform.preflight.openstack.demand import cluster_of
 from gpuform.preflight.openstack.project import Project
 from infra.model.environment import Environment
+from infra.plan.magnum import cluster_of
 
 _FAILED = "_FAILED"
 _GOING = "DELETE_IN_PROGRESS"

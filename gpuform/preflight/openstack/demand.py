@@ -16,6 +16,7 @@ from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
+from infra.plan.magnum import cluster_of
 
 MASTERS, WORKERS = "default-master", "default-worker"
 _BOOT, _ETCD = "boot_volume_size", "etcd_volume_size"
@@ -36,12 +37,6 @@ class Group:
     volumes: tuple[int, ...] = ()
     image: str | None = None
     machine: Machine | None = None
-
-
-def cluster_of(env: Environment) -> OpenstackCluster:
-    """The environment's cluster, which must be one of Magnum's."""
-    assert isinstance(env.cluster, OpenstackCluster)
-    return env.cluster
 
 
 def groups(env: Environment) -> tuple[Group, ...]:

@@ -12,10 +12,11 @@ from functools import partial
 from gpuform.openstack.api import Json
 from gpuform.preflight.check import Check, Judged
 from gpuform.preflight.openstack.account import cli
-from gpuform.preflight.openstack.demand import Group, cluster_of, named_flavors
+from gpuform.preflight.openstack.demand import Group, named_flavors
 from gpuform.preflight.openstack.project import Project
 from infra.model.environment import Environment
 from infra.model.machines import Machine
+from infra.plan.magnum import cluster_of
 
 _SHOWN = 12
 _BOOT = "boot_volume_size"

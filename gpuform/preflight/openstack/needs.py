@@ -9,13 +9,13 @@ from gpuform.openstack.api import Json
 from gpuform.preflight.openstack.demand import (
     MASTERS,
     Group,
-    cluster_of,
     floating_ips,
     groups,
     load_balancers,
 )
 from gpuform.preflight.openstack.project import Project
 from infra.model.environment import Environment
+from infra.plan.magnum import cluster_of
 
 Amounts = Iterator[tuple[str, int]]
 """What each node group, or part of the cluster, needs."""

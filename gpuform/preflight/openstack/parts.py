@@ -13,10 +13,11 @@ from urllib.parse import quote
 from gpuform.openstack.api import Json
 from gpuform.preflight.check import Check, Judged
 from gpuform.preflight.openstack.account import cli
-from gpuform.preflight.openstack.demand import cluster_of, groups
+from gpuform.preflight.openstack.demand import groups
 from gpuform.preflight.openstack.project import Project
 from infra.model.environment import Environment
 from infra.model.openstack import OpenstackCluster
+from infra.plan.magnum import cluster_of
 
 _KUBE_TAG = "kube_tag"
 """Label of the Heat driver: the release of Kubernetes, ``v1.30.2-rancher1`` (Magnum user guide, labels)."""

@@ -11,11 +11,11 @@ from functools import partial
 
 from gpuform.preflight.check import Check, Judged
 from gpuform.preflight.openstack.account import cli
-from gpuform.preflight.openstack.demand import cluster_of
 from gpuform.preflight.openstack.needs import Needs
 from gpuform.preflight.openstack.project import Project
 from gpuform.preflight.openstack.rooms import ROOMS, Room
 from infra.model.environment import Environment
+from infra.plan.magnum import cluster_of
 
 _UNSEEN = (
     "not checked: nova has no quota of GPUs, and only its scheduler knows whether a host with a free one is "

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuform.preflight.openstack.demand import cluster_of, groups
+from gpuform.preflight.openstack.demand import groups
 from gpuform.preflight.openstack.needs import Amounts, Needs
 from gpuform.preflight.openstack.project import Project
 from infra.model.environment import Environment
+from infra.plan.magnum import cluster_of
 
 Read = Callable[[Project], tuple[int | None, int]]
 """The limit, None for none, and how much of it is taken."""

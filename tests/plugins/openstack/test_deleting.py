@@ -41,6 +41,12 @@ def test_a_stuck_delete_is_bounded_and_names_what_blocks(fake: Fake) -> None:
                 "description": f"Kubernetes external service default/web from cluster {uuid}",
             },
             {"id": "lb-2", "name": "somebody's", "description": "", "provisioning_status": "ACTIVE"},
+            {"id": "lb-3", "name": "research-2-api", "description": "", "provisioning_status": "ACTIVE"},
+            {
+                "id": "lb-4",
+                "name": "kube_service_web",
+                "description": f"Kubernetes external service default/web from cluster {uuid}0",
+            },
         ],
         "neutron": [
             {"id": "port-1", "name": "research-abc-node-0", "device_owner": "compute:nova"},
@@ -69,7 +75,7 @@ def test_a_stuck_delete_is_bounded_and_names_what_blocks(fake: Fake) -> None:
         "run the same command again, which goes on",
     ):
         assert words in said
-    assert not any(other in said for other in ("lb-2", "port-2", "resource api"))
+    assert not any(other in said for other in ("lb-2", "lb-3", "lb-4", "port-2", "resource api"))
 
 
 def test_the_next_run_waits_for_a_deletion_and_does_not_ask_again(fake: Fake) -> None:
