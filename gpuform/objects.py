@@ -29,7 +29,7 @@ NODE_POOLS = "nodepools.karpenter.sh"
 
 
 def fetch(env: Environment, kubeconfig: Path, context: str | None = None) -> Objects:
-    """Ask the cluster, for claims and Karpenter's NodePools only where the environment has such pools.
+    """Ask the cluster for nodes, pods and `kinds`.
 
     Raises what httpx raises when the cluster cannot be reached.
     """
@@ -39,15 +39,23 @@ def fetch(env: Environment, kubeconfig: Path, context: str | None = None) -> Obj
     api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
     nodes = tuple(dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node))
     pods = tuple(dict(pod.raw) for pod in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(pod, Pod))
+    wanted = kinds(env)
     claims = Claims()
-    if any(pool.by_claim for pool in env.pools):
+    if dra.CLAIMS in wanted:
         claims = dra.gather(
             *([dict(one.raw) for one in _every(api, kind)] for kind in (dra.SLICES, dra.CLAIMS))
         )
-    node_pools: tuple[Json, ...] = ()
-    if any(pool.elastic for pool in env.pools):
-        node_pools = _node_pools(api)
-    return Objects(nodes, pods, claims, node_pools)
+    return Objects(nodes, pods, claims, _node_pools(api) if NODE_POOLS in wanted else ())
+
+
+def kinds(env: Environment) -> tuple[str, ...]:
+    """What else than nodes and pods: claims and what they are of, and Karpenter's where it follows pods."""
+    found: tuple[str, ...] = ()
+    if any(pool.by_claim for pool in env.pools):
+        found += (dra.SLICES, dra.CLAIMS)
+    if any(pool.elastic and env.by_karpenter(pool) for pool in env.pools):
+        found += (NODE_POOLS,)
+    return found
 
 
 def _node_pools(api: Any) -> tuple[Json, ...]:
