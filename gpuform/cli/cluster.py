@@ -32,6 +32,7 @@ def status(
     from gpuform.status import read
     from infra.config import load, price_list
     from infra.plan import cost
+    from infra.plan.bill import document
 
     paths = Paths.here()
     env = load(paths.root / f"Pulumi.{stack}.yaml")
@@ -42,7 +43,7 @@ def status(
             raise unreachable(stack, kubeconfig, error) from None
     bill = cost.bill(env, price_list(env))
     if as_json:
-        typer.echo(json.dumps({**current.to_json(), "cost": cost.document(bill)}, indent=2))
+        typer.echo(json.dumps({**current.to_json(), "cost": document(bill)}, indent=2))
         return
     console.print(tables.pools(current), "", tables.pods(current), "", sep="\n")
     if env.cluster.kind != "embedded" or env.cost:

@@ -9,8 +9,7 @@ from typing import Any
 from gpuform.engine import Step, Violation
 from gpuform.engine.events import counted
 from gpuform.preview.effect import Effect, Weight
-from infra.plan import cost
-from infra.plan.cost import Bill
+from infra.plan.bill import Bill, document, per_month
 
 UNKNOWABLE = "can't be known during preview"
 
@@ -76,7 +75,7 @@ class Outcome:
         if self.broken:
             found.append(f"{_number(len(self.broken), 'policy is', 'policies are')} broken")
         if self.over_budget and self.after is not None:
-            most, budget = cost.per_month(self.after.high), self.after.budget or 0.0
+            most, budget = per_month(self.after.high), self.after.budget or 0.0
             found.append(f"may cost {most:,.0f} USD a month, the budget is {budget:,.0f}")
         return tuple(found)
 
@@ -113,8 +112,8 @@ class Outcome:
                 for one in self.violations
             ],
             "cost": {
-                "before": cost.document(self.before) if self.before else None,
-                "after": cost.document(self.after) if self.after else None,
+                "before": document(self.before) if self.before else None,
+                "after": document(self.after) if self.after else None,
             },
             "resources": [
                 {"op": one.op, "type": one.type, "name": one.name, "paths": list(paths(one))}

@@ -15,8 +15,7 @@ from gpuform.preview.effect import Effect, Weight
 from gpuform.preview.outcome import Outcome, fact, name, paths
 from gpuform.preview.world import PodRef
 from gpuform.reports import bills
-from infra.plan import cost
-from infra.plan.cost import Bill
+from infra.plan.bill import Bill, per_month
 
 LIMIT = 60_000
 ROWS = 50
@@ -112,8 +111,8 @@ def _cost(outcome: Outcome) -> str:
 
 def _difference(before: Bill | None, after: Bill) -> str:
     """Of the rounded figures, so that the line adds up."""
-    had = round(cost.per_month(before.high)) if before else 0
-    return f"{round(cost.per_month(after.high)) - had:+,}"
+    had = round(per_month(before.high)) if before else 0
+    return f"{round(per_month(after.high)) - had:+,}"
 
 
 def _policies(outcome: Outcome) -> str:

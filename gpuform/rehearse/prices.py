@@ -5,13 +5,13 @@ from __future__ import annotations
 from gpuform.errors import InputError
 from infra.model.environment import Environment
 from infra.model.prices import PriceList
-from infra.plan.cost import machine_price
+from infra.plan.cost import listed, machine_price
 
 
 def said(env: Environment, prices: PriceList) -> str:
     """Whose prices the outcome is of, in words."""
-    if env.cluster.kind == "openstack":
-        return "the environment's own (cost.prices), without volumes: no list has a cloud's flavors"
+    if not listed(env):
+        return "the environment's own (cost.prices), without volumes: no list has these machines"
     text = f"list prices of {prices.region}, {prices.date}, without volumes"
     if not any("spot" in pool.capacity for pool in env.pools):
         return text

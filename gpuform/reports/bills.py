@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from gpuform.reports.tables import empty
-from infra.plan.cost import Bill, per_month
+from infra.plan.bill import Bill, per_month
 
 
 def table(before: Bill | None, after: Bill) -> Table:
     """One line for each thing that is paid for; a price that nobody knows is said."""
-    title = f"Cost, USD a month ({after.whose})"
+    title = f"Cost, USD a month; {after.whose}"
     shown = empty(title, "what", *(["before"] if before else []), "now", "USD an hour for one")
     for what, had, has in rows(before, after):
         units = next((line.units for line in after.lines if line.what == what), {})

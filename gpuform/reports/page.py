@@ -20,7 +20,7 @@ from gpuform.reports.rehearsal import number, usd
 from gpuform.reports.sparkline import sparkline
 from gpuform.top.facts import Facts, Limit, PoolFacts
 from infra.model.checks import SYSTEM_NAMESPACES
-from infra.plan.cost import document
+from infra.plan.bill import document
 from infra.plan.rules.capacity import POOL_REQUESTED, POOL_USED
 
 MOST_ALERTS, MOST_PODS, MOST_TROUBLES = 50, 200, 50
@@ -235,8 +235,7 @@ def _pods(facts: Facts) -> Iterator[str]:
 
 def _bill(facts: Facts) -> Iterator[str]:
     rows = [(what, now) for what, _, now in bills.rows(None, facts.bill)]
-    prices = f"list prices of {facts.bill.prices.region}, {facts.bill.prices.date}"
-    yield html.table(("what", f"USD a month ({prices})"), [*rows, ("all", bills.all_of(facts.bill))])
+    yield html.table(("what", f"USD a month; {facts.bill.whose}"), [*rows, ("all", bills.all_of(facts.bill))])
     if facts.view.simulated:
         said = "What such machines cost, were they bought; simulated ones cost nothing."
         yield f'<p class="dim">{said}</p>'

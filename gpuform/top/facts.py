@@ -20,7 +20,8 @@ from gpuform.top.view import Node, View
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
-from infra.plan.cost import Bill, bill
+from infra.plan.bill import Bill
+from infra.plan.cost import bill
 
 _SEVERITIES = ("critical", "warning", "info")
 

@@ -7,9 +7,7 @@ store, taxes, and any discount but the factor that the environment gives for spo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
 
 from infra.model import claims, labels, offer
 from infra.model.aws import AwsCluster
@@ -20,64 +18,8 @@ from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 from infra.model.prices import HOURS_PER_MONTH, Beside, PriceList
 from infra.plan import network, node_class, node_groups
+from infra.plan.bill import Bill, Line
 from infra.plan.sharing import offered
-
-
-@dataclass(frozen=True)
-class Line:
-    """One thing that is paid for.
-
-    ``least`` and ``most`` count it; ``low`` and ``high`` are USD per hour, None where a price is unknown.
-    ``units`` is USD per hour of one GPU and of one of what the nodes offer, on the cheapest machine.
-    """
-
-    what: str
-    least: int
-    most: int
-    low: float | None
-    high: float | None
-    units: Mapping[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Bill:
-    """The lines, and whose prices they are of."""
-
-    lines: tuple[Line, ...]
-    prices: PriceList
-    region: str | None
-    budget: float | None = None
-    """USD per month; None without one."""
-    listed: bool = True
-    """Whether a list has prices of its kind of cluster; else the environment's own are all there are."""
-
-    @property
-    def whose(self) -> str:
-        """Whose prices these are, in words."""
-        if not self.listed:
-            return "prices of the environment's own"
-        return f"list prices of {self.prices.region}, {self.prices.date}"
-
-    @property
-    def over_budget(self) -> bool:
-        """Whether a month at every limit comes to more than the budget."""
-        return self.budget is not None and per_month(self.high) > self.budget
-
-    @property
-    def low(self) -> float:
-        """USD per hour of what is always there; of what is known."""
-        return sum(line.low or 0.0 for line in self.lines)
-
-    @property
-    def high(self) -> float:
-        """USD per hour with every elastic pool at its limit; of what is known."""
-        return sum(line.high or 0.0 for line in self.lines)
-
-    @property
-    def unknown(self) -> tuple[str, ...]:
-        """What has no price."""
-        return tuple(line.what for line in self.lines if line.high is None)
 
 
 def bill(env: Environment, prices: PriceList) -> Bill:
@@ -89,12 +31,13 @@ def bill(env: Environment, prices: PriceList) -> Bill:
         lines += _groups(env, env.cluster)
     region = env.cluster.region if isinstance(env.cluster, AwsCluster) else None
     budget = env.cost.budget_usd_per_month if env.cost else None
-    return Bill(tuple(lines), prices, region, budget, listed=not isinstance(env.cluster, OpenstackCluster))
+    return Bill(tuple(lines), prices, region, budget, listed(env))
 
 
-def per_month(usd_per_hour: float) -> float:
-    """USD in a month of 730 hours."""
-    return usd_per_hour * HOURS_PER_MONTH
+def listed(env: Environment) -> bool:
+    """Whether a list may have prices of it: of what AWS sells, and is not somebody's own."""
+    machines = (one for pool in _pools(env) if not pool.hosts for one in _machines(env, pool))
+    return isinstance(env.cluster, AwsCluster) or any(one.seller == "ec2" for one in machines)
 
 
 def _pools(env: Environment) -> Iterator[Pool]:
@@ -235,31 +178,3 @@ def _groups(env: Environment, cluster: OpenstackCluster) -> Iterator[Line]:
             yield Line(what, count, count, None, None, notes=(f"no price of {group.flavor or 'its flavor'}",))
         else:
             yield Line(what, count, count, count * price, count * price)
-
-
-def document(bill: Bill) -> dict[str, Any]:
-    """The bill as ``--json`` and ``gpuform render`` have it: USD, null where a price is unknown."""
-    return {
-        "currency": "USD",
-        "prices": {"region": bill.prices.region, "date": bill.prices.date},
-        "region": bill.region,
-        "per_hour": {"low": _cents(bill.low), "high": _cents(bill.high)},
-        "per_month": {"low": round(per_month(bill.low)), "high": round(per_month(bill.high))},
-        "budget_usd_per_month": bill.budget,
-        "over_budget": bill.over_budget,
-        "unknown": list(bill.unknown),
-        "lines": [
-            {
-                "what": line.what,
-                "count": {"least": line.least, "most": line.most},
-                "per_hour": {"low": _cents(line.low), "high": _cents(line.high)},
-                "units": {name: _cents(usd) for name, usd in line.units.items()},
-                "notes": list(line.notes),
-            }
-            for line in bill.lines
-        ],
-    }
-
-
-def _cents(usd: float | None) -> float | None:
-    return None if usd is None else round(usd, 4)

@@ -31,6 +31,7 @@ from infra.plan import (
     sharing,
     workloads,
 )
+from infra.plan.bill import document
 from infra.plan.gpu_operator import ChartRelease
 
 
@@ -44,7 +45,7 @@ def render(
     """
     files = {
         "environment.yaml": _documents([env.resolved()]),
-        "cost.yaml": _documents([cost.document(cost.bill(env, prices or PriceList()))]),
+        "cost.yaml": _documents([document(cost.bill(env, prices or PriceList()))]),
         "pools.yaml": _documents([_pool(env, index) for index in range(len(env.pools))]),
     }
     if isinstance(env.cluster, HostsCluster):

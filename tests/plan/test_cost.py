@@ -9,7 +9,8 @@ import pytest
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.prices import USD_PER_HOUR, PriceList
-from infra.plan.cost import Line, bill, document, per_month
+from infra.plan.bill import Line, document, per_month
+from infra.plan.cost import bill
 from infra.plan.rules import facts
 from tests.components.aws_stacks import small, stack
 
@@ -125,6 +126,7 @@ def test_flavors_cost_what_their_owner_says_and_have_no_volumes() -> None:
     }
     found = bill(parse(declared), PriceList())
     assert (found.low, found.high, found.region) == (3.0, 3.0, None)
+    assert found.whose == "prices: the environment's own (cost.prices)"
 
 
 def test_own_hosts_cost_what_their_owner_says() -> None:
@@ -136,7 +138,9 @@ def test_own_hosts_cost_what_their_owner_says() -> None:
     }
     declared = {"name": "e", "cluster": cluster, "pools": [pool]}
     assert bill(parse(declared), PriceList()).unknown == ("pool t4",)
-    found = line(parse({**declared, "cost": {"prices": {"t4": 1.5}}}), "pool t4")
+    own = bill(parse({**declared, "cost": {"prices": {"t4": 1.5}}}), PriceList())
+    assert (own.whose, document(own)["prices"]) == ("prices: the environment's own (cost.prices)", None)
+    (found,) = own.lines
     assert (found.least, found.low, found.high) == (2, 3.0, 3.0)
     assert found.units == {"GPU": 0.75}
 
@@ -162,6 +166,7 @@ def test_flavors_of_openstack_have_no_list_price() -> None:
     found = bill(parse(OPENSTACK), PriceList())
     assert found.unknown == ("pool t4", "pool l40s", "masters", "default workers")
     assert (found.low, found.high, found.region) == (0, 0, None)
+    assert (found.whose, document(found)["prices"]) == ("prices: the environment's own (cost.prices)", None)
     assert [one.notes for one in found.lines] == [
         ("no price of g2.5xlarge",),
         ("no price of gpu.l40s",),
@@ -204,7 +209,9 @@ def test_what_a_cluster_has_beside_its_nodes() -> None:
 
 
 def test_the_document_adds_up_and_says_whose_prices_they_are() -> None:
-    found = document(bill(parse(stack("aws-prod")), PriceList()))
+    known = bill(parse(stack("aws-prod")), PriceList())
+    assert known.whose == "list prices of us-east-1, 2026-07-20"
+    found = document(known)
     assert found["prices"] == {"region": "us-east-1", "date": "2026-07-20"}
     assert found["region"] == "us-west-2"
     assert found["per_hour"]["high"] == pytest.approx(
