@@ -49,6 +49,7 @@ class PoolStatus:
 
     ``planned`` is what each node should offer, or the largest where they differ in how many GPUs they have.
     ``settled``: there are nodes, and every one is ready, let in, and offers exactly what was planned.
+    ``declared`` is its number of nodes, None where none is declared (elastic, or found by a selector).
     ``bounds`` are the fewest and the most nodes of a pool that is bounded by their number and comes and goes.
     """
 
@@ -59,6 +60,7 @@ class PoolStatus:
     planned: dict[str, int]
     nodes: tuple[NodeStatus, ...]
     settled: bool
+    declared: int | None = None
     bounds: tuple[int, int] | None = None
 
 
@@ -92,6 +94,7 @@ class ClusterStatus:
                 {
                     "name": pool.name,
                     "sharing": pool.sharing,
+                    "declared": pool.declared,
                     "bounds": pool.bounds and dict(zip(("min", "max"), pool.bounds, strict=True)),
                     "nodes": [asdict(node) for node in pool.nodes],
                 }
@@ -194,6 +197,7 @@ def _pool(
             and {key: count for key, count in node.allocatable.items() if count} == wanted
             for node, wanted in zip(statuses, planned, strict=True)
         ),
+        declared=len(pool.hosts) if pool.hosts else pool.nodes,
         bounds=bounds(env, pool),
     )
 

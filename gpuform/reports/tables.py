@@ -29,12 +29,11 @@ def pools(current: ClusterStatus) -> Table:
     """One line per pool: what it is, and what each of its nodes offers and has in use."""
     table = empty("Pools", "pool", "machine", "sharing", "nodes", "each node offers", "in use")
     for pool in current.pools:
-        ready = sum(node.ready for node in pool.nodes)
         table.add_row(
             pool.name,
             pool.machine,
             _sharing(pool),
-            Text(nodes(pool), style="" if ready == len(pool.nodes) else "red"),
+            Text(nodes(pool), style="" if _all_ready(pool) else "red"),
             _offers(pool.nodes),
             _in_use(pool.nodes),
         )
@@ -42,9 +41,12 @@ def pools(current: ClusterStatus) -> Table:
 
 
 def nodes(pool: PoolStatus) -> str:
-    """Ready nodes of those that are there, and how many there may be: ``1/2``, ``1/1, 1 to 4``."""
+    """Ready nodes of those declared, else of those that are there, and how many there may be: ``1/2``,
+    ``1/1, 1 to 4``.
+    """
     ready = sum(node.ready for node in pool.nodes)
-    return ", ".join([f"{ready}/{len(pool.nodes)}", *([reach(pool.bounds)] if pool.bounds else [])])
+    of = len(pool.nodes) if pool.declared is None else pool.declared
+    return ", ".join([f"{ready}/{of}", *([reach(pool.bounds)] if pool.bounds else [])])
 
 
 def reach(bounds: tuple[int, int]) -> str:
@@ -179,6 +181,11 @@ def empty(title: str, *columns: str) -> Table:
 def _plain(profile: str) -> bool:
     """Whether it is a profile without media or graphics attributes; ``--json`` has those too."""
     return "+" not in profile and "-" not in profile
+
+
+def _all_ready(pool: PoolStatus) -> bool:
+    """Whether as many as declared are there, and all that are there are ready."""
+    return len(pool.nodes) >= (pool.declared or 0) and all(node.ready for node in pool.nodes)
 
 
 def _sharing(pool: PoolStatus) -> str:

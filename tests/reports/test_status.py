@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from rich.text import Text
 
 from gpuform.claims import gather
 from gpuform.reports import tables
 from gpuform.status import summarise
 from infra.config import parse
+from infra.model.environment import Environment
+from tests.components import aws_stacks, openstack_stacks
 from tests.plan.aws_environments import TABLE
 
 pytestmark = pytest.mark.unit
@@ -63,6 +66,7 @@ def test_json_has_the_documented_keys_and_counts_what_is_in_use() -> None:
     assert current.to_json()["pools"][0] == {
         "name": "t4",
         "sharing": "time_slicing",
+        "declared": 1,
         "bounds": None,
         "nodes": [
             {
@@ -88,8 +92,61 @@ def test_a_group_that_grows_says_between_what() -> None:
     env = parse({"name": "test", "cluster": magnum, "pools": pools})
     current = summarise(env, [node("t4-0", "t4"), node("t4-1", "t4", ready="False")], [])
     assert [pool["bounds"] for pool in current.to_json()["pools"]] == [{"min": 2, "max": 4}, None]
-    assert [tables.nodes(pool) for pool in current.pools] == ["1/2, 2 to 4", "0/0"]
+    assert [tables.nodes(pool) for pool in current.pools] == ["1/2, 2 to 4", "0/1"]
     assert summarise(TABLE["several counts"], [], []).pools[0].bounds is None
+
+
+def of(kind: str) -> Environment:
+    """One pool of two nodes; on existing clusters those that a selector finds."""
+    pool: dict[str, Any] = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 2}
+    cluster: dict[str, Any] = {"kind": kind}
+    if kind == "aws":
+        return parse(aws_stacks.small(pool))
+    if kind == "openstack":
+        return parse(openstack_stacks.small({**pool, "machine": "g2.5xlarge"}))
+    if kind == "hosts":
+        cluster |= {"driver": {"source": "distribution", "version": "580.95.05"}}
+        cluster |= {"toolkit": {"version": "1.19.1"}}
+        pool = {"name": "t4", "hosts": ["gpu-1", "gpu-2"], "gpu": {"models": ["T4"], "count": 2}}
+    if kind == "existing":
+        cluster["kubeconfig"] = "/k"
+        pool = {"name": "t4", "machine": "g4dn.xlarge", "selector": {"a": "b"}}
+    return parse({"name": "test", "cluster": cluster, "pools": [pool]})
+
+
+@pytest.mark.parametrize(
+    ("kind", "none", "one"),
+    [
+        ("embedded", "0/2", "1/2"),
+        ("aws", "0/2", "1/2"),
+        ("openstack", "0/2", "1/2"),
+        ("hosts", "0/2", "1/2"),
+        ("existing", "0/0", "1/1"),
+    ],
+)
+def test_nodes_that_have_joined_are_counted_against_those_declared(kind: str, none: str, one: str) -> None:
+    for live, said in (([], none), ([node("t4-0", "t4")], one)):
+        current = summarise(of(kind), live, [])
+        assert tables.nodes(current.pools[0]) == said
+        assert current.to_json()["pools"][0]["declared"] == (None if kind == "existing" else 2)
+
+
+@pytest.mark.parametrize(
+    ("live", "fine"),
+    [
+        ([], False),
+        ([node("t4-0", "t4")], False),
+        ([node("t4-0", "t4"), node("t4-1", "t4", ready="False")], False),
+        ([node("t4-0", "t4"), node("t4-1", "t4")], True),
+        ([node("t4-0", "t4"), node("t4-1", "t4"), node("t4-2", "t4")], True),
+        ([node("t4-0", "t4"), node("t4-1", "t4"), node("t4-2", "t4", ready="False")], False),
+    ],
+    ids=["none", "one missing", "one not ready", "all", "one more", "one more, not ready"],
+)
+def test_a_pool_without_all_of_its_nodes_is_red(live: list[Any], fine: bool) -> None:
+    (cell,) = tables.pools(summarise(of("aws"), live, [])).columns[3].cells
+    assert isinstance(cell, Text)
+    assert cell.style == ("" if fine else "red")
 
 
 @pytest.mark.parametrize(
