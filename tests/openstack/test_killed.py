@@ -75,6 +75,22 @@ def test_what_was_asked_for_and_is_declared_no_more_is_not_forgotten(world: Worl
         stack.run("destroy")
 
 
+def test_a_replacement_too_goes_on_where_it_was_killed(world: World, tmp_path: Path) -> None:
+    world.template()
+    stack = half(world, tmp_path)
+    stack.run("up")
+    world.tell(on="create", slow=3)
+    world.forget()
+    stack.change(lambda env: env["pools"][0].update(machine="g3.xlarge", openstack={"allow_replace": True}))
+    assert _killed(stack, lambda: asked(world, "/nodegroups") == 1)
+    world.tell()
+    stack.change(lambda env: env["pools"][0].pop("openstack"))
+    stack.run("up")
+    assert asked(world, "/nodegroups") == 1
+    assert _groups(world) == ["default-master", "default-worker", "gpu-t4"]
+    assert not stack.run("up").changed
+
+
 def _groups(world: World) -> list[str]:
     [cluster] = world.clusters()
     return sorted(group.name for group in world.magnum().nodegroups.list(cluster.uuid))

@@ -8,7 +8,8 @@ answer, the uuid. A later create of the same resource takes over exactly that uu
 the one thing of that name that the same user made within minutes of the note. Anything else of that name is
 not ours, and nothing is made beside it.
 
-The note goes as soon as the engine shows that its state has the resource. It holds no secret. A run on
+The note goes as soon as the engine shows by its id that its state has the thing: of one that is replaced, the
+state has the old one until the new one is made. It holds no secret. A run on
 another machine does not have it: there `gpuform recover` goes by the engine's own pending operation.
 """
 
@@ -67,6 +68,13 @@ def begin(urn: str, name: str) -> Note:
 def answered(noted: Note, uuid: str) -> Note:
     """Write down the uuid of the answer."""
     return _write(Note(noted.urn, noted.name, noted.at, uuid))
+
+
+def had(urn: str, id: str) -> None:
+    """Take the note away if it is of what the engine has in its state: its work is done."""
+    noted = note(urn)
+    if noted is not None and noted.uuid and noted.uuid == id.rpartition("/")[2]:
+        forget(urn)
 
 
 def forget(urn: str) -> None:

@@ -38,8 +38,6 @@ class MagnumResource:
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
         """Fill in defaults and a name; what nobody knows is refused."""
-        if olds:
-            begun.forget(call.urn)  # the engine's state has it: the note has done its work
         inputs = {key: value for key, value in news.items() if value is not None}
         for name, field in self.table.items():
             default = os.environ.get(field.variable) if field.variable else field.default
@@ -71,6 +69,7 @@ class MagnumResource:
 
         Asks Magnum only about what failed, or was not finished, when last seen.
         """
+        begun.had(call.urn, id)
         old, new = reveal(old_inputs), reveal(news)
         changed = {
             path: change

@@ -95,8 +95,25 @@ def test_what_the_state_has_is_no_orphan(fake: Fake) -> None:
     driver = Driver(CLUSTER)
     driver.up(**WANTED)
     news = driver.ask("check", driver.inputs, WANTED).inputs
+    driver.ask("diff", driver.id, driver.inputs, driver.outputs, news)
     with pytest.raises(PluginError, match="one of this name already"):
         driver.ask("create", news)
+
+
+@pytest.mark.parametrize("token", [CLUSTER, GROUP])
+def test_a_replacement_whose_answer_the_engine_lost_is_gone_on_with(fake: Fake, token: str) -> None:
+    """The engine's state has the old one, which is gone, and asks with that one's inputs."""
+    inputs = WANTED if token == CLUSTER else {"clusterId": ready(fake), "name": "gpu-t4"}
+    driver = Driver(token)
+    driver.up(**inputs)
+    old_id, old, outputs = driver.id, driver.inputs, driver.outputs
+    driver.down()
+    driver.up(**inputs)
+    new_id = driver.id
+    news = driver.ask("check", old, inputs).inputs
+    driver.ask("diff", old_id, old, outputs, news)
+    assert driver.ask("create", news)[0] == new_id
+    assert posts(fake, "/clusters" if token == CLUSTER else "/nodegroups/") == 2
 
 
 def test_the_same_stack_on_another_backend_is_another_stack(
