@@ -137,7 +137,8 @@ class _Change:
         """The group as it is then. Only what the program changed is asked for, where Magnum lacks it."""
         least, most = self._least(before, now), self._most(before, now)
         count = int(self.live["node_count"])
-        if now["nodeCount"] != before.get("nodeCount", now["nodeCount"]):
+        unbounded = bool(before.get("maxNodeCount")) and not now.get("maxNodeCount")  # an autoscaler had it
+        if unbounded or now["nodeCount"] != before.get("nodeCount", now["nodeCount"]):
             count = int(now["nodeCount"])
         count = max(count, least)
         # One that an earlier run has asked for, and that did not fail, is not asked for again.

@@ -106,6 +106,16 @@ def test_what_the_autoscaler_did_is_kept_when_bounds_change(fake: Fake, cluster:
     assert len(sent(fake)) == 1
 
 
+def test_a_group_without_bounds_any_more_has_the_declared_size(fake: Fake, cluster: str) -> None:
+    """The number that is declared is the one that the engine has known all along; the autoscaler's is not."""
+    driver = Driver(GROUP)
+    driver.up(**wanted(cluster, nodeCount=1, minNodeCount=1, maxNodeCount=4))
+    group = fake.groups[driver.id.split("/")[1]]
+    group["node_count"] = 3
+    driver.up(**wanted(cluster, nodeCount=1, minNodeCount=0))
+    assert (group["node_count"], group["max_node_count"]) == (1, None)
+
+
 def test_fewer_than_there_are_is_magnum_s_to_refuse(fake: Fake, cluster: str) -> None:
     driver = Driver(GROUP)
     driver.up(**wanted(cluster, maxNodeCount=6))
