@@ -69,7 +69,7 @@ def of_pool(env: Environment, pool: Pool) -> Guarded:
     }
     at = f"pools[{env.pools.index(pool)}]."
     return Guarded(
-        name=pool.name,
+        name=f"pool-{pool.name}",  # which may be called cluster
         what=f"node group {pool.name}",
         at=at,
         fixed=_fixed(magnum_changes.POOL, "replace", body),

@@ -85,7 +85,7 @@ def test_the_guard_knows_a_template_by_its_id_for_its_name_may_come_to_mean_anot
 def test_nothing_of_openstack_is_touched_before_every_guard_has_agreed() -> None:
     own = record(with_template(T4, BURST))
     guards = {f"{GUARD} {one.name}" for one in own.of(GUARD)}
-    assert guards == {f"{GUARD} guard-{name}" for name in ("cluster", "gpu-t4", "burst")}
+    assert guards == {f"{GUARD} guard-{name}" for name in ("cluster", "pool-gpu-t4", "pool-burst")}
     made = [one for one in own.resources if one.type.startswith("openstack:")]
     assert len(made) == 4
     for one in made:
@@ -151,6 +151,11 @@ def test_another_name_of_the_environment_meets_the_same_guard() -> None:
     assert [r.name for r in one.of(GUARD)] == [r.name for r in other.of(GUARD)]
     before, after = (r.of(GUARD)[0].inputs["fixed"]["name"] for r in (one, other))
     assert (before, after) == ("research", "lab")
+
+
+def test_a_pool_may_have_any_name_of_ours() -> None:
+    found = [one.name for one in record(small({**T4, "name": "cluster"})).of(GUARD)]
+    assert len(set(found)) == len(found) == 2
 
 
 def test_the_kubeconfig_is_a_secret_and_the_cluster_decides_what_is_in_it() -> None:

@@ -149,7 +149,7 @@ def test_a_pools_guard_has_its_path_and_what_its_group_is_made_of() -> None:
     env = parse(environment)
     whole, burst, t4 = magnum_guards.guards(env)
     assert t4 == magnum_guards.Guarded(
-        name="gpu-t4",
+        name="pool-gpu-t4",
         what="node group gpu-t4",
         at="pools[1].",
         fixed={
