@@ -19,9 +19,10 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from gpuform.plugins.openstack.api import Live
 
@@ -31,17 +32,26 @@ _FOLDER = "openstack-begun"
 
 @dataclass(frozen=True)
 class Note:
-    """One thing that was asked for: its name, when (this machine's clock), and its uuid once known."""
+    """One thing that was asked for: its name, when (this machine's clock), and its uuid once known.
+
+    ``asked`` has a hash of each input, for an input may be a proxy's address with a password.
+    """
 
     urn: str
     name: str
     at: str
     uuid: str = ""
+    asked: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def age(self) -> timedelta:
         """How long ago it was begun."""
         return datetime.now(UTC) - datetime.fromisoformat(self.at)
+
+    def otherwise(self, inputs: Mapping[str, Any]) -> list[str]:
+        """The inputs that were others when it was asked for."""
+        now = _hashes(inputs)
+        return [key for key in sorted({*self.asked, *now}) if self.asked.get(key) != now.get(key)]
 
     def made(self, live: Live, user: str) -> bool:
         """Whether ``live`` is what was asked for: by its uuid, or by name, maker and moment."""
@@ -60,14 +70,15 @@ def note(urn: str) -> Note | None:
         return None
 
 
-def begin(urn: str, name: str) -> Note:
+def begin(urn: str, inputs: Mapping[str, Any]) -> Note:
     """Write down that there was none of this name, and that one is asked for now."""
-    return _write(Note(urn, name, datetime.now(UTC).isoformat()))
+    now = datetime.now(UTC).isoformat()
+    return _write(Note(urn, str(inputs["name"]), now, asked=_hashes(inputs)))
 
 
 def answered(noted: Note, uuid: str) -> Note:
     """Write down the uuid of the answer."""
-    return _write(Note(noted.urn, noted.name, noted.at, uuid))
+    return _write(replace(noted, uuid=uuid))
 
 
 def had(urn: str, id: str) -> None:
@@ -92,6 +103,11 @@ def _write(noted: Note) -> Note:
         os.fsync(out.fileno())  # the machine may be what is interrupted
     fresh.replace(file)
     return noted
+
+
+def _hashes(inputs: Mapping[str, Any]) -> dict[str, str]:
+    texts = {key: json.dumps(value, sort_keys=True) for key, value in inputs.items()}
+    return {key: hashlib.sha256(text.encode()).hexdigest()[:16] for key, text in texts.items()}
 
 
 def _file(urn: str, environ: Mapping[str, str] = os.environ) -> Path:

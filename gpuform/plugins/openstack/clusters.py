@@ -47,7 +47,7 @@ class Clusters(MagnumResource):
             return await magnum.create_cluster(request(CLUSTER, inputs))
 
         while True:
-            uuid, taken = await self.begin(call, magnum, str(inputs["name"]), magnum.cluster, make)
+            uuid, taken = await self.begin(call, magnum, inputs, magnum.cluster, make)
             try:
                 return uuid, await self._finished(call, magnum, uuid, news, None)
             except InitFailed as failure:

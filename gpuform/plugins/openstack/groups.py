@@ -51,7 +51,7 @@ class NodeGroups(MagnumResource):
             return await magnum.create_group(cluster, body)
 
         while True:
-            uuid, taken = await self.begin(call, magnum, str(inputs["name"]), find, make)
+            uuid, taken = await self.begin(call, magnum, inputs, find, make)
             id = f"{cluster}/{uuid}"
             try:
                 return id, await self._finished(call, magnum, id, news)

@@ -145,19 +145,23 @@ class MagnumResource:
         self,
         call: Call,
         magnum: Magnum,
-        name: str,
+        inputs: Properties,
         find: Callable[[str], Awaitable[Live | None]],
         make: Callable[[], Awaitable[str]],
     ) -> tuple[str, bool]:
         """Ask Magnum for the thing unless an interrupted run has; its uuid, and whether it was taken over.
 
-        Raises `PluginError` where one of that name is there and is not ours. See `begun`.
+        Raises `PluginError` where one of that name is there and is not ours, or was asked for otherwise: the
+        engine will write down that it is as in ``inputs``, which have no secrets in wrappers. See `begun`.
         """
+        name = str(inputs["name"])
         noted = begun.note(call.urn)
         if noted is not None and noted.name == name:
             found = await self._begun_before(call, magnum, noted, find)
             if found is not None:
                 begun.answered(noted, str(found["uuid"]))
+                if found.get("status") != CREATE_FAILED and (other := noted.otherwise(inputs)):
+                    raise self.begun_otherwise(name, found, other)
                 await call.info(
                     f"{self.noun} {name}: goes on with {found['uuid']}, which an interrupted run had begun"
                 )
@@ -166,7 +170,7 @@ class MagnumResource:
         there = await find(name)
         if there is not None:
             raise self.clash(name, there)
-        noted = begun.begin(call.urn, name)
+        noted = begun.begin(call.urn, inputs)
         try:
             uuid = await make()
         except ApiError as error:
@@ -197,6 +201,14 @@ class MagnumResource:
             f"({there.get('status') or 'made ' + str(there.get('created_at'))}), which this stack's state "
             "does not have, and nothing here says that this stack has made it; if it has, 'gpuform recover' "
             "finds it; else give another name, or delete it"
+        )
+
+    def begun_otherwise(self, name: str, there: Live, other: list[str]) -> PluginError:
+        """The error where the program has changed since it was interrupted."""
+        return PluginError(
+            f"{self.noun} {name}: {there['uuid']} was begun by an interrupted run, and with another "
+            f"{', another '.join(other)}; put it back for one run, which goes on with it; "
+            "or delete it, and run again"
         )
 
     def init_failed(

@@ -39,7 +39,7 @@ class ClusterTemplates(MagnumResource):
         async def make() -> str:
             return await magnum.create_template(request(CLUSTER_TEMPLATE, inputs))
 
-        uuid, _ = await self.begin(call, magnum, str(inputs["name"]), magnum.template, make)
+        uuid, _ = await self.begin(call, magnum, inputs, magnum.template, make)
         return uuid, self.outputs(magnum, await self._there(magnum, uuid), news)
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:

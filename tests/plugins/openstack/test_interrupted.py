@@ -57,13 +57,31 @@ def test_a_request_whose_answer_was_lost_is_gone_on_with(fake: Fake, token: str)
     assert sum(one["name"] == inputs["name"] for one in made.values()) == 1
 
 
+@pytest.mark.parametrize("change", [{"nodeCount": 3}, {"keypair": "other"}])
+def test_what_was_begun_otherwise_is_not_taken_for_what_is_declared_now(
+    fake: Fake, change: dict[str, Any]
+) -> None:
+    """The engine would write down that it is as declared, and never look again."""
+    driver = Driver(CLUSTER)
+    driver.up(**WANTED)
+    first = driver.id
+    driver.lost()
+    with pytest.raises(
+        PluginError, match=rf"{first}.*interrupted.*another {next(iter(change))}.*put it back"
+    ):
+        driver.up(**WANTED, **change)
+    driver.up(**WANTED)
+    driver.up(**WANTED, nodeCount=3)
+    assert (driver.id, posts(fake), driver.shown["nodeCount"]) == (first, 1, 3)
+
+
 def test_one_that_failed_meanwhile_is_made_anew_in_the_same_run(fake: Fake) -> None:
     fake.reason = NO_HOST
     driver = Driver(CLUSTER)
     with pytest.raises(InitFailed):
         driver.up(**WANTED)
     driver.lost()
-    driver.up(**WANTED)
+    driver.up(**WANTED, keypair="other")
     assert list(fake.clusters) == [driver.id]
     assert posts(fake) == 2
 
@@ -82,7 +100,7 @@ def test_what_is_not_ours_is_never_taken_over_nor_made_twice(fake: Fake, token: 
 def test_the_note_of_another_attempt_is_no_proof(fake: Fake, no_openstack: Path) -> None:
     """Somebody made one of that name days after our request was lost."""
     urn = f"urn:pulumi:dev::t::{CLUSTER}::thing"
-    noted = begun.begin(urn, "research")
+    noted = begun.begin(urn, WANTED)
     [file] = (no_openstack / "state").rglob("*.json")
     file.write_text(json.dumps({**vars(noted), "at": "2026-01-01T00:00:00+00:00"}))
     ready(fake)
