@@ -24,6 +24,7 @@ Source: magnum/api/rest_api_version_history.rst. A later one is not asked for: 1
 
 _MAGNUM = "container-infra"
 _FORBIDDEN = 403
+_BY_PASSWORD = ("password", "v3password")  # keystoneauth takes them without one, and fails at the login
 _NEWEST = "OpenStack-API-Maximum-Version"
 _TIMEOUT_S = 60  # of one request; Magnum answers a create before it makes anything
 _FILES = (
@@ -149,6 +150,8 @@ def connect(
         raise no_credentials(wanted, str(error)) from None
     if not config.config.get("auth", {}).get("auth_url") and config.config.get("auth_type") != "none":
         raise no_credentials(wanted, "no address of an identity service (auth_url)")
+    if config.config.get("auth_type") in _BY_PASSWORD and config.config["auth"].get("password") is None:
+        raise no_credentials(wanted, "no password")
     return Cloud(wanted or "of the OS_ variables", str(config.region_name or ""), config)
 
 

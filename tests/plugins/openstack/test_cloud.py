@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,14 @@ def test_missing_credentials_name_both_places(cloud: str | None, path: str) -> N
     assert "clouds.yaml" in raised.value.remedy
     assert "OS_AUTH_URL" in raised.value.remedy
     assert "OS_APPLICATION_CREDENTIAL_ID" in raised.value.remedy
+
+
+def test_a_password_that_is_missing_is_told_before_anything_is_asked(fake: Fake, no_openstack: Path) -> None:
+    """keystoneauth would end in an exception of no kind at the first question."""
+    auth = {"auth_url": f"{fake.address}/identity/v3", "username": "ana", "project_name": "gpu"}
+    (no_openstack / "clouds.yaml").write_text(json.dumps({"clouds": {"cern": {"auth": auth}}}))
+    with pytest.raises(InputError, match=r"cluster\.cloud \(cern\).*no password.*clouds\.yaml.*OS_PASSWORD"):
+        connect("cern")
 
 
 @pytest.mark.usefixtures("fake")
