@@ -41,7 +41,10 @@ def short_path(path: Path) -> Path:
 
 
 def unreachable(stack: str, kubeconfig: Path, error: Exception) -> Failure:
-    """What a command says of a cluster that does not answer."""
+    """What a command says of a cluster that does not answer, or that nobody has made yet."""
+    if stack != "local" and not kubeconfig.exists():
+        remedy = f"make the cluster (`gpuform up {stack}`), or correct the path"
+        return Failure(f"cluster of {stack}", f"there is no kubeconfig {kubeconfig}", remedy)
     return Failure(
         f"cluster of {stack}",
         f"cannot be reached ({error or type(error).__name__})",

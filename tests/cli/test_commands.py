@@ -50,6 +50,13 @@ def test_schema_is_the_committed_one(run: CliRunner) -> None:
     assert result.stdout == committed.read_text()
 
 
+def test_a_cluster_that_was_never_made_is_told_as_that(run: CliRunner) -> None:
+    result = run.invoke(app, ["status", "openstack-dev"])
+    assert result.exit_code == 1
+    assert "cluster of openstack-dev: there is no kubeconfig" in result.stderr
+    assert "`gpuform up openstack-dev`" in result.stderr
+
+
 def test_render_writes_the_same_bytes_every_time(run: CliRunner, tmp_path: Path) -> None:
     for folder in ("one", "two"):
         assert run.invoke(app, ["render", "local", "-o", str(tmp_path / folder)]).exit_code == 0
