@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from gpuform.plugins.base import ResourceProvider
-from gpuform.plugins.guards.replacement import ReplacementGuard
 from gpuform.plugins.handler import Engine, Handler, PluginError
-from gpuform.plugins.hosts.configuration import HostConfiguration
-from gpuform.plugins.nodes.clusters import Clusters
-from gpuform.plugins.nodes.mig_layout import MigLayout
-from gpuform.plugins.nodes.pool_nodes import PoolNodes
-from gpuform.plugins.workloads.blue_green import BlueGreen
+
+if TYPE_CHECKING:
+    from gpuform.plugins.hosts.configuration import HostConfiguration
+    from gpuform.plugins.nodes.clusters import Clusters
 
 
 class Own(ResourceProvider):
@@ -22,33 +21,71 @@ class Own(ResourceProvider):
     supports_autonaming = False
 
     def __init__(self, engine: Engine) -> None:
-        """Answer ``engine``."""
+        """Answer ``engine``; a type is imported with its first resource, for few stacks have all."""
         super().__init__(engine)
-        self._clusters = Clusters()
-        self._hosts = HostConfiguration()
-        self._handlers: dict[str, Handler] = {
-            "gpuform:nodes:PoolNodes": PoolNodes(self._clusters.of),
-            "gpuform:nodes:MigLayout": MigLayout(self._clusters.of),
-            "gpuform:workloads:BlueGreen": BlueGreen(self._clusters.of),
-            "gpuform:hosts:HostConfiguration": self._hosts,
-            "gpuform:openstack:ReplacementGuard": ReplacementGuard(),
+        self._clusters: Clusters | None = None
+        self._hosts: HostConfiguration | None = None
+        self._handlers: dict[str, Handler] = {}
+        self._types: dict[str, Callable[[], Handler]] = {
+            "gpuform:nodes:PoolNodes": self._pool_nodes,
+            "gpuform:nodes:MigLayout": self._mig_layout,
+            "gpuform:workloads:BlueGreen": self._blue_green,
+            "gpuform:hosts:HostConfiguration": self._host_configuration,
+            "gpuform:openstack:ReplacementGuard": self._replacement_guard,
         }
 
     def handler(self, token: str) -> Handler:
-        """The handler of one of the types."""
+        """The handler of one of the types, the same for all resources of it."""
+        if token not in self._types:
+            raise PluginError(f"{token}: the gpuform provider has {', '.join(sorted(self._types))}")
         if token not in self._handlers:
-            raise PluginError(f"{token}: the gpuform provider has {', '.join(sorted(self._handlers))}")
+            self._handlers[token] = self._types[token]()
         return self._handlers[token]
+
+    def _shared(self) -> Clusters:
+        """The clusters, whose clients all types share."""
+        from gpuform.plugins.nodes.clusters import Clusters
+
+        self._clusters = self._clusters or Clusters()
+        return self._clusters
+
+    def _pool_nodes(self) -> Handler:
+        from gpuform.plugins.nodes.pool_nodes import PoolNodes
+
+        return PoolNodes(self._shared().of)
+
+    def _mig_layout(self) -> Handler:
+        from gpuform.plugins.nodes.mig_layout import MigLayout
+
+        return MigLayout(self._shared().of)
+
+    def _blue_green(self) -> Handler:
+        from gpuform.plugins.workloads.blue_green import BlueGreen
+
+        return BlueGreen(self._shared().of)
+
+    def _host_configuration(self) -> Handler:
+        from gpuform.plugins.hosts.configuration import HostConfiguration
+
+        self._hosts = HostConfiguration()
+        return self._hosts
+
+    def _replacement_guard(self) -> Handler:
+        from gpuform.plugins.guards.replacement import ReplacementGuard
+
+        return ReplacementGuard()
 
     def schema(self) -> dict[str, Any]:
         """Names only: the SDK classes are written by hand (components/*_resources.py)."""
         return {
             "name": self.name,
             "version": self.version,
-            "resources": {token: {} for token in self._handlers},
+            "resources": {token: {} for token in self._types},
         }
 
     async def close(self) -> None:
         """End the runs on hosts, and close the clients."""
-        self._hosts.close()
-        await self._clusters.close()
+        if self._hosts:
+            self._hosts.close()
+        if self._clusters:
+            await self._clusters.close()

@@ -55,7 +55,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.provider = Own(self.log)
-        self.client = self.provider._clusters.of({"kubeconfig": self.kubeconfig}).client
+        self.client = self.provider._shared().of({"kubeconfig": self.kubeconfig}).client
         self.inputs: dict[str, Any] = {}
         self.outputs: dict[str, Any] = {}
 
