@@ -1,8 +1,8 @@
 """Asks Magnum whether what a killed run was making is there; nothing is changed.
 
 Magnum's objects have nothing to carry a mark, so ours is told by what only ours can be: a node group is part
-of a cluster that the state has; a cluster or a template has the name, the maker and every argument of what
-was being made, and was made after the provider that the state has of that stack.
+of a cluster that the state has; a cluster or a template has the name, the maker and the arguments in `LOOKS`
+of what was being made, and was made after the provider that the state has of that stack.
 """
 
 from __future__ import annotations
