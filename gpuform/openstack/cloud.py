@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from gpuform.errors import Failure, InputError, Refusal
+from gpuform.openstack import clouds_yaml
 
 MICROVERSION = "1.10"
 """The container-infra API that is asked for: node groups are 1.9, empty ones 1.10.
@@ -127,8 +128,8 @@ def connect(
     """The cloud of a clouds.yaml entry, else of OS_CLOUD, else of the OS_ variables.
 
     ``auth`` and ``other`` are settings of keystoneauth and of clouds.yaml that go before what is found there.
-    Raises InputError where openstacksdk is not installed, where the entry or region does not exist, and
-    where no credentials are found; nothing is asked of the cloud yet.
+    Raises InputError where openstacksdk is not installed, where clouds.yaml is broken, where the entry or
+    region does not exist, and where no credentials are found; nothing is asked of the cloud yet.
     """
     try:
         import openstack.config
@@ -143,16 +144,31 @@ def connect(
     try:
         with warnings.catch_warnings():  # it warns of what it will drop, though nobody here uses it
             warnings.simplefilter("ignore")
-            config = openstack.config.OpenStackConfig().get_one(cloud=wanted, **given)
+            files = openstack.config.OpenStackConfig()
+            config = files.get_one(cloud=wanted, **given)
     except exceptions.ConfigException as error:
-        raise _wrong(wanted, region, str(error)) from None
+        raise clouds_yaml.trouble(wanted) or _wrong(wanted, region, str(error)) from None
     except Exception as error:  # keystoneauth names what is missing, each plugin by an error of its own
-        raise no_credentials(wanted, str(error)) from None
-    if not config.config.get("auth", {}).get("auth_url") and config.config.get("auth_type") != "none":
-        raise no_credentials(wanted, "no address of an identity service (auth_url)")
-    if config.config.get("auth_type") in _BY_PASSWORD and config.config["auth"].get("password") is None:
-        raise no_credentials(wanted, "no password")
+        raise clouds_yaml.trouble(wanted) or no_credentials(wanted, str(error)) from None
+    missing = _missing(config.config)
+    if missing:
+        raise clouds_yaml.trouble(wanted) or no_credentials(wanted, missing)
+    auth_url = config.config.get("auth", {}).get("auth_url")
+    named = "auth_url" if (auth or {}).get("auth_url") else clouds_yaml.source(files.config_filename, wanted)
+    wrong = clouds_yaml.address(auth_url, named) if auth_url else None
+    if wrong:
+        raise wrong
     return Cloud(wanted or "of the OS_ variables", str(config.region_name or ""), config)
+
+
+def _missing(config: Mapping[str, Any]) -> str:
+    """What of a login is not there, in words."""
+    auth = config.get("auth", {})
+    if not auth.get("auth_url") and config.get("auth_type") != "none":
+        return "no address of an identity service (auth_url)"
+    if config.get("auth_type") in _BY_PASSWORD and auth.get("password") is None:
+        return "no password"
+    return ""
 
 
 def _auth(auth: Mapping[str, Any], cloud: str | None) -> dict[str, Any]:
