@@ -6,7 +6,8 @@ from typing import Any
 
 from gpuform.plugins.handler import Call, InitFailed, PluginError, Properties, ReadResult
 from gpuform.plugins.openstack import begun
-from gpuform.plugins.openstack.api import Live, Magnum
+from gpuform.plugins.openstack.api import ApiError, Live, Magnum
+from gpuform.plugins.openstack.bounds import outside
 from gpuform.plugins.openstack.clusters import CREATE_S, DELETE_S, UPDATE_S
 from gpuform.plugins.openstack.deleting import delete
 from gpuform.plugins.openstack.endings import ended, failed, late_told
@@ -17,6 +18,7 @@ from gpuform.plugins.openstack.waiting import Gone, Late, Still, Wait, in_progre
 from gpuform.plugins.properties import reveal
 
 _NOT_SENT = ("clusterId",)
+_CONFLICTS = (400, 409)
 
 
 class NodeGroups(MagnumResource):
@@ -126,7 +128,8 @@ class _Change:
 
     It refuses bounds that the present size breaks, and a size that the present bounds forbid
     (magnum/api/controllers/v1/nodegroup.py, cluster_actions.py): so the bounds are first widened to hold
-    both, then the group is resized, then they get what they are to be.
+    both, then the group is resized, then they get what they are to be. More nodes than the new maximum are
+    an error and not taken away: which of them, and when, is for the autoscaler to say.
     """
 
     def __init__(self, wait: Wait, magnum: Magnum, id: str, live: Live) -> None:
@@ -134,19 +137,28 @@ class _Change:
         self.cluster, self.group = split(id)
 
     async def carry_out(self, before: Properties, now: Properties) -> Live:
-        """The group as it is then. Only what the program changed is asked for, where Magnum lacks it."""
+        """The group as it is then. Only what the program changed is asked for, where Magnum lacks it.
+
+        Raises `PluginError`, before anything is asked, where there are more nodes than it may have then.
+        """
         least, most = self._least(before, now), self._most(before, now)
         count = int(self.live["node_count"])
         unbounded = bool(before.get("maxNodeCount")) and not now.get("maxNodeCount")  # an autoscaler had it
         if unbounded or now["nodeCount"] != before.get("nodeCount", now["nodeCount"]):
             count = int(now["nodeCount"])
         count = max(count, least)
+        self._within(count, least, most)
         # One that an earlier run has asked for, and that did not fail, is not asked for again.
         if count != self.live["node_count"] or self.live["status"] == "UPDATE_FAILED":
             await self._bounds(min(least, self._has("min_node_count")), self._widest(most))
             await self._resize(count)
         await self._bounds(least, most)
         return self.live
+
+    def _within(self, count: int, least: int, most: int) -> None:
+        wrong = outside(self.wait.what, self.cluster, str(self.live["name"]), count, least, most)
+        if wrong:
+            raise wrong from None
 
     def _has(self, name: str) -> int:
         return int(self.live.get(name) or 0)
@@ -178,7 +190,14 @@ class _Change:
             )
         if patch:
             before = mark(self.live)
-            await self.magnum.patch_group(self.cluster, self.group, patch)
+            try:
+                await self.magnum.patch_group(self.cluster, self.group, patch)
+            except ApiError as error:
+                if error.status not in _CONFLICTS:
+                    raise
+                self.live = await self.wait.look() or self.live  # the autoscaler may have been at it
+                self._within(int(self.live["node_count"]), least, most)
+                raise
             await self._settled(lambda now: mark(now) != before)
 
     async def _resize(self, count: int) -> None:

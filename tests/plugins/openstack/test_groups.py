@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gpuform.openstack.cloud import Refused
 from gpuform.plugins.handler import PluginError
+from gpuform.plugins.openstack.api import ApiError, Magnum
 from tests.plugins.openstack.driving import GROUP, Driver
 from tests.plugins.openstack.fake import Fake
 
@@ -116,12 +118,75 @@ def test_a_group_without_bounds_any_more_has_the_declared_size(fake: Fake, clust
     assert (group["node_count"], group["max_node_count"]) == (1, None)
 
 
-def test_fewer_than_there_are_is_magnum_s_to_refuse(fake: Fake, cluster: str) -> None:
+def test_a_maximum_below_what_there_is_is_told_and_nothing_asked(fake: Fake, cluster: str) -> None:
+    """Magnum answers a bare 409; taking nodes away that the autoscaler has in use is not for us."""
     driver = Driver(GROUP)
-    driver.up(**wanted(cluster, maxNodeCount=6))
+    driver.up(**wanted(cluster, minNodeCount=1, maxNodeCount=6))
     fake.groups[driver.id.split("/")[1]]["node_count"] = 5
-    with pytest.raises(PluginError, match="HTTP 409"):
-        driver.up(**wanted(cluster, maxNodeCount=4))
+    fake.requests.clear()
+    with pytest.raises(PluginError, match="node group gpu-t4: has 5 nodes, and 1 to 4 are asked") as raised:
+        driver.up(**wanted(cluster, minNodeCount=1, maxNodeCount=4))
+    said = str(raised.value)
+    assert "drain 1 and run 'openstack coe cluster resize --nodegroup gpu-t4 --nodes-to-remove" in said
+    assert f"{cluster} 4'" in said
+    assert "set elastic.max.nodes to 5 or more, or nodes: 4 in place of elastic" in said
+    assert fake.changes() == []
+
+    fake.groups[driver.id.split("/")[1]]["node_count"] = 4
+    assert driver.up(**wanted(cluster, minNodeCount=1, maxNodeCount=4))["maxNodeCount"] == 4
+
+
+@pytest.mark.parametrize(
+    ("present", "later", "bounds", "said"),
+    [
+        (3, 5, (1, 4), "has 5 nodes, and 1 to 4 are asked for"),
+        (3, 1, (2, 6), "has 1 node, .* 2 to 6 are asked for.*run the same command again.*makes them 2"),
+    ],
+)
+def test_what_the_autoscaler_does_meanwhile_is_told(
+    fake: Fake,
+    cluster: str,
+    monkeypatch: pytest.MonkeyPatch,
+    present: int,
+    later: int,
+    bounds: tuple[int, int],
+    said: str,
+) -> None:
+    """The number changes between our look and Magnum's."""
+    driver = Driver(GROUP)
+    driver.up(**wanted(cluster, minNodeCount=1, maxNodeCount=6))
+    group = fake.groups[driver.id.split("/")[1]]
+    group["node_count"] = present
+    patched = Magnum.patch_group
+
+    async def meanwhile(self: Magnum, *args: Any) -> None:
+        group["node_count"] = later
+        await patched(self, *args)
+
+    monkeypatch.setattr(Magnum, "patch_group", meanwhile)
+    with pytest.raises(PluginError, match=said):
+        driver.up(**wanted(cluster, minNodeCount=bounds[0], maxNodeCount=bounds[1]))
+
+
+def test_bounds_that_cross_are_told(fake: Fake, cluster: str) -> None:
+    driver = Driver(GROUP)
+    driver.up(**wanted(cluster, minNodeCount=1, maxNodeCount=6))
+    with pytest.raises(PluginError, match=r"is asked for 4 to 2 nodes; make elastic\.min at most"):
+        driver.up(**wanted(cluster, minNodeCount=4, maxNodeCount=2))
+
+
+def test_another_conflict_keeps_magnum_s_words(
+    fake: Fake, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = Driver(GROUP)
+    driver.up(**wanted(cluster, maxNodeCount=4))
+
+    async def refused(self: Magnum, *args: Any) -> None:
+        raise ApiError(Refused("openstack coe nodegroup update", 409, "Cluster is being updated"))
+
+    monkeypatch.setattr(Magnum, "patch_group", refused)
+    with pytest.raises(PluginError, match="HTTP 409: Cluster is being updated"):
+        driver.up(**wanted(cluster, maxNodeCount=6))
 
 
 @pytest.mark.parametrize(
