@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuform.openstack.blockers import blockers
 from gpuform.plugins.handler import PluginError
-from gpuform.plugins.openstack.api import Live, Magnum
+from gpuform.plugins.openstack.api import ApiError, Live, Magnum
 from gpuform.plugins.openstack.waiting import Failed, Late, Wait, mark, reason
 
 
@@ -38,10 +38,16 @@ async def delete(wait: Wait, magnum: Magnum, cluster: str, ask: Callable[[], Awa
 
 
 async def _stuck(wait: Wait, magnum: Magnum, cluster: str, live: Live | None, said: str) -> str:
-    whole = live if live and live.get("uuid") == cluster else await magnum.cluster(cluster)
+    """Why it is still there, in Magnum's words, and what is in its way as far as that can be asked."""
+    again = "then run the same command again, which goes on"
+    try:
+        whole = live if live and live.get("uuid") == cluster else await magnum.cluster(cluster)
+    except ApiError as error:
+        unasked = f"what is in its way could not be asked ({error})"
+        return f"{wait.what}: {said}; {unasked}; end what the reason names, {again}"
     found = await asyncio.to_thread(blockers, magnum.cloud, whole or live or {"uuid": cluster})
     lines = "".join(f"\n  {line}" for line in found)
     blocked = (
         f"; in its way may be:{lines}\nend these" if found else "; no load balancer, port or stack is named"
     )
-    return f"{wait.what}: {said}{blocked}; then run the same command again, which goes on"
+    return f"{wait.what}: {said}{blocked}; {again}"

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from gpuform.openstack.cloud import Refused
 from gpuform.plugins.handler import PluginError
-from tests.plugins.openstack.driving import CLUSTER, Driver
+from gpuform.plugins.openstack.api import ApiError, Magnum
+from tests.plugins.openstack.driving import CLUSTER, GROUP, Driver
 from tests.plugins.openstack.fake import Fake
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
@@ -109,3 +111,26 @@ def test_a_deletion_that_fails_again_with_the_same_words_is_told_again(fake: Fak
     for _ in range(2):
         with pytest.raises(PluginError, match="DELETE_FAILED: Subnet in use"):
             driver.down()
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_magnum_s_reason_is_told_where_nobody_says_what_blocks(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    """A group's end asks for its cluster to find what blocks; an error of that one is not the reason."""
+    driver = Driver(GROUP)
+    driver.up(clusterId=ready(fake), name="gpu-t4", flavorId="g2.5xlarge", nodeCount=1)
+    fake.hangs, fake.refuses_delete = hangs, "" if hangs else "Subnet in use"
+    driver.timeout = 0.2 if hangs else 20
+
+    async def refused(self: Magnum, key: str) -> None:
+        raise ApiError(Refused(f"openstack coe cluster show {key}", 403, "Policy doesn't allow it"))
+
+    monkeypatch.setattr(Magnum, "cluster", refused)
+    why = "still DELETE_IN_PROGRESS after" if hangs else "DELETE_FAILED: Subnet in use"
+    with pytest.raises(PluginError, match=f"node group gpu-t4: {why}") as raised:
+        driver.down()
+    said = str(raised.value)
+    assert "what is in its way could not be asked (openstack coe cluster show" in said
+    assert "HTTP 403: Policy doesn't allow it" in said
+    assert said.endswith("run the same command again, which goes on")
