@@ -53,7 +53,7 @@ class Api:
         while more is not None:
             answer = self.get(service, path, **more)
             found += answer.get(key) or []
-            more = _next(answer, key, more)
+            more = next_page(answer, key, more)
         return found
 
     def delete(self, service: str, path: str, **params: Any) -> None:
@@ -77,7 +77,7 @@ class Api:
         return answer
 
 
-def _next(answer: Json, key: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+def next_page(answer: Json, key: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """The parameters of the next page: services say it as a link, of which only the question is taken, for
     its host may be one that only the cloud itself reaches.
     """

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuform.errors import Failure
 from gpuform.openstack import balancers
+from gpuform.openstack.api import next_page
 from gpuform.openstack.cloud import Cloud, answers
 
 _SHOWN = 10
@@ -71,7 +72,7 @@ def _named(one: Mapping[str, Any], cluster: Mapping[str, Any]) -> bool:
 def _ask(
     cloud: Cloud, service: str, path: str, key: str, asked: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """A list of a service. Raises Failure where there is no such service, or it refuses."""
+    """A list of a service, all pages of it. Raises Failure where there is no such service, or it refuses."""
     with answers(f"openstack {service}"):
         session = cloud.session
         address = session.get_endpoint(service_type=service, region_name=cloud.region or None)
@@ -80,9 +81,14 @@ def _ask(
         base = str(address).rstrip("/")
         version = path.split("/")[1]
         base = base.removesuffix(f"/{version}") if version.startswith("v") else base
-        answer = session.get(base + path, params=dict(asked or {}), headers={"Accept": "application/json"})
-        try:
-            found: list[Any] = answer.json().get(key) or []
-        except ValueError:
-            return []
+        found: list[Any] = []
+        more: dict[str, Any] | None = dict(asked or {})
+        while more is not None:
+            said = session.get(base + path, params=more, headers={"Accept": "application/json"})
+            try:
+                page = said.json()
+            except ValueError:
+                break
+            found += page.get(key) or []
+            more = next_page(page, key, more)
         return found

@@ -32,6 +32,7 @@ class Conductor:
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
     blocking: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by service: neutron, ...
+    page: int = 1000  # how many of these are in one answer
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     logins: int = 0
     _moves: dict[str, list[Any]] = field(default_factory=dict)

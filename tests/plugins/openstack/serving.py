@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl
 
 from tests.plugins.openstack.fake import PROJECT, USER, Answer, Fake, error
 
@@ -55,6 +56,17 @@ def _login(fake: Fake, body: Any) -> Answer:
     return 201, {"token": token}
 
 
+def _page(fake: Fake, path: str, key: str, all: list[Any], query: str) -> dict[str, Any]:
+    """A page of a list, with the link to the next one as octavia and neutron have it."""
+    marker = dict(parse_qsl(query)).get("marker")
+    first = [one["id"] for one in all].index(marker) + 1 if marker else 0
+    page = all[first : first + fake.page]
+    if first + fake.page >= len(all):
+        return {key: page}
+    link = {"rel": "next", "href": f"http://inside.example{path}?marker={page[-1]['id']}"}
+    return {key: page, f"{key}_links": [link]}
+
+
 def _serve(fake: Fake) -> type[BaseHTTPRequestHandler]:
     class Serving(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -96,7 +108,7 @@ def _serve(fake: Fake) -> type[BaseHTTPRequestHandler]:
             service = path.split("/")[1]
             if service in fake.blocking:
                 key = {"neutron": "ports", "octavia": "loadbalancers", "heat": "resources"}[service]
-                return 200, {key: fake.blocking[service]}
+                return 200, _page(fake, path, key, fake.blocking[service], query)
             return 404, {"error": {"code": 404, "title": "Not Found", "message": path}}
 
         def log_message(self, format: str, *args: Any) -> None:

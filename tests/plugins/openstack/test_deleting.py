@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpuform.openstack.cloud import Refused
+from gpuform.openstack.blockers import blockers
+from gpuform.openstack.cloud import Refused, connect
 from gpuform.plugins.handler import PluginError
 from gpuform.plugins.openstack.api import ApiError, Magnum
 from tests.plugins.openstack.driving import CLUSTER, GROUP, Driver
@@ -134,3 +135,23 @@ def test_magnum_s_reason_is_told_where_nobody_says_what_blocks(
     assert "what is in its way could not be asked (openstack coe cluster show" in said
     assert "HTTP 403: Policy doesn't allow it" in said
     assert said.endswith("run the same command again, which goes on")
+
+
+def test_what_blocks_is_looked_for_on_every_page(fake: Fake) -> None:
+    fake.page = 2
+    uuid = "1e9b89de-354f-4255-bfb0-379dccc92c77"
+    others = [
+        {"id": f"other-{n}", "name": f"other-{n}", "description": "", "provisioning_status": "ACTIVE"}
+        for n in range(4)
+    ]
+    said = f"Kubernetes external service default/web from cluster {uuid}"
+    balancer = {"id": "lb-1", "name": "web", "description": said, "provisioning_status": "ERROR"}
+    port = {"id": "port-1", "name": "research-node-0", "device_owner": "compute:nova"}
+    fake.blocking = {"octavia": [*others, balancer], "neutron": [*others, port]}
+    found = blockers(connect("cern"), {"uuid": uuid, "name": "research"})
+    assert [line.split(":")[0] for line in found] == [
+        "load balancer web (lb-1, ERROR)",
+        "port research-node-0 (port-1, of compute",
+    ]
+    asked = [path for _, path, _ in fake.requests if "lbaas" in path]
+    assert len(asked) == 3
