@@ -39,7 +39,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         self.provider = Own(self.log)
-        self.cluster = self.provider._clusters.of({"kubeconfig": self.kubeconfig})
+        self.cluster = self.provider._shared().of({"kubeconfig": self.kubeconfig})
         self.inputs: dict[str, Any] = {}
         self.outputs: dict[str, Any] = {}
 

@@ -32,7 +32,7 @@ class Killed(BaseException):
 async def killed_after(scene, writes):
     """A run with a connection of its own; after so many writes nothing more; False where fewer do."""
     other = Own(scene.log)
-    client = other._clusters.of({"kubeconfig": scene.kubeconfig}).client
+    client = other._shared().of({"kubeconfig": scene.kubeconfig}).client
     send, left = client.request, writes
 
     async def request(method, path, **more):
