@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,22 +50,30 @@ def paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Paths:
     return replace(Paths.here(), state=tmp_path)
 
 
+@contextmanager
+def found(number: signal.Signals, disposition: signal.Handlers) -> Iterator[None]:
+    """A signal as this process would have found it at its start, whoever started the tests."""
+    before = signal.signal(number, disposition)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_told_to_end_it_ends_what_it_started(paths: Paths, number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), plane(paths, TOOLS, "lab", print):
-        signal.raise_signal(number)
+    with found(number, signal.SIG_DFL):
+        with pytest.raises(KeyboardInterrupt), plane(paths, TOOLS, "lab", print):
+            signal.raise_signal(number)
+        assert signal.getsignal(number) == signal.SIG_DFL
     assert Recorded.done == ["stop", "start", "stop"]
-    assert signal.getsignal(number) == before
 
 
 def test_who_is_not_to_hear_of_a_closed_terminal_does_not(paths: Paths) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
-    try:
+    with found(signal.SIGHUP, signal.SIG_IGN):  # as nohup does
         with plane(paths, TOOLS, "lab", print):
             signal.raise_signal(signal.SIGHUP)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     assert Recorded.done == ["stop", "start", "stop"]
 
 
