@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import yaml
 
 from infra.config import parse
 from infra.model.errors import InputError
+from tests.config.edits import changed, message
 
 pytestmark = pytest.mark.unit
 
@@ -42,22 +42,7 @@ def good() -> dict[str, Any]:
 
 def change(path: str, value: Any) -> dict[str, Any]:
     """The good environment with one thing changed; ``...`` takes it out."""
-    mapping: dict[str, Any] = good()
-    here: Any = mapping
-    *parents, last = [int(part) if part.isdigit() else part for part in path.split("/")]
-    for part in parents:
-        here = here[part]
-    if value is ...:
-        del here[last]
-    else:
-        here[last] = copy.deepcopy(value)
-    return mapping
-
-
-def message(mapping: dict[str, Any]) -> str:
-    with pytest.raises(InputError) as caught:
-        parse(mapping)
-    return str(caught.value)
+    return changed(good(), {"at": path, "remove": True} if value is ... else {"at": path, "put": value})
 
 
 def test_the_good_one_is_good() -> None:

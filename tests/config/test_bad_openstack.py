@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,40 +10,18 @@ import pytest
 import yaml
 
 from infra.config import parse
-from infra.model.errors import InputError
 from infra.plan import scheduler
+from tests.config.edits import changed, message
 
 pytestmark = pytest.mark.unit
 
 GOOD = yaml.safe_load((Path(__file__).parent / "good_openstack.yaml").read_text())
 ROWS = yaml.safe_load((Path(__file__).parent / "bad_openstack.yaml").read_text())
-
-
-def change(*edits: dict[str, Any]) -> dict[str, Any]:
-    """The good environment changed: each edit puts a value somewhere or removes what is there."""
-    mapping: dict[str, Any] = copy.deepcopy(GOOD)
-    for edit in edits:
-        here: Any = mapping
-        *parents, last = [int(part) if part.isdigit() else part for part in edit["at"].split("/")]
-        for part in parents:
-            here = here[part]
-        if edit.get("remove"):
-            here.pop(last)
-        elif isinstance(here, list) and last == len(here):
-            here.append(copy.deepcopy(edit["put"]))
-        else:
-            here[last] = copy.deepcopy(edit["put"])
-    return mapping
+change = partial(changed, GOOD)
 
 
 def put(at: str, value: Any) -> dict[str, Any]:
     return {"at": at, "put": value}
-
-
-def message(mapping: dict[str, Any]) -> str:
-    with pytest.raises(InputError) as caught:
-        parse(mapping)
-    return str(caught.value)
 
 
 def test_the_good_one_is_good() -> None:

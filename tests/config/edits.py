@@ -1,0 +1,39 @@
+"""A good environment changed in a few places, and what is said of it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from infra.config import parse
+from infra.model.errors import InputError
+
+
+def changed(good: Mapping[str, Any], *edits: Mapping[str, Any]) -> dict[str, Any]:
+    """``good`` changed: each edit puts a value ``at`` a path or, with ``remove``, takes out what is there.
+
+    The place after the last one of a list is one, too.
+    """
+    mapping: dict[str, Any] = copy.deepcopy(dict(good))
+    for edit in edits:
+        here: Any = mapping
+        *parents, last = [int(part) if part.isdigit() else part for part in edit["at"].split("/")]
+        for part in parents:
+            here = here[part]
+        if edit.get("remove"):
+            del here[last]
+        elif isinstance(here, list) and last == len(here):
+            here.append(copy.deepcopy(edit["put"]))
+        else:
+            here[last] = copy.deepcopy(edit["put"])
+    return mapping
+
+
+def message(mapping: Mapping[str, Any]) -> str:
+    """What is said of an environment that is refused."""
+    with pytest.raises(InputError) as caught:
+        parse(dict(mapping))
+    return str(caught.value)
