@@ -10,6 +10,7 @@ import pytest
 from gpuform.plugins.handler import Call, Checked, Engine
 from gpuform.plugins.own.provider import Own
 from gpuform.plugins.properties import UNKNOWN
+from tests.plugins.shown import Log
 
 pytestmark = pytest.mark.unit
 
@@ -28,17 +29,6 @@ LOST = (
     "deployment lab/notebook"
 )
 REMEDY = "set cluster.allow_replace: true for one run, or put it back"
-
-
-class Said(Engine):
-    """An engine that keeps what it is told."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-
-    async def log(self, text: str, *, severity: int, urn: str = "", ephemeral: bool = False) -> None:
-        self.texts.append(text)
 
 
 def check(olds: dict[str, Any], news: dict[str, Any], engine: Engine | None = None) -> Checked:
@@ -89,10 +79,10 @@ def test_the_path_begins_where_the_pool_now_stands() -> None:
 
 
 def test_what_is_allowed_happens_with_a_warning_that_says_what_is_lost() -> None:
-    engine = Said()
+    engine = Log()
     news = {**fixed(**{"cluster.keypair": "others"}), "allowReplace": True}
     assert check(CLUSTER, news, engine).failures == ()
-    (text,) = engine.texts
+    (text,) = engine.lines
     assert text.startswith('cluster.keypair: "admins" cannot become "others" in place; the cluster would be ')
     assert text.endswith("deployment lab/notebook; cluster.allow_replace lets it happen")
 
@@ -109,9 +99,9 @@ def test_what_is_allowed_happens_with_a_warning_that_says_what_is_lost() -> None
     ids=["the first creation", "nothing", "no fixed value", "a value not known yet", "nothing known yet"],
 )
 def test_what_passes(olds: dict[str, Any], news: dict[str, Any]) -> None:
-    engine = Said()
+    engine = Log()
     assert check(olds, news, engine) == Checked({k: v for k, v in news.items() if v is not None})
-    assert engine.texts == []
+    assert engine.lines == []
 
 
 def test_a_template_counts_only_where_neither_run_had_upgrades() -> None:

@@ -10,23 +10,13 @@ from typing import Any
 
 import pytest
 
-from gpuform.plugins.handler import Call, Engine
+from gpuform.plugins.handler import Call
 from gpuform.plugins.nodes.drain import users
 from gpuform.plugins.nodes.layout import NOTE
 from gpuform.plugins.own.provider import Own
+from tests.plugins.shown import Log
 
 _numbers = itertools.count()
-
-
-class Log(Engine):
-    """Keeps what would be shown to the user."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    async def log(self, text: str, *, severity: int, urn: str = "", ephemeral: bool = False) -> None:
-        self.lines.append(text)
 
 
 @dataclass

@@ -6,25 +6,18 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuform.plugins.handler import Call, Engine, InitFailed, Properties
+from gpuform.plugins.handler import Call, InitFailed, Properties
 from gpuform.plugins.openstack.provider import OpenstackProvider
 from gpuform.plugins.openstack.resource import UNFINISHED
 from gpuform.plugins.properties import reveal
+from tests.plugins.openstack.conductor import OFFERED
+from tests.plugins.shown import Log
 
 CLUSTER = "openstack:containerinfra/cluster:Cluster"
 GROUP = "openstack:containerinfra/nodeGroup:NodeGroup"
 TEMPLATE = "openstack:containerinfra/clusterTemplate:ClusterTemplate"
-
-
-class Log(Engine):
-    """Keeps what would be shown to the user."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    async def log(self, text: str, *, severity: int, urn: str = "", ephemeral: bool = False) -> None:
-        self.lines.append(text)
+WANTED: Properties = {"name": "research", "clusterTemplateId": OFFERED}
+"""The smallest cluster that a program can ask for."""
 
 
 @dataclass

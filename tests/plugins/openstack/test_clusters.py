@@ -171,11 +171,7 @@ def test_a_certificate_that_expires_or_another_address_gives_a_new_kubeconfig(fa
 
 
 def test_importing_by_id_takes_what_is_there(fake: Fake) -> None:
-    made = fake.make_cluster(
-        {"name": "old", "cluster_template_id": TEMPLATE, "keypair": "k", "labels": {"a": "b"}}
-    )
-    fake._moves.clear()
-    made.update(status="CREATE_COMPLETE", api_address="https://10.0.0.5:6443")
+    made = fake.ready(name="old", keypair="k", labels={"a": "b"})
     driver = Driver(CLUSTER, id=made["uuid"])
     assert driver.refresh()
     assert driver.inputs["name"] == "old"

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from gpuform.openstack.blockers import blockers
 from gpuform.openstack.cloud import Refused, connect
 from gpuform.plugins.handler import PluginError
 from gpuform.plugins.openstack.api import ApiError, Magnum
-from tests.plugins.openstack.driving import CLUSTER, GROUP, Driver
+from tests.plugins.openstack.driving import CLUSTER, GROUP, WANTED, Driver
 from tests.plugins.openstack.fake import Fake
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
-NAME = "kubernetes-1.30.2-2"
-WANTED: dict[str, Any] = {"name": "research", "clusterTemplateId": NAME}
-NO_HOST = "ResourceInError: resources.kube_masters: No valid host was found"
-
-
-def posts(fake: Fake, end: str = "/clusters") -> int:
-    return sum(method == "POST" and path.endswith(end) for method, path, _ in fake.requests)
-
-
-def ready(fake: Fake) -> str:
-    made = fake.make_cluster({"name": "research", "cluster_template_id": NAME})
-    fake._moves.clear()
-    made.update(status="CREATE_COMPLETE", api_address="https://10.0.0.5:6443")
-    return str(made["uuid"])
 
 
 def test_a_stuck_delete_is_bounded_and_names_what_blocks(fake: Fake) -> None:
@@ -120,7 +104,7 @@ def test_magnum_s_reason_is_told_where_nobody_says_what_blocks(
 ) -> None:
     """A group's end asks for its cluster to find what blocks; an error of that one is not the reason."""
     driver = Driver(GROUP)
-    driver.up(clusterId=ready(fake), name="gpu-t4", flavorId="g2.5xlarge", nodeCount=1)
+    driver.up(clusterId=fake.ready()["uuid"], name="gpu-t4", flavorId="g2.5xlarge", nodeCount=1)
     fake.hangs, fake.refuses_delete = hangs, "" if hangs else "Subnet in use"
     driver.timeout = 0.2 if hangs else 20
 

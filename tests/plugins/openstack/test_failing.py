@@ -7,24 +7,11 @@ from typing import Any
 import pytest
 
 from gpuform.plugins.handler import InitFailed, PluginError
-from tests.plugins.openstack.driving import CLUSTER, GROUP, Driver
+from tests.plugins.openstack.conductor import NO_HOST, OFFERED
+from tests.plugins.openstack.driving import CLUSTER, GROUP, WANTED, Driver
 from tests.plugins.openstack.fake import Fake
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
-NAME = "kubernetes-1.30.2-2"
-WANTED: dict[str, Any] = {"name": "research", "clusterTemplateId": NAME}
-NO_HOST = "ResourceInError: resources.kube_masters: No valid host was found"
-
-
-def posts(fake: Fake, end: str = "/clusters") -> int:
-    return sum(method == "POST" and path.endswith(end) for method, path, _ in fake.requests)
-
-
-def ready(fake: Fake) -> str:
-    made = fake.make_cluster({"name": "research", "cluster_template_id": NAME})
-    fake._moves.clear()
-    made.update(status="CREATE_COMPLETE", api_address="https://10.0.0.5:6443")
-    return str(made["uuid"])
 
 
 def test_a_failed_create_says_why_is_kept_and_is_replaced_by_the_next_up(fake: Fake) -> None:
@@ -63,7 +50,7 @@ def test_one_that_an_operator_repaired_is_kept(fake: Fake) -> None:
 
 
 def test_a_failed_group_is_replaced_by_the_next_up(fake: Fake) -> None:
-    cluster = ready(fake)
+    cluster = fake.ready()["uuid"]
     fake.reason = "Quota exceeded for instances"
     driver = Driver(GROUP)
     group = {"clusterId": cluster, "name": "gpu-t4", "flavorId": "g2.5xlarge"}
@@ -76,7 +63,7 @@ def test_a_failed_group_is_replaced_by_the_next_up(fake: Fake) -> None:
 
 @pytest.mark.parametrize("token", [CLUSTER, GROUP])
 def test_a_failed_resize_is_tried_again_by_the_next_up(fake: Fake, token: str) -> None:
-    inputs = WANTED if token == CLUSTER else {"clusterId": ready(fake), "name": "gpu-t4"}
+    inputs = WANTED if token == CLUSTER else {"clusterId": fake.ready()["uuid"], "name": "gpu-t4"}
     driver = Driver(token)
     driver.up(**inputs)
     fake.reason = "Quota exceeded for instances"
@@ -84,7 +71,7 @@ def test_a_failed_resize_is_tried_again_by_the_next_up(fake: Fake, token: str) -
         driver.up(**inputs, nodeCount=3)
     assert driver.inputs["nodeCount"] == 1  # the state still has what was
     assert driver.up(**inputs, nodeCount=3)["nodeCount"] == 3
-    assert posts(fake, "/actions/resize") == 2
+    assert fake.posts("/actions/resize") == 2
 
 
 def test_a_resize_that_goes_on_is_waited_for_and_not_asked_again(fake: Fake) -> None:
@@ -98,7 +85,7 @@ def test_a_resize_that_goes_on_is_waited_for_and_not_asked_again(fake: Fake) -> 
         moves[0] = 1
     driver.timeout = 20
     assert driver.up(**WANTED, nodeCount=3)["nodeCount"] == 3
-    assert posts(fake, "/actions/resize") == 1
+    assert fake.posts("/actions/resize") == 1
 
 
 def test_a_create_that_takes_too_long_is_waited_for_by_the_next_up(fake: Fake) -> None:
@@ -110,7 +97,7 @@ def test_a_create_that_takes_too_long_is_waited_for_by_the_next_up(fake: Fake) -
     driver.timeout = 20
     made = driver.up(**WANTED)
     assert made["kubeconfig"]["host"] == "https://10.0.0.5:6443"
-    assert (driver.steps, posts(fake)) == (["create", "update"], 1)
+    assert (driver.steps, fake.posts()) == (["create", "update"], 1)
 
 
 def test_one_that_fails_after_the_bound_is_replaced_by_the_next_up(fake: Fake) -> None:
@@ -126,7 +113,7 @@ def test_one_that_fails_after_the_bound_is_replaced_by_the_next_up(fake: Fake) -
 
 
 def test_reading_one_that_is_being_made_keeps_it_as_unfinished(fake: Fake) -> None:
-    made = fake.make_cluster({"name": "research", "cluster_template_id": NAME})
+    made = fake.make_cluster({"name": "research", "cluster_template_id": OFFERED})
     fake._moves[made["uuid"]][0] = 1000
     driver = Driver(CLUSTER, id=made["uuid"], inputs={**WANTED, "nodeCount": 1})
     with pytest.raises(InitFailed, match="cluster research: CREATE_IN_PROGRESS") as raised:

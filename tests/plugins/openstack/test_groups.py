@@ -18,10 +18,7 @@ pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
 @pytest.fixture
 def cluster(fake: Fake) -> str:
     """A cluster that is there."""
-    made = fake.make_cluster({"name": "research", "cluster_template_id": next(iter(fake.templates))})
-    fake._moves.clear()
-    made.update(status="CREATE_COMPLETE", api_address="https://10.0.0.5:6443")
-    return str(made["uuid"])
+    return str(fake.ready()["uuid"])
 
 
 def wanted(cluster: str, **more: Any) -> dict[str, Any]:

@@ -10,24 +10,11 @@ import pytest
 
 from gpuform.plugins.handler import InitFailed, PluginError
 from gpuform.plugins.openstack import begun
-from tests.plugins.openstack.driving import CLUSTER, GROUP, TEMPLATE, Driver
+from tests.plugins.openstack.conductor import NO_HOST, OFFERED
+from tests.plugins.openstack.driving import CLUSTER, GROUP, TEMPLATE, WANTED, Driver
 from tests.plugins.openstack.fake import Fake
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
-NAME = "kubernetes-1.30.2-2"
-WANTED: dict[str, Any] = {"name": "research", "clusterTemplateId": NAME}
-NO_HOST = "ResourceInError: resources.kube_masters: No valid host was found"
-
-
-def posts(fake: Fake, end: str = "/clusters") -> int:
-    return sum(method == "POST" and path.endswith(end) for method, path, _ in fake.requests)
-
-
-def ready(fake: Fake) -> str:
-    made = fake.make_cluster({"name": "research", "cluster_template_id": NAME})
-    fake._moves.clear()
-    made.update(status="CREATE_COMPLETE", api_address="https://10.0.0.5:6443")
-    return str(made["uuid"])
 
 
 def test_a_create_whose_answer_the_engine_lost_is_gone_on_with(fake: Fake) -> None:
@@ -36,13 +23,13 @@ def test_a_create_whose_answer_the_engine_lost_is_gone_on_with(fake: Fake) -> No
     first = driver.id
     driver.lost()
     driver.up(**WANTED)
-    assert (driver.id, posts(fake)) == (first, 1)
+    assert (driver.id, fake.posts()) == (first, 1)
     assert any("goes on with" in line for line in driver.log.lines)
 
 
 @pytest.mark.parametrize("token", [CLUSTER, GROUP, TEMPLATE])
 def test_a_request_whose_answer_was_lost_is_gone_on_with(fake: Fake, token: str) -> None:
-    cluster = ready(fake) if token == GROUP else ""
+    cluster = fake.ready()["uuid"] if token == GROUP else ""
     inputs = {
         CLUSTER: WANTED,
         GROUP: {"clusterId": cluster, "name": "gpu-t4"},
@@ -72,7 +59,7 @@ def test_what_was_begun_otherwise_is_not_taken_for_what_is_declared_now(
         driver.up(**WANTED, **change)
     driver.up(**WANTED)
     driver.up(**WANTED, nodeCount=3)
-    assert (driver.id, posts(fake), driver.shown["nodeCount"]) == (first, 1, 3)
+    assert (driver.id, fake.posts(), driver.shown["nodeCount"]) == (first, 1, 3)
 
 
 def test_one_that_failed_meanwhile_is_made_anew_in_the_same_run(fake: Fake) -> None:
@@ -83,14 +70,14 @@ def test_one_that_failed_meanwhile_is_made_anew_in_the_same_run(fake: Fake) -> N
     driver.lost()
     driver.up(**WANTED, keypair="other")
     assert list(fake.clusters) == [driver.id]
-    assert posts(fake) == 2
+    assert fake.posts() == 2
 
 
 @pytest.mark.parametrize("token", [CLUSTER, TEMPLATE])
 def test_what_is_not_ours_is_never_taken_over_nor_made_twice(fake: Fake, token: str) -> None:
-    inputs = WANTED if token == CLUSTER else {"name": NAME, "coe": "kubernetes", "image": "i"}
+    inputs = WANTED if token == CLUSTER else {"name": OFFERED, "coe": "kubernetes", "image": "i"}
     if token == CLUSTER:
-        ready(fake)
+        fake.ready()["uuid"]
     before = (dict(fake.clusters), dict(fake.templates))
     with pytest.raises(PluginError, match=r"one of this name already.*gpuform recover.*another name"):
         Driver(token).up(**inputs)
@@ -103,7 +90,7 @@ def test_the_note_of_another_attempt_is_no_proof(fake: Fake, no_openstack: Path)
     noted = begun.begin(urn, WANTED)
     [file] = (no_openstack / "state").rglob("*.json")
     file.write_text(json.dumps({**vars(noted), "at": "2026-01-01T00:00:00+00:00"}))
-    ready(fake)
+    fake.ready()["uuid"]
     with pytest.raises(PluginError, match="one of this name already"):
         Driver(CLUSTER).up(**WANTED)
 
@@ -121,7 +108,7 @@ def test_what_the_state_has_is_no_orphan(fake: Fake) -> None:
 @pytest.mark.parametrize("token", [CLUSTER, GROUP])
 def test_a_replacement_whose_answer_the_engine_lost_is_gone_on_with(fake: Fake, token: str) -> None:
     """The engine's state has the old one, which is gone, and asks with that one's inputs."""
-    inputs = WANTED if token == CLUSTER else {"clusterId": ready(fake), "name": "gpu-t4"}
+    inputs = WANTED if token == CLUSTER else {"clusterId": fake.ready()["uuid"], "name": "gpu-t4"}
     driver = Driver(token)
     driver.up(**inputs)
     old_id, old, outputs = driver.id, driver.inputs, driver.outputs
@@ -131,7 +118,7 @@ def test_a_replacement_whose_answer_the_engine_lost_is_gone_on_with(fake: Fake, 
     news = driver.ask("check", old, inputs).inputs
     driver.ask("diff", old_id, old, outputs, news)
     assert driver.ask("create", news)[0] == new_id
-    assert posts(fake, "/clusters" if token == CLUSTER else "/nodegroups/") == 2
+    assert fake.posts("/clusters" if token == CLUSTER else "/nodegroups/") == 2
 
 
 def test_the_same_stack_on_another_backend_is_another_stack(

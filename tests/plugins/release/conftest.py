@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from gpuform.plugins.handler import Call, Engine
+from gpuform.plugins.handler import Call
 from gpuform.plugins.kubernetes.client import Client
 from gpuform.plugins.kubernetes.discovery import Discovery
 from gpuform.plugins.kubernetes.kubeconfig import resolve
 from gpuform.plugins.kubernetes.release import TOKEN, ReleaseHandler
+from tests.plugins.shown import Log
 
 _names = itertools.count()
 
@@ -39,17 +40,6 @@ spec:
       containers: [{name: c, image: x}]
 {{- end }}
 """
-
-
-class Log(Engine):
-    """Keeps what would be shown to the user."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    async def log(self, text: str, *, severity: int, urn: str = "", ephemeral: bool = False) -> None:
-        self.lines.append(text)
 
 
 @dataclass
