@@ -1,0 +1,71 @@
+"""What a state says of what there is, and what is left of it without its cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuform.destroy.state import Declared, Eks, Known, without_cluster
+from tests.destroy.told_state import (
+    CLUSTER,
+    KUBERNETES,
+    LABELS,
+    NETWORK,
+    OWN,
+    POD,
+    QUEUE,
+    RELEASE,
+    STACK,
+    STATE,
+    VPC,
+    WORKLOADS,
+    resource,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_state_is_told_apart() -> None:
+    known = Known.of(STATE)
+    assert known.eks == Eks("s", "https://e", "Y2E=", "42")
+    assert known.vpcs == ("vpc-1",)
+    assert known.inside == {RELEASE, LABELS, POD}
+    assert known.workloads() == (Declared("v1", "Pod", "examples", "p"),)
+    assert known.before_the_network() == (CLUSTER, RELEASE, LABELS, WORKLOADS, POD, QUEUE)
+    assert not known.empty
+    assert Known.of({"deployment": {"resources": [resource(STACK)]}}).empty
+    assert Known.of({"deployment": {}}).empty
+
+
+def test_workloads_lie_in_components_of_their_own_and_two_colours_are_two() -> None:
+    inner = f"{WORKLOADS.rpartition('::')[0]}$gpuform:workloads:GpuDeployment"
+    web = f"{inner}::w"
+    colours = {"deployment": {"metadata": {"namespace": "lab", "name": "web"}}, "kubeconfig": "k"}
+    made = [
+        resource(f"{inner}$kubernetes:apps/v1:Deployment::w", parent=web, provider=KUBERNETES, id="lab/w"),
+        resource(f"{inner}$kubernetes:core/v1:Service::s", parent=web, provider=KUBERNETES, id="lab/w"),
+        resource(f"{inner}$gpuform:workloads:BlueGreen::b", parent=web, provider=OWN, inputs=colours),
+    ]
+    known = Known.of({"deployment": {"resources": [resource(STACK), *made]}})
+    assert known.workloads() == (
+        Declared("apps/v1", "Deployment", "lab", "w"),
+        Declared("apps/v1", "Deployment", "lab", "web-blue"),
+        Declared("apps/v1", "Deployment", "lab", "web-green"),
+    )
+
+
+def test_a_cluster_that_is_gone_leaves_no_word_in_the_state() -> None:
+    left = without_cluster(STATE)
+    assert [one["urn"] for one in left["deployment"]["resources"]] == [
+        STACK,
+        NETWORK,
+        VPC,
+        CLUSTER,
+        WORKLOADS,
+        QUEUE,
+    ]
+    queue = left["deployment"]["resources"][-1]
+    assert queue["dependencies"] == [CLUSTER]
+    assert queue["propertyDependencies"] == {"name": [], "tags": [CLUSTER]}
+    assert "deletedWith" not in queue
+    assert [one["resource"]["urn"] for one in left["deployment"]["pending_operations"]] == [QUEUE]
+    assert Known.of(STATE).inside, "what was given is not changed"

@@ -1,0 +1,63 @@
+"""A state of a stack on AWS, as the engine would have written it in the middle of a destroy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BASE = "urn:pulumi:s::gpuform::"
+KUBERNETES = f"{BASE}gpuform:aws:EksCluster$pulumi:providers:kubernetes::k::id"
+AWS = f"{BASE}pulumi:providers:aws::a::id"
+OWN = f"{BASE}pulumi:providers:gpuform::default::id"
+
+
+def _urn(path: str, name: str) -> str:
+    return f"{BASE}{path}::{name}"
+
+
+STACK, NETWORK = _urn("pulumi:pulumi:Stack", "s"), _urn("gpuform:aws:Network", "network")
+VPC = _urn("gpuform:aws:Network$aws:ec2/vpc:Vpc", "vpc")
+CLUSTER = _urn("aws:eks/cluster:Cluster", "c")
+RELEASE = _urn("kubernetes:helm.sh/v3:Release", "karpenter")
+LABELS = _urn("gpuform:nodes:PoolNodes", "pool")
+WORKLOADS = _urn("gpuform:platform:Workloads", "workloads")
+POD = _urn("gpuform:platform:Workloads$kubernetes:core/v1:Pod", "p")
+QUEUE = _urn("aws:sqs/queue:Queue", "q")
+
+
+def resource(urn: str, **more: Any) -> dict[str, Any]:
+    kind = urn.split("::")[2].rpartition("$")[2]
+    return {"urn": urn, "type": kind, "custom": not kind.startswith("gpuform:"), **more}
+
+
+OUTPUTS = {
+    "name": "s",
+    "endpoint": "https://e",
+    "certificateAuthority": {"data": "Y2E="},
+    "arn": "arn:aws:eks:r:42:c",
+}
+STATE: dict[str, Any] = {
+    "version": 3,
+    "deployment": {
+        "resources": [
+            resource(STACK),
+            resource(NETWORK, parent=STACK),
+            resource(VPC, parent=NETWORK, provider=AWS, id="vpc-1"),
+            resource(CLUSTER, provider=AWS, outputs=OUTPUTS, dependencies=[VPC]),
+            resource(RELEASE, provider=KUBERNETES, id="kube-system/karpenter"),
+            resource(LABELS, custom=True, provider=OWN, inputs={"kubeconfig": "secret"}),
+            resource(WORKLOADS, parent=STACK),
+            resource(POD, parent=WORKLOADS, provider=KUBERNETES, id="examples/p"),
+            resource(
+                QUEUE,
+                provider=AWS,
+                dependencies=[RELEASE, CLUSTER],
+                propertyDependencies={"name": [RELEASE], "tags": [CLUSTER]},
+                deletedWith=RELEASE,
+            ),
+        ],
+        "pending_operations": [
+            {"resource": resource(RELEASE), "type": "deleting"},
+            {"resource": resource(QUEUE), "type": "deleting"},
+        ],
+    },
+}
