@@ -26,7 +26,7 @@ from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from gpuform.plugins.kubernetes.client import Unreachable
 from infra.config import load
-from tests.destroy.test_parts import AWS, BASE, OUTPUTS, VPC, PlayedEngine
+from tests.destroy.told_state import AWS, BASE, OUTPUTS, VPC, PlayedEngine
 
 pytestmark = pytest.mark.unit
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -13,36 +12,16 @@ from gpuform.destroy.grounds import Options
 from gpuform.destroy.site import Site
 from gpuform.destroy.state import Eks
 from gpuform.destroy.steps import OF_EKS, OF_MAGNUM
-from gpuform.engine import Engine, Result
+from gpuform.engine import Engine
 from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from infra.config import load
 from tests.destroy.account import REGION
-from tests.destroy.told_state import STACK, STATE, resource
+from tests.destroy.told_state import STACK, PlayedEngine, resource
 
 pytestmark = pytest.mark.unit
 
 HERE = Paths.here()
-
-
-class PlayedEngine:
-    """A state, and what was asked of it."""
-
-    def __init__(self) -> None:
-        self.state: dict[str, Any] = STATE
-        self.asked: list[tuple[str, ...]] = []
-        self.backend = ""
-
-    def environment(self, stack: str) -> tuple[dict[str, str], Any]:
-        return {"PULUMI_BACKEND_URL": self.backend}, self.backend or None
-
-    def export(self, stack: str) -> dict[str, Any]:
-        return self.state
-
-    def destroy(self, stack: str, on_event: Any, targets: Sequence[str] = ()) -> Result:
-        self.asked.append(tuple(targets))
-        self.state = {"deployment": {"resources": []}}
-        return Result("destroy", stack, {"delete": 8}, 1.0)
 
 
 @pytest.mark.parametrize("stack", ["local", "onprem-dev"])

@@ -1,8 +1,11 @@
-"""A state of a stack on AWS, as the engine would have written it in the middle of a destroy."""
+"""A state of a stack on AWS as the engine writes it in the middle of a destroy, and an engine that has it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+from gpuform.engine import Result
 
 BASE = "urn:pulumi:s::gpuform::"
 KUBERNETES = f"{BASE}gpuform:aws:EksCluster$pulumi:providers:kubernetes::k::id"
@@ -61,3 +64,23 @@ STATE: dict[str, Any] = {
         ],
     },
 }
+
+
+class PlayedEngine:
+    """A state, and what was asked of it."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = STATE
+        self.asked: list[tuple[str, ...]] = []
+        self.backend = ""
+
+    def environment(self, stack: str) -> tuple[dict[str, str], Any]:
+        return {"PULUMI_BACKEND_URL": self.backend}, self.backend or None
+
+    def export(self, stack: str) -> dict[str, Any]:
+        return self.state
+
+    def destroy(self, stack: str, on_event: Any, targets: Sequence[str] = ()) -> Result:
+        self.asked.append(tuple(targets))
+        self.state = {"deployment": {"resources": []}}
+        return Result("destroy", stack, {"delete": 8}, 1.0)

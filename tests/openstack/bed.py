@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuform.toolchain.progress import Lines
-from tests.openstack import neighbours, services, world
+from tests.openstack import catalogue, neighbours, services, world
 from tests.openstack.installed import NotToBeHad, installed
 
 
@@ -21,7 +21,7 @@ class OpenStack:
 
     services: services.Services
     neighbours: neighbours.Neighbours
-    keystone: world.Keystone
+    keystone: catalogue.Keystone
 
     def project(self, folder: Path) -> AbstractContextManager[world.World]:
         """A world of its own, its files in ``folder``."""
@@ -36,4 +36,4 @@ def started(state: Path) -> Iterator[OpenStack]:
     except NotToBeHad as error:
         pytest.skip(f"keystone and Magnum cannot be installed here: {error}")
     with neighbours.serving() as beside, services.running(environment, state) as running:
-        yield OpenStack(running, beside, world.furnish(running, beside))
+        yield OpenStack(running, beside, catalogue.furnish(running, beside))

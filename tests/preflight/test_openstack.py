@@ -5,61 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuform.finding import Finding
 from gpuform.openstack.cloud import connect
 from gpuform.preflight.openstack import findings
 from gpuform.preflight.openstack.project import Held
-from infra.config import parse
-from infra.model.environment import Environment
-from tests.preflight.made_up_cloud import MadeUp, flavor, limits, served
+from tests.preflight.looking import declared, look
+from tests.preflight.made_up_cloud import MadeUp, flavor, limits
 
 pytestmark = pytest.mark.unit
-
-T4 = {"name": "gpu-t4", "machine": "g2.5xlarge", "nodes": 2}
-A100 = {"name": "gpu-a100", "machine": "g4.p1.40g", "elastic": {"min": 1, "max": {"nodes": 4}}}
-
-
-def declared(*pools: dict[str, Any], **cluster: Any) -> Environment:
-    base = {
-        "kind": "openstack",
-        "region": "cern",
-        "template": "kubernetes-1.30.2-2",
-        "version": "1.30",
-        "keypair": "gpu-admins",
-    }
-    given = {"name": "research", "cluster": {**base, **cluster}, "pools": list(pools) or [T4, A100]}
-    return parse(given)
-
-
-@pytest.fixture
-def cloud() -> Iterator[MadeUp]:
-    with served(MadeUp()) as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def no_other_cloud(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """openstacksdk also looks where it was imported, which may be an earlier test's folder."""
-    (tmp_path / "clouds.yaml").write_text("clouds: {}\n")
-    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
-
-
-def look(cloud: MadeUp, env: Environment, held: Held | None = None, **more: Any) -> dict[str, Finding]:
-    found = list(
-        findings(env, "research", lambda: cloud.connect(region=more.pop("region", "cern"), **more), held)
-    )
-    by_subject = {finding.subject: finding for finding in found}
-    assert len(by_subject) == len(found), "two checks of one name"
-    assert all(one.check.startswith("openstack ") for one in found), (
-        "each names the command that asks the same"
-    )
-    return by_subject
 
 
 def test_a_project_that_has_everything_passes_and_no_question_is_asked_twice(cloud: MadeUp) -> None:
@@ -243,73 +200,6 @@ def test_flavors_of_the_cloud_s_own_are_held_against_what_is_declared(cloud: Mad
     assert look(cloud, env)["flavor gpu.l40s"].fact == "32 vCPUs, 128 GiB, for big"
 
 
-OWN = {
-    "image": "fedora-coreos-40",
-    "external_network": "ext",
-    "master_lb": True,
-    "docker_volume_gib": 50,
-}
-IMAGE = {"id": "i-1", "name": "fedora-coreos-40", "os_distro": "fedora-coreos", "status": "active"}
-EXTERNAL = {"id": "n-1", "name": "ext", "router:external": True, "subnets": []}
-INSIDE = {"id": "n-2", "name": "inside", "router:external": False, "subnets": ["s-1"]}
-
-
-def own(cloud: MadeUp) -> Environment:
-    cloud.images, cloud.networks = [IMAGE], [EXTERNAL, INSIDE]
-    cloud.subnets = [{"id": "s-1", "name": "nodes", "network_id": "n-2", "cidr": "10.0.0.0/24"}]
-    network = {"fixed_network": "inside", "fixed_subnet": "nodes"}
-    flavors = {"masters": {"flavor": "m2.medium"}, "workers": {"flavor": "m2.medium"}}
-    return declared(template=OWN, network=network, **flavors)
-
-
-def test_a_template_of_our_own_needs_what_it_names_and_what_it_makes(cloud: MadeUp) -> None:
-    found = look(cloud, own(cloud))
-    assert {one.subject for one in found.values() if one.verdict == "FAIL"} == set()
-    assert found["image fedora-coreos-40"].fact == "os_distro fedora-coreos"
-    assert found["external network ext"].fact == "external"
-    assert found["network inside"].fact == "1 subnet(s)"
-    assert found["subnet nodes"].fact == "10.0.0.0/24"
-    assert found["quota of volumes"].fact.startswith("8 more at most")
-    assert found["quota of volumes' size (GiB)"].fact.startswith("400 more at most")
-    assert found["quota of floating IPs"].fact.startswith("9 more at most"), "eight nodes and the API"
-    assert found["quota of load balancers"].fact == "2 more at most (masters 2); 0 of 2 taken"
-
-
-@pytest.mark.parametrize(
-    ("has", "subject", "fact"),
-    [
-        ({"images": [IMAGE | {"os_distro": None}]}, "image fedora-coreos-40", "has no os_distro"),
-        ({"images": [IMAGE, IMAGE | {"id": "i-2"}]}, "image fedora-coreos-40", "2 images have this name"),
-        ({"images": [IMAGE | {"status": "queued"}]}, "image fedora-coreos-40", "is queued"),
-        (
-            {"images": [IMAGE | {"kube_version": "v1.31.0"}]},
-            "image fedora-coreos-40",
-            "gives Kubernetes 1.31",
-        ),
-        ({"images": []}, "image fedora-coreos-40", "glance has no such image"),
-        ({"networks": [INSIDE]}, "external network ext", "no such external network; it has none"),
-        ({"networks": [EXTERNAL]}, "network inside", "neutron has no such network"),
-        ({"networks": [EXTERNAL, INSIDE | {"subnets": []}]}, "network inside", "has no subnet"),
-        ({"subnets": []}, "subnet nodes", "neutron has no such subnet"),
-        (
-            {"subnets": [{"id": "s-1", "name": "nodes", "network_id": "n-9", "cidr": "10.1.0.0/24"}]},
-            "subnet nodes",
-            "is not in network inside",
-        ),
-        ({"balancers": [{"id": "b"}]}, "quota of load balancers", "1 of 2 taken"),
-    ],
-)
-def test_what_a_template_of_our_own_lacks(
-    cloud: MadeUp, has: dict[str, Any], subject: str, fact: str
-) -> None:
-    env = own(cloud)
-    for name, value in has.items():
-        setattr(cloud, name, value)
-    found = look(cloud, env)[subject]
-    assert found.verdict == "FAIL"
-    assert fact in found.fact
-
-
 THERE = {"uuid": "c-1", "name": "research", "status": "CREATE_COMPLETE"}
 
 
@@ -336,12 +226,3 @@ def test_whose_a_cluster_of_the_same_name_is(
     found = look(cloud, declared(), held)["cluster research"]
     assert found.verdict == verdict
     assert re.search(fact, found.fact)
-
-
-def test_a_service_whose_policy_lets_nobody_ask_is_neither_failed_nor_passed(cloud: MadeUp) -> None:
-    cloud.refused = {"octavia": 403, "neutron": 500}
-    found = look(cloud, own(cloud))
-    balancers = found["quota of load balancers"]
-    assert (balancers.verdict, balancers.fact[:36]) == ("SKIP", "not checked: the caller may not GET ")
-    assert (found["network inside"].verdict, found["quota of ports"].verdict) == ("SKIP", "SKIP")
-    assert "HTTP 500" in found["quota of ports"].fact
