@@ -7,6 +7,20 @@ from tests.plan.rules.world import MIB
 
 _T4 = {"gpu": 0, "UUID": "GPU-turns-0-0", "modelName": "Tesla T4"}
 _A100 = {"gpu": 0, "UUID": "GPU-slices-0-0", "modelName": "NVIDIA A100-PCIE-40GB"}
+_SHARE = {
+    "node": "turns-0",
+    "pool": "turns",
+    "sharing": "time_slicing",
+    "resource": "nvidia_com_gpu_shared",
+}
+_LARGE = {
+    "namespace": "team",
+    "pod": "large",
+    "node": "slices-0",
+    "pool": "slices",
+    "sharing": "mig",
+    "resource": "nvidia_com_mig_3g_20gb",
+}
 HEALTHY = {
     'gpuform:node:info{pool!="whole"}': {
         selector("gpuform:node:info", node="turns-0", pool="turns"): 1,
@@ -45,50 +59,18 @@ HEALTHY = {
         selector("gpuform:gpu:energy_joules_total", node="turns-0", pool="turns", **_T4): 6 + 3 * 10,
     },
     'gpuform:pod:gpus_requested{pod="one"}': {
-        selector(
-            "gpuform:pod:gpus_requested",
-            namespace="team",
-            pod="one",
-            node="turns-0",
-            pool="turns",
-            sharing="time_slicing",
-            resource="nvidia_com_gpu_shared",
-        ): 0.25,
+        selector("gpuform:pod:gpus_requested", namespace="team", pod="one", **_SHARE): 0.25,
     },
     # Two pods asked for a share each of a GPU that is busy half of the time.
     'gpuform:pod:gpus_used{node="turns-0"}': {
-        selector(
-            "gpuform:pod:gpus_used",
-            namespace=namespace,
-            pod=name,
-            node="turns-0",
-            pool="turns",
-            sharing="time_slicing",
-            resource="nvidia_com_gpu_shared",
-        ): 0.25
+        selector("gpuform:pod:gpus_used", namespace=namespace, pod=name, **_SHARE): 0.25
         for namespace, name in (("team", "one"), ("other", "two"))
     },
     'round(gpuform:pod:gpus_requested{pod="large"} * 7, 0.001)': {
-        selector(
-            "",
-            namespace="team",
-            pod="large",
-            node="slices-0",
-            pool="slices",
-            sharing="mig",
-            resource="nvidia_com_mig_3g_20gb",
-        ): 3,
+        selector("", **_LARGE): 3,
     },
     'round(gpuform:pod:gpus_used{pod="large"} * 7, 0.001)': {
-        selector(
-            "",
-            namespace="team",
-            pod="large",
-            node="slices-0",
-            pool="slices",
-            sharing="mig",
-            resource="nvidia_com_mig_3g_20gb",
-        ): 1.5,
+        selector("", **_LARGE): 1.5,
     },
     # One that has ended asks for nothing: two of the four GPUs are asked for, all four are half busy.
     "gpuform:pod:gpus_used{pool='whole'}": {
