@@ -78,6 +78,10 @@ class Recorder(Mocks):
             return {"id": f"id of {args.args['name']}"}
         raise AssertionError(f"the program calls {args.token}")
 
+    def registered(self) -> list[tuple[str, str]]:
+        """Type and name of every resource, in an order that does not depend on when it was registered."""
+        return sorted((r.type, r.name) for r in self.resources)
+
     def of(self, type_: str) -> list[Recorded]:
         """The resources of one type, in the order of their names."""
         return sorted((r for r in self.resources if r.type == type_), key=lambda r: r.name)

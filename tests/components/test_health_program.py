@@ -30,9 +30,7 @@ def recorded() -> Recorder:
 
 def test_preview_and_up_register_the_same_resources(recorded: Recorder) -> None:
     preview = record(ENV, preview=True)
-    assert sorted((r.type, r.name) for r in preview.resources) == sorted(
-        (r.type, r.name) for r in recorded.resources
-    )
+    assert preview.registered() == recorded.registered()
 
 
 def test_it_starts_with_its_rights_after_the_operands_and_what_it_asks(recorded: Recorder) -> None:

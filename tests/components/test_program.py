@@ -53,9 +53,7 @@ def recorded() -> Recorder:
 @pytest.mark.parametrize("environment", [local(), existing()], ids=["embedded", "existing"])
 def test_preview_and_up_register_the_same_resources(environment: dict[str, Any]) -> None:
     preview, real = record(environment, preview=True), record(environment)
-    assert sorted((r.type, r.name) for r in preview.resources) == sorted(
-        (r.type, r.name) for r in real.resources
-    )
+    assert preview.registered() == real.registered()
     assert len(real.resources) > 8
 
 

@@ -41,8 +41,8 @@ WORK = (
 def test_preview_and_up_register_the_same_resources() -> None:
     mapping = environment(*WORK)
     preview, real = record(mapping, preview=True), record(mapping)
-    found = sorted((one.type, one.name) for one in real.resources)
-    assert sorted((one.type, one.name) for one in preview.resources) == found
+    found = real.registered()
+    assert preview.registered() == found
     assert {
         ("kubernetes:core/v1:Pod", "workloads-default-w0"),
         ("kubernetes:batch/v1:Job", "workloads-default-w1"),
