@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpuform.paths import Paths
 from gpuform.preview.outcome import Outcome
-from gpuform.preview.run import Played, Preview
+from gpuform.preview.run import Played, Preview, played
 from gpuform.preview.summary import LIMIT, markdown
 from gpuform.toolchain import Toolchain
 from tests.journey.conftest import HERE
@@ -54,6 +55,25 @@ def copied(folder: Path, stack: str) -> Path:
 def changed(root: Path, stack: str, change: Callable[[str], str]) -> None:
     file = root / f"Pulumi.{stack}.yaml"
     file.write_text(change(file.read_text()))
+
+
+@contextmanager
+def based(folder: Path, stack: str, more: str = "") -> Iterator[Played]:
+    """What the requests are compared with, played: the stack with ``more`` at the end of its file."""
+    root = copied(folder / "checkout", stack)
+    changed(root, stack, lambda text: text + more)
+    paths = Paths(root, folder / "state", HERE.cache)
+    with played(paths, Toolchain(paths), stack, str(root), say=lambda text: None) as made:
+        yield made
+
+
+def reviewed(base: Played, request: Request, folder: Path, stack: str, golden: Path, more: str = "") -> None:
+    """The request's comment is the one in the folder ``golden``, and it is blocked where that is said."""
+    root = copied(folder / "head", stack)
+    changed(root, stack, lambda text: text + more)
+    outcome = judged(base, request, root, stack)
+    compared(outcome, golden / f"{request.name}.md")
+    assert bool(outcome.reasons) == request.blocked
 
 
 def judged(base: Played, request: Request, root: Path, stack: str) -> Outcome:

@@ -13,15 +13,14 @@ from pathlib import Path
 import pytest
 
 from gpuform.paths import Paths
-from gpuform.preview.run import Played, played
-from gpuform.toolchain import Toolchain
+from gpuform.preview.run import Played
 from tests.journey.conftest import HERE, Checkout
 from tests.journey.played_requests import (
     Request,
-    compared,
+    based,
     copied,
-    judged,
     replaced,
+    reviewed,
     short_and_without_paths,
 )
 
@@ -53,19 +52,13 @@ REQUESTS = (
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    folder = tmp_path_factory.mktemp("base")
-    root = copied(folder / "checkout", "local")
-    paths = Paths(root, folder / "state", HERE.cache)
-    with played(paths, Toolchain(paths), "local", str(root), say=lambda text: None) as made:
+    with based(tmp_path_factory.mktemp("base"), "local") as made:
         yield made
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.name)
 def test_the_comment_is_what_was_reviewed(base: Played, request_: Request, tmp_path: Path) -> None:
-    root = copied(tmp_path / "head", "local")
-    outcome = judged(base, request_, root, "local")
-    compared(outcome, GOLDEN / f"{request_.name}.md")
-    assert bool(outcome.reasons) == request_.blocked
+    reviewed(base, request_, tmp_path, "local", GOLDEN)
 
 
 def test_from_a_commit_through_the_command_line(tmp_path: Path) -> None:

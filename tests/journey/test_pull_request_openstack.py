@@ -10,19 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.paths import Paths
-from gpuform.preview.run import Played, played
-from gpuform.toolchain import Toolchain
-from tests.journey.conftest import HERE
-from tests.journey.played_requests import (
-    Request,
-    changed,
-    compared,
-    copied,
-    judged,
-    replaced,
-    short_and_without_paths,
-)
+from gpuform.preview.run import Played
+from tests.journey.played_requests import Request, based, replaced, reviewed, short_and_without_paths
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
 
@@ -50,11 +39,7 @@ REQUESTS = (
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    folder = tmp_path_factory.mktemp("base")
-    root = copied(folder / "checkout", STACK)
-    changed(root, STACK, lambda text: text + PRICES)
-    paths = Paths(root, folder / "state", HERE.cache)
-    with played(paths, Toolchain(paths), STACK, str(root), say=lambda text: None) as made:
+    with based(tmp_path_factory.mktemp("base"), STACK, PRICES) as made:
         yield made
 
 
@@ -74,11 +59,7 @@ def test_the_base_is_read_live(base: Played) -> None:
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda request: request.name)
 def test_the_comment_is_what_was_reviewed(base: Played, request_: Request, tmp_path: Path) -> None:
-    root = copied(tmp_path / "head", STACK)
-    changed(root, STACK, lambda text: text + PRICES)
-    outcome = judged(base, request_, root, STACK)
-    compared(outcome, GOLDEN / f"{request_.name}.md")
-    assert bool(outcome.reasons) == request_.blocked
+    reviewed(base, request_, tmp_path, STACK, GOLDEN, PRICES)
 
 
 def test_the_comments_are_short_and_name_no_machine() -> None:
