@@ -9,24 +9,21 @@ more. Prometheus is asked without a login, Magnum with the credential of a Secre
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.health import HEALTH, seconds
 from infra.model.monitoring import NAMESPACE, RELEASE
 from infra.model.pool import Pool
-from infra.plan import sharing, startup
-from infra.plan.program import CONFINED, Program
+from infra.plan import startup
+from infra.plan.program import Program
+from infra.plan.script import Script
 
 Manifest = dict[str, Any]
 
-PROGRAM = "health.py"
 FILES = (
-    PROGRAM,
+    "health.py",
     "acting.py",
     "asked.py",
     "cases.py",
@@ -42,7 +39,6 @@ FILES = (
     "told.py",
 )
 SETTINGS = "settings.json"
-SOURCE = Path(__file__).resolve().parent.parent / "incluster"
 FOLDER = "/health"
 OPENSTACK = "/openstack"
 """Where the program finds the credential (``incluster/health.py`` has the same)."""
@@ -61,17 +57,21 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     if env.health is None:
         return ()
     loop = Program(env, HEALTH, HEALTH)
-    program = {name: (SOURCE / name).read_text(encoding="utf-8") for name in FILES}
-    declared = json.dumps(settings(env), indent=1, sort_keys=True) + "\n"
-    script = sharing.config_map(env, HEALTH, {**program, SETTINGS: declared})
-    script["metadata"] = {**script["metadata"], **loop.metadata(script["metadata"]["name"], HEALTH)}
-    volume = {"name": "program", "configMap": {"name": script["metadata"]["name"]}}
-    volumes, container = (volume, *_credential(env)), _container(env)
-    pod = loop.pod(container, *volumes, terminationGracePeriodSeconds=5)
+    script = Script(loop, FILES, SETTINGS, FOLDER)
+    files = script.config_map(settings(env))
+    files["metadata"] = {**files["metadata"], **loop.metadata(files["metadata"]["name"], HEALTH)}
+    alive = {"httpGet": {"path": "/healthz", "port": PORT}, "initialDelaySeconds": 30, "periodSeconds": 30}
+    pod = script.pod(
+        files,
+        memory="256Mi",
+        mounts=_credential(env),
+        livenessProbe=alive,
+        ports=[{"name": "metrics", "containerPort": PORT}],
+    )
     return (
         loop.account(),
         *_access(env, loop),
-        script,
+        files,
         # Two would each act on what the other has not yet written down.
         loop.deployment(1, pod, strategy={"type": "Recreate"}),
         _service(loop),
@@ -148,30 +148,13 @@ def _rule(group: str, resource: str, *verbs: str) -> Manifest:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
 
 
-def _credential(env: Environment) -> tuple[Manifest, ...]:
+def _credential(env: Environment) -> tuple[tuple[Manifest, str], ...]:
     """The Secret as files; a loop without it still runs, and gives people tickets."""
     if not rebuilds(env):
         return ()
     assert env.health is not None
-    return ({"name": "openstack", "secret": {"secretName": env.health.openstack_secret, "optional": True}},)
-
-
-def _container(env: Environment) -> Manifest:
-    mounts = [{"name": "program", "mountPath": FOLDER, "readOnly": True}]
-    if rebuilds(env):
-        mounts.append({"name": "openstack", "mountPath": OPENSTACK, "readOnly": True})
-    alive = {"httpGet": {"path": "/healthz", "port": PORT}, "initialDelaySeconds": 30, "periodSeconds": 30}
-    return {
-        "name": HEALTH,
-        "image": versions.READINESS_GATE_IMAGE,
-        # -I keeps the environment out of the interpreter, -B its bytecode off a read-only file system.
-        "command": ["python3", "-I", "-B", f"{FOLDER}/{PROGRAM}", f"{FOLDER}/{SETTINGS}"],
-        "livenessProbe": alive,
-        "ports": [{"name": "metrics", "containerPort": PORT}],
-        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
-        "securityContext": CONFINED,
-        "volumeMounts": mounts,
-    }
+    secret = {"secretName": env.health.openstack_secret, "optional": True}
+    return (({"name": "openstack", "secret": secret}, OPENSTACK),)
 
 
 def _service(loop: Program) -> Manifest:

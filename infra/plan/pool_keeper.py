@@ -10,24 +10,20 @@ about them, and nothing more.
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-from infra import versions
 from infra.model.digest import digest
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.plan import magnum, mig_parted, sharing, startup
-from infra.plan.program import CONFINED, Program
+from infra.plan.program import Program
+from infra.plan.script import Script
 
 Manifest = dict[str, Any]
 
 NAME = "pool-keeper"
-PROGRAM = "pool_keeper.py"
-FILES = (PROGRAM, "cluster.py", "events.py")
+FILES = ("pool_keeper.py", "cluster.py", "events.py")
 POOLS = "pools.json"
-SOURCE = Path(__file__).resolve().parent.parent / "incluster"
 FOLDER = "/keeper"
 EVENTS = "default"
 """The namespace of events about nodes, which have none."""
@@ -62,15 +58,12 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     """Everything that the keeper is, in the order in which it works; nothing where no pool is kept."""
     if not kept(env):
         return ()
-    declared = json.dumps(pools(env), indent=1, sort_keys=True) + "\n"
-    program = {name: (SOURCE / name).read_text(encoding="utf-8") for name in FILES}
-    script = sharing.config_map(env, NAME, {**program, POOLS: declared})
     keeper = Program(env, NAME, sharing.NAMESPACE)
-    volume = {"name": "program", "configMap": {"name": script["metadata"]["name"]}}
-    pod = keeper.pod(_container(), volume, terminationGracePeriodSeconds=5)
+    script = Script(keeper, FILES, POOLS, FOLDER)
+    files = script.config_map(pools(env))
     # The one before must have ended: it would give nodes what their pools were.
-    deployment = keeper.deployment(1, pod, strategy={"type": "Recreate"})
-    return (keeper.account(), *_access(keeper), script, deployment)
+    deployment = keeper.deployment(1, script.pod(files, memory="128Mi"), strategy={"type": "Recreate"})
+    return (keeper.account(), *_access(keeper), files, deployment)
 
 
 def pools(env: Environment) -> dict[str, Any]:
@@ -101,15 +94,3 @@ def _access(keeper: Program) -> tuple[Manifest, ...]:
     on_events = {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}
     name = f"gpuform-{NAME}"
     return (*keeper.granted(name, [on_nodes]), *keeper.granted(name, [on_events], EVENTS))
-
-
-def _container() -> Manifest:
-    return {
-        "name": NAME,
-        "image": versions.READINESS_GATE_IMAGE,
-        # -I keeps the environment out of the interpreter, -B its bytecode off a read-only file system.
-        "command": ["python3", "-I", "-B", f"{FOLDER}/{PROGRAM}", f"{FOLDER}/{POOLS}"],
-        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
-        "securityContext": CONFINED,
-        "volumeMounts": [{"name": "program", "mountPath": FOLDER, "readOnly": True}],
-    }

@@ -7,24 +7,20 @@ ResourceSlices where GPUs are claimed, list the pods beside it, and nothing more
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.plan import device_plugin, gpu_operator, sharing, startup
-from infra.plan.program import CONFINED, Program
+from infra.plan.program import Program
+from infra.plan.script import Script
 
 Manifest = dict[str, Any]
 
 NAME = "readiness-gate"
-PROGRAM = "readiness_gate.py"
-FILES = (PROGRAM, "proof.py")
+FILES = ("readiness_gate.py", "proof.py")
 POOLS = "pools.json"
-SOURCE = Path(__file__).resolve().parent.parent / "incluster"
 FOLDER = "/gate"
 
 
@@ -32,12 +28,11 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     """Everything that the gate is, in the order in which it works; nothing where no node waits for it."""
     if not startup.any_gated(env):
         return ()
-    asked = json.dumps(pools(env), indent=1, sort_keys=True) + "\n"
-    program = {name: (SOURCE / name).read_text(encoding="utf-8") for name in FILES}
-    script = sharing.config_map(env, NAME, {**program, POOLS: asked})
     gate = Program(env, NAME, sharing.NAMESPACE)
-    deployment = gate.deployment(1, _pod(gate, script["metadata"]["name"]))
-    return (gate.account(), *_access(env, gate), script, deployment)
+    script = Script(gate, FILES, POOLS, FOLDER)
+    files = script.config_map(pools(env))
+    deployment = gate.deployment(1, script.pod(files, memory="128Mi"))
+    return (gate.account(), *_access(env, gate), files, deployment)
 
 
 def pools(env: Environment) -> dict[str, Any]:
@@ -84,21 +79,3 @@ def _access(env: Environment, gate: Program) -> tuple[Manifest, ...]:
         *gate.granted(f"gpuform-{NAME}", [on_nodes, *claimed]),
         *gate.granted(NAME, [on_pods], gate.namespace),
     )
-
-
-def _pod(gate: Program, config_map: str) -> Manifest:
-    """On a GPU node none of them would ever be let in."""
-    volume = {"name": "program", "configMap": {"name": config_map}}
-    return gate.pod(_container(), volume, terminationGracePeriodSeconds=5)
-
-
-def _container() -> Manifest:
-    return {
-        "name": NAME,
-        "image": versions.READINESS_GATE_IMAGE,
-        # -I keeps the environment out of the interpreter, -B its bytecode off a read-only file system.
-        "command": ["python3", "-I", "-B", f"{FOLDER}/{PROGRAM}", f"{FOLDER}/{POOLS}"],
-        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
-        "securityContext": CONFINED,
-        "volumeMounts": [{"name": "program", "mountPath": FOLDER, "readOnly": True}],
-    }

@@ -7,7 +7,6 @@ import importlib
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.plan import add_ons, eks, gpu_operator, health, node_groups, workloads
+from infra.plan.script import SOURCE
 from tests.components.aws_stacks import small
 
 pytestmark = pytest.mark.unit
@@ -270,7 +270,7 @@ def test_a_ticket_has_a_name_that_kubernetes_takes() -> None:
 
 @pytest.mark.parametrize("file", health.FILES)
 def test_it_needs_nothing_but_the_standard_library(file: str) -> None:
-    path = Path(health.SOURCE) / file
+    path = SOURCE / file
     beside = {name.removesuffix(".py") for name in health.FILES}
     names = set()
     for statement in ast.walk(ast.parse(path.read_text())):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from infra.config import parse
 from infra.incluster import pool_keeper as program
 from infra.model import labels
 from infra.plan import magnum, pool_keeper, sharing, startup
+from infra.plan.script import SOURCE
 from tests.incluster.keeper_site import ENV
 from tests.plan.aws_environments import TABLE
 from tests.plan.openstack_fields import NAMED
@@ -107,7 +107,7 @@ def test_another_pool_is_another_program() -> None:
 def test_it_needs_nothing_but_the_standard_library(file: str) -> None:
     beside = {name.removesuffix(".py") for name in pool_keeper.FILES}
     names = set()
-    for statement in ast.walk(ast.parse((Path(pool_keeper.SOURCE) / file).read_text())):
+    for statement in ast.walk(ast.parse((SOURCE / file).read_text())):
         if isinstance(statement, ast.Import):
             names |= {one.name.partition(".")[0] for one in statement.names}
         elif isinstance(statement, ast.ImportFrom):

@@ -1,0 +1,60 @@
+"""A program of ours that is Python: files of ``infra/incluster`` in a ConfigMap, on a public image of Python.
+
+The ConfigMap is named by its content, so that another program, or another thing that it is told, is another
+pod.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra import versions
+from infra.plan import sharing
+from infra.plan.program import CONFINED, Manifest, Program
+
+SOURCE = Path(__file__).resolve().parent.parent / "incluster"
+_GRACE_S = 5
+
+
+@dataclass(frozen=True)
+class Script:
+    """``files`` lie in the pod's ``folder``, the first of them runs; ``told`` is the file that it reads."""
+
+    program: Program
+    files: tuple[str, ...]
+    told: str
+    folder: str
+
+    def config_map(self, told: Any) -> Manifest:
+        """The files, and ``told`` as JSON, in the operator's namespace."""
+        files = {name: (SOURCE / name).read_text(encoding="utf-8") for name in self.files}
+        asked = json.dumps(told, indent=1, sort_keys=True) + "\n"
+        return sharing.config_map(self.program.env, self.program.name, {**files, self.told: asked})
+
+    def pod(
+        self, config_map: Manifest, memory: str, mounts: tuple[tuple[Manifest, str], ...] = (), **more: Any
+    ) -> Manifest:
+        """Its pod, with a limit of ``memory``.
+
+        ``mounts`` are further volumes, each with its path; ``more`` is what else the container has.
+        """
+        files = {"name": "program", "configMap": {"name": config_map["metadata"]["name"]}}
+        mounts = ((files, self.folder), *mounts)
+        runs, reads = (f"{self.folder}/{name}" for name in (self.files[0], self.told))
+        container = {
+            "name": self.program.name,
+            "image": versions.READINESS_GATE_IMAGE,
+            # -I keeps the environment out of the interpreter, -B its bytecode off a read-only file system.
+            "command": ["python3", "-I", "-B", runs, reads],
+            **more,
+            "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": memory}},
+            "securityContext": CONFINED,
+            "volumeMounts": [
+                {"name": volume["name"], "mountPath": path, "readOnly": True} for volume, path in mounts
+            ],
+        }
+        volumes = (volume for volume, _ in mounts)
+        return self.program.pod(container, *volumes, terminationGracePeriodSeconds=_GRACE_S)
