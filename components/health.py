@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 
-from components.manifest import resource
+from components.program import register
 from infra.model.environment import Environment
 from infra.plan.health import manifests
 
@@ -27,11 +28,10 @@ class HealthLoop(pulumi.ComponentResource):
     def __init__(self, name: str, args: HealthLoopArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Register its objects, each after those before it; another program is another ConfigMap."""
         super().__init__("gpuform:platform:HealthLoop", name, None, opts)
-        before: list[pulumi.Resource] = []
-        for manifest in manifests(args.environment):
-            role = f"{name}-{manifest['kind']}"
-            if manifest["kind"] in ("Role", "RoleBinding"):
-                role += f"-{manifest['metadata']['name']}"
-            child = pulumi.ResourceOptions(parent=self, depends_on=list(before))
-            before.append(resource(role, manifest, child))
+        register(self, name, manifests(args.environment), _role)
         self.register_outputs({})
+
+
+def _role(manifest: dict[str, Any]) -> str:
+    kind: str = manifest["kind"]
+    return f"{kind}-{manifest['metadata']['name']}" if kind in ("Role", "RoleBinding") else kind

@@ -6,19 +6,9 @@ from dataclasses import dataclass
 
 import pulumi
 
-from components.manifest import resource
+from components.program import register
 from infra.model.environment import Environment
 from infra.plan.pool_keeper import manifests
-
-ROLES = {
-    "ServiceAccount": "account",
-    "ClusterRole": "cluster-role",
-    "ClusterRoleBinding": "cluster-role-binding",
-    "Role": "role",
-    "RoleBinding": "role-binding",
-    "ConfigMap": "program",
-    "Deployment": "deployment",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +28,5 @@ class PoolKeeper(pulumi.ComponentResource):
     def __init__(self, name: str, args: PoolKeeperArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Register its objects, each after those before it: it starts with its program and its rights."""
         super().__init__("gpuform:platform:PoolKeeper", name, None, opts)
-        before: list[pulumi.Resource] = []
-        for manifest in manifests(args.environment):
-            child = pulumi.ResourceOptions(parent=self, depends_on=list(before))
-            before.append(resource(f"{name}-{ROLES[manifest['kind']]}", manifest, child))
+        register(self, name, manifests(args.environment))
         self.register_outputs({})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 
-from components.manifest import resource
+from components.program import register
 from infra.model.environment import Environment
 from infra.plan.scheduler import manifests
 
@@ -27,12 +28,11 @@ class Scheduler(pulumi.ComponentResource):
     def __init__(self, name: str, args: SchedulerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Register its objects, each after those before it; another configuration is another ConfigMap."""
         super().__init__("gpuform:platform:Scheduler", name, None, opts)
-        before: list[pulumi.Resource] = []
-        for manifest in manifests(args.environment):
-            metadata = manifest["metadata"]
-            role = f"{name}-{manifest['kind']}"
-            if manifest["kind"] != "ConfigMap":  # whose name is another one with each content
-                role += f"-{metadata['name']}"
-            child = pulumi.ResourceOptions(parent=self, depends_on=list(before))
-            before.append(resource(role, manifest, child))
+        register(self, name, manifests(args.environment), _role)
         self.register_outputs({})
+
+
+def _role(manifest: dict[str, Any]) -> str:
+    """With its name, but for the ConfigMap, whose name is another one with each content."""
+    kind: str = manifest["kind"]
+    return kind if kind == "ConfigMap" else f"{kind}-{manifest['metadata']['name']}"

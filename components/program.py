@@ -1,0 +1,38 @@
+"""The objects that a program of ours in the cluster is, as children of its component."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pulumi
+
+from components.manifest import resource
+
+ROLES = {
+    "ServiceAccount": "account",
+    "ClusterRole": "cluster-role",
+    "ClusterRoleBinding": "cluster-role-binding",
+    "Role": "role",
+    "RoleBinding": "role-binding",
+    "ConfigMap": "program",
+    "Deployment": "deployment",
+}
+
+
+def by_kind(manifest: dict[str, Any]) -> str:
+    """The role of an object of which a program has one only."""
+    return ROLES[manifest["kind"]]
+
+
+def register(
+    component: pulumi.ComponentResource,
+    name: str,
+    manifests: Iterable[dict[str, Any]],
+    role: Callable[[dict[str, Any]], str] = by_kind,
+) -> None:
+    """Register each after those before it, as ``name-role``: it starts with its program and its rights."""
+    before: list[pulumi.Resource] = []
+    for manifest in manifests:
+        child = pulumi.ResourceOptions(parent=component, depends_on=list(before))
+        before.append(resource(f"{name}-{role(manifest)}", manifest, child))
