@@ -17,9 +17,10 @@ from gpuform.errors import Failure, InputError
 from gpuform.openstack.api import Api, Json
 from gpuform.openstack.balancers import LoadBalancer, load_balancers
 from gpuform.openstack.blockers import blockers
-from gpuform.openstack.cloud import Refused, answers, connect
+from gpuform.openstack.cloud import Refused, connect
 from gpuform.paths import Paths
 from gpuform.recover import state as states
+from gpuform.recover.openstack import require_credentials_of
 from infra.model.openstack import OpenstackCluster
 
 _BALANCER = "load balancer"
@@ -70,14 +71,7 @@ class OnOpenstack(Ground):
         made = known.magnum
         if made is None or self.options.offline:
             return
-        with answers("openstack token issue"):
-            project = str(self._cloud.session.get_project_id() or "")
-        if made.project and made.project != project:
-            raise Failure(
-                f"stack {self.stack}",
-                f"lies in project {made.project}, and the credentials are of project {project}",
-                "use credentials of the stack's own project",
-            )
+        require_credentials_of(made.project, self.stack, self._cloud)
         region = self._cloud.region
         if made.region and region and made.region != region:
             raise InputError(

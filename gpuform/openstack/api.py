@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -87,6 +88,15 @@ def next_page(answer: Json, key: str, asked: Mapping[str, Any]) -> dict[str, Any
         return None
     wanted = {**asked, **dict(parse_qsl(urlsplit(str(link)).query))}
     return wanted if wanted != asked else None
+
+
+def moment(text: object) -> datetime | None:
+    """A time as a service writes it, which is UTC whether it says so or not; None where it is none."""
+    try:
+        found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def _said(answer: Any) -> str:

@@ -14,7 +14,7 @@ from gpuform.errors import Failure
 from gpuform.recover import state as states
 from gpuform.recover.aws_look import TAGS, Call, Look
 from gpuform.recover.aws_services import LOOKS
-from gpuform.recover.plan import FOR_YOU, Step
+from gpuform.recover.plan import Step, ambiguous
 from infra.model import labels
 
 PREFIX = "aws:"
@@ -89,32 +89,28 @@ def look(operation: Operation, state: Mapping[str, Any]) -> Step:
     """
     row = LOOKS.get(operation.type)
     if row is None:
-        return _left(operation, "this type cannot be found by tag or name from here")
+        return Step.left(operation, "this type cannot be found by tag or name from here")
     wanted = _wanted(operation, state)
     if not wanted.region:
-        return _left(operation, "the state does not say in which region it would be")
+        return Step.left(operation, "the state does not say in which region it would be")
     if wanted.tags.get(labels.ENVIRONMENT) is None and _by_tags(row):
-        return _left(operation, f"it would not carry the tag {labels.ENVIRONMENT}")
+        return Step.left(operation, f"it would not carry the tag {labels.ENVIRONMENT}")
     try:
-        found, foreign = _candidates(row, wanted, _known(operation.type, state))
+        found, foreign = _candidates(row, wanted, states.ids(state, operation.type))
     except KeyError as missing:
-        return _left(operation, f"its inputs do not say {missing.args[0]}")
+        return Step.left(operation, f"its inputs do not say {missing.args[0]}")
     if len(found) > 1:
-        raise Failure(
-            operation.urn,
-            f"could be any of {' and '.join(found)}",
-            f"see which it is, give --import {operation.name}=ID, and delete the other",
-        )
+        raise ambiguous(operation, found)
     if found:
-        return _step(
+        return Step.of(
             operation,
             "import",
             "it is there, and carries our tags" if row.tags or _by_tags(row) else "it is there",
             found[0],
         )
     if foreign:
-        return _left(operation, f"{foreign[0]} is there and does not carry our tags: it is not ours")
-    return _step(operation, "clear", "AWS has none of it")
+        return Step.left(operation, f"{foreign[0]} is there and does not carry our tags: it is not ours")
+    return Step.of(operation, "clear", "AWS has none of it")
 
 
 def _wanted(operation: Operation, state: Mapping[str, Any]) -> _Wanted:
@@ -134,18 +130,6 @@ def _by_tags(row: Look) -> bool:
 def _filters(row: Look) -> bool:
     """Whether the call itself asks for our tags."""
     return any(item == TAGS or (isinstance(item, list) and TAGS in item) for item in row.call.asked.values())
-
-
-def _known(type: str, state: Mapping[str, Any]) -> set[str]:
-    """Ids that the state has for this type: what they name is not what is missing.
-
-    One that is deleted and yet to be replaced is only remembered: its replacement may have its name.
-    """
-    return {
-        str(one.get("id"))
-        for one in states.resources(state)
-        if one["type"] == type and not one.get("pendingReplacement")
-    }
 
 
 def _candidates(row: Look, wanted: _Wanted, known: Collection[str]) -> tuple[list[str], list[str]]:
@@ -216,15 +200,3 @@ def _ask(call: Call, region: str, asked: Mapping[str, Any]) -> dict[str, Any]:
             answer = getattr(client, call.operation)(**asked)
     found: dict[str, Any] = answer
     return found
-
-
-def _left(operation: Operation, why: str) -> Step:
-    return _step(
-        operation,
-        FOR_YOU,
-        f"{why}; look it up, then --import {operation.name}=ID or --clear {operation.name}",
-    )
-
-
-def _step(operation: Operation, does: Any, why: str, id: str | None = None) -> Step:
-    return Step(operation.urn, operation.type, operation.kind, does, why, id)

@@ -99,48 +99,44 @@ async def pending_releases(
 
 async def look(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
     """What becomes of one object or release that was being made."""
+    assert operation.kind == CREATING
     try:
         if operation.type == releases.TYPE:
             return await _release(clusters, operation, settled)
         return await _object(clusters, operation)
     except (PluginError, ApiError) as problem:
-        return _step(operation, FOR_YOU, f"{problem}; look again when the cluster answers")
+        return Step.of(operation, FOR_YOU, f"{problem}; look again when the cluster answers")
 
 
 async def _release(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
     mine = next((one for one in settled if one.urn == operation.urn), None)
     id = releases.id_of(operation.resource, states.plain(operation.resource.get("inputs") or {}))
     if mine and mine.does == "uninstall":
-        return _step(operation, "clear", "its first installation never ended, and goes")
+        return Step.of(operation, "clear", "its first installation never ended, and goes")
     if mine and mine.does == FOR_YOU:
-        return _step(operation, FOR_YOU, mine.why)
+        return Step.of(operation, FOR_YOU, mine.why)
     newest = (await releases.read(clusters.of(operation.resource).client, id)).newest
     if newest is None:
-        return _step(operation, "clear", "the cluster has no such release")
+        return Step.of(operation, "clear", "the cluster has no such release")
     if newest.owner != release_history.owner(operation.urn):
-        return _step(operation, FOR_YOU, f"release {id} is there, and this resource did not make it")
-    return _step(operation, "import", "it is there, and its label says that it is ours", id)
+        return Step.of(operation, FOR_YOU, f"release {id} is there, and this resource did not make it")
+    return Step.of(operation, "import", "it is there, and its label says that it is ours", id)
 
 
 async def _object(clusters: Clusters, operation: Operation) -> Step:
     inputs: dict[str, Any] = states.plain(operation.resource.get("inputs") or {})
     metadata = inputs.get("metadata") or {}
     if operation.type.endswith("Patch"):
-        return _step(operation, "clear", "a patch is applied again without harm")
+        return Step.of(operation, "clear", "a patch is applied again without harm")
     if not metadata.get("name"):
-        return _step(operation, FOR_YOU, "the server makes up its name, so that it cannot be recognised")
+        return Step.of(operation, FOR_YOU, "the server makes up its name, so that it cannot be recognised")
     cluster = clusters.of(operation.resource)
     kind = await cluster.type_of(inputs)
     namespace = metadata.get("namespace") or cluster.access.namespace
     live = await cluster.client.find(kind.path(namespace, metadata["name"])) if kind else None
     if live is None:
-        return _step(operation, "clear", "the cluster has none of it")
+        return Step.of(operation, "clear", "the cluster has none of it")
     managers = {one.get("manager") for one in live["metadata"].get("managedFields") or ()}
     if field_manager(operation.urn) in managers:
-        return _step(operation, "import", "it is there, and its fields are ours", object_id(live))
-    return _step(operation, FOR_YOU, f"{object_id(live)} is there, and this resource did not make it")
-
-
-def _step(operation: Operation, does: Any, why: str, id: str | None = None) -> Step:
-    assert operation.kind == CREATING
-    return Step(operation.urn, operation.type, operation.kind, does, why, id)
+        return Step.of(operation, "import", "it is there, and its fields are ours", object_id(live))
+    return Step.of(operation, FOR_YOU, f"{object_id(live)} is there, and this resource did not make it")

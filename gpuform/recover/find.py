@@ -104,30 +104,25 @@ async def _step(
     clusters: cluster.Clusters,
     releases: Sequence[Release],
 ) -> Step:
-    def step(does: Any, why: str, id: str | None = None) -> Step:
-        return Step(one.urn, one.type, one.kind, does, why, id)
-
     if one.kind != CREATING:
-        known = any(have["urn"] == one.urn for have in states.resources(state))
-        return step(
-            *(("refresh", "what is there is read again") if known else ("clear", "nothing was changed"))
-        )
+        if any(have["urn"] == one.urn for have in states.resources(state)):
+            return Step.of(one, "refresh", "what is there is read again")
+        return Step.of(one, "clear", "nothing was changed")
     for name in (one.urn, one.name):
         if name in told.made:
-            return step("import", "you said so", told.made[name])
+            return Step.of(one, "import", "you said so", told.made[name])
         if name in told.never_made:
-            return step("clear", "you said so")
+            return Step.of(one, "clear", "you said so")
     if one.type.startswith(cluster.PREFIX):
         return await cluster.look(clusters, one, releases)
     for cloud in CLOUDS:
         if one.type.startswith(cloud.prefix):
-            nothing = step("clear", f"offline runs make nothing at {cloud.name}")
+            nothing = Step.of(one, "clear", f"offline runs make nothing at {cloud.name}")
             return cloud.look(one, state) if stack.at_cloud else nothing
     if one.type.startswith(_HARMLESS):
-        return step("clear", "it is made again without harm")
-    return step(
-        FOR_YOU, f"nothing here knows this type; look it up, then --import {one.urn}=ID or --clear {one.urn}"
-    )
+        return Step.of(one, "clear", "it is made again without harm")
+    why = f"nothing here knows this type; look it up, then --import {one.urn}=ID or --clear {one.urn}"
+    return Step.of(one, FOR_YOU, why)
 
 
 def _require_pending(todo: Sequence[Operation], told: Told) -> None:

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from gpuform.engine.pending import Operation
 from gpuform.errors import Failure
-from gpuform.openstack.api import Api, Json
+from gpuform.openstack.api import Api, Json, moment
 from gpuform.openstack.cloud import Cloud, answers
 from gpuform.plugins.openstack.clouds import Clouds
 from gpuform.recover import state as states
-from gpuform.recover.plan import FOR_YOU, Does, Step
+from gpuform.recover.plan import Step, ambiguous
 
 PREFIX = "openstack:"
 _CLOCKS = timedelta(minutes=5)  # how far this machine's and the cloud's may differ
@@ -83,16 +83,20 @@ def require_project(stack: str, state: Mapping[str, Any]) -> None:
         project = (one.get("outputs") or {}).get("projectId")
         if not one["type"].startswith(PREFIX) or not isinstance(project, str) or not project:
             continue
-        cloud = _cloud(one, state)
-        with answers("openstack token issue"):
-            mine = str(cloud.session.get_project_id() or "")
-        if mine != project:
-            raise Failure(
-                f"stack {stack}",
-                f"lies in project {project}, and the credentials are of project {mine}",
-                "use credentials of the stack's own project",
-            )
+        require_credentials_of(project, stack, _cloud(one, state))
         return
+
+
+def require_credentials_of(project: str, stack: str, cloud: Cloud) -> None:
+    """Raise Failure where the credentials are of another project than the stack's; "" is not known yet."""
+    with answers("openstack token issue"):
+        mine = str(cloud.session.get_project_id() or "")
+    if project and project != mine:
+        raise Failure(
+            f"stack {stack}",
+            f"lies in project {project}, and the credentials are of project {mine}",
+            "use credentials of the stack's own project",
+        )
 
 
 def look(operation: Operation, state: Mapping[str, Any]) -> Step:
@@ -102,14 +106,14 @@ def look(operation: Operation, state: Mapping[str, Any]) -> Step:
     """
     row = LOOKS.get(operation.type)
     if row is None:
-        return _left(operation, "this type is not one that the program makes")
+        return Step.left(operation, "this type is not one that the program makes")
     inputs = states.plain(operation.resource.get("inputs") or {})
     if not inputs.get("name") or (row.part and not inputs.get("clusterId")):
-        return _left(operation, "its inputs do not say what it is called, or of which cluster it is")
+        return Step.left(operation, "its inputs do not say what it is called, or of which cluster it is")
     cloud = _cloud(operation.resource, state)
-    named = _named(Api(cloud.connection), row, inputs, _known(operation.type, state))
+    named = _named(Api(cloud.connection), row, inputs, states.ids(state, operation.type))
     if not named:
-        return _step(operation, "clear", "Magnum has none of this name")
+        return Step.of(operation, "clear", "Magnum has none of this name")
     if row.part:
         foreign = {str(one["uuid"]): _differs(row, inputs, one) for one in named}
     else:
@@ -119,18 +123,14 @@ def look(operation: Operation, state: Mapping[str, Any]) -> Step:
         foreign = {str(one["uuid"]): _is_not(row, inputs, one, user, begun) for one in named}
     mine = [uuid for uuid, why in foreign.items() if not why]
     if len(mine) > 1:
-        raise Failure(
-            operation.urn,
-            f"could be any of {' and '.join(mine)}",
-            f"see which it is, give --import {operation.name}=ID, and delete the other",
-        )
+        raise ambiguous(operation, mine)
     if mine:
         why = (
             "it is in our cluster" if row.part else "its name, maker, moment and arguments are those of ours"
         )
-        return _step(operation, "import", f"it is there, and {why}", row.id(inputs, mine[0]))
+        return Step.of(operation, "import", f"it is there, and {why}", row.id(inputs, mine[0]))
     uuid, why = next(iter(foreign.items()))
-    return _left(operation, f"{uuid} has its name, and {why}: it is not ours")
+    return Step.left(operation, f"{uuid} has its name, and {why}: it is not ours")
 
 
 def _cloud(resource: Mapping[str, Any], state: Mapping[str, Any]) -> Cloud:
@@ -148,20 +148,11 @@ def _named(api: Api, row: Look, inputs: Mapping[str, Any], known: Collection[str
     return [whole for one in new if (whole := api.find("magnum", f"{path}/{one['uuid']}"))]
 
 
-def _known(type: str, state: Mapping[str, Any]) -> set[str]:
-    """Ids that the state has for this type; one yet to be replaced is only remembered."""
-    return {
-        str(one.get("id"))
-        for one in states.resources(state)
-        if one["type"] == type and not one.get("pendingReplacement")
-    }
-
-
 def _is_not(row: Look, inputs: Mapping[str, Any], one: Json, user: str, begun: datetime | None) -> str:
     """Why it cannot be ours; empty where it can."""
     if one.get("user_id", user) != user:
         return f"user {one['user_id']} made it"
-    made = _moment(one.get("created_at"))
+    made = moment(one.get("created_at"))
     if begun and made and made < begun - _CLOCKS:
         return f"it was there before this stack ({made:%Y-%m-%d %H:%M} UTC)"
     return _differs(row, inputs, one)
@@ -182,22 +173,4 @@ def _begun(resource: Mapping[str, Any], state: Mapping[str, Any]) -> datetime | 
     """When the provider that it is made through came into the state: not after its first resource."""
     urn = str(resource.get("provider") or "").rpartition("::")[0]
     made = (one.get("created") for one in states.resources(state) if one["urn"] == urn)
-    return _moment(next(made, None))
-
-
-def _moment(text: object) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
-    except ValueError:
-        return None
-
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _left(operation: Operation, why: str) -> Step:
-    name = operation.name
-    return _step(operation, FOR_YOU, f"{why}; look it up, then --import {name}=ID or --clear {name}")
-
-
-def _step(operation: Operation, does: Does, why: str, id: str | None = None) -> Step:
-    return Step(operation.urn, operation.type, operation.kind, does, why, id)
+    return moment(next(made, None))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 from gpuform.engine.locks import Owner
+from gpuform.engine.pending import Operation
+from gpuform.errors import Failure
 
 Does = Literal["import", "clear", "refresh", "roll back", "uninstall", "leave"]
 
@@ -57,10 +59,30 @@ class Step:
     why: str
     id: str | None = None
 
+    @classmethod
+    def of(cls, operation: Operation, does: Does, why: str, id: str | None = None) -> Self:
+        """What becomes of an operation."""
+        return cls(operation.urn, operation.type, operation.kind, does, why, id)
+
+    @classmethod
+    def left(cls, operation: Operation, why: str) -> Self:
+        """It is for the reader to look up whether it was made."""
+        name = operation.name
+        return cls.of(operation, FOR_YOU, f"{why}; look it up, then --import {name}=ID or --clear {name}")
+
     @property
     def name(self) -> str:
         """The resource's name in the program."""
         return self.urn.rpartition("::")[2]
+
+
+def ambiguous(operation: Operation, ids: Sequence[str]) -> Failure:
+    """The failure where several are there that it could have made."""
+    return Failure(
+        operation.urn,
+        f"could be any of {' and '.join(ids)}",
+        f"see which it is, give --import {operation.name}=ID, and delete the other",
+    )
 
 
 @dataclass(frozen=True)

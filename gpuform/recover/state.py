@@ -30,6 +30,18 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list) else value
 
 
+def ids(state: Mapping[str, Any], type: str) -> set[str]:
+    """Ids that the state has for a type: what they name is not what is missing.
+
+    One that is deleted and yet to be replaced is only remembered: its replacement may have its name.
+    """
+    return {
+        str(one.get("id"))
+        for one in resources(state)
+        if one["type"] == type and not one.get("pendingReplacement")
+    }
+
+
 def provider(state: Mapping[str, Any], resource: Mapping[str, Any]) -> dict[str, Any]:
     """Inputs of the provider that a resource was made through; none where the state has none."""
     urn, _, id = str(resource.get("provider") or "").rpartition("::")

@@ -65,7 +65,7 @@ def test_what_was_deleted_before_it_was_replaced_is_not_deleted_again() -> None:
     old = {"urn": "a", "type": "aws:iam/role:Role", "id": "labs", "pendingReplacement": True}
     after_it = {"urn": "b", "type": "t", "id": "1", "dependencies": ["a"]}
     before = state(op("a", type="aws:iam/role:Role"), resources=(old, after_it))
-    assert aws._known("aws:iam/role:Role", before) == set()
+    assert states.ids(before, "aws:iam/role:Role") == set()
     after, _ = states.edited(before, [step("a", "import", id="labs")])
     _, made, dependent = after["deployment"]["resources"]
     assert made == {**op("a", type="aws:iam/role:Role")["resource"], "id": "labs", "outputs": {}}

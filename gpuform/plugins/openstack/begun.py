@@ -24,6 +24,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from gpuform.openstack.api import moment
 from gpuform.plugins.openstack.api import Live
 
 _WITHIN = timedelta(minutes=5)  # the request's own timeout, and clocks that differ
@@ -57,7 +58,7 @@ class Note:
         """Whether ``live`` is what was asked for: by its uuid, or by name, maker and moment."""
         if self.uuid:
             return live.get("uuid") == self.uuid and live.get("name") == self.name
-        made = _moment(live.get("created_at"))
+        made = moment(live.get("created_at"))
         near = made is not None and abs(made - datetime.fromisoformat(self.at)) <= _WITHIN
         return live.get("name") == self.name and near and live.get("user_id", user) == user
 
@@ -115,11 +116,3 @@ def _file(urn: str, environ: Mapping[str, str] = os.environ) -> Path:
     state = environ.get("GPUFORM_STATE") or environ.get("PULUMI_HOME") or str(Path.home() / ".pulumi")
     key = f"{environ.get('PULUMI_BACKEND_URL', '')}\n{urn}"
     return Path(state) / _FOLDER / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
-
-
-def _moment(text: object) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
