@@ -5,25 +5,19 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from gpuform.plugins.handler import Call, InitFailed, PluginError, Properties, ReadResult
-from gpuform.plugins.openstack import begun
+from gpuform.plugins.handler import Call, PluginError, Properties
 from gpuform.plugins.openstack.api import Live, Magnum
-from gpuform.plugins.openstack.deleting import delete
-from gpuform.plugins.openstack.endings import ended, failed, late_told
+from gpuform.plugins.openstack.endings import failed
 from gpuform.plugins.openstack.kubeconfig import kubeconfig, usable
-from gpuform.plugins.openstack.making import finished
-from gpuform.plugins.openstack.resource import CREATE_FAILED, UNFINISHED, MagnumResource, bound
+from gpuform.plugins.openstack.making import CREATE_S, SlowResource
 from gpuform.plugins.openstack.table import CLUSTER, request
-from gpuform.plugins.openstack.waiting import BEGINS_S, Gone, Late, Still, Wait, in_progress, mark, reason
+from gpuform.plugins.openstack.waiting import BEGINS_S, Wait, in_progress, mark, reason
 from gpuform.plugins.properties import UNKNOWN, Secret, reveal
-
-CREATE_S, UPDATE_S, DELETE_S = 3600.0, 1800.0, 1800.0
-"""The official provider's own bounds (resource_openstack_containerinfra_cluster_v1.go, Timeouts)."""
 
 _MARGIN_S = 300.0  # for Magnum to say so, after the time that it gives itself is over
 
 
-class Clusters(MagnumResource):
+class Clusters(SlowResource):
     """The cluster with its masters and default workers; its other node groups are resources of their own."""
 
     table = CLUSTER
@@ -37,78 +31,35 @@ class Clusters(MagnumResource):
         """Also the kubeconfig, which stays as it is where there is one."""
         return {"kubeconfig": Secret(UNKNOWN), **super().planned(inputs, olds)}
 
-    async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
-        """Make it, wait, and have a certificate signed. What an interrupted run began is gone on with."""
-        if call.preview:
-            return "", self.planned(news)
-        magnum, inputs = self.magnum(news), reveal(news)
+    async def start(self, call: Call, magnum: Magnum, inputs: Properties) -> tuple[str, bool]:
+        """Ask for it with its masters and default workers."""
 
         async def make() -> str:
             return await magnum.create_cluster(request(CLUSTER, inputs))
 
-        while True:
-            uuid, taken = await self.begin(call, magnum, inputs, magnum.cluster, make)
-            try:
-                return uuid, await self._finished(call, magnum, uuid, news, None)
-            except InitFailed as failure:
-                if not (taken and failure.properties.get(UNFINISHED) == CREATE_FAILED):
-                    raise
-                await call.info(f"{failure}; it is deleted, and made anew")
-            await self._delete(call, magnum, uuid, inputs)
+        return await self.begin(call, magnum, inputs, magnum.cluster, make)
 
-    async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
-        """Look at it; one that is not made, or failed to be, is reported as such, and kept."""
-        magnum = self.magnum(inputs or olds)
-        live = await magnum.cluster(id)
-        if live is None:
-            return None
-        uuid = str(live["uuid"])
-        status = str(live.get("status"))
-        if in_progress(live) and not status.startswith("UPDATE"):
-            raise self.init_failed(magnum, uuid, live, inputs, f"{self._what(live)}: {status}")
-        if status == CREATE_FAILED:
-            raise self.init_failed(magnum, uuid, live, inputs, f"{self._what(live)}: {reason(live)}")
-        found = await self._whole(magnum, live, inputs, olds)
-        return ReadResult(uuid, found, self.refreshed(found, inputs, olds))
+    async def change(
+        self, wait: Wait, magnum: Magnum, id: str, live: Live, before: Properties, now: Properties
+    ) -> Live:
+        """Upgrade to another template, resize the default workers."""
+        if now["clusterTemplateId"] != before.get("clusterTemplateId"):
+            live = await self._upgrade(wait, magnum, live, str(now["clusterTemplateId"]))
+        if now["nodeCount"] != before.get("nodeCount", now["nodeCount"]):
+            live = await self._resize(wait, magnum, live, int(now["nodeCount"]))
+        return live
 
-    async def update(
-        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
-    ) -> Properties:
-        """Upgrade to another template, resize the default workers; or wait on for what was not finished."""
-        if call.preview:
-            return self.planned(news, olds)
-        magnum = self.magnum(news)
-        if reveal(olds).get(UNFINISHED):
-            olds = await self._finished(call, magnum, id, news, olds)
-        wait = Wait(
-            call, f"cluster {reveal(news)['name']}", lambda: magnum.cluster(id), bound(call, UPDATE_S)
-        )
-        before, now = reveal(old_inputs), reveal(news)
-        try:
-            live = await wait.settled()
-            if str(live["status"]).startswith(("CREATE_FAILED", "DELETE")):
-                raise PluginError(f"{wait.what}: {reason(live)}; nothing can be changed in it")
-            if now["clusterTemplateId"] != before.get("clusterTemplateId"):
-                live = await self._upgrade(wait, magnum, live, str(now["clusterTemplateId"]))
-            if now["nodeCount"] != before.get("nodeCount", now["nodeCount"]):
-                live = await self._resize(wait, magnum, live, int(now["nodeCount"]))
-        except Late as late:
-            raise PluginError(late_told(wait, late)) from None
-        except (Gone, Still) as end:
-            raise PluginError(ended(wait, end)) from None
-        return await self._whole(magnum, live, news, olds)
+    async def end(self, magnum: Magnum, id: str) -> None:
+        """Ask for its end, and that of all its groups."""
+        await magnum.delete_cluster(id)
 
-    async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
-        """Delete it with all its groups, and wait until it is gone."""
-        inputs = reveal(old_inputs or olds)
-        await self._delete(call, self.magnum(inputs), id, inputs)
-        begun.forget(call.urn)
+    def found(self, id: str, live: Live) -> str:
+        """Its uuid."""
+        return str(live["uuid"])
 
-    async def _delete(self, call: Call, magnum: Magnum, id: str, inputs: Properties) -> None:
-        wait = Wait(
-            call, f"cluster {inputs.get('name', id)}", lambda: magnum.cluster(id), bound(call, DELETE_S)
-        )
-        await delete(wait, magnum, id, lambda: magnum.delete_cluster(id))
+    def making_s(self, inputs: Properties) -> float:
+        """As long as Magnum gives itself, and a little longer."""
+        return max(CREATE_S, float(inputs.get("createTimeout") or 0) * 60 + _MARGIN_S)
 
     async def _upgrade(self, wait: Wait, magnum: Magnum, live: Live, template: str) -> Live:
         """Onto another template, which the program may name by uuid or by name."""
@@ -154,25 +105,7 @@ class Clusters(MagnumResource):
             raise PluginError(f"{wait.what}: {reason(live)}; the next up tries again")
         return live
 
-    async def _finished(
-        self, call: Call, magnum: Magnum, uuid: str, news: Properties, olds: Properties | None
-    ) -> Properties:
-        """Wait until it is made, for as long as Magnum gives itself and a little longer; the outputs."""
-        inputs = reveal(news)
-        own_s = float(inputs.get("createTimeout") or 0) * 60 + _MARGIN_S
-        wait = Wait(
-            call,
-            f"cluster {inputs['name']}",
-            lambda: magnum.cluster(uuid),
-            bound(call, max(CREATE_S, own_s)),
-        )
-
-        async def whole(live: Live) -> Properties:
-            return await self._whole(magnum, live, news, olds or {})
-
-        return await finished(self, wait, magnum, uuid, news, whole)
-
-    async def _whole(self, magnum: Magnum, live: Live, inputs: Properties, olds: Properties) -> Properties:
+    async def whole(self, magnum: Magnum, live: Live, inputs: Properties, olds: Properties) -> Properties:
         """The outputs of a cluster that is there, its kubeconfig among them."""
         found = self.outputs(magnum, live, inputs)
         worker = await _default_worker(magnum, live)
@@ -182,9 +115,6 @@ class Clusters(MagnumResource):
         if not usable(known, host):
             known = await kubeconfig(magnum, str(live["uuid"]), str(live["name"]), host)
         return {**found, "kubeconfig": Secret(known)}
-
-    def _what(self, live: Live) -> str:
-        return f"{self.noun} {live.get('name')}"
 
 
 async def _default_worker(magnum: Magnum, live: Live) -> Live:

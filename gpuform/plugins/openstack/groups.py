@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuform.plugins.handler import Call, InitFailed, PluginError, Properties, ReadResult
-from gpuform.plugins.openstack import begun
+from gpuform.plugins.handler import Call, PluginError, Properties
 from gpuform.plugins.openstack.api import ApiError, Live, Magnum
 from gpuform.plugins.openstack.bounds import outside
-from gpuform.plugins.openstack.clusters import CREATE_S, DELETE_S, UPDATE_S
-from gpuform.plugins.openstack.deleting import delete
-from gpuform.plugins.openstack.endings import ended, failed, late_told
-from gpuform.plugins.openstack.making import finished
-from gpuform.plugins.openstack.resource import CREATE_FAILED, UNFINISHED, MagnumResource, bound
+from gpuform.plugins.openstack.endings import failed
+from gpuform.plugins.openstack.making import SlowResource
 from gpuform.plugins.openstack.table import NODE_GROUP, request
-from gpuform.plugins.openstack.waiting import Gone, Late, Still, Wait, in_progress, mark, reason
-from gpuform.plugins.properties import reveal
+from gpuform.plugins.openstack.waiting import Wait, mark, reason
 
 _NOT_SENT = ("clusterId",)
 _CONFLICTS = (400, 409)
 
 
-class NodeGroups(MagnumResource):
+class NodeGroups(SlowResource):
     """A group beside the two that every cluster has; its id is ``CLUSTER/GROUP``, both uuids."""
 
     table = NODE_GROUP
@@ -36,11 +31,8 @@ class NodeGroups(MagnumResource):
         """The group of an id."""
         return await magnum.group(*split(id))
 
-    async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
-        """Make it and wait until its nodes are there. What an interrupted run began is gone on with."""
-        if call.preview:
-            return "", self.planned(news)
-        magnum, inputs = self.magnum(news), reveal(news)
+    async def start(self, call: Call, magnum: Magnum, inputs: Properties) -> tuple[str, bool]:
+        """Ask for it in its cluster."""
         cluster = str(inputs["clusterId"])
         body = request(NODE_GROUP, {key: value for key, value in inputs.items() if key not in _NOT_SENT})
         if not inputs.get("mergeLabels"):
@@ -52,75 +44,22 @@ class NodeGroups(MagnumResource):
         async def make() -> str:
             return await magnum.create_group(cluster, body)
 
-        while True:
-            uuid, taken = await self.begin(call, magnum, inputs, find, make)
-            id = f"{cluster}/{uuid}"
-            try:
-                return id, await self._finished(call, magnum, id, news)
-            except InitFailed as failure:
-                if not (taken and failure.properties.get(UNFINISHED) == CREATE_FAILED):
-                    raise
-                await call.info(f"{failure}; it is deleted, and made anew")
-            await self._delete(call, magnum, id, inputs)
+        uuid, taken = await self.begin(call, magnum, inputs, find, make)
+        return f"{cluster}/{uuid}", taken
 
-    async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
-        """Look at it; one that is not made, or failed to be, is reported as such, and kept."""
-        magnum = self.magnum(inputs or olds)
-        cluster, key = split(id)
-        live = await magnum.group(cluster, key)
-        if live is None:
-            return None
-        whole, status = f"{cluster}/{live['uuid']}", str(live.get("status"))
-        if status == CREATE_FAILED or (in_progress(live) and not status.startswith("UPDATE")):
-            why = f"{self.noun} {live['name']}: {reason(live) if status == CREATE_FAILED else status}"
-            raise self.init_failed(magnum, whole, live, inputs, why)
-        found = self.outputs(magnum, live, inputs)
-        return ReadResult(whole, found, self.refreshed(found, inputs, olds))
+    async def change(
+        self, wait: Wait, magnum: Magnum, id: str, live: Live, before: Properties, now: Properties
+    ) -> Live:
+        """Resize it and change its bounds."""
+        return await _Change(wait, magnum, id, live).carry_out(before, now)
 
-    async def update(
-        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
-    ) -> Properties:
-        """Resize it and change its bounds; or wait on for what was not finished."""
-        if call.preview:
-            return self.planned(news, olds)
-        magnum = self.magnum(news)
-        if reveal(olds).get(UNFINISHED):
-            await self._finished(call, magnum, id, news)
-        wait = self._wait(call, magnum, id, news, UPDATE_S)
-        try:
-            live = await wait.settled()
-            if str(live["status"]).startswith(("CREATE_FAILED", "DELETE")):
-                raise PluginError(f"{wait.what}: {reason(live)}; nothing can be changed in it")
-            live = await _Change(wait, magnum, id, live).carry_out(reveal(old_inputs), reveal(news))
-        except Late as late:
-            raise PluginError(late_told(wait, late)) from None
-        except (Gone, Still) as end:
-            raise PluginError(ended(wait, end)) from None
-        return self.outputs(magnum, live, news)
+    async def end(self, magnum: Magnum, id: str) -> None:
+        """Ask for its end."""
+        await magnum.delete_group(*split(id))
 
-    async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
-        """Delete it and wait until its nodes are gone."""
-        inputs = reveal(old_inputs or olds)
-        await self._delete(call, self.magnum(inputs), id, inputs)
-        begun.forget(call.urn)
-
-    async def _delete(self, call: Call, magnum: Magnum, id: str, inputs: Properties) -> None:
-        cluster, group = split(id)
-        wait = self._wait(call, magnum, id, inputs, DELETE_S)
-        await delete(wait, magnum, cluster, lambda: magnum.delete_group(cluster, group))
-
-    def _wait(self, call: Call, magnum: Magnum, id: str, inputs: Properties, default_s: float) -> Wait:
-        what = f"{self.noun} {reveal(inputs).get('name', id)}"
-        return Wait(call, what, lambda: self.look(magnum, id), bound(call, default_s))
-
-    async def _finished(self, call: Call, magnum: Magnum, id: str, news: Properties) -> Properties:
-        """Wait until it is made; the outputs."""
-        wait = self._wait(call, magnum, id, news, CREATE_S)
-
-        async def outputs(live: Live) -> Properties:
-            return self.outputs(magnum, live, news)
-
-        return await finished(self, wait, magnum, id, news, outputs)
+    def found(self, id: str, live: Live) -> str:
+        """With the uuid of the group; the cluster stays as it was named."""
+        return f"{split(id)[0]}/{live['uuid']}"
 
 
 class _Change:
