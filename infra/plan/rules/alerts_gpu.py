@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from infra.model.drivers import needs_fabric_manager
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.plan.rules.alert import GPU_WHERE, POOL_WHERE, Alert
@@ -23,7 +24,6 @@ from infra.plan.sharing import NAMESPACE
 _HOT_C = 85
 _MANY_ROWS = 256
 _NANOSECONDS = 1_000_000_000
-_SWITCHED_GPUS = 8
 _TRY = "3m"
 """Longer than a try of the validator runs before it fails, and much shorter than the alert's ``for``."""
 _KEYS = ("node", "gpu", "UUID")
@@ -175,6 +175,5 @@ def _fabric(env: Environment) -> Alert:
 
 
 def has_nvswitch(pool: Pool) -> bool:
-    """Whether its machines link their GPUs by switches: boards of eight with NVLink, from Ampere on."""
-    linked = bool(pool.gpus) and all(gpu.nvlink and gpu.compute >= (8, 0) for gpu in pool.gpus)
-    return linked and pool.gpu_counts[-1] >= _SWITCHED_GPUS
+    """Whether its machines link their GPUs by switches."""
+    return bool(pool.gpus) and all(needs_fabric_manager(gpu, pool.gpu_counts[-1]) for gpu in pool.gpus)
