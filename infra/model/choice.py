@@ -13,6 +13,7 @@ from infra.model.need import GpuNeed
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps
+from infra.model.workload import Workload
 
 _MIB_PER_GIB = 1024
 
@@ -55,6 +56,16 @@ def units(
             if models and (len(models) == len(pool.gpus) or pool.elastic is None):
                 found.append(Unit(pool, resource, models, strategy))
     return tuple(found)
+
+
+def pools_of(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload) -> list[Pool]:
+    """The pools whose nodes the workload names; none for a workload that asks for nothing special."""
+    if workload.pool:
+        return [pool for pool in pools if pool.name == workload.pool]
+    if workload.gpu:
+        return [unit.pool for unit in units(strategy, pools, workload.gpu, workload.slice)]
+    product = workload.gpu_product
+    return [pool for pool in pools if product and product in offer.products(strategy, pool)]
 
 
 def _resources(strategy: MigStrategy, pool: Pool, slice: str | None) -> list[str]:
@@ -105,15 +116,19 @@ def _is_slice(resource: str, profile: str) -> bool:
     return resource.removesuffix(labels.SHARED) == offer.mig_resource(profile)
 
 
-def _lacks(strategy: MigStrategy, need: GpuNeed, pool: Pool, gpu: Gpu, resource: str) -> Iterator[str]:
-    """What one of the resource on this GPU does not have of the need, in words."""
-    memory = memory_mib(strategy, pool, gpu, resource)
+def lacks(need: GpuNeed, gpu: Gpu, memory: int) -> Iterator[str]:
+    """What a GPU with that much memory (MiB) does not have of the need, in words; NVLink is not looked at."""
     if need.memory_gib and memory < need.memory_gib * _MIB_PER_GIB:
         yield f"{memory / _MIB_PER_GIB:.3g} GiB"
     if need.compute and gpu.compute < tuple(int(part) for part in need.compute.split(".")):
         yield f"compute capability {gpu.compute[0]}.{gpu.compute[1]}"
     if need.family and gpu.family != need.family:
         yield f"family {gpu.family}"
+
+
+def _lacks(strategy: MigStrategy, need: GpuNeed, pool: Pool, gpu: Gpu, resource: str) -> Iterator[str]:
+    """What one of the resource on this GPU does not have of the need, in words."""
+    yield from lacks(need, gpu, memory_mib(strategy, pool, gpu, resource))
     if need.nvlink:
         if _profile(strategy, pool, gpu, resource) is not None:
             yield "a MIG slice has no NVLink"

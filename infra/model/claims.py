@@ -6,15 +6,12 @@ the scheduler decides, so nothing here knows a node.
 
 from __future__ import annotations
 
-from infra.model import offer
+from infra.model import choice, offer
 from infra.model.base import listing
 from infra.model.errors import InputError
-from infra.model.gpu import Gpu
 from infra.model.need import GpuNeed
 from infra.model.pool import Pool
 from infra.model.workload import Workload
-
-_MIB_PER_GIB = 1024
 
 
 def profile(pool: Pool, workload: Workload) -> str | None:
@@ -76,10 +73,4 @@ def _check_need(pool: Pool, need: GpuNeed, path: str) -> None:
 
 def satisfied(pool: Pool, need: GpuNeed) -> bool:
     """Whether one of the pool's models has what a claim asks for."""
-    return any(_satisfies(gpu, need) for gpu in pool.gpus)
-
-
-def _satisfies(gpu: Gpu, need: GpuNeed) -> bool:
-    least = tuple(map(int, need.compute.split("."))) if need.compute else (0, 0)
-    memory = (need.memory_gib or 0) * _MIB_PER_GIB
-    return gpu.memory_mib >= memory and gpu.compute >= least and need.family in (None, gpu.family)
+    return any(not list(choice.lacks(need, gpu, gpu.memory_mib)) for gpu in pool.gpus)

@@ -166,23 +166,13 @@ def _surge(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> int:
         return 0
     if isinstance(work.update, Surge):
         return work.update.step
-    elastic = all(pool.elastic for pool in _of(strategy, pools, work) if pool.gpus)
+    elastic = all(pool.elastic for pool in choice.pools_of(strategy, pools, work) if pool.gpus)
     return int(work.update is None and elastic and work.replicas < _AWAY_AT_ONCE)
-
-
-def _of(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> list[Pool]:
-    """The pools that a workload may run on."""
-    if work.pool:
-        return [pool for pool in pools if pool.name == work.pool]
-    if work.gpu:
-        return [unit.pool for unit in choice.units(strategy, pools, work.gpu, work.slice)]
-    product = work.gpu_product
-    return [pool for pool in pools if product and product in offer.products(strategy, pool)]
 
 
 def _asks(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> dict[str, int]:
     """What each pod of a workload asks for, by a quota's key; nothing where no GPU is asked for."""
-    found = _of(strategy, pools, work)
+    found = choice.pools_of(strategy, pools, work)
     if not found:
         return {}
     claimed = [name for pool in found for name in offer.claimable(pool)]

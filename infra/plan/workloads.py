@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from infra.model import checks, choice, labels, offer
+from infra.model import checks, choice, labels
 from infra.model.choice import Unit
 from infra.model.environment import Environment
 from infra.model.errors import InputError
@@ -197,14 +197,8 @@ def _units(env: Environment, workload: Workload) -> tuple[Unit, ...]:
     return choice.units(env.gpu_operator.mig_strategy, env.pools, workload.gpu, workload.slice)
 
 
-def _pools(env: Environment, workload: Workload) -> Sequence[Pool]:
-    """The pools whose nodes the workload names; none for a workload that asks for nothing special."""
-    if workload.pool:
-        return [env.pool(workload.pool)]
-    if workload.gpu:
-        return [unit.pool for unit in _units(env, workload)]
-    product = workload.gpu_product
-    return [pool for pool in env.pools if product and product in offer.products(env.strategy(pool), pool)]
+def _pools(env: Environment, workload: Workload) -> list[Pool]:
+    return choice.pools_of(env.gpu_operator.mig_strategy, env.pools, workload)
 
 
 def _tolerations(env: Environment, pools: Sequence[Pool]) -> list[dict[str, str]]:
