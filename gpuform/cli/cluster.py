@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuform import writable
-from gpuform.cli.output import caution, console, say, unreachable
+from gpuform.cli.output import answering, caution, console, say
 from gpuform.errors import Failure
 from gpuform.paths import Paths
 
@@ -25,8 +25,6 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
 ) -> None:
     """Show pools, nodes, what they offer, who uses it, and what it costs."""
-    import httpx
-
     from gpuform.live import access
     from gpuform.reports import bills, tables
     from gpuform.status import read
@@ -36,11 +34,8 @@ def status(
 
     paths = Paths.here()
     env = load(paths.root / f"Pulumi.{stack}.yaml")
-    with access(env, paths, stack) as (kubeconfig, context):
-        try:
-            current = read(env, kubeconfig, context)
-        except (OSError, httpx.HTTPError, ValueError) as error:
-            raise unreachable(stack, kubeconfig, error) from None
+    with access(env, paths, stack) as (kubeconfig, context), answering(stack, kubeconfig):
+        current = read(env, kubeconfig, context)
     bill = cost.bill(env, price_list(env))
     if as_json:
         typer.echo(json.dumps({**current.to_json(), "cost": document(bill)}, indent=2))

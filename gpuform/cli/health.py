@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuform.cli.output import console, say, short_path, unreachable
+from gpuform.cli.output import answering, console, say, short_path
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 
@@ -62,8 +62,6 @@ def tickets(
 
 def _look(stack: str) -> tuple[Health, Seen]:
     """What is declared, and what lies in the cluster."""
-    import httpx
-
     from gpuform.health import fetch
     from gpuform.live import access
     from gpuform.stacks import declared
@@ -72,8 +70,5 @@ def _look(stack: str) -> tuple[Health, Seen]:
     env = declared(stack, paths)
     if env.health is None:
         raise InputError("health", f"stack {stack} declares none", "add health: {} to it")
-    with access(env, paths, stack) as (kubeconfig, context):
-        try:
-            return env.health, fetch(kubeconfig, context)
-        except (OSError, httpx.HTTPError, ValueError) as error:
-            raise unreachable(stack, kubeconfig, error) from None
+    with access(env, paths, stack) as (kubeconfig, context), answering(stack, kubeconfig):
+        return env.health, fetch(kubeconfig, context)

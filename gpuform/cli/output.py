@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,13 +42,19 @@ def short_path(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def unreachable(stack: str, kubeconfig: Path, error: Exception) -> Failure:
-    """What a command says of a cluster that does not answer, or that nobody has made yet."""
-    if stack != "local" and not kubeconfig.exists():
-        remedy = f"make the cluster (`gpuform up {stack}`), or correct the path"
-        return Failure(f"cluster of {stack}", f"there is no kubeconfig {kubeconfig}", remedy)
-    return Failure(
-        f"cluster of {stack}",
-        f"cannot be reached ({error or type(error).__name__})",
-        "start it with `gpuform local start`" if stack == "local" else f"look at {kubeconfig}",
-    )
+@contextmanager
+def answering(stack: str, kubeconfig: Path) -> Iterator[None]:
+    """Raise Failure where the cluster does not answer, or where nobody has made it yet."""
+    import httpx
+
+    try:
+        yield
+    except (OSError, httpx.HTTPError, ValueError) as error:
+        if stack != "local" and not kubeconfig.exists():
+            remedy = f"make the cluster (`gpuform up {stack}`), or correct the path"
+            raise Failure(f"cluster of {stack}", f"there is no kubeconfig {kubeconfig}", remedy) from None
+        raise Failure(
+            f"cluster of {stack}",
+            f"cannot be reached ({error or type(error).__name__})",
+            "start it with `gpuform local start`" if stack == "local" else f"look at {kubeconfig}",
+        ) from None

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gpuform import writable
-from gpuform.cli.output import say, short_path, unreachable
+from gpuform.cli.output import answering, say, short_path
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 
@@ -29,8 +29,6 @@ def report(
     """
     import time
 
-    import httpx
-
     from gpuform.live import access
     from gpuform.objects import fetch
     from gpuform.prometheus import reach
@@ -50,10 +48,8 @@ def report(
         access(env, paths, stack) as (kubeconfig, context),
         reach(env, paths, kubeconfig, context) as prometheus,
     ):
-        try:
+        with answering(stack, kubeconfig):
             objects = fetch(env, kubeconfig, context)
-        except (OSError, httpx.HTTPError, ValueError) as error:
-            raise unreachable(stack, kubeconfig, error) from None
         found = gather(env, stack, objects, prometheus, price_list(env), time.time())
     save(file, found, paths.root)
     if found.view.why:

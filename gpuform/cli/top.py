@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuform.cli.output import console, say, unreachable
+from gpuform.cli.output import answering, console, say
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 from infra.model.base import listing
@@ -76,15 +76,11 @@ class Cluster:
 
     def look(self, prometheus: Prometheus) -> View:
         """One look at the cluster and at Prometheus. Raises Failure where the cluster does not answer."""
-        import httpx
-
         from gpuform.objects import fetch
         from gpuform.top.read import measure, view
 
-        try:
+        with answering(self.stack, self.kubeconfig):
             objects = fetch(self.env, self.kubeconfig, self.context)
-        except (OSError, httpx.HTTPError, ValueError) as error:
-            raise unreachable(self.stack, self.kubeconfig, error) from None
         return view(self.env, objects, *measure(prometheus))
 
 
