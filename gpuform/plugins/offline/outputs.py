@@ -14,6 +14,7 @@ from botocore.loaders import Loader
 
 from gpuform.plugins.offline.cluster import handed_over
 from gpuform.plugins.offline.row import ACCOUNT, Row
+from gpuform.plugins.offline.templates import address, filled, uuid
 from gpuform.plugins.properties import UNKNOWN, reveal
 
 _HEX = 17  # digits of an EC2 id after its prefix
@@ -61,7 +62,7 @@ def computed(
     chosen = found.startswith(prefix) if prefix.endswith("-") else row.id == "{uuid}"
     id = found if found and chosen else str(row.id).format_map(facts)
     facts["id"] = id
-    outputs = _merged(_filled(row.outputs, facts), inputs)
+    outputs = _merged(filled(row.outputs, facts), inputs)
     return id, {**outputs, **_always(row, settings, inputs)}
 
 
@@ -98,8 +99,8 @@ def _facts(row: Row, settings: Settings, urn: str, inputs: dict[str, Any]) -> di
         "hex": digest[:_HEX],
         "HEX": digest[:32].upper(),
         "digits": number % 10**10,
-        "uuid": f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}",
-        "ip": f"198.51.100.{number % 254 + 1}",  # TEST-NET-2 of RFC 5737
+        "uuid": uuid(digest),
+        "ip": address(number),
         "endpoint": cluster.endpoint
         if cluster
         else f"https://{digest[:32].upper()}.gr7.{region}.eks.{partition['dnsSuffix']}",
@@ -112,14 +113,6 @@ def _digest(row: Row, urn: str, inputs: Mapping[str, Any]) -> str:
     forcing = {entry.removesuffix("-").split(".")[0] for entry in row.replaces} - {row.named}
     decisive = {key: repr(reveal(value)) for key, value in inputs.items() if key in forcing}
     return hashlib.sha256(f"{urn} {json.dumps(decisive, sort_keys=True)}".encode()).hexdigest()
-
-
-def _filled(template: Any, facts: Mapping[str, Any]) -> Any:
-    if isinstance(template, Mapping):
-        return {key: _filled(item, facts) for key, item in template.items()}
-    if isinstance(template, list):
-        return [_filled(item, facts) for item in template]
-    return template.format_map(facts) if isinstance(template, str) else template
 
 
 def _unknown(template: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gpuform.plugins.handler import PluginError, Properties
-from gpuform.plugins.offline.openstack.outputs import computed, kubeconfig, uuid
+from gpuform.plugins.offline.openstack.outputs import computed, kubeconfig
 from gpuform.plugins.offline.openstack.table import CLUSTER, NODE_GROUP, TEMPLATE, row
 from gpuform.plugins.offline.row import words
+from gpuform.plugins.offline.templates import uuid
 from gpuform.plugins.properties import Secret, reveal
 
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")

@@ -12,6 +12,7 @@ import yaml
 
 from gpuform.plugins.offline.cluster import handed_over
 from gpuform.plugins.offline.openstack.row import Row
+from gpuform.plugins.offline.templates import address, filled, uuid
 from gpuform.plugins.properties import UNKNOWN, Secret, reveal
 
 
@@ -30,9 +31,9 @@ def computed(
         "uuid": id,
         "region": plain.get("region") or region,
         "endpoint": endpoint(),
-        "ip": f"198.51.100.{int(id[:8], 16) % 254 + 1}",  # TEST-NET-2 of RFC 5737
+        "ip": address(int(id[:8], 16)),
     }
-    made: dict[str, Any] = {**_filled(row.outputs, facts), **inputs}
+    made: dict[str, Any] = {**filled(row.outputs, facts), **inputs}
     if row.has_kubeconfig:
         made["kubeconfig"] = Secret(kubeconfig(str(plain.get("name") or "")))
     return id, made
@@ -42,11 +43,6 @@ def planned(row: Row, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Outputs of a resource that is not there yet: what Magnum decides is unknown."""
     own = {"kubeconfig": UNKNOWN} if row.has_kubeconfig else {}
     return {**dict.fromkeys(row.outputs, UNKNOWN), **own, **inputs}
-
-
-def uuid(digest: str) -> str:
-    """Thirty-two hexadecimal digits as OpenStack writes them."""
-    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 
 def endpoint() -> str:
@@ -98,11 +94,3 @@ def _digest(row: Row, urn: str, inputs: Mapping[str, Any]) -> str:
     """Differs for a replacement from what is replaced: whatever a program does that for is part of it."""
     decisive = {key: repr(reveal(value)) for key, value in inputs.items() if key != "name"}
     return hashlib.sha256(f"{urn} {json.dumps(decisive, sort_keys=True)}".encode()).hexdigest()
-
-
-def _filled(template: Any, facts: Mapping[str, Any]) -> Any:
-    if isinstance(template, Mapping):
-        return {key: _filled(item, facts) for key, item in template.items()}
-    if isinstance(template, list):
-        return [_filled(item, facts) for item in template]
-    return template.format_map(facts) if isinstance(template, str) else template
