@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-from typing import Any
 
-from pulumi.runtime.proto import engine_pb2
-
-from gpuform.plugins.base import ResourceProvider
-from gpuform.plugins.handler import Change, Checked, Diffed, Engine, Handler, Properties
+from gpuform.plugins.handler import Checked, Engine, Handler, Properties
 from gpuform.plugins.offline import functions
 from gpuform.plugins.offline.outputs import Settings, partitions
 from gpuform.plugins.offline.resource import OfflineResource
+from gpuform.plugins.offline.standin import OfflineProvider
 from gpuform.plugins.offline.table import ROWS, row
 from gpuform.plugins.properties import UNKNOWN, reveal
 
@@ -20,10 +17,11 @@ NOTICE = "gpuform: offline stand-in for pulumi-resource-aws: nothing is created 
 CHARTS = "gpuform: offline: charts of NVIDIA, Karpenter and AWS are stand-ins made on this machine"
 
 
-class OfflineAws(ResourceProvider):
+class OfflineAws(OfflineProvider):
     """Types and functions of the table; says in every run that it is not AWS."""
 
     name, version = "aws", importlib.metadata.version("pulumi-aws")
+    types, notices = ROWS, (NOTICE, CHARTS)
 
     def __init__(self, engine: Engine) -> None:
         """Not configured yet: no region."""
@@ -37,22 +35,12 @@ class OfflineAws(ResourceProvider):
             return Checked(news)
         return Checked(news, [("region", f"{region!r} is no region of AWS")])
 
-    async def diff_config(self, olds: Properties, news: Properties) -> Diffed:
-        """Each resource looks at region and default tags itself; the provider is changed in place."""
-        before, after = reveal(olds), reveal(news)
-        keys = sorted({*before, *after} - {"version"})
-        changed = {key: Change.UPDATE for key in keys if before.get(key) != after.get(key)}
-        return Diffed(changed, diffs=tuple(changed), detailed=False)
-
-    async def configure(self, config: Properties) -> None:
-        """Take region and default tags, which come as JSON; say what this is."""
-        plain = {key.removeprefix("aws:config:"): value for key, value in reveal(config).items()}
-        tags = plain.get("defaultTags") or {}
+    def take(self, config: Properties) -> None:
+        """Region and default tags, which come as JSON."""
+        tags = config.get("defaultTags") or {}
         parsed = json.loads(tags) if isinstance(tags, str) else tags
         default_tags = parsed.get("tags") or {} if isinstance(parsed, dict) else {}
-        self._settings = Settings(str(plain.get("region") or ""), default_tags)
-        for line in (NOTICE, CHARTS):
-            await self.engine.log(line, severity=engine_pb2.INFO)
+        self._settings = Settings(str(config.get("region") or ""), default_tags)
 
     def handler(self, token: str) -> Handler:
         """The type's row, as a handler."""
@@ -61,7 +49,3 @@ class OfflineAws(ResourceProvider):
     async def invoke(self, token: str, args: Properties) -> Properties:
         """Answer a function that needs no account."""
         return functions.answer(token, args, self._settings)
-
-    def schema(self) -> dict[str, Any]:
-        """Names only: the SDK is Pulumi's own."""
-        return {"name": self.name, "version": self.version, "resources": {token: {} for token in ROWS}}
