@@ -73,11 +73,13 @@ class MagnumCluster(pulumi.ComponentResource):
         return containerinfra.Cluster(
             f"{self._name}-cluster",
             cluster_template_id=template,
+            # The provider compares it with where the cluster is, so that its own region may be written down.
+            region=magnum.cluster_of(self._env).region,
             **magnum.cluster(self._env),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 ignore_changes=["labels", "createTimeout"],
-                replacement_trigger=magnum_guards.of_cluster(self._env).fixed,
+                replacement_trigger=magnum_guards.of_cluster(self._env).trigger,
                 replace_on_changes=[] if magnum.upgrades(self._env) else ["clusterTemplateId"],
                 delete_before_replace=True,
                 custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes, delete=minutes),

@@ -50,6 +50,6 @@ def _options(parent: pulumi.Resource, env: Environment, pool: Pool) -> pulumi.Re
         parent=parent,
         delete_before_replace=True,
         ignore_changes=["labels", "nodeCount"] if pool.elastic else ["labels"],
-        replacement_trigger=magnum_guards.of_pool(env, pool).fixed,
+        replacement_trigger=magnum_guards.of_pool(env, pool).trigger,
         custom_timeouts=pulumi.CustomTimeouts(create=minutes, update=minutes, delete=minutes),
     )

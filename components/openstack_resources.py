@@ -25,11 +25,13 @@ class ReplacementGuard(pulumi.CustomResource):
         allow: str,
         allow_replace: bool,
         lost: Sequence[str],
+        cloud: str | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         """``fixed`` has by its path below ``at`` what only a replacement of ``what`` changes; ``template``
         the same of its template, None where another template is no replacement; ``allow`` is the path of the
-        field with ``allow_replace``; ``lost`` says what a replacement takes along.
+        field with ``allow_replace``; ``lost`` says what a replacement takes along; ``cloud`` is the entry of
+        clouds.yaml, empty for the OS_ variables, that implies ``cluster.region`` where ``fixed`` has none.
         """
         props = {
             "what": what,
@@ -39,5 +41,6 @@ class ReplacementGuard(pulumi.CustomResource):
             "allow": allow,
             "allowReplace": allow_replace,
             "lost": lost,
+            "cloud": cloud,
         }
         super().__init__("gpuform:openstack:ReplacementGuard", resource_name, props, opts)

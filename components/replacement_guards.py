@@ -45,6 +45,7 @@ class ReplacementGuards(pulumi.ComponentResource):
                 allow=guarded.allow,
                 allow_replace=guarded.allowed,
                 lost=guarded.lost,
+                cloud=guarded.cloud,
                 opts=pulumi.ResourceOptions(parent=self),
             )
         self.register_outputs({})

@@ -53,8 +53,15 @@ CLUSTER: Mapping[str, Change] = {
     "kind": Change(
         "delete", "another kind is another cluster: the resources of this one go, with its guards"
     ),
-    "cloud": Change("in_place", "names credentials; where the cluster is, they must lead as before"),
-    "region": Change("replace", _FORCE_NEW),
+    "cloud": Change(
+        "in_place",
+        "names credentials; they must lead to the cluster's project and region as before, and are refused "
+        "where they do not (by preflight, by the guard and by the stand-in of the provider)",
+    ),
+    "region": Change(
+        "replace",
+        f"{_FORCE_NEW}, Computed: the one that the credentials imply is the same, written down or not",
+    ),
     "driver": Change(
         "in_place", "Magnum is not told; but what follows from it for labels is a change of labels"
     ),

@@ -16,6 +16,7 @@ from infra.model.pool import Pool
 from infra.plan import magnum
 
 Fixed = dict[str, Any]
+_REGION = "cluster.region"
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Guarded:
 
     ``fixed`` has what only a replacement changes, by its path below ``at``; ``template`` the same of what
     Magnum could change by an upgrade that this cloud's driver does not do, None where it does; ``allow`` is
-    the path of the field that lets it happen; ``lost`` says in words what it would take along.
+    the path of the field that lets it happen; ``lost`` says in words what it would take along; ``cloud``, of
+    the cluster alone, by whose credentials its region follows where none is declared (empty: the OS_ ones).
     """
 
     name: str
@@ -35,6 +37,14 @@ class Guarded:
     allow: str
     allowed: bool
     lost: tuple[str, ...]
+    cloud: str | None = None
+
+    @property
+    def trigger(self) -> Fixed:
+        """What replaces the resource when it changes. Not the region: that of the credentials may come to be
+        written down, and the provider itself compares it with where the cluster is.
+        """
+        return {path: value for path, value in self.fixed.items() if path != _REGION}
 
 
 def guards(env: Environment) -> tuple[Guarded, ...]:
@@ -57,6 +67,7 @@ def of_cluster(env: Environment) -> Guarded:
         allow="cluster.allow_replace",
         allowed=declared.allow_replace,
         lost=_lost_with_cluster(env),
+        cloud=declared.cloud or "",
     )
 
 

@@ -121,6 +121,17 @@ def test_the_cluster_is_replaced_for_what_is_declared_and_never_for_labels_that_
     assert trigger(after)["cluster.labels.boot_volume_size"] == "40"
 
 
+def test_a_region_is_compared_by_the_provider_for_it_may_be_the_one_that_was_implied() -> None:
+    before, after = (record(small(**cluster)) for cluster in ({}, {"region": "two"}))
+    assert trigger(before.one(MAGNUM)) == trigger(after.one(MAGNUM))
+    assert "region" not in before.one(MAGNUM).inputs
+    assert after.one(MAGNUM).inputs["region"] == "two"
+    guards = [next(one for one in run.of(GUARD) if one.name == "guard-cluster") for run in (before, after)]
+    assert [one.inputs["cloud"] for one in guards] == ["cern", "cern"]
+    assert [one.inputs["fixed"].get("cluster.region") for one in guards] == [None, "two"]
+    assert all("cloud" not in one.inputs for one in after.of(GUARD) if one.name != "guard-cluster")
+
+
 @pytest.mark.parametrize(("driver", "replaced"), [("heat", ["clusterTemplateId"]), ("capi", [])])
 def test_another_template_is_an_upgrade_where_the_driver_has_one(driver: str, replaced: list[str]) -> None:
     assert list(record(small(driver=driver)).one(MAGNUM).request.replaceOnChanges) == replaced

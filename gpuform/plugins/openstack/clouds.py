@@ -55,9 +55,12 @@ class Clouds:
         wanted = region or self._config.get("region") or ""
         if wanted not in self._open:
             try:
-                self._open[wanted] = Magnum(self._connect(wanted))
+                cloud = self._connect(wanted)
             except (Failure, InputError) as failure:
                 raise ApiError(failure) from None
+            # A region may be named, and be the provider's own: that is one login and not two.
+            same = (one for one in self._open.values() if one.cloud.region == cloud.region)
+            self._open[wanted] = next(same, None) or Magnum(cloud)
         return self._open[wanted]
 
     def _connect(self, region: str) -> Any:

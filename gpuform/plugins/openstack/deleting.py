@@ -7,20 +7,25 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gpuform.openstack.blockers import blockers
-from gpuform.plugins.handler import PluginError
+from gpuform.plugins.handler import PluginError, Properties
 from gpuform.plugins.openstack.api import ApiError, Live, Magnum
+from gpuform.plugins.openstack.projects import require_own
 from gpuform.plugins.openstack.waiting import Failed, Late, Wait, mark, reason
 
 
-async def delete(wait: Wait, magnum: Magnum, cluster: str, ask: Callable[[], Awaitable[Any]]) -> None:
+async def delete(
+    wait: Wait, magnum: Magnum, cluster: str, ask: Callable[[], Awaitable[Any]], olds: Properties
+) -> None:
     """Have it deleted and wait until it is gone; already gone is success.
 
     One that an earlier run, or anybody, has begun to delete is waited for and not asked again; one whose
     deletion failed is asked again. Raises `PluginError` at the bound and where the deletion fails, with what
-    stands in its way as far as the cloud's services tell; the next run goes on from there.
+    stands in its way as far as the cloud's services tell; the next run goes on from there. And where it is in
+    another project than the credentials: ``olds`` are the outputs of the thing.
     """
     live = await wait.look()
     if live is None:
+        await require_own(magnum, wait.what, olds)
         return
     status = str(live.get("status"))
     if status == "DELETE_IN_PROGRESS":

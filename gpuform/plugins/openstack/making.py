@@ -7,6 +7,7 @@ from gpuform.plugins.openstack import begun
 from gpuform.plugins.openstack.api import ApiError, Live, Magnum
 from gpuform.plugins.openstack.deleting import delete
 from gpuform.plugins.openstack.endings import ended, late_told
+from gpuform.plugins.openstack.projects import require_own
 from gpuform.plugins.openstack.resource import CREATE_FAILED, UNFINISHED, MagnumResource, bound
 from gpuform.plugins.openstack.waiting import Gone, Late, Still, Wait, in_progress, reason
 from gpuform.plugins.properties import reveal
@@ -57,13 +58,14 @@ class SlowResource(MagnumResource):
                 if not (taken and failure.properties.get(UNFINISHED) == CREATE_FAILED):
                     raise
                 await call.info(f"{failure}; it is deleted, and made anew")
-            await self._delete(call, magnum, id, inputs)
+            await self._delete(call, magnum, id, inputs, {})
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
         """Look at it; one that is not made, or failed to be, is reported as such, and kept."""
-        magnum = self.magnum(inputs or olds)
+        magnum = self.magnum(olds, inputs)
         live = await self.look(magnum, id)
         if live is None:
+            await require_own(magnum, f"{self.noun} {reveal(olds).get('name', id)}", olds)
             return None
         id, status = self.found(id, live), str(live.get("status"))
         if status == CREATE_FAILED or (in_progress(live) and not status.startswith("UPDATE")):
@@ -78,7 +80,7 @@ class SlowResource(MagnumResource):
         """Change it and wait; what was not finished is waited for first."""
         if call.preview:
             return self.planned(news, olds)
-        magnum = self.magnum(news)
+        magnum = self.magnum(olds, news)
         if reveal(olds).get(UNFINISHED):
             olds = await self._finished(call, magnum, id, news, olds)
         wait = self._wait(call, magnum, id, news, UPDATE_S)
@@ -90,19 +92,23 @@ class SlowResource(MagnumResource):
         except Late as late:
             raise PluginError(late_told(wait, late)) from None
         except (Gone, Still) as end:
+            if isinstance(end, Gone):
+                await require_own(magnum, wait.what, olds)
             raise PluginError(ended(wait, end)) from None
         return await self.whole(magnum, live, news, olds)
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         """Delete it and wait until it is gone with all that is in it."""
         inputs = reveal(old_inputs or olds)
-        await self._delete(call, self.magnum(inputs), id, inputs)
+        await self._delete(call, self.magnum(olds, inputs), id, inputs, olds)
         begun.forget(call.urn)
 
-    async def _delete(self, call: Call, magnum: Magnum, id: str, inputs: Properties) -> None:
+    async def _delete(
+        self, call: Call, magnum: Magnum, id: str, inputs: Properties, olds: Properties
+    ) -> None:
         wait = self._wait(call, magnum, id, inputs, DELETE_S)
         cluster = id.partition("/")[0]  # of a group, whose id is CLUSTER/GROUP, too
-        await delete(wait, magnum, cluster, lambda: self.end(magnum, id))
+        await delete(wait, magnum, cluster, lambda: self.end(magnum, id), olds)
 
     def _wait(self, call: Call, magnum: Magnum, id: str, inputs: Properties, default_s: float) -> Wait:
         what = f"{self.noun} {reveal(inputs).get('name', id)}"

@@ -32,9 +32,14 @@ class MagnumResource:
         """Work on the provider's clouds."""
         self.clouds = clouds
 
-    def magnum(self, inputs: Properties) -> Magnum:
-        """Where the resource is, or will be."""
-        return self.clouds.of(reveal(inputs).get("region"))
+    def magnum(self, *known: Properties) -> Magnum:
+        """Where the resource is, or will be: the region that the first of ``known`` names.
+
+        Of a resource that is there, its outputs come first, as with the official provider: else one that
+        moves to another region would be looked for there, and its deletion find nothing to delete.
+        """
+        named = (str(region) for one in known if (region := reveal(one).get("region")))
+        return self.clouds.of(next(named, None))
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
         """Fill in defaults and a name; what nobody knows is refused."""
@@ -76,6 +81,8 @@ class MagnumResource:
             for path, change in changes(old, new).items()
             if not (change is Change.DELETE and self._filled_in(_top(path)) and _top(path) == path)
         }
+        if "region" in changed and new.get("region") == reveal(olds).get("region"):
+            del changed["region"]  # where it is already, which the program says now
         replaces = [path for path in changed if self._fixed(_top(path))]
         if reveal(olds).get(UNFINISHED):
             changed[UNFINISHED] = Change.UPDATE
@@ -119,7 +126,7 @@ class MagnumResource:
         """The outputs of what is not made yet."""
         found = self.outputs(magnum, live, inputs) if live else {}
         status = (live or {}).get("status") or "CREATE_IN_PROGRESS"
-        return {**reveal(inputs), **found, UNFINISHED: status}
+        return {"region": magnum.cloud.region, **reveal(inputs), **found, UNFINISHED: status}
 
     def refreshed(self, found: Properties, inputs: Properties, olds: Properties) -> Properties:
         """The inputs a program would need for what is there; `found` are the outputs of now.

@@ -44,7 +44,7 @@ class ClusterTemplates(MagnumResource):
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
         """Look at it."""
-        magnum = self.magnum(inputs or olds)
+        magnum = self.magnum(olds, inputs)
         live = await magnum.template(id)
         if live is None:
             return None
@@ -57,7 +57,7 @@ class ClusterTemplates(MagnumResource):
         """Send what the program changed; Magnum takes it only while no cluster uses the template."""
         if call.preview:
             return self.planned(news, olds)
-        magnum = self.magnum(news)
+        magnum = self.magnum(olds, news)
         patch = _patch(reveal(old_inputs), reveal(news))
         if patch:
             try:
@@ -73,7 +73,7 @@ class ClusterTemplates(MagnumResource):
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         """Remove it."""
-        await self.magnum(old_inputs or olds).delete_template(id)
+        await self.magnum(olds, old_inputs).delete_template(id)
         begun.forget(call.urn)
 
     async def _there(self, magnum: Magnum, uuid: str) -> Live:

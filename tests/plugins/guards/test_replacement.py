@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuform.plugins.guards.region import implied
+from gpuform.plugins.guards.replacement import ReplacementGuard
 from gpuform.plugins.handler import Call, Checked, Engine
 from gpuform.plugins.own.provider import Own
 from gpuform.plugins.properties import UNKNOWN
@@ -118,7 +122,7 @@ def test_what_is_no_input_and_what_is_missing_is_said() -> None:
     assert check({}, wrong).failures == [
         (
             "fixd",
-            "is no input; the inputs are what, at, fixed, template, allow, allowReplace, lost",
+            "is no input; the inputs are what, at, fixed, template, allow, allowReplace, lost, cloud",
         ),
         ("fixed", "is missing"),
     ]
@@ -133,3 +137,115 @@ def test_a_guard_is_never_a_change_and_has_nothing_to_be_found_different() -> No
     found = asyncio.run(guard.read(call, "x", fixed(name="lab"), made))
     assert found is not None
     assert (found.properties, found.inputs) == (made, fixed(name="lab"))
+
+
+def guard(olds: dict[str, Any], news: dict[str, Any], **regions: str) -> Checked:
+    """As `check`, where these clouds imply these regions."""
+    call = Call("urn", TOKEN, "guard-cluster", Engine(), asyncio.Event())
+    return asyncio.run(ReplacementGuard(lambda cloud: regions.get(cloud, "")).check(call, olds, news))
+
+
+UNSAID = {**CLUSTER, "cloud": "cern"}
+IN = {**UNSAID, "region": "one"}
+
+
+def said(where: str, **more: Any) -> dict[str, Any]:
+    return {**fixed(**{"cluster.region": where}), "cloud": "cern", **more}
+
+
+@pytest.mark.parametrize(
+    ("olds", "news", "clouds", "recorded"),
+    [
+        ({}, UNSAID, {"cern": "one"}, "one"),
+        ({}, UNSAID, {}, None),
+        (UNSAID, UNSAID, {"cern": "one"}, "one"),
+        (IN, UNSAID, {"cern": "two"}, "one"),
+        (IN, said("one"), {}, "one"),
+        (UNSAID, said("one"), {"cern": "one"}, "one"),
+        (said("one", region="one"), UNSAID, {"cern": "one"}, "one"),
+        (said("one"), UNSAID, {}, "one"),
+        (IN, {**UNSAID, "cloud": "other"}, {"other": "one"}, "one"),
+    ],
+    ids=[
+        "the first run writes down what is implied",
+        "nobody says one",
+        "a state from before this was written down",
+        "the cluster stays where it is",
+        "written down as recorded",
+        "written down as implied",
+        "taken out again",
+        "taken out, and nothing implied",
+        "another way to the same region",
+    ],
+)
+def test_a_region_that_is_the_same_is_no_replacement(
+    olds: dict[str, Any], news: dict[str, Any], clouds: dict[str, str], recorded: str | None
+) -> None:
+    found = guard(olds, news, **clouds)
+    assert found.failures == ()
+    assert found.inputs.get("region") == recorded
+
+
+@pytest.mark.parametrize("olds", [IN, UNSAID], ids=["recorded", "implied"])
+def test_another_region_is_refused_with_the_one_that_the_cluster_is_in(olds: dict[str, Any]) -> None:
+    (failure,) = guard(olds, said("two"), cern="one").failures
+    assert failure == ("", f'cluster.region: "one" cannot become "two" in place; {LOST}; {REMEDY}')
+    allowed = guard(olds, {**said("two"), "allowReplace": True}, cern="one")
+    assert (allowed.failures, allowed.inputs["region"]) == ((), "two")
+
+
+def test_where_no_region_is_known_the_refusal_says_that_it_may_be_the_same() -> None:
+    ((_, why),) = guard(UNSAID, said("one")).failures
+    assert why.startswith('cluster.region: unset cannot become "one" in place; the cluster would be')
+    assert why.endswith("if the credentials imply that region already, leave it out, and nothing changes")
+
+
+@pytest.mark.parametrize("news", [UNSAID, {**UNSAID, "cloud": "other"}], ids=["left out", "another cloud"])
+def test_credentials_that_lead_to_another_region_are_refused(news: dict[str, Any]) -> None:
+    olds = said("one") if news is UNSAID else IN
+    ((_, why),) = guard(olds, {**news, "allowReplace": True}, cern="two", other="two").failures
+    assert why == (
+        'cluster.region: the cluster is in "one", and without it new node groups would go to "two", '
+        'which the credentials imply; write region: "one"'
+    )
+
+
+def test_the_implied_region_is_read_from_clouds_yaml(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    auth = {"auth_url": "https://keystone.example.org/v3", "username": "u", "password": "p"}
+    entry = {"region_name": "one", "auth": {**auth, "project_name": "p"}}
+    file = tmp_path / "clouds.yaml"
+    file.write_text(json.dumps({"clouds": {"cern": entry}}))
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
+    monkeypatch.delenv("GPUFORM_OFFLINE", raising=False)
+    assert (implied("cern"), implied("other")) == ("one", "")
+    monkeypatch.setenv("GPUFORM_OFFLINE", "1")
+    assert implied("cern") == "RegionOne"
+
+
+def test_what_an_allowed_replacement_was_from_may_be_put_back_without_a_loss() -> None:
+    """It may have been killed before it touched the cluster, whose state the guard does not see."""
+    others = {**fixed(**{"cluster.keypair": "others"}), "allowReplace": True}
+    recorded = check(CLUSTER, others).inputs
+    ((_, why),) = check(recorded, CLUSTER).failures
+    assert why == (
+        'cluster.keypair: "others" was allowed to replace "admins", and may not have come about; if it has, '
+        f"{LOST}; set cluster.allow_replace: true, and the preview shows whether it has; "
+        "or declare that again"
+    )
+    third = check(recorded, fixed(**{"cluster.keypair": "third"})).failures
+    assert third == [("", f'cluster.keypair: "others" cannot become "third" in place; {LOST}; {REMEDY}')]
+    both = check(recorded, fixed(name="lab")).failures
+    assert both[0][1].startswith(
+        'cluster.keypair: "others" was allowed to replace "admins", and may not have come about, '
+        'name: "research" cannot become "lab" in place; the cluster would be replaced'
+    )
+    again = check(recorded, {**fixed(**{"cluster.keypair": "third"}), "allowReplace": True}).inputs
+    assert again["allowedFrom"] == {"cluster.keypair": ['"admins"', '"others"']}
+
+
+def test_what_an_allowed_replacement_was_from_is_forgotten_once_nothing_changes() -> None:
+    others = fixed(**{"cluster.keypair": "others"})
+    recorded = check(CLUSTER, {**others, "allowReplace": True}).inputs
+    finished = check(recorded, others).inputs
+    (failure,) = check(finished, CLUSTER).failures
+    assert failure[1].startswith('cluster.keypair: "others" cannot become "admins" in place')

@@ -9,7 +9,9 @@ import yaml
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gpuform.plugins.handler import PluginError
+from gpuform.plugins.openstack.clouds import Clouds
 from gpuform.plugins.properties import UNKNOWN, Secret, reveal
+from tests.plugins.openstack import serving
 from tests.plugins.openstack.driving import CLUSTER, Driver
 from tests.plugins.openstack.fake import PROJECT, Fake
 
@@ -151,6 +153,44 @@ def test_what_magnum_cannot_change_needs_a_new_cluster(
     found = driver.ask("diff", driver.id, driver.inputs, driver.outputs, {**driver.inputs, **change})
     assert list(found.replaces) == [path]
     assert found.delete_before_replace  # the name is the same
+
+
+def test_the_region_that_the_credentials_imply_may_be_written_down(fake: Fake) -> None:
+    driver = Driver(CLUSTER)
+    driver.up(**WANTED)
+    clouds = Clouds({"cloud": "cern"})
+    assert clouds.of() is clouds.of("cern"), "one login is enough"
+    fake.logins = 0
+    driver.config = {"cloud": "cern", "region": "cern"}
+    driver.up(**WANTED, region="cern")
+    driver.up(**WANTED, nodeCount=2, region="cern")
+    driver.config = {"cloud": "cern"}
+    driver.up(**WANTED, nodeCount=2)
+    assert driver.steps == ["create", "update"]
+    assert fake.logins == 1
+
+
+def test_what_is_there_is_looked_for_where_it_was_made(fake: Fake) -> None:
+    """Else a cluster that moves to another region would stay behind in the old one, and nobody know of it."""
+    driver = Driver(CLUSTER)
+    driver.up(**WANTED)
+    id, driver.config = driver.id, {"cloud": "cern", "region": "other"}
+    driver.down()
+    assert id not in fake.clusters
+
+
+@pytest.mark.parametrize("verb", ["refresh", "down", "up"])
+def test_what_another_project_does_not_see_is_not_gone(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    driver = Driver(CLUSTER)
+    driver.up(**WANTED)
+    fake.clusters.clear()
+    monkeypatch.setattr(serving, "PROJECT", "another")
+    said = f"cluster research: is in project {PROJECT}, and the credentials are of project another, which"
+    with pytest.raises(PluginError, match=said):
+        driver.up(**WANTED, nodeCount=2) if verb == "up" else getattr(driver, verb)()
+    monkeypatch.undo()
 
 
 def test_taking_out_what_magnum_fills_in_changes_nothing(fake: Fake) -> None:

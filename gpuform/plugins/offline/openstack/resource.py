@@ -38,6 +38,8 @@ class OfflineResource:
             for path, change in differences.changes(old, new).items()
             if not (change is Change.DELETE and path in self.row.filled)
         }
+        if "region" in changed and new.get("region") == reveal(olds).get("region"):
+            del changed["region"]  # where it is already, which the program says now
         replaces = differences.replacing(self.row, changed)
         return Diffed(
             changed, replaces, delete_before_replace=bool(replaces) and self._clashes(call, old, new)

@@ -1,0 +1,77 @@
+"""Which region a cluster is in, also where none is declared: then clouds.yaml or the OS_ variables say it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpuform.errors import Failure, InputError
+
+PATH = "cluster.region"
+RECORD = "region"
+"""The guard's own input, in which its check writes down where the cluster is."""
+
+Implied = Callable[[str], str]
+
+
+def implied(cloud: str) -> str:
+    """The region of an entry of clouds.yaml, or of the OS_ variables for ``""``; empty where nobody says one.
+
+    Reads files and asks nobody. In offline runs it is the one of what they make up.
+    """
+    if os.environ.get("GPUFORM_OFFLINE"):
+        from gpuform.plugins.offline.openstack.provider import REGION
+
+        return REGION
+    from gpuform.openstack.cloud import connect
+
+    try:
+        return connect(cloud or None).region
+    except (Failure, InputError):
+        return ""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where the cluster is (``was``), and where it is to be (``now``); empty for not known.
+
+    ``wrong`` says why ``now`` cannot be left unsaid.
+    """
+
+    was: str
+    now: str
+    wrong: str = ""
+
+    def among(self, fixed: Any, region: str) -> Any:
+        """What is fixed, with one of these as the cluster's region."""
+        return {**fixed, PATH: region} if region and isinstance(fixed, Mapping) else fixed
+
+
+def placed(before: Mapping[str, Any], after: Mapping[str, Any], ask: Implied) -> Placed:
+    """Compare the last run's region with this one's; ``ask`` is `implied`, asked only where it decides.
+
+    A declared region that the credentials imply anyway is the same one. One that is left out stays as it was:
+    the provider keeps a cluster's region where its program names none.
+    """
+    cloud, declared = str(after.get("cloud") or ""), _declared(after)
+    was = str(before.get(RECORD) or _declared(before))
+    if declared:
+        if before and not was:
+            was = ask(str(before.get("cloud", cloud)))
+        return Placed(was, declared)
+    same_way = before.get("cloud", cloud) == cloud and not _declared(before)
+    if was and same_way:
+        return Placed(was, was)
+    leads = ask(cloud)
+    if was and leads and leads != was:
+        fact = f'{PATH}: the cluster is in "{was}", and without it new node groups would go to "{leads}"'
+        return Placed(was, was, f'{fact}, which the credentials imply; write region: "{was}"')
+    return Placed(was or leads, was or leads)
+
+
+def _declared(inputs: Mapping[str, Any]) -> str:
+    fixed = inputs.get("fixed")
+    found = fixed.get(PATH) if isinstance(fixed, Mapping) else None
+    return found if isinstance(found, str) else ""
