@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import Counter
@@ -10,11 +11,14 @@ from typing import Any
 
 import pytest
 
+from gpuform.engine.places import Places
 from gpuform.openstack.cloud import connect
+from gpuform.paths import Paths
 from gpuform.preflight.openstack import findings
-from gpuform.preflight.openstack.project import Held
+from gpuform.preflight.openstack.held import CLUSTER, held
+from gpuform.preflight.openstack.project import Held, Place
 from tests.preflight.looking import declared, look
-from tests.preflight.made_up_cloud import MadeUp, flavor, limits
+from tests.preflight.made_up_cloud import PROJECT, MadeUp, flavor, limits
 
 pytestmark = pytest.mark.unit
 
@@ -226,3 +230,49 @@ def test_whose_a_cluster_of_the_same_name_is(
     found = look(cloud, declared(), held)["cluster research"]
     assert found.verdict == verdict
     assert re.search(fact, found.fact)
+
+
+LED = "put back cluster.cloud, cluster.region or the OS_ variables, which led to"
+
+
+@pytest.mark.parametrize(
+    ("place", "what", "led"),
+    [
+        (Place("q" * 32, "cern"), f"project {'q' * 32}", f"project {PROJECT}"),
+        (Place(PROJECT, "other"), "region other", "region cern"),
+    ],
+)
+@pytest.mark.parametrize("others", [[], [{**THERE, "uuid": "c-2"}]], ids=["alone", "beside one of that name"])
+def test_a_cluster_of_another_project_or_region_is_not_taken_for_none_yet(
+    cloud: MadeUp, place: Place, what: str, led: str, others: list[dict[str, Any]]
+) -> None:
+    cloud.clusters = others
+    found = look(cloud, declared(), Held(frozenset({"c-1"}), False, {"c-1": place}))["cluster research"]
+    fact = f"the stack's state has c-1 in {what}, and the credentials lead to {led}"
+    assert (found.verdict, found.fact, found.fix) == ("FAIL", fact, f"{LED} {what.split()[1]}")
+
+
+def test_a_cluster_that_somebody_deleted_is_gone_and_its_name_may_be_taken(cloud: MadeUp) -> None:
+    gone = Held(frozenset({"c-1"}), False, {"c-1": Place(PROJECT, "cern")})
+    found = look(cloud, declared(), gone)["cluster research"]
+    fact = "the stack's state has c-1, and Magnum has no such cluster any more"
+    assert (found.verdict, found.fact) == ("SKIP", fact)
+    cloud.clusters = [{**THERE, "uuid": "c-2"}]
+    assert look(cloud, declared(), gone)["cluster research"].verdict == "FAIL"
+
+
+def test_the_state_says_where_its_clusters_are(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: tried\nruntime: python\n")
+    paths = Paths(tmp_path, tmp_path / ".gpuform", tmp_path / "cache")
+    file = Places(paths).checkpoint("tried", "research")
+    file.parent.mkdir(parents=True)
+    urn = "urn:pulumi:research::tried::openstack:containerinfra/cluster:Cluster::research-cluster"
+    resource = {"urn": urn, "type": CLUSTER, "custom": True, "id": "c-1", "inputs": {"name": "research"}}
+    there = {"outputs": {"projectId": PROJECT, "region": "cern", "kubeconfig": {"ciphertext": "x"}}}
+    for more, places in (
+        (there, {"c-1": Place(PROJECT, "cern")}),
+        ({"outputs": {"name": "research"}}, {"c-1": Place()}),
+        ({**there, "pendingReplacement": True}, {}),
+    ):
+        file.write_text(json.dumps({"checkpoint": {"latest": {"resources": [{**resource, **more}]}}}))
+        assert held(paths, "research") == Held(frozenset({"c-1"}), False, places)

@@ -7,7 +7,7 @@ from functools import partial
 
 from gpuform.preflight.check import Check, Judged
 from gpuform.preflight.openstack.account import cli
-from gpuform.preflight.openstack.project import Project
+from gpuform.preflight.openstack.project import Place, Project
 from infra.model.environment import Environment
 from infra.plan.magnum import cluster_of
 
@@ -22,7 +22,14 @@ def checks(env: Environment, stack: str) -> Iterator[Check]:
 
 
 def _judge(stack: str, project: Project) -> Judged:
+    unseen = project.unseen()
+    elsewhere = next(_elsewhere(project, unseen), None)
+    if elsewhere:
+        return elsewhere
     own = project.own
+    if own is None and unseen:
+        fact = f"the stack's state has {unseen[0]}, and Magnum has no such cluster any more"
+        return Judged("SKIP", fact, "`pulumi refresh` takes it out of the state; the next `up` makes it anew")
     if own is None:
         return Judged("PASS", "none yet")
     if own.ours is False:
@@ -37,3 +44,15 @@ def _judge(stack: str, project: Project) -> Judged:
         reason = str(own.cluster.get("status_reason") or "Magnum gives no reason")
         return Judged("SKIP", f"{own.status}: {reason}", "the next `up` repairs what it can")
     return Judged("PASS", f"{own.status}, {len(own.node_groups)} node groups")
+
+
+def _elsewhere(project: Project, unseen: list[str]) -> Iterator[Judged]:
+    """Of clusters that the state has: an `up` from here would take each for gone, or make it twice."""
+    for id in unseen:
+        place = project.held.places[id] if project.held else Place()
+        places = (("project", place.project, project.id), ("region", place.region, project.cloud.region))
+        for what, was, is_ in places:
+            if was and is_ and was != is_:
+                fact = f"the stack's state has {id} in {what} {was}, and the credentials lead to {what} {is_}"
+                fix = f"put back cluster.cloud, cluster.region or the OS_ variables, which led to {was}"
+                yield Judged("FAIL", fact, fix)

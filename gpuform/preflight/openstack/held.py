@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from gpuform.engine import backend, checkpoint
 from gpuform.engine.pending import operations
 from gpuform.engine.places import Places
 from gpuform.paths import Paths
-from gpuform.preflight.openstack.project import Held
+from gpuform.preflight.openstack.project import Held, Place
 
 CLUSTER = "openstack:containerinfra/cluster:Cluster"
 
@@ -18,5 +21,12 @@ def held(paths: Paths, stack: str) -> Held | None:
     file = Places(paths).checkpoint(backend.project(paths.root), stack)
     state = checkpoint.deployment(file)
     resources = state["deployment"].get("resources") or ()
-    ids = frozenset(str(one["id"]) for one in resources if one["type"] == CLUSTER and one.get("id"))
-    return Held(ids, any(one.type == CLUSTER for one in operations(state)))
+    made = [one for one in resources if one["type"] == CLUSTER and one.get("id")]
+    places = {str(one["id"]): _place(one) for one in made if not one.get("pendingReplacement")}
+    ids = frozenset(str(one["id"]) for one in made)
+    return Held(ids, any(one.type == CLUSTER for one in operations(state)), places)
+
+
+def _place(resource: Mapping[str, Any]) -> Place:
+    outputs = resource.get("outputs") or {}
+    return Place(str(outputs.get("projectId") or ""), str(outputs.get("region") or ""))

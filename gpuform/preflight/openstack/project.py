@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,11 +15,23 @@ Connect = Callable[[], Cloud]
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where the state says that a cluster is: ids of a project and of a region; empty for not known."""
+
+    project: str = ""
+    region: str = ""
+
+
+@dataclass(frozen=True)
 class Held:
-    """What the stack's state has of Magnum: ids of clusters, and whether one was being made."""
+    """What the stack's state has of Magnum: ids of clusters, whether one was being made, and where they are.
+
+    ``places`` has no cluster that was deleted for another one to be made.
+    """
 
     clusters: frozenset[str]
     making: bool
+    places: Mapping[str, Place] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -97,8 +109,7 @@ class Project:
     @cached_property
     def own(self) -> Own | None:
         """The cluster of the environment's name, that of the state if there are several; None for none."""
-        every = self.listed("magnum", "/clusters", "clusters")
-        named = [one for one in every if one["name"] == self._environment]
+        named = [one for one in self._clusters() if one["name"] == self._environment]
         if not named:
             return None
         known = self.held.clusters if self.held else frozenset()
@@ -106,6 +117,14 @@ class Project:
         found = (mine or named)[0]
         groups = self.listed("magnum", f"/clusters/{found['uuid']}/nodegroups", "nodegroups")
         return Own(found, tuple(groups), bool(mine) if self.held else None)
+
+    def unseen(self) -> list[str]:
+        """Ids of the clusters that the state has somewhere, and that Magnum does not show here."""
+        seen = {one["uuid"] for one in self._clusters()}
+        return sorted(set(self.held.places) - seen) if self.held else []
+
+    def _clusters(self) -> list[Json]:
+        return self.listed("magnum", "/clusters", "clusters")
 
     def find(self, service: str, path: str) -> Json | None:
         """As ``Api.find``."""
