@@ -48,7 +48,8 @@ class PoolStatus:
     """One pool; ``sharing`` is its kind, ``detail`` how.
 
     ``planned`` is what each node should offer, or the largest where they differ in how many GPUs they have.
-    ``settled``: there are nodes, and every one is ready, let in, and offers exactly what was planned.
+    ``settled``: there are as many nodes as declared, or as the bounds say at least, one in any case, and
+    every one is ready, let in, and offers exactly what was planned.
     ``declared`` is its number of nodes, None where none is declared (elastic, or found by a selector).
     ``bounds`` are the fewest and the most nodes of a pool that is bounded by their number and comes and goes.
     """
@@ -183,6 +184,7 @@ def _pool(
     found = sorted(nodes, key=lambda node: str(node["metadata"]["name"]))
     statuses = tuple(_node(node, used.get(node["metadata"]["name"], {}), claims) for node in found)
     planned = [_planned(env, pool, gpus_of(pool, node["metadata"].get("labels", {}))) for node in found]
+    declared, within = len(pool.hosts) if pool.hosts else pool.nodes, bounds(env, pool)
     return PoolStatus(
         name=pool.name,
         sharing=pool.sharing.kind if pool.gpus else "none",
@@ -190,15 +192,15 @@ def _pool(
         machine=pool.machine or " or ".join(gpu.name for gpu in pool.gpus) or "own hosts",
         planned=_planned(env, pool, None),
         nodes=statuses,
-        settled=bool(found)
+        settled=len(found) >= max(1, declared or 0, within[0] if within else 0)
         and all(
             node.ready
             and not node.waits_for
             and {key: count for key, count in node.allocatable.items() if count} == wanted
             for node, wanted in zip(statuses, planned, strict=True)
         ),
-        declared=len(pool.hosts) if pool.hosts else pool.nodes,
-        bounds=bounds(env, pool),
+        declared=declared,
+        bounds=within,
     )
 
 

@@ -134,6 +134,21 @@ def test_a_pool_is_settled_when_every_node_offers_just_what_was_planned(
     assert summarise(ENV, live, []).pools[0].settled is settled
 
 
+@pytest.mark.parametrize("kind", ["embedded", "aws", "openstack", "hosts"])
+def test_a_pool_is_not_settled_while_fewer_nodes_have_joined_than_were_declared(kind: str) -> None:
+    wanted = {"nvidia.com/gpu": 2} if kind == "hosts" else {"nvidia.com/gpu": 1}
+    live = [node(name, "t4", gpu=str(*wanted.values())) for name in ("t4-0", "t4-1", "t4-2")]
+    settled = [summarise(of(kind), live[:count], []).pools[0].settled for count in range(4)]
+    assert settled == [False, False, True, True]
+
+
+def test_an_elastic_group_is_settled_with_as_many_nodes_as_it_has_at_least() -> None:
+    pool = {"name": "t4", "machine": "g2.5xlarge", "elastic": {"min": 2, "max": {"nodes": 4}}}
+    live = [node(name, "t4", gpu="1") for name in ("t4-0", "t4-1")]
+    env = parse(openstack_stacks.small(pool))
+    assert [summarise(env, live[:count], []).pools[0].settled for count in (1, 2)] == [False, True]
+
+
 def test_whole_thousands_are_counted_as_the_api_server_writes_them() -> None:
     (found,) = summarise(ENV, [node("t4-0", "t4", **{"gpu.shared": "1k"})], []).pools[0].nodes
     assert found.allocatable == {"nvidia.com/gpu.shared": 1000}
