@@ -10,7 +10,10 @@ from gpuform.openstack import balancers
 from gpuform.openstack.api import next_page
 from gpuform.openstack.cloud import Cloud, answers
 
+Resource = Mapping[str, Any]
+
 _SHOWN = 10
+_NEUTRON = "network:"
 
 
 def blockers(cloud: Cloud, cluster: Mapping[str, Any]) -> list[str]:
@@ -20,16 +23,27 @@ def blockers(cloud: Cloud, cluster: Mapping[str, Any]) -> list[str]:
     and must not become another. Nothing is changed.
     """
     found: list[str] = []
+    try:
+        stack = list(_stack(cloud, cluster))
+    except Failure:
+        stack = []
     for look in (_load_balancers, _ports, _resources):
         try:
-            found += list(look(cloud, cluster))
+            found += list(look(cloud, cluster, stack))
         except Failure:
             continue
     more = len(found) - _SHOWN
     return found[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
 
 
-def _load_balancers(cloud: Cloud, cluster: Mapping[str, Any]) -> Iterator[str]:
+def _stack(cloud: Cloud, cluster: Mapping[str, Any]) -> list[Resource]:
+    """The resources of the cluster's heat stack, nested ones too; none where it has no stack."""
+    id = _stack_id(cluster)
+    path = f"/stacks/{id}/resources"
+    return _ask(cloud, "orchestration", path, "resources", {"nested_depth": 5}) if id else []
+
+
+def _load_balancers(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resource]) -> Iterator[str]:
     """Those of Services and Ingresses; the API's own, if it is in the way, is a resource of the stack."""
     found = _ask(cloud, "load-balancer", "/v2/lbaas/loadbalancers", "loadbalancers")
     for one in balancers.of_cluster(found, cluster):
@@ -37,33 +51,54 @@ def _load_balancers(cloud: Cloud, cluster: Mapping[str, Any]) -> Iterator[str]:
         yield f"{what}: openstack loadbalancer delete --cascade {one.id}"
 
 
-def _ports(cloud: Cloud, cluster: Mapping[str, Any]) -> Iterator[str]:
-    """Ports that bear the cluster's name or uuid; those of a network that it shares are not told apart."""
+def _ports(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resource]) -> Iterator[str]:
+    """The stack's own ports, all in a network that the stack made, and those that bear the cluster's uuid.
+
+    Behind these, and said to be in doubt, those that begin with its name: the nodes' of its groups, which are
+    stacks of their own, or another cluster's. Ports of neutron itself (``network:...``) go with their network
+    or router, and not by a command.
+    """
+    doubtful: list[str] = []
+    own, networks = _ids(stack, "::Neutron::Port"), _ids(stack, "::Neutron::Net")
     for one in _ask(cloud, "network", "/v2.0/ports", "ports"):
-        said = f"{one.get('description') or ''} {one.get('name') or ''}"
-        if str(cluster.get("uuid")) in said or _named(one, cluster):
-            owner = one.get("device_owner") or "nobody"
-            what = f"port {one.get('name')} ({one.get('id')}, of {owner})"
-            yield f"{what}: openstack port delete {one.get('id')}"
+        owner, said = one.get("device_owner") or "nobody", f"{one.get('description')} {one.get('name')}"
+        inside = one.get("network_id") in networks and not owner.startswith(_NEUTRON)
+        certain = one.get("id") in own or inside or str(cluster.get("uuid")) in said
+        doubt = "" if certain else ", by its name alone: look whose it is"
+        what = f"port {one.get('name')} ({one.get('id')}, of {owner}{doubt})"
+        line = f"{what}: openstack port delete {one.get('id')}"
+        if certain:
+            yield line
+        elif _named(one, cluster):
+            doubtful.append(line)
+    yield from doubtful
 
 
-def _resources(cloud: Cloud, cluster: Mapping[str, Any]) -> Iterator[str]:
+def _resources(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resource]) -> Iterator[str]:
     """What of the cluster's heat stack is not gone because it failed."""
-    stack = cluster.get("stack_id") or cluster.get("cluster_id")
-    if not stack:
-        return
-    path = f"/stacks/{stack}/resources"
-    for one in _ask(cloud, "orchestration", path, "resources", {"nested_depth": 5}):
+    for one in stack:
         if str(one.get("resource_status")) in ("DELETE_FAILED", "DELETE_IN_PROGRESS"):
             yield (
-                f"stack {stack}, resource {one.get('resource_name')} ({one.get('resource_type')} "
-                f"{one.get('physical_resource_id') or ''}): {one.get('resource_status')} "
-                f"{one.get('resource_status_reason') or ''}".rstrip()
+                f"stack {_stack_id(cluster)}, resource {one.get('resource_name')} "
+                f"({one.get('resource_type')} {one.get('physical_resource_id') or ''}): "
+                f"{one.get('resource_status')} {one.get('resource_status_reason') or ''}".rstrip()
             )
 
 
+def _stack_id(cluster: Mapping[str, Any]) -> str:
+    return str(cluster.get("stack_id") or cluster.get("cluster_id") or "")
+
+
+def _ids(stack: list[Resource], kind: str) -> set[str]:
+    """What neutron knows the stack's resources of a kind by; Magnum's templates have names of their own for
+    kinds that are optional: ``Magnum::Optional::Neutron::Net`` (templates/network.yaml, until 31b84327).
+    """
+    made = (one for one in stack if str(one.get("resource_type")).endswith(kind))
+    return {str(id) for one in made if (id := one.get("physical_resource_id"))}
+
+
 def _named(one: Mapping[str, Any], cluster: Mapping[str, Any]) -> bool:
-    """Whether a thing bears the cluster's name as heat gives it: ``name-...``."""
+    """Whether a thing bears the cluster's name as its drivers begin others with it: ``name-...``."""
     name = str(cluster.get("name") or "")
     own = str(one.get("name") or "")
     return bool(name) and (own == name or own.startswith(f"{name}-"))

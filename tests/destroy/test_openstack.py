@@ -68,11 +68,13 @@ def test_what_holds_the_cluster_is_named_and_the_same_command_goes_on(
     cloud: MadeUp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud.balancers = [{"id": "lb-9", "name": "research-2-api", "provisioning_status": "ERROR"}, SOMEBODY_S]
-    cloud.ports = [{"id": "port-7", "name": "research-kept", "device_owner": "compute:nova"}]
+    kept = {"id": "port-7", "name": "kept", "network_id": "net-1", "device_owner": "compute:nova"}
+    cloud.ports = [kept, {"id": "port-8", "name": "research-2-kept", "device_owner": "compute:nova"}]
     cloud.stack = [
         {
             "resource_name": "network",
             "resource_type": "OS::Neutron::Net",
+            "physical_resource_id": "net-1",
             "resource_status": "DELETE_FAILED",
             "resource_status_reason": "There are one or more ports still in use",
         }
@@ -84,8 +86,9 @@ def test_what_holds_the_cluster_is_named_and_the_same_command_goes_on(
         assert stuck.value.subject == "cluster research of research"
         for named in (
             "Magnum has it as DELETE_FAILED (in use)",
-            "port research-kept (port-7, of compute:nova)",
-            "resource network (OS::Neutron::Net ): DELETE_FAILED There are one or more ports still in use",
+            "port kept (port-7, of compute:nova): openstack port delete port-7",
+            "port research-2-kept (port-8, of compute:nova, by its name alone: look whose it is)",
+            "resource network (OS::Neutron::Net net-1): DELETE_FAILED There are one or more ports still",
             "timed out",
         ):
             assert named in stuck.value.fact

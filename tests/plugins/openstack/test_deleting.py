@@ -57,7 +57,8 @@ def test_a_stuck_delete_is_bounded_and_names_what_blocks(fake: Fake) -> None:
     for words in (
         f"load balancer kube_service_{uuid}_default_web (lb-1, ERROR)",
         "openstack loadbalancer delete --cascade lb-1",
-        "port research-abc-node-0 (port-1, of compute:nova): openstack port delete port-1",
+        "port research-abc-node-0 (port-1, of compute:nova, by its name alone: look whose it is): openstack ",
+        "openstack port delete port-1",
         "resource fixed_subnet (OS::Neutron::Subnet sub-1): DELETE_FAILED Conflict: ports still in use",
         "run the same command again, which goes on",
     ):
@@ -119,6 +120,29 @@ def test_magnum_s_reason_is_told_where_nobody_says_what_blocks(
     assert "what is in its way could not be asked (openstack coe cluster show" in said
     assert "HTTP 403: Policy doesn't allow it" in said
     assert said.endswith("run the same command again, which goes on")
+
+
+def test_ports_are_a_cluster_s_by_its_stack_or_its_uuid_and_by_name_only_perhaps(fake: Fake) -> None:
+    """Heat shows the kinds of Magnum's templates by the names that these give them."""
+    uuid = "1e9b89de-354f-4255-bfb0-379dccc92c77"
+    kinds = {"Magnum::Optional::Neutron::Net": "net-own", "OS::Neutron::Port": "port-own"}
+    ports = {
+        "port-own": {"name": "", "network_id": "net-shared"},
+        "port-vip": {"name": "octavia-lb-vrrp", "network_id": "net-own", "device_owner": "Octavia"},
+        "port-cni": {"name": "x", "description": f"of {uuid}", "network_id": "net-shared"},
+        "port-dhcp": {"name": "", "network_id": "net-own", "device_owner": "network:dhcp"},
+        "port-other": {"name": "research-2-node-0", "network_id": "net-shared"},
+        "port-far": {"name": "researchers", "network_id": "net-shared"},
+    }
+    fake.blocking = {
+        "heat": [{"id": of, "resource_type": one, "physical_resource_id": of} for one, of in kinds.items()],
+        "neutron": [{"id": id, **one} for id, one in reversed(ports.items())],
+    }
+    found = blockers(connect("cern"), {"uuid": uuid, "name": "research", "stack_id": "s-1"})
+    assert [line.rpartition(": ")[2] for line in found] == [
+        f"openstack port delete {id}" for id in ("port-cni", "port-vip", "port-own", "port-other")
+    ]
+    assert [line for line in found if "look whose it is" in line] == found[3:]
 
 
 def test_what_blocks_is_looked_for_on_every_page(fake: Fake) -> None:
