@@ -15,6 +15,11 @@ from gpuform.plugins.properties import reveal
 CREATE_S, UPDATE_S, DELETE_S = 3600.0, 1800.0, 1800.0
 """The official provider's own bounds (resource_openstack_containerinfra_cluster_v1.go, Timeouts)."""
 
+_AGAIN = (
+    "The next up looks for it again and makes no second one, for the request may only be late; "
+    "'pulumi refresh' takes it out of the state"
+)
+
 
 class SlowResource(MagnumResource):
     """One of the two types; what each does in its own way is said by the methods that raise here."""
@@ -127,7 +132,7 @@ class SlowResource(MagnumResource):
         try:
             live = await wait.appeared()
             if live is None:
-                why = "Magnum took the request and shows nothing of it; is its conductor running?"
+                why = "Magnum took the request and shows nothing of it; is its conductor running? " + _AGAIN
                 raise self.init_failed(magnum, id, None, news, f"{wait.what}: {why}")
             live = await wait.settled()
             if live["status"] != CREATE_FAILED:

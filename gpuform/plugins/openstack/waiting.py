@@ -54,11 +54,20 @@ class Wait:
     bound_s: float
 
     async def appeared(self) -> Live | None:
-        """The thing that was asked for, or ``None`` where Magnum has not begun it within `BEGINS_S`."""
-        ends = time.monotonic() + min(BEGINS_S, self.bound_s)
+        """The thing that was asked for, or ``None`` where Magnum has not begun it within `BEGINS_S`.
+
+        A run that goes on with it waits as long again: who is to make it may be back by now, and what was
+        asked for still lie in its queue.
+        """
+        started, most = time.monotonic(), min(BEGINS_S, self.bound_s)
         async for live in self._looks():
-            if live is not None or time.monotonic() >= ends:
+            waited = time.monotonic() - started
+            if live is not None or waited >= most:
                 return live
+            said = (
+                f"Magnum took the request and does not show it yet ({waited:.0f} s of at most {most:.0f} s)"
+            )
+            await self.call.status(f"{self.what}: {said}")
         return None
 
     async def settled(self, moved: Callable[[Live], bool] | None = None) -> Live:
