@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuform.kubeconfigs import answered
 from infra.model import labels
 from infra.model.health import HEALTH
 
@@ -73,14 +74,15 @@ class Seen:
 
 
 def fetch(kubeconfig: Path, context: str | None = None) -> Seen:
-    """Ask the cluster. Raises what httpx raises when it cannot be reached."""
+    """Ask the cluster. Raises what httpx raises when it cannot be reached, or an OSError where it refuses."""
     import kr8s
     from kr8s.objects import ConfigMap, Node
 
-    api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
-    nodes = [dict(one.raw) for one in Node.list(api=api, label_selector=labels.POOL) if isinstance(one, Node)]
-    maps = ConfigMap.list(api=api, namespace=HEALTH)
-    return read(nodes, [dict(one.raw) for one in maps if isinstance(one, ConfigMap)])
+    with answered():
+        api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+        nodes = [one for one in Node.list(api=api, label_selector=labels.POOL) if isinstance(one, Node)]
+        maps = [one for one in ConfigMap.list(api=api, namespace=HEALTH) if isinstance(one, ConfigMap)]
+    return read([dict(one.raw) for one in nodes], [dict(one.raw) for one in maps])
 
 
 def read(nodes: Iterable[Json], maps: Iterable[Json]) -> Seen:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpuform import scratch
 from gpuform.errors import Failure
+from gpuform.kubeconfigs import FOLDER
 from gpuform.paths import Paths
 from gpuform.status import cluster_of
 from infra.model.aws import AwsCluster
@@ -51,7 +52,7 @@ def cluster(env: Environment, paths: Paths, engine: Engine, stack: str) -> Itera
     text = engine.outputs(stack, show_secrets=True).get("kubeconfig")
     if not isinstance(text, str) or not text:
         raise Failure(f"stack {stack}", "has no cluster yet", "run `up` first")
-    with scratch.folder(paths.state / "kubeconfigs") as folder:
+    with scratch.folder(paths.state / FOLDER) as folder:
         file = folder / "kubeconfig"
         file.touch(mode=0o600)
         file.write_text(text, encoding="utf-8")

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpuform import claims as dra
 from gpuform.claims import Claims
+from gpuform.kubeconfigs import answered
 from infra.model.environment import Environment
 
 Json = Mapping[str, Any]
@@ -31,8 +32,13 @@ NODE_POOLS = "nodepools.karpenter.sh"
 def fetch(env: Environment, kubeconfig: Path, context: str | None = None) -> Objects:
     """Ask the cluster for nodes, pods and `kinds`.
 
-    Raises what httpx raises when the cluster cannot be reached.
+    Raises what httpx raises when the cluster cannot be reached, or an OSError where it refuses.
     """
+    with answered():
+        return _fetch(env, kubeconfig, context)
+
+
+def _fetch(env: Environment, kubeconfig: Path, context: str | None) -> Objects:
     import kr8s
     from kr8s.objects import Node, Pod
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from gpuform.errors import Failure
+from gpuform.kubeconfigs import refused, said
 
 if TYPE_CHECKING:
     from infra.model.environment import Environment
@@ -44,7 +45,7 @@ def short_path(path: Path) -> Path:
 
 @contextmanager
 def answering(stack: str, kubeconfig: Path) -> Iterator[None]:
-    """Raise Failure where the cluster does not answer, or where nobody has made it yet."""
+    """Raise Failure where the cluster does not answer, takes no such kubeconfig, or was never made."""
     import httpx
 
     try:
@@ -53,8 +54,9 @@ def answering(stack: str, kubeconfig: Path) -> Iterator[None]:
         if stack != "local" and not kubeconfig.exists():
             remedy = f"make the cluster (`gpuform up {stack}`), or correct the path"
             raise Failure(f"cluster of {stack}", f"there is no kubeconfig {kubeconfig}", remedy) from None
-        raise Failure(
+        denied = refused(stack, kubeconfig, error) if stack != "local" else None
+        raise denied or Failure(
             f"cluster of {stack}",
-            f"cannot be reached ({error or type(error).__name__})",
+            f"cannot be reached ({said(error)})",
             "start it with `gpuform local start`" if stack == "local" else f"look at {kubeconfig}",
         ) from None

@@ -11,6 +11,7 @@ from gpuform.drift.finding import Drift, Finding
 from gpuform.embedded.kwokctl import Tools
 from gpuform.engine import Engine, Step
 from gpuform.errors import Failure, InputError
+from gpuform.kubeconfigs import answered, refused, said
 from gpuform.live import cluster
 from gpuform.paths import Paths
 from infra.config import load
@@ -77,12 +78,14 @@ def _live(env: Environment, paths: Paths, engine: Engine, stack: str) -> Iterato
 
     with cluster(env, paths, engine, stack) as (kubeconfig, context):
         try:
-            api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
-            there = [dict(one.raw) for one in Node.list(api=api) if isinstance(one, Node)]
-            spaces = {one["metadata"]["namespace"] for one in maps.planned(env)}
-            found = [one for space in sorted(spaces) for one in ConfigMap.list(api=api, namespace=space)]
+            with answered():
+                api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+                there = [dict(one.raw) for one in Node.list(api=api) if isinstance(one, Node)]
+                spaces = {one["metadata"]["namespace"] for one in maps.planned(env)}
+                found = [one for space in sorted(spaces) for one in ConfigMap.list(api=api, namespace=space)]
         except (OSError, httpx.HTTPError, ValueError) as error:
-            fact = f"cannot be reached ({error or type(error).__name__})"
-            raise Failure(f"cluster of {stack}", fact, f"look at {kubeconfig}") from None
+            fact = f"cannot be reached ({said(error)})"
+            denied = refused(stack, kubeconfig, error)
+            raise denied or Failure(f"cluster of {stack}", fact, f"look at {kubeconfig}") from None
     yield from nodes.check(env, there)
     yield from maps.check(env, [dict(one.raw) for one in found if isinstance(one, ConfigMap)])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
-from gpuform.plugins.handler import Call, PluginError, Properties
-from gpuform.plugins.openstack.api import Live, Magnum
+from gpuform.plugins.handler import Call, Change, Diffed, PluginError, Properties
+from gpuform.plugins.openstack.api import ApiError, Live, Magnum
 from gpuform.plugins.openstack.endings import failed
 from gpuform.plugins.openstack.kubeconfig import kubeconfig, usable
 from gpuform.plugins.openstack.making import CREATE_S, SlowResource
@@ -26,6 +27,16 @@ class Clusters(SlowResource):
     async def look(self, magnum: Magnum, id: str) -> Live | None:
         """The cluster of a uuid."""
         return await magnum.cluster(id)
+
+    async def diff(
+        self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
+    ) -> Diffed:
+        """Also an update for a kubeconfig whose certificate ends soon: an unchanged program renews it."""
+        found = await super().diff(call, id, old_inputs, olds, news)
+        known = reveal(olds).get("kubeconfig")
+        if not found.replaces and known and not usable(known, str(known.get("host"))):
+            return replace(found, changes={**found.changes, "kubeconfig": Change.UPDATE})
+        return found
 
     def planned(self, inputs: Properties, olds: Properties | None = None) -> Properties:
         """Also the kubeconfig, which stays as it is where there is one."""
@@ -107,14 +118,37 @@ class Clusters(SlowResource):
 
     async def whole(self, magnum: Magnum, live: Live, inputs: Properties, olds: Properties) -> Properties:
         """The outputs of a cluster that is there, its kubeconfig among them."""
+        return await self._whole(magnum, live, inputs, olds)
+
+    async def seen(self, magnum: Magnum, live: Live, inputs: Properties, olds: Properties) -> Properties:
+        """The same, with the authority of now: Magnum may have rotated it."""
+        authority = await _authority(magnum, str(live["uuid"]))
+        return await self._whole(magnum, live, inputs, olds, authority)
+
+    async def _whole(
+        self, magnum: Magnum, live: Live, inputs: Properties, olds: Properties, authority: str = ""
+    ) -> Properties:
+        """The kubeconfig of before is kept.
+
+        Unless it ends soon, is for another address, or, where ``authority`` says which one there is now,
+        trusts another.
+        """
         found = self.outputs(magnum, live, inputs)
         worker = await _default_worker(magnum, live)
         found["nodeCount"] = int(worker.get("node_count") or 0)
         known: Any = reveal(olds).get("kubeconfig")
         host = str(live.get("api_address") or "")
-        if not usable(known, host):
+        if not usable(known, host, authority):
             known = await kubeconfig(magnum, str(live["uuid"]), str(live["name"]), host)
         return {**found, "kubeconfig": Secret(known)}
+
+
+async def _authority(magnum: Magnum, uuid: str) -> str:
+    """The certificate of a cluster's authority as of now; empty where that may not be asked."""
+    try:
+        return await magnum.authority(uuid)
+    except ApiError:
+        return ""
 
 
 async def _default_worker(magnum: Magnum, live: Live) -> Live:

@@ -33,8 +33,14 @@ async def kubeconfig(magnum: Magnum, uuid: str, name: str, host: str) -> dict[st
     }
 
 
-def usable(known: Mapping[str, str] | None, host: str) -> bool:
-    """Whether a kubeconfig of an earlier run still does: for this address, and not about to expire."""
+def usable(known: Mapping[str, str] | None, host: str, authority: str = "") -> bool:
+    """Whether a kubeconfig of an earlier run still does: for this address, and not about to expire.
+
+    Where the certificate of the cluster's ``authority`` is given, it has to be that one as well: Magnum may
+    have rotated it (``openstack coe ca rotate``).
+    """
+    if known and authority and str(known.get("cluster_ca_certificate")).strip() != authority.strip():
+        return False
     if not known or known.get("host") != host or not known.get("client_certificate"):
         return False
     ends = _ends(str(known["client_certificate"]))

@@ -46,6 +46,10 @@ class SlowResource(MagnumResource):
         """The outputs of one that is there."""
         return self.outputs(magnum, live, inputs)
 
+    async def seen(self, magnum: Magnum, live: Live, inputs: Properties, olds: Properties) -> Properties:
+        """The outputs as a refresh finds them."""
+        return await self.whole(magnum, live, inputs, olds)
+
     def making_s(self, inputs: Properties) -> float:
         """How long making it may take where the program does not say."""
         return CREATE_S
@@ -76,7 +80,7 @@ class SlowResource(MagnumResource):
         if status == CREATE_FAILED or (in_progress(live) and not status.startswith("UPDATE")):
             why = f"{self.noun} {live.get('name')}: {reason(live) if status == CREATE_FAILED else status}"
             raise self.init_failed(magnum, id, live, inputs, why)
-        outputs = await self.whole(magnum, live, inputs, olds)
+        outputs = await self.seen(magnum, live, inputs, olds)
         return ReadResult(id, outputs, self.refreshed(outputs, inputs, olds))
 
     async def update(

@@ -14,7 +14,9 @@ __all__ = ["PROJECT", "USER", "Answer", "Fake", "error"]
 
 
 class Fake(Conductor):
-    """The API before the conductor."""
+    """The API before the conductor; ``ca`` is its answer to who asks for a cluster's authority."""
+
+    ca: Answer = (200, {"pem": "-----BEGIN CERTIFICATE-----\nCA\n"})
 
     def answer(self, method: str, path: str, body: Any, query: str) -> Answer:
         """The answer of a request below /magnum/v1."""
@@ -137,7 +139,7 @@ class Fake(Conductor):
         return (204, None) if self.templates.pop(key, None) else error(404, f"{key} could not be found.")
 
     def authority(self, body: Any, cluster: str) -> Answer:
-        return 200, {"cluster_uuid": cluster, "pem": "-----BEGIN CERTIFICATE-----\nCA\n"}
+        return self.ca
 
     def sign(self, body: Any) -> Answer:
         assert "BEGIN CERTIFICATE REQUEST" in body["csr"]

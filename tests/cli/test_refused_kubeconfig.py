@@ -1,0 +1,183 @@
+"""A cluster that is there and does not take the kubeconfig: why not is told, and what gets another one."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+
+from gpuform.cli.output import answering
+from gpuform.errors import Failure
+from gpuform.health import fetch as fetch_health
+from gpuform.kubeconfigs import FOLDER
+from gpuform.objects import fetch
+from infra.config import parse
+from tests.components.openstack_stacks import small
+from tests.openstack.authority import lay
+
+pytestmark = pytest.mark.unit
+
+ENV = parse(small())
+UNAUTHORIZED = {"kind": "Status", "status": "Failure", "message": "Unauthorized", "code": 401}
+ANEW = (
+    'have one made anew by `eval "$(gpuform local env research)"` and `pulumi refresh --target '
+    "'**:Cluster::**'`, then `gpuform up research`"
+)
+
+
+class Refuses(BaseHTTPRequestHandler):
+    """Knows nobody, as an API server says it."""
+
+    def do_GET(self) -> None:
+        body = json.dumps(UNAUTHORIZED).encode()
+        self.send_response(401)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+class Server(HTTPServer):
+    """A handshake that fails is no news."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def authorities(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``served`` is the server's; ``rotated`` has the same name, ``other`` another one."""
+    folder = tmp_path_factory.mktemp("authorities")
+    for name in ("served", "rotated", "other"):
+        lay(folder / name, "other" if name == "other" else "research")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(authorities: Path) -> Iterator[str]:
+    """The address of one that, as an API server does, lets anybody in as far as its 401."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authorities / "served/admin.crt", authorities / "served/admin.key")
+    found = Server(("127.0.0.1", 0), Refuses)
+    found.socket = context.wrap_socket(found.socket, server_side=True)
+    thread = threading.Thread(target=found.serve_forever, args=(0.02,))
+    thread.start()
+    yield f"https://127.0.0.1:{found.server_port}"
+    found.shutdown()
+    thread.join()
+    found.server_close()
+
+
+def kubeconfig(folder: Path, address: str, authority: Path, user: Path, certificate: str = "") -> Path:
+    def data(content: bytes) -> str:
+        return base64.b64encode(content).decode()
+
+    own = certificate.encode() or (user / "admin.crt").read_bytes()
+    key = (user / "admin.key").read_bytes()
+    trusted = data((authority / "ca.crt").read_bytes())
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": address, "certificate-authority-data": trusted}}],
+        "users": [
+            {"name": "u", "user": {"client-certificate-data": data(own), "client-key-data": data(key)}}
+        ],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    file = folder / FOLDER / "1-x" / "kubeconfig"
+    file.parent.mkdir(parents=True)
+    file.write_text(yaml.safe_dump(document))
+    return file
+
+
+def told(file: Path, stack: str = "research") -> tuple[str, str]:
+    with pytest.raises(Failure) as caught, answering(stack, file):
+        fetch(ENV, file)
+    return caught.value.fact, caught.value.remedy
+
+
+@pytest.mark.parametrize("trusted", ["rotated", "other"])
+def test_another_authority_is_told_from_a_cluster_that_is_away(
+    tmp_path: Path, authorities: Path, server: str, trusted: str
+) -> None:
+    fact, remedy = told(kubeconfig(tmp_path, server, authorities / trusted, authorities / "served"))
+    why = "does not take its kubeconfig: the API server's certificate is of another authority ("
+    assert fact.startswith(why)
+    assert remedy == ANEW
+
+
+def test_credentials_that_nobody_knows_are_told(tmp_path: Path, authorities: Path, server: str) -> None:
+    fact, remedy = told(kubeconfig(tmp_path, server, authorities / "served", authorities / "other"))
+    said = "nobody there knows its credentials (HTTP 401: Unauthorized)"
+    assert fact == f"does not take its kubeconfig: {said}"
+    assert remedy == ANEW
+
+
+def test_a_handshake_that_the_other_side_ends_is_told_by_where_it_came_from(
+    tmp_path: Path, authorities: Path
+) -> None:
+    """httpx leaves the message out (seen with a server that has to have a certificate of its authority)."""
+    file = kubeconfig(tmp_path, "https://127.0.0.1:1", authorities / "served", authorities / "other")
+    error = httpx.ReadError("")
+    error.__cause__ = ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca (_ssl.c:2580)")
+    with pytest.raises(Failure) as caught, answering("research", file):
+        raise error
+    failure = caught.value
+    assert failure.fact.startswith("does not take its kubeconfig: its client certificate is refused (")
+    assert "alert unknown ca" in failure.fact
+
+
+def test_a_certificate_of_the_past_is_told_with_its_day(
+    tmp_path: Path, authorities: Path, server: str
+) -> None:
+    key = load_pem_private_key((authorities / "other/admin.key").read_bytes(), None)
+    name, day = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "admin")]), timedelta(days=1)
+    ended = datetime.now(UTC) - 3 * day
+    made = x509.CertificateBuilder(subject_name=name, issuer_name=name, public_key=key.public_key())  # type: ignore[arg-type]
+    made = made.serial_number(1).not_valid_before(ended - day).not_valid_after(ended)
+    pem = made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()  # type: ignore[arg-type]
+    file = kubeconfig(tmp_path, server, authorities / "served", authorities / "other", pem)
+    fact, remedy = told(file)
+    assert fact.startswith(f"does not take its kubeconfig: its client certificate ended {ended:%Y-%m-%d} (")
+    assert remedy == ANEW
+
+
+def test_a_kubeconfig_of_somebody_else_s_is_not_ours_to_renew(
+    tmp_path: Path, authorities: Path, server: str
+) -> None:
+    made = kubeconfig(tmp_path, server, authorities / "other", authorities / "served")
+    own = tmp_path / "kubeconfig"
+    own.write_bytes(made.read_bytes())
+    fact, remedy = told(own)
+    assert "of another authority" in fact
+    assert remedy == f"get another one from who runs the cluster: {own}"
+
+
+def test_the_health_command_s_question_is_refused_in_the_same_way(
+    tmp_path: Path, authorities: Path, server: str
+) -> None:
+    with pytest.raises(PermissionError, match="HTTP 401: Unauthorized"):
+        fetch_health(kubeconfig(tmp_path, server, authorities / "served", authorities / "other"))
+
+
+def test_what_is_away_is_still_what_cannot_be_reached(tmp_path: Path, authorities: Path) -> None:
+    file = kubeconfig(tmp_path, "https://127.0.0.1:1", authorities / "served", authorities / "served")
+    fact, remedy = told(file)
+    assert fact.startswith("cannot be reached (")
+    assert remedy == f"look at {file}"
