@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpuform.broken import broken
 from gpuform.claims import Claims
 from gpuform.objects import fetch
 from gpuform.paths import Paths
@@ -50,6 +51,7 @@ class PoolStatus:
     ``planned`` is what each node should offer, or the largest where they differ in how many GPUs they have.
     ``settled``: there are as many nodes as declared, or as the bounds say at least, one in any case, and
     every one is ready, let in, and offers exactly what was planned.
+    ``lacking`` are the names of those nodes that do not.
     ``declared`` is its number of nodes, None where none is declared (elastic, or found by a selector).
     ``bounds`` are the fewest and the most nodes of a pool that is bounded by their number and comes and goes.
     """
@@ -63,6 +65,7 @@ class PoolStatus:
     settled: bool
     declared: int | None = None
     bounds: tuple[int, int] | None = None
+    lacking: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,12 +84,14 @@ class PodStatus:
 class ClusterStatus:
     """Pools in the order of the environment file, pods by namespace and name.
 
-    ``system`` are the namespaces of the cluster and of the platform itself.
+    ``system`` are the namespaces of the cluster and of the platform itself. ``broken`` is what
+    somebody has broken on simulated nodes, by name, and how it is mended.
     """
 
     pools: tuple[PoolStatus, ...]
     pods: tuple[PodStatus, ...]
     system: tuple[str, ...] = SYSTEM_NAMESPACES
+    broken: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The documented form of ``gpuform status --json``: only the keys that it promises."""
@@ -144,6 +149,7 @@ def summarise(
 ) -> ClusterStatus:
     """Bring live nodes, pods and claims together with the pools that were declared."""
     by_pool: dict[str, list[Mapping[str, Any]]] = {}
+    nodes = list(nodes)
     for node in nodes:
         by_pool.setdefault(node["metadata"].get("labels", {}).get(labels.POOL, ""), []).append(node)
     statuses = sorted((_pod(pod, claims) for pod in pods), key=lambda pod: (pod.namespace, pod.name))
@@ -155,6 +161,7 @@ def summarise(
         pools=tuple(_pool(env, pool, by_pool.get(pool.name, []), used, claims) for pool in env.pools),
         pods=tuple(statuses),
         system=(*SYSTEM_NAMESPACES, *((MONITORING,) if env.monitoring else ())),
+        broken=broken(nodes),
     )
 
 
@@ -185,6 +192,13 @@ def _pool(
     statuses = tuple(_node(node, used.get(node["metadata"]["name"], {}), claims) for node in found)
     planned = [_planned(env, pool, gpus_of(pool, node["metadata"].get("labels", {}))) for node in found]
     declared, within = len(pool.hosts) if pool.hosts else pool.nodes, bounds(env, pool)
+    lacking = tuple(
+        node.name
+        for node, wanted in zip(statuses, planned, strict=True)
+        if not node.ready
+        or node.waits_for
+        or {key: count for key, count in node.allocatable.items() if count} != wanted
+    )
     return PoolStatus(
         name=pool.name,
         sharing=pool.sharing.kind if pool.gpus else "none",
@@ -192,15 +206,10 @@ def _pool(
         machine=pool.machine or " or ".join(gpu.name for gpu in pool.gpus) or "own hosts",
         planned=_planned(env, pool, None),
         nodes=statuses,
-        settled=len(found) >= max(1, declared or 0, within[0] if within else 0)
-        and all(
-            node.ready
-            and not node.waits_for
-            and {key: count for key, count in node.allocatable.items() if count} == wanted
-            for node, wanted in zip(statuses, planned, strict=True)
-        ),
+        settled=len(found) >= max(1, declared or 0, within[0] if within else 0) and not lacking,
         declared=declared,
         bounds=within,
+        lacking=lacking,
     )
 
 

@@ -103,6 +103,7 @@ def nodes(
 @app.command()
 def up() -> None:
     """The main job: control plane, `pulumi up` of the stack local, and what came of it."""
+    from gpuform.broken import faulty
     from gpuform.engine import Engine
     from gpuform.reports import tables
     from gpuform.toolchain import Toolchain
@@ -122,8 +123,8 @@ def up() -> None:
     engine = Engine(paths, tools)
     result = engine.up(STACK)
     current = _settled(environment, paths, SETTLE_S if result.changed else UNCHANGED_S)
-    if unsettled := _unsettled(current):
-        say(f"pools {unsettled} do not offer what was planned: reading the cluster anew")
+    if waiting := _unsettled(current):
+        say(f"pools {waiting} do not offer what was planned: reading the cluster anew")
         engine.refresh(STACK, on_event=lambda event: None)  # it would list what others did as its own doing
         result = engine.up(STACK)
         current = _settled(environment, paths, SETTLE_S)
@@ -135,9 +136,11 @@ def up() -> None:
         say(tables.PACKED)
     for line in tables.monitored(plane.status()):
         say(line)
-    if unsettled := _unsettled(current):
+    for name, why in faulty(current).items():
+        warn(f"node {name} does not offer what was planned, for it was broken: {why}")
+    if waiting := _unsettled(current):
         raise Failure(
-            f"pools {unsettled}",
+            f"pools {waiting}",
             f"do not offer what was planned after {SETTLE_S:.0f} s",
             f"see the nodes' events with kubectl, and {paths.logs / 'simulator.log'}",
         )
@@ -170,8 +173,10 @@ def _settled(environment: Environment, paths: Paths, seconds: float) -> ClusterS
 
 
 def _unsettled(current: ClusterStatus) -> str:
-    """The names of the pools that do not offer what was planned, for a message; empty when all do."""
-    return ", ".join(pool.name for pool in current.pools if not pool.settled)
+    """The names of the pools that do not offer what was planned and may yet, for a message."""
+    from gpuform.broken import unsettled
+
+    return ", ".join(pool.name for pool in unsettled(current))
 
 
 def _monitored(stack: str, offline: bool = False) -> bool:
