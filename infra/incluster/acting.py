@@ -78,7 +78,7 @@ def _missing(node: Json, pool: Json) -> str:
         return "nobody says what the node shall offer"
     there = status.get("allocatable") or {}
     for name, count in sorted(promised.items()):
-        # What is had by claim is not in there, and the driver of claims says nothing of lost GPUs.
+        # What is had by claim is not in there: that all GPUs are measured has to do.
         if name.startswith(proof.RESOURCE) and proof.amount(there.get(name, "0")) < count:
             return f"it offers {there.get(name, '0')} of {count} {name}"
     return ""

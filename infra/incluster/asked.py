@@ -1,4 +1,4 @@
-"""Which faults are active now, as Prometheus says; whatever else it says is no answer.
+"""Which faults are active now and which nodes are measured, as Prometheus says; else it is no answer.
 
 It lies beside the health loop, in the same ConfigMap. Standard library alone, Python 3.11 or newer.
 """
@@ -20,6 +20,9 @@ else:
     from cases import Fault
 
 SERIES = "gpuform:fault:active"
+_SHOWN = "count by (node) (group by (node,gpu) (gpuform:gpu:temperature_celsius))"
+MEASURED = f"{_SHOWN} >= on (node) (max by (node) (gpuform:node:gpus) or on (node) {_SHOWN})"
+"""Nodes of which as many GPUs are measured as their pool says; where it says none, any."""
 CLASSES = ("application", "informational", "reset", "replace")
 LONGEST = 16 * 2**20  # bytes of an answer; 100 000 series are less
 TIMEOUT_S = 10.0
@@ -29,7 +32,16 @@ TROUBLE = (OSError, http.client.HTTPException, ValueError)
 
 def faults(server: str) -> list[Fault]:
     """Every active fault; one of ``TROUBLE`` where Prometheus is away or answers nonsense."""
-    query = urllib.parse.urlencode({"query": SERIES})
+    return read(_answer(server, SERIES))
+
+
+def measured(server: str) -> frozenset[str]:
+    """Nodes all of whose GPUs are measured now; one of ``TROUBLE`` as for the faults."""
+    return names(_answer(server, MEASURED))
+
+
+def _answer(server: str, expression: str) -> Any:
+    query = urllib.parse.urlencode({"query": expression})
     url = f"{server.rstrip('/')}/api/v1/query?{query}"
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"{server} is no address of a Prometheus")
@@ -37,7 +49,7 @@ def faults(server: str) -> list[Fault]:
         text = answer.read(LONGEST + 1)
     if len(text) > LONGEST:
         raise ValueError(f"its answer is longer than {LONGEST} bytes")
-    return read(json.loads(text))
+    return json.loads(text)
 
 
 def read(answer: Any) -> list[Fault]:
@@ -46,14 +58,27 @@ def read(answer: Any) -> list[Fault]:
     One series that cannot be read makes the whole answer nonsense: half of it may be the wrong half.
     """
     try:
-        if answer["status"] != "success" or answer["data"]["resultType"] != "vector":
-            raise ValueError(f"it answers {str(answer)[:200]}")
-        found = [one["metric"] for one in answer["data"]["result"] if float(one["value"][1]) == 1]
+        found = [one["metric"] for one in _vector(answer) if float(one["value"][1]) == 1]
         return [fault for fault in map(_fault, found) if fault.node]  # else nobody knows where it is
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(
             f"its answer has no {error}" if isinstance(error, KeyError) else str(error)
         ) from None
+
+
+def names(answer: Any) -> frozenset[str]:
+    """The nodes in an answer; ValueError unless all of it is as it must be."""
+    try:
+        return frozenset(str(one["metric"]["node"]) for one in _vector(answer))
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"its answer is none about nodes: {error}") from None
+
+
+def _vector(answer: Any) -> list[Any]:
+    if answer["status"] != "success" or answer["data"]["resultType"] != "vector":
+        raise ValueError(f"it answers {str(answer)[:200]}")
+    found: list[Any] = answer["data"]["result"]
+    return found
 
 
 def _fault(labels: dict[str, str]) -> Fault:

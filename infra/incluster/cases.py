@@ -64,6 +64,8 @@ class Node:
     """Its node group there."""
     elastic: bool = False
     """Whether an autoscaler sizes that group."""
+    measured: bool = True
+    """Whether Prometheus has measurements of all its GPUs now."""
 
 
 @dataclass(frozen=True)

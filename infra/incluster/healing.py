@@ -2,9 +2,9 @@
 
 A fault that is no longer seen is not repaired: a GPU that has fallen off the bus has no series, either. A
 node comes back only when somebody has done something (a person has said so, or it was booted anew where a
-reset was called for), no fault of it has been seen for the time to settle, and it is Ready and offers what
-its pool promises. It lies beside the health loop, in the same ConfigMap. Standard library alone, Python 3.11
-or newer.
+reset was called for), no fault of it has been seen for the time to settle while all its GPUs were measured,
+and it is Ready and offers what its pool promises. It lies beside the health loop, in the same ConfigMap.
+Standard library alone, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ def _waits(settings: Settings, node: Node, active: list[Fault], since: float | N
     """Why a repaired node stays out. A series that has gone proves nothing: a lost GPU has none."""
     if active:
         return f"still there: {active[0].words}"
+    if not node.measured:
+        return "not all of its GPUs are measured, so that nobody sees a fault"
     if since is None or now - since < settings.settle_s:
         return f"no fault, but not for {settings.settle_s:g} s yet"
     return node.missing

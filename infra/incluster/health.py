@@ -4,10 +4,10 @@
               [--pace N] [--openstack FOLDER] SETTINGS
 
 SETTINGS is a JSON file with what was declared; the options are for who runs it outside a pod. Every look asks
-Prometheus for the faults that are active now, and nothing else; where it is away or answers nonsense, nothing
-is done. What was done is kept in a ConfigMap, which is written before a node is touched: a loop that ends in
-between has counted what it did. Every action is an event, a line of JSON on stdout, and counted at
-``/metrics``.
+Prometheus for the faults that are active now and for the nodes whose GPUs are measured, and nothing else;
+where it is away or answers nonsense, nothing is done. What was done is kept in a ConfigMap, which is written
+before a node is touched: a loop that ends in between has counted what it did. Every action is an event, a
+line of JSON on stdout, and counted at ``/metrics``.
 
 What is decided lies in ``judge.py`` beside it. Standard library alone, Python 3.11 or newer.
 """

@@ -12,7 +12,7 @@ the health loop, in the same ConfigMap. Standard library alone, Python 3.11 or n
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,14 +27,20 @@ else:
 
 
 def listen(
-    quiet: Mapping[str, float], names: Iterable[str], faults: Iterable[Fault], now: float
+    quiet: Mapping[str, float],
+    names: Iterable[str],
+    faults: Iterable[Fault],
+    now: float,
+    unseen: Collection[str] = (),
 ) -> dict[str, float]:
     """Since when each node of these names has been without a fault that counts, as far as was listened.
 
-    Call it with an empty mapping after any time without an answer: silence is no quiet.
+    Call it with an empty mapping after any time without an answer: silence is no quiet. Nor is it that of
+    ``unseen``, nodes that are there and of whose GPUs one at least is not measured.
     """
     loud = {fault.node for fault in faults if fault.kind in RANK}
-    return {name: now if name in loud else quiet.get(name, now) for name in {*names, *loud}}
+    over = {*loud, *unseen}
+    return {name: now if name in over else quiet.get(name, now) for name in {*names, *loud}}
 
 
 def names(nodes: Iterable[Node], state: State) -> set[str]:

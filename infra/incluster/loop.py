@@ -65,7 +65,7 @@ class Loop:
     def look(self, now: float) -> None:
         """One look; what fails is said, once, and tried again at the next."""
         try:
-            faults = asked.faults(self._prometheus)
+            faults, measured = asked.faults(self._prometheus), asked.measured(self._prometheus)
         except asked.TROUBLE as error:
             self._quiet.clear()
             self._metrics.set(prometheus_up=0)
@@ -74,7 +74,7 @@ class Loop:
         self._metrics.set(prometheus_up=1)
         self._once("prometheus", now, "Prometheus answers")
         try:
-            self._judge(faults, now)
+            self._judge(faults, measured, now)
             self._once("cluster", now, "the API server answers")
         except cluster.TROUBLE as error:
             self._quiet.clear()
@@ -84,20 +84,25 @@ class Loop:
         """It has not looked for long."""
         self._quiet.clear()
 
-    def _judge(self, faults: list[Any], now: float) -> None:
+    def _judge(self, faults: list[Any], measured: frozenset[str], now: float) -> None:
         seen = {
             one["metadata"]["name"]: one
             for one in self._cluster.nodes(proof.POOL)
             if one["metadata"]["labels"][proof.POOL] in self._pools
         }
         nodes = [
-            acting.read(one, self._pools[one["metadata"]["labels"][proof.POOL]]) for one in seen.values()
+            replace(
+                acting.read(one, self._pools[one["metadata"]["labels"][proof.POOL]]),
+                measured=name in measured,
+            )
+            for name, one in seen.items()
         ]
         kept = self._cluster.config_map(STATE) or self._empty()
         before = State.of(json.loads(kept["data"][KEY]))
         told_to = (kept["metadata"].get("annotations") or {}).pop(RESET, None)
         state = before if told_to is None else judge.reset(before)
-        self._quiet = judge.listen(self._quiet, judge.names(nodes, state), faults, now)
+        unseen = {node.name for node in nodes if not node.measured}
+        self._quiet = judge.listen(self._quiet, judge.names(nodes, state), faults, now, unseen)
         steps, after = judge.decide(self._settings, nodes, faults, state, self._quiet, now)
         if told_to is not None or after != before or "resourceVersion" not in kept["metadata"]:
             kept = self._write(kept, after)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
@@ -44,6 +45,7 @@ class Stub:
 
     def __init__(self) -> None:
         self.faults: list[dict[str, str]] = []
+        self.measured: set[str] = set()
         self.nonsense = ""
         self.asked: list[str] = []
         stub = self
@@ -51,7 +53,10 @@ class Stub:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 stub.asked.append(self.path)
-                found = [{"metric": one, "value": [time.time(), "1"]} for one in stub.faults]
+                shown = [{"node": name} for name in sorted(stub.measured)]
+                of_faults = parse_qs(urlsplit(self.path).query)["query"] == ["gpuform:fault:active"]
+                series = stub.faults if of_faults else shown
+                found = [{"metric": one, "value": [time.time(), "1"]} for one in series]
                 answer = {"status": "success", "data": {"resultType": "vector", "result": found}}
                 body = (stub.nonsense or json.dumps(answer)).encode()
                 self.send_response(200)
@@ -126,7 +131,10 @@ class Site:
     def nodes(
         self, *names: str, pool: str = FIXED, gpus: str = "1", servers: dict[str, str] | None = None
     ) -> None:
-        """Nodes that offer what their pool promises; ``servers`` are the ids of those of OpenStack."""
+        """Nodes that offer what their pool promises, and are measured.
+
+        ``servers`` are the ids of those of OpenStack.
+        """
         made = []
         for name in names:
             labels = {"kubernetes.io/hostname": name, "gpuform.io/pool": pool}
@@ -144,6 +152,7 @@ class Site:
         self.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *(f"node/{name}" for name in names))
         for name in names:
             self.offers(name, gpus)
+        self.prometheus.measured |= set(names)
 
     def offers(self, name: str, gpus: str) -> None:
         amounts = {"nvidia.com/gpu": gpus}
@@ -192,6 +201,7 @@ class Site:
         self.kubectl("delete", "events", "-n", "default", "--all")
         self.kubectl("delete", "events", "-n", HEALTH, "--all")
         self.prometheus.faults, self.prometheus.nonsense = [], ""
+        self.prometheus.measured.clear()
 
     @contextmanager
     def loop(self, pace: float = 1.0, every: float = 0.3, openstack: Path | None = None) -> Iterator[Loop]:

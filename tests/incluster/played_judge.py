@@ -41,7 +41,8 @@ class Played:
 
     def look(self, faults: list[Fault], now: float, fails: bool = False) -> list[Step]:
         there = list(self.there.values())
-        self.quiet = judge.listen(self.quiet, judge.names(there, self.state), faults, now)
+        unseen = {one.name for one in there if not one.measured}
+        self.quiet = judge.listen(self.quiet, judge.names(there, self.state), faults, now, unseen)
         steps, self.state = judge.decide(self.declared, there, faults, self.state, self.quiet, now)
         for step in [] if fails else steps:
             self._carry_out(step, now)

@@ -33,6 +33,15 @@ def test_an_answer_is_read() -> None:
     assert found.words == "GPU ?: gpu_lost, class replace"
 
 
+def test_the_nodes_in_an_answer_are_read() -> None:
+    found = [{"metric": {"node": name}, "value": [1, "8"]} for name in ("n", "m")]
+    assert asked.names(answer(*found)) == {"n", "m"}
+    assert asked.names(answer()) == frozenset()
+    for nonsense in (None, [], {"status": "error"}, answer(kind="matrix"), answer({"metric": {}})):
+        with pytest.raises(ValueError, match=r"\w"):
+            asked.names(nonsense)
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [

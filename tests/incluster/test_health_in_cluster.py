@@ -6,12 +6,14 @@ import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from gpuform.offline.charts import Charts
 from gpuform.paths import Paths
 from infra import versions
+from infra.incluster import asked
 from infra.model.health import HEALTH
 from tests.conftest import Plane
 from tests.incluster.gate_site import until
@@ -87,7 +89,9 @@ def test_eight_of_twenty_break_in_one_window_and_the_breaker_stops_at_four(site:
             'gpuform_health_actions_total{node="fixed-00",class="replace",action="cordon",result="done"}'
         )
         assert figures[counted] == 1
-    assert set(site.prometheus.asked) == {"/api/v1/query?query=gpuform%3Afault%3Aactive"}
+    queries = [parse_qs(urlsplit(path).query)["query"] for path in site.prometheus.asked]
+    assert {urlsplit(path).path for path in site.prometheus.asked} == {"/api/v1/query"}
+    assert {query for (query,) in queries} == {"gpuform:fault:active", asked.MEASURED}
     said = site.condition("fixed-00")
     assert (said["status"], said["reason"]) == ("True", "GpuNeedsReplacement")
     assert said["message"] == "GPU 0 (GPU-fixed-00): XID 79, class replace"
@@ -152,13 +156,19 @@ def test_a_node_comes_back_once_it_is_repaired_and_shows_it(site: Site) -> None:
         until(site.taints, {"fixed-a": "replace", "fixed-b": "reset"}.__eq__)
         site.offers("fixed-a", "0")
         site.prometheus.faults = []  # the GPU is lost, and so are its series
+        site.prometheus.measured.remove("fixed-a")
         loop.looked(4)
         assert site.taints() == {"fixed-a": "replace", "fixed-b": "reset"}
         site.kubectl("annotate", "node", "fixed-a", "gpuform.io/gpu-repaired=seated anew")
         site.boots("fixed-b", "after")
         until(site.taints, {"fixed-a": "replace"}.__eq__)
         until(lambda: ("wait", "fixed-a", "done") in loop.done(), bool)
-        assert "it offers 0 of 1 nvidia.com/gpu" in [one.get("why") for one in loop.lines()]
+        loop.looked(8)  # longer than it takes to settle
+        told = [one.get("why") for one in loop.lines()]
+        assert "not all of its GPUs are measured, so that nobody sees a fault" in told
+        site.prometheus.measured.add("fixed-a")
+        short = "it offers 0 of 1 nvidia.com/gpu"
+        until(lambda: [one.get("why") for one in loop.lines()], lambda told: short in told)
         site.offers("fixed-a", "1")
         until(site.taints, {}.__eq__)
     node = site.node("fixed-a")

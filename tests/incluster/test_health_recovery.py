@@ -51,6 +51,28 @@ def test_what_a_person_has_repaired_comes_back_once_it_has_been_well_for_long_en
     assert actions(played.look([fault("n00")], NOW + 660)) == [("withhold", "n00")]  # one in five, in an hour
 
 
+def test_what_nobody_measures_is_not_well() -> None:
+    played = Played(nodes(5))
+    played.look([fault("n00")], NOW)
+    played.change("n00", repaired="new GPU", measured=False)
+    assert quiet_after(played, NOW + 15, 7200) == [("wait", "n00")] * 481
+    assert (
+        played.look([], NOW + 7230)[0].why == "not all of its GPUs are measured, so that nobody sees a fault"
+    )
+    played.change("n00", measured=True)  # the quiet begins here, for before nobody was heard
+    assert {action for action, _ in quiet_after(played, NOW + 7245, 570)} == {"wait"}
+    assert actions(played.look([], NOW + 7845)) == [("lift", "n00")]
+
+
+def test_a_fault_that_hides_behind_a_silent_exporter_is_the_same_when_it_shows_again() -> None:
+    played = Played(nodes(20))
+    played.look([fault("n00")], NOW)
+    played.change("n00", measured=False)
+    assert quiet_after(played, NOW + 15, 1200) == []
+    played.change("n00", measured=True, record=None, taint=None)  # a person took both away
+    assert played.look([fault("n00")], NOW + 1230) == []
+
+
 def test_a_restart_counts_the_quiet_anew() -> None:
     played = Played(nodes(5))
     played.look([fault("n00")], NOW)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from infra.incluster import asked
 from tests.plan.rules import world
 from tests.plan.rules.healthy import HEALTHY
 from tests.plan.rules.promtool import At, Case, Promtool, selector
@@ -15,6 +16,22 @@ pytestmark = pytest.mark.engine
 def test_a_healthy_cluster(promtool: Promtool) -> None:
     env = world.environment()
     promtool.test(env, Case(world.healthy(), [At("10m", fires=[], samples=HEALTHY)]))
+
+
+def test_the_health_loop_asks_for_nodes_all_of_whose_gpus_are_measured(promtool: Promtool) -> None:
+    """A cut GPU counts once; a node that has lost one of four, or whose exporter is away, is not measured."""
+    there = {"turns-0": 1, "turns-1": 1, "slices-0": 1, "whole-0": 4, "whole-1": 4}
+    every = {f'{{node="{node}"}}': gpus for node, gpus in there.items()}
+    lost = {k: v for k, v in world.healthy().items() if "GPU-whole-0-3" not in k and "GPU-turns-0-" not in k}
+    rest = {key: gpus for key, gpus in every.items() if key not in ('{node="whole-0"}', '{node="turns-0"}')}
+    unknown = {k: v for k, v in world.healthy().items() if not k.startswith("kube_")}
+    promtool.test(
+        world.environment(),
+        Case(world.healthy(), [At("10m", samples={asked.MEASURED: every})]),
+        Case(lost, [At("10m", samples={asked.MEASURED: rest})]),
+        Case(unknown, [At("10m", samples={asked.MEASURED: every})]),
+        Case({}, [At("10m", samples={asked.MEASURED: {}})]),
+    )
 
 
 def test_hours_are_of_the_time_that_was_seen(promtool: Promtool) -> None:
