@@ -63,6 +63,7 @@ class EksCluster(pulumi.ComponentResource):
         self.provider = kubernetes.Provider(
             f"{name}-kubernetes",
             kubeconfig=self.kubeconfig,
+            enable_config_map_mutable=True,
             # Whoever is to administer the cluster can do so before the first object is asked for.
             opts=pulumi.ResourceOptions(parent=self, depends_on=admins),
         )

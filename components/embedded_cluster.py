@@ -32,6 +32,9 @@ class EmbeddedCluster(pulumi.ComponentResource):
         super().__init__("gpuform:cluster:EmbeddedCluster", name, None, opts)
         self.kubeconfig = pulumi.Output.from_input(args.kubeconfig)
         self.provider = kubernetes.Provider(
-            f"{name}-kubernetes", kubeconfig=args.kubeconfig, opts=pulumi.ResourceOptions(parent=self)
+            f"{name}-kubernetes",
+            kubeconfig=args.kubeconfig,
+            enable_config_map_mutable=True,
+            opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({"kubeconfig": self.kubeconfig})

@@ -35,6 +35,7 @@ class ExistingCluster(pulumi.ComponentResource):
             f"{name}-kubernetes",
             kubeconfig=str(kubeconfig),
             context=args.cluster.context,
+            enable_config_map_mutable=True,
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({"kubeconfig": self.kubeconfig})

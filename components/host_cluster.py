@@ -49,6 +49,10 @@ class HostCluster(pulumi.ComponentResource):
             path = str(Path(args.cluster.kubeconfig).expanduser())
             self.kubeconfig = pulumi.Output.from_input(path)
             self.provider = kubernetes.Provider(
-                f"{name}-kubernetes", kubeconfig=path, context=args.cluster.context, opts=child
+                f"{name}-kubernetes",
+                kubeconfig=path,
+                context=args.cluster.context,
+                enable_config_map_mutable=True,
+                opts=child,
             )
         self.register_outputs({"hosts": self.hosts, "kubeconfig": self.kubeconfig})

@@ -47,6 +47,7 @@ class MagnumCluster(pulumi.ComponentResource):
         self.provider = kubernetes.Provider(
             f"{name}-kubernetes",
             kubeconfig=self.kubeconfig,
+            enable_config_map_mutable=True,
             # A kubeconfig may come anew to the same cluster; with the cluster, everything in it is another.
             cluster_identifier=self.cluster_id,
             opts=self._child,

@@ -57,6 +57,8 @@ class Monitoring(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self, depends_on=[made])
         role = f"{name}-{manifest['metadata']['name'].removeprefix('gpuform-')}"
         if manifest["kind"] == "ConfigMap":
+            # It changes in place (the provider's enableConfigMapMutable): deleted and made again, a dashboard
+            # is gone from Grafana meanwhile. A ConfigMap that has to be another one has another name.
             resource(role, manifest, child)
             return
         CustomResource(

@@ -49,6 +49,10 @@ def test_every_resource_and_every_question_goes_through_the_stacks_own_provider(
             assert "pulumi:providers:kubernetes::" in resource.provider, resource.name
 
 
+def test_a_config_map_of_the_same_name_changes_in_place(recorded: Recorder) -> None:
+    assert recorded.one("pulumi:providers:kubernetes").inputs["enableConfigMapMutable"] == "true"
+
+
 def test_everything_carries_the_declared_tags(prod: Recorder) -> None:
     provider = prod.one("pulumi:providers:aws")
     assert provider.inputs["region"] == "us-west-2"

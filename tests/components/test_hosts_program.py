@@ -58,6 +58,10 @@ def test_one_run_prepares_every_host_with_the_inventory_of_the_stack(recorded: R
     assert len(inputs["content"]) == 64
 
 
+def test_a_config_map_of_the_same_name_changes_in_place(recorded: Recorder) -> None:
+    assert recorded.one("pulumi:providers:kubernetes").inputs["enableConfigMapMutable"] == "true"
+
+
 def test_another_driver_is_another_content() -> None:
     other = onprem()
     other["cluster"]["driver"]["version"] = "570.133.20"

@@ -80,3 +80,8 @@ def test_nothing_of_it_where_nothing_is_declared() -> None:
     plain = {key: value for key, value in ENV.items() if key != "monitoring"}
     names = {one.name for one in record(plain).resources}
     assert not [name for name in names if name.startswith(("monitoring", "dcgm"))]
+
+
+def test_a_dashboard_changes_in_place() -> None:
+    """Deleted and made again, as the provider does by default, it would be gone from Grafana meanwhile."""
+    assert record(ENV).one("pulumi:providers:kubernetes").inputs["enableConfigMapMutable"] == "true"

@@ -99,6 +99,10 @@ def test_groups_come_after_the_cluster_and_the_platform_after_the_groups(recorde
             assert groups <= waits_for(recorded, resource), resource.name
 
 
+def test_a_config_map_of_the_same_name_changes_in_place(recorded: Recorder) -> None:
+    assert recorded.one(KUBERNETES).inputs["enableConfigMapMutable"] == "true"
+
+
 def test_objects_go_with_a_cluster_that_is_replaced(recorded: Recorder) -> None:
     platform = [one for one in recorded.resources if one.type.startswith("gpuform:platform:")]
     assert len(platform) > 4

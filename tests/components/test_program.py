@@ -77,6 +77,10 @@ def test_the_operators_hook_may_upgrade_its_crds(recorded: Recorder) -> None:
     assert release.inputs["values"]["operator"]["upgradeCRD"] is True
 
 
+def test_a_config_map_of_the_same_name_changes_in_place(recorded: Recorder) -> None:
+    assert recorded.one("pulumi:providers:kubernetes").inputs["enableConfigMapMutable"] == "true"
+
+
 def test_the_release_names_the_config_maps_that_are_made(recorded: Recorder) -> None:
     (release,) = [one for one in recorded.of(RELEASE) if one.inputs["name"] == "gpu-operator"]
     found = [config_map.inputs["metadata"] for config_map in recorded.of(CONFIG_MAP)]
