@@ -10,6 +10,7 @@ from typing import Any
 from gpuform import claims as dra
 from gpuform.claims import Claims
 from gpuform.kubeconfigs import answered
+from infra.model import labels
 from infra.model.environment import Environment
 
 Json = Mapping[str, Any]
@@ -24,6 +25,15 @@ class Objects:
     claims: Claims = Claims()  # noqa: RUF009  (frozen)
     node_pools: tuple[Json, ...] = ()
     """Karpenter's, with what they have and their limits."""
+
+
+def pool_of(env: Environment, node: Json) -> str:
+    """The name of the pool that a node was given; empty for none, and for one of another environment.
+
+    Several stacks may be played on one embedded cluster, and their pools have the same names.
+    """
+    has = node["metadata"].get("labels") or {}
+    return str(has.get(labels.POOL, "")) if has.get(labels.ENVIRONMENT, env.name) == env.name else ""
 
 
 NODE_POOLS = "nodepools.karpenter.sh"

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuform.broken import broken
 from gpuform.claims import Claims
-from gpuform.objects import fetch
+from gpuform.objects import fetch, pool_of
 from gpuform.paths import Paths
 from infra.model import labels, offer
 from infra.model.checks import SYSTEM_NAMESPACES
@@ -151,7 +151,7 @@ def summarise(
     by_pool: dict[str, list[Mapping[str, Any]]] = {}
     nodes = list(nodes)
     for node in nodes:
-        by_pool.setdefault(node["metadata"].get("labels", {}).get(labels.POOL, ""), []).append(node)
+        by_pool.setdefault(pool_of(env, node), []).append(node)
     statuses = sorted((_pod(pod, claims) for pod in pods), key=lambda pod: (pod.namespace, pod.name))
     used: dict[str, Counter[str]] = {}
     for pod in statuses:

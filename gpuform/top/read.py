@@ -8,7 +8,7 @@ from itertools import groupby
 
 from gpuform.claims import Claims
 from gpuform.errors import Failure
-from gpuform.objects import Json, Objects
+from gpuform.objects import Json, Objects, pool_of
 from gpuform.prometheus import Prometheus
 from gpuform.rehearse import seen
 from gpuform.status import bounds
@@ -43,7 +43,7 @@ def view(env: Environment, objects: Objects, measured: Measured, why: str = "") 
     found = []
     for pool in env.pools:
         if pool.gpus:
-            mine = (raw for raw in objects.nodes if _label(raw, labels.POOL) == pool.name)
+            mine = (raw for raw in objects.nodes if pool_of(env, raw) == pool.name)
             for raw in sorted(mine, key=lambda raw: str(raw["metadata"]["name"])):
                 name = raw["metadata"]["name"]
                 found.append(_node(env, pool, raw, objects.claims, pods.get(name, []), measured))
@@ -55,11 +55,6 @@ def _growing(env: Environment, nodes: Sequence[Node]) -> Iterator[Growing]:
     for pool in env.pools:
         if pool.gpus and (between := bounds(env, pool)):
             yield Growing(pool.name, sum(node.pool == pool.name for node in nodes), *between)
-
-
-def _label(raw: Json, key: str) -> str:
-    found: str = (raw["metadata"].get("labels") or {}).get(key, "")
-    return found
 
 
 def _asks_gpu(pod: seen.Pod) -> bool:

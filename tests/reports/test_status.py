@@ -48,6 +48,16 @@ def test_json_has_the_documented_keys_and_counts_what_is_in_use() -> None:
     assert set(current.to_json()["pods"][0]) == {"namespace", "name", "node", "phase", "reason"}
 
 
+@pytest.mark.parametrize(("whose", "there"), [("test", ["t4-0"]), ("other", [])])
+def test_a_pool_of_another_environment_with_the_same_name_is_not_this_ones(
+    whose: str, there: list[str]
+) -> None:
+    """Several stacks may be played on one embedded cluster; nodes that nobody has named count as ours."""
+    theirs = node("t4-0", "t4")
+    theirs["metadata"]["labels"]["gpuform.io/environment"] = whose
+    assert [one.name for one in summarise(ENV, [theirs], []).pools[0].nodes] == there
+
+
 def test_a_group_that_grows_says_between_what() -> None:
     """Only of Magnum's groups: what bounds a NodePool are amounts, and no number of nodes."""
     magnum = {"kind": "openstack", "template": "kubernetes-1.30.2-2", "version": "1.30"}

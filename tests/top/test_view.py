@@ -132,6 +132,12 @@ def test_pods_that_have_ended_or_ask_for_no_gpu_are_left_out() -> None:
     assert not list(one_node(found).everyone)
 
 
+def test_a_node_of_another_environments_pool_of_that_name_is_left_out() -> None:
+    theirs = node("n9", "t4", gpus=1, gpuform_io__environment="other")
+    ours = node("n0", "t4", gpus=1, gpuform_io__environment=ENV.name)
+    assert one_node(seen(Played(), theirs, ours)).name == "n0"
+
+
 def test_a_pod_with_several_gpus_is_on_each() -> None:
     ids = (whole("n2", 1), whole("n2", 3))
     found = one_node(seen(Played(), node("n2", "whole", gpus=4), pod("a/big", "n2", ids, gpu=2)))
