@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from gpuform.ci.stacks import find
 from gpuform.errors import InputError
 from gpuform.paths import Paths
@@ -12,6 +14,11 @@ from infra.model.environment import Environment
 
 def declared(stack: str, paths: Paths) -> Environment:
     """The environment of ``Pulumi.STACK.yaml``; where it is not there, InputError with those that are."""
+    return load(file_of(stack, paths))
+
+
+def file_of(stack: str, paths: Paths) -> Path:
+    """``Pulumi.STACK.yaml``, unread; where it is not there, InputError with those that are."""
     file = paths.root / f"Pulumi.{stack}.yaml"
     if not file.is_file():
         try:
@@ -23,4 +30,4 @@ def declared(stack: str, paths: Paths) -> Environment:
             f"unknown stack {stack!r}",
             listing(known, stack) if known else "make one: gpuform init STACK",
         )
-    return load(file)
+    return file

@@ -27,13 +27,14 @@ def status(
     """Show pools, nodes, what they offer, who uses it, and what it costs."""
     from gpuform.live import access
     from gpuform.reports import bills, tables
+    from gpuform.stacks import declared
     from gpuform.status import read
-    from infra.config import load, price_list
+    from infra.config import price_list
     from infra.plan import cost
     from infra.plan.bill import document
 
     paths = Paths.here()
-    env = load(paths.root / f"Pulumi.{stack}.yaml")
+    env = declared(stack, paths)
     with access(env, paths, stack) as (kubeconfig, context), answering(stack, kubeconfig):
         current = read(env, kubeconfig, context)
     bill = cost.bill(env, price_list(env))
@@ -61,14 +62,15 @@ def render(
     What is written is judged by the rules of the policy pack. Exit code 1 if one of them is broken.
     """
     from gpuform import judging
-    from infra.config import load, price_list
+    from gpuform.stacks import declared
+    from infra.config import price_list
     from infra.inventory import keys
     from infra.plan.render import render as files
 
-    root = Paths.here().root
-    env = load(root / f"Pulumi.{stack}.yaml")
+    paths = Paths.here()
+    env = declared(stack, paths)
     caution(env)
-    rendered = files(env, keys(env, root), price_list(env))
+    rendered = files(env, keys(env, paths.root), price_list(env))
     writable.require(output, "name a folder that you may write with -o")
     output.mkdir(parents=True, exist_ok=True)
     for name, text in rendered.items():

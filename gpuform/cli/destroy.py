@@ -41,11 +41,11 @@ def destroy(
     """
     from gpuform.destroy import Destroy, Options, Outcome, Site
     from gpuform.engine import Engine
+    from gpuform.stacks import declared
     from gpuform.toolchain import Toolchain
-    from infra.config import load
 
     paths = Paths.here()
-    env = load(paths.root / f"Pulumi.{stack}.yaml")
+    env = declared(stack, paths)
     tell = warn if as_json else say
     engine = Engine(paths, Toolchain(paths), say=warn, offline=offline)
     options = Options(offline, force, cluster_gone, purge, wait)

@@ -32,11 +32,11 @@ def verify(
     """
     from gpuform.hosts import verify as checks
     from gpuform.reports import host_tables
+    from gpuform.stacks import declared
     from gpuform.toolchain import Toolchain
-    from infra.config import load
 
     paths = Paths.here()
-    env = load(paths.root / f"Pulumi.{stack}.yaml")
+    env = declared(stack, paths)
     way = backend or ("ssh" if env.cluster.kind == "hosts" else "kubectl")
     tools = Toolchain(paths)
     inventory = _inventory(env, way, paths)

@@ -71,9 +71,11 @@ def env(
 ) -> None:
     """Shell lines after which pulumi, kubectl and helm work by hand: eval "$(gpuform local env)"."""
     from gpuform.engine import Engine, engine_env, export_lines
+    from gpuform.stacks import file_of
     from gpuform.toolchain import Toolchain
 
     paths = Paths.here()
+    file_of(stack, paths)
     tools = Toolchain(paths)
     # The stack is made, so that `pulumi preview` works before the first `pulumi up`.
     Engine(paths, tools, say=warn, offline=offline).prepare(stack)
@@ -89,13 +91,13 @@ def nodes(
 ) -> None:
     """Simulated nodes for a stack that is played offline; again after a change of its stack file."""
     from gpuform.offline.nodes import play
+    from gpuform.stacks import declared
     from gpuform.toolchain import Toolchain
-    from infra.config import load
 
     paths = Paths.here()
-    declared = load(paths.root / f"Pulumi.{stack}.yaml")
-    there = play(declared, paths, Toolchain(paths))
-    if declared.monitoring:
+    environment = declared(stack, paths)
+    there = play(environment, paths, Toolchain(paths))
+    if environment.monitoring:
         _control_plane().monitored(progress=say)
     say("; ".join(f"{pool}: {count}" for pool, count in there.items()))
 

@@ -14,7 +14,7 @@ from gpuform.errors import Failure, InputError
 from gpuform.kubeconfigs import answered, refused, said
 from gpuform.live import cluster
 from gpuform.paths import Paths
-from infra.config import load
+from gpuform.stacks import declared
 from infra.model.environment import Environment
 
 Say = Callable[[str], None]
@@ -26,7 +26,7 @@ def look(paths: Paths, tools: Tools, stack: str, say: Say) -> Drift:
     Raises InputError for a stack that cannot be looked at this way, and Failure where nothing was made yet,
     the engine ended with an error, or the cluster cannot be reached.
     """
-    env = load(paths.root / f"Pulumi.{stack}.yaml")
+    env = declared(stack, paths)
     refuse_hosts(str(env.cluster.kind), stack)
     engine = Engine(paths, tools, say=say)
     if not engine.export(stack).get("deployment", {}).get("resources"):

@@ -10,7 +10,7 @@ from typing import Any
 from gpuform.errors import InputError
 from gpuform.hosts.nodes import PoolHosts
 from gpuform.paths import Paths
-from infra.config import load
+from gpuform.stacks import declared as environment
 from infra.inventory import inventory
 from infra.model.environment import Environment
 from infra.model.hosts import HostsCluster
@@ -47,7 +47,7 @@ class Declared:
 
 def declared(stack: str, paths: Paths) -> Declared:
     """Read ``Pulumi.STACK.yaml``; raises InputError, also for a stack whose cluster is of another kind."""
-    env = load(paths.root / f"Pulumi.{stack}.yaml")
+    env = environment(stack, paths)
     cluster = env.cluster
     if not isinstance(cluster, HostsCluster):
         raise InputError(

@@ -22,6 +22,7 @@ from gpuform.preview.base import checkout
 from gpuform.preview.effects import effects
 from gpuform.preview.outcome import Outcome
 from gpuform.preview.world import World, declared, read
+from gpuform.stacks import file_of
 from infra.config import load, price_list
 from infra.model.environment import Environment
 from infra.plan.cost import bill
@@ -127,9 +128,7 @@ class Preview:
     def _declared(self) -> tuple[Environment | None, Outcome]:
         """What the change declares, and the outcome so far; no environment where its stack file is wrong."""
         blank = Outcome(self.stack, self.offline, False, {}, acknowledged=self.acknowledged)
-        file = self.paths.root / f"Pulumi.{self.stack}.yaml"
-        if not file.exists():
-            raise InputError(str(file), "is not there", "name a stack of this checkout")
+        file = file_of(self.stack, self.paths)
         try:
             env = load(file)
         except InputError as error:

@@ -77,7 +77,7 @@ def test_a_stack_of_another_kind_is_bad_input(run: CliRunner, verb: str) -> None
 def test_an_unknown_stack_is_bad_input(run: CliRunner) -> None:
     result = run.invoke(app, ["hosts", "apply", "nowhere"])
     assert result.exit_code == 2
-    assert "Pulumi.nowhere.yaml" in result.stderr
+    assert result.stderr == "error: STACK: unknown stack 'nowhere'; known: lab\n"
 
 
 def test_an_unknown_limit_names_the_hosts_and_groups(run: CliRunner) -> None:
