@@ -76,12 +76,12 @@ def _kind(asked: Asked) -> str:
     ]
     if len(kinds) != 1:
         path = " ".join(f"--{kind}" for kind in kinds) or "gpuform simulate fault"
-        fact = "are several at once" if kinds else "says nothing that is to happen"
+        fact = "more than one at a time" if kinds else "no fault is named"
         choice = ", ".join(f"--{kind}" for kind in (f"{faults.XID} N", *faults.KINDS[1:], "clear"))
-        raise InputError(path, fact, f"name one of {choice}")
+        raise InputError(path, fact, f"give one of {choice}")
     if asked.xid is not None and asked.xid not in xids.NAMES:
         known = ", ".join(map(str, sorted(xids.NAMES)))
-        raise InputError("--xid", f"{asked.xid} is no XID of a data-centre GPU", f"one of {known}")
+        raise InputError("--xid", f"{asked.xid} is no XID of a data-centre GPU", f"use one of {known}")
     if kinds[0] in faults.OF_NODE and asked.gpu is not None:
         raise InputError("--gpu", f"--{kinds[0]} breaks the node, not one of its GPUs", "leave --gpu out")
     return "" if asked.clear else kinds[0]

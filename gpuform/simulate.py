@@ -85,7 +85,8 @@ def _annotations(node: Json | None, name: str, gpu: int) -> dict[str, str]:
         raise InputError("NODE", f"{name} has no simulated GPU", "name a node that has one")
     count = int(annotations.get(keys.GPU_COUNT, "1"))
     if not 0 <= gpu < count:
-        raise InputError("--gpu", f"is {gpu}; {name} has {count}", f"a number from 0 to {count - 1}")
+        number = f"use a number from 0 to {count - 1}" if count > 1 else "use 0, or leave --gpu out"
+        raise InputError("--gpu", f"{name} has no GPU {gpu}", number)
     return annotations
 
 

@@ -66,7 +66,7 @@ def status() -> None:
 def env(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = STACK,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Reach no cloud: a stand-in answers for AWS and makes nothing.")
+        bool, typer.Option("--offline", help="Reach no cloud: a stand-in answers for it, and makes nothing.")
     ] = False,
 ) -> None:
     """Shell lines after which pulumi, kubectl and helm work by hand: eval "$(gpuform local env)"."""

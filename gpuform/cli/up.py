@@ -17,7 +17,7 @@ LOCAL = "local"
 def up(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
     offline: Annotated[
-        bool, typer.Option("--offline", help="Reach no cloud: a stand-in answers for AWS and makes nothing.")
+        bool, typer.Option("--offline", help="Reach no cloud: a stand-in answers for it, and makes nothing.")
     ] = False,
     skip_preflight: Annotated[
         bool, typer.Option("--skip-preflight", help="Ask nothing of the account beforehand.")

@@ -49,7 +49,7 @@ def seconds(duration: str) -> int:
 
 def _share(value: str) -> str:
     if not re.fullmatch(r"([1-9][0-9]?|100)%", value):
-        raise InputError("", f"{value!r} is no share of the nodes", "write it in percent, for example 20%")
+        raise InputError("", f"{value!r} is no share of the nodes", "write 1% to 100%, for example 20%")
     return value
 
 
@@ -140,7 +140,9 @@ def _check_magnum(health: Health, magnum: OpenstackCluster | None) -> None:
         how = "make an application credential and name its Secret (docs/health.md), or use mode: cordon"
         raise InputError(path, fact, how)
     if magnum is not None and health.acts and magnum.labels.get(AUTO_HEALING) == "true":
-        fact = f"two would act on the same nodes: Magnum's own, and this loop, which is to {health.mode}"
+        fact = (
+            f"two would act on the same nodes: Magnum's auto-healing and this loop, which is to {health.mode}"
+        )
         raise InputError(f"cluster.labels.{AUTO_HEALING}", fact, "use false, or health.mode: observe")
 
 

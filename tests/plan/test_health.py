@@ -158,7 +158,7 @@ REFUSED: list[tuple[Callable[[], Environment], str, str, str]] = [
     (
         lambda: on_openstack(mode="cordon", labels=HEALING),
         "cluster.labels.auto_healing_enabled",
-        "two would act on the same nodes: Magnum's own, and this loop, which is to cordon",
+        "two would act on the same nodes: Magnum's auto-healing and this loop, which is to cordon",
         "use false, or health.mode: observe",
     ),
 ]

@@ -149,7 +149,7 @@ def test_nvidia_three_gpus_one_unhealthy(site: Site) -> None:
 WRONG = [
     (("nowhere", "--gpu", "0"), "NODE: there is no node nowhere"),
     (("cpu-0", "--gpu", "0"), "NODE: cpu-0 has no simulated GPU"),
-    (("health-1", "--gpu", "2"), "--gpu: is 2; health-1 has 2; a number from 0 to 1"),
+    (("health-1", "--gpu", "2"), "--gpu: health-1 has no GPU 2; use a number from 0 to 1"),
 ]
 
 

@@ -145,15 +145,21 @@ def test_the_annotation_does_not_grow_for_ever(cluster: Cluster, do: Any) -> Non
 
 
 WRONG: dict[str, tuple[tuple[str, ...], dict[str, Any], str, str, str]] = {
-    "nothing": ((), {}, "gpuform simulate fault", "says nothing that is to happen", "--xid N, --ecc"),
-    "two kinds": (("ecc", "thermal"), {}, "--ecc --thermal", "are several at once", "name one of"),
-    "a kind and an XID": (("ecc",), {"xid": 79}, "--ecc --xid", "are several at once", "name one of"),
-    "a kind and clear": (("ecc",), {"clear": True}, "--ecc --clear", "are several at once", "name one of"),
-    "an unknown XID": ((), {"xid": 7}, "--xid", "7 is no XID of a data-centre GPU", "one of 8, 11, 13"),
+    "nothing": ((), {}, "gpuform simulate fault", "no fault is named", "give one of --xid N, --ecc"),
+    "two kinds": (("ecc", "thermal"), {}, "--ecc --thermal", "more than one at a time", "give one of"),
+    "a kind and an XID": (("ecc",), {"xid": 79}, "--ecc --xid", "more than one at a time", "give one of"),
+    "a kind and clear": (
+        ("ecc",),
+        {"clear": True},
+        "--ecc --clear",
+        "more than one at a time",
+        "give one of",
+    ),
+    "an unknown XID": ((), {"xid": 7}, "--xid", "7 is no XID of a data-centre GPU", "use one of 8, 11, 13"),
     "no XID": ((), {"xid": 0}, "--xid", "0 is no XID", "one of"),
-    "a GPU too far": (("ecc",), {"gpu": 4}, "--gpu", "is 4; a100-0 has 4", "a number from 0 to 3"),
-    "a GPU below": (("ecc",), {"gpu": -1}, "--gpu", "is -1; a100-0 has 4", "a number from 0 to 3"),
-    "clear beyond": ((), {"clear": True, "gpu": 4}, "--gpu", "is 4", "a number from 0 to 3"),
+    "a GPU too far": (("ecc",), {"gpu": 4}, "--gpu", "a100-0 has no GPU 4", "use a number from 0 to 3"),
+    "a GPU below": (("ecc",), {"gpu": -1}, "--gpu", "a100-0 has no GPU -1", "use a number from 0 to 3"),
+    "clear beyond": ((), {"clear": True, "gpu": 4}, "--gpu", "has no GPU 4", "use a number from 0 to 3"),
     "an exporter of a GPU": (
         ("exporter-down",),
         {"gpu": 0},
