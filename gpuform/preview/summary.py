@@ -102,7 +102,8 @@ def _cost(outcome: Outcome) -> str:
     listed = after.whose
     if after.region not in (None, after.prices.region):
         listed += f"; those of {after.region} differ"
-    said = [listed, *([f"no price: {', '.join(after.unknown)}"] if after.unknown else [])]
+    some = after.unknown and not after.nothing_known
+    said = [listed, *([f"no price: {', '.join(after.unknown)}"] if some else [])]
     if after.budget is not None:
         said.append(f"budget {after.budget:,.0f}")
     table = _table(("USD a month", "before", "after", "most"), rows)

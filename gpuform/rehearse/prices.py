@@ -11,7 +11,13 @@ from infra.plan.cost import listed, machine_price
 def said(env: Environment, prices: PriceList) -> str:
     """Whose prices the outcome is of, in words."""
     if not listed(env):
-        return "the environment's own (cost.prices), without volumes: no list has these machines"
+        own = env.cost is not None and bool(env.cost.prices)
+        whose = (
+            "the environment's own (cost.prices), without volumes"
+            if own
+            else "none (cost.prices takes yours)"
+        )
+        return f"{whose}: no list has these machines"
     text = f"list prices of {prices.region}, {prices.date}, without volumes"
     if not any("spot" in pool.capacity for pool in env.pools):
         return text

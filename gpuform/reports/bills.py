@@ -30,7 +30,9 @@ def rows(before: Bill | None, after: Bill) -> Iterator[tuple[str, str, str]]:
 
 
 def all_of(bill: Bill | None) -> str:
-    """The sum of what has a price; a plus where something has none."""
+    """The sum of what has a price; a plus where something has none, and no number where nothing has one."""
+    if bill and bill.lines and bill.nothing_known:
+        return "unknown"
     return _between(bill.low, bill.high) + ("+" if bill.unknown else "") if bill else "-"
 
 

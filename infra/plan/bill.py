@@ -41,9 +41,16 @@ class Bill:
     @property
     def whose(self) -> str:
         """Whose prices these are, in words."""
+        if self.nothing_known and not self.listed:
+            return "no price is known; cost.prices takes yours"
         if not self.listed:
             return "prices: the environment's own (cost.prices)"
         return f"list prices of {self.prices.region}, {self.prices.date}"
+
+    @property
+    def nothing_known(self) -> bool:
+        """Whether nothing at all in it has a price, so that its sums say nothing."""
+        return all(line.high is None for line in self.lines)
 
     @property
     def over_budget(self) -> bool:
