@@ -133,8 +133,11 @@ def _alert(alert: Alert, checkout: str) -> str:
     severity = alert.labels.get("severity", "")
     said = alert.annotations.get("summary") or alert.annotations.get("description") or ""
     since = f"{severity}, since {alert.since[:16].replace('T', ' ')} UTC"
-    told = f"<b>{escape(alert.name)}</b> {escape(said)} {_runbook(alert, checkout)}"
-    return f'<li class="{escape(severity)}">{told} <span class="dim">{escape(since)}</span></li>'
+    told = f"<b>{escape(alert.name)}</b> {escape(said)}"
+    parts = " · ".join(
+        part for part in (f'<span class="dim">{escape(since)}</span>', _runbook(alert, checkout)) if part
+    )
+    return f'<li class="{escape(severity)}">{told}<br>{parts}</li>'
 
 
 def _runbook(alert: Alert, checkout: str) -> str:
