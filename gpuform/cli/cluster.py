@@ -46,8 +46,10 @@ def status(
         console.print(bills.table(None, bill), "", sep="\n")
     for trouble in tables.troubles(current):
         say(trouble)
-    if env.cluster.kind == "embedded":
+    if kubeconfig == paths.kubeconfig:
         say(tables.SIMULATED)
+        if env.cluster.kind != "embedded":
+            say(tables.played(stack, current))
 
 
 def render(

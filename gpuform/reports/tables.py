@@ -19,6 +19,8 @@ SIMULATED = (
     "simulated here: the nodes (kwok) and NVIDIA's operands (gpuform.simulator). "
     "Real: etcd, kube-apiserver, scheduler, controllers, helm, Pulumi engine."
 )
+PLAYED = "stack {0} is played on the embedded cluster of this machine"
+NO_NODES = "; of its nodes none are there: `gpuform local nodes {0}` makes them"
 PACKED = (
     "gpuform-packer places the pods with GPUs: a second kube-scheduler, real, a process beside the others "
     "(elsewhere a Deployment)."
@@ -166,6 +168,12 @@ def gpus(catalogue: Iterable[Mapping[str, Any]]) -> Table:
 def counts(resources: Mapping[str, int]) -> str:
     """Resources and how many, without the vendor's prefix: ``gpu.shared 4``."""
     return ", ".join(f"{key.removeprefix('nvidia.com/')} {n}" for key, n in sorted(resources.items()))
+
+
+def played(stack: str, status: ClusterStatus) -> str:
+    """Whose cluster this is, where a cloud's stack has none that is known here."""
+    some = any(pool.nodes for pool in status.pools)
+    return (PLAYED if some else PLAYED + NO_NODES).format(stack)
 
 
 def empty(title: str, *columns: str) -> Table:

@@ -9,7 +9,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+import gpuform.status
 from gpuform.cli.main import app
+from gpuform.objects import Objects
+from tests.top.played import node
 
 pytestmark = pytest.mark.unit
 
@@ -55,6 +58,31 @@ def test_a_cluster_that_was_never_made_is_told_as_that(run: CliRunner) -> None:
     assert result.exit_code == 1
     assert "cluster of openstack-dev: there is no kubeconfig" in result.stderr
     assert "`gpuform up openstack-dev`" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("stack", "pool", "ends"),
+    [
+        (
+            "aws-dev",
+            "cpu",
+            (
+                "stack aws-dev is played on the embedded cluster of this machine; "
+                "of its nodes none are there: `gpuform local nodes aws-dev` makes them"
+            ),
+        ),
+        ("aws-dev", "g4dn-shared", "stack aws-dev is played on the embedded cluster of this machine"),
+        ("local", "cpu", "scheduler, controllers, helm, Pulumi engine."),
+    ],
+)
+def test_a_stack_that_is_only_played_here_is_told_as_that(
+    run: CliRunner, monkeypatch: pytest.MonkeyPatch, stack: str, pool: str, ends: str
+) -> None:
+    monkeypatch.setattr(gpuform.status, "fetch", lambda *_: Objects((node("n0", pool),)))
+    result = run.invoke(app, ["status", stack])
+    assert result.exit_code == 0
+    assert "simulated here: the nodes (kwok)" in result.stdout
+    assert result.stdout.endswith(f"{ends}\n")
 
 
 UNKNOWN = (
