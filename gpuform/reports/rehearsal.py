@@ -136,7 +136,7 @@ def switched(outcome: Outcome) -> Iterator[Text]:
 
 def _shrunk(shrink: Shrink) -> Iterator[Table | Text]:
     before, after = shrink.before, shrink.after
-    table = empty("Half of each workload's pods go, rounded up", "", "pods", "nodes", "USD an hour")
+    table = empty("Half of each workload goes", "", "pods", "nodes", "USD an hour")
     for name, side in (("before", before), ("after", after)):
         table.add_row(name, str(side.pods), str(side.nodes), usd(side.usd_per_hour).removesuffix(" USD"))
     yield table
