@@ -1,0 +1,49 @@
+"""Runs of ``up`` that are killed with all they have started, when Magnum has just been asked something."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from tests.openstack.stacks import STACK, Half
+from tests.openstack.world import World
+
+_UP = (
+    "import sys; from pathlib import Path; from gpuform.engine import Engine;"
+    "from gpuform.paths import Paths; from gpuform.toolchain import Toolchain;"
+    f"paths = Paths(*map(Path, sys.argv[1:])); Engine(paths, Toolchain(paths)).up('{STACK}')"
+)
+_LATEST_S = 60
+
+
+def asked(world: World, path: str) -> int:
+    """How often Magnum was asked to make something below this path."""
+    return sum(
+        one.method == "POST" and one.path.rstrip("/").endswith(path) and one.status < 300
+        for one in world.requests(changes=True)
+    )
+
+
+def killed(stack: Half, is_come: Callable[[], bool]) -> bool:
+    """Run ``up`` and kill all of it when the moment has come; whether it was still at work then."""
+    paths = stack.paths
+    command = [sys.executable, "-c", _UP, str(paths.root), str(paths.state), str(paths.cache)]
+    with (stack.paths.root / "killed.log").open("ab") as log:
+        process = subprocess.Popen(
+            command, cwd=paths.root, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+    until = time.monotonic() + _LATEST_S
+    try:
+        while not is_come():
+            said = (stack.paths.root / "killed.log").read_text()[-2000:]
+            assert process.poll() is None, said
+            assert time.monotonic() < until, said
+            time.sleep(0.05)
+        return process.poll() is None
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
