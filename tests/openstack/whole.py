@@ -62,6 +62,16 @@ class Whole:
         """The command line in the checkout."""
         return self.checkout.gpuform(*arguments, code=code)
 
+    @contextmanager
+    def by_its_own_kubeconfig(self) -> Iterator[None]:
+        """While this lasts, only the kubeconfig that Magnum's certificate is in leads to the cluster."""
+        file = self.checkout.paths.kubeconfig
+        aside = file.rename(file.with_suffix(".aside"))
+        try:
+            yield
+        finally:
+            aside.rename(file)
+
     def kubectl(self, *arguments: str, input: str | None = None) -> str:
         """kubectl as the embedded control plane's own administrator."""
         kubeconfig = str(self.checkout.paths.kubeconfig)
