@@ -11,10 +11,10 @@ from typing import Any
 
 import grpc
 from google.protobuf import any_pb2
-from pulumi.runtime.proto import provider_pb2, status_pb2
 
 from gpuform.plugins.handler import Call, Cancelled, Change, Checked, Diffed, Engine, InitFailed, PluginError
 from gpuform.plugins.properties import to_struct
+from gpuform.plugins.protocol import provider_pb2, status_pb2
 
 _Method = Callable[[Any, Any, Any], Awaitable[Any]]
 _KINDS = {

@@ -25,11 +25,11 @@ from typing import Any
 
 import grpc.aio
 from google.protobuf import empty_pb2
-from pulumi.runtime.proto import engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
 
 from gpuform.plugins import answers
 from gpuform.plugins.handler import Call, Checked, Diffed, Engine, Handler, Properties
 from gpuform.plugins.properties import from_struct, to_struct
+from gpuform.plugins.protocol import engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
 
 _NO_LIMIT = (
     ("grpc.max_send_message_length", -1),

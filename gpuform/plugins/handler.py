@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, provider_pb2
+from gpuform.plugins.protocol import engine_pb2, engine_pb2_grpc, provider_pb2
 
 Properties = dict[str, Any]
 Kind = provider_pb2.PropertyDiff.Kind

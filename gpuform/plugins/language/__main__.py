@@ -6,9 +6,8 @@ import asyncio
 import logging
 import sys
 
-from pulumi.runtime.proto import language_pb2_grpc
-
 from gpuform.plugins.base import serve
+from gpuform.plugins.protocol import language_pb2_grpc
 
 from .host import LanguageHost
 

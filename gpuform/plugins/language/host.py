@@ -15,8 +15,8 @@ from typing import Any
 import grpc
 from google.protobuf import empty_pb2
 from google.protobuf.json_format import MessageToDict
-from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
+from gpuform.plugins.protocol import language_pb2, language_pb2_grpc, plugin_pb2
 from infra.versions import PULUMI
 
 from . import packages

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, ClassVar
 
-from pulumi.runtime.proto import engine_pb2
-
 from gpuform.plugins.base import ResourceProvider
 from gpuform.plugins.handler import Change, Diffed, Properties
 from gpuform.plugins.properties import reveal
+from gpuform.plugins.protocol import engine_pb2
 
 
 class OfflineProvider(ResourceProvider):

@@ -1,0 +1,31 @@
+"""The stubs by themselves: a plugin starts without the SDK around them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+PLUGINS = ("language.host", "own.provider", "kubernetes.provider", "openstack.provider", "offline.provider")
+
+
+def test_they_are_the_sdks_own_classes() -> None:
+    """Programs of tests, and components served as a package, have both in one process."""
+    from pulumi.runtime.proto import provider_pb2 as theirs
+
+    from gpuform.plugins.protocol import provider_pb2 as ours
+
+    assert ours.CheckRequest is theirs.CheckRequest
+    assert ours.__file__ == theirs.__file__
+
+
+def test_no_plugin_imports_the_sdk_to_start() -> None:
+    """It would take longer than all the rest of the start, which every run waits for."""
+    imports = "; ".join(f"import gpuform.plugins.{plugin}" for plugin in PLUGINS)
+    loaded = "sorted({name.partition('.')[0] for name in sys.modules if name.startswith('pulumi')})"
+    code = f"import sys; {imports}; print({loaded})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
