@@ -1,67 +1,59 @@
-"""One Kubernetes manifest as one Pulumi resource, typed by the SDK class of its kind."""
+"""One Kubernetes manifest as one Pulumi resource, under the type that the SDK gives its kind."""
 
 from __future__ import annotations
 
-import importlib
-import re
+import functools
 from collections.abc import Mapping
+from importlib import metadata
 from typing import Any
 
 import pulumi
-from pulumi_kubernetes.apps.v1 import Deployment
-from pulumi_kubernetes.batch.v1 import Job
-from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, Node, Pod, Service
 
-CLASSES: dict[tuple[str, str], type[pulumi.CustomResource]] = {
-    ("v1", "ConfigMap"): ConfigMap,
-    ("v1", "Namespace"): Namespace,
-    ("v1", "Node"): Node,
-    ("v1", "Pod"): Pod,
-    ("v1", "Service"): Service,
-    ("apps/v1", "Deployment"): Deployment,
-    ("batch/v1", "Job"): Job,
-}
+GROUPLESS = {"v1": "core/v1"}
+"""What the SDK calls a version that has no group; all others have their manifest's own name in its types."""
 
-# Imported when one is declared: these parts of the SDK take time, and few environments have them.
-SELDOM: dict[tuple[str, str], tuple[str, str]] = {
-    ("node.k8s.io/v1", "RuntimeClass"): ("node.v1", "RuntimeClass"),
-    ("resource.k8s.io/v1", "ResourceClaimTemplate"): ("resource.v1", "ResourceClaimTemplate"),
-    ("v1", "ResourceQuota"): ("core.v1", "ResourceQuota"),
-    ("v1", "ServiceAccount"): ("core.v1", "ServiceAccount"),
-    ("policy/v1", "PodDisruptionBudget"): ("policy.v1", "PodDisruptionBudget"),
-    ("scheduling.k8s.io/v1", "PriorityClass"): ("scheduling.v1", "PriorityClass"),
-    **{
-        ("rbac.authorization.k8s.io/v1", kind): ("rbac.v1", kind)
-        for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-    },
-}
-
-CUSTOM = {("monitoring.coreos.com/v1", "ServiceMonitor")}
-"""Kinds of custom resources, which the SDK has no class for."""
+KINDS = frozenset(
+    {
+        ("v1", "ConfigMap"),
+        ("v1", "Namespace"),
+        ("v1", "Node"),
+        ("v1", "Pod"),
+        ("v1", "ResourceQuota"),
+        ("v1", "Service"),
+        ("v1", "ServiceAccount"),
+        ("apps/v1", "Deployment"),
+        ("batch/v1", "Job"),
+        ("monitoring.coreos.com/v1", "PrometheusRule"),
+        ("monitoring.coreos.com/v1", "ServiceMonitor"),
+        ("node.k8s.io/v1", "RuntimeClass"),
+        ("policy/v1", "PodDisruptionBudget"),
+        ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+        ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+        ("rbac.authorization.k8s.io/v1", "Role"),
+        ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+        ("resource.k8s.io/v1", "ResourceClaimTemplate"),
+        ("scheduling.k8s.io/v1", "PriorityClass"),
+    }
+)
+"""Every kind that this project declares by its manifest."""
 
 
-def _snake(key: str) -> str:
-    """The SDK's spelling of a manifest's own key; what lies below it stays as it is."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).lower()
+@functools.cache
+def _version() -> str:
+    """Of the provider: the SDK's, as its own classes ask for."""
+    return metadata.version("pulumi-kubernetes")
 
 
 def resource(name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
     """Register ``manifest`` under the resource name ``name``.
 
-    The manifest's keys stay as they are (camelCase): the SDK passes what it need not translate. Raises
-    KeyError for a kind that this project does not declare; add it to ``CLASSES``, ``SELDOM`` or ``CUSTOM``.
+    Its keys stay as they are. Raises KeyError for a kind that this project does not declare; add it to
+    ``KINDS``. Not by the SDK's class of the kind: a manifest is complete and nobody asks for its fields, and
+    these classes take longer to import than all of the program's own modules.
     """
-    body = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
-    kind = (manifest["apiVersion"], manifest["kind"])
-    if kind in CUSTOM:
-        custom = importlib.import_module("pulumi_kubernetes.apiextensions").CustomResource
-        object_: pulumi.CustomResource = custom(
-            name, api_version=manifest["apiVersion"], kind=manifest["kind"], opts=opts, **body
-        )
-        return object_
-    if kind in SELDOM:
-        module, name_of_class = SELDOM[kind]
-        found = getattr(importlib.import_module(f"pulumi_kubernetes.{module}"), name_of_class)
-        made: pulumi.CustomResource = found(name, opts=opts, **{_snake(key): body[key] for key in body})
-        return made
-    return CLASSES[kind](name, opts=opts, **body)
+    version, kind = manifest["apiVersion"], manifest["kind"]
+    if (version, kind) not in KINDS:
+        raise KeyError((version, kind))
+    token = f"kubernetes:{GROUPLESS.get(version, version)}:{kind}"
+    with_version = pulumi.ResourceOptions.merge(pulumi.ResourceOptions(version=_version()), opts)
+    return pulumi.CustomResource(token, name, dict(manifest), with_version)

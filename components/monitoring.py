@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
-from pulumi_kubernetes.apiextensions import CustomResource
 
 from components.chart import installed
 from components.manifest import resource
@@ -56,16 +55,6 @@ class Monitoring(pulumi.ComponentResource):
     def _object(self, name: str, manifest: Mapping[str, Any], made: pulumi.Resource) -> None:
         child = pulumi.ResourceOptions(parent=self, depends_on=[made])
         role = f"{name}-{manifest['metadata']['name'].removeprefix('gpuform-')}"
-        if manifest["kind"] == "ConfigMap":
-            # It changes in place (the provider's enableConfigMapMutable): deleted and made again, a dashboard
-            # is gone from Grafana meanwhile. A ConfigMap that has to be another one has another name.
-            resource(role, manifest, child)
-            return
-        CustomResource(
-            f"{role}-rules",
-            api_version=manifest["apiVersion"],
-            kind=manifest["kind"],
-            metadata=manifest["metadata"],
-            spec=manifest["spec"],
-            opts=child,
-        )
+        # A ConfigMap changes in place (the provider's enableConfigMapMutable): deleted and made again, a
+        # dashboard is gone from Grafana meanwhile. One that has to be another one has another name.
+        resource(role if manifest["kind"] == "ConfigMap" else f"{role}-rules", manifest, child)

@@ -1,0 +1,79 @@
+"""Objects of Kubernetes are what the SDK's own classes would declare."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pulumi
+import pytest
+from google.protobuf.json_format import MessageToDict
+from pulumi.runtime.mocks import MockMonitor
+
+from components.manifest import KINDS, resource
+from tests.components.recording import Recorder, own_loop
+
+pytestmark = pytest.mark.unit
+
+OWN = {"metadata": {"name": "one", "labels": {"app.kubernetes.io/managed-by": "gpuform"}}}
+"""What every object has, with a key that is no name of Python's."""
+
+
+_ROLE = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "one"}}
+NEEDED: dict[str, dict[str, Any]] = {
+    "ClusterRoleBinding": _ROLE,
+    "Deployment": {"spec": {"revisionHistoryLimit": 2}},
+    "PriorityClass": {"value": 7},
+    "ResourceClaimTemplate": {"spec": {"spec": {"devices": {}}}},
+    "RoleBinding": _ROLE,
+    "RuntimeClass": {"handler": "nvidia"},
+}
+"""Without which the SDK's classes of these kinds take no object."""
+
+
+def _by_the_sdk(name: str, manifest: dict[str, Any]) -> None:
+    """Declare the object by the SDK's class of its kind, or by that of all custom resources."""
+    version, kind = manifest["apiVersion"], manifest["kind"]
+    body = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
+    group, _, number = version.rpartition("/")
+    if group == "monitoring.coreos.com":
+        custom = importlib.import_module("pulumi_kubernetes.apiextensions").CustomResource
+        custom(name, api_version=version, kind=kind, **body)
+        return
+    module = importlib.import_module(f"pulumi_kubernetes.{group.partition('.')[0] or 'core'}.{number}")
+    python = {key.replace("R", "_r"): value for key, value in body.items()}
+    getattr(module, kind)(name, **python)
+
+
+class _Told(MockMonitor):
+    """Keeps what the engine is told of each resource; former names of a kind of Kubernetes aside."""
+
+    def __init__(self, mocks: Recorder) -> None:
+        super().__init__(mocks)
+        self.told: dict[str, Any] = {}
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802  (gRPC's name)
+        inputs = MessageToDict(request.object)
+        self.told[request.name] = request.type, inputs, request.version, request.pluginDownloadURL
+        return super().RegisterResource(request)
+
+
+@pytest.mark.parametrize(("version", "kind"), sorted(KINDS))
+def test_the_engine_is_told_the_same_as_by_the_sdk(version: str, kind: str) -> None:
+    manifest = {"apiVersion": version, "kind": kind, **OWN, **NEEDED.get(kind, {})}
+
+    def program() -> None:
+        _by_the_sdk("theirs", manifest)
+        resource("ours", manifest, pulumi.ResourceOptions())
+
+    recorder = Recorder(preview=False)
+    monitor = _Told(recorder)
+    own_loop()
+    pulumi.runtime.set_mocks(recorder, project="p", stack="s", preview=False, monitor=monitor)
+    pulumi.runtime.test(program)()
+    assert monitor.told["ours"] == monitor.told["theirs"]
+
+
+def test_a_kind_that_is_not_declared_here_is_refused() -> None:
+    with pytest.raises(KeyError, match="Secret"):
+        resource("one", {"apiVersion": "v1", "kind": "Secret", **OWN}, pulumi.ResourceOptions())
