@@ -93,6 +93,11 @@ def test_what_needs_a_replacement_is_refused_until_it_is_allowed(stage: Stage) -
     stage.declare({**T4, "nodes": 3}, BURST, labels=labels)
     assert not stage.engine.up().changed
 
+    stage.declare({**T4, "nodes": 3}, BURST, labels=labels, region="RegionOne")
+    assert not stage.touched(stage.engine.up()), "where it is, as offline runs have it"
+    stage.declare({**T4, "nodes": 3}, BURST, labels=labels, region="two")
+    assert 'cluster.region: \\"RegionOne\\" cannot become' in stage.refused(stage.engine.preview)
+
 
 def test_a_cluster_moves_to_another_template_in_place_and_the_old_one_goes(stage: Stage) -> None:
     stage.write(with_template(T4))
