@@ -11,7 +11,7 @@ from gpuform.top.read import measure, view
 from infra.config import parse
 from infra.model import offer
 from tests.top.played import Played, device, node, pod, series, slice_of, whole
-from tests.top.seen import LAYOUT, SHARED, one_node, seen, text, told
+from tests.top.seen import ENV, LAYOUT, SHARED, one_node, seen, text, told
 
 pytestmark = pytest.mark.unit
 
