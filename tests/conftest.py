@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.openstack.world import World as OpenStackWorld
 
 HOSTS = "tests/ansible/"
+SLOW = ("hosts", "cluster", "engine")
 
 
 class Kubectl(Protocol):
@@ -46,10 +47,13 @@ def pytest_configure() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With `--dist loadfile`, tests/ansible counts as one file: its booted hosts share their bed.
 
-    One worker is busy with them for about as long as the other is with everything else.
+    One worker is busy with them for about as long as the other is with everything else. Files are given out
+    as they were collected, see below: xdist's own order is by the number of their tests, which leaves the
+    longest ones, of one test each, to the end, where a worker may have two of them while the other has none.
     """
     if config.getoption("dist") != "loadfile":
         return None
+    config.option.loadscopereorder = False
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
@@ -58,6 +62,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return HOSTS if file.startswith(HOSTS) else file
 
     return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What runs beside another worker begins with the files that have slow tests; quick ones fill its end."""
+    if hasattr(config, "workerinput"):
+        slow = {item.path for item in items if any(map(item.get_closest_marker, SLOW))}
+        items.sort(key=lambda item: item.path not in slow)
 
 
 @dataclass(frozen=True)
