@@ -43,26 +43,29 @@ def top(
 
     paths = Paths.here()
     env = declared(stack, paths)
-    _check(env, pool)
+    _known("pool", pool, [one.name for one in env.pools])
     with (
         access(env, paths, stack) as (kubeconfig, context),
         reach(env, paths, kubeconfig, context) as prometheus,
     ):
         cluster = Cluster(env, stack, kubeconfig, context)
         try:
+            found = cluster.look(prometheus)
+            _known("node", node, [one.name for one in found.nodes])  # one that is watched may go
             while True:
-                _show(cluster.look(prometheus).only(namespace, pool, node), as_json, watch)
+                _show(found.only(namespace, pool, node), as_json, watch)
                 if not watch:
                     return
                 time.sleep(EVERY_S)
+                found = cluster.look(prometheus)
         except KeyboardInterrupt:
             if not watch:
                 raise  # with --watch it is how one ends it
 
 
-def _check(env: Environment, pool: str | None) -> None:
-    if pool is not None and pool not in (known := [one.name for one in env.pools]):
-        raise InputError("--pool", f"unknown pool {pool!r}", listing(known, pool))
+def _known(kind: str, name: str | None, known: list[str]) -> None:
+    if name is not None and name not in known:
+        raise InputError(f"--{kind}", f"unknown {kind} {name!r}", listing(known, name))
 
 
 @dataclass(frozen=True)

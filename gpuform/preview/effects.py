@@ -107,6 +107,10 @@ def _mig(step: Step, world: World) -> Found:
         return
     pool = _pool_of(str(after(step, "selector") or ""))
     users, nodes = world.on(pool, gpu_only=True), world.nodes.get(pool, ())
+    if step.op == "create" and not nodes:
+        how = f"GPUs are cut to {wanted} as nodes join, before pods come"
+        yield Effect(Weight.NOTICE, f"pool {pool}", how)
+        return
     what = f"GPUs are cut anew, {had or 'whole'} to {'another layout of that name' if renewed else wanted}"
     if after(step, "inUse") == "refuse":
         held = f"refused, pods that use them: {len(users)}" if users else "no pod uses them"

@@ -84,12 +84,13 @@ def refused(path: Path) -> list[tuple[list[str], str]]:
     return [
         (["top", "nowhere"], f"STACK: unknown stack 'nowhere'; known: {stacks}"),
         (["top", "--pool", "none"], f"--pool: unknown pool 'none'; known: {pools}"),
+        (["top", "--node", "v100-9"], "--node: unknown node 'v100-9'; known: t4-shared-0"),
         (["report", "nowhere"], f"STACK: unknown stack 'nowhere'; known: {stacks}"),
         (["report", "-o", str(path)], f"{path}: is a folder; name a file that you may write with -o"),
     ]
 
 
-@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("index", range(5))
 def test_bad_input(run: CliRunner, tmp_path: Path, index: int) -> None:
     arguments, said = refused(tmp_path)[index]
     result = run.invoke(app, arguments)
