@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pulumi
+import pytest
+from pulumi.runtime import resource
 from pulumi.runtime.mocks import MockCallArgs, MockMonitor, MockResourceArgs, Mocks
+from pulumi.runtime.proto import source_pb2
 
 ACCOUNT = "123456789012"
 COMPUTED: Mapping[str, Mapping[str, Any]] = {
@@ -126,6 +130,14 @@ def own_loop() -> None:
     asyncio.set_event_loop(asyncio.new_event_loop())
 
 
+@contextmanager
+def _no_stack_traces() -> Iterator[None]:
+    """The SDK notes with each resource who made it, a third of a run: pytest's stacks are deep."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resource, "_get_stack_trace", source_pb2.StackTrace)
+        yield
+
+
 def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
     """Run the program of ``infra/__main__.py`` on an environment, without an engine."""
     from infra.__main__ import cluster
@@ -143,7 +155,8 @@ def record(environment: dict[str, Any], preview: bool = False) -> Recorder:
         if on := cluster(env):
             platform(env, on)
 
-    run()
+    with _no_stack_traces():
+        run()
     recorder.resources = [
         replace(one, after=monitor.after(one), request=monitor.requests[f"{one.type} {one.name}"])
         for one in recorder.resources
