@@ -90,6 +90,7 @@ def test_a_failed_deletion_is_asked_for_again(fake: Fake) -> None:
     assert fake.clusters == {}
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_deletion_that_fails_again_with_the_same_words_is_told_again(fake: Fake) -> None:
     driver = Driver(CLUSTER)
     driver.up(**WANTED)

@@ -124,6 +124,7 @@ def test_reading_one_that_is_being_made_keeps_it_as_unfinished(fake: Fake) -> No
     assert driver.steps == ["update"]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_conductor_that_never_begins_is_told_and_the_state_keeps_the_uuid(fake: Fake) -> None:
     fake.appears_after = 1000
     driver = Driver(CLUSTER)

@@ -62,6 +62,7 @@ def test_what_was_begun_otherwise_is_not_taken_for_what_is_declared_now(
     assert (driver.id, fake.posts(), driver.shown["nodeCount"]) == (first, 1, 3)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_one_that_failed_meanwhile_is_made_anew_in_the_same_run(fake: Fake) -> None:
     fake.reason = NO_HOST
     driver = Driver(CLUSTER)
