@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -153,12 +154,14 @@ def test_a_killed_caller_leaves_no_process_and_no_file(project: Project, number:
 
 
 def test_a_path_too_long_for_sockets_is_no_trouble(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Path("/tmp")
-    before = set(made.glob("gpuform-ssh-*"))
-    project.folder = project.folder / ("long" * 25)
-    project.write(command("Write", "true"))
-    assert project.run().ok
-    assert set(made.glob("gpuform-ssh-*")) <= before
+    with tempfile.TemporaryDirectory(prefix="g", dir="/tmp") as short:  # for others make such folders as well
+        monkeypatch.setattr(tempfile, "tempdir", short)
+        before = Path(short).stat().st_mtime_ns
+        project.folder = project.folder / ("long" * 25)
+        project.write(command("Write", "true"))
+        assert project.run().ok
+        assert Path(short).stat().st_mtime_ns > before, "it made none"
+        assert list(Path(short).iterdir()) == []
 
 
 def running(seconds: str) -> list[str]:
