@@ -61,6 +61,12 @@ def refused(stack: str, kubeconfig: Path, error: Exception) -> Failure | None:
     return Failure(f"cluster of {stack}", fact, f"have one made anew by {fresh}, then `gpuform up {stack}`")
 
 
+def unreachable(stack: str, kubeconfig: Path, error: Exception) -> Failure:
+    """What is told of a cluster that does not answer, or not to this kubeconfig."""
+    away = Failure(f"cluster of {stack}", f"cannot be reached ({said(error)})", f"look at {kubeconfig}")
+    return refused(stack, kubeconfig, error) or away
+
+
 def said(error: BaseException) -> str:
     """An error in words: its own, or of what it came from, for httpx may leave both message and cause out."""
     while not str(error) and (origin := error.__cause__ or error.__context__):

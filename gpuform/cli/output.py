@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from gpuform.errors import Failure
-from gpuform.kubeconfigs import refused, said
+from gpuform.kubeconfigs import said, unreachable
 
 if TYPE_CHECKING:
     from infra.model.environment import Environment
@@ -51,12 +51,11 @@ def answering(stack: str, kubeconfig: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, httpx.HTTPError, ValueError) as error:
-        if stack != "local" and not kubeconfig.exists():
+        what = f"cluster of {stack}"
+        if stack == "local":
+            fact = f"cannot be reached ({said(error)})"
+            raise Failure(what, fact, "start it with `gpuform local start`") from None
+        if not kubeconfig.exists():
             remedy = f"make the cluster (`gpuform up {stack}`), or correct the path"
-            raise Failure(f"cluster of {stack}", f"there is no kubeconfig {kubeconfig}", remedy) from None
-        denied = refused(stack, kubeconfig, error) if stack != "local" else None
-        raise denied or Failure(
-            f"cluster of {stack}",
-            f"cannot be reached ({said(error)})",
-            "start it with `gpuform local start`" if stack == "local" else f"look at {kubeconfig}",
-        ) from None
+            raise Failure(what, f"there is no kubeconfig {kubeconfig}", remedy) from None
+        raise unreachable(stack, kubeconfig, error) from None

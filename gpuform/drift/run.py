@@ -11,7 +11,7 @@ from gpuform.drift.finding import Drift, Finding
 from gpuform.embedded.kwokctl import Tools
 from gpuform.engine import Engine, Step
 from gpuform.errors import Failure, InputError
-from gpuform.kubeconfigs import answered, refused, said
+from gpuform.kubeconfigs import answered, unreachable
 from gpuform.live import cluster
 from gpuform.paths import Paths
 from gpuform.stacks import declared
@@ -84,8 +84,6 @@ def _live(env: Environment, paths: Paths, engine: Engine, stack: str) -> Iterato
                 spaces = {one["metadata"]["namespace"] for one in maps.planned(env)}
                 found = [one for space in sorted(spaces) for one in ConfigMap.list(api=api, namespace=space)]
         except (OSError, httpx.HTTPError, ValueError) as error:
-            fact = f"cannot be reached ({said(error)})"
-            denied = refused(stack, kubeconfig, error)
-            raise denied or Failure(f"cluster of {stack}", fact, f"look at {kubeconfig}") from None
+            raise unreachable(stack, kubeconfig, error) from None
     yield from nodes.check(env, there)
     yield from maps.check(env, [dict(one.raw) for one in found if isinstance(one, ConfigMap)])

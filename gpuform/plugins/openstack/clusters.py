@@ -116,22 +116,18 @@ class Clusters(SlowResource):
             raise PluginError(f"{wait.what}: {reason(live)}; the next up tries again")
         return live
 
-    async def whole(self, magnum: Magnum, live: Live, inputs: Properties, olds: Properties) -> Properties:
-        """The outputs of a cluster that is there, its kubeconfig among them."""
-        return await self._whole(magnum, live, inputs, olds)
-
     async def seen(self, magnum: Magnum, live: Live, inputs: Properties, olds: Properties) -> Properties:
         """The same, with the authority of now: Magnum may have rotated it."""
         authority = await _authority(magnum, str(live["uuid"]))
-        return await self._whole(magnum, live, inputs, olds, authority)
+        return await self.whole(magnum, live, inputs, olds, authority)
 
-    async def _whole(
+    async def whole(
         self, magnum: Magnum, live: Live, inputs: Properties, olds: Properties, authority: str = ""
     ) -> Properties:
-        """The kubeconfig of before is kept.
+        """The outputs of a cluster that is there, its kubeconfig among them.
 
-        Unless it ends soon, is for another address, or, where ``authority`` says which one there is now,
-        trusts another.
+        That of before is kept, unless it ends soon, is for another address, or, where ``authority`` says
+        which one there is now, trusts another.
         """
         found = self.outputs(magnum, live, inputs)
         worker = await _default_worker(magnum, live)
