@@ -14,8 +14,10 @@ async def require_own(magnum: Magnum, what: str, olds: Properties) -> None:
     something that was not found.
     """
     owner = str(reveal(olds).get("projectId") or "")
+    if not owner:
+        return
     asked, _ = await magnum.me()
-    if owner and asked and asked != owner:
+    if asked and asked != owner:
         raise PluginError(
             f"{what}: is in project {owner}, and the credentials are of project {asked}, which does not see "
             "it; put back cluster.cloud, or the OS_ variables, that lead to the first"
