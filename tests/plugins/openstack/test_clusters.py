@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime, timedelta
 
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from gpuform.plugins.handler import PluginError
 from gpuform.plugins.openstack.clouds import Clouds
 from gpuform.plugins.properties import UNKNOWN, Secret, reveal
 from tests.plugins.openstack import serving
 from tests.plugins.openstack.driving import CLUSTER, Driver
-from tests.plugins.openstack.fake import PROJECT, Fake, error
+from tests.plugins.openstack.fake import PROJECT, Fake
 
 pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
 TEMPLATE = "kubernetes-1.30.2-2"
@@ -202,62 +198,6 @@ def test_taking_out_what_magnum_fills_in_changes_nothing(fake: Fake) -> None:
     driver.up(**WANTED, keypair="gpu-admins")
     driver.up(**WANTED)
     assert driver.steps == ["create"]
-
-
-def test_a_certificate_that_expires_or_another_address_gives_a_new_kubeconfig(fake: Fake) -> None:
-    driver = Driver(CLUSTER)
-    driver.up(**WANTED)
-    before = driver.shown["kubeconfig"]
-    fake.clusters[driver.id]["api_address"] = "https://10.0.0.9:6443"
-    driver.refresh()
-    assert driver.shown["kubeconfig"]["host"] == "https://10.0.0.9:6443"
-    assert driver.shown["kubeconfig"]["client_key"] != before["client_key"]
-
-
-def test_an_authority_that_was_rotated_is_noticed_by_a_refresh(fake: Fake) -> None:
-    driver = Driver(CLUSTER)
-    driver.up(**WANTED)
-    before = driver.shown["kubeconfig"]
-    driver.refresh()
-    assert driver.shown["kubeconfig"] == before
-    rotated = {"pem": "-----BEGIN CERTIFICATE-----\nROTATED\n"}
-    fake.ca = 200, rotated
-    driver.refresh()
-    assert driver.shown["kubeconfig"]["cluster_ca_certificate"] == rotated["pem"]
-    assert driver.shown["kubeconfig"]["client_key"] != before["client_key"]
-
-
-def test_a_refresh_goes_on_where_nobody_may_ask_for_the_authority(fake: Fake) -> None:
-    driver = Driver(CLUSTER)
-    driver.up(**WANTED)
-    before = driver.shown["kubeconfig"]
-    fake.ca = error(403, "Policy does not allow it")
-    assert driver.refresh()
-    assert driver.shown["kubeconfig"] == before
-
-
-def ending(days: int) -> str:
-    """A client certificate that ends so many days from now, PEM."""
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "admin")])
-    begun = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    begun = begun.serial_number(1).not_valid_before(now - timedelta(days=900))
-    made = begun.not_valid_after(now + timedelta(days=days)).sign(key, hashes.SHA256())
-    return made.public_bytes(Encoding.PEM).decode()
-
-
-@pytest.mark.parametrize(("days", "steps"), [(400, []), (20, ["update"]), (-5, ["update"])])
-def test_a_certificate_that_ends_soon_is_renewed_by_an_unchanged_program(
-    fake: Fake, days: int, steps: list[str]
-) -> None:
-    driver = Driver(CLUSTER)
-    before = driver.up(**WANTED)["kubeconfig"]
-    driver.outputs["kubeconfig"] = Secret({**before, "client_certificate": ending(days)})
-    fake.requests.clear()
-    driver.up(**WANTED)
-    assert driver.steps == ["create", *steps]
-    assert [path for _, path, _ in fake.changes()] == ["/magnum/v1/certificates"] * len(steps)
-    assert (driver.shown["kubeconfig"]["client_key"] == before["client_key"]) is not bool(steps)
 
 
 def test_importing_by_id_takes_what_is_there(fake: Fake) -> None:
