@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import yaml
 
@@ -54,7 +55,20 @@ def project(root: Path) -> str:
 
 def variables(state: State) -> dict[str, str]:
     """What the engine is told of it; credentials and passphrase are the caller's own."""
-    return {"PULUMI_BACKEND_URL": state.backend}
+    return {"PULUMI_BACKEND_URL": address(state.backend)}
+
+
+def address(url: str) -> str:
+    """A backend's address as the engine gets it: beside the files of a folder no notes are written.
+
+    The storage library (gocloud fileblob, v0.46) writes a file in one step and the ``.attrs`` beside it in
+    two. Killed between them it leaves an empty one, and the engine then reads the sound file no more.
+    """
+    parts = urlsplit(url)
+    asked = parse_qsl(parts.query, keep_blank_values=True)
+    if parts.scheme != "file" or "metadata" in dict(asked):
+        return url
+    return urlunsplit(parts._replace(query=urlencode([*asked, ("metadata", "skip")])))
 
 
 def unset(always: Iterable[str], env: Mapping[str, str], ours: str) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
     """
     if not checkpoint.exists():
         return []
+    _notes(checkpoint).unlink(missing_ok=True)
     said = []
     content = _read(checkpoint)
     if content is None:
@@ -99,4 +100,8 @@ def _write(path: Path, content: dict[str, Any]) -> None:
     beside.write_text(json.dumps(content), encoding="utf-8")
     beside.chmod(0o600)
     beside.replace(path)
-    path.with_name(path.name + ".attrs").unlink(missing_ok=True)  # a hash of the old content
+
+
+def _notes(path: Path) -> Path:
+    """What a run whose backend's address was not made by ``backend.address`` has put beside a file."""
+    return path.with_name(path.name + ".attrs")

@@ -110,7 +110,7 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
 def _beside(places: Places) -> dict[str, str]:
     """The state beside the checkout, where none is declared."""
     return {
-        "PULUMI_BACKEND_URL": f"file://{quote(str(places.backend))}",
+        "PULUMI_BACKEND_URL": backend.address(f"file://{quote(str(places.backend))}"),
         "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
         "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
     }

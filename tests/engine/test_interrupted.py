@@ -161,6 +161,14 @@ def test_a_state_that_was_cut_short_comes_back_from_the_backup(tmp_path: Path) -
     assert json.loads(file.read_text()) == sound
 
 
+@pytest.mark.engine
+def test_a_run_goes_on_behind_a_note_that_another_was_killed_over(project: Project) -> None:
+    project.engine.up()
+    file = Places(project.paths).checkpoint("tried", "local")
+    file.with_name(file.name + ".attrs").write_text("")
+    assert project.engine.up().changes == {"same": 3}
+
+
 @pytest.mark.unit
 def test_a_damaged_state_without_backup_names_the_way_out(tmp_path: Path) -> None:
     file = tmp_path / "local.json"

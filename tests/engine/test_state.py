@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuform.engine import engine_env, export_lines
+from gpuform.engine.backend import address
 from gpuform.engine.environment import PASSPHRASE
 from gpuform.engine.locks import held
 from gpuform.errors import Failure, InputError
@@ -61,6 +62,7 @@ def test_the_state_is_made_and_kept_where_it_is_declared(
     assert latest["secrets_providers"]["type"] == "passphrase"
     assert "not for the state file" not in json.dumps(latest)
     assert not list((project.paths.state / "engine").rglob(f"stacks/tried/{STACK}.json")), "none beside us"
+    assert not list(elsewhere.rglob("*.attrs")), "an empty one would keep the engine from the state"
     assert file.read_text() == before
     assert project.engine.outputs(STACK, show_secrets=True) == {"hush": "not for the state file"}
     assert project.engine.up(STACK).changes == {"same": 3}, "found again, not made again"
@@ -89,6 +91,7 @@ def test_stacks_with_and_without_go_their_own_ways_in_one_engine(project: Projec
     assert checkpoint(elsewhere).exists()
     kept = list((project.paths.state / "engine").rglob("stacks/tried/*.json"))
     assert [file.name for file in kept] == ["local.json"]
+    assert not list((project.paths.state / "engine").rglob("*.attrs"))
 
 
 @pytest.mark.engine
@@ -177,6 +180,21 @@ def test_a_lock_is_never_taken_and_its_owner_is_named(project: Project, elsewher
         project.engine.destroy(STACK)
     assert file.exists()
     assert not project.engine.preview(STACK).changed, "a preview takes no lock and needs none"
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("file:///srv/my%20state", "file:///srv/my%20state?metadata=skip"),
+        ("file://~/state", "file://~/state?metadata=skip"),
+        ("file:///srv/state?no_tmp_dir=true", "file:///srv/state?no_tmp_dir=true&metadata=skip"),
+        ("file:///srv/state?metadata=", "file:///srv/state?metadata="),
+        ("s3://bucket/prefix?region=eu-central-1", "s3://bucket/prefix?region=eu-central-1"),
+    ],
+)
+def test_only_folders_are_told_to_keep_no_notes(url: str, told: str) -> None:
+    assert address(url) == told
 
 
 @pytest.mark.unit

@@ -178,7 +178,7 @@ class World:
         """The real ``openstack`` command as this project's member; returns what it prints."""
         done = subprocess.run(
             [str(self.services.installed.python), "-m", "openstackclient.shell", *arguments],
-            env=self.environ,
+            env={"SHELL": "/bin/sh"} | self.environ,  # its client asks for one, and CI has none
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
