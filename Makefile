@@ -3,6 +3,8 @@
 .PHONY: help setup up down test check format docs lock clean
 PYTHON ?= python3
 BIN := .venv/bin
+# Without compiled modules every process of a test run, the engine's plugins too, compiles the project again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +37,7 @@ check: setup ## Format, lint, types, import contracts, unit tests
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest -q -m unit -n auto
+	@$(BIN)/python -m pytest -q -m "unit and not tools" -n auto
 
 format: setup ## Format and fix what can be fixed
 	@$(BIN)/ruff format .

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from gpuform import fast_yaml
 from policies.pack import RULES
 from policies.rule import Finding, Resource, judge
 
@@ -27,19 +28,19 @@ def resources(files: Mapping[str, str]) -> Iterator[Resource]:
     """The resources in rendered files; documents that are none (the environment, the bill) are left out."""
     for name, text in files.items():
         if name.endswith(".yaml"):
-            for document in yaml.safe_load_all(text):
+            for document in fast_yaml.load_all(text):
                 yield from _resource(document)
 
 
 def releases(files: Mapping[str, str]) -> Iterator[Document]:
     """The Helm releases in rendered files."""
     for text in files.values():
-        yield from (one for one in yaml.safe_load_all(text) if isinstance(one, dict) and "chart" in one)
+        yield from (one for one in fast_yaml.load_all(text) if isinstance(one, dict) and "chart" in one)
 
 
 def objects(manifests: str) -> Iterator[Resource]:
     """The objects that ``helm template`` prints."""
-    for document in yaml.safe_load_all(manifests):
+    for document in fast_yaml.load_all(manifests):
         yield from _resource(document or {})
 
 

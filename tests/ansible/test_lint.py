@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 ANSIBLE = Path(__file__).parents[2] / "ansible"
 FILES = sorted(file for file in ANSIBLE.rglob("*.y*ml") if file.is_file())

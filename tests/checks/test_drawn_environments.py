@@ -26,7 +26,7 @@ from infra.plan import overlays, sharing
 from tests.checks import corrupted, drawn, everything, simulated
 from tests.checks.judges import Lines, asserted
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 # The same examples every time, so that a run tells about the change and not about its luck.
 often = settings(

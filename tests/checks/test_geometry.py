@@ -18,7 +18,7 @@ from gpuform.toolchain import Toolchain
 from infra.model.mig import GEOMETRIES, Geometry, Layout, layouts
 from tests.checks.judges import Answer, ask_all
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 # Profile: (compute slices, memory slices, first memory slices, largest number); then the slices of the GPU.
 Row = tuple[int, int, tuple[int, ...], int]

@@ -17,7 +17,7 @@ from infra.plan.sharing import to_yaml
 from tests.checks import everything
 from tests.checks.judges import asserted
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 GOOD = {"devices": "all", "mig-enabled": True, "mig-devices": {"3g.20gb": 1, "2g.10gb": 2}}
 

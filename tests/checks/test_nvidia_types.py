@@ -14,7 +14,7 @@ from gpuform.toolchain import Toolchain
 from tests.checks import everything
 from tests.checks.judges import Lines
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 
 @pytest.fixture(scope="module")

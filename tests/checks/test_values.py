@@ -17,7 +17,7 @@ from tests.checks.charts import AT_HAND, IN_MODULES, folder, of, rendered
 from tests.checks.everything import REFERENCE
 from tests.plan.test_operator import OF_THE_DEPENDENCY, unknown_keys
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 # Charts whose values file is not at hand: their values are read by a person when a version is raised.
 UNSEEN = {"aws-efa-k8s-device-plugin", "dra-driver-nvidia-gpu"}

@@ -15,7 +15,7 @@ from gpuform.ci.harmless import harmless
 from gpuform.preview.summary import marker
 from tests.ci.conftest import TOKEN, Fake, packed
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 SHA = "0123456789abcdef0123456789abcdef01234567"
 REQUESTS = Path(__file__).parents[1] / "journey"
 

@@ -14,7 +14,7 @@ import pytest
 from gpuform.ci.stacks import find
 from tests.ci.workflows import JOBS, ROOT, load, steps
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 SHELL = ("bash", "--noprofile", "--norc", "-e")  # GitHub's own for a step that names no shell
 SHA = "0123456789abcdef0123456789abcdef01234567"
 NOTES = """#!/bin/sh

@@ -102,17 +102,19 @@ class _Monitor(MockMonitor):
     def __init__(self, mocks: Recorder) -> None:
         super().__init__(mocks)
         self.registered: dict[str, tuple[str, frozenset[str]]] = {}
+        self.urns: dict[str, str] = {}
         self.requests: dict[str, Any] = {}
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802  (gRPC's name)
         answer = super().RegisterResource(request)
         self.registered[answer.urn] = (request.parent, frozenset(request.dependencies))
+        self.urns[_key(answer.urn)] = answer.urn
         self.requests[_key(answer.urn)] = request
         return answer
 
     def after(self, resource: Recorded) -> frozenset[str]:
         """``<type> <name>`` of what the resource waits for, itself or through the components around it."""
-        (at,) = [urn for urn in self.registered if _key(urn) == f"{resource.type} {resource.name}"]
+        at = self.urns[f"{resource.type} {resource.name}"]
         found: set[str] = set()
         while at in self.registered:
             at, before = self.registered[at]

@@ -219,6 +219,7 @@ print(sorted(name for name in sys.modules if name.startswith(FOREIGN)))
 """
 
 
+@pytest.mark.tools
 def test_a_target_without_a_cloud_loads_no_clouds_sdk() -> None:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
@@ -238,6 +239,7 @@ print(sorted(path[0] for path in paths if path[0] in ("pulumi_openstack", "ansib
 """
 
 
+@pytest.mark.tools
 def test_the_aws_path_loads_only_the_modules_that_it_uses() -> None:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(

@@ -132,11 +132,13 @@ def loaded(before: str, of: tuple[str, ...]) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.tools
 def test_own_hosts_load_no_cloud_and_the_program_runs_no_ansible_itself() -> None:
     """Ansible runs in the provider's process; the program only says what it shall do."""
     found = loaded(HOSTS, ("ansible", "ansible_runner", "botocore", "pulumi_aws", "pulumi_openstack"))
     assert found == "['components.host_cluster', 'infra.hosts']"
 
 
+@pytest.mark.tools
 def test_no_other_target_loads_ansible_or_the_hosts() -> None:
     assert loaded(OTHERS, ("ansible", "ansible_runner")) == "['infra.aws']"

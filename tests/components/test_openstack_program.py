@@ -209,6 +209,7 @@ print(sorted({path[0] for path in paths if path[0] in ("pulumi_aws", "botocore",
 """
 
 
+@pytest.mark.tools
 def test_the_path_loads_no_other_sdk_and_of_its_own_what_it_uses() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOADED], cwd=ROOT, capture_output=True, text=True, check=True

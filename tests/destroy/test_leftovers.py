@@ -11,7 +11,7 @@ from gpuform.destroy.leftovers import Leftovers, Scope, may_be_asked, vpc_by_tag
 from gpuform.destroy.waiting import StillThere
 from tests.destroy.account import REGION, Account
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 NAME = "research"
 

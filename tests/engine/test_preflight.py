@@ -15,7 +15,7 @@ from gpuform.engine.places import Places
 from gpuform.paths import Paths
 from tests.components.aws_stacks import ROOT
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 
 class Shell:

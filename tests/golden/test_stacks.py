@@ -44,6 +44,7 @@ def test_the_stack_is_what_was_reviewed(stack: str) -> None:
         assert (folder / name).read_bytes() == text.encode(), f"{name} differs from {folder}"
 
 
+@pytest.mark.tools
 def test_the_bytes_do_not_depend_on_the_process() -> None:
     script = (
         "import hashlib, pathlib; from infra.config import load; from infra.plan.render import render;"

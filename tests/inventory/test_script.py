@@ -18,7 +18,7 @@ from infra.inventory import content, inventory, keys, text
 from infra.model.errors import InputError
 from tests.plan.hosts_fields import HOSTS
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "ansible" / "inventory" / "hosts.py"

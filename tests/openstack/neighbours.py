@@ -208,6 +208,7 @@ def serving() -> Iterator[Neighbours]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one packet
 
         def _reply(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 PLUGINS = ["own", "kubernetes", "language", "offline"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,8 +38,13 @@ def cases(module: str = "*") -> list[Case]:
     return [case for path in sorted(FOLDER.glob(f"{module}.yaml")) for case in _read(path)]
 
 
-def _read(path: Path) -> Iterator[Case]:
-    for rule, kinds in yaml.safe_load(path.read_text()).items():
+@cache
+def _read(path: Path) -> tuple[Case, ...]:
+    return tuple(_cases(path.read_text()))
+
+
+def _cases(text: str) -> Iterator[Case]:
+    for rule, kinds in yaml.safe_load(text).items():
         for kind, entries in kinds.items():
             for number, entry in enumerate(entries):
                 yield Case(rule, kind, number, tuple(_resources(entry)), entry.get("finds", ""))

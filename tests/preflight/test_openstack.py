@@ -20,7 +20,7 @@ from gpuform.preflight.openstack.project import Held, Place
 from tests.preflight.looking import declared, look
 from tests.preflight.made_up_cloud import PROJECT, MadeUp, flavor, limits
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 
 def test_a_project_that_has_everything_passes_and_no_question_is_asked_twice(cloud: MadeUp) -> None:

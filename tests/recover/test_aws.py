@@ -16,7 +16,7 @@ from tests.components.aws_stacks import ROOT
 from tests.recover import seeded
 from tests.recover.seeded import NAMED, PARTS, REGION, TAGGED, TAGS, Seed
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 PROVIDER = "urn:pulumi:labs::gpuform::pulumi:providers:aws::labs-aws"
 STATE: dict[str, Any] = {

@@ -20,7 +20,7 @@ from gpuform.errors import Failure, InputError
 from gpuform.recover import locks
 from gpuform.recover.locks import Store
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 FOLDER = ".pulumi/locks/organization/tried/prod"
 Write = Callable[..., str]

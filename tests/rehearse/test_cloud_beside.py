@@ -21,7 +21,7 @@ from infra.model.cost import Cost
 from infra.model.prices import PriceList
 from tests.plan.aws_environments import aws
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 STACK = Path(__file__).parents[2] / "Pulumi.aws-prod.yaml"
 ID = "cr-0123456789abcdef0"
 

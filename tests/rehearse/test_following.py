@@ -14,7 +14,7 @@ from gpuform.errors import Failure
 from gpuform.rehearse.following import Following
 from gpuform.simulator.api import Api
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 
 class Wanted:

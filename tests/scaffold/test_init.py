@@ -120,6 +120,7 @@ def played(folder: Path, there: str) -> list[list[str]]:
     return [json.loads(line) for line in calls.read_text().splitlines()]
 
 
+@pytest.mark.tools
 def test_the_commands_are_those_that_aws_takes(checkout: Path, tmp_path: Path) -> None:
     done = run("try", "--region", "eu-central-1", "--script", str(tmp_path / "commands"))
     assert done.stdout == (tmp_path / "commands").read_text()

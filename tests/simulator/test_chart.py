@@ -14,7 +14,7 @@ import yaml
 from gpuform.simulator import keys
 from gpuform.toolchain import Toolchain
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 CHART = Path(__file__).parents[2] / "charts" / "gpu-operator-sim"
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "charts" / "gpu-operator"

@@ -24,7 +24,7 @@ from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.plan import gpu_operator, sharing
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 T4 = {"machine": "g1.4xlarge"}
 ONE, FOUR = {"machine": "g4.p1.40g"}, {"machine": "g4.p4.40g"}

@@ -19,7 +19,7 @@ from gpuform.toolchain import build as build_module
 from gpuform.toolchain.golang import go_on_path
 from infra import versions
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 FORK = multiprocessing.get_context("fork")
 
 

@@ -15,7 +15,7 @@ from gpuform.toolchain.catalogue import CATALOGUE, Package, Tool
 from gpuform.toolchain.found import fits
 from gpuform.toolchain.progress import Lines
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 # Each call is noted; what APT_FAILS names fails with apt's words on its second line.
 APT_GET = """#!/bin/sh
 for word in "$@"; do case $word in download|update) verb=$word;; esac; done

@@ -18,7 +18,7 @@ from gpuform.toolchain.progress import Lines
 from gpuform.toolchain.store import Store
 from infra import versions
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 Executable = Callable[[str, str, str], Path]
 QUIET = Lines(lambda _: None)
 

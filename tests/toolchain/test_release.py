@@ -17,7 +17,7 @@ from gpuform.errors import Failure
 from gpuform.toolchain import release as release_module
 from gpuform.toolchain.catalogue import CATALOGUE, Release
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 BINARY = b"#!/bin/sh\necho tiny version v1.2.3, released\n"
 
 

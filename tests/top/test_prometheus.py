@@ -20,7 +20,7 @@ from gpuform.paths import Paths
 from gpuform.prometheus import SERVICE, Alert, Direct, Prometheus, Proxied, Sample, Series, reach
 from infra.config import parse
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 
 @dataclass

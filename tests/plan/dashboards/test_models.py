@@ -55,6 +55,7 @@ def test_every_environment_has_all_of_them(models: Models) -> None:
         assert all(8 <= len(model["uid"]) <= 40 for model in made.values())
 
 
+@pytest.mark.tools
 def test_the_bytes_do_not_depend_on_the_process() -> None:
     script = (
         "import json, pathlib; from infra.config import load; from infra.plan.dashboards import dashboards;"
@@ -63,6 +64,7 @@ def test_the_bytes_do_not_depend_on_the_process() -> None:
     assert len(printed(script)) == 1
 
 
+@pytest.mark.tools
 def test_grafanas_sdk_is_loaded_for_dashboards_only() -> None:
     script = (
         "import sys; import infra.plan.dashboards; import infra.__main__;"

@@ -70,6 +70,7 @@ def _page(fake: Fake, path: str, key: str, all: list[Any], query: str) -> dict[s
 def _serve(fake: Fake) -> type[BaseHTTPRequestHandler]:
     class Serving(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one packet: a second one waits 40 ms for the first's acknowledgement
 
         def do(self) -> None:
             path, _, query = self.path.partition("?")

@@ -12,7 +12,7 @@ from gpuform.errors import Failure, InputError
 from gpuform.openstack.cloud import Refused, answers, connect
 from tests.plugins.openstack.fake import Fake
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.tools
 
 
 def test_nothing_is_asked_before_a_client_is_used(fake: Fake) -> None:

@@ -15,7 +15,7 @@ from tests.plugins.openstack import serving
 from tests.plugins.openstack.driving import CLUSTER, Driver
 from tests.plugins.openstack.fake import PROJECT, Fake
 
-pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.tools, pytest.mark.usefixtures("quick")]
 TEMPLATE = "kubernetes-1.30.2-2"
 WANTED = {
     "name": "research",

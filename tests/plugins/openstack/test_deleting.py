@@ -11,7 +11,7 @@ from gpuform.plugins.openstack.api import ApiError, Magnum
 from tests.plugins.openstack.driving import CLUSTER, GROUP, WANTED, Driver
 from tests.plugins.openstack.fake import Fake
 
-pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.tools, pytest.mark.usefixtures("quick")]
 
 
 def test_a_stuck_delete_is_bounded_and_names_what_blocks(fake: Fake) -> None:

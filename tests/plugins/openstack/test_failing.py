@@ -11,7 +11,7 @@ from tests.plugins.openstack.conductor import NO_HOST, OFFERED
 from tests.plugins.openstack.driving import CLUSTER, GROUP, WANTED, Driver
 from tests.plugins.openstack.fake import Fake
 
-pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.tools, pytest.mark.usefixtures("quick")]
 
 
 def test_a_failed_create_says_why_is_kept_and_is_replaced_by_the_next_up(fake: Fake) -> None:

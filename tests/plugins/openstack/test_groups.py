@@ -12,7 +12,7 @@ from gpuform.plugins.openstack.api import ApiError, Magnum
 from tests.plugins.openstack.driving import GROUP, Driver
 from tests.plugins.openstack.fake import Fake
 
-pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.tools, pytest.mark.usefixtures("quick")]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.plugins.openstack.conductor import NO_HOST, OFFERED
 from tests.plugins.openstack.driving import CLUSTER, GROUP, TEMPLATE, WANTED, Driver
 from tests.plugins.openstack.fake import Fake
 
-pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.tools, pytest.mark.usefixtures("quick")]
 
 
 def test_a_create_whose_answer_the_engine_lost_is_gone_on_with(fake: Fake) -> None:

@@ -14,7 +14,7 @@ from gpuform.plugins.properties import Secret
 from tests.plugins.openstack.driving import CLUSTER, WANTED, Driver
 from tests.plugins.openstack.fake import Fake, error
 
-pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.tools, pytest.mark.usefixtures("quick")]
 
 
 def test_a_certificate_that_expires_or_another_address_gives_a_new_kubeconfig(fake: Fake) -> None:

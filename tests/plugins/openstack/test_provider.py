@@ -23,7 +23,7 @@ from gpuform.plugins.properties import Secret, reveal
 from tests.plugins.openstack.driving import TEMPLATE, Driver
 from tests.plugins.openstack.fake import Fake
 
-pytestmark = [pytest.mark.unit, pytest.mark.usefixtures("quick")]
+pytestmark = [pytest.mark.tools, pytest.mark.usefixtures("quick")]
 OWN = {"name": "own", "coe": "kubernetes", "image": "fedora-coreos-40", "networkDriver": "calico"}
 
 
