@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tests.openstack.world import World as OpenStackWorld
 
 HOSTS = "tests/ansible/"
+CHECKS = Path(__file__).parent / "hosts"
+"""What ``gpuform hosts verify`` runs on the user's own hosts."""
 SLOW = ("hosts", "cluster", "engine", "tools")
 
 
@@ -66,7 +68,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What runs beside another worker begins with the files that have slow tests; quick ones fill its end."""
+    """What runs beside another worker begins with the files that have slow tests; quick ones fill its end.
+
+    Every test says by a marker what it needs, or ``make check`` would leave it out in silence.
+    """
+    ours = [item for item in items if item.path.parent != CHECKS]
+    if unsaid := [item.nodeid for item in ours if not any(map(item.get_closest_marker, (*SLOW, "unit")))]:
+        raise pytest.UsageError(f"{unsaid[0]}: has no marker (of {len(unsaid)} such); see pyproject.toml")
     if hasattr(config, "workerinput"):
         slow = {item.path for item in items if any(map(item.get_closest_marker, SLOW))}
         items.sort(key=lambda item: item.path not in slow)

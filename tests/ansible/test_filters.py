@@ -15,6 +15,8 @@ from ansible.errors import AnsibleFilterError
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
 
+pytestmark = pytest.mark.tools
+
 ROLES = Path(__file__).parents[2] / "ansible/roles"
 CRI = "io.containerd.grpc.v1.cri"
 CRUN = f'[plugins."{CRI}".containerd.runtimes.crun]\nruntime_type = "io.containerd.runc.v2"\n'

@@ -10,6 +10,8 @@ import pytest
 from gpuform.aws.api import Refused, answers, client
 from gpuform.errors import Failure
 
+pytestmark = pytest.mark.tools
+
 
 @pytest.fixture
 def ec2(moto: str) -> Any:

@@ -15,6 +15,8 @@ from infra.config import parse
 from tests.aws.made_up import ROLES
 from tests.components.aws_stacks import small, stack
 
+pytestmark = pytest.mark.tools
+
 REGION = "us-west-2"
 
 

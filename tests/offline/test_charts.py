@@ -22,6 +22,8 @@ from infra import versions
 from infra.config import load
 from infra.plan import eks, gpu_operator
 
+pytestmark = pytest.mark.tools
+
 HERE = Paths.here()
 REPOSITORY = "https://charts.example.org"
 

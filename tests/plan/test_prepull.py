@@ -6,7 +6,11 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from infra.plan import user_data
+
+pytestmark = pytest.mark.tools
 
 
 def run_script(folder: Path, script: str, ctr: str) -> subprocess.CompletedProcess[str]:

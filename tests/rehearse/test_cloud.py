@@ -16,6 +16,8 @@ from gpuform.rehearse.cloud import Cloud, Shortage
 from infra.config import load
 from infra.model.prices import PriceList
 
+pytestmark = pytest.mark.tools
+
 REGION = "us-west-2"
 STACK = Path(__file__).parents[2] / "Pulumi.aws-prod.yaml"
 USER_DATA = """\

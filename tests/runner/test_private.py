@@ -18,6 +18,8 @@ import pytest
 from gpuform.hosts import Event
 from tests.runner.conftest import Project, command, file
 
+pytestmark = pytest.mark.tools
+
 CANARY = "canary-4711-secret"
 SCRIPT = """
 import json, sys

@@ -9,6 +9,8 @@ from gpuform.errors import InputError
 from gpuform.hosts.events import STOPPED
 from tests.runner.conftest import Project, command, file
 
+pytestmark = pytest.mark.tools
+
 ONLY_TWO = "inventory_hostname == 'two'"
 
 

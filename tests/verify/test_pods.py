@@ -11,6 +11,8 @@ import pytest
 
 from gpuform.hosts.verify import Report, verify
 
+pytestmark = pytest.mark.tools
+
 ROOT = Path(__file__).parents[2]
 UUID = "GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f"
 KUBECTL = """\

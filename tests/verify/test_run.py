@@ -12,6 +12,8 @@ from gpuform.errors import Failure, InputError
 from gpuform.hosts.verify import Report, verify
 from gpuform.reports import host_tables
 
+pytestmark = pytest.mark.tools
+
 ROOT = Path(__file__).parents[2]
 UUID = "GPU-5c89852c-d268-c3f3-1b07-005d5ae1dc3f"
 PROGRAMS = {
