@@ -79,6 +79,9 @@ def render(
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         (output / name).write_text(text)
     say(f"{len(rendered)} files in {output}")
+    if others := _others(output, rendered):
+        whose = "of an earlier rendering or of somebody else"
+        say(f"{len(others)} beside them, {whose}, such as {', '.join(others[:4])}")
     judged = list(judging.resources(rendered))
     if charts:
         judged += _charts(rendered)
@@ -87,6 +90,15 @@ def render(
         say(line)
     if any(one.rule.severity != "low" for one in found):
         raise Failure("policies", f"{len(found)} broken", "see docs/policies.md")
+
+
+def _others(output: Path, rendered: dict[str, str]) -> list[str]:
+    """Files that lie where files of the rendering do, and are none of it: they are left, and told."""
+    folders = {(output / name).parent for name in rendered}
+    there = {
+        str(file.relative_to(output)) for folder in folders for file in folder.iterdir() if file.is_file()
+    }
+    return sorted(there - set(rendered))
 
 
 def _charts(rendered: dict[str, str]) -> list[Resource]:

@@ -121,6 +121,20 @@ def test_render_writes_the_same_bytes_every_time(run: CliRunner, tmp_path: Path)
     assert len(nodes) == 9
 
 
+def test_what_lies_beside_a_rendering_is_told_and_left(run: CliRunner, tmp_path: Path) -> None:
+    again = ["render", "local", "-o", str(tmp_path)]
+    assert "beside them" not in run.invoke(app, again).stdout
+    names = [f"{number}.yaml" for number in range(5)]
+    for name in names:
+        (tmp_path / name).touch()
+    said = run.invoke(app, again).stdout
+    assert (
+        "5 beside them, of an earlier rendering or of somebody else, such as 0.yaml, 1.yaml, 2.yaml, 3.yaml\n"
+        in said
+    )
+    assert all((tmp_path / name).exists() for name in names)
+
+
 @pytest.mark.parametrize("command", [["up"], ["start"], ["stop"], ["env"]])
 @pytest.mark.parametrize("below", ["", "/x"])
 def test_a_state_that_cannot_be_a_folder_is_bad_input(
