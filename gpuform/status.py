@@ -85,13 +85,15 @@ class ClusterStatus:
     """Pools in the order of the environment file, pods by namespace and name.
 
     ``system`` are the namespaces of the cluster and of the platform itself. ``broken`` is what
-    somebody has broken on simulated nodes, by name, and how it is mended.
+    somebody has broken on simulated nodes, by name, and how it is mended. ``strays`` are nodes
+    that offer GPUs and are of no declared pool, by name, with what their label says.
     """
 
     pools: tuple[PoolStatus, ...]
     pods: tuple[PodStatus, ...]
     system: tuple[str, ...] = SYSTEM_NAMESPACES
     broken: Mapping[str, str] = field(default_factory=dict)
+    strays: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The documented form of ``gpuform status --json``: only the keys that it promises."""
@@ -162,7 +164,20 @@ def summarise(
         pods=tuple(statuses),
         system=(*SYSTEM_NAMESPACES, *((MONITORING,) if env.monitoring else ())),
         broken=broken(nodes),
+        strays=_strays(env, nodes),
     )
+
+
+def _strays(env: Environment, nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Whose label was changed by hand, or whose pool left the file; not those of another stack."""
+    pools, found = {pool.name for pool in env.pools}, {}
+    for node in nodes:
+        has = node["metadata"].get("labels") or {}
+        ours = has.get(labels.ENVIRONMENT, env.name) == env.name
+        offers = any(_gpu_resources(node.get("status", {}).get("allocatable", {})).values())
+        if ours and offers and pool_of(env, node) not in pools:
+            found[str(node["metadata"]["name"])] = str(has.get(labels.POOL, ""))
+    return dict(sorted(found.items()))
 
 
 def _detail(pool: Pool) -> str:

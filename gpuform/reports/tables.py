@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpuform.status import ClusterStatus, NodeStatus, PodStatus, PoolStatus
+from infra.model import labels
 
 if TYPE_CHECKING:
     from gpuform.embedded import Status
@@ -71,10 +72,13 @@ def pods(current: ClusterStatus) -> Table:
 
 
 def troubles(current: ClusterStatus) -> list[str]:
-    """One line for each node that is not let in yet, and each pod, system namespaces included, that is not
-    as it should be."""
+    """One line for each node that is not let in yet or belongs to no pool, and each pod, system namespaces
+    included, that is not as it should be."""
     nodes = (node for pool in current.pools for node in pool.nodes if node.waits_for)
     found = [f"node {node.name} takes no pods yet: {node.waits_for}" for node in nodes]
+    for name, label in current.strays.items():
+        says = f"says {label}" if label else "is not there"
+        found.append(f"node {name} offers GPUs and is of no declared pool: its label {labels.POOL} {says}")
     return found + [f"{pod.namespace}/{pod.name}: {pod.reason}" for pod in current.pods if pod.reason]
 
 

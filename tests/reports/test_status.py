@@ -58,6 +58,17 @@ def test_a_pool_of_another_environment_with_the_same_name_is_not_this_ones(
     assert [one.name for one in summarise(ENV, [theirs], []).pools[0].nodes] == there
 
 
+def test_a_node_with_gpus_that_is_of_no_pool_is_told() -> None:
+    """Its label was changed by hand, or its pool has left the file."""
+    changed, none, bare, theirs = (node(f"n{number}", "gone", gpu="1") for number in range(4))
+    del none["metadata"]["labels"]["gpuform.io/pool"]
+    bare["status"]["allocatable"] = {"cpu": "8", "nvidia.com/gpu": "0"}
+    theirs["metadata"]["labels"]["gpuform.io/environment"] = "other"
+    current = summarise(ENV, [none, changed, bare, theirs, node("t4-0", "t4", gpu="1")], [])
+    says = "offers GPUs and is of no declared pool: its label gpuform.io/pool"
+    assert tables.troubles(current) == [f"node n0 {says} says gone", f"node n1 {says} is not there"]
+
+
 def test_a_group_that_grows_says_between_what() -> None:
     """Only of Magnum's groups: what bounds a NodePool are amounts, and no number of nodes."""
     magnum = {"kind": "openstack", "template": "kubernetes-1.30.2-2", "version": "1.30"}
