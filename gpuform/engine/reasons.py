@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+
+_INVOKED = re.compile(r"^Exception: invoke of (\S+) failed: invocation of \1 returned an error: ")
 
 
 def fact(errors: Sequence[str], code: int, log: Path | None) -> str:
@@ -28,5 +31,5 @@ def _reason(text: str) -> str:
     """The line of a message that says what is wrong: the last of a traceback, else the first."""
     lines = [part.strip() for part in text.splitlines() if part.strip()] or ["no reason given"]
     if lines[0].startswith("Program failed with"):
-        return lines[-1]
+        return _INVOKED.sub("", lines[-1])
     return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
