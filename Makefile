@@ -54,5 +54,6 @@ docs: setup ## Write the generated pages again: environment, sharing, roles, ale
 lock: ## Renew requirements.lock (needs uv)
 	uv pip compile pyproject.toml --extra dev --extra aws --extra hosts --extra openstack --python-version 3.11 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock
 
-clean: down ## Forget the embedded cluster and its Pulumi state
+clean: ## Forget the embedded cluster and its Pulumi state; refused while a stack elsewhere keeps its state here
+	@if [ -x $(BIN)/gpuform ]; then $(BIN)/gpuform local stop --delete; fi
 	@rm -rf .gpuform

@@ -40,11 +40,16 @@ def start(
 def stop(
     delete: Annotated[bool, typer.Option("--delete", help="Forget data and Pulumi state, too.")] = False,
 ) -> None:
-    """End every process that was started for this checkout; data stays unless --delete."""
+    """End every process that was started for this checkout; data stays unless --delete.
+
+    That is refused, and nothing ended, while a stack elsewhere keeps its state here.
+    """
+    if delete:
+        from gpuform.engine import forget, require_forgettable
+
+        require_forgettable(Paths.here())
     _control_plane().stop(delete=delete)
     if delete:
-        from gpuform.engine import forget
-
         forget(Paths.here())
     say("stopped, data deleted" if delete else "stopped; the data stays, and `make up` goes on from it")
 

@@ -2,7 +2,7 @@
 
 from gpuform.engine.environment import engine_env, export_lines
 from gpuform.engine.events import Event, Message, Step, Summary, Violation
-from gpuform.engine.forget import forget
+from gpuform.engine.forget import forget, require_forgettable
 from gpuform.engine.result import EngineFailure, Result
 from gpuform.engine.run import Engine
 from gpuform.engine.standins import Plugin, plugins
@@ -21,4 +21,5 @@ __all__ = [
     "export_lines",
     "forget",
     "plugins",
+    "require_forgettable",
 ]

@@ -18,8 +18,11 @@ from gpuform.paths import Paths
 # hand and runs of ours read each other's state.
 PASSPHRASE = "gpuform-local"  # noqa: S105
 
-# A caller's own setting of one of these would point the run elsewhere.
+# A caller's own setting of one of these would point the run elsewhere, as would what an offline run has left
+# in the shell.
 UNSET = (
+    "GPUFORM_OFFLINE",
+    "GPUFORM_OFFLINE_KUBECONFIG",
     "PULUMI_CONFIG_PASSPHRASE_FILE",
     "PULUMI_IGNORE_AMBIENT_PLUGINS",
     "PULUMI_OPTION_CONFIG_FILE",

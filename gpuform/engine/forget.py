@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+from gpuform.engine import checkpoint
 from gpuform.engine.locks import release_dead
 from gpuform.engine.places import Places
+from gpuform.errors import Failure
 from gpuform.paths import Paths
+
+_PROVIDERS = "pulumi:providers:"
 
 
 def forget(paths: Paths) -> None:
     """Remove the state of every stack, our PULUMI_HOME, wrapper and links; what the stacks made stays.
 
-    Raises Failure while a run holds one of the stacks, and removes nothing then.
+    Raises Failure while a run holds one of the stacks, and as ``require_forgettable``; removes nothing then.
     """
+    require_forgettable(paths)
     places = Places(paths)
     for backend in (places.backend, Places(paths, offline=True).backend):
         for folder in backend.glob(".pulumi/locks/*/*/*"):
             release_dead(folder, folder.name)
     shutil.rmtree(places.folder, ignore_errors=True)
     shutil.rmtree(paths.shims, ignore_errors=True)
+
+
+def require_forgettable(paths: Paths) -> None:
+    """Raise Failure while a stack has things outside the embedded cluster: only its state knows them."""
+    for file in sorted(Places(paths).backend.glob(".pulumi/stacks/*/*.json")):
+        resources = checkpoint.deployment(file)["deployment"].get("resources") or ()
+        if any(_elsewhere(one, paths.kubeconfig) for one in resources):
+            raise Failure(
+                f"stack {file.stem}",
+                f"has {len(resources)} resources elsewhere, and all that is known of them lies here",
+                f"run 'gpuform destroy {file.stem}' first, or, if they are gone, remove {file}",
+            )
+
+
+def _elsewhere(resource: Mapping[str, Any], ours: Path) -> bool:
+    kind = str(resource["type"])
+    if kind == f"{_PROVIDERS}kubernetes":
+        return (resource.get("inputs") or {}).get("kubeconfig") != str(ours)
+    return kind.startswith(_PROVIDERS) and kind != f"{_PROVIDERS}gpuform"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -138,6 +139,20 @@ def test_export_lines_are_safe_to_eval() -> None:
     )
     assert done.stdout == "two words; $(false) 'x'"
     assert lines.splitlines()[1] == "export A=1"
+
+
+@pytest.mark.unit
+def test_a_shell_that_has_run_offline_is_not_offline_any_more() -> None:
+    """The preflight would be left out, and own hosts not looked at."""
+    done = subprocess.run(
+        ["sh", "-euc", export_lines({"A": "1"}) + "\nenv"],
+        env={"GPUFORM_OFFLINE": "1", "GPUFORM_OFFLINE_KUBECONFIG": "x", "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "A=1" in done.stdout
+    assert "GPUFORM_OFFLINE" not in done.stdout
 
 
 @pytest.mark.unit

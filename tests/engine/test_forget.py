@@ -1,0 +1,72 @@
+"""What may be forgotten: the state of what lies on the embedded cluster, and of nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gpuform.cli.main import app
+from gpuform.engine import forget
+from gpuform.engine.places import Places
+from gpuform.errors import Failure
+from gpuform.paths import Paths
+
+pytestmark = pytest.mark.unit
+
+AWS = {"type": "pulumi:providers:aws", "inputs": {"region": "us-west-2"}}
+OURS = {"type": "pulumi:providers:gpuform", "inputs": {}}
+POD = {"type": "kubernetes:core/v1:Pod", "custom": True}
+
+
+def kubernetes(kubeconfig: object) -> dict[str, Any]:
+    return {"type": "pulumi:providers:kubernetes", "inputs": {"kubeconfig": kubeconfig}}
+
+
+def kept(paths: Paths, stack: str, *resources: dict[str, Any], offline: bool = False) -> Path:
+    file = Places(paths, offline).checkpoint("tried", stack)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"checkpoint": {"latest": {"resources": resources}}}))
+    return file
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [AWS, {"type": "pulumi:providers:openstack"}, kubernetes("/elsewhere"), kubernetes({"secret": "x"})],
+    ids=["aws", "openstack", "existing", "kubeconfig of a cloud"],
+)
+def test_the_state_of_what_is_elsewhere_is_not_forgotten(paths: Paths, provider: dict[str, Any]) -> None:
+    file = kept(paths, "prod", OURS, provider, POD)
+    kept(paths, "local", kubernetes(str(paths.kubeconfig)), POD)
+    with pytest.raises(Failure) as caught:
+        forget(paths)
+    assert str(caught.value) == (
+        "stack prod: has 3 resources elsewhere, and all that is known of them lies here; "
+        f"run 'gpuform destroy prod' first, or, if they are gone, remove {file}"
+    )
+    assert file.exists()
+
+
+def test_what_lies_on_the_embedded_cluster_or_was_made_up_or_is_gone_is_forgotten(paths: Paths) -> None:
+    kept(paths, "local", OURS, kubernetes(str(paths.kubeconfig)), POD)
+    kept(paths, "destroyed")
+    kept(paths, "prod", AWS, offline=True)
+    forget(paths)
+    assert not Places(paths).folder.exists()
+
+
+def test_nothing_is_ended_before_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr("gpuform.cli.local._control_plane", lambda: pytest.fail("ended"))
+    kept(Paths.here(), "prod", AWS)
+    result = CliRunner().invoke(app, ["local", "stop", "--delete"])
+    assert result.exit_code == 1, result.output
+    assert "run 'gpuform destroy prod' first" in result.stderr
