@@ -22,7 +22,7 @@ Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml
 
 def status(
     stack: Stack = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
 ) -> None:
     """Show pools, nodes, what they offer, who uses it, and what it costs."""
     from gpuform.live import access

@@ -33,7 +33,7 @@ def destroy(
         float | None,
         typer.Option(min=0, help="Seconds to wait at most in each step, in place of its own bound."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
 ) -> None:
     """Delete all that a stack made, in the order in which it goes; shows the plan first, and asks.
 

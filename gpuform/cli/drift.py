@@ -13,7 +13,7 @@ from gpuform.paths import Paths
 
 def drift(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
-    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
 ) -> None:
     """Show what was changed by hand since the last `up`; changes nothing, neither there nor in the state.
 

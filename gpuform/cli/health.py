@@ -23,7 +23,7 @@ Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml
 @app.command()
 def status(
     stack: Stack = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
 ) -> None:
     """Show the nodes that are out of use, and whether the loop has stopped."""
     from gpuform.reports import health as report

@@ -24,7 +24,7 @@ DRIFT = 3  # exit code: nothing failed, and a run would change something
 STATUS = "status.yml"
 Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")]
 Limit = Annotated[list[str] | None, typer.Option("--limit", help="Only this host or group; may be repeated.")]
-AsJson = Annotated[bool, typer.Option("--json", help="The documented JSON form.")]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")]
 Playbook = Annotated[str, typer.Option(help="File of ansible/playbooks.")]
 
 app = typer.Typer(no_args_is_help=True, help="Own hosts over ssh: prepare them, and see what is on them.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def verify(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = "onprem-dev",
-    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
     backend: Annotated[
         Literal["ssh", "kubectl"] | None,
         typer.Option(help="ssh to the hosts, or kubectl in the operator's driver and toolkit pods."),

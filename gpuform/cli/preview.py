@@ -27,7 +27,7 @@ def preview(
     summary: Annotated[
         Path | None, typer.Option(help="File for the summary in Markdown, as a comment on a pull request.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
     acknowledge: Annotated[
         list[str] | None,
         typer.Option(help="Name of a cluster, or of what holds data, that may be lost. May be repeated."),

@@ -19,7 +19,7 @@ def recover(
     offline: Annotated[
         bool, typer.Option("--offline", help="The state of the stack's offline runs.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
     owner_is_gone: Annotated[
         list[str] | None,
         typer.Option(help="HOST:PID of a lock's owner on another host that you know to be gone."),

@@ -16,7 +16,7 @@ from gpuform.paths import Paths
 
 def rehearse(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
-    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
     fast: Annotated[
         bool, typer.Option("--fast", help="Karpenter's core alone: quicker, and no AWS that could refuse.")
     ] = False,

@@ -25,7 +25,7 @@ EVERY_S = 5.0
 
 def top(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="The documented JSON form.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Again every 5 seconds until Ctrl-C; with --json a line each.")
     ] = False,

@@ -1,0 +1,98 @@
+"""docs/json.md shows the keys that programs really get."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.engine.events import Change, Step
+from gpuform.health import Rebuild, Seen, Ticket, Unhealthy
+from gpuform.hosts.declared import Declared
+from gpuform.hosts.events import HostResult, Outcome
+from gpuform.hosts.status import rows
+from gpuform.hosts.verify import Report, Verdict
+from gpuform.status import summarise
+from infra.model.prices import PriceList
+from infra.plan import cost
+from infra.plan.bill import document
+from tests.preview import test_summary as previews
+from tests.reports.live import ENV, node, pod
+
+pytestmark = pytest.mark.unit
+
+PAGE = (Path(__file__).parents[2] / "docs/json.md").read_text(encoding="utf-8")
+NAMED = ("allocatable", "used", "units", "changes", "checks")
+"""Keys whose value is a mapping with names that differ from cluster to cluster."""
+
+
+def status() -> dict[str, Any]:
+    current = summarise(
+        ENV, [node("t4-0", "t4", gpu="4")], [pod("a", "t4-0", {"phase": "Running"}, shares=1)]
+    )
+    return {**current.to_json(), "cost": document(cost.bill(ENV, PriceList()))}
+
+
+def preview() -> dict[str, Any]:
+    step = Step("update", "urn:pulumi:s::p::t::map", "planned", Change({}, {}, ("data.config",)))
+    found = replace(
+        previews.PLAIN, effects=(previews.EVICTION,), violations=(previews.BROKEN,), steps=(step,)
+    )
+    return found.to_json()
+
+
+def health() -> dict[str, Any]:
+    nodes = (Unhealthy("gpu-0", "a100", "replace", "then", "why", None),)
+    seen = Seen(nodes, (Ticket("gpu-0", True, {}),), None, (), (Rebuild("gpu-0", "gpu-a100", "refill"),))
+    return {"mode": "replace", **seen.to_json()}
+
+
+def hosts_status() -> dict[str, Any]:
+    declared = Declared("s", ENV, {"_meta": {"hostvars": {"gpu-1": {}}}}, None, None)
+    return {"hosts": rows(declared, Outcome({"gpu-1": HostResult(ok=True)}, 0))}
+
+
+def hosts_apply() -> dict[str, Any]:
+    return {"ok": True, "hosts": {"gpu-1": HostResult(ok=True).to_json()}, "nodes": {"a100-mig": ["gpu-1"]}}
+
+
+def hosts_verify() -> dict[str, Any]:
+    return Report("s", "ssh", (Verdict("gpu-1", "nouveau", "FAIL", "is loaded", "do"),)).to_json()
+
+
+REAL = {
+    "status": status,
+    "preview": preview,
+    "health status": health,
+    "hosts apply": hosts_apply,
+    "hosts status": hosts_status,
+    "hosts verify": hosts_verify,
+}
+
+
+def keys(value: Any, path: str = "") -> set[str]:
+    """Every path of keys; of a list those of its first, of things by name those of the first."""
+    if isinstance(value, list):
+        return keys(value[0], f"{path}[]") if value else set()
+    if not isinstance(value, dict):
+        return set()
+    if path.endswith(NAMED) or "gpu-1" in value:
+        return keys(next(iter(value.values()), None), f"{path}.NAME")
+    return {f"{path}.{name}" for name in value}.union(
+        *(keys(item, f"{path}.{name}") for name, item in value.items())
+    )
+
+
+@pytest.mark.parametrize("command", REAL)
+def test_the_page_has_the_keys_of(command: str) -> None:
+    text = re.search(rf"^## `gpuform {command}`\n\n```json\n(.*?)```", PAGE, re.S | re.M)
+    assert text is not None
+    assert keys(json.loads(text[1])) == keys(json.loads(json.dumps(REAL[command]())))
+
+
+def test_every_command_of_the_page_is_compared() -> None:
+    assert re.findall(r"^## `gpuform (.+)`$", PAGE, re.M) == list(REAL)
