@@ -7,6 +7,7 @@ from typing import Any
 from gpuform.plugins.handler import Call, PluginError, Properties, ReadResult
 from gpuform.plugins.openstack import begun
 from gpuform.plugins.openstack.api import ApiError, Live, Magnum
+from gpuform.plugins.openstack.projects import require_own
 from gpuform.plugins.openstack.resource import MagnumResource
 from gpuform.plugins.openstack.table import CLUSTER_TEMPLATE, request
 from gpuform.plugins.properties import reveal
@@ -47,6 +48,7 @@ class ClusterTemplates(MagnumResource):
         magnum = self.magnum(olds, inputs)
         live = await magnum.template(id)
         if live is None:
+            await self._own(magnum, id, olds)
             return None
         found = self.outputs(magnum, live, inputs)
         return ReadResult(str(live["uuid"]), found, self.refreshed(found, inputs, olds))
@@ -73,8 +75,15 @@ class ClusterTemplates(MagnumResource):
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         """Remove it."""
-        await self.magnum(olds, old_inputs).delete_template(id)
+        magnum = self.magnum(olds, old_inputs)
+        if await magnum.template(id) is None:
+            await self._own(magnum, id, olds)
+        else:
+            await magnum.delete_template(id)
         begun.forget(call.urn)
+
+    async def _own(self, magnum: Magnum, id: str, olds: Properties) -> None:
+        await require_own(magnum, f"{self.noun} {reveal(olds).get('name', id)}", olds)
 
     async def _there(self, magnum: Magnum, uuid: str) -> Live:
         live = await magnum.template(uuid)

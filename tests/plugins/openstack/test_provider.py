@@ -20,8 +20,9 @@ from gpuform.plugins.openstack.kubeconfig import usable
 from gpuform.plugins.openstack.provider import OpenstackProvider
 from gpuform.plugins.openstack.table import CLUSTER, CLUSTER_TEMPLATE, NODE_GROUP, Table
 from gpuform.plugins.properties import Secret, reveal
+from tests.plugins.openstack import serving
 from tests.plugins.openstack.driving import TEMPLATE, Driver
-from tests.plugins.openstack.fake import Fake
+from tests.plugins.openstack.fake import PROJECT, Fake
 
 pytestmark = [pytest.mark.tools, pytest.mark.usefixtures("quick")]
 OWN = {"name": "own", "coe": "kubernetes", "image": "fedora-coreos-40", "networkDriver": "calico"}
@@ -113,6 +114,19 @@ def test_a_template_goes_and_may_be_gone(fake: Fake) -> None:
     fake.templates.pop(driver.id)
     driver.down()
     assert "own" not in [one["name"] for one in fake.templates.values()]
+
+
+@pytest.mark.parametrize("verb", ["refresh", "down"])
+def test_a_template_that_another_project_does_not_see_is_not_gone(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    driver = Driver(TEMPLATE)
+    driver.up(**OWN)
+    fake.templates.pop(driver.id)
+    monkeypatch.setattr(serving, "PROJECT", "another")
+    with pytest.raises(PluginError, match=f"cluster template own: is in project {PROJECT}, and the creden"):
+        getattr(driver, verb)()
+    monkeypatch.undo()
 
 
 def test_a_port_out_of_range() -> None:
