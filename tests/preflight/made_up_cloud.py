@@ -55,7 +55,11 @@ def limits(**more: int) -> dict[str, int]:
 
 @dataclass
 class MadeUp:
-    """What the cloud has. ``refused`` are services by the HTTP status that each answers everything with."""
+    """What the cloud has. ``refused`` are services by the HTTP status that each answers everything with.
+
+    ``hidden`` are images that are listed to who asks for such alone, and ``community`` those that nobody gets
+    but by id.
+    """
 
     flavors: list[dict[str, Any]] = field(
         default_factory=lambda: [
@@ -84,6 +88,8 @@ class MadeUp:
     clusters: list[dict[str, Any]] = field(default_factory=list)
     node_groups: list[dict[str, Any]] = field(default_factory=list)
     images: list[dict[str, Any]] = field(default_factory=list)
+    hidden: list[dict[str, Any]] = field(default_factory=list)
+    community: list[dict[str, Any]] = field(default_factory=list)
     keypairs: tuple[str, ...] = ("gpu-admins",)
     networks: list[dict[str, Any]] = field(default_factory=list)
     subnets: list[dict[str, Any]] = field(default_factory=list)
@@ -118,8 +124,10 @@ class MadeUp:
         }
         return connect(auth={key: value for key, value in auth.items() if value}, **more)
 
-    def answer(self, service: str, path: str, method: str) -> tuple[int, Any]:
+    def answer(self, service: str, path: str, method: str, query: str = "") -> tuple[int, Any]:
         """Status and content."""
+        if service == "glance" and "os_hidden=true" in query:
+            return 200, {"images": self.hidden}
         if service in self.refused:
             return self.refused[service], {"error": {"message": "not you"}}
         if service in _VERSIONED and path in ("", "/"):
@@ -167,6 +175,9 @@ class MadeUp:
         return {"limits": {"absolute": self.limits}}
 
     def _glance(self, path: str, method: str) -> Any:
+        if path != "/images":
+            every = (*self.images, *self.hidden, *self.community)
+            return next((one for one in every if path == f"/images/{one['id']}"), None)
         return {"images": self.images}
 
     def _neutron(self, path: str, method: str) -> Any:
@@ -235,14 +246,14 @@ def _handler(cloud: MadeUp) -> type[BaseHTTPRequestHandler]:
             self._say(201, {"token": {**token, "issued_at": "2026-01-01T00:00:00.000000Z", **scoped}})
 
         def _other(self, method: str) -> None:
-            path = urlsplit(self.path).path
+            path, query = urlsplit(self.path).path, urlsplit(self.path).query
             service, _, rest = path.lstrip("/").partition("/")
             cloud.asked.append(f"{method} {service}/{rest}")
             if service == "keystone":
                 link = {"rel": "self", "href": f"{cloud.url}/keystone/v3/"}
                 self._say(200, {"version": {"id": "v3.14", "status": "stable", "links": [link]}})
                 return
-            self._say(*cloud.answer(service, f"/{rest}".rstrip("/"), method))
+            self._say(*cloud.answer(service, f"/{rest}".rstrip("/"), method, query))
 
         def _say(self, status: int, content: Any) -> None:
             body = json.dumps(content).encode()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.preflight.looking import EXTERNAL, IMAGE, INSIDE, look, own
+from tests.preflight.looking import EXTERNAL, IMAGE, INSIDE, T4, declared, look, own
 from tests.preflight.made_up_cloud import MadeUp
 
 pytestmark = pytest.mark.unit
@@ -58,6 +58,17 @@ def test_what_a_template_of_our_own_lacks(
     found = look(cloud, env)[subject]
     assert found.verdict == "FAIL"
     assert fact in found.fact
+
+
+@pytest.mark.parametrize(
+    ("where", "named"), [("hidden", "fedora-coreos-39"), ("hidden", "i-0"), ("community", "i-0")]
+)
+def test_an_image_that_glance_does_not_list_is_found_as_magnum_finds_it(
+    cloud: MadeUp, where: str, named: str
+) -> None:
+    setattr(cloud, where, [IMAGE | {"id": "i-0", "name": "fedora-coreos-39"}])
+    found = look(cloud, declared(T4 | {"openstack": {"image": named}}))[f"image {named}"]
+    assert (found.verdict, found.fact) == ("PASS", "os_distro fedora-coreos")
 
 
 def test_a_service_whose_policy_lets_nobody_ask_is_neither_failed_nor_passed(cloud: MadeUp) -> None:

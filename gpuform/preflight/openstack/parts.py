@@ -71,7 +71,7 @@ def _template(cluster: OpenstackCluster, named: str, project: Project) -> Judged
 
 
 def _image(cluster: OpenstackCluster, named: str, project: Project) -> Judged:
-    found = _by_name(project.listed("glance", "/images", "images"), named)
+    found = _by_name(project.listed("glance", "/images", "images"), named) or _unlisted(named, project)
     if not found:
         return Judged("FAIL", "glance has no such image for the project", "see `openstack image list`")
     if len(found) > 1:
@@ -84,6 +84,16 @@ def _image(cluster: OpenstackCluster, named: str, project: Project) -> Judged:
         return Judged("FAIL", f"is {image.get('status')}", "wait, or name another one")
     said = str(image.get(_KUBE_VERSION) or "")
     return _versioned(cluster, said, f"its {_KUBE_VERSION}", f"os_distro {image['os_distro']}")
+
+
+def _unlisted(named: str, project: Project) -> list[Json]:
+    """What glance lists to nobody unasked, and Magnum finds all the same: by its id any image that may be
+    read, such as a community's, then a hidden one (openstacksdk's ``Image.find``).
+    """
+    whole = project.find("glance", f"/images/{quote(named, safe='')}")
+    return (
+        [whole] if whole else _by_name(project.listed("glance", "/images", "images", os_hidden="true"), named)
+    )
 
 
 def _versioned(cluster: OpenstackCluster, said: str, where: str, fact: str) -> Judged:
