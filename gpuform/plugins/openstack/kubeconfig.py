@@ -14,6 +14,7 @@ from gpuform.plugins.openstack.api import Magnum
 _BITS = 3072
 _USER, _GROUP = "admin", "system:masters"
 _RENEWED_BEFORE = timedelta(days=30)
+_PART = 3  # of what a certificate lasts, where that is short: else each run would renew what it has just got
 
 
 async def kubeconfig(magnum: Magnum, uuid: str, name: str, host: str) -> dict[str, str]:
@@ -43,17 +44,20 @@ def usable(known: Mapping[str, str] | None, host: str, authority: str = "") -> b
         return False
     if not known or known.get("host") != host or not known.get("client_certificate"):
         return False
-    ends = _ends(str(known["client_certificate"]))
-    return ends is None or ends - datetime.now(UTC) > _RENEWED_BEFORE
+    renewed = _renewed(str(known["client_certificate"]))
+    return renewed is None or datetime.now(UTC) < renewed
 
 
-def _ends(certificate: str) -> datetime | None:
+def _renewed(certificate: str) -> datetime | None:
+    """From when on another one is asked for; None where nobody can read it."""
     from cryptography import x509
 
     try:
-        return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc
+        found = x509.load_pem_x509_certificate(certificate.encode())
     except ValueError:
         return None
+    lasts = found.not_valid_after_utc - found.not_valid_before_utc
+    return found.not_valid_after_utc - min(_RENEWED_BEFORE, lasts / _PART)
 
 
 def _key() -> tuple[str, str]:
