@@ -39,14 +39,18 @@ _WHOLE, _CUT = 'GPU_I_ID=""', 'GPU_I_ID!=""'
 
 
 def node_info() -> Rule:
-    """The pool of each node; the last one known for five minutes while nobody tells of any node."""
+    """The pool of each node; the last one known for five minutes while nobody tells of any node.
+
+    Of a node that changed its pool in that time one of the two alone: both fail every rule with a pool, for
+    every node.
+    """
     name = f"label_{label(POOL)}"
     series = f'kube_node_labels{{{name}!="",node!=""}}'
     now, before = (
         most(("node", "pool"), f'label_replace({one},"pool","$1","{name}","(.+)")')
         for one in (series, f"last_over_time({series}[{RANGE}])")
     )
-    return record(NODE_INFO, f"{now} or ({before} unless on () max(kube_node_labels))")
+    return record(NODE_INFO, f"{now} or (topk by (node) (1,{before}) unless on () max(kube_node_labels))")
 
 
 def rules(env: Environment) -> Iterator[Rule]:

@@ -78,6 +78,22 @@ def test_the_exporter_of_a_node_is_away(promtool: Promtool) -> None:
     )
 
 
+def test_a_node_that_changed_its_pool_just_before_nobody_told_of_it_any_more_is_of_one(
+    promtool: Promtool,
+) -> None:
+    """Were it of two, every rule that adds the pool would fail, for the GPUs of all nodes."""
+    series = {
+        name: value.replace("x300", "x10 stale") if name.startswith("kube_") else value
+        for name, value in world.healthy().items()
+    }
+    series[world.labelled(WHOLE)] = "1x7 stale"
+    series[world.labelled(WHOLE, label_gpuform_io_pool="turns")] = "_x8 1x2 stale"
+    counts = {"count(gpuform:node:info)": {"{}": 6}, "count(gpuform:gpu:temperature_celsius)": {"{}": 11}}
+    promtool.test(
+        world.environment(), *(Case(series, [At(when, samples=counts)]) for when in ("9m", "11m", "14m"))
+    )
+
+
 def test_nothing_is_there(promtool: Promtool) -> None:
     """Facts alone: no pool has zero of anything that nobody has counted."""
     nothing = {
