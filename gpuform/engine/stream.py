@@ -37,8 +37,9 @@ def follow(
 
     ``output`` takes its display; None leaves the display to the terminal, which then also delivers Ctrl-C.
     Otherwise SIGINT and SIGTERM to this process become one SIGINT to the engine, which ends what it has
-    begun and no more. Events pass through a pipe, for the engine writes secrets into them; it lies in a
-    folder of this run below ``runs``. On Linux the engine does not outlive this process, however that ends.
+    begun and no more; so does what ``on_event`` raises, once it has ended. Events pass through
+    a pipe, for the engine writes secrets into them; it lies in a folder of this run below ``runs``. On
+    Linux the engine does not outlive this process, however that ends.
     """
     with scratch.folder(runs) as folder:
         pipe = folder / "events"
@@ -56,13 +57,25 @@ def follow(
                 preexec_fn=_die_with_parent,  # one system call, no locks, no allocation
             )
             with _signals_to(process, terminal=output is None):
-                for text in _lines(reader, process):
-                    event = parse(text)
-                    if event is not None:
-                        on_event(event)
+                try:
+                    for text in _lines(reader, process):
+                        event = parse(text)
+                        if event is not None:
+                            on_event(event)
+                except BaseException:
+                    _end(reader, process)
+                    raise
                 return process.wait()
         finally:
             os.close(reader)
+
+
+def _end(reader: int, process: subprocess.Popen[bytes]) -> None:
+    """Let it end what it has begun: with us it would die in the middle of that. Nobody hears what it says."""
+    process.send_signal(signal.SIGINT)
+    for _ in _lines(reader, process):  # a pipe that is full would hold it
+        pass
+    process.wait()
 
 
 def _lines(reader: int, process: subprocess.Popen[bytes]) -> Iterator[str]:

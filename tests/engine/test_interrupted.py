@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from gpuform import scratch
-from gpuform.engine import standins
+from gpuform.engine import Event, standins
 from gpuform.engine.checkpoint import repair, taken_up
 from gpuform.engine.locks import release_dead
 from gpuform.engine.pending import require_none
 from gpuform.engine.places import Places
+from gpuform.engine.stream import follow
 from gpuform.errors import Failure
 from gpuform.paths import Paths
 from tests.engine.conftest import TWO_COMPONENTS, Project
@@ -131,6 +132,40 @@ def test_what_was_being_made_at_magnum_is_gone_on_with_by_our_stand_in_alone(
             require_none(state, "research", goes_on)
     else:
         require_none(state, "research", goes_on)
+
+
+_ENGINE = """
+import pathlib, signal, sys, time
+asked = []
+signal.signal(signal.SIGINT, lambda *_: asked.append(1))
+with open(sys.argv[3], "w") as log:
+    log.write('{"diagnosticEvent": {"severity": "info", "message": "made"}}\\n')
+    log.flush()
+    while not asked:
+        time.sleep(0.05)
+    log.write("{}\\n" * 100_000)  # more than a pipe holds
+pathlib.Path(sys.argv[1]).touch()
+"""
+
+
+@pytest.mark.tools
+def test_a_reader_of_the_output_that_goes_lets_the_engine_end_what_it_has_begun(tmp_path: Path) -> None:
+    """As in `gpuform up | head`: killed with us, it would forget what a cloud is making for it."""
+    ended = tmp_path / "ended"
+
+    def gone(event: Event) -> None:
+        raise BrokenPipeError
+
+    with (tmp_path / "log").open("wb") as log, pytest.raises(BrokenPipeError):
+        follow(
+            [sys.executable, "-c", _ENGINE, str(ended)],
+            env=dict(os.environ),
+            cwd=tmp_path,
+            runs=tmp_path / "runs",
+            output=log,
+            on_event=gone,
+        )
+    assert ended.exists()
 
 
 @pytest.mark.unit
