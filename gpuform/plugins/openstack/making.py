@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gpuform.plugins.handler import Call, Cancelled, InitFailed, PluginError, Properties, ReadResult
 from gpuform.plugins.openstack import begun
 from gpuform.plugins.openstack.api import ApiError, Live, Magnum
@@ -9,7 +11,7 @@ from gpuform.plugins.openstack.deleting import delete
 from gpuform.plugins.openstack.endings import ended, late_told
 from gpuform.plugins.openstack.projects import require_own
 from gpuform.plugins.openstack.resource import CREATE_FAILED, UNFINISHED, MagnumResource, bound
-from gpuform.plugins.openstack.waiting import Gone, Late, Still, Wait, in_progress, reason
+from gpuform.plugins.openstack.waiting import BEGINS_S, Gone, Late, Still, Wait, in_progress, reason
 from gpuform.plugins.properties import reveal
 
 CREATE_S, UPDATE_S, DELETE_S = 3600.0, 1800.0, 1800.0
@@ -109,8 +111,20 @@ class SlowResource(MagnumResource):
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         """Delete it and wait until it is gone with all that is in it."""
         inputs = reveal(old_inputs or olds)
-        await self._delete(call, self.magnum(olds, inputs), id, inputs, olds)
+        magnum = self.magnum(olds, inputs)
+        if reveal(olds).get(UNFINISHED):
+            await self._asked_for_just_now(call, magnum, id, inputs)
+        await self._delete(call, magnum, id, inputs, olds)
         begun.forget(call.urn)
+
+    async def _asked_for_just_now(self, call: Call, magnum: Magnum, id: str, inputs: Properties) -> None:
+        """Wait for what an interrupted run has asked for and Magnum may not show yet: it would come once the
+        state has forgotten it, and be nobody's.
+        """
+        noted = begun.note(call.urn)
+        left = BEGINS_S - noted.age.total_seconds() if noted is not None else 0.0
+        if left > 0:
+            await replace(self._wait(call, magnum, id, inputs, left), bound_s=left).appeared()
 
     async def _delete(
         self, call: Call, magnum: Magnum, id: str, inputs: Properties, olds: Properties

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuform.plugins.openstack import resource, waiting
+from gpuform.plugins.openstack import making, resource, waiting
 from tests.plugins.openstack.fake import Fake
 from tests.plugins.openstack.serving import serving
 
@@ -61,5 +61,5 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def impatient(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that nothing comes of is given up after 0.3 s; a busy machine takes as long for any other."""
-    monkeypatch.setattr(waiting, "BEGINS_S", 0.3)
-    monkeypatch.setattr(resource, "BEGINS_S", 0.3)
+    for module in (making, resource, waiting):
+        monkeypatch.setattr(module, "BEGINS_S", 0.3)

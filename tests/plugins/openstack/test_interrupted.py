@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpuform.plugins.handler import InitFailed, PluginError
-from gpuform.plugins.openstack import begun
+from gpuform.plugins.openstack import begun, waiting
 from tests.plugins.openstack.conductor import NO_HOST, OFFERED
 from tests.plugins.openstack.driving import CLUSTER, GROUP, TEMPLATE, WANTED, Driver
 from tests.plugins.openstack.fake import Fake
@@ -72,6 +72,20 @@ def test_one_that_failed_meanwhile_is_made_anew_in_the_same_run(fake: Fake) -> N
     driver.up(**WANTED, keypair="other")
     assert list(fake.clusters) == [driver.id]
     assert fake.posts() == 2
+
+
+def test_what_was_asked_for_just_now_is_ended_though_magnum_does_not_show_it_yet(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its conductor makes it later; then the state has forgotten it, and it would be nobody's."""
+    fake.appears_after = 9
+    driver = Driver(CLUSTER)
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(waiting, "BEGINS_S", 0.0)
+        with pytest.raises(InitFailed, match="shows nothing of it"):
+            driver.up(**WANTED)
+    driver.down()
+    assert fake.clusters == {}
 
 
 @pytest.mark.parametrize("token", [CLUSTER, TEMPLATE])
