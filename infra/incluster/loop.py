@@ -147,6 +147,7 @@ class Loop:
         if move.failed:
             facts = [*one["faults"], move.said]
             why = f"{why}; {self._hand.ticket(one['node'], one['group'], one['class'], facts, now)}"
+            self._metrics.count(one["node"], one["class"], "replace", "failed")  # which an alert waits for
         key = f"rebuild {one['node']}"
         if why and self._said.get(key) != why:
             self._said[key] = why
