@@ -179,6 +179,8 @@ class Proxied:
             )
             async with call as response:
                 return response
+        except kr8s.APITimeoutError:
+            raise httpx.TimeoutException(f"nothing came within {TIMEOUT_S:g} s") from None
         except kr8s.ServerError as error:
             raise Failure(SUBJECT, f"cannot be asked through the API server: {error}", NOT_THERE) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
+from gpuform import prometheus
 from gpuform.embedded.layout import Layout, Record
 from gpuform.errors import Failure
 from gpuform.paths import Paths
@@ -25,10 +27,11 @@ pytestmark = pytest.mark.tools
 
 @dataclass
 class Served:
-    """Answers every path with ``document`` and ``code``, and keeps what was asked."""
+    """Answers every path with ``document`` and ``code`` after ``delay``, and keeps what was asked."""
 
     document: Any = None
     code: int = 200
+    delay: float = 0.0  # seconds
     asked: list[tuple[str, dict[str, list[str]]]] = field(default_factory=list)
     port: int = 0
 
@@ -49,6 +52,7 @@ def served() -> Iterator[Served]:
             if parts.path == "/version/":  # kr8s asks an API server which it is
                 self._say(200, '{"gitVersion": "v1.34.4"}')
             else:
+                time.sleep(state.delay)
                 self._say(state.code, text)
 
         def _say(self, code: int, text: str) -> None:
@@ -151,6 +155,20 @@ def test_elsewhere_it_is_reached_through_the_api_server(served: Served, tmp_path
     finally:
         transport.close()
     assert served.asked[-1] == (f"{SERVICE}/api/v1/query", {"query": ["up"]})
+
+
+def test_one_that_takes_too_long_behind_the_api_server_is_a_failure(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prometheus, "TIMEOUT_S", 0.2)
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(kubeconfig(served.url)))
+    transport, served.delay = Proxied(file, None), 0.5
+    with pytest.raises(
+        Failure, match=r"^Prometheus: does not answer .nothing came within 0.2 s.; look at it$"
+    ):
+        Prometheus(transport, "look at it").query("up")
+    transport.close()
 
 
 def kubeconfig(server: str) -> dict[str, Any]:
