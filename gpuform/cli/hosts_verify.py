@@ -91,8 +91,11 @@ def _nodes(kubeconfig: Path, context: str | None) -> list[dict[str, Any]]:
     import kr8s
     from kr8s.objects import Node
 
-    api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
-    return [dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node)]
+    from gpuform.kubeconfigs import answered
+
+    with answered():
+        api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+        return [dict(node.raw) for node in Node.list(api=api) if isinstance(node, Node)]
 
 
 def _kubectl(tools: Toolchain) -> Path:

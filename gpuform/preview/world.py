@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpuform.kubeconfigs import answered
 from infra.model import labels, monitoring
 from infra.model.checks import SYSTEM_NAMESPACES
 from infra.model.environment import Environment
@@ -75,18 +76,19 @@ def _declared(env: Environment) -> Iterator[PodRef]:
 
 
 def read(kubeconfig: Path, context: str | None = None) -> World:
-    """Ask the cluster. Raises what httpx raises when it cannot be reached."""
+    """Ask the cluster. Raises what httpx raises when it cannot be reached, or an OSError where it refuses."""
     import kr8s
     from kr8s.objects import Node, Pod, PodDisruptionBudget
 
-    api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
-    nodes = [dict(one.raw) for one in Node.list(api=api) if isinstance(one, Node)]
-    pods = [dict(one.raw) for one in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(one, Pod)]
-    budgets = [
-        dict(one.raw)
-        for one in PodDisruptionBudget.list(api=api, namespace=kr8s.ALL)
-        if isinstance(one, PodDisruptionBudget)
-    ]
+    with answered():
+        api = kr8s.api(kubeconfig=str(kubeconfig), context=context)
+        nodes = [dict(one.raw) for one in Node.list(api=api) if isinstance(one, Node)]
+        pods = [dict(one.raw) for one in Pod.list(api=api, namespace=kr8s.ALL) if isinstance(one, Pod)]
+        budgets = [
+            dict(one.raw)
+            for one in PodDisruptionBudget.list(api=api, namespace=kr8s.ALL)
+            if isinstance(one, PodDisruptionBudget)
+        ]
     return seen(nodes, pods, budgets)
 
 

@@ -18,11 +18,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
+from gpuform.cli import hosts_verify
 from gpuform.cli.output import answering
 from gpuform.errors import Failure
 from gpuform.health import fetch as fetch_health
 from gpuform.kubeconfigs import FOLDER
 from gpuform.objects import fetch
+from gpuform.paths import Paths
+from gpuform.preview import world
 from infra.config import parse
 from tests.components.openstack_stacks import small
 from tests.openstack.authority import lay
@@ -30,6 +33,7 @@ from tests.openstack.authority import lay
 pytestmark = pytest.mark.unit
 
 ENV = parse(small())
+EXISTING = {"name": "there", "pools": [{"name": "t4", "machine": "g4dn.xlarge", "selector": {"a": "b"}}]}
 UNAUTHORIZED = {"kind": "Status", "status": "Failure", "message": "Unauthorized", "code": 401}
 ANEW = (
     'have one made anew by `eval "$(gpuform local env research)"` and `pulumi refresh --target '
@@ -127,6 +131,25 @@ def test_credentials_that_nobody_knows_are_told(tmp_path: Path, authorities: Pat
     said = "nobody there knows its credentials (HTTP 401: Unauthorized)"
     assert fact == f"does not take its kubeconfig: {said}"
     assert remedy == ANEW
+
+
+def test_a_preview_takes_a_cluster_that_refuses_it_for_one_out_of_reach(
+    tmp_path: Path, authorities: Path, server: str
+) -> None:
+    """It goes on with what is declared, but only for errors that it knows."""
+    file = kubeconfig(tmp_path, server, authorities / "served", authorities / "other")
+    with pytest.raises(PermissionError, match="HTTP 401: Unauthorized"):
+        world.read(file)
+
+
+def test_nodes_that_cannot_be_asked_for_what_they_have_are_told(
+    tmp_path: Path, authorities: Path, server: str
+) -> None:
+    file = kubeconfig(tmp_path, server, authorities / "served", authorities / "other")
+    paths = Paths(tmp_path, tmp_path, tmp_path)
+    env = parse({**EXISTING, "cluster": {"kind": "existing", "kubeconfig": str(file)}})
+    with pytest.raises(Failure, match=r"^cluster of there: cannot be reached \(HTTP 401: Unauthorized\)"):
+        hosts_verify._inventory(env, "kubectl", paths)
 
 
 def test_a_handshake_that_the_other_side_ends_is_told_by_where_it_came_from(
