@@ -24,8 +24,10 @@ from typing import Any
 
 VERSION = "container-infra 1.10"
 """Of the API: the first in which a group may have no node, and that has node groups at all (1.9)."""
-TYPES = ("container-infra", "container-infrastructure-management")
-"""Of the service in the catalog; the second is the official name [service-types-authority]."""
+TYPES = ("container-infra", "container-infrastructure-management", "container-infrastructure")
+"""Of the service in the catalog; the second is the official name, the others are aliases of it
+[service-types-authority].
+"""
 TIMEOUT_S = 30.0
 EARLY_S = 60.0  # that a token is not used any more before its end
 LONGEST = 500  # characters of an answer that are repeated

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuform.preflight.openstack import account
 from infra.incluster.rebuilding import magnum_api
 from tests.incluster.magnum_stub import MagnumStub
 from tests.incluster.played_rebuild import LARGER, SERVER, SMALLER, Json, Magnum, Played, pod
@@ -163,6 +164,13 @@ def test_a_resize_that_fails_is_asked_for_again_and_then_a_persons(stub: MagnumS
         "not replaced by Magnum: node group gpu-a100 is UPDATE_FAILED: No valid host was found.; look at "
         f"node group gpu-a100: it was to have 3 nodes in the end, and lose server {SERVER}"
     )
+
+
+@pytest.mark.parametrize("kind", account._MAGNUM)
+def test_magnum_is_found_by_every_name_that_the_preflight_lets_pass(folder: Path, kind: str) -> None:
+    endpoint = {"interface": "public", "region_id": "cern", "url": "https://magnum.example.org"}
+    found = Magnum(folder, "research")._of([{"type": kind, "endpoints": [endpoint]}])
+    assert found == "https://magnum.example.org/v1"
 
 
 def test_a_refusal_is_repeated_before_it_counts_and_an_outage_raises(stub: MagnumStub, folder: Path) -> None:
