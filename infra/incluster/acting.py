@@ -63,9 +63,12 @@ def _record(text: str | None) -> Json | None:
     """What was noted; None for what nobody can read, which then only a person clears."""
     try:
         found = json.loads(text or "null")
-        return found if isinstance(found, dict) and "class" in found else None
     except ValueError:
         return None
+    if not isinstance(found, dict) or "class" not in found:
+        return None
+    faults = found.get("faults", [])
+    return found if isinstance(faults, list) and all(isinstance(one, str) for one in faults) else None
 
 
 def _missing(node: Json, pool: Json) -> str:
