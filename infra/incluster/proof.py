@@ -47,7 +47,7 @@ def promise(node: Json, pool: Json) -> dict[str, int]:
         else:
             each, gpus = json.loads(noted[OFFERS]) if OFFERS in noted else pool["offers"], 1
         return {name: int(count) * gpus for name, count in each.items()} if gpus > 0 else {}
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return {}
 
 

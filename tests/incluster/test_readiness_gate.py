@@ -76,6 +76,7 @@ WAITS: list[tuple[dict[str, Any], list[dict[str, Any]], str]] = [
     (node("four", gpu_shared="4"), GOOD, "annotation gpuform.io/offers does not say"),
     (node('["nvidia.com/gpu"]', gpu_shared="4"), GOOD, "annotation gpuform.io/offers does not say"),
     (node("{}", gpu_shared="4"), GOOD, "annotation gpuform.io/offers does not say"),
+    (node('{"nvidia.com/gpu": 1e999}', gpu_shared="4"), GOOD, "annotation gpuform.io/offers does not say"),
     (node(None, gpu_shared="4"), GOOD, "annotation gpuform.io/offers does not say"),
     (each("4", gpu_shared="3"), GOOD, "it offers 3 of 16 nvidia.com/gpu.shared"),
     (each("4", gpu_shared="15"), GOOD, "it offers 15 of 16 nvidia.com/gpu.shared"),
