@@ -264,9 +264,12 @@ def _waits_for(node: Mapping[str, Any]) -> str:
 
 def _pod(pod: Mapping[str, Any], claims: Claims) -> PodStatus:
     status, spec = pod.get("status", {}), pod["spec"]
-    requests: Counter[str] = Counter(claims.of_pod(pod))
+    requests: Counter[str] = Counter()
     for container in spec.get("containers", []):
         requests.update(_gpu_resources(container.get("resources", {}).get("limits", {})))
+    for container in spec.get("initContainers", []):  # one after the other, and before the others
+        requests |= Counter(_gpu_resources(container.get("resources", {}).get("limits", {})))
+    requests.update(claims.of_pod(pod))
     return PodStatus(
         namespace=pod["metadata"]["namespace"],
         name=pod["metadata"]["name"],

@@ -133,10 +133,12 @@ def pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa:
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
     tags = meta.get("labels", {})
     ours = tags.get(labels.ENVIRONMENT) == environment and labels.APP_NAME in tags
-    asks: Counter[str] = Counter(claims.of_pod(raw))
+    asks: Counter[str] = Counter()
     for container in spec.get("containers", []):
-        resources = container.get("resources", {})
-        asks.update(amounts({**resources.get("limits", {}), **resources.get("requests", {})}))
+        asks.update(_asked(container))
+    for container in spec.get("initContainers", []):  # one after the other, and before the others
+        asks |= Counter(_asked(container))
+    asks.update(claims.of_pod(raw))
     given = meta.get("annotations", {}).get(keys.DEVICES, "")
     return Pod(
         namespace=meta["namespace"],
@@ -148,6 +150,11 @@ def pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa:
         devices=(*(given.split(",") if given else ()), *claims.given_to(raw)),
         trouble=": ".join(filter(None, (status.get("reason"), status.get("message")))),
     )
+
+
+def _asked(container: Json) -> dict[str, float]:
+    resources = container.get("resources", {})
+    return amounts({**resources.get("limits", {}), **resources.get("requests", {})})
 
 
 def event(raw: Json) -> Event:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from rich.text import Text
 
+from gpuform.rehearse import seen
 from gpuform.reports import tables
 from gpuform.status import summarise
 from infra.config import parse
@@ -46,6 +47,19 @@ def test_json_has_the_documented_keys_and_counts_what_is_in_use() -> None:
     }
     assert [p["name"] for p in current.to_json()["pods"]] == ["a", "b", "c", "done"]
     assert set(current.to_json()["pods"][0]) == {"namespace", "name", "node", "phase", "reason"}
+
+
+@pytest.mark.parametrize(("main", "first", "held"), [(0, 2, 2), (1, 2, 2), (2, 1, 2), (1, 0, 1)])
+def test_what_only_an_init_container_asks_for_is_held_by_its_pod_too(
+    main: int, first: int, held: int
+) -> None:
+    """As the scheduler counts it, and the recorded series: the larger of both, for they run in turn."""
+    one = pod("a", "t4-0", {"phase": "Running"}, shares=main)
+    limits = {"limits": {"nvidia.com/gpu.shared": str(first)}}
+    one["spec"]["initContainers"] = [{"name": "first", "resources": limits}]
+    (found,) = summarise(ENV, [node("t4-0", "t4", **{"gpu.shared": "4"})], [one]).pools[0].nodes
+    assert found.used == {"nvidia.com/gpu.shared": held}
+    assert seen.pod(one, "test").asks["nvidia.com/gpu.shared"] == held
 
 
 @pytest.mark.parametrize(("whose", "there"), [("test", ["t4-0"]), ("other", [])])
