@@ -65,17 +65,14 @@ def ending(days: int, since: int = 900) -> str:
         (400, 900, []),
         (20, 900, ["update"]),
         (-5, 900, ["update"]),
-        (
-            20,
-            1,
-            [],
-        ),  # a cloud whose Magnum signs for three weeks: what it has just signed is as good as it gets
+        (20, 1, []),
         (6, 15, ["update"]),
     ],
 )
 def test_a_certificate_that_ends_soon_is_renewed_by_an_unchanged_program(
     fake: Fake, days: int, since: int, steps: list[str]
 ) -> None:
+    """Of a cloud whose Magnum signs for three weeks, what it has just signed is as good as it gets."""
     driver = Driver(CLUSTER)
     before = driver.up(**WANTED)["kubeconfig"]
     driver.outputs["kubeconfig"] = Secret({**before, "client_certificate": ending(days, since)})
