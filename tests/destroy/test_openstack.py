@@ -193,11 +193,11 @@ def test_a_load_balancer_that_changes_at_the_moment_is_asked_for_again(
     answer = MadeUp.answer
     refused: list[str] = []
 
-    def immutable(self: MadeUp, service: str, path: str, method: str) -> tuple[int, Any]:
+    def immutable(self: MadeUp, service: str, path: str, method: str, query: str) -> tuple[int, Any]:
         if method == "DELETE" and not refused:
             refused.append(path)
             return 409, {"faultstring": "Load Balancer lb-1 is immutable and cannot be updated."}
-        return answer(self, service, path, method)
+        return answer(self, service, path, method, query)
 
     monkeypatch.setattr(MadeUp, "answer", immutable)
     assert [one.id for one in swept.sweep(30, said.append)] == ["lb-1"]
