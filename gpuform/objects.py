@@ -28,12 +28,21 @@ class Objects:
 
 
 def pool_of(env: Environment, node: Json) -> str:
-    """The name of the pool that a node was given; empty for none, and for one of another environment.
+    """The name of the pool that a node was given; empty for none, and for one of another environment."""
+    return labelled(node) if ours(env, node) else ""
+
+
+def labelled(node: Json) -> str:
+    """The pool that the node's label says, whosever; empty for none."""
+    return str((node["metadata"].get("labels") or {}).get(labels.POOL, ""))
+
+
+def ours(env: Environment, node: Json) -> bool:
+    """Whether it is of this environment, or of nobody's who says so.
 
     Several stacks may be played on one embedded cluster, and their pools have the same names.
     """
-    has = node["metadata"].get("labels") or {}
-    return str(has.get(labels.POOL, "")) if has.get(labels.ENVIRONMENT, env.name) == env.name else ""
+    return bool((node["metadata"].get("labels") or {}).get(labels.ENVIRONMENT, env.name) == env.name)
 
 
 NODE_POOLS = "nodepools.karpenter.sh"

@@ -10,8 +10,9 @@ from typing import Any
 
 from gpuform.broken import broken
 from gpuform.claims import Claims
-from gpuform.objects import fetch, pool_of
+from gpuform.objects import fetch, labelled, ours, pool_of
 from gpuform.paths import Paths
+from gpuform.pod_requests import requested
 from infra.model import labels, offer
 from infra.model.checks import SYSTEM_NAMESPACES
 from infra.model.environment import Environment, ExistingCluster
@@ -172,11 +173,9 @@ def _strays(env: Environment, nodes: Iterable[Mapping[str, Any]]) -> dict[str, s
     """Whose label was changed by hand, or whose pool left the file; not those of another stack."""
     pools, found = {pool.name for pool in env.pools}, {}
     for node in nodes:
-        has = node["metadata"].get("labels") or {}
-        ours = has.get(labels.ENVIRONMENT, env.name) == env.name
         offers = any(_gpu_resources(node.get("status", {}).get("allocatable", {})).values())
-        if ours and offers and pool_of(env, node) not in pools:
-            found[str(node["metadata"]["name"])] = str(has.get(labels.POOL, ""))
+        if offers and ours(env, node) and labelled(node) not in pools:
+            found[str(node["metadata"]["name"])] = labelled(node)
     return dict(sorted(found.items()))
 
 
@@ -264,11 +263,7 @@ def _waits_for(node: Mapping[str, Any]) -> str:
 
 def _pod(pod: Mapping[str, Any], claims: Claims) -> PodStatus:
     status, spec = pod.get("status", {}), pod["spec"]
-    requests: Counter[str] = Counter()
-    for container in spec.get("containers", []):
-        requests.update(_gpu_resources(container.get("resources", {}).get("limits", {})))
-    for container in spec.get("initContainers", []):  # one after the other, and before the others
-        requests |= Counter(_gpu_resources(container.get("resources", {}).get("limits", {})))
+    requests = requested(spec, lambda one: _gpu_resources(one.get("resources", {}).get("limits", {})))
     requests.update(claims.of_pod(pod))
     return PodStatus(
         namespace=pod["metadata"]["namespace"],

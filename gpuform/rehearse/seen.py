@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gpuform.claims import Claims
+from gpuform.pod_requests import requested
 from gpuform.simulator import keys
 from infra.model import labels
 from infra.plan.magnum import GROUP_LABELS
@@ -133,11 +133,7 @@ def pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa:
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
     tags = meta.get("labels", {})
     ours = tags.get(labels.ENVIRONMENT) == environment and labels.APP_NAME in tags
-    asks: Counter[str] = Counter()
-    for container in spec.get("containers", []):
-        asks.update(_asked(container))
-    for container in spec.get("initContainers", []):  # one after the other, and before the others
-        asks |= Counter(_asked(container))
+    asks = requested(spec, lambda one: amounts(resources(one)))
     asks.update(claims.of_pod(raw))
     given = meta.get("annotations", {}).get(keys.DEVICES, "")
     return Pod(
@@ -152,9 +148,10 @@ def pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa:
     )
 
 
-def _asked(container: Json) -> dict[str, float]:
-    resources = container.get("resources", {})
-    return amounts({**resources.get("limits", {}), **resources.get("requests", {})})
+def resources(container: Json) -> dict[str, str]:
+    """What it asks for; limits are requests where nothing else is said."""
+    said = container.get("resources", {})
+    return {**said.get("limits", {}), **said.get("requests", {})}
 
 
 def event(raw: Json) -> Event:

@@ -15,6 +15,7 @@ from typing import Any
 from gpuform.plugins.nodes.cluster import Manifest, labels, pod_name
 from gpuform.plugins.nodes.drain import uses_gpu
 from gpuform.plugins.nodes.layout import CONFIG, LAYOUT
+from gpuform.pod_requests import requested
 from infra.model.labels import DEPLOY_DEVICE_PLUGIN
 from infra.model.quantity import whole
 
@@ -74,14 +75,8 @@ def _keeps_layout(node: Manifest, sharing: Mapping[str, Any]) -> bool:
 
 
 def asked(pod: Manifest) -> Counter[str]:
-    """GPU resources that the pod holds: its containers together, or its largest init container."""
-    spec = pod.get("spec") or {}
-    found: Counter[str] = Counter()
-    for container in spec.get("containers") or ():
-        found.update(_of(container))
-    for container in spec.get("initContainers") or ():
-        found |= _of(container)
-    return found
+    """GPU resources that the pod holds."""
+    return requested(pod.get("spec") or {}, _of)
 
 
 def kept(node: Manifest, inputs: Mapping[str, Any], pods: Sequence[Manifest]) -> str:
@@ -102,7 +97,7 @@ def _way(found: Mapping[str, str], key: str) -> str:
     return CLAIMED if found.get(DEPLOY_DEVICE_PLUGIN) == "false" else found.get(key, DEFAULT)
 
 
-def _of(container: Manifest) -> Counter[str]:
+def _of(container: Mapping[str, Any]) -> Counter[str]:
     resources = container.get("resources") or {}
     each = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     return Counter({key: whole(count) for key, count in each.items() if key.startswith(_PREFIX)})

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpuform.rehearse.seen import quantity
+from gpuform.pod_requests import requested
+from gpuform.rehearse.seen import quantity, resources
 
 PODS = "pods"
 
@@ -53,21 +54,10 @@ def room(node: Json, pods: Iterable[Json], without_taints: frozenset[str] = froz
 
 
 def requests(pod: Json) -> Counter[str]:
-    """What the pod asks of a node: its containers together, or its largest init container."""
-    spec = pod["spec"]
-    found: Counter[str] = Counter()
-    for container in spec.get("containers", []):
-        found.update(_asked(container))
-    for container in spec.get("initContainers", []):
-        found |= _asked(container)
+    """What the pod asks of a node, its place among the pods included."""
+    found = requested(pod["spec"], lambda one: {key: quantity(text) for key, text in resources(one).items()})
     found[PODS] = 1
     return found
-
-
-def _asked(container: Json) -> Counter[str]:
-    resources = container.get("resources", {})
-    texts = {**resources.get("limits", {}), **resources.get("requests", {})}
-    return Counter({key: quantity(text) for key, text in texts.items()})
 
 
 def _selected(spec: Json, labels: Mapping[str, str], name: str) -> bool:
