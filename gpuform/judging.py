@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from gpuform import fast_yaml
+from infra import fast_yaml
 from policies.pack import RULES
 from policies.rule import Finding, Resource, judge
 

