@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuform import writable
-from gpuform.cli.output import answering, caution, console, say
+from gpuform.cli.output import AsJson, answering, caution, console, say
 from gpuform.errors import Failure
 from gpuform.paths import Paths
 
@@ -22,7 +22,7 @@ Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml
 
 def status(
     stack: Stack = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show pools, nodes, what they offer, who uses it, and what it costs."""
     from gpuform.live import access

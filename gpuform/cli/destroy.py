@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gpuform.cli.output import say, warn
+from gpuform.cli.output import AsJson, say, warn
 from gpuform.paths import Paths
 
 
@@ -33,7 +33,7 @@ def destroy(
         float | None,
         typer.Option(min=0, help="Seconds to wait at most in each step, in place of its own bound."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Delete all that a stack made, in the order in which it goes; shows the plan first, and asks.
 

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from gpuform.cli.output import console, warn
+from gpuform.cli.output import AsJson, console, warn
 from gpuform.paths import Paths
 
 
 def drift(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what was changed by hand since the last `up`; changes nothing, neither there nor in the state.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuform.cli.output import answering, console, say, short_path
+from gpuform.cli.output import AsJson, answering, console, say, short_path
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 
@@ -23,7 +23,7 @@ Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml
 @app.command()
 def status(
     stack: Stack = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the nodes that are out of use, and whether the loop has stopped."""
     from gpuform.reports import health as report

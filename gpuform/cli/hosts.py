@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuform.cli.hosts_verify import verify
-from gpuform.cli.output import console, say
+from gpuform.cli.output import AsJson, console, say
 from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 
@@ -24,7 +24,6 @@ DRIFT = 3  # exit code: nothing failed, and a run would change something
 STATUS = "status.yml"
 Stack = Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")]
 Limit = Annotated[list[str] | None, typer.Option("--limit", help="Only this host or group; may be repeated.")]
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")]
 Playbook = Annotated[str, typer.Option(help="File of ansible/playbooks.")]
 
 app = typer.Typer(no_args_is_help=True, help="Own hosts over ssh: prepare them, and see what is on them.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gpuform.cli.output import console, say
+from gpuform.cli.output import AsJson, console, say
 from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def verify(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = "onprem-dev",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
+    as_json: AsJson = False,
     backend: Annotated[
         Literal["ssh", "kubectl"] | None,
         typer.Option(help="ssh to the hosts, or kubectl in the operator's driver and toolkit pods."),

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from rich.console import Console
 
 from gpuform.errors import Failure
@@ -16,6 +17,7 @@ from gpuform.kubeconfigs import said, unreachable
 if TYPE_CHECKING:
     from infra.model.environment import Environment
 
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")]
 WIDE = 200  # without a terminal nothing is folded: a log or a pipe takes lines as long as they are
 
 # rich reads NO_COLOR by itself.

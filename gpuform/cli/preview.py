@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gpuform import writable
-from gpuform.cli.output import console, warn
+from gpuform.cli.output import AsJson, console, warn
 from gpuform.paths import Paths
 
 
@@ -27,7 +27,7 @@ def preview(
     summary: Annotated[
         Path | None, typer.Option(help="File for the summary in Markdown, as a comment on a pull request.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
+    as_json: AsJson = False,
     acknowledge: Annotated[
         list[str] | None,
         typer.Option(help="Name of a cluster, or of what holds data, that may be lost. May be repeated."),

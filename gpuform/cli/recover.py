@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gpuform.cli.output import console, say, warn
+from gpuform.cli.output import AsJson, console, say, warn
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 
@@ -19,7 +19,7 @@ def recover(
     offline: Annotated[
         bool, typer.Option("--offline", help="The state of the stack's offline runs.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
+    as_json: AsJson = False,
     owner_is_gone: Annotated[
         list[str] | None,
         typer.Option(help="HOST:PID of a lock's owner on another host that you know to be gone."),

@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from gpuform import writable
-from gpuform.cli.output import console, say, short_path, warn
+from gpuform.cli.output import AsJson, console, say, short_path, warn
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 
 
 def rehearse(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
+    as_json: AsJson = False,
     fast: Annotated[
         bool, typer.Option("--fast", help="Karpenter's core alone: quicker, and no AWS that could refuse.")
     ] = False,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpuform.cli.output import answering, console, say
+from gpuform.cli.output import AsJson, answering, console, say
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 from infra.model.base import listing
@@ -25,7 +25,7 @@ EVERY_S = 5.0
 
 def top(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")] = False,
+    as_json: AsJson = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Again every 5 seconds until Ctrl-C; with --json a line each.")
     ] = False,

@@ -25,7 +25,8 @@ def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
     """
     if not checkpoint.exists():
         return []
-    _notes(checkpoint).unlink(missing_ok=True)
+    # Of a run whose backend's address was not made by backend.address.
+    checkpoint.with_name(checkpoint.name + ".attrs").unlink(missing_ok=True)
     said = []
     content = _read(checkpoint)
     if content is None:
@@ -100,8 +101,3 @@ def _write(path: Path, content: dict[str, Any]) -> None:
     beside.write_text(json.dumps(content), encoding="utf-8")
     beside.chmod(0o600)
     beside.replace(path)
-
-
-def _notes(path: Path) -> Path:
-    """What a run whose backend's address was not made by ``backend.address`` has put beside a file."""
-    return path.with_name(path.name + ".attrs")
