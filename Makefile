@@ -1,13 +1,13 @@
 # `make up` and `make test` set up what they need; everything else is a shortcut.
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test check format docs lock clean
+.PHONY: help setup up down test test-all lint check format docs lock clean
 PYTHON ?= python3
 BIN := .venv/bin
 # Without compiled modules every process of a test run, the engine's plugins too, compiles the project again.
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.ready ## Make the virtual environment from the lock
 
@@ -28,15 +28,20 @@ up: setup ## Start the embedded control plane and run `pulumi up` on the stack l
 down: ## Stop everything that `make up` started (its data stays)
 	@if [ -x $(BIN)/gpuform ]; then $(BIN)/gpuform local stop; fi
 
-test: setup ## Run every test
-	@$(BIN)/gpuform toolchain build --tests
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25
+SUITE = $(BIN)/gpuform toolchain build --tests && $(BIN)/python -m pytest -n 2 --dist loadfile --durations=25
+test: setup ## Run the gate: every kind of behaviour once
+	@$(SUITE) -m "not nightly"
 
-check: setup ## Format, lint, types, import contracts, unit tests
+test-all: setup ## Run every test
+	@$(SUITE)
+
+lint: setup ## Format, lint, types, import contracts
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+check: lint ## What lint does, and the unit tests
 	@$(BIN)/python -m pytest -q -m "unit and not tools" -n auto
 
 format: setup ## Format and fix what can be fixed

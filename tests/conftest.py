@@ -19,6 +19,7 @@ from gpuform.embedded.layout import Layout
 from gpuform.embedded.processes import scan
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
+from tests.tiers import Tiers
 
 if TYPE_CHECKING:
     from tests.openstack.bed import OpenStack
@@ -36,7 +37,7 @@ class Kubectl(Protocol):
     def __call__(self, *args: str, input: str | None = None) -> str: ...
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A session that is told to end, as ``timeout`` does, still ends what it started.
 
     A shell lets what it starts in the background ignore Ctrl-C, and so would everything that tests start.
@@ -44,6 +45,7 @@ def pytest_configure() -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.pluginmanager.register(Tiers())
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -80,5 +80,18 @@ def issue(
     typer.echo(report(GitHub(os.environ), stack, code, text, event.run_url(os.environ)))
 
 
+@app.command()
+def nightly(
+    result: Annotated[str, typer.Argument(help="Of the tests: success, failure or cancelled.")],
+) -> None:
+    """Open, update or close the issue about the nightly tests."""
+    from gpuform.ci.github import GitHub
+    from gpuform.ci.issue import nightly
+
+    if result not in ("success", "failure", "cancelled"):
+        raise InputError(repr(result), "is no result of a job", "give success, failure or cancelled")
+    typer.echo(nightly(GitHub(os.environ), result, event.run_url(os.environ)))
+
+
 if __name__ == "__main__":
     app()

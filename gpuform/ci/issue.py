@@ -1,4 +1,7 @@
-"""One issue for each stack that has drifted: opened, kept up to date, closed when the drift is gone."""
+"""Issues that follow a state: opened, kept up to date, closed when the cause is gone.
+
+One for each stack that has drifted, and one for the nightly tests.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from gpuform.errors import Failure
 
 NONE, DRIFT = 0, 3  # exit codes of `gpuform drift`
 _MOST = 60_000  # GitHub takes 65,536
+_NIGHTLY = "<!-- gpuform nightly -->"
 
 
 def marker(stack: str) -> str:
@@ -23,26 +27,50 @@ def report(github: GitHub, stack: str, code: int, text: str, url: str) -> str:
     """
     if code not in (NONE, DRIFT):
         raise Failure(stack, f"`gpuform drift` ended with {code}", f"see its run: {url}")
-    there = [
+    if code == NONE:
+        closed = _close(github, marker(stack), f"No drift any more, says [this run]({url}).")
+        return f"{stack}: no drift{closed}"
+    return f"{stack}: drift, " + _keep(github, marker(stack), f"Drift: {stack}", _body(stack, text, url))
+
+
+def nightly(github: GitHub, result: str, url: str) -> str:
+    """Make the issues say how the nightly tests ended; returns what was done.
+
+    ``result`` is that of the workflow's jobs (``success``, ``failure`` or ``cancelled``), ``url`` the run.
+    """
+    if result == "success":
+        return "nightly tests: passed" + _close(github, _NIGHTLY, f"[This run]({url}) passed.")
+    said = f"The newest run of `make test-all`: [{result}]({url}). A run that passes closes this issue."
+    return f"nightly tests: {result}, " + _keep(
+        github, _NIGHTLY, "Nightly tests failed", f"{_NIGHTLY}\n{said}\n"
+    )
+
+
+def _open(github: GitHub, first_line: str) -> list[int]:
+    """Numbers of our open issues that begin with ``first_line``, oldest first."""
+    return [
         int(one["number"])
         for one in github.each("issues", state="open", sort="created", direction="asc")
         if "pull_request" not in one
         and one["user"]["login"] == OURS
-        and str(one["body"] or "").replace("\r\n", "\n").split("\n", 1)[0] == marker(stack)
+        and str(one["body"] or "").replace("\r\n", "\n").split("\n", 1)[0] == first_line
     ]
-    if code == NONE:
-        for number in there:
-            github.call(
-                "POST", f"issues/{number}/comments", body=f"No drift any more, says [this run]({url})."
-            )
-            github.call("PATCH", f"issues/{number}", state="closed", state_reason="completed")
-        return f"{stack}: no drift" + (f", closed {_numbers(there)}" if there else "")
-    body = _body(stack, text, url)
-    if there:
+
+
+def _close(github: GitHub, first_line: str, why: str) -> str:
+    there = _open(github, first_line)
+    for number in there:
+        github.call("POST", f"issues/{number}/comments", body=why)
+        github.call("PATCH", f"issues/{number}", state="closed", state_reason="completed")
+    return f", closed {_numbers(there)}" if there else ""
+
+
+def _keep(github: GitHub, first_line: str, title: str, body: str) -> str:
+    if there := _open(github, first_line):
         github.call("PATCH", f"issues/{there[0]}", body=body)
-        return f"{stack}: drift, brought {_numbers(there[:1])} up to date"
-    opened = github.call("POST", "issues", title=f"Drift: {stack}", body=body)
-    return f"{stack}: drift, opened {_numbers([int(opened['number'])])}"
+        return f"brought {_numbers(there[:1])} up to date"
+    opened = github.call("POST", "issues", title=title, body=body)
+    return f"opened {_numbers([int(opened['number'])])}"
 
 
 def _body(stack: str, text: str, url: str) -> str:

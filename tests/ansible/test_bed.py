@@ -16,7 +16,7 @@ from tests.ansible.conftest import Beds
 from tests.bed import Bed, cgroups, network, places, sweep
 from tests.bed.host import group, started
 
-pytestmark = pytest.mark.hosts
+pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 ROOT = Path(__file__).parents[2]
 
 

@@ -21,7 +21,7 @@ import yaml
 from tests.ansible.conftest import Beds
 from tests.bed import Bed
 
-pytestmark = [pytest.mark.hosts]
+pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[2]
 TASKS = [

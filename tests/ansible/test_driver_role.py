@@ -11,7 +11,7 @@ from tests.ansible.conftest import Beds
 from tests.ansible.driver_hosts import NEW, OLD, boot, declared, upgrade, version
 from tests.bed import Bed, Host
 
-pytestmark = pytest.mark.hosts
+pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 
 FAKES = "/usr/local/lib/fake-gpu"
 RUNFILE = f"""\

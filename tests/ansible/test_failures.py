@@ -18,7 +18,7 @@ from gpuform.paths import Paths
 from tests.ansible.conftest import Beds
 from tests.bed import Bed
 
-pytestmark = pytest.mark.hosts
+pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 
 CANARY = "canary-4710-secret"
 CONFIG = Path(__file__).parents[2] / "ansible" / "ansible.cfg"

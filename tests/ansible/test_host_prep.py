@@ -11,7 +11,7 @@ from gpuform.hosts.runner import run
 from tests.ansible.conftest import Beds
 from tests.bed import Bed, Host
 
-pytestmark = pytest.mark.hosts
+pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 
 KUBE_PROXY = "table ip kube-proxy { chain services { type filter hook forward priority 0; accept; }; }"
 

@@ -11,7 +11,7 @@ from tests.ansible.conftest import Beds
 from tests.ansible.plays import Role
 from tests.bed.host import Host
 
-pytestmark = pytest.mark.hosts
+pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 
 PRODUCT = "NVIDIA A100-SXM4-40GB"
 CONFIG = {

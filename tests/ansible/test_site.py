@@ -8,7 +8,7 @@ from gpuform.hosts.runner import run
 from tests.ansible.conftest import Beds, Prepared
 from tests.bed import stack
 
-pytestmark = pytest.mark.hosts
+pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 
 
 def test_check_mode_on_bare_hosts_says_what_it_would_do_and_does_nothing(bed: Beds):

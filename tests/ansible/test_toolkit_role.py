@@ -10,7 +10,7 @@ from tests.ansible.conftest import Beds
 from tests.ansible.plays import Role
 from tests.bed.host import Host
 
-pytestmark = pytest.mark.hosts
+pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 
 MAIN, DROP_IN = "/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"
 CRI = "io.containerd.grpc.v1.cri"

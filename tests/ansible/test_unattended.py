@@ -8,7 +8,7 @@ from tests.ansible.conftest import Prepared
 from tests.bed import stack
 from tests.bed.packages import driver, toolkit
 
-pytestmark = pytest.mark.hosts
+pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 NEWER_DRIVER, NEWER_TOOLKIT = "580.105.08", "1.20.1"
 QUERY = "nvidia-smi --query-gpu=driver_version --format=csv,noheader"
 OURS = "dpkg-query -W -f '${Package} ${Version}\\n' '*nvidia*' | grep -v ' $'"

@@ -14,7 +14,7 @@ from tests.ansible.driver_hosts import NEW, OLD, boot, declared, upgrade, versio
 from tests.bed import Bed
 from tests.conftest import Plane
 
-pytestmark = [pytest.mark.hosts, pytest.mark.cluster]
+pytestmark = [pytest.mark.hosts, pytest.mark.cluster, pytest.mark.nightly]
 
 DRIVER = (
     "nvidia-driver-cuda",

@@ -23,6 +23,7 @@ from tests.ansible.sabotage import (
     Sabotage,
 )
 from tests.bed import Bed, Host
+from tests.tiers import nightly_but
 
 pytestmark = pytest.mark.hosts
 
@@ -120,6 +121,7 @@ def test_a_prepared_host_is_as_declared(site: Site) -> None:
     assert report.ok
 
 
+@pytest.mark.nightly
 def test_nothing_is_written_by_looking(site: Site) -> None:
     site.host.run("touch /srv/before")
     site.report()
@@ -127,7 +129,7 @@ def test_nothing_is_written_by_looking(site: Site) -> None:
     assert site.host.out(f"find / -xdev {apart} -type f -newer /srv/before -print") == ""
 
 
-@pytest.mark.parametrize("sabotage", SABOTAGE, ids=lambda sabotage: sabotage.name)
+@pytest.mark.parametrize("sabotage", nightly_but("hold removed", {one.name: one for one in SABOTAGE}))
 def test_each_sabotage_is_found_and_named(site: Site, sabotage: Sabotage) -> None:
     site.host.run(sabotage.command)
     try:
@@ -136,6 +138,7 @@ def test_each_sabotage_is_found_and_named(site: Site, sabotage: Sabotage) -> Non
         site.host.run(sabotage.undo)
 
 
+@pytest.mark.nightly
 def test_the_other_driver_runs_after_a_reboot(site: Site) -> None:
     site.host.run(BY_HAND.command)
     try:
@@ -151,6 +154,7 @@ def test_the_other_driver_runs_after_a_reboot(site: Site) -> None:
         site.host.reboot()
 
 
+@pytest.mark.nightly
 def test_the_remedy_that_is_named_helps(site: Site) -> None:
     """Everything at once, then the one command that most of the findings name."""
     chosen = [one for one in SABOTAGE if one.by_apply]
@@ -162,6 +166,7 @@ def test_the_remedy_that_is_named_helps(site: Site) -> None:
     assert site.failed() == {}
 
 
+@pytest.mark.nightly
 def test_a_host_that_is_down_is_named_once(site: Site) -> None:
     variables = site.inventory["_meta"]["hostvars"][site.host.name]
     down = {**variables, "ansible_host": site.host.address.rpartition(".")[0] + ".250"}

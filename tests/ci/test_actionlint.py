@@ -33,6 +33,7 @@ KNOWN = {
     "actions/cache/save": "v5",
     "actions/checkout": "v6",
     "actions/download-artifact": "v7",
+    "actions/setup-python": "v6",
     "actions/upload-artifact": "v6",
     "aws-actions/configure-aws-credentials": "v5",
     "pulumi/actions": "v6",

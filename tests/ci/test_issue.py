@@ -1,4 +1,4 @@
-"""The issue about a stack's drift: one, kept up to date, closed when there is none."""
+"""The issues about a stack's drift and the nightly tests: one, kept up to date, closed when it is over."""
 
 from __future__ import annotations
 
@@ -46,6 +46,19 @@ def test_others_issues_and_pull_requests_are_left_alone(fake: Fake, tmp_path: Pa
     assert look(fake, tmp_path, 0).stdout == "aws-dev: no drift\n"
     assert fake.writes == []
     assert look(fake, tmp_path, 3, "gone").stdout == "aws-dev: drift, opened #4\n"
+
+
+def test_the_nightly_tests_have_one_issue(fake: Fake) -> None:
+    def ended(result: str) -> Result:
+        return CliRunner().invoke(app, ["nightly", result], env=fake.environ)
+
+    assert ended("success").stdout == "nightly tests: passed\n"
+    assert ended("failure").stdout == "nightly tests: failure, opened #1\n"
+    assert ended("cancelled").stdout == "nightly tests: cancelled, brought #1 up to date\n"
+    assert "[cancelled](https://github.test/acme/gpus/actions/runs/77)" in fake.issues[0]["body"]
+    assert ended("success").stdout == "nightly tests: passed, closed #1\n"
+    assert [one["state"] for one in fake.issues] == ["closed"]
+    assert ended("skipped").exit_code == 2
 
 
 @pytest.mark.parametrize("code", [1, 2, 137])

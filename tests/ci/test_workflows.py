@@ -21,6 +21,7 @@ MAY_WRITE = {
     ("comment", "comment"): {"pull-requests"},
     ("drift", "issue"): {"issues"},
     ("drift", "drift"): {"id-token"},
+    ("nightly", "issue"): {"issues"},
     ("preview", "live"): {"id-token"},
     ("up", "up"): {"id-token"},
 }
@@ -30,8 +31,8 @@ def each_job() -> pytest.MarkDecorator:
     return pytest.mark.parametrize("name", sorted(JOBS), ids="/".join)
 
 
-def test_the_five_workflows_are_looked_at() -> None:
-    assert set(WORKFLOWS) == {"comment", "drift", "preview", "tests", "up"}
+def test_the_six_workflows_are_looked_at() -> None:
+    assert set(WORKFLOWS) == {"comment", "drift", "nightly", "preview", "tests", "up"}
     assert {file.parent.name for file in ACTIONS} == {"engine", "setup"}
 
 
@@ -145,7 +146,7 @@ def test_every_command_is_there_with_these_options(program: str, words: tuple[st
         case "gpuform.ci.stacks":
             assert words == ()
         case "make":
-            targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
             assert set(words) <= set(targets)
         case other:
             pytest.fail(f"{other} is not known here")
@@ -155,7 +156,7 @@ def test_the_commands_are_found_and_wrong_ones_are_noticed() -> None:
     used = {(program.split("/")[-1], *words[:1]) for program, words in commands()}
     assert {("gpuform", "preview"), ("gpuform", "drift"), ("gpuform", "up"), ("make", "setup")} <= used
     assert {
-        ("python -m gpuform.ci", step) for step in ("comment", "issue", "summary", "acknowledged")
+        ("python -m gpuform.ci", step) for step in ("comment", "issue", "nightly", "summary", "acknowledged")
     } <= used
     cli = typer.main.get_command(app)
     parse(cli, ("preview", "local", "--acknowledge", "eks"))

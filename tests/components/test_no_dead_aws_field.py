@@ -13,7 +13,7 @@ import pytest
 from tests.components.aws_fields import ROWS, START, Edit
 from tests.components.recording import record
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.nightly]
 
 
 def changed(mapping: dict[str, Any], edits: Iterable[Edit]) -> dict[str, Any]:

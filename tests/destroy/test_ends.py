@@ -12,7 +12,7 @@ from tests.destroy.account import REGION, Account
 from tests.destroy.conftest import POOL, STACK, Small, answer
 from tests.destroy.played_karpenter import PlayedKarpenter, service, volume
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 ORDER = (
     "[workloads] none left",

@@ -16,7 +16,7 @@ from tests.destroy.account import Account
 from tests.destroy.conftest import POOL, STACK, Small
 from tests.destroy.played_karpenter import service, volume
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 KILLS = 20
 MOST_LINES = 45

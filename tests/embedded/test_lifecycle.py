@@ -16,6 +16,7 @@ import yaml
 from gpuform.embedded import starting
 from gpuform.embedded.ports import is_free
 from gpuform.embedded.processes import MEMBERS, scan
+from tests.tiers import nightly_but
 
 pytestmark = pytest.mark.cluster
 
@@ -39,6 +40,7 @@ def works(plane) -> bool:
     return set(plane.pids()) == set(MEMBERS)
 
 
+@pytest.mark.nightly
 def test_a_second_start_does_nothing_and_is_quick(plane):
     before, written = plane.pids(), plane.paths.kubeconfig.stat().st_mtime_ns
     began = time.monotonic()
@@ -50,7 +52,7 @@ def test_a_second_start_does_nothing_and_is_quick(plane):
     assert took < 0.5
 
 
-@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize("member", nightly_but("kube-apiserver", {name: name for name in MEMBERS}))
 def test_a_killed_member_is_started_again(plane, member):
     before = plane.pids()
     plane.kill(member)
@@ -86,6 +88,7 @@ def test_a_stop_keeps_data_port_and_kubeconfig(plane):
     assert holds_its_data(plane)
 
 
+@pytest.mark.nightly
 def test_a_process_id_file_that_names_a_stranger_fools_nobody(plane):
     """kwokctl alone would take the stranger for the scheduler, and end it in its place."""
     stranger = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
@@ -102,6 +105,7 @@ def test_a_process_id_file_that_names_a_stranger_fools_nobody(plane):
         os.waitpid(stranger, 0)
 
 
+@pytest.mark.nightly
 def test_members_that_run_but_do_not_answer_are_started_anew(plane, monkeypatch):
     monkeypatch.setattr(starting, "WEDGED_SECONDS", 1.0)
     before = plane.pids()
@@ -113,6 +117,7 @@ def test_members_that_run_but_do_not_answer_are_started_anew(plane, monkeypatch)
     assert before["kube-apiserver"] not in plane.pids().values()
 
 
+@pytest.mark.nightly
 def test_another_port_moves_the_cluster_with_its_data(plane):
     old = plane.plane.status().server
     with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -127,6 +132,7 @@ def test_another_port_moves_the_cluster_with_its_data(plane):
     assert plane.pids() == before
 
 
+@pytest.mark.nightly
 def test_a_deleted_state_folder_leaves_no_orphans(plane):
     """Whoever removes the folder by hand gets a new control plane, and the old one's processes are ended."""
     before = set(plane.pids().values())
@@ -136,6 +142,7 @@ def test_a_deleted_state_folder_leaves_no_orphans(plane):
     assert before.isdisjoint(plane.pids().values())
 
 
+@pytest.mark.nightly
 def test_the_kubeconfig_is_private_and_whole(plane):
     path = plane.paths.kubeconfig
     assert path.stat().st_mode & 0o777 == 0o600
@@ -164,6 +171,7 @@ def test_nothing_listens_beyond_loopback(plane):
     assert set(listening) == {"0100007F"}
 
 
+@pytest.mark.nightly
 def test_the_members_say_where_they_are_and_what_they_take(plane):
     status = plane.plane.status()
     assert status.ready

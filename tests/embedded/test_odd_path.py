@@ -119,6 +119,7 @@ def measured(cluster: Own) -> None:
     until(lambda: list(ask(port, "a").values()) == [7], cluster.layout.log(MONITOR).read_text)
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 def test_a_control_plane_below_a_blank_starts_stays_and_goes(
     spaced: Own, aliases: Path, tmp_path: Path
@@ -152,6 +153,7 @@ def test_a_control_plane_below_a_blank_starts_stays_and_goes(
     assert list(tmp_path.iterdir()) == [tmp_path / "sp ace"]  # nothing at the first half of the path
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 def test_tools_below_a_blank_are_run_too(tmp_path: Path, toolchain) -> None:
     class Spaced:

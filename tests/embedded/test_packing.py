@@ -14,7 +14,7 @@ from infra.config import parse
 from infra.plan import scheduler, workloads
 from tests.embedded.conftest import Own
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 
 def manifests(*machines: str) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ pytestmark = [
         importlib.util.find_spec("gpuform.simulator.__main__") is None,
         reason="gpuform.simulator has no __main__ module",
     ),
+    pytest.mark.nightly,
 ]
 
 

@@ -37,6 +37,7 @@ def start(cluster) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("group", [False, True], ids=["alone", "with kwokctl"])
 @pytest.mark.parametrize("after", [0.02, 0.2, 0.4, 1.0])
 def test_a_start_that_is_killed_is_repaired_by_the_next(fresh, after, group):
@@ -54,6 +55,7 @@ def test_a_start_that_is_killed_is_repaired_by_the_next(fresh, after, group):
     assert not fresh.layout.lock.exists()
 
 
+@pytest.mark.nightly
 def test_of_two_starts_at_once_the_second_waits_and_finds_it_running(fresh):
     first, second = start(fresh), start(fresh)
     said = sorted(process.communicate(timeout=120)[0].splitlines() for process in (first, second))
@@ -62,6 +64,7 @@ def test_of_two_starts_at_once_the_second_waits_and_finds_it_running(fresh):
     assert set(fresh.pids()) == set(MEMBERS)
 
 
+@pytest.mark.nightly
 def test_two_checkouts_run_side_by_side(control_plane, fresh):
     fresh.start()
     ours, theirs = fresh.plane.status(), control_plane.plane.status()
@@ -75,6 +78,7 @@ def test_two_checkouts_run_side_by_side(control_plane, fresh):
     assert fresh.pids() == {}
 
 
+@pytest.mark.nightly
 def test_a_cluster_of_before_there_were_ports_for_monitoring_goes_on(fresh):
     fresh.start()
     before, record = fresh.pids(), Record.load(fresh.layout)
@@ -89,6 +93,7 @@ def test_a_cluster_of_before_there_were_ports_for_monitoring_goes_on(fresh):
     assert len(set(after.values())) == len(after)
 
 
+@pytest.mark.nightly
 def test_a_port_of_monitoring_that_is_taken_is_replaced_and_no_other(fresh):
     fresh.start()
     before = Record.load(fresh.layout).ports
@@ -129,6 +134,7 @@ def test_what_is_no_port_is_refused(fresh, port):
     assert str(refused.value) == f"--port {port}: not a port that a user may listen on; use one of 1024-65535"
 
 
+@pytest.mark.nightly
 def test_a_stopped_cluster_whose_ports_are_taken(fresh):
     """The apiserver's is in kubeconfigs, so it is asked about; the others are nobody's business and move."""
     fresh.start()
@@ -150,6 +156,7 @@ def test_a_stopped_cluster_whose_ports_are_taken(fresh):
     assert "configmap/kept" in fresh.kubectl("get", "configmap", "-o", "name")
 
 
+@pytest.mark.nightly
 def test_data_beyond_repair_is_said_to_be_so(fresh):
     fresh.start()
     fresh.plane.stop()

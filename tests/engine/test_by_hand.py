@@ -47,6 +47,7 @@ def test_plain_pulumi_works_from_the_checkout(project: Project, shell) -> None:
     assert file.read_text() == "config: {'tried:colour': red}\n"
 
 
+@pytest.mark.nightly
 def test_pulumi_config_works_on_the_stack_file_itself(project: Project, shell) -> None:
     assert shell("pulumi config get colour").strip() == "blue"
     shell("pulumi config set colour green")
@@ -55,6 +56,7 @@ def test_pulumi_config_works_on_the_stack_file_itself(project: Project, shell) -
     assert "encryptionsalt" not in text
 
 
+@pytest.mark.nightly
 def test_kubectl_and_helm_are_the_toolchains(project: Project, shell) -> None:
     assert shell("command -v kubectl helm pulumi").split("\n")[:3] == [
         str(project.paths.shims / name) for name in ("kubectl", "helm", "pulumi")
@@ -63,6 +65,7 @@ def test_kubectl_and_helm_are_the_toolchains(project: Project, shell) -> None:
     assert shell('echo "$KUBECONFIG"').strip() == str(project.paths.kubeconfig)
 
 
+@pytest.mark.nightly
 def test_the_environment_can_be_taken_twice(project: Project, shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """With our wrapper first on PATH, the wrapper still starts the real pulumi."""
     real = project.toolchain.path("pulumi").resolve()
@@ -76,6 +79,7 @@ def test_the_environment_can_be_taken_twice(project: Project, shell, monkeypatch
     assert (project.paths.shims / "helm").resolve() == project.toolchain.path("helm").resolve()
 
 
+@pytest.mark.nightly
 def test_offline_helm_comes_first_and_starts_the_real_one(project: Project) -> None:
     """Again with itself on PATH, as a second `local env` in the same shell has it."""
 
@@ -93,6 +97,7 @@ def test_offline_helm_comes_first_and_starts_the_real_one(project: Project) -> N
         assert said.stdout.startswith("v3.")
 
 
+@pytest.mark.nightly
 def test_a_users_own_settings_do_not_leak_in(project: Project, shell, tmp_path: Path) -> None:
     shell("true")
     lines = export_lines(engine_env(project.paths, project.toolchain))
@@ -123,6 +128,7 @@ def test_an_official_plugin_wins_and_is_not_announced(
     assert (found.official, found.notice) == (official, "")
 
 
+@pytest.mark.nightly
 def test_forget_leaves_nothing_of_the_engine(project: Project) -> None:
     project.engine.up()
     forget(project.paths)

@@ -72,6 +72,7 @@ CPU_ONLY = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
@@ -114,6 +115,7 @@ SHARED = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 def test_one_workload_takes_what_it_needs_from_the_pool(using: Project, control_plane: Plane) -> None:
     kubeconfig = str(control_plane.kubeconfig)
@@ -134,6 +136,7 @@ def test_one_workload_takes_what_it_needs_from_the_pool(using: Project, control_
     assert "index:GpuPod$gpuform:workloads:GpuPod$" in pod.urn
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 def test_the_component_plans_the_platform(using: Project, control_plane: Plane) -> None:
     more = f", kubeconfig={str(control_plane.kubeconfig)!r}"

@@ -8,6 +8,7 @@ import pytest
 
 from gpuform.engine import EngineFailure, Event, Message, Step, Summary
 from tests.engine.conftest import TWO_COMPONENTS, Project
+from tests.tiers import nightly_but
 
 pytestmark = pytest.mark.engine
 
@@ -37,6 +38,7 @@ def test_preview_plans_and_does_nothing(project: Project) -> None:
     assert not project.engine.export()["deployment"].get("resources")
 
 
+@pytest.mark.nightly
 def test_without_a_terminal_every_change_is_one_line(project: Project) -> None:
     project.engine.up()
     assert [line for line in project.said if line.startswith("created")] == [
@@ -62,6 +64,7 @@ def test_configuration_reaches_the_program_and_secrets_are_encrypted(project: Pr
         assert not file.is_file() or b"not for the state file" not in file.read_bytes(), file
 
 
+@pytest.mark.nightly
 def test_configuration_larger_than_an_environment_variable(project: Project) -> None:
     project.program("""
         import pulumi
@@ -72,6 +75,7 @@ def test_configuration_larger_than_an_environment_variable(project: Project) -> 
     assert project.engine.outputs() == {"length": 300_000}
 
 
+@pytest.mark.nightly
 def test_the_stack_file_is_read_anew_and_never_written(project: Project) -> None:
     project.program("import pulumi; pulumi.export('colour', pulumi.Config().require('colour'))")
     project.engine.up()
@@ -87,6 +91,7 @@ def test_the_stack_file_is_read_anew_and_never_written(project: Project) -> None
     ]
 
 
+@pytest.mark.nightly
 def test_events_come_while_the_run_works(project: Project) -> None:
     project.program(TWO_COMPONENTS + "\nprint('said by the program')\n")
     events: list[Event] = []
@@ -99,13 +104,16 @@ def test_events_come_while_the_run_works(project: Project) -> None:
 
 @pytest.mark.parametrize(
     ("source", "reason"),
-    [
-        ("raise ValueError('boom')", "ValueError: boom"),
-        ("import pulumi\nraise pulumi.RunError('a: is wrong; use b')", "a: is wrong; use b"),
-        ("import not_a_module", "ModuleNotFoundError: No module named 'not_a_module'"),
-        ("raise SystemExit(7)", "Program exited with code 7"),
-        ("def broken(:", "SyntaxError: invalid syntax"),
-    ],
+    nightly_but(
+        "error",
+        {
+            "error": ("raise ValueError('boom')", "ValueError: boom"),
+            "run error": ("import pulumi\nraise pulumi.RunError('a: is wrong; use b')", "a: is wrong; use b"),
+            "import": ("import not_a_module", "ModuleNotFoundError: No module named 'not_a_module'"),
+            "exit": ("raise SystemExit(7)", "Program exited with code 7"),
+            "syntax": ("def broken(:", "SyntaxError: invalid syntax"),
+        },
+    ),
 )
 def test_a_program_that_fails_says_why_once(project: Project, source: str, reason: str) -> None:
     project.program(source)
@@ -122,18 +130,21 @@ def _resources(project: Project) -> list[dict[str, str]]:
     return list(project.engine.export()["deployment"].get("resources") or [])
 
 
+@pytest.mark.nightly
 def test_a_missing_program_is_named(project: Project) -> None:
     (project.paths.root / "infra" / "__main__.py").unlink()
     with pytest.raises(EngineFailure, match=r"no program to run: .*infra/__main__\.py does not exist"):
         project.engine.up()
 
 
+@pytest.mark.nightly
 def test_bad_yaml_in_the_stack_file_is_the_engines_own_error(project: Project) -> None:
     project.stack_file("config: [\n")
     with pytest.raises(EngineFailure, match="invalid YAML file: yaml: line 1"):
         project.engine.up()
 
 
+@pytest.mark.nightly
 def test_a_virtual_environment_that_is_not_there(project: Project) -> None:
     (project.paths.root / "Pulumi.yaml").write_text(
         "name: tried\nmain: infra/\nruntime: {name: python, options: {virtualenv: nowhere}}\n"

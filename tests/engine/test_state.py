@@ -71,6 +71,7 @@ def test_the_state_is_made_and_kept_where_it_is_declared(
         project.engine.up(STACK)
 
 
+@pytest.mark.nightly
 @pytest.mark.engine
 def test_another_checkout_goes_on_from_it(project: Project, elsewhere: Path, tmp_path: Path) -> None:
     project.engine.up(STACK)
@@ -83,6 +84,7 @@ def test_another_checkout_goes_on_from_it(project: Project, elsewhere: Path, tmp
     assert not json.loads(checkpoint(elsewhere).read_text())["checkpoint"]["latest"].get("resources")
 
 
+@pytest.mark.nightly
 @pytest.mark.engine
 def test_stacks_with_and_without_go_their_own_ways_in_one_engine(project: Project, elsewhere: Path) -> None:
     engine = project.engine
@@ -94,6 +96,7 @@ def test_stacks_with_and_without_go_their_own_ways_in_one_engine(project: Projec
     assert not list((project.paths.state / "engine").rglob("*.attrs"))
 
 
+@pytest.mark.nightly
 @pytest.mark.engine
 def test_by_hand_after_the_lines_of_another_stack(project: Project, elsewhere: Path) -> None:
     """The passphrase that the local stack's lines have left is not taken for the user's."""
@@ -123,6 +126,7 @@ def test_by_hand_after_the_lines_of_another_stack(project: Project, elsewhere: P
     assert shown.stdout == "none\n"
 
 
+@pytest.mark.nightly
 @pytest.mark.engine
 def test_without_a_passphrase_nothing_is_begun(
     project: Project, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
@@ -138,6 +142,7 @@ def test_without_a_passphrase_nothing_is_begun(
     assert list(elsewhere.iterdir()) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.engine
 def test_runs_offline_have_a_state_of_their_own(project: Project, elsewhere: Path) -> None:
     from gpuform.engine import Engine
@@ -146,6 +151,7 @@ def test_runs_offline_have_a_state_of_their_own(project: Project, elsewhere: Pat
     assert list(elsewhere.iterdir()) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.engine
 def test_a_state_that_is_declared_wrong_is_bad_input(project: Project, elsewhere: Path) -> None:
     declare(project, elsewhere, more=", secrets_provider: 'kms://x'")

@@ -59,6 +59,7 @@ def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(site: Site) -> No
             assert time.strptime(evidence["at"], "%Y-%m-%dT%H:%M:%SZ")
 
 
+@pytest.mark.nightly
 def test_a_node_of_a_managed_group_has_to_keep_the_promise_of_its_pool(site: Site) -> None:
     with site.gate.running():
         site.fixed("p1-a")
@@ -71,6 +72,7 @@ def test_a_node_of_a_managed_group_has_to_keep_the_promise_of_its_pool(site: Sit
         assert not site.note("p1-a")
 
 
+@pytest.mark.nightly
 def test_a_node_whose_gpus_are_claimed_is_let_in_once_its_devices_are_there(site: Site) -> None:
     with site.gate.running():
         site.node("p2-a", of=BY_CLAIM)
@@ -86,6 +88,7 @@ def test_a_node_whose_gpus_are_claimed_is_let_in_once_its_devices_are_there(site
         assert TAINT not in site.taints("p2-a")
 
 
+@pytest.mark.nightly
 def test_without_the_gate_nothing_is_let_in(site: Site) -> None:
     site.node("p0-a")
     site.pod("on-a", "p0-a")
@@ -95,6 +98,7 @@ def test_without_the_gate_nothing_is_let_in(site: Site) -> None:
     assert (said["reason"], site.phase("on-a")) == ("Unschedulable", "Pending")
 
 
+@pytest.mark.nightly
 def test_a_node_that_offers_something_else_stays_out(site: Site) -> None:
     with site.gate.running():
         site.node("p0-a", labels={"nvidia.com/device-plugin.config": "default"})
@@ -112,6 +116,7 @@ def test_a_node_that_offers_something_else_stays_out(site: Site) -> None:
         site.lets_in("p0-a", "on-a")
 
 
+@pytest.mark.nightly
 def test_a_validator_that_fails_keeps_the_node_out(site: Site) -> None:
     site.node("p0-a")
     site.pod("on-a", "p0-a")
@@ -131,6 +136,7 @@ def test_a_validator_that_fails_keeps_the_node_out(site: Site) -> None:
         site.lets_in("p0-a", "on-a")
 
 
+@pytest.mark.nightly
 def test_a_taint_that_comes_meanwhile_makes_the_server_refuse_the_patch(site: Site) -> None:
     site.node("p0-a")
     seen = site.get("node", "p0-a")
@@ -155,6 +161,7 @@ class Broken(socketserver.BaseRequestHandler):
         type(self).seen += 1
 
 
+@pytest.mark.nightly
 def test_no_answer_and_a_refusal_end_nothing(site: Site) -> None:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Broken) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -186,6 +193,7 @@ def test_the_account_may_do_what_it_must_and_nothing_else(site: Site) -> None:
     assert not [line for line in elsewhere.splitlines() if line.startswith(("pods", "secrets", "configmaps"))]
 
 
+@pytest.mark.nightly
 def test_the_strictest_namespace_would_take_its_pod(site: Site) -> None:
     until(
         lambda: site.get("deployment", "readiness-gate", NAMESPACE)["status"].get("readyReplicas"), (1).__eq__

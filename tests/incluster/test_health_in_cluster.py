@@ -114,6 +114,7 @@ def test_eight_of_twenty_break_in_one_window_and_the_breaker_stops_at_four(site:
     assert sorted(reasons) == ["GpuHealthBreakerClosed", "GpuHealthBreakerOpened"]
 
 
+@pytest.mark.nightly
 def test_karpenters_node_is_given_back_and_another_gets_a_ticket(with_karpenter: Site) -> None:
     site = with_karpenter
     site.install(declared(mode="replace", budget="100%"))
@@ -146,6 +147,7 @@ def test_karpenters_node_is_given_back_and_another_gets_a_ticket(with_karpenter:
     assert "boot the machine anew" in reset["data"]["ticket.md"]
 
 
+@pytest.mark.nightly
 def test_a_node_comes_back_once_it_is_repaired_and_shows_it(site: Site) -> None:
     site.install(declared(mode="replace", budget="100%"))
     site.nodes("fixed-a", "fixed-b")
@@ -184,6 +186,7 @@ def test_a_node_comes_back_once_it_is_repaired_and_shows_it(site: Site) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_who_only_observes_may_not_touch_a_node_and_says_what_it_would_do(site: Site) -> None:
     site.install(declared(mode="observe"))
     site.nodes("fixed-a")
@@ -202,6 +205,7 @@ def test_who_only_observes_may_not_touch_a_node_and_says_what_it_would_do(site: 
     assert [reason for reason, _ in site.events("fixed-a")] == ["GpuFaultObserved"]
 
 
+@pytest.mark.nightly
 def test_without_an_answer_nothing_is_done_and_that_is_said_once(site: Site) -> None:
     site.install(declared(mode="cordon"))
     site.nodes("fixed-a")
@@ -219,6 +223,7 @@ def test_without_an_answer_nothing_is_done_and_that_is_said_once(site: Site) -> 
         assert loop.lines()[1]["said"] == "Prometheus answers"
 
 
+@pytest.mark.nightly
 def test_a_taint_of_anothers_survives_and_ours_comes_back(site: Site) -> None:
     site.install(declared(mode="cordon"))
     site.nodes("fixed-a")

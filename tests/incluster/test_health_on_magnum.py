@@ -18,7 +18,7 @@ from tests.incluster.gate_site import until
 from tests.incluster.health_site import Loop, Site, Stub
 from tests.incluster.magnum_stub import MagnumStub
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 POOL = "gpu-a100"
 SERVERS = {f"a100-{number}": str(uuid.UUID(int=number + 1)) for number in range(4)}

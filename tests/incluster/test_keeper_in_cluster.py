@@ -17,7 +17,7 @@ from tests.incluster.gate_site import until
 from tests.incluster.keeper_site import ENV, GROUP, OURS, TAINTS, Site
 from tests.plugins.nodes.conftest import Scene
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 T4 = ENV.pools[0]
 

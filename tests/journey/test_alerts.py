@@ -20,7 +20,7 @@ from tests.journey.alert_troubles import ROUND_ONE, ROUND_THREE, ROUND_TWO
 from tests.journey.alerts_world import PACE, Firing, World, declare
 from tests.journey.conftest import close, make_checkout
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 TROUBLES = (*ROUND_ONE, *ROUND_TWO, *ROUND_THREE)
 EXPECTED = [(trouble, name, labels) for trouble in TROUBLES for name, labels in trouble.fires]
 NOT_HERE: dict[str, str] = {}

@@ -17,6 +17,7 @@ from gpuform.engine import Engine, Event, Result, Step
 from gpuform.plugins.offline.provider import NOTICE
 from tests.destroy.played_karpenter import PlayedKarpenter
 from tests.journey.aws_world import World, world
+from tests.tiers import nightly_but
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
 
@@ -156,12 +157,13 @@ CHANGES: dict[str, tuple[Edit, dict[str, set[str]]]] = {
 }
 
 
-@pytest.mark.parametrize(("edit", "expected"), CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize(("edit", "expected"), nightly_but("replicas", CHANGES))
 def test_a_change_reaches_exactly_what_it_must(dev: World, edit: Edit, expected: dict[str, set[str]]) -> None:
     with dev.changed(edit):
         assert touched(dev.run("preview")) == expected
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["AMI of elastic nodes", "taint", "replicas", "limits"])
 def test_a_change_is_made_as_planned_and_taken_back(dev: World, name: str) -> None:
     """Karpenter would replace nodes whose labels or taints are no longer the pool's; here they get them."""
@@ -211,6 +213,7 @@ def test_nothing_is_left_after_destroy(dev: World) -> None:
     assert not dev.engine.export("aws-dev")["deployment"].get("resources")
 
 
+@pytest.mark.nightly
 def test_production_is_planned_made_and_stays(tmp_path_factory: pytest.TempPathFactory) -> None:
     with world(tmp_path_factory.mktemp("prod"), "aws-prod") as prod:
         planned, made = prod.run("preview"), prod.run("up")
@@ -227,6 +230,7 @@ def test_production_is_planned_made_and_stays(tmp_path_factory: pytest.TempPathF
         assert prod.run("destroy").changes == {"delete": made.changes["create"]}
 
 
+@pytest.mark.nightly
 def test_the_official_plugin_plans_the_same(tmp_path: Path) -> None:
     if shutil.which("pulumi-resource-aws") is None:
         pytest.skip("pulumi-resource-aws is not on this machine")
@@ -241,6 +245,7 @@ def test_the_official_plugin_plans_the_same(tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.nightly
 def test_by_hand_without_an_account(tmp_path: Path) -> None:
     """The README's lines: a stack is made, and the engine plans it from a shell."""
     with world(tmp_path, "aws-dev") as made:

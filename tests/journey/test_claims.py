@@ -13,7 +13,7 @@ import pytest
 
 from tests.journey.aws_world import World, world
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 POOL = {"name": "claimed", "machine": "g6.12xlarge", "nodes": 2, "sharing": {"kind": "dra"}}
 WORK = {"name": "train", "namespace": "examples", "kind": "deployment", "replicas": 2, "count": 2,

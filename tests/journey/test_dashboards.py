@@ -18,7 +18,7 @@ from infra.plan.dashboards import dashboards
 from tests.journey.conftest import Checkout, close, make_checkout
 from tests.plan.dashboards.reading import filled, queries
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 PACE = "60"
 SICK = "v100-0"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.journey.conftest import Checkout, close, make_checkout
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 # What a run could touch. Pods and their controllers go on by themselves when a node is deleted.
 KINDS = "nodes,configmaps,namespaces,secrets"

@@ -30,7 +30,7 @@ from infra import versions
 from infra.config import load
 from tests.journey.conftest import HERE, Checkout
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 CPU = {"cpu": "16", "memory": "120Gi", "pods": "110"}
 ONE_A100 = {**CPU, "gpu": "10de:20f1", "gpu-count": "1"}

@@ -14,7 +14,7 @@ import pytest
 
 from tests.journey.conftest import Checkout
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 IMAGE = "tensorflow/tensorflow:2.12.0-gpu"
 SEVEN, TWO = {"1g.5gb": 7}, {"3g.20gb": 2}

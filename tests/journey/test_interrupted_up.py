@@ -11,7 +11,7 @@ import pytest
 
 from tests.journey.conftest import Checkout
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 
 @pytest.mark.parametrize("seconds", [0.7, 3, 5, 7, 10])

@@ -145,6 +145,7 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(changed: Checkout) -> N
     assert {after[name]["phase"] for name in users} == {"Running"}
 
 
+@pytest.mark.nightly
 def test_both_ways_of_scraping_find_the_same_exporters(changed: Checkout) -> None:
     """Bumble's row 14; and another list of counters is another ConfigMap, which the exporters are told of."""
 
@@ -181,6 +182,7 @@ def eventually(look: Callable[[], dict[str, Any]], wanted: int, seconds: float =
     return found
 
 
+@pytest.mark.nightly
 def test_nodes_that_are_gone_are_no_change_of_the_layout(changed: Checkout) -> None:
     def nodes(count: int) -> list[str]:
         changed.change(lambda env: env["pools"][2].update(nodes=count))
@@ -197,6 +199,7 @@ def test_nodes_that_are_gone_are_no_change_of_the_layout(changed: Checkout) -> N
     assert nodes(2) == more
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("drift", "mended"),
     [
@@ -224,6 +227,7 @@ def test_what_was_changed_by_hand_is_mended(changed: Checkout, drift: tuple[str,
     assert changes(changed.gpuform("local", "up")) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("pool", "layout", "offers"),
     [

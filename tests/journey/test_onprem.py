@@ -20,7 +20,7 @@ from gpuform.toolchain import Toolchain
 from tests.bed import Bed, Refused
 from tests.journey.conftest import Checkout, make_checkout
 
-pytestmark = [pytest.mark.hosts, pytest.mark.engine]
+pytestmark = [pytest.mark.hosts, pytest.mark.engine, pytest.mark.nightly]
 
 DRIVER, TOOLKIT = "580.95.05", "1.19.1"
 DONE = {"ok": True, "failed": 0, "unreachable": False, "message": ""}

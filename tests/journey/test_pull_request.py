@@ -24,7 +24,7 @@ from tests.journey.played_requests import (
     short_and_without_paths,
 )
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 GOLDEN = Path(__file__).parent / "pull_requests"
 STACK = "Pulumi.local.yaml"

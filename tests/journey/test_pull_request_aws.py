@@ -13,7 +13,7 @@ import pytest
 from gpuform.preview.run import Played
 from tests.journey.played_requests import Request, based, replaced, reviewed, short_and_without_paths
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 GOLDEN = Path(__file__).parent / "pull_requests_aws"
 STACK = "aws-dev"

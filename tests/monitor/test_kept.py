@@ -19,7 +19,7 @@ from tests.embedded.conftest import Own
 from tests.monitor.site import NAMESPACE, ask, exporters, may_read, prometheus, rules, state_metrics, until
 from tests.simulator.site import Site
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 CHART = Path(__file__).parents[2] / "charts" / "gpu-operator-sim"
 UP = {"record": "own:up", "expr": 'sum(up{job="nvidia-dcgm-exporter"})'}

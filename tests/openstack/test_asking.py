@@ -17,7 +17,7 @@ from infra.config import parse
 from tests.openstack import settings
 from tests.openstack.world import TEMPLATE, World
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
 CLUSTER, GROUP = "openstack:containerinfra/cluster:Cluster", "openstack:containerinfra/nodeGroup:NodeGroup"
 PROVIDER = "urn:pulumi:s::gpuform::pulumi:providers:openstack::openstack"

@@ -7,7 +7,7 @@ from magnumclient import exceptions
 
 from tests.openstack.world import TEMPLATE, World
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
 
 def test_told_to_fail_a_cluster_says_why_and_goes_away_after_a_deletion_that_hung(world: World) -> None:

@@ -12,7 +12,7 @@ from infra.config import load
 from tests.openstack.stacks import STACK, Half, half
 from tests.openstack.world import World
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
 
 def site(stack: Half) -> Site:

@@ -13,7 +13,7 @@ from tests.openstack.killing import asked, killed
 from tests.openstack.stacks import ENVIRONMENT, STACK, Half, half
 from tests.openstack.world import World
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.openstack.killing import asked, killed
 from tests.openstack.stacks import STACK, T4, V100S, half
 from tests.openstack.world import World
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
 
 def test_the_same_command_again_converges_on_the_one_cluster(world: World, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from infra.incluster.rebuilding import Rebuilder, magnum_api
 from tests.openstack import settings
 from tests.openstack.world import TEMPLATE, World
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
 GROUP = "gpu-a100"
 RULES = [

@@ -11,7 +11,7 @@ from gpuform.engine import EngineFailure
 from tests.openstack.stacks import ENVIRONMENT, T4, V100S, Half, half
 from tests.openstack.world import World
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
 BURST: dict[str, Any] = {
     "name": "gpu-a100",

@@ -12,7 +12,7 @@ from tests.openstack.world import TEMPLATE, World
 from tests.plugins.openstack.driving import CLUSTER, GROUP, Driver
 from tests.plugins.openstack.driving import TEMPLATE as TEMPLATE_TYPE
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from gpuform.engine import EngineFailure
 from tests.openstack.stacks import STACK, Half, half
 from tests.openstack.world import TEMPLATE, World
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
 _RUN = """\
 import sys

@@ -14,7 +14,7 @@ import pytest
 from tests.openstack.whole import STACK, Whole, whole
 from tests.openstack.world import World
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 STATUS = {
     "gpu-t4": ["g2.5xlarge", "time_slicing: 4 per GPU", "2/2", "gpu.shared 4", "gpu.shared 3"],

@@ -16,7 +16,7 @@ from tests.conftest import Plane
 from tests.plan.aws_environments import CLAIMED, SLICED, aws
 from tests.plan.test_claims_live import DEVICE_CLASS, resource_slice
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 ELASTIC = {"machine": "g6.12xlarge", "spare": 2}
 Manifest = dict[str, Any]

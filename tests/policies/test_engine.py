@@ -17,6 +17,7 @@ from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
 from policies.pack import RULES
 from tests.policies.cases import UNKNOWN, Case, cases
+from tests.tiers import nightly_but
 
 pytestmark = pytest.mark.engine
 
@@ -52,14 +53,17 @@ for type_, name, props, ignores, waits in json.loads(Path("cases.json").read_tex
 """
 
 
-def batches() -> list[list[Case]]:
+def batches() -> dict[str, list[Case]]:
     """Cases that do not meet: a rule over the whole stack has one in each, the others all theirs at once."""
     of_rule: dict[str, list[Case]] = defaultdict(list)
     for case in cases():
         of_rule[OPERANDS.get(case.rule, case.rule)].append(case)
     whole = itertools.zip_longest(*(found for rule, found in of_rule.items() if rule in WHOLE))
     single = [case for rule, found in of_rule.items() if rule not in WHOLE for case in found]
-    return [single, *([case for case in batch if case] for batch in whole)]
+    return {"rules of one resource": single} | {
+        f"rules of the whole stack {number}": [case for case in batch if case]
+        for number, batch in enumerate(whole)
+    }
 
 
 def named(case: Case, index: int) -> str:
@@ -90,7 +94,7 @@ def engine(tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch
     return Engine(paths, toolchain, say=lambda text: None)
 
 
-@pytest.mark.parametrize("batch", batches(), ids=lambda batch: f"{len(batch)} cases")
+@pytest.mark.parametrize("batch", nightly_but("rules of one resource", batches()))
 def test_every_case_through_the_engine(engine: Engine, batch: list[Case], tmp_path: Path) -> None:
     violations = preview(engine, tmp_path, batch)
     wrong = [case.id for case in batch if said_of(case, violations) != expected(case)]

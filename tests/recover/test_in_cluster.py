@@ -26,7 +26,7 @@ from gpuform.plugins.kubernetes.release_history import owner
 from gpuform.recover import Stack, Told, carry_out, find
 from tests.plugins.release.conftest import CONFIG, NEVER_READY
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 PROGRAM = """
 import pulumi

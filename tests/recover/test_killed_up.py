@@ -25,7 +25,7 @@ from gpuform.engine.places import Places
 from tests.components.aws_stacks import small
 from tests.journey.aws_world import World, world
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 STACK, KILLS = "labs", 20
 MOMENTS_S = 4.0

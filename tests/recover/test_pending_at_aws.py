@@ -72,6 +72,7 @@ def test_what_aws_made_is_taken_over_and_the_rest_is_made(moto: str, project: Pr
     assert [one["VpcId"] for one in there["Vpcs"]] == [vpc]
 
 
+@pytest.mark.nightly
 def test_what_the_engine_alone_would_have_forgotten(moto: str, project: Project) -> None:
     """Why the state is edited here: the engine's own import of pending creates imports nothing (3.256)."""
     project.interrupted(["net"], ("role", "queue", *LATER))
@@ -82,6 +83,7 @@ def test_what_the_engine_alone_would_have_forgotten(moto: str, project: Project)
     assert "net" not in project.ids()
 
 
+@pytest.mark.nightly
 def test_two_that_could_be_it_and_a_name_that_is_taken(moto: str, project: Project) -> None:
     project.interrupted(["net", "queue"], ("role", *LATER))
     one, other = made_vpc(), made_vpc()
@@ -103,6 +105,7 @@ def test_two_that_could_be_it_and_a_name_that_is_taken(moto: str, project: Proje
     assert not operations(project.state())
 
 
+@pytest.mark.nightly
 def test_what_was_changing_is_read_again(moto: str, project: Project) -> None:
 
     def change(deployment: dict[str, Any]) -> None:
@@ -124,6 +127,7 @@ def test_what_was_changing_is_read_again(moto: str, project: Project) -> None:
     assert not project.run("preview").changed
 
 
+@pytest.mark.nightly
 def test_what_could_not_be_read_is_read_by_the_same_command(
     moto: str, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +151,7 @@ def test_what_could_not_be_read_is_read_by_the_same_command(
     assert not operations(project.state())
 
 
+@pytest.mark.nightly
 def test_a_state_in_a_bucket(moto: str, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real state: `up` ends before it begins and names the command, which gets past lock and operation."""
     kept = project.state()

@@ -11,7 +11,7 @@ from infra.model.environment import Environment
 from tests.plan.aws_environments import aws
 from tests.rehearse.market_site import Site
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 HELD = "cr-0123456789abcdef0"
 LIMIT = {"max": {"cpu": 96}}
 

@@ -23,7 +23,7 @@ from infra.model.prices import PriceList
 from infra.plan.eks import karpenter_values
 from tests.conftest import Plane
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 HERE = Paths.here()
 ENV = load(HERE.root / "Pulumi.aws-dev.yaml")
 LISTENS = "0A"  # proc_pid_net_tcp(5)

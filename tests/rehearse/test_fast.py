@@ -20,7 +20,7 @@ from tests.conftest import Plane
 from tests.plan.aws_environments import SLICED, aws
 from tests.rehearse.market_site import Site
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 
 def taint(team: str) -> dict[str, object]:

@@ -41,6 +41,7 @@ WORK = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 @pytest.mark.engine
 def test_own_hosts_are_asked_what_they_would_hold(checkout: Checkout, tmp_path: Path) -> None:
@@ -80,6 +81,7 @@ def test_own_hosts_are_asked_what_they_would_hold(checkout: Checkout, tmp_path: 
     ).read_bytes()
 
 
+@pytest.mark.nightly
 @pytest.mark.cluster
 @pytest.mark.engine
 def test_what_a_killed_one_left_is_ended_by_the_next(checkout: Checkout) -> None:

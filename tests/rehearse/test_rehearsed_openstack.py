@@ -20,7 +20,7 @@ from gpuform.toolchain import Toolchain
 from infra.config import KEY
 from tests.journey.conftest import HERE, make_checkout
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 STACK = "openstack-dev"
 GROUP = "magnum.openstack.org/nodegroup"

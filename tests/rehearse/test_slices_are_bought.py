@@ -14,7 +14,7 @@ from infra.plan import room
 from tests.plan.aws_environments import aws
 from tests.rehearse.market_site import READY, Site, nodes_for
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 

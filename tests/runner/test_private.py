@@ -86,6 +86,7 @@ def test_no_secret_is_in_an_event_a_result_or_an_artifact(
     assert contents(project.runs) == {}
 
 
+@pytest.mark.nightly
 def test_what_is_hidden_by_no_log_is_not_in_the_message(project: Project) -> None:
     project.write(command("Says it", f"sh -c 'echo {CANARY}; false'", no_log=True))
     outcome = project.run()
@@ -110,6 +111,7 @@ def test_the_folder_is_the_users_alone(project: Project) -> None:
     assert list(project.runs.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_an_error_of_the_caller_ends_the_run_and_leaves_nothing(project: Project) -> None:
     project.write(command("Wait", "sleep 4713"))
 
@@ -123,6 +125,7 @@ def test_an_error_of_the_caller_ends_the_run_and_leaves_nothing(project: Project
     assert running("4713") == []
 
 
+@pytest.mark.nightly
 def test_a_cancelled_run_says_so_and_leaves_nothing(project: Project) -> None:
     project.write(command("Wait", "sleep 4714"))
     project.run_started = False  # type: ignore[attr-defined]
@@ -138,6 +141,7 @@ def test_a_cancelled_run_says_so_and_leaves_nothing(project: Project) -> None:
     assert list(project.runs.iterdir()) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_killed_caller_leaves_no_process_and_no_file(project: Project, number: signal.Signals) -> None:
     seconds = str(4720 + number)
@@ -155,6 +159,7 @@ def test_a_killed_caller_leaves_no_process_and_no_file(project: Project, number:
     until(lambda: not running(seconds) and not list(project.runs.iterdir()))
 
 
+@pytest.mark.nightly
 def test_a_path_too_long_for_sockets_is_no_trouble(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(prefix="g", dir="/tmp") as short:  # for others make such folders as well
         monkeypatch.setattr(tempfile, "tempdir", short)

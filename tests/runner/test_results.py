@@ -50,6 +50,7 @@ def test_a_check_says_what_would_change_and_changes_nothing(project: Project) ->
     assert not (project.folder / "ansible" / "playbooks" / "one").exists()
 
 
+@pytest.mark.nightly
 def test_a_failure_that_the_playbook_passes_over_or_mends_is_none(project: Project) -> None:
     project.write(
         command("Passed over", "false", ignore_errors=True),
@@ -64,6 +65,7 @@ def test_a_failure_that_the_playbook_passes_over_or_mends_is_none(project: Proje
     assert outcome.hosts["one"].failed == 0
 
 
+@pytest.mark.nightly
 def test_hosts_behind_the_one_that_stopped_the_run_are_not_ok(project: Project) -> None:
     project.write(
         command("Break", "false", when="inventory_hostname == 'one'"), serial=1, any_errors_fatal=True
@@ -75,6 +77,7 @@ def test_hosts_behind_the_one_that_stopped_the_run_are_not_ok(project: Project) 
     }  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_hosts_beside_the_one_that_stopped_the_run_are_not_ok(project: Project) -> None:
     project.write(
         command("Break", "false", when="inventory_hostname == 'one'"),
@@ -85,6 +88,7 @@ def test_hosts_beside_the_one_that_stopped_the_run_are_not_ok(project: Project) 
     assert outcome.hosts["two"].message == STOPPED
 
 
+@pytest.mark.nightly
 def test_a_host_that_no_later_play_is_about_is_done_when_all_of_another_play_fail(project: Project) -> None:
     """As a CPU host when the driver fails on every GPU host: Ansible ends the run there."""
     project.groups = {"gpu": ["one"], "cpu": ["two"]}
@@ -101,6 +105,7 @@ def test_a_host_that_no_later_play_is_about_is_done_when_all_of_another_play_fai
     assert project.run().hosts["two"].message == STOPPED
 
 
+@pytest.mark.nightly
 def test_each_item_that_failed_is_said(project: Project) -> None:
     project.write(command("Loop", "sh -c 'echo no {{ item }} >&2; exit {{ item }}'", loop=[0, 3, 4]))
     message = project.run().hosts["one"].message
@@ -109,6 +114,7 @@ def test_each_item_that_failed_is_said(project: Project) -> None:
     assert "no 0" not in message
 
 
+@pytest.mark.nightly
 def test_a_playbook_that_cannot_be_read_is_the_runs_failure(project: Project) -> None:
     project.write({"name": "Nothing of this name", "ansible.builtin.nothing": {}})
     outcome = project.run()
@@ -118,6 +124,7 @@ def test_a_playbook_that_cannot_be_read_is_the_runs_failure(project: Project) ->
     assert not outcome.hosts["one"].ok
 
 
+@pytest.mark.nightly
 def test_a_limit_asks_for_those_hosts_only(project: Project) -> None:
     project.groups["pool_t4"] = ["two"]
     project.write(command("Write", "true"))
@@ -130,12 +137,14 @@ def test_a_limit_asks_for_those_hosts_only(project: Project) -> None:
         project.run(limit=["three"])
 
 
+@pytest.mark.nightly
 def test_an_unknown_playbook_is_bad_input(project: Project) -> None:
     project.write(command("Write", "true"), name="other.yml")
     with pytest.raises(InputError, match=r"playbook: site\.yml is not in .*; there are: other\.yml"):
         project.run()
 
 
+@pytest.mark.nightly
 def test_a_fact_for_us_comes_with_the_result_and_no_other(project: Project) -> None:
     fact = {"gpuform_status": {"kernel": "6.1"}, "other": "x"}
     project.write({"name": "Tell", "ansible.builtin.set_fact": fact})

@@ -17,7 +17,7 @@ from infra.config import parse
 from infra.model import offer, room
 from infra.plan import dra, gpu_operator, nodes, sharing, workloads
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 CLASS = "device.example.org"
 ROOT = Path(__file__).parents[2]

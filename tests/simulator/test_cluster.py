@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 CHART = Path(__file__).parents[2] / "charts" / "gpu-operator-sim"
 SLICE_4 = """\

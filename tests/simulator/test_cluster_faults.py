@@ -16,7 +16,7 @@ import yaml
 
 from tests.simulator.site import NAMESPACE, Site
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "gpu-operator-sim"

@@ -16,7 +16,7 @@ from tests.simulator.scraping import Series
 from tests.simulator.site import NAMESPACE, Site
 from tests.simulator.test_cluster_faults import gpuform
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 CHART = Path(__file__).parents[2] / "charts" / "gpu-operator-sim"
 EXPORTER = "nvidia-dcgm-exporter"

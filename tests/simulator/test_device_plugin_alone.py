@@ -12,7 +12,7 @@ import pytest
 from infra.config import parse
 from infra.plan import device_plugin, nodes, sharing, workloads
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 CHARTS = Path(__file__).parents[2] / "charts"
 THREE = {"kind": "time_slicing", "replicas": 3, "rename": False, "fail_requests_greater_than_one": False}

@@ -12,7 +12,7 @@ from infra.plan import scheduler, workloads
 from tests import packing
 from tests.conftest import Plane
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 NODES, GPUS = 10, 4
 SMALL = {"name": "small", "kind": "deployment", "replicas": 10}

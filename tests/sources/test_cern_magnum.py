@@ -14,7 +14,7 @@ import pytest
 from tests.openstack.stacks import ENVIRONMENT, half
 from tests.openstack.world import TEMPLATE, Request, World
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
 CLUSTER = "coe cluster create digaponc-gpu-004 --merge-labels --labels nvidia_gpu_enabled=true"
 GROUP = "coe nodegroup create digaponc-gpu-004 gpu-t4 --flavor g2.5xlarge --node-count 1"

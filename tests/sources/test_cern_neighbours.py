@@ -15,7 +15,7 @@ import yaml
 
 from tests.simulator.site import Site, opened
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 CHART = Path(__file__).parents[2] / "charts" / "gpu-operator-sim"
 SHARED = """\

@@ -27,7 +27,7 @@ from tests.plan.dashboards.made_up import MadeUp
 from tests.plan.dashboards.prometheus import Ask, running
 from tests.plan.dashboards.reading import STACKS, Asked, environment, filled, metrics, panels, queries
 
-pytestmark = pytest.mark.tools
+pytestmark = [pytest.mark.tools, pytest.mark.nightly]
 
 DCGM_EXPORTED = set(DEFAULT)
 PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}

@@ -17,7 +17,7 @@ from infra.plan.rules import groups
 from tests.plan.rules.fleet import Fleet, environment
 from tests.plan.rules.scraped import Prometheus, running
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 GPU = {"node", "pool", "gpu", "UUID", "modelName"}
 INSTANCE = {"GPU_I_ID", "GPU_I_PROFILE"}
 LABELS = {

@@ -13,7 +13,7 @@ from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
 from tests.components.openstack_stacks import BURST, T4, small, with_template
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
 PROGRAM = """
 import pulumi

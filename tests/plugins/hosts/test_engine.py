@@ -63,6 +63,7 @@ def test_one_host_fails_the_others_are_done_and_the_same_again_goes_on(project: 
     assert not project.engine.preview("local", on_event=quiet).changed
 
 
+@pytest.mark.nightly
 def test_where_nothing_was_done_nothing_is_kept(project: Project) -> None:
     project.playbook({"name": "Break", "ansible.builtin.command": "false"})
     with pytest.raises(EngineFailure, match="host one: Break"):
@@ -70,6 +71,7 @@ def test_where_nothing_was_done_nothing_is_kept(project: Project) -> None:
     assert "HostConfiguration" not in project.state
 
 
+@pytest.mark.nightly
 def test_a_refresh_finds_what_was_changed_by_hand(project: Project) -> None:
     project.engine.up("local", on_event=quiet)
     (project.paths.root / "on" / "two").write_text("by hand")
@@ -82,6 +84,7 @@ def test_a_refresh_finds_what_was_changed_by_hand(project: Project) -> None:
     assert project.outputs()["two"] == {**DONE, "changed": 1}
 
 
+@pytest.mark.nightly
 def test_a_host_that_is_off_is_said_in_the_preview_and_keeps_its_state(project: Project) -> None:
     project.engine.up("local", on_event=quiet)
     project.hosts["two"] = {"ansible_host": "127.0.0.1", "ansible_port": 1}
@@ -94,6 +97,7 @@ def test_a_host_that_is_off_is_said_in_the_preview_and_keeps_its_state(project: 
     assert project.outputs()["two"]["ok"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("secret", [False, True], ids=["a password in it", "declared so"])
 def test_a_secret_of_the_inventory_is_nowhere(project: Project, secret: bool) -> None:
     name = "some_word" if secret else "ansible_become_password"
@@ -122,6 +126,7 @@ def test_a_secret_of_the_inventory_is_nowhere(project: Project, secret: bool) ->
     assert {file for file in holding if file.parent != on} == {inventory}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("text", "message"),
     [

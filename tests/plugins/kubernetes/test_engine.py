@@ -51,6 +51,7 @@ def test_up_noop_change_refresh_destroy(stack: Any, node: str) -> None:
     assert stack.kubectl("get", "deploy,svc", "-n", stack.namespace, "-o", "name") == ""
 
 
+@pytest.mark.nightly
 def test_an_autonamed_object_is_made_before_the_old_one_goes_and_a_named_one_after(stack: Any) -> None:
     source = """
 auto = ConfigMap("auto", metadata={{"namespace": namespace}}, data={{"a": "{0}"}}, opts=opts)
@@ -90,6 +91,7 @@ ConfigMap("part", metadata={"name": "part", "namespace": namespace},
     assert all("canary" not in file.read_text() for file in log.glob("*.log"))
 
 
+@pytest.mark.nightly
 def test_an_object_of_somebody_else_is_an_error_that_says_how_to_import_it(stack: Any) -> None:
     stack.kubectl("create", "configmap", "theirs", "-n", stack.namespace, "--from-literal=a=b")
     source = """
@@ -104,6 +106,7 @@ ConfigMap("mine", metadata={"name": "theirs", "namespace": namespace}, data={"a"
     assert any("it already exists" in text for text in warned)
 
 
+@pytest.mark.nightly
 def test_an_import_takes_the_object_as_it_is(stack: Any) -> None:
     stack.kubectl("create", "configmap", "theirs", "-n", stack.namespace, "--from-literal=a=b")
     source = """
@@ -117,6 +120,7 @@ ConfigMap("mine", metadata={{"name": "theirs", "namespace": namespace}}, data={{
     assert "theirs" not in stack.kubectl("get", "configmap", "-n", stack.namespace, "-o", "name")
 
 
+@pytest.mark.nightly
 def test_what_an_own_killed_create_left_is_taken_over(stack: Any) -> None:
     source = """
 ConfigMap("cm", metadata={"name": "cm", "namespace": namespace}, data={"a": "b"}, opts=opts)
@@ -128,6 +132,7 @@ ConfigMap("cm", metadata={"name": "cm", "namespace": namespace}, data={"a": "b"}
     assert stack.get("configmap", "cm")["metadata"]["uid"] == uid
 
 
+@pytest.mark.nightly
 def test_a_field_of_another_manager_is_an_error_that_names_both(stack: Any) -> None:
     source = """
 ConfigMap("cm", metadata={{"name": "cm", "namespace": namespace, "labels": {{"who": "{0}"}}{1}}}, opts=opts)
@@ -149,6 +154,7 @@ ConfigMap("cm", metadata={{"name": "cm", "namespace": namespace, "labels": {{"wh
     assert stack.get("configmap", "cm")["metadata"]["labels"] == {"who": "us"}
 
 
+@pytest.mark.nightly
 def test_a_change_that_the_server_forbids_is_an_error_in_preview_too(stack: Any) -> None:
     source = 'RuntimeClass("rc", metadata={{"name": "tried"}}, handler="{0}", opts=opts)'
     stack.up(source.format("one"))
@@ -158,6 +164,7 @@ def test_a_change_that_the_server_forbids_is_an_error_in_preview_too(stack: Any)
     stack.engine.destroy()
 
 
+@pytest.mark.nightly
 def test_a_priority_class_with_another_value_is_another_one(stack: Any) -> None:
     source = 'PriorityClass("pc", metadata={{"name": "tried-low"}}, value={0}, opts=opts)'
     stack.up(source.format(-10))
@@ -166,6 +173,7 @@ def test_a_priority_class_with_another_value_is_another_one(stack: Any) -> None:
     stack.engine.destroy()
 
 
+@pytest.mark.nightly
 def test_drift_shows_after_a_refresh_and_up_mends_it(stack: Any) -> None:
     source = """
 ConfigMap("cm", metadata={"name": "cm", "namespace": namespace, "labels": {"a": "b"}}, opts=opts)
@@ -187,6 +195,7 @@ ConfigMap("gone", metadata={"name": "gone", "namespace": namespace}, opts=opts)
     assert stack.get("configmap", "cm")["metadata"]["labels"] == {"a": "b"}
 
 
+@pytest.mark.nightly
 def test_patches_touch_only_their_fields_and_take_them_off_again(stack: Any, node: str) -> None:
     source = """
 NodePatch("n", metadata={{"name": {node!r}, "labels": {{"tried/pool": "{value}"}}}}, opts=opts)
@@ -198,6 +207,7 @@ NodePatch("n", metadata={{"name": {node!r}, "labels": {{"tried/pool": "{value}"}
     assert "tried/pool" not in json.dumps(stack.get("node", node)["metadata"])
 
 
+@pytest.mark.nightly
 def test_ignored_changes_leave_a_field_to_its_other_manager(stack: Any, node: str) -> None:
     source = """
 Deployment("w", metadata={{"name": "w", "namespace": namespace, "labels": {{"step": "{step}"}}}}, spec={{

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.cluster]
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 FILES = (
     "1-create.jsonl",
     "2-noop-preview.jsonl",

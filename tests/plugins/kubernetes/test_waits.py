@@ -33,6 +33,7 @@ ConfigMap("beside", metadata={"name": "beside", "namespace": ns.metadata.name}, 
 """
 
 
+@pytest.mark.nightly
 def test_a_pod_that_cannot_be_placed_is_kept_and_the_scheduler_is_quoted(stack: Any) -> None:
     text = stack.failure(POD)
     assert f"Pod {stack.namespace}/p: not ready after 4 s: Pending: Unschedulable: " in text
@@ -45,6 +46,7 @@ def test_a_pod_that_cannot_be_placed_is_kept_and_the_scheduler_is_quoted(stack: 
     assert stack.kubectl("get", "pod", "-n", stack.namespace, "-o", "name") == ""
 
 
+@pytest.mark.nightly
 def test_a_deployment_says_which_pod_it_waits_for(stack: Any) -> None:
     text = stack.failure("""
 Deployment("w", metadata={"name": "w", "namespace": namespace}, spec={
@@ -58,6 +60,7 @@ Deployment("w", metadata={"name": "w", "namespace": namespace}, spec={
     assert "is Pending: Unschedulable: " in text
 
 
+@pytest.mark.nightly
 def test_skip_await_does_not_wait(stack: Any) -> None:
     begun = time.monotonic()
     stack.up(POD.replace('"pulumi.com/timeoutSeconds": "4"', '"pulumi.com/skipAwait": "true"'))
@@ -65,6 +68,7 @@ def test_skip_await_does_not_wait(stack: Any) -> None:
     assert time.monotonic() - begun < 60
 
 
+@pytest.mark.nightly
 def test_a_finalizer_that_nobody_removes_is_named(stack: Any) -> None:
     stack.up("""
 ConfigMap("held", metadata={"name": "held", "namespace": namespace, "finalizers": ["tried.io/hold"],
@@ -88,6 +92,7 @@ def test_objects_whose_kind_or_namespace_the_same_update_makes(stack: Any) -> No
     assert "widgets" not in stack.kubectl("get", "crd", "-o", "name")
 
 
+@pytest.mark.nightly
 def test_a_kind_that_never_comes_is_an_error(stack: Any) -> None:
     text = stack.failure("""
 CustomResource("w", api_version="none.gpuform.io/v1", kind="Nothing", metadata={"name": "w"}, opts=opts)
@@ -96,6 +101,7 @@ CustomResource("w", api_version="none.gpuform.io/v1", kind="Nothing", metadata={
     assert "install its CustomResourceDefinition first" in text
 
 
+@pytest.mark.nightly
 def test_a_job_that_fails_is_an_error_at_once(stack: Any, node: str) -> None:
     source = """
 containers = [{"name": "c", "image": "x"}]
@@ -107,6 +113,7 @@ Job("j", metadata={"name": "j", "namespace": namespace}, opts=opts,
     assert f"Job {stack.namespace}/j: Failed: DeadlineExceeded: " in text
 
 
+@pytest.mark.nightly
 def test_without_a_cluster_a_preview_works_and_says_so_and_an_up_does_not(stack: Any) -> None:
     source = 'ConfigMap("cm", metadata={"name": "cm"}, data={"a": "b"}, opts=opts)'
     nowhere = json.dumps(
@@ -131,6 +138,7 @@ def test_without_a_cluster_a_preview_works_and_says_so_and_an_up_does_not(stack:
     assert "configured Kubernetes cluster is unreachable: https://127.0.0.1:1" in errors
 
 
+@pytest.mark.nightly
 def test_another_cluster_replaces_everything_another_path_to_it_nothing(stack: Any, tmp_path: Any) -> None:
     source = 'ConfigMap("cm", metadata={"name": "cm", "namespace": namespace}, opts=opts)'
     stack.up(source)

@@ -11,7 +11,7 @@ from gpuform.plugins.handler import Cancelled, InitFailed
 from gpuform.plugins.nodes.layout import CONFIG, NOTE, STATE
 from tests.plugins.nodes.mig_manager import MigManager
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 SMALL, LARGE = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb"
 LAYOUTS = {"small": {SMALL: 7, "nvidia.com/gpu": 0}, "large": {LARGE: 2}}

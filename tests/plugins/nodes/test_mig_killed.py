@@ -89,6 +89,7 @@ async def _left(scene, name):
     return bool(node["spec"].get("unschedulable")), noted, node["metadata"]["labels"][CONFIG]
 
 
+@pytest.mark.nightly
 def test_a_process_that_was_killed_while_a_budget_held_it_is_followed_by_another(play, control_plane):
     async def act(scene):
         name = await scene.add_node("0")
@@ -123,6 +124,7 @@ async def _closed(scene, name):
     return (await scene.node(name))["spec"].get("unschedulable")
 
 
+@pytest.mark.nightly
 def test_a_node_that_reboots_and_a_cluster_that_is_away_are_waited_for(play):
     async def act(scene):
         name = await scene.add_node("0")

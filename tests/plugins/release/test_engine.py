@@ -14,7 +14,7 @@ import pytest
 from gpuform.engine import Engine, EngineFailure
 from gpuform.paths import Paths
 
-pytestmark = [pytest.mark.engine, pytest.mark.cluster]
+pytestmark = [pytest.mark.engine, pytest.mark.cluster, pytest.mark.nightly]
 
 HEAD = """
 import pulumi

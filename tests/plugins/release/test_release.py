@@ -42,6 +42,7 @@ def test_install_no_change_upgrade_uninstall(releases):
     assert releases.ask("read", releases.id, releases.inputs, releases.outputs) is None
 
 
+@pytest.mark.nightly
 def test_a_changed_file_of_the_chart_is_a_change_and_its_place_is_none(releases, tmp_path):
     releases.create()
     moved = releases.chart.rename(tmp_path / "moved")
@@ -69,6 +70,7 @@ def test_an_upgrade_that_fails_is_rolled_back_and_says_what_is_not_ready(release
     assert releases.text() == "better"
 
 
+@pytest.mark.nightly
 def test_an_upgrade_that_is_not_atomic_stays_and_is_kept_by_the_engine(releases):
     releases.create(values={"text": "good"})
     with pytest.raises(InitFailed, match="was upgraded, but did not become ready") as failure:
@@ -78,6 +80,7 @@ def test_an_upgrade_that_is_not_atomic_stays_and_is_kept_by_the_engine(releases)
     assert releases.revisions()[-1] == (3, "deployed")
 
 
+@pytest.mark.nightly
 def test_an_install_that_fails_stays_unless_it_is_atomic(releases):
     with pytest.raises(InitFailed, match="Deployment t-stuck: 0 of 1 replicas") as failure:
         releases.create(values={"stuck": True})
@@ -89,6 +92,7 @@ def test_an_install_that_fails_stays_unless_it_is_atomic(releases):
     assert releases.revisions() == []
 
 
+@pytest.mark.nightly
 def test_a_release_of_somebody_else_is_refused_with_the_way_to_import_it(releases):
     helm, home = os.environ["GPUFORM_HELM"], releases.chart.parent / "config"
     home.write_text(releases.kubeconfig)
@@ -128,6 +132,7 @@ def test_drift_is_read_and_shown(releases):
     assert releases.diff(values={"text": "ours"}) == {"values.text": Change.UPDATE}
 
 
+@pytest.mark.nightly
 def test_read_without_drift_changes_nothing(releases):
     releases.create(values={"text": Secret("canary")})
     found = releases.ask("read", releases.id, releases.inputs, releases.outputs)
@@ -157,6 +162,7 @@ def test_a_secret_value_is_in_no_file_no_argument_and_no_message(releases, tmp_p
     assert list((tmp_path / "state" / "helm" / "runs").iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_a_preview_needs_no_cluster(releases):
     releases.kubeconfig = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:1", releases.kubeconfig)
     inputs = releases.checked(values={"text": UNKNOWN})
@@ -167,6 +173,7 @@ def test_a_preview_needs_no_cluster(releases):
         releases.create()
 
 
+@pytest.mark.nightly
 def test_what_helm_says_against_a_chart_is_a_failure_of_check(releases):
     (releases.chart / "templates" / "bad.yaml").write_text("{{ .Values.nothing.here }}\n")
     answer = releases.ask("check", {}, {"chart": str(releases.chart), "name": "t"})
@@ -175,6 +182,7 @@ def test_what_helm_says_against_a_chart_is_a_failure_of_check(releases):
     assert releases.ask("check", {}, {"name": "t"}).failures[0][0] == "chart"
 
 
+@pytest.mark.nightly
 def test_a_name_is_made_up_once(releases):
     first = releases.ask("check", {}, {"chart": str(releases.chart)}, random_seed=b"1").inputs
     assert re.fullmatch(r"t-[0-9a-f]{8}", first["name"])
@@ -183,6 +191,7 @@ def test_a_name_is_made_up_once(releases):
     assert again["timeout"] == 300
 
 
+@pytest.mark.nightly
 def test_state_can_be_written_as_json(releases):
     outputs = releases.create(values={"text": "plain", "count": 3})
     del outputs["__inputs"]

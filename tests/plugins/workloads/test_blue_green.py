@@ -32,6 +32,7 @@ def test_two_gpus_are_enough_for_an_update_of_two_replicas(play):
     play(act)
 
 
+@pytest.mark.nightly
 def test_pods_that_do_not_get_ready_make_it_go_back(play):
     async def act(stage):
         await stage.create(image="a:1")
@@ -55,6 +56,7 @@ def test_pods_that_do_not_get_ready_make_it_go_back(play):
     play(act)
 
 
+@pytest.mark.nightly
 def test_a_killed_update_is_finished_or_taken_back_by_the_next(play):
     async def act(stage):
         await stage.create(image="a:1", replicas=3)
@@ -84,6 +86,7 @@ async def _has(stage, image):
     return image in await stage.images()
 
 
+@pytest.mark.nightly
 def test_another_number_alone_changes_no_colour(play):
     async def act(stage):
         await stage.create(replicas=2)
@@ -101,6 +104,7 @@ def test_another_number_alone_changes_no_colour(play):
     play(act, gpus=3)
 
 
+@pytest.mark.nightly
 def test_a_first_create_that_fails_is_kept_and_goes_on(play):
     async def act(stage):
         with pytest.raises(InitFailed) as failure:
@@ -114,6 +118,7 @@ def test_a_first_create_that_fails_is_kept_and_goes_on(play):
     play(act)
 
 
+@pytest.mark.nightly
 def test_what_somebody_else_made_is_left_alone(play):
     async def act(stage):
         body = {**stage.wanted()["service"], "spec": {"ports": [{"port": 80}]}}
@@ -125,6 +130,7 @@ def test_what_somebody_else_made_is_left_alone(play):
     play(act)
 
 
+@pytest.mark.nightly
 def test_a_service_that_somebody_turned_elsewhere_is_turned_back(play):
     async def act(stage):
         await stage.create()
@@ -139,6 +145,7 @@ def test_a_service_that_somebody_turned_elsewhere_is_turned_back(play):
     play(act)
 
 
+@pytest.mark.nightly
 def test_delete_takes_all_three_away_and_waits_for_the_pods(play):
     async def act(stage):
         await stage.create()
@@ -152,6 +159,7 @@ def test_delete_takes_all_three_away_and_waits_for_the_pods(play):
     play(act)
 
 
+@pytest.mark.nightly
 def test_a_preview_says_from_where_to_where_and_changes_nothing(play):
     async def act(stage):
         await stage.create()
@@ -164,6 +172,7 @@ def test_a_preview_says_from_where_to_where_and_changes_nothing(play):
     play(act)
 
 
+@pytest.mark.nightly
 def test_another_name_is_another_one(play):
     async def act(stage):
         await stage.create()

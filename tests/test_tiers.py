@@ -1,0 +1,93 @@
+"""Both tiers together have every test, and a run says what of each it ran."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuform.paths import Paths
+from tests.tiers import nightly_but
+
+ROOT = Paths.here().root
+FAILS_AND_SKIPS = """
+import pytest
+
+def test_passes(): pass
+
+def test_fails(): assert False
+
+@pytest.mark.nightly
+def test_at_night(): pass
+
+@pytest.mark.nightly
+def test_skipped(): pytest.skip("no host")
+"""
+
+
+@pytest.mark.unit
+def test_every_module_has_a_test_in_make_test_all() -> None:
+    empty = [
+        str(file.relative_to(ROOT))
+        for file in (ROOT / "tests").rglob("test_*.py")
+        if not any(
+            isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+            for node in ast.walk(ast.parse(file.read_text()))
+        )
+    ]
+    assert empty == []
+    recipe = re.search(r"^test-all:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe is not None
+    assert recipe[1] == "\t@$(SUITE)\n"
+
+
+@pytest.mark.unit
+def test_all_cases_but_one_are_nightly() -> None:
+    chosen = nightly_but("b", {"a": 1, "b": (2, 3), "c": 4})
+    assert [(case.id, case.values, [mark.name for mark in case.marks]) for case in chosen] == [
+        ("a", (1,), ["nightly"]),
+        ("b", (2, 3), []),
+        ("c", (4,), ["nightly"]),
+    ]
+    with pytest.raises(KeyError, match="d"):
+        nightly_but("d", {"a": 1})
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize(
+    ("selection", "nightly"),
+    [
+        ([], "1 ran, 1 skipped, 0 not selected\n  1 skipped: no host"),
+        (["-m", "not nightly"], "0 ran, 0 skipped, 2 not selected"),
+    ],
+    ids=["all", "gate"],
+)
+def test_a_run_counts_its_tiers(tmp_path: Path, workers: str, selection: list[str], nightly: str) -> None:
+    (tmp_path / "test_some.py").write_text(FAILS_AND_SKIPS)
+    (tmp_path / "conftest.py").write_text(
+        "from tests.tiers import Tiers\n\n"
+        "def pytest_configure(config): config.pluginmanager.register(Tiers())\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = nightly\n")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        workers,
+        "--rootdir",
+        str(tmp_path),
+        *selection,
+        str(tmp_path),
+    ]
+    done = subprocess.run(
+        [*command, "-c", str(tmp_path / "pytest.ini")], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert " tiers =" in done.stdout
+    assert f"gate: 2 ran, 0 skipped, 0 not selected\nnightly: {nightly}\n" in done.stdout, done.stdout
+    assert done.returncode == 1
