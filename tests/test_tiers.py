@@ -19,7 +19,12 @@ import pytest
 
 def test_passes(): pass
 
-def test_fails(): assert False
+@pytest.fixture
+def breaks():
+    yield
+    assert False
+
+def test_fails_twice(breaks): assert False
 
 @pytest.mark.nightly
 def test_at_night(): pass

@@ -53,7 +53,7 @@ class Tiers:
         tier = NIGHTLY if NIGHTLY in report.keywords else "gate"
         if report.skipped and isinstance(report.longrepr, tuple):
             self.skipped[tier][report.longrepr[2].removeprefix("Skipped: ")] += 1
-        elif report.when == "call" or report.failed:
+        elif report.when == "call" or (report.when == "setup" and report.failed):
             self.ran[tier] += 1
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
