@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+from hypothesis import settings
 
 from gpuform.embedded import ControlPlane
 from gpuform.embedded.layout import Layout
@@ -25,7 +26,17 @@ if TYPE_CHECKING:
     from tests.openstack.bed import OpenStack
     from tests.openstack.world import World as OpenStackWorld
 
-HOSTS = "tests/ansible/"
+# A gate has the same examples each time; `make test-all` draws others with --hypothesis-profile random.
+settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("random", deadline=None, print_blob=True)
+settings.load_profile("suite")
+
+TOGETHER = {
+    "tests/ansible/": "hosts",
+    "tests/openstack/": "openstack",
+    "tests/sources/test_cern_magnum.py": "openstack",
+}
+"""Beginnings of paths: what shares booted hosts, and what shares keystone and Magnum."""
 CHECKS = Path(__file__).parent / "hosts"
 """What ``gpuform hosts verify`` runs on the user's own hosts."""
 SLOW = ("hosts", "cluster", "engine", "tools")
@@ -50,11 +61,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With `--dist loadfile`, tests/ansible counts as one file: its booted hosts share their bed.
+    """With `--dist loadfile`, tests that share servers count as one file, see ``TOGETHER``.
 
-    One worker is busy with them for about as long as the other is with everything else. Files are given out
-    as they were collected, see below: xdist's own order is by the number of their tests, which leaves the
-    longest ones, of one test each, to the end, where a worker may have two of them while the other has none.
+    Files are given out as they were collected, see below: xdist's own order is by the number of their tests,
+    which leaves the longest ones, of one test each, to the end, where a worker may have two of them while the
+    other has none.
     """
     if config.getoption("dist") != "loadfile":
         return None
@@ -64,7 +75,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return HOSTS if file.startswith(HOSTS) else file
+            return next((what for start, what in TOGETHER.items() if file.startswith(start)), file)
 
     return ByFile(config, log)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 from gpuform.embedded import packing
 from gpuform.embedded.layout import Layout
 from tests.conftest import Plane
+from tests.waiting import until
 
 Manifest = dict[str, Any]
 
@@ -72,15 +72,13 @@ def pods(plane: Plane, namespace: str) -> list[Manifest]:
 
 def placed(plane: Plane, namespace: str, wanted: int, seconds: float = 40) -> Counter[str]:
     """Pods by node, once that many have one; AssertionError if they do not in time."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = Counter(
+
+    def found() -> Counter[str]:
+        return Counter(
             pod["spec"]["nodeName"] for pod in pods(plane, namespace) if pod["spec"].get("nodeName")
         )
-        if found.total() >= wanted:
-            return found
-        assert time.monotonic() < deadline, f"{found.total()} of {wanted} pods are placed"
-        time.sleep(0.2)
+
+    return until(found, lambda by_node: by_node.total() >= wanted, seconds)
 
 
 def keeper(plane: Plane) -> None:

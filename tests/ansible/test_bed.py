@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from tests.ansible.conftest import Beds
 from tests.bed import Bed, cgroups, network, places, sweep
 from tests.bed.host import group, started
+from tests.waiting import until
 
 pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 ROOT = Path(__file__).parents[2]
@@ -184,10 +184,7 @@ def _kill_a_run(name: str, *, its_server_too: bool) -> Bed:
 
 def test_a_killed_run_is_cleaned_up_by_itself(bed: Beds):
     made = _kill_a_run(f"killed-{os.getpid()}-a", its_server_too=False)
-    deadline = time.monotonic() + 30
-    while _left(made) != NOTHING and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert _left(made) == NOTHING
+    until(lambda: _left(made), NOTHING.__eq__)
 
 
 def test_a_killed_run_is_cleaned_up_by_the_next(bed: Beds):

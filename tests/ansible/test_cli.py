@@ -9,7 +9,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import yaml
 
 from tests.ansible.conftest import Beds
 from tests.bed import Bed
+from tests.waiting import until
 
 pytestmark = [pytest.mark.hosts, pytest.mark.nightly]
 
@@ -152,11 +152,12 @@ def test_an_interrupted_apply_leaves_nothing_and_goes_on(checkout: Checkout, num
         text=True,
     )
     try:
-        deadline = time.monotonic() + 240
-        while checkout.bed.host("gpu-1").run("pgrep -f '[s]leep 4731'", check=False).returncode:
+
+        def look() -> int:
             assert run.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+            return checkout.bed.host("gpu-1").run("pgrep -f '[s]leep 4731'", check=False).returncode
+
+        until(look, (0).__eq__, 240)
         run.send_signal(number)
         _, said = run.communicate(timeout=120)
     finally:

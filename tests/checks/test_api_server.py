@@ -107,7 +107,7 @@ def server(control_plane: Plane) -> Iterator[Submit]:
     """
     kubectl: Kubectl = control_plane.kubectl
     objects = every_object()
-    # These stay: they belong to the plane, and others may have objects of theirs.
+    # Kinds stay: they belong to the plane, and others may have objects of theirs.
     kubectl("apply", "--server-side", "-f", "-", input=as_list(prometheus_operators_crds()))
     crds = karpenter_crds(control_plane)
     groups = {one["apiVersion"].partition("/")[0] for one in objects} - {one["spec"]["group"] for one in crds}
@@ -124,8 +124,7 @@ def server(control_plane: Plane) -> Iterator[Submit]:
         return kubectl("apply", "--server-side", *strict, "-o", "name", "-f", "-", input=as_list(manifests))
 
     yield submit
-    kubectl("delete", "--wait=false", "-f", "-", input=needed)
-    kubectl("delete", "--wait=false", "-f", "-", input=as_list(crds))
+    kubectl("delete", "--wait=true", "-f", "-", input=needed)
 
 
 def test_it_takes_every_object_without_a_warning(server: Submit) -> None:

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
 CONTAINERS = [{"name": "main", "image": "none"}]
 TOLERATIONS = [{"operator": "Exists"}]
-
-
-def eventually(question: Callable[[], Any], wanted: Any, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while (answer := question()) != wanted and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert answer == wanted
 
 
 def node(name: str, group: str, **annotations: str) -> dict[str, Any]:
@@ -49,9 +42,9 @@ def ready(kubectl, name: str) -> str:
 
 def test_only_nodes_with_the_annotation_are_played_by_kwok(namespace, kubectl):
     kubectl("create", "-f", "-", input=json.dumps(node(f"{namespace}-real", namespace)))
-    eventually(lambda: [ready(kubectl, f"{namespace}-{i}") for i in range(2)], ["True", "True"])
+    until(lambda: [ready(kubectl, f"{namespace}-{i}") for i in range(2)], ["True", "True"].__eq__)
     leases = ["get", "lease", "-n", "kube-node-lease", "-o", "jsonpath={.items[*].metadata.name}"]
-    eventually(lambda: {f"{namespace}-0", f"{namespace}-1"} <= set(kubectl(*leases).split()), True)
+    until(lambda: set(kubectl(*leases).split()), {f"{namespace}-0", f"{namespace}-1"}.issubset)
     assert f"{namespace}-real" not in kubectl(*leases)
     assert ready(kubectl, f"{namespace}-real") != "True"
 
@@ -87,15 +80,15 @@ def test_a_deployment_a_daemon_set_and_a_job_run(namespace, kubectl):
             kubectl("get", kind, kind, "-n", namespace, "-o", f"jsonpath={{.status{p}}}") for kind, p in asked
         ]
 
-    eventually(state, ["3", "2", "1"])
+    until(state, ["3", "2", "1"].__eq__)
 
 
 def test_service_accounts_get_tokens_and_only_the_rights_they_are_given(namespace, kubectl):
-    eventually(
+    until(
         lambda: kubectl(
             "get", "serviceaccount", "default", "-n", namespace, "-o", "name", "--ignore-not-found"
         ),
-        "serviceaccount/default\n",
+        "serviceaccount/default\n".__eq__,
     )
     kubectl("create", "serviceaccount", "reader", "-n", namespace)
     token = kubectl("create", "token", "reader", "-n", namespace).strip()
@@ -116,7 +109,7 @@ def test_service_accounts_get_tokens_and_only_the_rights_they_are_given(namespac
         "-n",
         namespace,
     )
-    eventually(lambda: kubectl(*asks, "get", "secrets", "-n", namespace), "")
+    until(lambda: kubectl(*asks, "get", "secrets", "-n", namespace), "".__eq__)
 
 
 def test_the_node_lifecycle_controller_opens_a_node_to_pods_once_it_is_there(namespace, kubectl):
@@ -124,5 +117,5 @@ def test_the_node_lifecycle_controller_opens_a_node_to_pods_once_it_is_there(nam
     name, taints = f"{namespace}-late", "jsonpath={.spec.taints[*].key}"
     late = json.dumps(node(name, namespace, **{"kwok.x-k8s.io/node": "fake"}))
     assert kubectl("create", "-f", "-", "-o", taints, input=late) == "node.kubernetes.io/not-ready"
-    eventually(lambda: ready(kubectl, name), "True")
-    eventually(lambda: kubectl("get", "node", name, "-o", taints), "")
+    until(lambda: ready(kubectl, name), "True".__eq__)
+    until(lambda: kubectl("get", "node", name, "-o", taints), "".__eq__)

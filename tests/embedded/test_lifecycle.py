@@ -6,8 +6,6 @@ import base64
 import os
 import shutil
 import signal
-import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ import yaml
 from gpuform.embedded import starting
 from gpuform.embedded.ports import is_free
 from gpuform.embedded.processes import MEMBERS, scan
+from tests.ports import free_port
 from tests.tiers import nightly_but
 
 pytestmark = pytest.mark.cluster
@@ -41,15 +40,12 @@ def works(plane) -> bool:
 
 
 @pytest.mark.nightly
-def test_a_second_start_does_nothing_and_is_quick(plane):
+def test_a_second_start_does_nothing(plane):
     before, written = plane.pids(), plane.paths.kubeconfig.stat().st_mtime_ns
-    began = time.monotonic()
     plane.start()
-    took = time.monotonic() - began
     assert plane.said == []
     assert plane.pids() == before
     assert plane.paths.kubeconfig.stat().st_mtime_ns == written
-    assert took < 0.5
 
 
 @pytest.mark.parametrize("member", nightly_but("kube-apiserver", {name: name for name in MEMBERS}))
@@ -120,8 +116,7 @@ def test_members_that_run_but_do_not_answer_are_started_anew(plane, monkeypatch)
 @pytest.mark.nightly
 def test_another_port_moves_the_cluster_with_its_data(plane):
     old = plane.plane.status().server
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     plane.start(port=port)
     assert plane.plane.status().server == f"https://127.0.0.1:{port}" != old
     assert f"https://127.0.0.1:{port}" in plane.paths.kubeconfig.read_text()

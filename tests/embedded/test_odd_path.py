@@ -16,7 +16,8 @@ from gpuform.embedded.processes import KEEPER, MEMBERS, MONITOR, PROMETHEUS, SIM
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 from tests.embedded.conftest import Own
-from tests.monitor.site import NAMESPACE, ask, prometheus, rules, until
+from tests.monitor.site import NAMESPACE, ask, prometheus, rules
+from tests.waiting import until
 
 
 def layout_of(state: Path) -> Layout:
@@ -116,7 +117,7 @@ def measured(cluster: Own) -> None:
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": found})
     cluster.kubectl("apply", "-f", "-", input=text)
     port = Record.load(cluster.layout).ports[PROMETHEUS]
-    until(lambda: list(ask(port, "a").values()) == [7], cluster.layout.log(MONITOR).read_text)
+    until(lambda: list(ask(port, "a").values()) == [7], what=cluster.layout.log(MONITOR).read_text)
 
 
 @pytest.mark.nightly

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from gpuform.embedded.processes import KEEPER, MEMBERS, PACKER
 from infra.config import parse
 from infra.plan import scheduler, workloads
 from tests.embedded.conftest import Own
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
@@ -38,13 +39,6 @@ def send(cluster: Own, verb: tuple[str, ...], *made: dict[str, Any]) -> None:
     cluster.kubectl(*verb, "-f", "-", input=text)
 
 
-def until(fact: Callable[[], bool], what: str, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 @pytest.fixture
 def kept(own: Own) -> Iterator[Own]:
     own.start(simulator=True)
@@ -56,10 +50,10 @@ def kept(own: Own) -> Iterator[Own]:
 
 def packer(cluster: Own) -> int:
     """Its process, once it has taken up its work: a wrong configuration or right ends it at once."""
-    until(lambda: PACKER in cluster.pids(), cluster.layout.log(KEEPER).read_text())
+    until(lambda: PACKER in cluster.pids(), what=cluster.layout.log(KEEPER).read_text)
     pid = cluster.pids()[PACKER]
     log = cluster.layout.log(PACKER)
-    until(lambda: "Starting" in log.read_text() or "Caches are synced" in log.read_text(), log.read_text())
+    until(lambda: "Starting" in log.read_text() or "Caches are synced" in log.read_text(), what=log.read_text)
     time.sleep(1)
     assert cluster.pids().get(PACKER) == pid, log.read_text()
     return pid
@@ -89,7 +83,7 @@ def test_it_follows_what_is_declared(kept: Own) -> None:
     after[-1]["data"]["config.yaml"] += "# another\n"
     after[-1]["metadata"]["name"] += "-2"
     send(kept, ("apply", "--server-side"), after[-1])
-    until(lambda: kept.pids().get(PACKER, first) != first, "the new configuration is not taken up")
+    until(lambda: kept.pids().get(PACKER, first) != first, what="the new configuration is not taken up")
     second = packer(kept)
     send(kept, ("delete",), before[-1])
     time.sleep(1.5)
@@ -97,14 +91,14 @@ def test_it_follows_what_is_declared(kept: Own) -> None:
     kept.kill(PACKER)
     assert packer(kept) != second, "killed, it is started again"
     send(kept, ("delete",), after[-1])
-    until(lambda: PACKER not in kept.pids(), "it stays although nobody declares it")
+    until(lambda: PACKER not in kept.pids(), what="it stays although nobody declares it")
 
 
 def test_it_goes_with_its_keeper_and_comes_back_with_a_start(kept: Own) -> None:
     send(kept, ("apply", "--server-side"), *manifests("g4.p4.40g"))
     packer(kept)
     kept.kill(KEEPER)
-    until(lambda: PACKER not in kept.pids(), "it has outlived its keeper")
+    until(lambda: PACKER not in kept.pids(), what="it has outlived its keeper")
     kept.start(simulator=True)
     packer(kept)
     kept.plane.stop()

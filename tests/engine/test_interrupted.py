@@ -24,6 +24,7 @@ from gpuform.engine.stream import follow
 from gpuform.errors import Failure
 from gpuform.paths import Paths
 from tests.engine.conftest import TWO_COMPONENTS, Project
+from tests.waiting import PATIENCE, until
 
 SLOW = (
     TWO_COMPONENTS + "\nimport asyncio; pulumi.export('late', pulumi.Output.from_input(asyncio.sleep(60)))\n"
@@ -225,9 +226,7 @@ def _start(project: Project) -> subprocess.Popen[bytes]:
     folders = [str(paths.root), str(paths.state), str(paths.cache)]
     process = subprocess.Popen([sys.executable, "-c", code, *folders], stdout=subprocess.DEVNULL)
     locks = Places(paths).locks("tried", "local")
-    deadline = time.monotonic() + 30
-    while not (list(locks.glob("*.json")) and len(_resources(project)) == 3) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: list(locks.glob("*.json")) and len(_resources(project)) == 3, what="the run is not at work")
     return process
 
 
@@ -261,10 +260,7 @@ def test_a_killed_run_leaves_nothing_running_and_does_not_block_the_next(
     assert any(line.startswith("removed the lock on stack local of process") for line in project.said)
     assert result.changes == {"same": 3}
     assert list(runs.iterdir()) == []
-    deadline = time.monotonic() + 5
-    while _ours(project) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert _ours(project) == []
+    until(lambda: _ours(project), [].__eq__)
 
 
 @pytest.mark.engine
@@ -280,7 +276,7 @@ def test_a_run_that_still_works_is_named_and_left_alone(project: Project) -> Non
         assert process.poll() is None
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(40 * PATIENCE)
 
 
 @pytest.mark.engine
@@ -288,7 +284,7 @@ def test_a_run_that_is_asked_to_end_gives_its_lock_back(project: Project) -> Non
     project.program(SLOW)
     process = _start(project)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) != 0
+    assert process.wait(40 * PATIENCE) != 0
     assert list(Places(project.paths).locks("tried", "local").glob("*.json")) == []
     said = (project.paths.logs / "pulumi-up-local.log").read_text()
     assert "Traceback" not in said

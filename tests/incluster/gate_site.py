@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from infra.plan import karpenter, node_groups, sharing, workloads
 from infra.plan.sharing import NAMESPACE
 from tests.conftest import Plane
 from tests.plan.aws_environments import CLAIMED, SLICED, aws
+from tests.waiting import until
 
 ENV = aws(
     {**SLICED, "taints": [{"key": "team", "value": "a"}]},
@@ -151,11 +151,3 @@ class Site:
         for name in names:  # nobody else takes away in time what ran on a node that is gone
             where = ("-n", NAMESPACE, "--field-selector", f"spec.nodeName={name.removeprefix('node/')}")
             self.kubectl("delete", "pods", *where, "--force", "--grace-period=0")
-
-
-def until(look: Callable[[], Any], good: Callable[[Any], bool], seconds: float = 40) -> Any:
-    end = time.monotonic() + seconds
-    while not good(found := look()):
-        assert time.monotonic() < end, f"after {seconds} s: {found}"
-        time.sleep(0.1)
-    return found

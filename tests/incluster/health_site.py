@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -25,9 +24,10 @@ from infra.model.environment import Environment
 from infra.model.health import HEALTH
 from infra.plan import health, workloads
 from tests.conftest import Plane
-from tests.incluster.gate_site import until
 from tests.plan.aws_environments import aws
 from tests.plan.health_fields import MONITORED
+from tests.ports import free_port
+from tests.waiting import until
 
 Manifest = dict[str, Any]
 BURST, FIXED = "burst", "fixed"
@@ -212,9 +212,7 @@ class Site:
         config = yaml.safe_load(self._plane.kubeconfig.read_text())["clusters"][0]["cluster"]
         host, _, server_port = config["server"].removeprefix("https://").rpartition(":")
         (account / "ca.crt").write_bytes(base64.b64decode(config["certificate-authority-data"]))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         command += ["--every", str(every * pace if pace > 1 else every), "--pace", str(pace)]
         command += ["--account", str(account), "--listen", f"127.0.0.1:{port}"]
         command += ["--prometheus", self.prometheus.url]

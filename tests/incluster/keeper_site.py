@@ -10,7 +10,7 @@ from infra.config import parse
 from infra.plan import pool_keeper, workloads
 from infra.plan.sharing import NAMESPACE
 from tests.conftest import Plane
-from tests.incluster.gate_site import until
+from tests.waiting import until
 
 ENV = parse(
     {

@@ -12,7 +12,8 @@ import pytest
 from infra.incluster.proof import lifting
 from infra.plan import readiness_gate
 from infra.plan.sharing import NAMESPACE
-from tests.incluster.gate_site import BY_CLAIM, DRIVER, ENV, READY, TAINT, VALIDATOR, Site, until
+from tests.incluster.gate_site import BY_CLAIM, DRIVER, ENV, READY, TAINT, VALIDATOR, Site
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 

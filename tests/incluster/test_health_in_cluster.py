@@ -16,8 +16,8 @@ from infra import versions
 from infra.incluster import asked
 from infra.model.health import HEALTH
 from tests.conftest import Plane
-from tests.incluster.gate_site import until
 from tests.incluster.health_site import BURST, TAINT, Loop, Site, Stub, declared
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 

@@ -14,9 +14,9 @@ from infra.config import parse
 from infra.model.environment import Environment
 from infra.model.health import HEALTH
 from tests.conftest import Plane
-from tests.incluster.gate_site import until
 from tests.incluster.health_site import Loop, Site, Stub
 from tests.incluster.magnum_stub import MagnumStub
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 

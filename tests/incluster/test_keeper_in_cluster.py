@@ -13,9 +13,9 @@ from gpuform.rehearse.keeper import Keeper
 from infra.plan import pool_keeper, startup
 from infra.plan.sharing import NAMESPACE, device_plugin_change, pool_labels, pool_taints
 from tests.conftest import Plane
-from tests.incluster.gate_site import until
 from tests.incluster.keeper_site import ENV, GROUP, OURS, TAINTS, Site
 from tests.plugins.nodes.conftest import Scene
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 

@@ -25,6 +25,7 @@ from infra.plan.rules import alerts
 from infra.plan.rules.alert import Alert
 from tests.journey.alert_objects import WORK
 from tests.journey.conftest import Checkout
+from tests.waiting import until
 
 PACE = 120
 Json = dict[str, Any]
@@ -218,11 +219,7 @@ class World:
 
     def until(self, said: str, done: Callable[[], Any], seconds: float = UNTIL_S) -> Any:
         """Wait until something is so; ``said`` is what was waited for."""
-        deadline = time.monotonic() + seconds
-        while not (found := done()):
-            assert time.monotonic() < deadline, f"{said}: not within {seconds:.0f} s"
-            time.sleep(POLL_S)
-        return found
+        return until(done, seconds=seconds, what=said)
 
 
 def declare(paths: Paths) -> None:

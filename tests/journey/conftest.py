@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from gpuform.embedded.layout import Layout
 from gpuform.embedded.processes import scan
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
+from tests.waiting import PATIENCE, until
 
 HERE = Paths.here()
 
@@ -30,14 +30,14 @@ class Checkout:
 
     paths: Paths
 
-    def gpuform(self, *args: str, code: int = 0, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    def gpuform(self, *args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             self.command(*args),
             env=self.env,
             cwd=self.paths.root,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=300 * PATIENCE,
         )
         assert done.returncode == code, f"gpuform {' '.join(args)}: {done.stdout}{done.stderr}"
         return done
@@ -70,10 +70,7 @@ class Checkout:
 
     def unsettled(self, pool: str, seconds: float = 20) -> None:
         """Wait until a pool's nodes offer nothing, or are gone."""
-        deadline = time.monotonic() + seconds
-        while any(self.offers()[pool]):
-            assert time.monotonic() < deadline, f"{pool} still offers {self.offers()[pool]}"
-            time.sleep(0.2)
+        until(lambda: self.offers()[pool], lambda offers: not any(offers), seconds)
 
     def change(self, edit: Callable[[dict[str, Any]], None]) -> None:
         """Edit the environment in the stack file."""

@@ -12,7 +12,6 @@ import json
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from gpuform.toolchain import Toolchain
 from infra import versions
 from infra.config import load
 from tests.journey.conftest import HERE, Checkout
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
@@ -133,11 +133,9 @@ def gate(theirs: Theirs, tmp_path: Path) -> Iterator[None]:
 
 def proven(theirs: Theirs, name: str) -> dict[str, Any]:
     """What the gate has noted on the node, once it has."""
-    deadline = time.monotonic() + 60
-    while not (noted := theirs.node(name)["metadata"]["annotations"].get("gpuform.io/gpu-ready")):
-        assert time.monotonic() < deadline, theirs.node(name)["metadata"]["annotations"]
-        time.sleep(0.2)
-    found: dict[str, Any] = json.loads(noted)
+    noted = "gpuform.io/gpu-ready"
+    annotations = until(lambda: theirs.node(name)["metadata"]["annotations"], lambda all_: noted in all_, 60)
+    found: dict[str, Any] = json.loads(annotations[noted])
     return found
 
 

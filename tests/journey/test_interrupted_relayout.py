@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.journey.conftest import Checkout
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
@@ -57,11 +57,13 @@ def killed_when(checkout: Checkout, seen: Callable[[dict[str, Any]], bool]) -> N
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 120
+
+    def look() -> bool:
+        assert run.poll() is None, "it has ended"
+        return any(seen(node) for node in nodes(checkout))
+
     try:
-        while not any(seen(node) for node in nodes(checkout)):
-            assert run.poll() is None, "it has ended"
-            assert time.monotonic() < deadline
+        until(look, seconds=120)
     finally:
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()

@@ -6,14 +6,14 @@ import copy
 import json
 import re
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.journey.conftest import Checkout
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine]
 
@@ -157,7 +157,10 @@ def test_both_ways_of_scraping_find_the_same_exporters(changed: Checkout) -> Non
         found = [one for one in httpx.get(url).json()["data"]["activeTargets"] if one["scrapePool"] == pool]
         return {one["labels"]["node"]: one["labels"] for one in found if one["health"] == "up"}
 
-    before = eventually(lambda: targets("serviceMonitor/gpu-operator/nvidia-dcgm-exporter/0"), 7)
+    def seven(found: dict[str, dict[str, str]]) -> bool:  # Prometheus looks every few seconds
+        return len(found) == 7
+
+    before = until(lambda: targets("serviceMonitor/gpu-operator/nvidia-dcgm-exporter/0"), seven, 60)
     changed.change(
         lambda env: env["monitoring"].update(scrape="scrape_configs", counters=["DCGM_EXP_P2P_STATUS"])
     )
@@ -167,19 +170,10 @@ def test_both_ways_of_scraping_find_the_same_exporters(changed: Checkout) -> Non
         "updated kubernetes:helm.sh/v3:Release gpu-operator-release",
         "updated kubernetes:helm.sh/v3:Release monitoring-release",
     ]
-    assert eventually(lambda: targets("nvidia-dcgm-exporter"), 7) == before
+    assert until(lambda: targets("nvidia-dcgm-exporter"), seven, 60) == before
     label = {"instance": "v100-0", "job": "nvidia-dcgm-exporter", "node": "v100-0"}
     assert before["v100-0"] == label
     assert not targets("serviceMonitor/gpu-operator/nvidia-dcgm-exporter/0")
-
-
-def eventually(look: Callable[[], dict[str, Any]], wanted: int, seconds: float = 60) -> dict[str, Any]:
-    """What is found, once there is as much of it as is wanted; Prometheus looks every few seconds."""
-    deadline = time.monotonic() + seconds
-    while len(found := look()) != wanted and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert len(found) == wanted, found
-    return found
 
 
 @pytest.mark.nightly

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
 from typing import Any
 
 Json = dict[str, Any]
@@ -137,16 +135,3 @@ def ask(port: int, query: str) -> dict[str, float]:
     with urllib.request.urlopen(url, timeout=10) as answer:
         found = json.load(answer)["data"]["result"]
     return {json.dumps(one["metric"], sort_keys=True): float(one["value"][1]) for one in found}
-
-
-def until(fact: Callable[[], Any], what: Callable[[], str] | str, seconds: float = 40) -> Any:
-    """What ``fact`` says once it is true; an error of it is a no."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            if found := fact():
-                return found
-        except OSError:
-            pass
-        assert time.monotonic() < deadline, what if isinstance(what, str) else what()
-        time.sleep(0.2)

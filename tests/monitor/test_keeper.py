@@ -14,7 +14,8 @@ from gpuform.kept.server import Missing
 from gpuform.monitor.cluster import APP, Cluster, World
 from gpuform.monitor.keeper import PROMETHEUS, PROMTOOL, SAID, Keeper, Settings
 from gpuform.monitor.targets import Ports
-from tests.monitor.site import prometheus, rules, state_metrics, until
+from tests.monitor.site import prometheus, rules, state_metrics
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -86,11 +87,11 @@ def test_an_account_that_is_missing_stops_its_own_program_alone(
     cluster.world = World(prometheus(), state_metrics=DEPLOYMENT)
     cluster.absent = "kube-state-metrics"
     keeper.step()
-    until(lambda: running(tmp_path) == {PROMETHEUS}, "Prometheus waits for somebody else's account")
+    until(lambda: running(tmp_path) == {PROMETHEUS}, what="Prometheus waits for somebody else's account")
     assert said(tmp_path) == ["kube-state-metrics: no account kube-state-metrics"]
     cluster.absent = ""
     keeper.step()
-    until(lambda: running(tmp_path) == {PROMETHEUS, APP}, "it is not tried again")
+    until(lambda: running(tmp_path) == {PROMETHEUS, APP}, what="it is not tried again")
     assert said(tmp_path) == []
 
 

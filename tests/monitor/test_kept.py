@@ -16,8 +16,9 @@ from infra.config import parse
 from infra.model.health import HEALTH
 from infra.plan import health, workloads
 from tests.embedded.conftest import Own
-from tests.monitor.site import NAMESPACE, ask, exporters, may_read, prometheus, rules, state_metrics, until
+from tests.monitor.site import NAMESPACE, ask, exporters, may_read, prometheus, rules, state_metrics
 from tests.simulator.site import Site
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
@@ -102,12 +103,12 @@ def declared(bare: Monitored) -> Monitored:
         rules(UP, ALERT),
         prometheus(),
     )
-    until(lambda: bare.kept() == {PROMETHEUS, STATE_METRICS}, bare.log)
+    until(lambda: bare.kept() == {PROMETHEUS, STATE_METRICS}, what=bare.log)
     return bare
 
 
 def test_nothing_of_it_runs_while_nobody_has_declared_it(bare: Monitored) -> None:
-    until(lambda: bare.layout.monitor.joinpath("said.json").is_file(), bare.log)
+    until(lambda: bare.layout.monitor.joinpath("said.json").is_file(), what=bare.log)
     assert bare.kept() == set()
     rows = {member.name: member for member in bare.plane.status().members}
     assert rows[MONITOR].running
@@ -117,16 +118,17 @@ def test_nothing_of_it_runs_while_nobody_has_declared_it(bare: Monitored) -> Non
 def test_every_exporter_is_scraped_and_nodes_are_counted(declared: Monitored) -> None:
     up = 'up{job="nvidia-dcgm-exporter"}'
     until(
-        lambda: sorted(declared.ask(up).values()) == [1, 1], lambda: f"{declared.ask('up')} {declared.log()}"
+        lambda: sorted(declared.ask(up).values()) == [1, 1],
+        what=lambda: f"{declared.ask('up')} {declared.log()}",
     )
     labels = [json.loads(one) for one in declared.ask(up)]
     assert {one["node"] for one in labels} == {"t4-0", "t4-1"}
     for one in labels:
         assert set(one) == {"__name__", "job", "node", "instance"}
         assert one["instance"].endswith(":9400")
-    until(lambda: declared.ask('DCGM_FI_DEV_GPU_TEMP{node="t4-1"}'), "no series of DCGM's")
+    until(lambda: declared.ask('DCGM_FI_DEV_GPU_TEMP{node="t4-1"}'), what="no series of DCGM's")
     nodes = "kube_node_info"
-    until(lambda: len(declared.ask(nodes)) == 3, lambda: str(declared.ask(nodes)))
+    until(lambda: len(declared.ask(nodes)) == 3, what=lambda: str(declared.ask(nodes)))
     rows = {member.name: member for member in declared.plane.status().members}
     assert rows[PROMETHEUS].rss_bytes > 2**20
     assert rows[STATE_METRICS].port != rows[PROMETHEUS].port
@@ -135,22 +137,26 @@ def test_every_exporter_is_scraped_and_nodes_are_counted(declared: Monitored) ->
 
 
 def test_rules_are_followed_and_wrong_ones_leave_the_old_ones(declared: Monitored) -> None:
-    until(lambda: declared.value("own:up") == 2, declared.log)
+    until(lambda: declared.value("own:up") == 2, what=declared.log)
     # Five minutes are twenty seconds at this pace.
-    until(lambda: declared.ask('ALERTS{alertname="Always",alertstate="firing"}'), "it does not fire", 60)
+    until(
+        lambda: declared.ask('ALERTS{alertname="Always",alertstate="firing"}'),
+        what="it does not fire",
+        seconds=60,
+    )
     before = declared.pids()[PROMETHEUS]
     declared.send(rules({**UP, "expr": "vector(7)"}))
-    until(lambda: declared.value("own:up") == 7, declared.log)
+    until(lambda: declared.value("own:up") == 7, what=declared.log)
     declared.send(rules({**UP, "expr": "sum(("}))
-    until(lambda: declared.plane.status().unmonitored, declared.log)
+    until(lambda: declared.plane.status().unmonitored, what=declared.log)
     (said,) = declared.plane.status().unmonitored
     assert said.startswith("rules monitoring/own: ")
     assert "parse error" in said
     assert said.endswith("the old ones stay")
     assert declared.value("own:up") == 7
     declared.send(rules(UP))
-    until(lambda: declared.value("own:up") == 2, declared.log)
-    until(lambda: not declared.plane.status().unmonitored, "it is still said")
+    until(lambda: declared.value("own:up") == 2, what=declared.log)
+    until(lambda: not declared.plane.status().unmonitored, what="it is still said")
     assert declared.pids()[PROMETHEUS] == before, "a reload is enough"
 
 
@@ -170,19 +176,19 @@ def test_the_health_loop_acts_on_what_prometheus_records(declared: Monitored) ->
         return [one["key"] for one in node["spec"].get("taints", [])]
 
     audit = declared.paths.logs / f"{HEALTH}.log"
-    until(lambda: "gpuform.io/gpu-unhealthy" in taints("t4-0"), declared.log, 60)
+    until(lambda: "gpuform.io/gpu-unhealthy" in taints("t4-0"), what=declared.log, seconds=60)
     assert "gpuform.io/gpu-unhealthy" not in taints("t4-1")
     assert [json.loads(line)["node"] for line in audit.read_text().splitlines() if '"cordon"' in line] == [
         "t4-0"
     ]
     # Its own figures are scraped by the plan's ServiceMonitor.
-    until(lambda: declared.value("gpuform_health_unhealthy_nodes") == 1, declared.log, 60)
+    until(lambda: declared.value("gpuform_health_unhealthy_nodes") == 1, what=declared.log, seconds=60)
     (labels,) = [json.loads(one) for one in declared.ask("gpuform_health_actions_total")]
     assert (labels["node"], labels["class"], labels["action"]) == ("t4-0", "replace", "cordon")
     runs = declared.layout.monitor / "health" / "health.py"
     assert running(runs)
     declared.kubectl("delete", "deployment", HEALTH, "-n", HEALTH)
-    until(lambda: not running(runs), "the loop has outlived its Deployment")
+    until(lambda: not running(runs), what="the loop has outlived its Deployment")
     declared.kubectl("delete", "namespace", HEALTH, "--wait=false")
     declared.kubectl("delete", "prometheusrule", "faults", "-n", NAMESPACE)
 
@@ -202,21 +208,21 @@ def read(file: Path) -> bytes:
 def test_killed_they_come_back(declared: Monitored) -> None:
     before = declared.pids()
     declared.kill(PROMETHEUS, STATE_METRICS)
-    until(lambda: declared.kept() == {PROMETHEUS, STATE_METRICS}, declared.log)
+    until(lambda: declared.kept() == {PROMETHEUS, STATE_METRICS}, what=declared.log)
     declared.kill(MONITOR)
-    until(lambda: declared.kept() == set(), "they have outlived their keeper")
+    until(lambda: declared.kept() == set(), what="they have outlived their keeper")
     declared.begin()
-    until(lambda: declared.kept() == {PROMETHEUS, STATE_METRICS}, declared.log)
+    until(lambda: declared.kept() == {PROMETHEUS, STATE_METRICS}, what=declared.log)
     assert not set(before.values()) & {declared.pids()[name] for name in (MONITOR, PROMETHEUS)}
-    until(lambda: declared.value("own:up") == 2, declared.log)
+    until(lambda: declared.value("own:up") == 2, what=declared.log)
 
 
 def test_they_go_with_the_declaration_and_with_the_plane(declared: Monitored) -> None:
     declared.kubectl("delete", "prometheus", "own", "-n", NAMESPACE)
-    until(lambda: declared.kept() == set(), declared.log)
+    until(lambda: declared.kept() == set(), what=declared.log)
     declared.send(prometheus())
-    until(lambda: declared.kept() == {PROMETHEUS, STATE_METRICS}, declared.log)
+    until(lambda: declared.kept() == {PROMETHEUS, STATE_METRICS}, what=declared.log)
     declared.plane.stop()
     assert declared.pids() == {}
     declared.begin()
-    until(lambda: declared.kept() == {PROMETHEUS, STATE_METRICS}, declared.log)
+    until(lambda: declared.kept() == {PROMETHEUS, STATE_METRICS}, what=declared.log)

@@ -15,7 +15,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,6 +23,8 @@ from pathlib import Path
 from tests.openstack import broker, settings
 from tests.openstack.installed import HERE, Installed, program
 from tests.openstack.settings import Ports
+from tests.ports import free_port
+from tests.waiting import until
 
 _READY_S = 240  # they take seconds; minutes where other runs have the processors
 _GRACE_S = 2  # they keep nothing that outlives the session
@@ -138,11 +139,12 @@ class Services:
 
     def _wait(self, name: str, port: int) -> None:
         process = dict(self._running)[name]
-        until = time.monotonic() + _READY_S
-        while not _answers(port):
-            waits = process.poll() is None and time.monotonic() < until
-            assert waits, f"{name} does not answer:\n{self.words(name)}"
-            time.sleep(0.05)
+
+        def answers() -> bool:
+            assert process.poll() is None, f"{name} has ended:\n{self.words(name)}"
+            return _answers(port)
+
+        until(answers, seconds=_READY_S, what=lambda: f"{name} does not answer:\n{self.words(name)}")
 
     def words(self, name: str, lines: int = 15) -> str:
         """The last lines that a service wrote."""
@@ -176,20 +178,10 @@ def _answers(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _free_ports(count: int) -> Iterator[int]:
-    """Ports that the kernel gives now; all are held until all are chosen."""
-    held = [socket.socket() for _ in range(count)]
-    for one in held:
-        one.bind(("127.0.0.1", 0))
-    yield from [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-
-
 @contextmanager
 def running(installed: Installed, state: Path) -> Iterator[Services]:
     """The services with fresh databases; nothing of them runs afterwards."""
-    services = Services(installed, state, Ports(*_free_ports(5)))
+    services = Services(installed, state, Ports(*(free_port() for _ in range(5))))
     services.lay()
     try:
         services.start()

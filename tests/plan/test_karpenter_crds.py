@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import json
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,8 +26,8 @@ Manifest = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def karpenter_crds(control_plane: Plane) -> Iterator[Kubectl]:
-    """kubectl on a control plane that has Karpenter's kinds, for as long as this file's tests run."""
+def karpenter_crds(control_plane: Plane) -> Kubectl:
+    """kubectl on a control plane that has Karpenter's kinds; they stay, for other files need them, too."""
     here = Paths.here()
     charts = Charts(here.root, here.cache, control_plane.paths.state / "charts")
     chart = charts.folder("karpenter-crd", versions.KARPENTER)
@@ -36,9 +35,7 @@ def karpenter_crds(control_plane: Plane) -> Iterator[Kubectl]:
     crds = subprocess.run(helm, check=True, capture_output=True, text=True).stdout
     control_plane.kubectl("apply", "--server-side", "-f", "-", input=crds)
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", input=crds)
-    yield control_plane.kubectl
-    # Nobody else needs these kinds on this plane, and a busy server may take minutes to finish with them.
-    control_plane.kubectl("delete", "--wait=false", "-f", "-", input=crds)
+    return control_plane.kubectl
 
 
 def planned(env: Environment) -> list[Manifest]:

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -25,6 +24,7 @@ from gpuform.plugins.kubernetes.release_helm import Helm
 from gpuform.plugins.kubernetes.release_history import owner
 from gpuform.recover import Stack, Told, carry_out, find
 from tests.plugins.release.conftest import CONFIG, NEVER_READY
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
@@ -81,11 +81,11 @@ class Tried:
         process = subprocess.Popen(
             [self.helm, *words, *place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 20
         made = f"deployment.apps/{name}-stuck"
-        while made not in self.kubectl("get", "deployments", "-n", self.space, "-o", "name"):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(
+            lambda: self.kubectl("get", "deployments", "-n", self.space, "-o", "name"),
+            lambda all_: made in all_,
+        )
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
 

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from gpuform.engine.locks import written
 from gpuform.errors import Failure, InputError
 from gpuform.recover import locks
 from gpuform.recover.locks import Store
+from tests.waiting import until
 
 pytestmark = pytest.mark.tools
 
@@ -51,10 +51,7 @@ def alive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     program = tmp_path_factory.mktemp("alive") / "pulumi"
     program.symlink_to("/bin/sleep")
     process = subprocess.Popen([str(program), "60"])
-    deadline = time.monotonic() + 20
-    while not Path(f"/proc/{process.pid}/cmdline").read_bytes():  # it has none in the midst of exec
-        assert time.monotonic() < deadline, "the process never got its command line"
-        time.sleep(0.01)
+    until(Path(f"/proc/{process.pid}/cmdline").read_bytes)  # it has none in the midst of exec
     yield process.pid
     process.kill()
     process.wait()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from infra.model.pool import Pool
 from infra.plan import eks, gpu_operator, karpenter, node_class, overlays, readiness_gate, sharing
 from infra.plan import workloads as planned
 from tests.conftest import Plane
+from tests.waiting import until
 
 Manifest = dict[str, Any]
 Found = TypeVar("Found")
@@ -157,13 +157,7 @@ class Site:
         ]
 
     def until(self, look: Callable[[], Found], what: str, seconds: float = 60) -> Found:
-        deadline = time.monotonic() + seconds
-        while not (found := look()):
-            assert time.monotonic() < deadline, (
-                f"waited {seconds:.0f} s for {what}: {self._cloud and self._cloud.trouble}"
-            )
-            time.sleep(0.3)
-        return found
+        return until(look, seconds=seconds, what=lambda: f"{what}: {self._cloud and self._cloud.trouble}")
 
 
 def _bound(pod: Manifest) -> datetime:

@@ -9,13 +9,12 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gpuform.rehearse.children import Children, end
+from tests.waiting import until
 
 pytestmark = pytest.mark.unit
 
@@ -46,14 +45,6 @@ PARENT = """
     Children(folder).start([sys.executable, str(folder / "program.py")], dict(os.environ), folder / "log")
     time.sleep(60)
 """
-
-
-def until(look: Callable[[], object], seconds: float = 10) -> object:
-    over = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < over
-        time.sleep(0.02)
-    return found
 
 
 def program(folder: Path, text: str) -> list[str]:

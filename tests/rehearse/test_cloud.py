@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from gpuform.aws.api import client
 from gpuform.rehearse.cloud import Cloud, Shortage
 from infra.config import load
 from infra.model.prices import PriceList
+from tests.waiting import until
 
 pytestmark = pytest.mark.tools
 
@@ -73,14 +74,6 @@ def cloud(tools: FakeTools, tmp_path: Path) -> Iterator[Cloud]:
 @pytest.fixture
 def ec2(cloud: Cloud) -> Any:
     return client("ec2", REGION)
-
-
-def until(found: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 15
-    while not (value := found()):
-        assert time.monotonic() < deadline, "waited for 15 s"
-        time.sleep(0.05)
-    return value
 
 
 def template(ec2: Any, name: str = "template", reservation: str | None = None) -> str:

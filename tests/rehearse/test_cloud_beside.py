@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,7 @@ from infra.config import load
 from infra.model.cost import Cost
 from infra.model.prices import PriceList
 from tests.plan.aws_environments import aws
+from tests.waiting import until
 
 pytestmark = pytest.mark.tools
 STACK = Path(__file__).parents[2] / "Pulumi.aws-prod.yaml"
@@ -127,13 +127,6 @@ class Stumbling(Instances):
         if self.looks < 3:
             raise KeyError("i-1")
         return {}
-
-
-def until(found: Any) -> None:
-    deadline = time.monotonic() + 10
-    while not found():
-        assert time.monotonic() < deadline, "waited for 10 s"
-        time.sleep(0.02)
 
 
 def test_a_look_that_fails_is_said_and_done_again_and_then_forgotten() -> None:

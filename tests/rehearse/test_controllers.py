@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from infra.config import load
 from infra.model.prices import PriceList
 from infra.plan.eks import karpenter_values
 from tests.conftest import Plane
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 HERE = Paths.here()
@@ -29,22 +30,14 @@ ENV = load(HERE.root / "Pulumi.aws-dev.yaml")
 LISTENS = "0A"  # proc_pid_net_tcp(5)
 
 
-def until(look: Callable[[], object], seconds: float = 60) -> None:
-    over = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < over
-        time.sleep(0.05)
-
-
 @pytest.fixture(scope="module")
-def kinds(control_plane: Plane) -> Iterator[Plane]:
+def kinds(control_plane: Plane) -> Plane:
     """A control plane that knows Karpenter's kinds."""
     chart = karpenter_crds.chart(HERE.root / karpenter_crds.FOLDER, HERE.cache)
     helm = [str(control_plane.toolchain.path("helm")), "template", str(chart)]
     crds = subprocess.run(helm, check=True, capture_output=True, text=True).stdout
     control_plane.kubectl("apply", "--server-side", "-f", "-", input=crds)
-    yield control_plane
-    control_plane.kubectl("delete", "--wait=true", "-f", "-", input=crds)
+    return control_plane
 
 
 def release(plane: Plane, **settings: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import yaml
 from gpuform.errors import Failure
 from gpuform.rehearse.following import Following
 from gpuform.simulator.api import Api
+from tests.waiting import until
 
 pytestmark = pytest.mark.tools
 
@@ -24,8 +24,15 @@ class Wanted:
         self.now: str | None = None
         self.error: Exception | None = None
         self.started: list[tuple[str, subprocess.Popen[bytes]]] = []
+        self.looks = 0
+
+    def looked_again(self) -> None:
+        """Return after two whole looks more."""
+        before = self.looks
+        until(lambda: self.looks >= before + 3)
 
     async def look(self, api: Api) -> str | None:
+        self.looks += 1
         if self.error:
             raise self.error
         return self.now
@@ -56,16 +63,9 @@ def following(tmp_path: Path, wanted: Wanted, monkeypatch: pytest.MonkeyPatch) -
     return Following(kubeconfig, wanted.look, wanted.start, tmp_path / "logs" / "log")
 
 
-def until(look: Callable[[], object], seconds: float = 10) -> None:
-    over = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < over
-        time.sleep(0.01)
-
-
 def test_it_is_there_while_it_is_wanted(following: Following[str], wanted: Wanted) -> None:
     with following:
-        time.sleep(0.1)
+        wanted.looked_again()
         assert not wanted.started
         wanted.now = "a"
         until(lambda: following.running)
@@ -104,7 +104,7 @@ def test_a_cluster_that_does_not_answer_changes_nothing(following: Following[str
         until(lambda: following.running)
         wanted.error = OSError("no answer")
         until(lambda: following.trouble == "OSError: no answer")
-        time.sleep(0.1)
+        wanted.looked_again()
         assert following.running
         assert following.log.read_text() == "OSError: no answer\n"  # said once, not at every look
         wanted.error = None

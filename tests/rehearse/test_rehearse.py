@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from gpuform.cli.main import app
 from gpuform.embedded.layout import Layout
 from gpuform.embedded.processes import Process, scan
 from tests.journey.conftest import HERE, Checkout, make_checkout
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -92,10 +92,7 @@ def test_what_a_killed_one_left_is_ended_by_the_next(checkout: Checkout) -> None
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 60
-    while "simulator" not in {one.name for one in running(checkout, "local")}:
-        assert time.monotonic() < deadline, "its control plane does not come up"
-        time.sleep(0.1)
+    until(lambda: {one.name for one in running(checkout, "local")}, lambda names: "simulator" in names, 60)
     left = {one.pid for one in running(checkout, "local")}
     first.send_signal(signal.SIGKILL)
     first.wait()

@@ -10,13 +10,13 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 
 from gpuform.hosts import Event
 from tests.runner.conftest import Project, command, file
+from tests.waiting import until
 
 pytestmark = pytest.mark.tools
 
@@ -182,10 +182,3 @@ def running(seconds: str) -> list[str]:
         if words == [b"sleep", seconds.encode()]:
             found.append(entry.name)
     return found
-
-
-def until(question, seconds: float = 30) -> None:  # type: ignore[no-untyped-def]
-    deadline = time.monotonic() + seconds
-    while not question():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

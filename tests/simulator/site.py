@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import yaml
 
 from gpuform.simulator import keys
+from tests.waiting import until
 
 NAMESPACE = "gpu-operator"
 
@@ -103,14 +103,7 @@ class Site:
         where = ["-n", namespace, "--field-selector", f"involvedObject.name={name}", "-o", "json"]
         self.until(lambda: self.kubectl("get", "events", *where), lambda found: text in found)
 
-    @staticmethod
-    def until(look: Callable[[], Any], good: Callable[[Any], bool], seconds: float = 60) -> Any:
-        """The first good look; the last look is in the failure's message."""
-        end = time.monotonic() + seconds
-        while not good(found := look()):
-            assert time.monotonic() < end, f"after {seconds} s: {found}"
-            time.sleep(0.2)
-        return found
+    until = staticmethod(until)
 
 
 @contextmanager

@@ -6,8 +6,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,16 +16,10 @@ from gpuform.toolchain import Toolchain
 from gpuform.toolchain import build as build_module
 from gpuform.toolchain.golang import go_on_path
 from infra import versions
+from tests.waiting import until
 
 pytestmark = pytest.mark.tools
 FORK = multiprocessing.get_context("fork")
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def alive(pid: int) -> bool:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import threading
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,6 +17,8 @@ import yaml
 
 from infra.plan.rules import groups
 from tests.plan.dashboards.made_up import MadeUp
+from tests.ports import free_port
+from tests.waiting import until
 
 Series = list[dict[str, Any]]
 Ask = Callable[[str], Series]
@@ -27,10 +27,8 @@ Ask = Callable[[str], Series]
 @contextmanager
 def running(binary: Path, folder: Path, metrics: MadeUp) -> Iterator[Ask]:
     """Something to ask expressions, once the rules have recorded what rates need: two scrapes."""
-    with _serving(metrics) as source, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-        free.close()
+    with _serving(metrics) as source:
+        address = f"127.0.0.1:{free_port()}"
         (folder / "rules.yml").write_text(yaml.safe_dump({"groups": _quick(metrics)}), encoding="utf-8")
         (folder / "prometheus.yml").write_text(yaml.safe_dump(_config(metrics, source)), encoding="utf-8")
         command = [
@@ -83,16 +81,12 @@ def _asking(address: str, process: subprocess.Popen[bytes], log: Path) -> Ask:
             result: Series = json.load(answer)["data"]["result"]
         return result
 
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    def recorded() -> Series:
         assert process.poll() is None, log.read_text(encoding="utf-8")
-        try:
-            if ask("count_over_time(gpuform:gpu:energy_joules_total[1m]) > 2"):
-                return ask
-        except OSError:
-            pass
-        time.sleep(0.3)
-    raise AssertionError(f"nothing was recorded within a minute:\n{log.read_text(encoding='utf-8')}")
+        return ask("count_over_time(gpuform:gpu:energy_joules_total[1m]) > 2")
+
+    until(recorded, seconds=60, what=lambda: log.read_text(encoding="utf-8"))
+    return ask
 
 
 @contextmanager

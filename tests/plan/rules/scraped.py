@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -17,6 +16,8 @@ from typing import Any
 import yaml
 
 from tests.plan.rules.fleet import Exporters, Fleet, cluster_state
+from tests.ports import free_port
+from tests.waiting import until
 
 INTERVAL_S = 15
 """Between two scrapes, and between two evaluations of the rules, as the stack declares them by default."""
@@ -29,9 +30,7 @@ class Prometheus:
         """Start it; returns when it answers."""
         folder.mkdir()
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{free_port()}"
         self._log = (folder / "log").open("w")
         self._process = subprocess.Popen(
             [
@@ -43,17 +42,12 @@ class Prometheus:
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
-        deadline = time.monotonic() + 60
-        while not self._ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"prometheus does not start:\n{(folder / 'log').read_text()[-2000:]}")
-            time.sleep(0.2)
 
-    def _ready(self) -> bool:
-        try:
-            return bool(self.get("/-/ready"))
-        except OSError:
-            return False
+        def ready() -> str:
+            assert self._process.poll() is None, (folder / "log").read_text()[-2000:]
+            return self.get("/-/ready")
+
+        until(ready, seconds=60, what=(folder / "log").read_text)
 
     def get(self, path: str) -> str:
         """What it answers."""

@@ -13,6 +13,7 @@ from gpuform.plugins.kubernetes.cluster import Cluster, Settings
 from gpuform.plugins.kubernetes.kubeconfig import Access
 from gpuform.plugins.kubernetes.objects import Objects
 from gpuform.plugins.properties import UNKNOWN, Secret
+from tests.waiting import until
 
 AUTO = {"annotations": {"pulumi.com/autonamed": "true"}}
 
@@ -71,8 +72,11 @@ ConfigMap("user", metadata={{"name": "user", "namespace": namespace, "labels": {
     path = f"/api/v1/namespaces/{stack.namespace}/configmaps"
     before = json.loads(stack.kubectl("get", "--raw", path))["metadata"]["resourceVersion"]
     stack.up(source.format("y"))
-    watched = stack.kubectl("get", "--raw", f"{path}?watch=true&timeoutSeconds=1&resourceVersion={before}")
-    events = [json.loads(line) for line in watched.splitlines()]
-    order = [(event["type"], event["object"]["metadata"]["name"]) for event in events]
-    assert order == [("ADDED", "named-y"), ("MODIFIED", "user"), ("DELETED", "named-x")]
+    watch = f"{path}?watch=true&timeoutSeconds=1&resourceVersion={before}"
+
+    def order() -> list[tuple[str, str]]:
+        events = [json.loads(line) for line in stack.kubectl("get", "--raw", watch).splitlines()]
+        return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
+
+    until(order, [("ADDED", "named-y"), ("MODIFIED", "user"), ("DELETED", "named-x")].__eq__)
     assert stack.get("configmap", "user")["metadata"]["labels"] == {"uses": "named-y"}

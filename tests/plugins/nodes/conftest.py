@@ -15,6 +15,7 @@ from gpuform.plugins.nodes.drain import users
 from gpuform.plugins.nodes.layout import NOTE
 from gpuform.plugins.own.provider import Own
 from tests.plugins.shown import Log
+from tests.waiting import PATIENCE
 
 _numbers = itertools.count()
 
@@ -117,7 +118,7 @@ class Scene:
 
     async def until(self, question: Callable[[], Any], seconds: float = 20) -> Any:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
+        deadline = loop.time() + seconds * PATIENCE
         while not (answer := await question()) and loop.time() < deadline:
             await asyncio.sleep(0.1)
         assert answer, "it did not come about"

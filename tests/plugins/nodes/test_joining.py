@@ -79,7 +79,11 @@ def test_who_cancels_waits_no_longer(play):
         call = scene.call("PoolNodes")
         handler = scene.provider.handler("gpuform:nodes:PoolNodes")
         creating = asyncio.create_task(handler.create(call, await scene.checked("PoolNodes", **_of(1))))
-        await asyncio.sleep(0.3)
+
+        async def waits() -> bool:
+            return any(line.startswith("waiting for nodes") for line in scene.log.lines)
+
+        await scene.until(waits)
         call.cancelled.set()
         with pytest.raises(Cancelled):
             await creating

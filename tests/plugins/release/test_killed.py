@@ -5,12 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from gpuform.plugins.handler import PluginError
+from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -84,9 +84,7 @@ def test_a_plugin_that_is_killed_takes_helm_along_and_the_next_run_goes_on(relea
         assert plugin.stdin
         plugin.stdin.write(releases.kubeconfig.encode())
         plugin.stdin.close()
-        deadline = time.monotonic() + 30
-        while releases.revisions() != [(1, "pending-install")] and time.monotonic() < deadline:
-            time.sleep(0.1)
+        until(releases.revisions, [(1, "pending-install")].__eq__)
         plugin.send_signal(signal.SIGKILL)
     releases.create(values={"text": "second"})
     assert releases.text() == "second"

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 
 from gpuform.plugins.handler import Call, Engine
 from gpuform.plugins.own.provider import Own
+from tests.waiting import PATIENCE
 
 TOKEN = "gpuform:workloads:BlueGreen"
 GPU = "nvidia.com/gpu"
@@ -173,7 +174,7 @@ class Stage:
 
     async def until(self, question: Callable[[], Any], seconds: float = 20) -> Any:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
+        deadline = loop.time() + seconds * PATIENCE
         while not (answer := await question()) and loop.time() < deadline:
             await asyncio.sleep(0.05)
         assert answer, "it did not come about"
@@ -200,14 +201,20 @@ class Stage:
         state = {one["metadata"]["name"]: one for one in first["items"]}
         yield list(state.values())
         version = first["metadata"]["resourceVersion"]
-        more = {**query, "watch": "true", "resourceVersion": version, "timeoutSeconds": "1"}
-        answer = await self.client.request("GET", path, params=more)
-        for line in answer.text.splitlines():
-            event = json.loads(line)
-            state[event["object"]["metadata"]["name"]] = event["object"]
-            if event["type"] == "DELETED":
-                del state[event["object"]["metadata"]["name"]]
-            yield list(state.values())
+        while _versions(state.values()) != _versions((await self.client.get(path, query))["items"]):
+            more = {**query, "watch": "true", "resourceVersion": version, "timeoutSeconds": "1"}
+            answer = await self.client.request("GET", path, params=more)
+            for line in answer.text.splitlines():
+                event = json.loads(line)
+                version = event["object"]["metadata"]["resourceVersion"]
+                state[event["object"]["metadata"]["name"]] = event["object"]
+                if event["type"] == "DELETED":
+                    del state[event["object"]["metadata"]["name"]]
+                yield list(state.values())
+
+
+def _versions(objects: Iterable[dict[str, Any]]) -> set[str]:
+    return {one["metadata"]["resourceVersion"] for one in objects}
 
 
 def _holds(pod: dict[str, Any]) -> bool:
