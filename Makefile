@@ -28,12 +28,15 @@ up: setup ## Start the embedded control plane and run `pulumi up` on the stack l
 down: ## Stop everything that `make up` started (its data stays)
 	@if [ -x $(BIN)/gpuform ]; then $(BIN)/gpuform local stop; fi
 
-SUITE = $(BIN)/gpuform toolchain build --tests && $(BIN)/python -m pytest -n 2 --dist loadfile --durations=25
 test: setup ## Run the gate: every kind of behaviour once
-	@$(SUITE) -m "not nightly"
+	@$(BIN)/gpuform toolchain build --gate
+	@$(BIN)/python -m tests.prepare
+	@$(BIN)/python -m tests.run -m "not nightly"
 
-test-all: setup ## Run every test
-	@$(SUITE)
+test-all: setup ## Run every test, and random examples
+	@$(BIN)/gpuform toolchain build --tests
+	@$(BIN)/python -m tests.prepare --all
+	@$(BIN)/python -m tests.run --hypothesis-profile random
 
 lint: setup ## Format, lint, types, import contracts
 	@$(BIN)/ruff format --check .

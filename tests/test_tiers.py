@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def test_every_module_has_a_test_in_make_test_all() -> None:
     assert empty == []
     recipe = re.search(r"^test-all:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert recipe is not None
-    assert recipe[1] == "\t@$(SUITE)\n"
+    assert recipe[1].endswith("python -m tests.run --hypothesis-profile random\n")
 
 
 @pytest.mark.unit
@@ -62,6 +63,14 @@ def test_all_cases_but_one_are_nightly() -> None:
         nightly_but("d", {"a": 1})
 
 
+def _configure(folder: Path) -> None:
+    (folder / "conftest.py").write_text(
+        "from tests.tiers import Tiers\n\n"
+        "def pytest_configure(config): config.pluginmanager.register(Tiers())\n"
+    )
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly\n  engine\n  unit\n")
+
+
 @pytest.mark.tools
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize(
@@ -74,11 +83,7 @@ def test_all_cases_but_one_are_nightly() -> None:
 )
 def test_a_run_counts_its_tiers(tmp_path: Path, workers: str, selection: list[str], nightly: str) -> None:
     (tmp_path / "test_some.py").write_text(FAILS_AND_SKIPS)
-    (tmp_path / "conftest.py").write_text(
-        "from tests.tiers import Tiers\n\n"
-        "def pytest_configure(config): config.pluginmanager.register(Tiers())\n"
-    )
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = nightly\n")
+    _configure(tmp_path)
     command = [
         sys.executable,
         "-m",
@@ -96,3 +101,33 @@ def test_a_run_counts_its_tiers(tmp_path: Path, workers: str, selection: list[st
     assert " tiers =" in done.stdout
     assert f"gate: 2 ran, 0 skipped, 0 not selected\nnightly: {nightly}\n" in done.stdout, done.stdout
     assert done.returncode == 1
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    ("marker", "fails", "code"),
+    [("engine", 1, 0), ("engine", 2, 1), ("unit", 1, 1)],
+    ids=["flaky", "red", "flaky unit test"],
+)
+def test_a_file_that_fails_is_run_once_more(tmp_path: Path, marker: str, fails: int, code: int) -> None:
+    (tmp_path / "test_some.py").write_text(
+        "import pathlib, pytest\n\n"
+        f"@pytest.mark.{marker}\n"
+        "def test_flaky():\n"
+        "    tries = pathlib.Path(__file__).with_name('tries')\n"
+        "    tries.write_text((tries.read_text() if tries.exists() else '') + '.')\n"
+        f"    assert len(tries.read_text()) > {fails}\n"
+    )
+    _configure(tmp_path)
+    command = [sys.executable, "-m", "tests.run", "-c", "pytest.ini"]
+    env = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST", "GITHUB"))}
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=env | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert done.stdout.endswith("passed only alone: test_some.py\n") is (code == 0)

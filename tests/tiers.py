@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 NIGHTLY = "nightly"
+FAILED = "gpuform/failed"
+"""Key in pytest's cache: the files with tests that failed, and whether one of these is a unit test."""
 
 
 def nightly_but(gate: str, cases: Mapping[str, Any]) -> list[Any]:
@@ -36,6 +38,7 @@ class Tiers:
         self.ran: Counter[str] = Counter()
         self.skipped: dict[str, Counter[str]] = {"gate": Counter(), NIGHTLY: Counter()}
         self.left_out: Counter[str] = Counter()
+        self.failed: dict[str, bool] = {}
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         self.left_out.update(NIGHTLY if item.get_closest_marker(NIGHTLY) else "gate" for item in items)
@@ -48,9 +51,14 @@ class Tiers:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput["left_out"] = dict(self.left_out)
+        elif session.config.cache is not None:
+            session.config.cache.set(FAILED, self.failed)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         tier = NIGHTLY if NIGHTLY in report.keywords else "gate"
+        if report.failed:
+            file = report.nodeid.partition("::")[0]
+            self.failed[file] = self.failed.get(file, False) or "unit" in report.keywords
         if report.skipped and isinstance(report.longrepr, tuple):
             self.skipped[tier][report.longrepr[2].removeprefix("Skipped: ")] += 1
         elif report.when == "call" or (report.when == "setup" and report.failed):

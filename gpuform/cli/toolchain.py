@@ -10,7 +10,7 @@ from gpuform.cli.output import console, say
 from gpuform.paths import Paths
 from gpuform.reports.tables import tools as tools_table
 from gpuform.toolchain import Toolchain
-from gpuform.toolchain.catalogue import CATALOGUE, MAIN_JOB, UNASKED
+from gpuform.toolchain.catalogue import CATALOGUE, GATE, MAIN_JOB
 
 app = typer.Typer(
     no_args_is_help=True, help="The pinned tools: found on PATH, downloaded and checked, or built."
@@ -22,12 +22,16 @@ def build(
     tools: Annotated[
         list[str] | None, typer.Argument(help="Names of tools; default: what `make up` runs.")
     ] = None,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="What `make test` runs as well; four minutes more.")
+    ] = False,
     tests: Annotated[
-        bool, typer.Option("--tests", help="What tests and rehearsals run as well; five minutes more.")
+        bool, typer.Option("--tests", help="Everything, as `make test-all` runs it; five minutes more.")
     ] = False,
 ) -> None:
     """Get every tool that is missing; a second checkout finds them in the cache."""
-    Toolchain(Paths.here()).ensure(*(tools or (UNASKED if tests else MAIN_JOB)), progress=say)
+    names = tools or (CATALOGUE if tests else GATE if gate else MAIN_JOB)
+    Toolchain(Paths.here()).ensure(*names, progress=say)
 
 
 @app.command(name="list")

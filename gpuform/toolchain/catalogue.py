@@ -25,8 +25,8 @@ from gpuform.toolchain.modules import (
 )
 from infra import versions
 
-When = Literal["up", "tests", "rehearse", "asked"]
-"""What needs a tool first: `make up`, a test, a rehearsal; or only who asks for it by name."""
+When = Literal["up", "gate", "nightly"]
+"""What needs a tool first: `make up`, `make test`, `make test-all`. Rehearsals get what they need."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +56,8 @@ class Tool:
     ``output`` is the name that ``go build`` gives it. ``ask`` are the arguments that make it print its
     version; a tool that says none, as those of our own, is never looked for on PATH. ``accepts`` is the range
     of versions that may stand on PATH or come from ``debian``: from the first, up to and without the second.
-    ``releases`` has a key ``os/arch``. `make up` gets what ``when`` calls "up"; whatever else is missing is
-    got by what needs it.
+    ``releases`` has a key ``os/arch``. ``when`` says which command gets it ahead;
+    whatever is missing later is got by what needs it.
     """
 
     name: str
@@ -98,7 +98,7 @@ def _kwok(name: str) -> Tool:
     )
 
 
-def _karpenter(name: str, package: str, output: str) -> Tool:
+def _karpenter(name: str, package: str, output: str, when: When) -> Tool:
     """Neither controller has an option that prints its version."""
     return Tool(
         name=name,
@@ -107,7 +107,7 @@ def _karpenter(name: str, package: str, output: str) -> Tool:
         output=output,
         ask=None,
         accepts=_exactly(KARPENTER.version),
-        when="rehearse",
+        when=when,
     )
 
 
@@ -185,7 +185,7 @@ _TOOLS = (
         output="nvidia-ctk",
         ask=("--version",),
         accepts=_exactly(NVIDIA_CTK.version),
-        when="tests",
+        when="gate",
     ),
     Tool(
         name="nvidia-mig-parted",
@@ -194,7 +194,7 @@ _TOOLS = (
         output="nvidia-mig-parted",
         ask=("--version",),
         accepts=_exactly(MIG_PARTED.version),
-        when="tests",
+        when="gate",
     ),
     Tool(
         name="nvml-mock",
@@ -203,10 +203,10 @@ _TOOLS = (
         output="nvml-mock",
         ask=None,
         accepts=_exactly("0.13.3"),
-        when="tests",
+        when="gate",
     ),
-    _karpenter("karpenter", f"{KARPENTER.pins}/cmd/controller", "controller"),
-    _karpenter("karpenter-kwok", "sigs.k8s.io/karpenter/kwok", "kwok"),
+    _karpenter("karpenter", f"{KARPENTER.pins}/cmd/controller", "controller", "gate"),
+    _karpenter("karpenter-kwok", "sigs.k8s.io/karpenter/kwok", "kwok", "nightly"),
     Tool(
         name="actionlint",
         module=ACTIONLINT,
@@ -214,11 +214,11 @@ _TOOLS = (
         output="actionlint",
         ask=("-version",),
         accepts=_exactly(ACTIONLINT.version),
-        when="asked",  # by those who change a workflow
+        when="gate",
     ),
 )
 
 CATALOGUE: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in _TOOLS})
 MAIN_JOB: tuple[str, ...] = tuple(tool.name for tool in _TOOLS if tool.when == "up")
-UNASKED: tuple[str, ...] = tuple(tool.name for tool in _TOOLS if tool.when != "asked")
-"""Everything that a test may run: `gpuform toolchain build --tests`."""
+GATE: tuple[str, ...] = tuple(tool.name for tool in _TOOLS if tool.when != "nightly")
+"""What `make up` and `make test` run: `gpuform toolchain build --gate`."""

@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.bed import mirror, places
@@ -33,8 +34,8 @@ PACKAGES = [
 MADE = "made"  # written last: a base without it was interrupted
 
 
-def base() -> Path:
-    """The folder of the base image, made on the first call; 72 s on two cores."""
+def base(say: Callable[[], None] = lambda: None) -> Path:
+    """The folder of the base image, made on the first call, which is announced; 72 s on two cores."""
     main = next(source for source in mirror.sources() if mirror.SUITE in source.suites)
     key = hashlib.sha256(repr((mirror.SUITE, PACKAGES)).encode()).hexdigest()[:12]
     root = places.shared() / f"base-{key}"
@@ -42,6 +43,7 @@ def base() -> Path:
         return root / "root"
     with held(places.shared() / "base.lock"):
         if not (root / MADE).exists():
+            say()
             _make(root, main.url)
     return root / "root"
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
 from gpuform.toolchain.modules import NVIDIA_CTK
 from tests.bed.refusal import Refused
+from tests.gomodule import module
 
 
 def nvidia_ctk() -> Path:
@@ -21,15 +20,8 @@ def nvidia_ctk() -> Path:
 
 def cdi_units() -> dict[str, str]:
     """The toolkit's own units for the CDI specification, from the module that nvidia-ctk is built of."""
-    asked = subprocess.run(
-        ["go", "mod", "download", "-json", f"{NVIDIA_CTK.pins}@v{NVIDIA_CTK.version}"],
-        cwd=Paths.here().root / "toolchain" / NVIDIA_CTK.name,
-        env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    folder = Path(json.loads(asked.stdout)["Dir"]) / "deployments/systemd"
+    toolkit = module(NVIDIA_CTK.pins, NVIDIA_CTK.version, NVIDIA_CTK.name)
+    folder = toolkit / "deployments/systemd"
     names = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
     return {name: (folder / name).read_text() for name in names}
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import subprocess
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from gpuform.toolchain import Toolchain
-from gpuform.toolchain.golang import plain_environment
 from gpuform.toolchain.modules import NVIDIA_CONFIG
 from infra import versions
+from tests import gomodule
 from tests.checks import everything
 from tests.checks.everything import ROOT, Document
 
@@ -44,26 +40,8 @@ def folder(chart: str) -> Path | None:
     """Where the chart lies: in this repository or in a Go module; None for another one."""
     if chart in IN_MODULES:
         module, inside = IN_MODULES[chart]
-        return _module(*module) / inside
+        return gomodule.module(*module) / inside
     return ROOT / "charts" / chart if chart in OURS else None
-
-
-@cache
-def _module(path: str, version: str, pinned: str) -> Path:
-    if shutil.which("go") is None:
-        pytest.skip("no Go on PATH, to find the module with the chart")
-    done = subprocess.run(
-        ["go", "mod", "download", "-json", f"{path}@v{version}"],
-        cwd=ROOT / "toolchain" / pinned,
-        env=plain_environment(),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    said = json.loads(done.stdout or "{}")
-    if "Dir" not in said:
-        pytest.skip(f"{path} {version} is not to be had: {said.get('Error', done.stderr)}")
-    return Path(said["Dir"])
 
 
 def of(chart: str) -> list[tuple[str, Any]]:

@@ -7,7 +7,6 @@ that is installed; their values files have had the same keys since 0.17.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ import pytest
 import yaml
 
 from gpuform.toolchain import Toolchain
-from gpuform.toolchain.golang import plain_environment
 from gpuform.toolchain.modules import NVIDIA_CONFIG
 from infra import versions
 from infra.config import parse
@@ -25,6 +23,7 @@ from infra.model.environment import Environment
 from infra.plan import device_plugin, readiness_gate, sharing
 from infra.plan.render import render
 from tests.components.recording import record
+from tests.gomodule import module
 from tests.plan.aws_environments import aws
 from tests.plan.test_operator import existing, unknown_keys
 
@@ -66,16 +65,10 @@ ENVIRONMENTS = {
 @pytest.fixture(scope="module")
 def chart() -> Path:
     """NVIDIA's chart, as the module has it."""
-    if shutil.which("go") is None:
-        pytest.skip("no Go on PATH, to find the module with the chart")
-    wanted = f"{NVIDIA_CONFIG.pins}@v{NVIDIA_CONFIG.version}"
-    command = ["go", "mod", "download", "-json", wanted]
-    place = {"cwd": ROOT / "toolchain/nvidia-config", "env": plain_environment()}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, **place)  # type: ignore[call-overload]
-    said = json.loads(done.stdout or "{}")
-    if "Dir" not in said:
-        pytest.skip(f"{wanted} is not to be had: {said.get('Error', done.stderr)}")
-    return Path(said["Dir"]) / "deployments/helm/nvidia-device-plugin"
+    return (
+        module(NVIDIA_CONFIG.pins, NVIDIA_CONFIG.version, "nvidia-config")
+        / "deployments/helm/nvidia-device-plugin"
+    )
 
 
 def rendered(toolchain: Toolchain, chart: Path, env: Environment) -> dict[tuple[str, str], Any]:

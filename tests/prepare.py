@@ -1,0 +1,50 @@
+"""Gets what tests need beside the tools: ``python -m tests.prepare [--all]``. No test downloads anything.
+
+The modules with others' charts, CRDs and units and the root file system of the booted hosts; with ``--all``
+also keystone, Magnum and RabbitMQ. What cannot be had is said; tests that need it skip or fail.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from gpuform.errors import Failure, InputError
+from gpuform.offline import karpenter_crds, prometheus_crds
+from gpuform.paths import Paths
+from gpuform.toolchain.progress import Lines
+from tests.bed import Refused, base, refusal, tools
+from tests.checks import charts
+from tests.openstack.installed import NotToBeHad, installed
+
+
+def main(everything: bool) -> None:
+    """Get each; a second run finds all of it in the caches."""
+    root, cache = Paths.here().root, Paths.here().cache
+    karpenter, core = root / karpenter_crds.FOLDER, root / karpenter_crds.CORE_FOLDER
+    steps: list[tuple[str, Callable[[], object]]] = [
+        ("CRDs of Karpenter", lambda: karpenter_crds.chart(karpenter, cache)),
+        ("CRDs of Prometheus", lambda: prometheus_crds.crds(root / prometheus_crds.FOLDER, cache)),
+        ("charts in Go modules", lambda: [charts.folder(name) for name in charts.IN_MODULES]),
+        ("units of the container toolkit", tools.cdi_units),
+        ("booted hosts", _hosts),
+    ]
+    if everything:
+        steps.append(("CRDs of Karpenter with kwok", lambda: karpenter_crds.kwok_node_class(core, cache)))
+        steps.append(("keystone and Magnum", lambda: installed(Lines(lambda line: print(line, flush=True)))))
+    for what, get in steps:
+        try:
+            get()
+        except (pytest.skip.Exception, Refused, NotToBeHad, Failure, InputError) as why:
+            print(f"tests: no {what}: {why}", flush=True)
+
+
+def _hosts() -> None:
+    refusal.check()
+    base.base(lambda: print("tests: making the root file system of booted hosts, 72 s", flush=True))
+
+
+if __name__ == "__main__":
+    main("--all" in sys.argv[1:])

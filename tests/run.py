@@ -1,0 +1,39 @@
+"""Runs the suite on two workers, and each file that fails once more on its own.
+
+``python -m tests.run [OPTIONS OF PYTEST]``. A file that passes only alone does not fail the run, but the last
+line names it. Unit tests have no second try, and more than three files that fail are no accident.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.tiers import FAILED
+
+MOST = 3
+
+
+def main(options: list[str]) -> int:
+    """Exit code of the suite."""
+    os.environ["GOPROXY"] = "off"  # what tests need is there; they download no module
+    pytest = [sys.executable, "-m", "pytest", *options]
+    code = subprocess.call([*pytest, "-n", "2", "--dist", "loadfile", "--durations=25"])
+    if code != 1:
+        return code
+    failed: dict[str, bool] = json.loads(Path(f".pytest_cache/v/{FAILED}").read_text(encoding="utf-8"))
+    if not failed or any(failed.values()) or len(failed) > MOST:
+        return code
+    print(f"once more, each on its own: {', '.join(failed)}", flush=True)
+    if any(subprocess.call([*pytest, "-n", "0", file]) for file in failed):
+        return code
+    warning = "::warning::" if os.environ.get("GITHUB_ACTIONS") else ""
+    print(f"{warning}passed only alone: {', '.join(failed)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
