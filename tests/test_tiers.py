@@ -131,3 +131,13 @@ def test_a_file_that_fails_is_run_once_more(tmp_path: Path, marker: str, fails: 
     )
     assert done.returncode == code, done.stdout + done.stderr
     assert done.stdout.endswith("passed only alone: test_some.py\n") is (code == 0)
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    "fault", sorted((ROOT / "tests" / "faults").glob("*.patch")), ids=lambda file: file.stem
+)
+def test_a_planted_fault_still_applies(fault: Path) -> None:
+    command = ["git", "apply", "--check", str(fault)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -121,6 +121,13 @@ def test_a_prepared_host_is_as_declared(site: Site) -> None:
     assert report.ok
 
 
+def test_a_second_run_changes_nothing(site: Site) -> None:
+    outcome = run("site.yml", site.inventory)
+    assert {name: (result.ok, result.changes) for name, result in outcome.hosts.items()} == {
+        site.host.name: (True, ())
+    }
+
+
 @pytest.mark.nightly
 def test_nothing_is_written_by_looking(site: Site) -> None:
     site.host.run("touch /srv/before")

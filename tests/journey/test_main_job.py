@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -143,6 +145,28 @@ def test_replicas_4_to_8_touches_only_what_depends_on_it(changed: Checkout) -> N
     assert len(users) == 6
     assert [after[name] for name in users] == [before[name] for name in users]  # the same pods, still running
     assert {after[name]["phase"] for name in users} == {"Running"}
+
+
+def test_an_update_that_was_killed_is_finished_by_the_same_command(changed: Checkout) -> None:
+    changed.change(lambda env: env["pools"][0]["sharing"].update(replicas=6))
+    killed = subprocess.Popen(
+        changed.command("local", "up"),
+        env=changed.env,
+        cwd=changed.paths.root,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert killed.stdout is not None
+    try:
+        assert any(line.startswith("replaced kubernetes:core/v1:ConfigMap") for line in killed.stdout)
+    finally:
+        os.killpg(killed.pid, signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    assert changed.offers()["t4-shared"] != [{"nvidia.com/gpu.shared": 6}] * 2
+    changed.gpuform("local", "up")
+    assert changed.offers()["t4-shared"] == [{"nvidia.com/gpu.shared": 6}] * 2
+    assert changes(changed.gpuform("local", "up")) == []
 
 
 @pytest.mark.nightly

@@ -1,0 +1,51 @@
+"""Plants each fault of this folder in a copy of the checkout and says which test of the gate finds it.
+
+``python -m tests.faults.find [NAME...]``. A patch begins with what is wrong and, after ``Gate:``, the folders
+with the tests that are to find it; only these are run. Exit code 1 where a fault is not found.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+def find(patch: Path) -> list[str]:
+    """The tests that fail where the fault is planted; they are run until the first one fails."""
+    text = patch.read_text(encoding="utf-8")
+    where = re.search(r"^Gate: (.+)$", text, re.MULTILINE)
+    assert where is not None, f"{patch.name}: does not say where it is to be found"
+    with tempfile.TemporaryDirectory(prefix="gpuform-fault-") as folder:
+        copy = Path(folder) / "checkout"
+        shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(".venv", ".gpuform"))
+        (copy / ".venv").symlink_to(sys.prefix)
+        subprocess.run(["git", "apply", str(patch)], cwd=copy, check=True)
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "--dist", "loadfile"]
+        command += ["-m", "not nightly", *where[1].split()]
+        env = os.environ | {"PYTHONPATH": str(copy)}  # for the engine's plugins, too
+        done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True)
+    return re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+
+
+def main(names: list[str]) -> int:
+    """Exit code."""
+    missed = []
+    for patch in sorted(HERE.glob("*.patch")):
+        if names and patch.stem not in names:
+            continue
+        found = find(patch)
+        print(f"{patch.stem}: {', '.join(found) or 'NOT FOUND'}", flush=True)
+        missed += [] if found else [patch.stem]
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
