@@ -90,6 +90,7 @@ def test_a_run_counts_its_tiers(tmp_path: Path, workers: str, selection: list[st
         "pytest",
         "-n",
         workers,
+        *("-p", "no:cacheprovider"),
         "--rootdir",
         str(tmp_path),
         *selection,

@@ -51,8 +51,8 @@ class Tiers:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput["left_out"] = dict(self.left_out)
-        elif session.config.cache is not None:
-            session.config.cache.set(FAILED, self.failed)
+        elif cache := getattr(session.config, "cache", None):  # none with -p no:cacheprovider
+            cache.set(FAILED, self.failed)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         tier = NIGHTLY if NIGHTLY in report.keywords else "gate"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -43,3 +44,14 @@ def until(
             said = what if isinstance(what, str) else what()
             raise AssertionError(f"after {waited:.0f} s: {said and said + ': '}{last}")
         time.sleep(min(0.05 + waited / 50, 0.5))
+
+
+def counted(kubectl: Callable[..., str], metric: str, **labels: str) -> float:
+    """One of the API server's counters, over all its series that have these labels.
+
+    A positive sign that a client has asked again: ``apiserver_request_total`` of what got past authorization,
+    ``authorization_attempts_total`` of what did not.
+    """
+    rows = re.findall(rf"^{metric}{{(.*)}} (\S+)$", kubectl("get", "--raw", "/metrics"), re.MULTILINE)
+    wanted = [f'{name}="{value}"' for name, value in labels.items()]
+    return sum(float(count) for row, count in rows if all(label in row for label in wanted))

@@ -92,18 +92,18 @@ class PlayedKarpenter:
 
     @contextmanager
     def living(self) -> Iterator[None]:
-        """The controllers work for as long as the context lasts."""
+        """The controllers work while the context lasts; as real ones, they try again after an error."""
         ends = threading.Event()
-        failures: list[Exception] = []
+        failed: list[Exception] = []
 
         def work() -> None:
             with Cluster(self.kubeconfig) as cluster:
                 while not ends.wait(_EVERY_S):
                     try:
                         self._round(cluster)
+                        failed.clear()
                     except Exception as error:
-                        failures.append(error)
-                        return
+                        failed[:] = [error]
 
         thread = threading.Thread(target=work)
         thread.start()
@@ -112,7 +112,7 @@ class PlayedKarpenter:
         finally:
             ends.set()
             thread.join()
-        assert not failures, failures
+            assert not failed, failed
 
     def _round(self, cluster: Cluster) -> None:
         for node in cluster.objects(NODE, labelSelector="karpenter.sh/nodepool"):

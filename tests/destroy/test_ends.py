@@ -108,7 +108,7 @@ def _force_is_refused_while_karpenter_lives(small: Small, karpenter: PlayedKarpe
 def _says_that_karpenter_is_dead(small: Small, launched: list[str]) -> None:
     began = time.monotonic()
     failed = small.destroy("--yes", "--wait", "2", code=1)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 300  # the step's own bound is 20 minutes
     for name in launched:
         assert f"{name} (finalizer karpenter.sh/termination)" in failed.stderr
     for part in (

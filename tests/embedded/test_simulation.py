@@ -9,6 +9,7 @@ import pytest
 
 from gpuform.embedded import ports
 from gpuform.embedded.processes import MEMBERS, SIMULATOR
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.cluster,
@@ -26,11 +27,12 @@ def simulated(own):
     return own
 
 
-def stays(cluster, seconds: float = 2.0) -> int:
-    """The simulator's process id, once it has lived for a while: a wrong argument ends it at once."""
+def stays(cluster) -> int:
+    """The simulator's process id, once its port answers: a wrong argument ends it at once."""
     pid = cluster.pids()[SIMULATOR]
-    time.sleep(seconds)
-    assert cluster.pids()[SIMULATOR] == pid, cluster.layout.log(SIMULATOR).read_text()
+    rows = {member.name: member for member in cluster.plane.status().members}
+    until(lambda: not ports.is_free(rows[SIMULATOR].port), what=cluster.layout.log(SIMULATOR).read_text)
+    assert cluster.pids()[SIMULATOR] == pid
     return pid
 
 

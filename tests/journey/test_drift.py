@@ -29,7 +29,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 
     checkout.change(three)
     try:
-        checkout.gpuform("local", "up", timeout=600)
+        checkout.gpuform("local", "up")
         yield checkout
     finally:
         close(checkout)

@@ -6,18 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 
 from tests.openstack.stacks import STACK, Half
 from tests.openstack.world import World
+from tests.waiting import until
 
 _UP = (
     "import sys; from pathlib import Path; from gpuform.engine import Engine;"
     "from gpuform.paths import Paths; from gpuform.toolchain import Toolchain;"
     f"paths = Paths(*map(Path, sys.argv[1:])); Engine(paths, Toolchain(paths)).up('{STACK}')"
 )
-_LATEST_S = 60
 
 
 def asked(world: World, path: str) -> int:
@@ -36,13 +35,17 @@ def killed(stack: Half, is_come: Callable[[], bool]) -> bool:
         process = subprocess.Popen(
             command, cwd=paths.root, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
-    until = time.monotonic() + _LATEST_S
+
+    def said() -> str:
+        return (stack.paths.root / "killed.log").read_text()[-2000:]
+
+    def look() -> bool:
+        come = is_come()
+        assert come or process.poll() is None, said()
+        return come
+
     try:
-        while not is_come():
-            said = (stack.paths.root / "killed.log").read_text()[-2000:]
-            assert process.poll() is None, said
-            assert time.monotonic() < until, said
-            time.sleep(0.05)
+        until(look, seconds=60, what=said)
         return process.poll() is None
     finally:
         os.killpg(process.pid, signal.SIGKILL)

@@ -12,6 +12,7 @@ import pytest
 from infra.incluster.rebuilding import Rebuilder, magnum_api
 from tests.openstack import settings
 from tests.openstack.world import TEMPLATE, World
+from tests.waiting import until
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
@@ -68,14 +69,17 @@ def test_a_server_goes_and_the_group_gets_another(world: World, tmp_path: Path) 
     note: dict[str, Any] | None = {"node": "n", "uid": "u", "server": first["id"], "group": GROUP}
     note |= {"class": "replace", "elastic": False, "faults": [], "stage": "drain", "since": time.time()}
     note |= {"from": None, "to": None, "tries": 0}
-    said, rebuilder, end = [], Rebuilder(NoPods(), cloud), time.monotonic() + 60  # type: ignore[arg-type]
-    while note is not None:
+    said, rebuilder = [], Rebuilder(NoPods(), cloud)  # type: ignore[arg-type]
+
+    def look() -> bool:
+        nonlocal note
         there = {one["id"] for one in world.nodes(made.uuid)[GROUP]}
         move = rebuilder.look(note, {"metadata": notes} if first["id"] in there else None, time.time())
         said.append(move.said)
         note = move.after
-        assert time.monotonic() < end, said
-        time.sleep(0.1)
+        return note is None
+
+    until(look, seconds=60, what=lambda: str(said))
     assert said[-1] == f"{GROUP} has 2 nodes again, one of them new"
     third = [one for one in world.nodes(made.uuid)[GROUP] if one != second]
     assert [one["name"] for one in third] == [f"research-{GROUP}-2"]

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from gpuform.engine import EngineFailure
 from tests.openstack.stacks import STACK, Half, half
 from tests.openstack.world import TEMPLATE, World
+from tests.waiting import until
 
 pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
@@ -51,11 +51,13 @@ def killed(stack: Half, operation: str, when: Callable[[], bool]) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    ends = time.monotonic() + 60
-    while not when():
-        assert begun.poll() is None, f"{operation} ended with {begun.returncode} before it could be killed"
-        assert time.monotonic() < ends
-        time.sleep(0.05)
+
+    def look() -> bool:
+        come = when()
+        assert come or begun.poll() is None, f"{operation} has ended before it could be killed"
+        return come
+
+    until(look, seconds=60, what=operation)
     for pid in _family(begun.pid):
         os.kill(pid, signal.SIGKILL)
     begun.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from tests.openstack.whole import STACK, Whole, whole
 from tests.openstack.world import World
+from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
@@ -121,14 +121,15 @@ def _pools(said: str) -> dict[str, list[str]]:
 
 def _joined(site: Whole, name: str) -> dict[str, Any]:
     """The node once it is in its pool, its operands have acted and it takes pods."""
-    until = time.monotonic() + JOINS_S
-    while True:
-        [node] = [one for one in _nodes(site) if one["metadata"]["name"] == name] or [{}]
-        taints = {taint["key"] for taint in node.get("spec", {}).get("taints", ())}
-        if node and "gpuform.io/gpu-not-ready" not in taints and _offers([node]).get("gpu-t4"):
-            return node
-        assert time.monotonic() < until, f"{name} after {JOINS_S} s: {node}"
-        time.sleep(0.5)
+
+    def node() -> dict[str, Any]:
+        return next((one for one in _nodes(site) if one["metadata"]["name"] == name), {})
+
+    def ready(found: dict[str, Any]) -> bool:
+        taints = {taint["key"] for taint in found.get("spec", {}).get("taints", ())}
+        return bool(found and "gpuform.io/gpu-not-ready" not in taints and _offers([found]).get("gpu-t4"))
+
+    return until(node, ready, JOINS_S, name)
 
 
 def _nodes(site: Whole) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from tests.openstack import settings, tables
 from tests.openstack.catalogue import Keystone
 from tests.openstack.neighbours import Neighbours
 from tests.openstack.services import Services
+from tests.waiting import until
 
 CLOUD = "played"
 TEMPLATE = "kubernetes-1.30.2-2"
@@ -154,20 +155,19 @@ class World:
 
     def settled(self, cluster: str, timeout: float = 30) -> Any:
         """The cluster when Magnum no longer works on it."""
-        until = time.monotonic() + timeout
-        while True:
-            found = _whole(lambda: self.magnum().clusters.get(cluster))
-            if not found.status.endswith("_IN_PROGRESS"):
-                return found
-            assert time.monotonic() < until, f"{cluster} is {found.status} after {timeout} s"
-            time.sleep(0.2)
+
+        def look() -> Any:
+            return _whole(lambda: self.magnum().clusters.get(cluster))
+
+        return until(look, lambda found: not found.status.endswith("_IN_PROGRESS"), timeout, cluster)
 
     def gone(self, cluster: str, timeout: float = 30) -> None:
         """Wait until Magnum knows no such cluster."""
-        until = time.monotonic() + timeout
-        while any(cluster in (known.name, known.uuid) for known in self.clusters()):
-            assert time.monotonic() < until, f"{cluster} is still there after {timeout} s"
-            time.sleep(0.2)
+        until(
+            lambda: [known for known in self.clusters() if cluster in (known.name, known.uuid)],
+            lambda left: not left,
+            timeout,
+        )
 
     def nodes(self, cluster_id: str) -> dict[str, list[Mapping[str, str]]]:
         """Group -> its nodes (id, name, address), as the driver would have made them."""

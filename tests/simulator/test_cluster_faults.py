@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 import yaml
 
 from tests.simulator.site import NAMESPACE, Site
+from tests.waiting import counted, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
@@ -85,7 +85,12 @@ def test_cern_upgrade_goes_node_by_node_and_a_v100_stays_behind(site: Site) -> N
     # A node that has failed keeps its place for good: with one at a time it could hold up all the others.
     install(site, "595.91.07", maxParallelUpgrades=2, maxUnavailable="50%")
     site.labelled("up-1", STATE, "pod-deletion-required")
-    time.sleep(3)  # two tries
+
+    def refused() -> float:
+        return counted(site.kubectl, "apiserver_request_total", code="429", subresource="eviction")
+
+    before_two_tries = refused()
+    until(refused, lambda now: now >= before_two_tries + 2)
     assert site.kubectl("get", "pods", "-l", "app=web", "-o", "name") == before
     site.kubectl("delete", "poddisruptionbudget", "web")
     for name in t4s:
