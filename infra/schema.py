@@ -50,8 +50,8 @@ def stack_schema() -> Schema:
 
 
 def schema_text() -> str:
-    """The stack file's schema as JSON text, the same bytes every time."""
-    return json.dumps(stack_schema(), indent=2, ensure_ascii=False) + "\n"
+    """The stack file's schema as JSON on one line, the same bytes every time."""
+    return json.dumps(stack_schema(), ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def page_text() -> str:

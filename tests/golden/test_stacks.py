@@ -1,11 +1,17 @@
 """Every stack rendered, byte for byte.
 
+One stack is here in full. A file of another stack that is much like its file is a ``.diff`` against it, and
+begins with the SHA-256 of the whole text. Of a program in a ConfigMap only the SHA-256 is here.
 GPUFORM_UPDATE_GOLDEN=1 writes the files again; read the difference before committing it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
+from collections.abc import Mapping
+from difflib import unified_diff
 from pathlib import Path
 
 import pytest
@@ -13,6 +19,7 @@ import pytest
 from infra.config import load
 from infra.inventory import keys
 from infra.plan.render import render
+from infra.plan.script import SOURCE
 from tests.plan.same_bytes import printed
 
 pytestmark = pytest.mark.unit
@@ -22,17 +29,25 @@ GOLDEN = Path(__file__).parent
 ELSEWHERE = ("dashboards.yaml",)
 """Files that are reviewed elsewhere: tests/plan/dashboards has each dashboard once."""
 STACKS = ("local", "aws-dev", "aws-prod", "openstack-dev", "onprem-dev")
+IN_FULL = "aws-prod"
+_PROGRAM = re.compile(r"^  (\w+\.py): \|\n((?:    .*\n|\n)+)", re.MULTILINE)
 
 
 def test_every_stack_is_here() -> None:
     assert {path.name for path in ROOT.glob("Pulumi.*.yaml")} == {f"Pulumi.{stack}.yaml" for stack in STACKS}
 
 
+@pytest.fixture(scope="module")
+def in_full() -> dict[str, str]:
+    return rendered(IN_FULL)
+
+
 @pytest.mark.parametrize("stack", STACKS)
-def test_the_stack_is_what_was_reviewed(stack: str) -> None:
-    folder = GOLDEN / stack
-    env = load(ROOT / f"Pulumi.{stack}.yaml")
-    files = {name: text for name, text in render(env, keys(env)).items() if name not in ELSEWHERE}
+def test_the_stack_is_what_was_reviewed(in_full: dict[str, str], stack: str) -> None:
+    folder, files = GOLDEN / stack, rendered(stack)
+    if stack != IN_FULL:
+        name = load(ROOT / f"Pulumi.{stack}.yaml").name
+        files = short(files, {file: text.replace(IN_FULL, name) for file, text in in_full.items()})
     if os.environ.get("GPUFORM_UPDATE_GOLDEN"):
         folder.mkdir(exist_ok=True)
         for old in folder.iterdir():
@@ -42,6 +57,34 @@ def test_the_stack_is_what_was_reviewed(stack: str) -> None:
     assert {path.name for path in folder.iterdir()} == set(files)
     for name, text in files.items():
         assert (folder / name).read_bytes() == text.encode(), f"{name} differs from {folder}"
+
+
+def rendered(stack: str) -> dict[str, str]:
+    env = load(ROOT / f"Pulumi.{stack}.yaml")
+    files = render(env, keys(env))
+    return {name: _PROGRAM.sub(_sum, text) for name, text in files.items() if name not in ELSEWHERE}
+
+
+def _sum(found: re.Match[str]) -> str:
+    """Of a program, once it is seen to be the file of this name."""
+    file = SOURCE / found[1]
+    assert re.sub("^    ", "", found[2], flags=re.MULTILINE) == file.read_text(encoding="utf-8"), file
+    return f"  {found[1]}: sha256 {hashlib.sha256(file.read_bytes()).hexdigest()}\n"
+
+
+def short(files: Mapping[str, str], in_full: Mapping[str, str]) -> dict[str, str]:
+    """Each file, or what differs from the one in full where that is shorter by a third."""
+    found = {}
+    for name, text in files.items():
+        old, new = in_full.get(name, "").splitlines(), text.splitlines()
+        lines = list(unified_diff(old, new, n=1, lineterm=""))[2:]
+        lines = ["@@" if line.startswith("@@") else line for line in lines]  # the SHA-256 says where
+        if 3 * len(lines) < 2 * len(new):
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            found[f"{name}.diff"] = "\n".join([f"sha256 {digest}", *lines, ""])
+        else:
+            found[name] = text
+    return found
 
 
 @pytest.mark.tools

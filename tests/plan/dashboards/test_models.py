@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +38,24 @@ Models = dict[str, dict[str, dict[str, Any]]]
 
 def test_they_are_what_was_reviewed(models: Models) -> None:
     """GPUFORM_UPDATE_GOLDEN=1 writes the files again; read the difference before committing it."""
-    made = {
-        name: json.dumps(model, indent=1, sort_keys=True) + "\n" for name, model in models["local"].items()
-    }
+    made = {name: _summary(model) for name, model in models["local"].items()}
     if os.environ.get("GPUFORM_UPDATE_GOLDEN"):
-        GOLDEN.mkdir(exist_ok=True)
         for name, text in made.items():
-            (GOLDEN / f"{name}.json").write_text(text, encoding="utf-8")
-    assert {path.stem for path in GOLDEN.iterdir()} == set(made)
-    for name, text in made.items():
-        assert (GOLDEN / f"{name}.json").read_text(encoding="utf-8") == text, name
+            (GOLDEN / f"{name}.txt").write_text(text, encoding="utf-8")
+    assert {path.stem: path.read_text(encoding="utf-8") for path in GOLDEN.iterdir()} == made
+
+
+def _summary(model: Mapping[str, Any]) -> str:
+    """The SHA-256 of the whole, and of each panel a line: type, title, unit, thresholds, queries."""
+    lines = [f"sha256 {hashlib.sha256(json.dumps(model, sort_keys=True).encode()).hexdigest()}"]
+    for panel in model["panels"]:
+        field = panel.get("fieldConfig", {}).get("defaults", {})
+        steps = field.get("thresholds", {}).get("steps", [])
+        colours = " ".join(f"{step['color']}>{step['value']}" for step in steps if step["value"] is not None)
+        queries = [target["expr"] for target in panel.get("targets", ())]
+        parts = [panel["type"], panel["title"], field.get("unit", ""), colours, *queries]
+        lines.append(" | ".join(part for part in parts if part))
+    return "\n".join([*lines, ""])
 
 
 def test_every_environment_has_all_of_them(models: Models) -> None:
