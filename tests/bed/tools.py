@@ -6,11 +6,12 @@ import os
 import shutil
 from pathlib import Path
 
+from gpuform.offline.module_files import Source
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
 from gpuform.toolchain.modules import NVIDIA_CTK
 from tests.bed.refusal import Refused
-from tests.gomodule import module
+from tests.gomodule import files
 
 
 def nvidia_ctk() -> Path:
@@ -20,9 +21,9 @@ def nvidia_ctk() -> Path:
 
 def cdi_units() -> dict[str, str]:
     """The toolkit's own units for the CDI specification, from the module that nvidia-ctk is built of."""
-    toolkit = module(NVIDIA_CTK.pins, NVIDIA_CTK.version, NVIDIA_CTK.name)
-    folder = toolkit / "deployments/systemd"
     names = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
+    source = Source("cdi-units", "units for CDI", NVIDIA_CTK.pins, Path("deployments/systemd"), names[0])
+    folder = files(source, NVIDIA_CTK.name)
     return {name: (folder / name).read_text() for name in names}
 
 

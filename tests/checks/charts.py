@@ -9,9 +9,10 @@ from typing import Any
 
 import yaml
 
+from gpuform.offline import karpenter_crds
+from gpuform.offline.module_files import Source
 from gpuform.toolchain import Toolchain
 from gpuform.toolchain.modules import NVIDIA_CONFIG
-from infra import versions
 from tests import gomodule
 from tests.checks import everything
 from tests.checks.everything import ROOT, Document
@@ -24,14 +25,20 @@ OURS: Mapping[str, str] = {
     "kube-prometheus-stack-sim": "kube-prometheus-stack",
 }
 """Our own charts for simulated nodes, each with the published one whose values it takes."""
-_KARPENTER = ("github.com/aws/karpenter-provider-aws", versions.KARPENTER, "karpenter-crds")
-_PLUGIN = (NVIDIA_CONFIG.pins, NVIDIA_CONFIG.version, "nvidia-config")
-# Charts in Go modules: the module, its version, the folder that pins it, and where the chart lies in it. The
-# device plugin's is older than the one that is installed.
-IN_MODULES: Mapping[str, tuple[tuple[str, str, str], str]] = {
-    "karpenter": (_KARPENTER, "charts/karpenter"),
-    "karpenter-crd": (_KARPENTER, "charts/karpenter-crd"),
-    "nvidia-device-plugin": (_PLUGIN, "deployments/helm/nvidia-device-plugin"),
+# Charts in Go modules, each with the folder that pins the module. The device plugin's is older than the one
+# that is installed.
+IN_MODULES: Mapping[str, tuple[Source, str]] = {
+    name: (Source(f"chart-{name}", f"the chart {name}", module, Path(folder), "Chart.yaml"), pinned)
+    for name, module, folder, pinned in (
+        ("karpenter", karpenter_crds.MODULE, "charts/karpenter", "karpenter-crds"),
+        ("karpenter-crd", karpenter_crds.MODULE, "charts/karpenter-crd", "karpenter-crds"),
+        (
+            "nvidia-device-plugin",
+            NVIDIA_CONFIG.pins,
+            "deployments/helm/nvidia-device-plugin",
+            "nvidia-config",
+        ),
+    )
 }
 AT_HAND = (*OURS, *IN_MODULES)
 
@@ -39,8 +46,7 @@ AT_HAND = (*OURS, *IN_MODULES)
 def folder(chart: str) -> Path | None:
     """Where the chart lies: in this repository or in a Go module; None for another one."""
     if chart in IN_MODULES:
-        module, inside = IN_MODULES[chart]
-        return gomodule.module(*module) / inside
+        return gomodule.files(*IN_MODULES[chart])
     return ROOT / "charts" / chart if chart in OURS else None
 
 

@@ -16,14 +16,13 @@ import pytest
 import yaml
 
 from gpuform.toolchain import Toolchain
-from gpuform.toolchain.modules import NVIDIA_CONFIG
 from infra import versions
 from infra.config import parse
 from infra.model.environment import Environment
 from infra.plan import device_plugin, readiness_gate, sharing
 from infra.plan.render import render
+from tests.checks import charts
 from tests.components.recording import record
-from tests.gomodule import module
 from tests.plan.aws_environments import aws
 from tests.plan.test_operator import existing, unknown_keys
 
@@ -65,10 +64,9 @@ ENVIRONMENTS = {
 @pytest.fixture(scope="module")
 def chart() -> Path:
     """NVIDIA's chart, as the module has it."""
-    return (
-        module(NVIDIA_CONFIG.pins, NVIDIA_CONFIG.version, "nvidia-config")
-        / "deployments/helm/nvidia-device-plugin"
-    )
+    found = charts.folder("nvidia-device-plugin")
+    assert found
+    return found
 
 
 def rendered(toolchain: Toolchain, chart: Path, env: Environment) -> dict[tuple[str, str], Any]:
