@@ -56,8 +56,8 @@ class Tool:
     ``output`` is the name that ``go build`` gives it. ``ask`` are the arguments that make it print its
     version; a tool that says none, as those of our own, is never looked for on PATH. ``accepts`` is the range
     of versions that may stand on PATH or come from ``debian``: from the first, up to and without the second.
-    ``releases`` has a key ``os/arch``. ``when`` says which command gets it ahead;
-    whatever is missing later is got by what needs it.
+    ``releases`` has a key ``os/arch``. ``when`` is the first command that builds it;
+    a program that needs a missing tool later builds it then.
     """
 
     name: str

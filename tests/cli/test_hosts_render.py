@@ -31,10 +31,9 @@ def test_render_writes_the_inventory_beside_the_manifests(tmp_path: Path) -> Non
     done = CliRunner().invoke(app, ["render", "onprem-dev", "-o", str(tmp_path)])
     assert done.exit_code == 0, done.output
     golden = ROOT / "tests/golden/onprem-dev"
-    reviewed = {path.name.removesuffix(".diff") for path in golden.iterdir()} | {
-        "dashboards.yaml"
-    }  # elsewhere, each once
-    assert {path.name for path in tmp_path.iterdir()} == reviewed
+    reviewed = {path.name.removesuffix(".diff") for path in golden.iterdir()}
+    elsewhere = {"dashboards.yaml"}  # tests/plan/dashboards has each dashboard once
+    assert {path.name for path in tmp_path.iterdir()} == reviewed | elsewhere
     inventory = json.loads((tmp_path / "inventory.json").read_text())
     assert inventory["gpu"]["hosts"] == ["gpu-1", "gpu-2", "gpu-3", "gpu-4", "gpu-5"]
 

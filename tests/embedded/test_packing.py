@@ -91,14 +91,14 @@ def test_it_follows_what_is_declared(kept: Own) -> None:
     kept.kill(PACKER)
     assert packer(kept) != second, "killed, it is started again"
     send(kept, ("delete",), after[-1])
-    until(lambda: PACKER not in kept.pids(), what="it stays although nobody declares it")
+    until(lambda: PACKER not in kept.pids(), what="the packer still runs, but its configuration is deleted")
 
 
 def test_it_goes_with_its_keeper_and_comes_back_with_a_start(kept: Own) -> None:
     send(kept, ("apply", "--server-side"), *manifests("g4.p4.40g"))
     packer(kept)
     kept.kill(KEEPER)
-    until(lambda: PACKER not in kept.pids(), what="it has outlived its keeper")
+    until(lambda: PACKER not in kept.pids(), what="the packer still runs, but its keeper has ended")
     kept.start(simulator=True)
     packer(kept)
     kept.plane.stop()

@@ -87,11 +87,14 @@ def test_an_account_that_is_missing_stops_its_own_program_alone(
     cluster.world = World(prometheus(), state_metrics=DEPLOYMENT)
     cluster.absent = "kube-state-metrics"
     keeper.step()
-    until(lambda: running(tmp_path) == {PROMETHEUS}, what="Prometheus waits for somebody else's account")
+    until(lambda: running(tmp_path) == {PROMETHEUS}, what="Prometheus does not start alone")
     assert said(tmp_path) == ["kube-state-metrics: no account kube-state-metrics"]
     cluster.absent = ""
     keeper.step()
-    until(lambda: running(tmp_path) == {PROMETHEUS, APP}, what="it is not tried again")
+    until(
+        lambda: running(tmp_path) == {PROMETHEUS, APP},
+        what="kube-state-metrics does not start once its account exists",
+    )
     assert said(tmp_path) == []
 
 

@@ -156,7 +156,7 @@ def test_rules_are_followed_and_wrong_ones_leave_the_old_ones(declared: Monitore
     assert declared.value("own:up") == 7
     declared.send(rules(UP))
     until(lambda: declared.value("own:up") == 2, what=declared.log)
-    until(lambda: not declared.plane.status().unmonitored, what="it is still said")
+    until(lambda: not declared.plane.status().unmonitored, what="the notice stays")
     assert declared.pids()[PROMETHEUS] == before, "a reload is enough"
 
 
@@ -188,7 +188,7 @@ def test_the_health_loop_acts_on_what_prometheus_records(declared: Monitored) ->
     runs = declared.layout.monitor / "health" / "health.py"
     assert running(runs)
     declared.kubectl("delete", "deployment", HEALTH, "-n", HEALTH)
-    until(lambda: not running(runs), what="the loop has outlived its Deployment")
+    until(lambda: not running(runs), what="the loop still runs, but its Deployment is deleted")
     declared.kubectl("delete", "namespace", HEALTH, "--wait=false")
     declared.kubectl("delete", "prometheusrule", "faults", "-n", NAMESPACE)
 
@@ -210,7 +210,7 @@ def test_killed_they_come_back(declared: Monitored) -> None:
     declared.kill(PROMETHEUS, STATE_METRICS)
     until(lambda: declared.kept() == {PROMETHEUS, STATE_METRICS}, what=declared.log)
     declared.kill(MONITOR)
-    until(lambda: declared.kept() == set(), what="they have outlived their keeper")
+    until(lambda: declared.kept() == set(), what="they still run, but their keeper has ended")
     declared.begin()
     until(lambda: declared.kept() == {PROMETHEUS, STATE_METRICS}, what=declared.log)
     assert not set(before.values()) & {declared.pids()[name] for name in (MONITOR, PROMETHEUS)}
