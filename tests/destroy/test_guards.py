@@ -18,7 +18,7 @@ from gpuform.aws import api
 from gpuform.cli.main import app
 from gpuform.destroy import Destroy, Options, Plan, Site, inside, proof
 from gpuform.destroy import site as sites
-from gpuform.destroy.cluster import VOLUME, Cluster
+from gpuform.destroy.cluster import CLAIM, POD, VOLUME, Cluster
 from gpuform.destroy.leftovers import Leftovers, Scope, may_be_asked
 from gpuform.destroy.steps import OF_EKS
 from gpuform.engine import Engine
@@ -186,6 +186,45 @@ def test_a_volume_is_kept_only_where_the_cluster_says_so() -> None:
     assert played.volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
     with pytest.raises(Failure, match="volumes that are to stay: data would be deleted"):
         inside.keep_volumes(cast(Cluster, Volumes(1000)))
+
+
+class Storage:
+    """A cluster with a claim that its pod uses, and a volume that goes ``after`` looks later."""
+
+    def __init__(self, after: int, policy: str = "Delete") -> None:
+        self.after = after
+        claim = {"metadata": {"namespace": "n", "name": "c"}}
+        uses = {"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]}
+        bound = {"claimRef": claim["metadata"], "persistentVolumeReclaimPolicy": policy}
+        self.there: dict[Any, list[dict[str, Any]]] = {
+            CLAIM: [claim],
+            POD: [{"metadata": {"namespace": "n", "name": "p"}, "spec": uses}],
+            VOLUME: [{"metadata": {"name": "data"}, "spec": bound}],
+        }
+
+    def objects(self, kind: Any, namespace: str = "", **params: str) -> list[dict[str, Any]]:
+        found = self.there[kind]
+        if kind is VOLUME and not self.there[CLAIM] and found:
+            self.after -= 1
+            if self.after == 0 and found[0]["spec"]["persistentVolumeReclaimPolicy"] == "Delete":
+                self.there[VOLUME] = []
+        return list(found)
+
+    def delete(self, kind: Any, one: Any) -> None:
+        if kind is POD:
+            self.there[POD] = self.there[CLAIM] = []
+
+
+def test_a_deletion_of_volumes_ends_when_no_volume_is_left() -> None:
+    """The storage driver deletes the disk after the claim; without the driver it would stay and cost."""
+    played = Storage(after=2)
+    inside.delete_volumes(cast(Cluster, played), 30, lambda line: None)
+    assert not any(played.there.values())
+    with pytest.raises(Failure, match=r"destroy: volumes: 1 PersistentVolume left: data after 0\.\d+ s"):
+        inside.delete_volumes(cast(Cluster, Storage(after=1000)), 0.3, lambda line: None)
+    retained = Storage(after=1, policy="Retain")
+    inside.delete_volumes(cast(Cluster, retained), 30, lambda line: None)
+    assert len(retained.there[VOLUME]) == 1
 
 
 def test_a_cluster_that_falls_silent_while_it_is_looked_at_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

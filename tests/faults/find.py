@@ -26,13 +26,26 @@ def find(patch: Path) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="gpuform-fault-") as folder:
         copy = Path(folder) / "checkout"
         shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(".venv", ".gpuform"))
-        (copy / ".venv").symlink_to(sys.prefix)
+        python = _environment(copy)
         subprocess.run(["git", "apply", str(patch)], cwd=copy, check=True)
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", "--dist", "loadfile"]
+        command = [str(python), "-m", "pytest", "-q", "-x", "-n", "2", "--dist", "loadfile"]
         command += ["-m", "not nightly", *where[1].split()]
-        env = os.environ | {"PYTHONPATH": str(copy)}  # for the engine's plugins, too
-        done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
     return re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+
+
+def _environment(copy: Path) -> Path:
+    """The Python of a virtual environment that imports the copy: the engine's plugins know no PYTHONPATH."""
+    made = copy / ".venv"
+    shutil.copytree(sys.prefix, made, symlinks=True, copy_function=os.link)
+    for file in [*(made / "bin").iterdir(), *made.glob("lib/python3*/site-packages/__editable__*.py")]:
+        text = file.read_bytes() if file.is_file() and not file.is_symlink() else b""
+        if str(ROOT).encode() in text:
+            mode = file.stat().st_mode
+            file.unlink()  # a link to the file of this checkout, which stays as it is
+            file.write_bytes(text.replace(str(ROOT).encode(), str(copy).encode()))
+            file.chmod(mode)
+    return made / "bin" / "python"
 
 
 def main(names: list[str]) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from tests.journey.conftest import Checkout
 from tests.waiting import until
@@ -106,6 +107,16 @@ def test_the_output_ends_with_tables_the_report_and_what_is_simulated(up: Checko
     assert "report: .gpuform/report/index.html" in out
     assert "a100-mig" in report.read_text()
     assert (up.paths.state / "report" / "status.json").exists()
+
+
+def test_the_state_holds_no_readable_kubeconfig(up: Checkout) -> None:
+    (file,) = up.paths.state.glob("engine/backend/.pulumi/stacks/*/local.json")
+    resources = json.loads(file.read_text())["checkpoint"]["latest"]["resources"]
+    (outputs,) = (one["outputs"] for one in resources if one["type"] == "pulumi:pulumi:Stack")
+    assert "ciphertext" in outputs["kubeconfig"]
+    authority = yaml.safe_load(up.paths.kubeconfig.read_text())["users"][0]["user"]
+    for secret in authority.values():
+        assert str(secret) not in file.read_text()
 
 
 def test_again_changes_nothing(up: Checkout) -> None:

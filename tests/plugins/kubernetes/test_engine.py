@@ -32,7 +32,9 @@ def test_up_noop_change_refresh_destroy(stack: Any, node: str) -> None:
     outputs = stack.engine.outputs()
     assert outputs["available"] == 1
     assert stack.up(first).changes == {"same": 5}
+    before = stack.get("configmap", outputs["cm"])
     assert stack.engine.refresh().changes == {"same": 5}
+    assert stack.get("configmap", outputs["cm"]) == before
     assert stack.up(first).changes == {"same": 5}
 
     changed = stack.up(LIFE.format(step=2, data="x", replicas=2))
