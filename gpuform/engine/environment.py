@@ -21,6 +21,7 @@ PASSPHRASE = "gpuform-local"  # noqa: S105
 # A caller's own setting of one of these would point the run elsewhere, as would what an offline run has left
 # in the shell.
 UNSET = (
+    "GPUFORM_CHARTS",
     "GPUFORM_OFFLINE",
     "GPUFORM_OFFLINE_KUBECONFIG",
     "PULUMI_CONFIG_PASSPHRASE_FILE",
@@ -93,7 +94,7 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
     ours = [str(places.answering), str(paths.shims)]
     others = [entry for entry in os.get_exec_path() if entry not in ours]
     return {
-        **(_offline(paths) if offline else {}),
+        **(_offline(places) if offline else {}),
         **_program(paths),
         **_clouds(paths),
         "PULUMI_HOME": str(places.home),
@@ -104,7 +105,7 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         "PULUMI_STACK": stack,
         "GPUFORM_STATE": str(paths.state),  # for the program, which asks where the kubeconfig lies
-        "GPUFORM_HELM": str(places.helm),
+        "GPUFORM_HELM": str(paths.shims / "helm"),
         "KUBECONFIG": str(paths.kubeconfig),
         "PATH": os.pathsep.join([*(ours if offline else ours[1:]), *others]),
     }
@@ -135,10 +136,11 @@ def _clouds(paths: Paths, environ: Mapping[str, str] = os.environ) -> dict[str, 
     return {"OS_CLIENT_CONFIG_FILE": str(file)}
 
 
-def _offline(paths: Paths) -> dict[str, str]:
+def _offline(places: Places) -> dict[str, str]:
     return {
+        "GPUFORM_CHARTS": str(places.finder),
         "GPUFORM_OFFLINE": "1",
-        "GPUFORM_OFFLINE_KUBECONFIG": str(paths.kubeconfig),
+        "GPUFORM_OFFLINE_KUBECONFIG": str(places.paths.kubeconfig),
         "PULUMI_IGNORE_AMBIENT_PLUGINS": "true",  # an official pulumi-resource-aws there would ask for AWS
     }
 

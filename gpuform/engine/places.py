@@ -41,13 +41,13 @@ class Places:
 
     @property
     def answering(self) -> Path:
-        """Folder that comes first on the PATH of offline runs: ``aws`` and ``helm`` as they have them."""
-        return self.folder / "offline-bin"
+        """Folder that comes first on the PATH of offline runs: ``aws`` as they have it."""
+        return self.folder / "offline-commands"
 
     @property
-    def helm(self) -> Path:
-        """The helm of these runs."""
-        return (self.answering if self.offline else self.paths.shims) / "helm"
+    def finder(self) -> Path:
+        """The command that prints the folder of a stand-in for a chart."""
+        return self.answering / "find-chart"
 
     @property
     def charts(self) -> Path:
@@ -88,7 +88,7 @@ def tool(places: Places, tools: Tools, name: str) -> Path:
     After ``eval "$(gpuform local env)"`` these come first on PATH, and the toolchain takes them for tools.
     """
     found = tools.path(name)
-    if found.parent in (places.paths.shims, places.answering):
+    if found.parent == places.paths.shims:
         link = places.pulumi if name == "pulumi" else places.paths.shims / name
         return link.resolve()
     return found

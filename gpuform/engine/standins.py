@@ -135,21 +135,21 @@ def install(places: Places) -> list[Plugin]:
             if other.name != ours.folder:
                 shutil.rmtree(other)  # of an older version of ours: this PULUMI_HOME is nobody else's
         target = folder / ours.folder / ours.file
-        found = None if ours in _OFFLINE else official.get(ours.file)
+        found = None if _only_ours(ours, places.offline) else official.get(ours.file)
         if found is None:
             write(target, _launcher(ours.module), 0o755)
         else:
             link(target, found)
     if places.offline:
         write(places.answering / "aws", _launcher("gpuform.plugins.offline.aws"), 0o755)
-        given = (
-            (places.paths.shims / "helm").resolve(),
-            places.paths.root,
-            places.paths.cache,
-            places.charts,
-        )
-        write(places.helm, _launcher("gpuform.offline.helm", *given), 0o755)
+        given = (places.paths.root, places.paths.cache, places.charts)
+        write(places.finder, _launcher("gpuform.offline.charts", *given), 0o755)
     return state
+
+
+def _only_ours(ours: _Ours, offline: bool) -> bool:
+    """Whether an official plugin must not take its place: offline our language host finds the charts."""
+    return ours in _OFFLINE or (offline and ours.kind == "language")
 
 
 def _wanted(offline: bool) -> list[_Ours]:

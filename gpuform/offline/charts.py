@@ -3,17 +3,20 @@
 NVIDIA's operator, device plugin, exporter and DRA driver and kube-prometheus-stack are the simulated ones of
 this repository, Karpenter's CRDs are the real ones, and every other chart is a ConfigMap that holds its
 values.
+
+``python -m gpuform.offline.charts ROOT CACHE MADE NAME VERSION`` prints the folder of one, see `Charts`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuform.errors import Failure, InputError
 from gpuform.scratch import folder as private
 
 _SIMULATED: Mapping[str, str] = {
@@ -45,16 +48,13 @@ class Charts:
     made: Path
 
     def folder(self, name: str, version: str) -> Path:
-        """A chart of that name and version; the same content lies at the same place.
+        """The folder ``made/NAME``, with a chart of that name and version.
 
-        Raises Failure or InputError where Karpenter's CRDs cannot be had.
+        The path names no version, so that a preview shows a new version and not a new chart. Raises Failure
+        or InputError where Karpenter's CRDs cannot be had.
         """
-        files = self._files(name, version or "0.0.0")
-        digest = hashlib.sha256()
-        for file, content in sorted(files.items()):
-            digest.update(file.encode() + b"\0" + content + b"\0")
-        target = self.made / f"{name}-{digest.hexdigest()[:12]}"
-        if not target.is_dir():
+        files, target = self._files(name, version or "0.0.0"), self.made / name
+        if _read(target) != files:
             _write(target, files)
         return target
 
@@ -62,7 +62,7 @@ class Charts:
         if name in _SIMULATED:
             return _renamed(self._ours(f"charts/{_SIMULATED[name]}"), name, version)
         if name == CRDS:
-            from gpuform.offline import karpenter_crds  # and the toolchain, which few runs of helm need
+            from gpuform.offline import karpenter_crds  # and the toolchain, which few charts need
 
             pinned = self._ours(karpenter_crds.FOLDER)
             return _renamed(karpenter_crds.chart(pinned, self.cache), name, version)
@@ -76,17 +76,21 @@ class Charts:
 
 
 def _renamed(source: Path, name: str, version: str) -> Files:
-    files = {
-        path.relative_to(source).as_posix(): path.read_bytes() for path in source.rglob("*") if path.is_file()
-    }
+    files = _read(source)
     text = files["Chart.yaml"].decode()
     for key, value in (("name", name), ("version", version)):
         text = re.sub(rf"(?m)^{key}:.*$", f"{key}: {json.dumps(value)}", text)
     return {**files, "Chart.yaml": text.encode()}
 
 
+def _read(folder: Path) -> Files:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
 def _write(target: Path, files: Files) -> None:
-    """All of it or nothing; what another run has put there in the meantime is the same."""
+    """All of it or nothing; what another run has put there in the meantime stays."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with private(target.parent / ".making") as folder:
         ready = folder / "chart"
@@ -95,7 +99,22 @@ def _write(target: Path, files: Files) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         try:
+            if target.is_dir():
+                target.rename(folder / "old")
             ready.rename(target)
         except OSError:
             if not target.is_dir():
                 raise
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the folder; end with exit code 1 and the reason on stderr where the chart cannot be made."""
+    root, cache, made, name, version = arguments
+    try:
+        print(Charts(Path(root), Path(cache), Path(made)).folder(name, version))
+    except (Failure, InputError, OSError) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,26 +1,30 @@
-"""Charts of others, as offline runs have them: what helm is given, and what it makes of them."""
+"""Charts of others, as offline runs have them: what a release is given, and what helm makes of it."""
 
 from __future__ import annotations
 
 import json
-import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pulumi
+import pulumi.runtime
 import pytest
 import yaml
+from pulumi_kubernetes.helm.v3 import Release
 
 from gpuform.errors import Failure
 from gpuform.offline import karpenter_crds, prometheus_crds
 from gpuform.offline.charts import Charts
-from gpuform.offline.helm import replaced
 from gpuform.paths import Paths
+from gpuform.plugins.language.program import find_charts_here
 from gpuform.toolchain import Toolchain
 from infra import versions
 from infra.config import load
 from infra.plan import eks, gpu_operator
+from tests.components.recording import own_loop
 
 pytestmark = pytest.mark.tools
 
@@ -33,70 +37,103 @@ def charts(tmp_path: Path) -> Charts:
     return Charts(HERE.root, HERE.cache, tmp_path / "charts")
 
 
-def template(made: Path, toolchain: Toolchain, *words: str, values: Any = None) -> list[dict[str, Any]]:
-    """``helm template`` as an offline run has it, without any way to the internet."""
-    arguments = [str(toolchain.path("helm")), str(HERE.root), str(HERE.cache), str(made)]
-    command = [sys.executable, "-P", "-m", "gpuform.offline.helm", *arguments, "template", "it", *words]
-    env = {**os.environ, "HTTPS_PROXY": "http://127.0.0.1:9", "GOPROXY": "off"}
-    done = subprocess.run(
-        [*command, "-f", "-"], input=json.dumps(values or {}), env=env, capture_output=True, text=True
-    )
+def template(folder: Path, toolchain: Toolchain, values: Any = None) -> list[dict[str, Any]]:
+    """What helm makes of a chart here."""
+    command = [str(toolchain.path("helm")), "template", "it", str(folder), "-f", "-"]
+    done = subprocess.run(command, input=json.dumps(values or {}), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return [one for one in yaml.safe_load_all(done.stdout) if one]
 
 
+def found(tmp_path: Path, **inputs: Any) -> dict[str, Any]:
+    """The inputs that a Helm release ends up with in a program of an offline run."""
+    finder = tmp_path / "find-chart"
+    made = [HERE.root, HERE.cache, tmp_path / "charts"]
+    words = " ".join(
+        shlex.quote(str(word)) for word in [sys.executable, "-P", "-m", "gpuform.offline.charts", *made]
+    )
+    finder.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    finder.chmod(0o755)
+    seen: list[dict[str, Any]] = []
+
+    class Mocks(pulumi.runtime.Mocks):
+        def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+            if args.typ == "kubernetes:helm.sh/v3:Release":
+                seen.append(dict(args.inputs))
+            return args.name, dict(args.inputs)
+
+        def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
+            return {}
+
+    own_loop()
+    pulumi.runtime.set_mocks(Mocks())
+    if root := pulumi.runtime.get_root_resource():
+        root._transformations = []  # those of an earlier test
+
+    @pulumi.runtime.test
+    def program() -> None:
+        find_charts_here(str(finder))
+        parent = pulumi.ComponentResource("a:b:C", "parent")
+        Release("it", opts=pulumi.ResourceOptions(parent=parent), **inputs)
+
+    program()
+    return seen[0]
+
+
 @pytest.mark.parametrize(
-    "words",
+    "inputs",
     [
-        ("some-plugin", "--repo", REPOSITORY, "--version", "v0.5.30"),
-        ("oci://registry.example.org/charts/some-plugin", "--version=v0.5.30"),
+        {"chart": "some-plugin", "repository_opts": {"repo": REPOSITORY}},
+        {"chart": "oci://registry.example.org/charts/some-plugin"},
     ],
 )
-def test_any_chart_holds_its_values(tmp_path: Path, toolchain: Toolchain, words: tuple[str, ...]) -> None:
-    (made,) = template(tmp_path, toolchain, *words, values={"a": {"b": [1]}})
+def test_any_chart_of_others_holds_its_values(
+    tmp_path: Path, toolchain: Toolchain, inputs: dict[str, Any]
+) -> None:
+    given = found(tmp_path, version="v0.5.30", **inputs)
+    assert given["version"] == "v0.5.30"
+    assert "repositoryOpts" not in given
+    (made,) = template(Path(given["chart"]), toolchain, values={"a": {"b": [1]}})
     assert made["kind"] == "ConfigMap"
     assert made["metadata"]["name"] == "it-values"
     assert json.loads(made["data"]["values"]) == {"a": {"b": [1]}}
 
 
-def test_the_operator_is_the_simulated_one_under_the_asked_name(
-    tmp_path: Path, charts: Charts, toolchain: Toolchain
-) -> None:
+def test_a_chart_of_ones_own_stays(tmp_path: Path) -> None:
+    assert found(tmp_path, chart="../charts/own")["chart"] == "../charts/own"
+
+
+def test_a_chart_that_cannot_be_made_ends_the_program(tmp_path: Path) -> None:
+    (tmp_path / "charts").write_text("")
+    with pytest.raises(pulumi.RunError, match=r"chart oci://r/it: no stand-in for it: .*File exists"):
+        found(tmp_path, chart="oci://r/it", version="1.0.0")
+
+
+def test_the_operator_is_the_simulated_one_under_the_asked_name(charts: Charts, toolchain: Toolchain) -> None:
     folder = charts.folder("gpu-operator", versions.GPU_OPERATOR)
     described = yaml.safe_load((folder / "Chart.yaml").read_text())
     assert (described["name"], described["version"]) == ("gpu-operator", versions.GPU_OPERATOR)
     values = gpu_operator.values(load(HERE.root / "Pulumi.aws-dev.yaml"))
-    words = ("gpu-operator", "--repo", versions.GPU_OPERATOR_REPOSITORY, "--version", versions.GPU_OPERATOR)
-    kinds = {
-        (one["kind"], one["metadata"]["name"]) for one in template(tmp_path, toolchain, *words, values=values)
-    }
+    kinds = {(one["kind"], one["metadata"]["name"]) for one in template(folder, toolchain, values=values)}
     assert ("Deployment", "gpu-operator") in kinds
 
 
-def test_karpenters_crds_are_its_own(tmp_path: Path, toolchain: Toolchain) -> None:
+def test_karpenters_crds_are_its_own(charts: Charts, toolchain: Toolchain) -> None:
     release = eks.karpenter_crd_release(load(HERE.root / "Pulumi.aws-dev.yaml"))
-    karpenter_crds.chart(HERE.root / karpenter_crds.FOLDER, HERE.cache)  # with the network, if need be
-    made = template(tmp_path, toolchain, release.chart, "--version", str(release.version))
+    assert release.chart.endswith("/karpenter-crd")
+    made = template(charts.folder("karpenter-crd", str(release.version)), toolchain)
     assert {one["kind"] for one in made} == {"CustomResourceDefinition"}
     names = {one["metadata"]["name"] for one in made}
     assert {"nodepools.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"} < names
 
 
-def test_the_same_content_lies_at_the_same_place(charts: Charts) -> None:
+def test_another_version_lies_at_the_same_place(charts: Charts) -> None:
     first = charts.folder("some-plugin", "1.0.0")
-    assert charts.folder("some-plugin", "1.0.0") == first
-    assert charts.folder("some-plugin", "1.0.1") != first
-    assert [path.name for path in charts.made.iterdir() if not path.name.startswith(".")].count(
-        first.name
-    ) == 1
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("template", "it", "./charts/own", "-f", "-"), ("list", "-A"), ("uninstall", "it", "--wait")],
-)
-def test_what_names_no_chart_elsewhere_is_helms(charts: Charts, words: tuple[str, ...]) -> None:
-    assert replaced(words, charts) == list(words)
+    assert charts.folder("some-plugin", "1.0.1") == first
+    assert yaml.safe_load((first / "Chart.yaml").read_text())["version"] == "1.0.1"
+    before = (first / "Chart.yaml").stat()
+    assert charts.folder("some-plugin", "1.0.1") == first
+    assert (first / "Chart.yaml").stat() == before
 
 
 def test_crds_that_cannot_be_had_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,10 +33,8 @@ TAINT = "node-role.kubernetes.io/gpu"
 JOINS_S = 60.0
 
 
-def test_the_committed_stack_comes_up_and_then_stays(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with whole(world, tmp_path, monkeypatch) as site:
+def test_the_committed_stack_comes_up_and_then_stays(world: World, tmp_path: Path) -> None:
+    with whole(world, tmp_path) as site:
         site.gpuform("up", STACK)
         [cluster] = world.clusters()
         assert cluster.status in ("CREATE_COMPLETE", "UPDATE_COMPLETE")

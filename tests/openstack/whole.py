@@ -7,7 +7,6 @@ keeper are their own programs, run beside the cluster. Charts that others publis
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
 import yaml
 
 from gpuform.embedded import ControlPlane
@@ -33,10 +31,16 @@ from tests.openstack.nodes import Machines
 from tests.openstack.world import World
 
 STACK = "openstack-dev"
-_HELM = """\
+_PROGRAM = """\
+from gpuform.plugins.language.program import find_charts_here
+from infra.__main__ import main
+
+find_charts_here({finder!r})
+main()
+"""
+_FINDER = """\
 #!/bin/sh
-# helm with stand-ins for the charts that others publish, which tests cannot fetch
-exec {python} -m gpuform.offline.helm {helm} {root} {cache} {charts} "$@"
+exec {python} -m gpuform.offline.charts {root} {cache} {charts} "$@"
 """
 
 
@@ -82,7 +86,7 @@ class Whole:
 
 
 @contextmanager
-def whole(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Whole]:
+def whole(world: World, folder: Path) -> Iterator[Whole]:
     """The stack's cloud and the cluster that it will get; nothing of the stack is made yet."""
     checkout = make_checkout(folder)
     shutil.copy(HERE.root / f"Pulumi.{STACK}.yaml", checkout.paths.root)
@@ -91,8 +95,7 @@ def whole(world: World, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     layout = Layout(checkout.paths)
     authority.lay(layout.pki, env.name)
     plane = ControlPlane(checkout.paths, tools)
-    helm = _helm(checkout, tools, folder)
-    monkeypatch.setenv("PATH", f"{helm.parent}{os.pathsep}{os.environ['PATH']}")
+    _find_charts_here(checkout, folder)
     try:
         plane.start()
         plane.knows_monitoring()
@@ -129,13 +132,13 @@ def _cloud(world: World, env: Environment, checkout: Checkout, pki: Path) -> Non
     world.tell(api_address=server, ca={"certificate": str(pki / "ca.crt"), "key": str(pki / "ca.key")})
 
 
-def _helm(checkout: Checkout, tools: Toolchain, folder: Path) -> Path:
-    """What is to be the first helm on the PATH; the toolchain takes one of its version from there."""
-    places = {
-        **{"python": sys.executable, "helm": tools.path("helm"), "root": checkout.paths.root},
-        **{"cache": checkout.paths.cache, "charts": folder / "charts"},
-    }
-    file = _made(folder / "path") / "helm"
-    file.write_text(_HELM.format(**places))
-    file.chmod(0o755)
-    return file
+def _find_charts_here(checkout: Checkout, folder: Path) -> None:
+    """Charts that others publish cannot be fetched: the program takes stand-ins for them."""
+    finder = folder / "find-chart"
+    places = {"root": checkout.paths.root, "cache": checkout.paths.cache, "charts": folder / "charts"}
+    finder.write_text(_FINDER.format(python=sys.executable, **places))
+    finder.chmod(0o755)
+    _made(checkout.paths.root / "program")
+    (checkout.paths.root / "program" / "__main__.py").write_text(_PROGRAM.format(finder=str(finder)))
+    project = checkout.paths.root / "Pulumi.yaml"
+    project.write_text(project.read_text().replace("main: infra/", "main: program/"))

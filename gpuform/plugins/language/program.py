@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import runpy
+import subprocess
 import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -81,7 +82,34 @@ def _start(program: str) -> None:
         import pulumi
 
         raise pulumi.RunError(f"no program to run: {main_file} does not exist")
+    if finder := os.environ.get("GPUFORM_CHARTS"):
+        find_charts_here(finder)
     runpy.run_path(program, run_name="__main__")
+
+
+def find_charts_here(finder: str) -> None:
+    """Give each Helm release of the program a chart on this machine in the place of a published one.
+
+    ``finder NAME VERSION`` prints the folder of the chart. Releases of a local chart stay as they are.
+    """
+    import pulumi
+    import pulumi.runtime
+
+    def transform(args: Any) -> Any:
+        chart, repository = (args.props.get(key) for key in ("chart", "repository_opts"))
+        if args.type_ != "kubernetes:helm.sh/v3:Release" or not isinstance(chart, str):
+            return None
+        if not repository and not chart.startswith("oci://"):
+            return None
+        name = chart.rsplit("/", 1)[-1].split("@")[0].split(":")[0]
+        command = [finder, name, args.props.get("version") or ""]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        if found.returncode:
+            raise pulumi.RunError(f"chart {chart}: no stand-in for it: {found.stderr.strip()}")
+        here = {"chart": found.stdout.strip(), "repository_opts": None}
+        return pulumi.ResourceTransformationResult({**args.props, **here}, args.opts)
+
+    pulumi.runtime.register_stack_transformation(transform)
 
 
 def _is_echo(error: Exception) -> bool:
