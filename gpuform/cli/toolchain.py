@@ -26,7 +26,7 @@ def build(
         bool, typer.Option("--gate", help="What `make test` runs as well; four minutes more.")
     ] = False,
     tests: Annotated[
-        bool, typer.Option("--tests", help="Everything, as `make test-all` runs it; five minutes more.")
+        bool, typer.Option("--tests", help="Everything, as `make test-all` runs it; ten minutes more.")
     ] = False,
 ) -> None:
     """Get every tool that is missing; a second checkout finds them in the cache."""

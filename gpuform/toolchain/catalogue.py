@@ -21,6 +21,7 @@ from gpuform.toolchain.modules import (
     NVML_MOCK,
     PROMETHEUS,
     PULUMI,
+    PULUMI_KUBERNETES,
     Module,
 )
 from infra import versions
@@ -137,6 +138,15 @@ _TOOLS = (
         output="pulumi",
         ask=("version",),
         accepts=_exactly(versions.PULUMI),
+    ),
+    Tool(
+        name="pulumi-resource-kubernetes",
+        module=PULUMI_KUBERNETES,
+        package=".",
+        output="pulumi-kubernetes",
+        ask=None,
+        accepts=("4.0.0", "5.0.0"),
+        when="nightly",
     ),
     _kubernetes("kube-apiserver", "--version"),
     _kubernetes("kube-controller-manager", "--version"),

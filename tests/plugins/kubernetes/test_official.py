@@ -1,14 +1,13 @@
-"""One program through the official provider and through the stand-in, where the official one is installed."""
+"""One program through the official provider and through the stand-in."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
-from gpuform.engine import plugins
-
-pytestmark = [pytest.mark.engine, pytest.mark.cluster]
+pytestmark = [pytest.mark.engine, pytest.mark.cluster, pytest.mark.nightly]
 
 PROGRAM = """
 here = {{"namespace": namespace}}
@@ -40,9 +39,8 @@ def life(stack: Any) -> dict[str, Any]:
 
 
 def test_both_make_keep_change_and_delete_the_same(stack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    official = next(p.official for p in plugins() if p.name == "pulumi-resource-kubernetes")
-    if official is None:
-        pytest.skip("pulumi-resource-kubernetes is not on this machine")
+    official = stack.toolchain.path("pulumi-resource-kubernetes")
+    monkeypatch.setenv("PATH", f"{official.parent}{os.pathsep}{os.environ['PATH']}")
     theirs = life(stack)
     monkeypatch.setattr("gpuform.engine.standins._official", lambda ours, places: None)
     assert life(stack) == theirs
