@@ -12,7 +12,6 @@ from typing import Any
 
 from gpuform.engine.pending import CREATING, Operation
 from gpuform.plugins.handler import PluginError
-from gpuform.plugins.kubernetes import release_history
 from gpuform.plugins.kubernetes.client import ApiError
 from gpuform.plugins.kubernetes.cluster import Cluster, Settings
 from gpuform.plugins.kubernetes.kubeconfig import Access, resolve
@@ -21,6 +20,7 @@ from gpuform.plugins.kubernetes.release_helm import Helm
 from gpuform.recover import releases
 from gpuform.recover import state as states
 from gpuform.recover.plan import FOR_YOU, Release, Step
+from infra.model import labels
 
 PREFIX = "kubernetes:"
 _OF_A_LOGIN = ("GPUFORM_OFFLINE", "GPUFORM_OFFLINE_KUBECONFIG", "GPUFORM_STATE", "KUBECONFIG")
@@ -85,14 +85,16 @@ async def pending_releases(
     new = [one.resource for one in making if one.type == releases.TYPE]
     found = []
     for resource in (*known, *new):
-        id = releases.id_of(resource, states.plain(resource.get("inputs") or {}))
+        inputs = states.plain(resource.get("inputs") or {})
+        id = releases.id_of(resource, inputs)
         try:
             seen = await releases.read(clusters.of(resource).client, id)
         except (PluginError, ApiError) as problem:
             found.append(Release(resource["urn"], id, "unknown", FOR_YOU, str(problem)))
             continue
         helm = clusters.helm(resource)
-        if one := releases.settled(resource["urn"], seen, resource not in new, helm, now):
+        ours = resource not in new or seen.made_by(resource["urn"], inputs)
+        if one := releases.settled(resource["urn"], seen, ours, helm, now):
             found.append(one)
     return tuple(found)
 
@@ -110,17 +112,18 @@ async def look(clusters: Clusters, operation: Operation, settled: Sequence[Relea
 
 async def _release(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
     mine = next((one for one in settled if one.urn == operation.urn), None)
-    id = releases.id_of(operation.resource, states.plain(operation.resource.get("inputs") or {}))
+    inputs = states.plain(operation.resource.get("inputs") or {})
+    id = releases.id_of(operation.resource, inputs)
     if mine and mine.does == "uninstall":
         return Step.of(operation, "clear", "its first installation never ended, and goes")
     if mine and mine.does == FOR_YOU:
         return Step.of(operation, FOR_YOU, mine.why)
-    newest = (await releases.read(clusters.of(operation.resource).client, id)).newest
-    if newest is None:
+    found = await releases.read(clusters.of(operation.resource).client, id)
+    if found.newest is None:
         return Step.of(operation, "clear", "the cluster has no such release")
-    if newest.owner != release_history.owner(operation.urn):
+    if not found.made_by(operation.urn, inputs):
         return Step.of(operation, FOR_YOU, f"release {id} is there, and this resource did not make it")
-    return Step.of(operation, "import", "it is there, and its label says that it is ours", id)
+    return Step.of(operation, "import", "it is there, with our label or with the same chart and values", id)
 
 
 async def _object(clusters: Clusters, operation: Operation) -> Step:
@@ -139,4 +142,11 @@ async def _object(clusters: Clusters, operation: Operation) -> Step:
     managers = {one.get("manager") for one in live["metadata"].get("managedFields") or ()}
     if field_manager(operation.urn) in managers:
         return Step.of(operation, "import", "it is there, and its fields are ours", object_id(live))
+    declared, has = (
+        (one.get("labels") or {}).get(labels.ENVIRONMENT) for one in (metadata, live["metadata"])
+    )
+    if declared and declared == has:  # the official provider's field manager is random
+        return Step.of(
+            operation, "import", f"it is there, and labelled {labels.ENVIRONMENT}={has}", object_id(live)
+        )
     return Step.of(operation, FOR_YOU, f"{object_id(live)} is there, and this resource did not make it")

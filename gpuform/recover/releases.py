@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -20,16 +23,38 @@ QUIET_S = 180
 
 @dataclass(frozen=True)
 class Found:
-    """One release as the cluster has it; ``since`` is when its newest revision was begun."""
+    """One release as the cluster has it.
+
+    ``since`` is when its newest revision was begun, ``content`` what helm has written of that one.
+    """
 
     id: str
     revisions: tuple[Revision, ...]
     since: datetime | None
+    content: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def newest(self) -> Revision | None:
         """The newest revision; None where there is no such release."""
         return self.revisions[-1] if self.revisions else None
+
+    def made_by(self, urn: str, inputs: Mapping[str, Any]) -> bool:
+        """Whether a resource with these inputs made it.
+
+        Our stand-in labels its releases. One without a label counts as made by the official provider where
+        it is a first revision of the same chart and values; the name of a chart in a folder is not compared.
+        """
+        if self.newest is None:
+            return False
+        if self.newest.owner:
+            return self.newest.owner == history.owner(urn)
+        chart = (self.content.get("chart") or {}).get("metadata") or {}
+        reference, version = str(inputs.get("chart")), str(inputs.get("version") or "")
+        published = reference.startswith("oci://") or (inputs.get("repositoryOpts") or {}).get("repo")
+        named = not published or reference.rpartition("/")[2] == chart.get("name")
+        pinned = not version or version.lstrip("v") == str(chart.get("version")).lstrip("v")
+        same = (self.content.get("config") or {}) == (inputs.get("values") or {})
+        return self.newest.number == 1 and named and pinned and same
 
 
 async def read(client: Client, id: str) -> Found:
@@ -38,18 +63,27 @@ async def read(client: Client, id: str) -> Found:
     path = f"/api/v1/namespaces/{namespace}/secrets"
     answer = await client.get(path, {"labelSelector": f"owner=helm,name={name}"})
     kept = sorted(
-        ((Revision.of(item["metadata"]), item["metadata"]) for item in answer["items"]),
-        key=lambda pair: pair[0].number,
+        ((Revision.of(item["metadata"]), item) for item in answer["items"]), key=lambda pair: pair[0].number
     )
-    since = datetime.fromisoformat(kept[-1][1]["creationTimestamp"]) if kept else None
-    return Found(id, tuple(revision for revision, _ in kept), since)
+    if not kept:
+        return Found(id, (), None)
+    newest = kept[-1][1]
+    since = datetime.fromisoformat(newest["metadata"]["creationTimestamp"])
+    return Found(id, tuple(revision for revision, _ in kept), since, _content(newest))
 
 
-def settled(urn: str, found: Found, in_state: bool, helm: Helm, now: datetime) -> Release | None:
+def _content(secret: Mapping[str, Any]) -> dict[str, Any]:
+    """The release in helm's Secret: gzipped JSON, in base64 as every Secret and once more by helm."""
+    packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
+    content: dict[str, Any] = json.loads(gzip.decompress(packed))
+    return content
+
+
+def settled(urn: str, found: Found, ours: bool, helm: Helm, now: datetime) -> Release | None:
     """What becomes of a release; None where it is not pending.
 
-    It is ours where the state has it, or where its labels say that this resource made it. Never touched are
-    one that a helm of ours is at work on, a young one, and an upgrade by somebody's own hand.
+    ``ours`` is where the state has it, or this resource made it. Never touched are one that a helm of ours
+    is at work on, a young one, and an upgrade by hand.
     """
     newest = found.newest
     if newest is None or not newest.pending or found.since is None:
@@ -59,7 +93,7 @@ def settled(urn: str, found: Found, in_state: bool, helm: Helm, now: datetime) -
         return Release(urn, found.id, newest.status, does, why, newest.number, revision)
 
     labelled = [one for one in found.revisions if one.owner]
-    if not in_state and newest.owner != history.owner(urn):
+    if not ours:
         return release(FOR_YOU, "this stack did not make it")
     if labelled and newest.status != "pending-rollback" and newest.made_as != newest.number:
         return release(FOR_YOU, f"revision {newest.number} is by somebody's own hand; wait for it")

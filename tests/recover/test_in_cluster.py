@@ -33,7 +33,8 @@ import pulumi
 import pulumi_kubernetes as k8s
 o = pulumi.ResourceOptions(provider=k8s.Provider("cluster", kubeconfig={kubeconfig!r}))
 for name in ("first", "second", "third"):
-    k8s.core.v1.ConfigMap(name, metadata={{"name": name, "namespace": {space!r}}}, data={{"a": "b"}}, opts=o)
+    meta = {{"name": name, "namespace": {space!r}, "labels": {{"gpuform.io/environment": "tried"}}}}
+    k8s.core.v1.ConfigMap(name, metadata=meta, data={{"a": "b"}}, opts=o)
 for name in ("one", "two"):
     k8s.helm.v3.Release(name, chart={chart!r}, name=name, namespace={space!r}, timeout=20, opts=o)
 """
@@ -76,7 +77,10 @@ class Tried:
     def kill_helm(self, verb: str, name: str, revision: int, urn: str) -> None:
         """helm as our plugin starts it, killed while it waits for what never gets ready."""
         labels = f"gpuform.io/urn={owner(urn)},gpuform.io/revision={revision}"
-        words = [verb, name, str(self.chart), "--set", "stuck=true", "--wait", "--labels", labels]
+        self.kill(verb, name, "--set", "stuck=true", "--labels", labels)
+
+    def kill(self, verb: str, name: str, *more: str) -> None:
+        words = [verb, name, str(self.chart), "--wait", *more]
         place = ["--kubeconfig", self.kubeconfig, "-n", self.space]
         process = subprocess.Popen(
             [self.helm, *words, *place], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -143,8 +147,11 @@ def tried(control_plane: Any, tmp_path: Path) -> Tried:
 def test_objects_and_releases_that_are_there_are_imported(tried: Tried) -> None:
     urn = tried.urn("two")
     tried.run_helm("uninstall", "two")
-    tried.kubectl("delete", "configmap", "second", "third", "-n", tried.space)
+    tried.kubectl("delete", "configmap", "first", "second", "third", "-n", tried.space)
     tried.kubectl("create", "configmap", "third", "-n", tried.space)
+    # As the official provider leaves one: the name of the field manager says nothing.
+    tried.kubectl("create", "configmap", "first", "-n", tried.space, "--from-literal=a=b")
+    tried.kubectl("label", "configmap", "first", "-n", tried.space, "gpuform.io/environment=tried")
     tried.interrupted("first", "second", "third", "one", "two")
     plan = tried.find()
     assert [(step.name, step.does, step.id) for step in plan.steps] == [
@@ -171,6 +178,30 @@ def test_objects_and_releases_that_are_there_are_imported(tried: Tried) -> None:
     assert made == {("create", "second"), ("create", "third"), ("create", "two")}
     assert not tried.engine.preview(on_event=lambda event: None).changed
     assert tried.releases() == {"one": ("1", "deployed"), "two": ("1", "deployed")}
+
+
+def test_a_release_without_our_label_is_ours_by_its_content(tried: Tried) -> None:
+    """The official provider labels none."""
+
+    def decided() -> tuple[str, ...]:
+        plan = tried.find()
+        return (plan.steps[0].does, *(one.does for one in plan.releases))
+
+    tried.run_helm("uninstall", "two")
+    tried.run_helm("install", "two", str(tried.chart), "--set", "text=other")
+    tried.interrupted("two")
+    assert decided() == ("leave",)
+    tried.run_helm("uninstall", "two")
+    tried.run_helm("install", "two", str(tried.chart))
+    assert decided() == ("import",)
+    tried.run_helm("upgrade", "two", str(tried.chart))
+    assert decided() == ("leave",)
+    tried.run_helm("uninstall", "two")
+    (tried.chart / "values.yaml").write_text("text: default\nstuck: true\n")
+    tried.kill("install", "two")
+    assert decided() == ("clear", "uninstall")
+    tried.carry_out(tried.find())
+    assert "two" not in tried.releases()
 
 
 def test_a_pending_upgrade_is_rolled_back_once_nobody_is_at_it(tried: Tried) -> None:
