@@ -67,8 +67,7 @@ def found(tmp_path: Path, **inputs: Any) -> dict[str, Any]:
 
     own_loop()
     pulumi.runtime.set_mocks(Mocks())
-    if root := pulumi.runtime.get_root_resource():
-        root._transformations = []  # those of an earlier test
+    root = pulumi.runtime.get_root_resource()
 
     @pulumi.runtime.test
     def program() -> None:
@@ -76,7 +75,9 @@ def found(tmp_path: Path, **inputs: Any) -> dict[str, Any]:
         parent = pulumi.ComponentResource("a:b:C", "parent")
         Release("it", opts=pulumi.ResourceOptions(parent=parent), **inputs)
 
-    program()
+    with pytest.MonkeyPatch.context() as patch:  # the root is that of every later test, too
+        patch.setattr(root, "_transformations", [])
+        program()
     return seen[0]
 
 
