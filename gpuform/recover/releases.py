@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -25,13 +25,13 @@ QUIET_S = 180
 class Found:
     """One release as the cluster has it.
 
-    ``since`` is when its newest revision was begun, ``content`` what helm has written of that one.
+    ``since`` is when its newest revision was begun, ``stored`` what helm's Secret of that one holds.
     """
 
     id: str
     revisions: tuple[Revision, ...]
     since: datetime | None
-    content: Mapping[str, Any] = field(default_factory=dict)
+    stored: str = ""
 
     @property
     def newest(self) -> Revision | None:
@@ -48,12 +48,13 @@ class Found:
             return False
         if self.newest.owner:
             return self.newest.owner == history.owner(urn)
-        chart = (self.content.get("chart") or {}).get("metadata") or {}
+        content = _unpacked(self.stored)
+        chart = content["chart"]["metadata"]
         reference, version = str(inputs.get("chart")), str(inputs.get("version") or "")
         published = reference.startswith("oci://") or (inputs.get("repositoryOpts") or {}).get("repo")
-        named = not published or reference.rpartition("/")[2] == chart.get("name")
-        pinned = not version or version.lstrip("v") == str(chart.get("version")).lstrip("v")
-        same = (self.content.get("config") or {}) == (inputs.get("values") or {})
+        named = not published or reference.rpartition("/")[2] == chart["name"]
+        pinned = not version or version.lstrip("v") == chart["version"].lstrip("v")
+        same = (content.get("config") or {}) == (inputs.get("values") or {})
         return self.newest.number == 1 and named and pinned and same
 
 
@@ -69,13 +70,12 @@ async def read(client: Client, id: str) -> Found:
         return Found(id, (), None)
     newest = kept[-1][1]
     since = datetime.fromisoformat(newest["metadata"]["creationTimestamp"])
-    return Found(id, tuple(revision for revision, _ in kept), since, _content(newest))
+    return Found(id, tuple(revision for revision, _ in kept), since, newest["data"]["release"])
 
 
-def _content(secret: Mapping[str, Any]) -> dict[str, Any]:
-    """The release in helm's Secret: gzipped JSON, in base64 as every Secret and once more by helm."""
-    packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
-    content: dict[str, Any] = json.loads(gzip.decompress(packed))
+def _unpacked(stored: str) -> dict[str, Any]:
+    """A release as helm writes it: gzipped JSON, in base64 as in every Secret and once more by helm."""
+    content: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(stored))))
     return content
 
 

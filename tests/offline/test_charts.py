@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,8 @@ import pytest
 import yaml
 from pulumi_kubernetes.helm.v3 import Release
 
+from gpuform.engine.places import write
+from gpuform.engine.standins import _launcher
 from gpuform.errors import Failure
 from gpuform.offline import karpenter_crds, prometheus_crds
 from gpuform.offline.charts import Charts
@@ -48,12 +48,7 @@ def template(folder: Path, toolchain: Toolchain, values: Any = None) -> list[dic
 def found(tmp_path: Path, **inputs: Any) -> dict[str, Any]:
     """The inputs that a Helm release ends up with in a program of an offline run."""
     finder = tmp_path / "find-chart"
-    made = [HERE.root, HERE.cache, tmp_path / "charts"]
-    words = " ".join(
-        shlex.quote(str(word)) for word in [sys.executable, "-P", "-m", "gpuform.offline.charts", *made]
-    )
-    finder.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
-    finder.chmod(0o755)
+    write(finder, _launcher("gpuform.offline.charts", HERE.root, HERE.cache, tmp_path / "charts"), 0o755)
     seen: list[dict[str, Any]] = []
 
     class Mocks(pulumi.runtime.Mocks):

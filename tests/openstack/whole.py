@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ import yaml
 
 from gpuform.embedded import ControlPlane
 from gpuform.embedded.layout import Layout
+from gpuform.engine.places import write
+from gpuform.engine.standins import _launcher
 from gpuform.rehearse.gate import Gate
 from gpuform.rehearse.keeper import Keeper
 from gpuform.toolchain import Toolchain
@@ -37,10 +38,6 @@ from infra.__main__ import main
 
 find_charts_here({finder!r})
 main()
-"""
-_FINDER = """\
-#!/bin/sh
-exec {python} -m gpuform.offline.charts {root} {cache} {charts} "$@"
 """
 
 
@@ -135,9 +132,8 @@ def _cloud(world: World, env: Environment, checkout: Checkout, pki: Path) -> Non
 def _find_charts_here(checkout: Checkout, folder: Path) -> None:
     """Charts that others publish cannot be fetched: the program takes stand-ins for them."""
     finder = folder / "find-chart"
-    places = {"root": checkout.paths.root, "cache": checkout.paths.cache, "charts": folder / "charts"}
-    finder.write_text(_FINDER.format(python=sys.executable, **places))
-    finder.chmod(0o755)
+    places = (checkout.paths.root, checkout.paths.cache, folder / "charts")
+    write(finder, _launcher("gpuform.offline.charts", *places), 0o755)
     _made(checkout.paths.root / "program")
     (checkout.paths.root / "program" / "__main__.py").write_text(_PROGRAM.format(finder=str(finder)))
     project = checkout.paths.root / "Pulumi.yaml"

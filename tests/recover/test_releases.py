@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 from typing import Any
 
 import pytest
@@ -38,6 +41,8 @@ def test_a_release_is_ours_by_its_label_or_by_its_first_content(
     ours: bool, number: int, label: str, chart: tuple[str, str], values: Any, inputs: dict[str, Any]
 ) -> None:
     content = {"chart": {"metadata": {"name": chart[0], "version": chart[1]}}, "config": values}
-    found = Found("n/it", (Revision(number, "deployed", label),), None, content)
+    packed = base64.b64encode(gzip.compress(json.dumps(content).encode()))
+    stored = base64.b64encode(packed).decode()
+    found = Found("n/it", (Revision(number, "deployed", label),), None, stored)
     assert found.made_by(URN, INPUTS | inputs) is ours
     assert not Found("n/it", (), None).made_by(URN, INPUTS | inputs)
