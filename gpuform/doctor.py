@@ -15,7 +15,7 @@ from gpuform.toolchain.catalogue import CATALOGUE, MAIN_JOB
 
 _FROM = {
     "path": "from PATH",
-    "release": "the official release",
+    "plugin": "the official plugin",
     "package": "the distribution's package",
     "built": "built from its Go module",
 }
@@ -59,6 +59,8 @@ def _plugins() -> Iterator[Finding]:
     for plugin in plugins():
         if plugin.official:
             yield Finding(plugin.name, "PASS", f"official: {plugin.official}")
+        elif plugin.source:
+            yield Finding(plugin.name, "SKIP", f"not installed; built from source of {plugin.source}")
         else:
             yield Finding(plugin.name, "SKIP", "not installed; the project's own stand-in is used")
 

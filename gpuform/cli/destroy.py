@@ -56,6 +56,12 @@ def destroy(
     agreed = plan.nothing or yes or (not as_json and _agreed(stack))
     done = Outcome(stack).to_json() if plan.nothing else {}
     if agreed and not plan.nothing:
+        if engine.interrupted(stack):
+            from gpuform.recover import Stack, go_on
+
+            go_on(Stack(stack, paths, engine, at_cloud=not offline), tell)
+            site = Site(env, paths, engine, stack, options, say=tell)  # the state has changed
+            plan = site.plan()
         done = Destroy(site, plan).run().to_json()
     if as_json:
         typer.echo(json.dumps({"plan": plan.to_json(), "done": agreed, **done}, indent=2))

@@ -128,6 +128,10 @@ def up() -> None:
     if environment.monitoring:
         plane.monitored(progress=say)
     engine = Engine(paths, tools)
+    if engine.interrupted(STACK):
+        from gpuform.recover import Stack, go_on
+
+        go_on(Stack(STACK, paths, engine, at_cloud=False), say)
     result = engine.up(STACK)
     current = _settled(environment, paths, SETTLE_S if result.changed else UNCHANGED_S)
     if waiting := _unsettled(current):

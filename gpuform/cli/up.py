@@ -45,10 +45,10 @@ def up(
         require(stack, preflight.findings(env, stack, paths=paths), console)
     packs = [folder.resolve() for folder in policy_pack or ()]
     engine = Engine(paths, Toolchain(paths), say=say, offline=offline)
-    if env.cluster.kind == "openstack" and not offline:
+    if engine.interrupted(stack):
         from gpuform.recover import Stack, go_on
 
-        go_on(Stack(stack, paths, engine), say)
+        go_on(Stack(stack, paths, engine, at_cloud=not offline), say)
     try:
         result = engine.up(stack, policy_packs=packs)
     except EngineFailure as failure:

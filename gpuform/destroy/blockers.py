@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from gpuform.destroy.cluster import BUDGET, DEPLOYMENT, EVENT, LEASE, POD, Cluster, Json, named
 from gpuform.destroy.waiting import Left
-from gpuform.plugins.kubernetes.readiness import worst
+from gpuform.kubernetes.pods import worst
 from infra.plan.eks import KARPENTER_NAMESPACE, SERVICE_ACCOUNT
 
 NAME = SERVICE_ACCOUNT

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from gpuform.destroy.state import Eks
 from gpuform.errors import Failure
+from gpuform.kubernetes.client import ApiError, Client
+from gpuform.kubernetes.kubeconfig import resolve
 from gpuform.plugins.handler import PluginError
-from gpuform.plugins.kubernetes.client import ApiError, Client
-from gpuform.plugins.kubernetes.kubeconfig import resolve
 from infra.plan.access import kubeconfig
 from infra.plan.node_groups import Joining
 

@@ -126,9 +126,9 @@ class Ground:
     def refuse_living(self) -> None:
         """Raise Failure where the cloud says so, whatever the state says."""
 
-    def first(self, known: Known) -> tuple[str, ...] | None:
-        """URNs that the engine deletes in the step ``cluster``; None for all that is left."""
-        return None
+    def spared(self, known: Known) -> tuple[str, ...]:
+        """URNs that the engine does not delete in the step ``cluster``."""
+        return ()
 
     def blamed(self, known: Known, failure: Failure) -> Failure:
         """The failure of an engine's run that should have ended the cluster, with what holds it."""

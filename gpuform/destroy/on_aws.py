@@ -93,6 +93,6 @@ class OnAws(Ground):
         """By EKS's own word."""
         refuse_living(self.env.name, self.region)
 
-    def first(self, known: Known) -> tuple[str, ...] | None:
-        """All but the network, which leftovers would hold."""
-        return known.before_the_network()
+    def spared(self, known: Known) -> tuple[str, ...]:
+        """The network, which leftovers would hold."""
+        return known.network

@@ -2,8 +2,8 @@
 
 What differs from cloud to cloud is in `gpuform.destroy.grounds`. The engine runs twice on AWS. What a cluster
 leaves in its VPC can be taken away only once the cluster is gone, and while it lies there the VPC cannot be
-deleted: AWS's provider would try for 20 minutes and fail. So the first run has everything but the network as
-its targets, then comes the sweep, then the rest.
+deleted: AWS's provider would try for 20 minutes and fail. So the first run spares the network, then comes the
+sweep, then the rest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpuform.destroy.waiting import StillThere, counted
 from gpuform.engine import EngineFailure, Event
 from gpuform.engine.events import line
 from gpuform.errors import Failure, InputError
-from gpuform.plugins.kubernetes.client import Unreachable
+from gpuform.kubernetes.client import Unreachable
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Destroy:
             "cluster": lambda step: self._to_the_cluster(),
             "leftovers": self._leftovers,
             "network": lambda step: self._network(),
-            "stack": lambda step: self._engine(None),
+            "stack": lambda step: self._engine(()),
         }
         with self._site.cluster() as cluster:
             self._cluster = cluster
@@ -143,7 +143,7 @@ class Destroy:
             inside.keep_volumes(self._cluster)  # those that came while nodes were waited for
         known = self._site.known()
         try:
-            return self._engine(self._site.ground.first(known))
+            return self._engine(self._site.ground.spared(known))
         except EngineFailure as failure:
             raise self._site.ground.blamed(known, failure) from None
 
@@ -173,15 +173,15 @@ class Destroy:
                 f"not ours: {'; '.join(f'{one.id} ({one.why})' for one in foreign)}",
                 "delete them, or what uses them, and run the same command again",
             )
-        return self._engine(None)
+        return self._engine(())
 
-    def _engine(self, targets: tuple[str, ...] | None) -> str:
-        """All that is left, or these URNs alone."""
-        if targets == () or self._site.known().empty:
+    def _engine(self, spared: tuple[str, ...]) -> str:
+        """All that is left but these URNs."""
+        if self._site.known().only(spared) if spared else self._site.known().empty:
             return "nothing left"
 
         def told(event: Event) -> None:
             if text := line(event):
                 self._site.say(f"  {text}")
 
-        return self._site.engine_destroys(targets or (), told)
+        return self._site.engine_destroys(spared, told)

@@ -18,8 +18,8 @@ from gpuform.destroy.state import Known, without_cluster
 from gpuform.engine import Engine, Event
 from gpuform.engine.backend import project
 from gpuform.errors import Failure, InputError
+from gpuform.kubernetes.client import Unreachable
 from gpuform.paths import Paths
-from gpuform.plugins.kubernetes.client import Unreachable
 from gpuform.recover import locks
 from gpuform.recover.state import same
 from infra.model.environment import Environment
@@ -72,10 +72,10 @@ class Site:
                 f"stack {self.stack}", f"is locked by {lock.named}", f"run 'gpuform recover {self.stack}'"
             )
 
-    def engine_destroys(self, targets: Sequence[str], told: Callable[[Event], None]) -> str:
-        """The engine's destroy of these URNs, or of all that is left; its own count."""
+    def engine_destroys(self, spared: Sequence[str], told: Callable[[Event], None]) -> str:
+        """The engine's destroy of all that is left but these URNs; its own count."""
         self._state = None
-        return self.engine.destroy(self.stack, told, targets).summary
+        return self.engine.destroy(self.stack, told, spared).summary
 
     @cached_property
     def ground(self) -> Ground:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -121,14 +121,18 @@ class Known:
         mine = [one for one in found if _type(str(one.get("parent"))) in _WORKLOADS and one["type"] != _KEPT]
         return tuple(declared for one in mine for declared in _declared(one))
 
-    def before_the_network(self) -> tuple[str, ...]:
-        """URNs of all but the network and what only holds the state together."""
-        network: set[str] = set()
+    @cached_property
+    def network(self) -> tuple[str, ...]:
+        """URNs of the network."""
+        network: dict[str, None] = {}
         for one in self.resources:  # parents come first
             if one["type"] == _NETWORK or one.get("parent") in network:
-                network.add(str(one["urn"]))
-        kept = network | {str(one["urn"]) for one in self.resources if one["type"] in (_STACK, _AWS)}
-        return tuple(str(one["urn"]) for one in self.resources if one["urn"] not in kept)
+                network[str(one["urn"])] = None
+        return tuple(network)
+
+    def only(self, spared: Sequence[str]) -> bool:
+        """Whether nothing is left but these URNs and what only holds the state together."""
+        return all(one["urn"] in spared or one["type"] in (_STACK, _AWS) for one in self.resources)
 
 
 def without_cluster(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpuform.destroy.cluster import Kind, named
-from gpuform.plugins.kubernetes.client import Unreachable
+from gpuform.kubernetes.client import Unreachable
 
 Say = Callable[[str], None]
 

@@ -10,11 +10,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+from gpuform.engine.pending import CREATING, UPDATING
 from gpuform.errors import Failure
 
 # Providers whose create finds what an earlier, killed create of the same resource made, and goes on from
 # there. A pending create of any other provider stays in the state, and the engine warns of it.
-RESUMING = ("kubernetes:", "gpuform:")
+RESUMING = ("gpuform:",)
+RELEASE = "kubernetes:helm.sh/v3:Release"
+"""Helm refuses every step after an interrupted one: `gpuform.recover.go_on` decides before the run."""
 _MADE_UP = ("aws:", "openstack:")  # in offline runs; making nothing can be taken up at any time
 
 
@@ -76,15 +79,20 @@ def _forget_pending(content: dict[str, Any], resuming: tuple[str, ...]) -> int:
     """Drop pending operations of resuming providers; what is updating or deleting is still in the state."""
     latest = content["checkpoint"].get("latest") or {}
     pending = latest.get("pending_operations") or []
-    kept = [operation for operation in pending if not _resumes(operation, resuming)]
+    kept = [one for one in pending if not _resumes(one, resuming) or _of_helm(one)]
     if len(kept) < len(pending):
         latest["pending_operations"] = kept
     return len(pending) - len(kept)
 
 
+def _of_helm(operation: dict[str, Any]) -> bool:
+    """Whether Helm may have been at work; what it began to uninstall, it goes on to uninstall."""
+    return operation["resource"]["type"] == RELEASE and operation["type"] in (CREATING, UPDATING)
+
+
 def _resumes(operation: dict[str, Any], resuming: tuple[str, ...]) -> bool:
     kind = str(operation.get("resource", {}).get("type", ""))
-    return kind.startswith(resuming) or operation.get("type") != "creating"
+    return kind.startswith(resuming) or operation.get("type") != CREATING
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from gpuform.engine import backend
 from gpuform.engine.places import Places, Tools, link, tool, write
-from gpuform.engine.standins import Plugin, install
+from gpuform.engine.standins import install
 from gpuform.paths import Paths
 
 # Protects nothing: the state describes this machine only, and lies beside it. It is fixed so that runs by
@@ -105,7 +105,6 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
         "PULUMI_STACK": stack,
         "GPUFORM_STATE": str(paths.state),  # for the program, which asks where the kubeconfig lies
-        "GPUFORM_HELM": str(paths.shims / "helm"),
         "KUBECONFIG": str(paths.kubeconfig),
         "PATH": os.pathsep.join([*(ours if offline else ours[1:]), *others]),
     }
@@ -151,13 +150,12 @@ def export_lines(env: Mapping[str, str]) -> str:
     return "\n".join([f"unset {' '.join(backend.unset(UNSET, env, PASSPHRASE))}", *exports])
 
 
-def prepare(places: Places, tools: Tools) -> list[Plugin]:
-    """Put wrapper, links and plugins in place; the state of the plugins as ``standins.install`` says."""
+def prepare(places: Places, tools: Tools) -> None:
+    """Put wrapper, links and plugins in place."""
     places.backend.mkdir(parents=True, exist_ok=True)
     pulumi = tool(places, tools, "pulumi")
     link(places.pulumi, pulumi)
-    for name in ("kubectl", "helm"):
-        link(places.paths.shims / name, tool(places, tools, name))
+    link(places.paths.shims / "kubectl", tool(places, tools, "kubectl"))
     places_of = {
         "@ROOT@": places.paths.root,
         "@FOLDER@": places.folder,
@@ -168,4 +166,4 @@ def prepare(places: Places, tools: Tools) -> list[Plugin]:
     for mark, path in places_of.items():
         wrapper = wrapper.replace(mark, shlex.quote(str(path)))
     write(places.paths.shims / "pulumi", wrapper, 0o755)
-    return install(places)
+    install(places, tools)

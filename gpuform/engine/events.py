@@ -141,6 +141,8 @@ def _change(metadata: Mapping[str, Any]) -> Change:
     detailed = metadata.get("detailedDiff") or {}
     replaces = {path for path, how in detailed.items() if how["diffKind"].endswith("-replace")}
     # Where a trigger of the program's forces a replacement, the engine asks no provider what differs.
+    if "provider" in (metadata.get("keys") or ()):  # what a chart's defaults differ in is no reason
+        return Change(before, after, ("provider",), ("provider",))
     differing = {key for key in {*before, *after} if before.get(key) != after.get(key)}
     forced = differing if metadata["op"] == "replace" else ()
     return Change(

@@ -8,7 +8,9 @@ from typing import Any
 
 from gpuform.errors import Failure
 
-CREATING, IMPORTING = "creating", "importing"
+CREATING, UPDATING, IMPORTING = "creating", "updating", "importing"
+FIELD_MANAGER = "__fieldManager"
+"""An output of the Kubernetes provider."""
 _SHOWN = 3
 
 
@@ -38,7 +40,7 @@ class Operation:
 def operations(state: Mapping[str, Any]) -> list[Operation]:
     """The pending operations of a state as `pulumi stack export` gives it, in its order.
 
-    A resource with inputs and without any outputs is one that `gpuform recover` put there and could not read.
+    A resource with inputs and without outputs is one that `gpuform recover` put there and could not read.
     """
     latest = state.get("deployment") or {}
     pending = [Operation(one["type"], one["resource"]) for one in latest.get("pending_operations") or ()]
@@ -48,7 +50,7 @@ def operations(state: Mapping[str, Any]) -> list[Operation]:
 
 def _is_unread(resource: Mapping[str, Any]) -> bool:
     made = bool(resource.get("custom") and resource.get("id"))
-    return made and bool(resource.get("inputs")) and not resource.get("outputs")
+    return made and bool(resource.get("inputs")) and not {*(resource.get("outputs") or ())} - {FIELD_MANAGER}
 
 
 def require_none(state: Mapping[str, Any], stack: str, resumed: tuple[str, ...] = ()) -> None:

@@ -65,13 +65,16 @@ class Engine:
         return self._operate("preview", stack, _packs(policy_packs), on_event)
 
     def destroy(
-        self, stack: str = "local", on_event: OnEvent | None = None, targets: Sequence[str] = ()
+        self, stack: str = "local", on_event: OnEvent | None = None, spared: Sequence[str] = ()
     ) -> Result:
-        """Delete everything that the stack's state knows of, or these URNs alone; the stack itself stays.
+        """Delete everything in the stack's state except ``spared`` (URNs) and what these depend on.
 
+        Nothing is targeted: for each target the engine (3.256) asks the Kubernetes provider about an unknown
+        kubeconfig, and then uses the connection that it closed because of the answer. The stack itself stays.
         Raises Failure, and begins nothing, as ``up`` does: what a killed run was making would be left behind.
         """
-        return self._operate("destroy", stack, ["--yes", "--skip-preview", *_only(targets)], on_event)
+        kept = [word for urn in spared for word in ("--exclude", urn)]
+        return self._operate("destroy", stack, ["--yes", "--skip-preview", *kept], on_event)
 
     def refresh(
         self, stack: str = "local", on_event: OnEvent | None = None, targets: Sequence[str] = ()
@@ -100,6 +103,14 @@ class Engine:
         shown = ["--show-secrets"] if show_secrets else []
         state: dict[str, Any] = json.loads(self.ask(env, "stack", "export", "--stack", stack, *shown))
         return state
+
+    def tool(self, name: str) -> Path:
+        """Path of a tool of the toolchain, which gets it first if it is missing."""
+        return self._tools.path(name)
+
+    def interrupted(self, stack: str = "local") -> list[pending.Operation]:
+        """What an interrupted run was doing, as far as the next one does not go on with it by itself."""
+        return pending.operations(self._state(self.prepare(stack), stack))
 
     def _state(self, env: Mapping[str, str], stack: str) -> dict[str, Any]:
         """As ``deployment``, without starting an engine where the state is a file beside the checkout."""
@@ -142,8 +153,8 @@ class Engine:
             backend.require_passphrase(stack, shared, env)
         file = self._paths.root / f"Pulumi.{stack}.yaml"
         for plugin in plugins(self._paths, self._places.offline):
-            if plugin.notice and plugin.starts_for(file) and not self._runs:
-                self._say(plugin.notice)
+            if (notice := plugin.notice(file, self._places.offline)) and not self._runs:
+                self._say(notice)
         self._runs[stack] = env, shared
         return self._runs[stack]
 

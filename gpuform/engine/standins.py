@@ -1,12 +1,13 @@
-"""The project's own plugins: where the official one is not installed, and how the engine finds ours.
+"""The plugins of engine runs: official ones where they are installed or can be had, else the project's own.
 
 They lie in the plugin folder of our own PULUMI_HOME. The engine looks there last, after PATH and after what
-ships next to ``pulumi``, so an official plugin wins without any choice of ours.
+ships next to ``pulumi``.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -15,10 +16,14 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from gpuform.engine.places import Places, link, write
+from gpuform.engine.places import Places, Tools, link, tool, write
 from gpuform.paths import Paths
-from infra.versions import PULUMI
+from gpuform.toolchain.plugin import downloaded
+from infra.versions import PULUMI, PULUMI_KUBERNETES_MODULE
 
+_DAY = PULUMI_KUBERNETES_MODULE.split("-")[1]
+_SOURCE = f"{_DAY[:4]}-{_DAY[4:6]}-{_DAY[6:8]}"
+_REAL = re.compile(r"kind:.*\b(aws|openstack|existing|hosts)\b")
 _SDKS = ("kubernetes", "aws", "openstack")
 """Providers whose SDK is a package of its own, which says the version."""
 
@@ -35,6 +40,11 @@ class _Ours:
         return f"pulumi-{self.kind}-{self.name}"
 
     @property
+    def build(self) -> bool:
+        """Whether the toolchain gets it where it is not installed."""
+        return not self.module
+
+    @property
     def version(self) -> str:
         """The version that programs ask the engine for: that of the SDK they import."""
         if self.kind == "language" or self.name == "pulumi-python":
@@ -48,7 +58,7 @@ class _Ours:
 
 _OURS = (
     _Ours("language", "python", "gpuform.plugins.language", stands_in=True),
-    _Ours("resource", "kubernetes", "gpuform.plugins.kubernetes", stands_in=True),
+    _Ours("resource", "kubernetes", "", stands_in=True),
     # Only where the SDK is installed, which asks for its own version: it comes with gpuform[openstack].
     *(
         [_Ours("resource", "openstack", "gpuform.plugins.openstack", stands_in=True)]
@@ -81,39 +91,57 @@ _ONLY_OF = {"pulumi-resource-openstack": "openstack"}
 _RESUMES = {"pulumi-resource-openstack": "openstack:"}
 """Stand-ins that note on this machine what they ask a cloud for, and the types whose creates they go on with.
 
-The official plugins would ask again. (The stand-in of kubernetes needs no note: see ``checkpoint``.)
+The official plugins would ask again.
 """
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin that may be official; ``official`` is its executable, or None where our stand-in is used."""
+    """A plugin that may be official; ``official`` is its executable, or None where it is not installed.
+
+    ``source`` is the date of the source that the toolchain builds it from; empty where our stand-in is used.
+    """
 
     name: str
     version: str
     official: Path | None
+    source: str = ""
 
     def starts_for(self, stack_file: Path) -> bool:
         """Whether runs of a stack use it."""
         word = _ONLY_OF.get(self.name)
         return not word or (stack_file.is_file() and word in stack_file.read_text(encoding="utf-8"))
 
-    @property
-    def notice(self) -> str:
-        """The line that says so for a stand-in, else nothing."""
-        if self.official:
+    def notice(self, stack_file: Path, offline: bool = False) -> str:
+        """What runs of a stack say of a plugin that is not official, else nothing.
+
+        The source of January 2026 takes an object that is there for its own (pulumi-kubernetes PR 4278).
+        """
+        if self.official or not self.starts_for(stack_file):
             return ""
-        return f"gpuform: stand-in for {self.name} {self.version} (the official plugin is not installed)"
+        if not self.source:
+            return f"gpuform: stand-in for {self.name} {self.version} (the official plugin is not installed)"
+        said = f"gpuform: {self.name} is built from source of {self.source}, not the official {self.version}"
+        declared = stack_file.read_text(encoding="utf-8") if stack_file.is_file() else ""
+        if offline or not _REAL.search(declared):
+            return said
+        kind, _, name = self.name.removeprefix("pulumi-").partition("-")
+        return (
+            f"{said}; warning: it takes over an object that exists under the name of a new one, and a "
+            "resource renamed with the same metadata.name loses its object. Install the official one with "
+            f"'pulumi plugin install {kind} {name} {self.version}'"
+        )
 
 
 def plugins(paths: Paths | None = None, offline: bool = False) -> list[Plugin]:
-    """Every plugin that we have a stand-in for, with the official one where it is installed.
+    """Every plugin that may be official, with the official one where it is installed.
 
-    Looks on PATH, next to the ``pulumi`` of these runs, and in the user's own PULUMI_HOME; starts nothing.
+    Looks on PATH, next to the ``pulumi`` of these runs, in the user's own PULUMI_HOME, and among the tools;
+    starts nothing.
     """
     places = Places(paths or Paths.here())
     return [
-        Plugin(ours.file, ours.version, _official(ours, places))
+        Plugin(ours.file, ours.version, _official(ours, places), _SOURCE if ours.build else "")
         for ours in _wanted(offline)
         if ours.stands_in
     ]
@@ -125,10 +153,9 @@ def resuming(paths: Paths) -> tuple[str, ...]:
     return tuple(type for type in found if type)
 
 
-def install(places: Places) -> list[Plugin]:
-    """Make every plugin known to the engine; returns ``plugins``. Run again it changes nothing."""
-    state = plugins(places.paths, places.offline)
-    official = {plugin.name: plugin.official for plugin in state}
+def install(places: Places, tools: Tools) -> None:
+    """Make every plugin known to the engine. Run again it changes nothing. Errors as ``Tools.path``."""
+    official = {plugin.name: plugin.official for plugin in plugins(places.paths, places.offline)}
     folder = places.home / "plugins"
     for ours in _wanted(places.offline):
         for other in folder.glob(f"{ours.kind}-{ours.name}-v*"):
@@ -136,15 +163,20 @@ def install(places: Places) -> list[Plugin]:
                 shutil.rmtree(other)  # of an older version of ours: this PULUMI_HOME is nobody else's
         target = folder / ours.folder / ours.file
         found = None if _only_ours(ours, places.offline) else official.get(ours.file)
+        if found is None and ours.build:
+            found = tool(places, tools, ours.file)
         if found is None:
             write(target, _launcher(ours.module), 0o755)
+        elif ours.kind == "resource":
+            write(target, _following(found), 0o755)
         else:
             link(target, found)
+        if ours.kind == "resource" and not places.offline:
+            _shadow(ours, places)
     if places.offline:
         write(places.answering / "aws", _launcher("gpuform.plugins.offline.aws"), 0o755)
         given = (places.paths.root, places.paths.cache, places.charts)
         write(places.finder, _launcher("gpuform.offline.charts", *given), 0o755)
-    return state
 
 
 def _only_ours(ours: _Ours, offline: bool) -> bool:
@@ -160,19 +192,40 @@ def _wanted(offline: bool) -> list[_Ours]:
 
 def _launcher(module: str, *arguments: Path) -> str:
     # -P: the engine starts plugins in the program's folder, whose modules must not pass for ours; nor may
-    # those of another checkout, which PYTHONPATH names for its program.
+    # those of another checkout, which PYTHONPATH names for its program. The language host gives it that.
     words = " ".join(shlex.quote(str(word)) for word in (sys.executable, "-P", "-m", module, *arguments))
-    return f'#!/bin/sh\nunset PYTHONPATH\nexec {words} "$@"\n'
+    kept = "GPUFORM_PYTHONPATH=${PYTHONPATH-}\nexport GPUFORM_PYTHONPATH\n"
+    return f'#!/bin/sh\n{kept}unset PYTHONPATH\nexec {words} "$@"\n'
+
+
+def _following(official: Path) -> str:
+    words = [sys.executable, "-I", "-S", Path(__file__).with_name("follow.py"), official]
+    return f'#!/bin/sh\nexec {" ".join(shlex.quote(str(word)) for word in words)} "$@"\n'
+
+
+def _shadow(ours: _Ours, places: Places) -> None:
+    """Put the launcher before a plugin on PATH, which the engine prefers to those of its home."""
+    shim = places.paths.shims / ours.file
+    if on_path := _on_path(ours, places):
+        write(shim, _following(on_path), 0o755)
+    else:
+        shim.unlink(missing_ok=True)
+
+
+def _on_path(ours: _Ours, places: Places) -> Path | None:
+    searched = [entry for entry in os.get_exec_path() if Path(entry) != places.paths.shims]
+    found = shutil.which(ours.file, path=os.pathsep.join(searched))
+    return Path(found).absolute() if found else None
 
 
 def _official(ours: _Ours, places: Places) -> Path | None:
-    searched = [entry for entry in os.get_exec_path() if Path(entry) != places.paths.shims]
-    on_path = shutil.which(ours.file, path=os.pathsep.join(searched))
-    if on_path:
-        return Path(on_path).absolute()
+    if on_path := _on_path(ours, places):
+        return on_path
     beside = places.pulumi.resolve().with_name(ours.file)
     home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
     candidates = [beside] if ours.kind == "language" else []
+    if ours.build:
+        candidates.append(downloaded(places.paths.cache, ours.file, ours.version))
     if home != places.home:
         candidates.append(home / "plugins" / ours.folder / ours.file)
     return next((path for path in candidates if os.access(path, os.X_OK)), None)

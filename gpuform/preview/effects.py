@@ -27,6 +27,7 @@ from infra.model import labels
 
 _PLUGIN_ALONE = ("nvidia-device-plugin", "device-plugin-sim")
 _NO_OFFER = "a node offers nothing for a moment, running pods stay"
+_CLUSTERS = (aws_effects.CLUSTER, magnum_effects.CLUSTER)
 _PRECIOUS: Mapping[str, str] = {
     aws_effects.CLUSTER: "cluster",
     aws_effects.VPC: "VPC",
@@ -42,9 +43,18 @@ _PRECIOUS: Mapping[str, str] = {
 def effects(steps: Iterable[Step], world: World) -> tuple[Effect, ...]:
     """Every effect, the worst first; the same steps in another order give the same answer."""
     listed = list(steps)
-    found = [effect for step in listed for effect in _of(step, world)]
+    told = [step for step in listed if not _goes_with_its_cluster(step, listed)]
+    found = [effect for step in told for effect in _of(step, world)]
     found += aws_effects.stranded(listed)
     return tuple(sorted(dict.fromkeys(found), key=lambda one: (one.weight, one.what, one.how)))
+
+
+def _goes_with_its_cluster(step: Step, steps: Iterable[Step]) -> bool:
+    """Whether an object is replaced only because its cluster is, which says it all."""
+    replaced = step.change is not None and step.change.replaces == ("provider",)
+    if not replaced or not step.type.startswith("kubernetes:"):
+        return False
+    return any(one.type in _CLUSTERS and one.op in ("replace", "delete") for one in steps)
 
 
 def _of(step: Step, world: World) -> Found:

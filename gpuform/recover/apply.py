@@ -10,7 +10,6 @@ from gpuform.engine import Event
 from gpuform.engine.pending import IMPORTING
 from gpuform.errors import Failure
 from gpuform.plugins.handler import PluginError
-from gpuform.plugins.kubernetes.release_helm import HelmError
 from gpuform.recover import cluster, locks, releases
 from gpuform.recover import state as states
 from gpuform.recover.find import Stack
@@ -23,8 +22,8 @@ def carry_out(stack: Stack, plan: Plan, say: Say) -> None:
     """Do what ``plan`` says and tell each thing done; what it leaves to the reader stays.
 
     The state stays as it is while a single operation is left to the reader: it is written as a whole. Raises
-    Failure where something has changed meanwhile, and where helm or the engine end with an error; the same
-    command goes on from there.
+    Failure where something has changed meanwhile, and where the cluster or the engine answer with an error;
+    the same command goes on from there.
     """
     for line in locks.remove(stack.place(), plan.locks, stack.name):
         say(line)
@@ -42,7 +41,7 @@ async def _releases(stack: Stack, plan: Plan) -> list[str]:
         one["resource"]["urn"]: one["resource"] for one in state["deployment"].get("pending_operations") or ()
     }
     said = []
-    async with cluster.opened(state, stack.env, stack.paths.state) as clusters:
+    async with cluster.opened(state, stack.env) as clusters:
         for release in plan.releases:
             if release.does == FOR_YOU:
                 continue
@@ -52,11 +51,10 @@ async def _releases(stack: Stack, plan: Plan) -> list[str]:
                     f"stack {stack.name}", f"was locked meanwhile by {others[0].named}", "wait for it"
                 )
             try:
-                client = clusters.of(resource).client
-                said.append(await releases.settle(clusters.helm(resource), release, client))
-            except (HelmError, PluginError) as problem:
-                history = "helm history {1} -n {0}".format(*release.id.split("/"))
-                raise Failure(f"release {release.id}", str(problem), f"look at it with '{history}'") from None
+                helm, runs = stack.engine.tool("helm"), stack.paths.state / "helm"
+                said.append(await releases.settle(clusters.of(resource), release, helm, runs))
+            except PluginError as problem:
+                raise Failure(f"release {release.id}", str(problem), "look again") from None
     return said
 
 
@@ -73,7 +71,12 @@ def _state(stack: Stack, plan: Plan, say: Say) -> None:
     for step in plan.steps:
         if step in missing:
             continue
-        done = {"import": f"imported as {step.id}", "clear": "cleared", "refresh": "read again"}[step.does]
+        done = {
+            "import": f"imported as {step.id}",
+            "finish": "the next up goes on with it",
+            "clear": "cleared",
+            "refresh": "read again",
+        }[step.does]
         say(f"{step.name} ({step.type}): {done}")
     if missing:
         raise Failure(
@@ -86,7 +89,7 @@ def _state(stack: Stack, plan: Plan, say: Say) -> None:
 
 def _missing(stack: Stack, plan: Plan) -> list[Step]:
     """What was imported and is not in the state any more: a refresh takes out what it does not find."""
-    imported = [one for one in plan.steps if one.does == "import" or one.was == IMPORTING]
+    imported = [one for one in plan.steps if one.does in ("import", "finish") or one.was == IMPORTING]
     if not imported:
         return []
     now = states.resources(stack.engine.deployment(stack.env, stack.name))

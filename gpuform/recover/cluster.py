@@ -7,22 +7,19 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from gpuform.engine.pending import CREATING, Operation
+from gpuform.kubernetes.client import Client
+from gpuform.kubernetes.kubeconfig import Access, resolve
 from gpuform.plugins.handler import PluginError
-from gpuform.plugins.kubernetes.client import ApiError
-from gpuform.plugins.kubernetes.cluster import Cluster, Settings
-from gpuform.plugins.kubernetes.kubeconfig import Access, resolve
-from gpuform.plugins.kubernetes.naming import field_manager, object_id
-from gpuform.plugins.kubernetes.release_helm import Helm
 from gpuform.recover import releases
 from gpuform.recover import state as states
 from gpuform.recover.plan import FOR_YOU, Release, Step
 from infra.model import labels
 
 PREFIX = "kubernetes:"
+_MANAGER = "pulumi-kubernetes-"  # and a random end, which is in no pending operation
 _OF_A_LOGIN = ("GPUFORM_OFFLINE", "GPUFORM_OFFLINE_KUBECONFIG", "GPUFORM_STATE", "KUBECONFIG")
 
 
@@ -35,32 +32,26 @@ class Clusters:
 
     state: Mapping[str, Any]
     env: Mapping[str, str]
-    folder: Path
-    _open: dict[str, Cluster] = field(default_factory=dict)
+    _open: dict[str, Client] = field(default_factory=dict)
 
-    def of(self, resource: Mapping[str, Any]) -> Cluster:
-        """The cluster that a resource is in."""
+    def of(self, resource: Mapping[str, Any]) -> Client:
+        """A client of the cluster that a resource is in."""
         key = str(resource.get("provider"))
         if key not in self._open:
             config = states.provider(self.state, resource)
-            access = _with_logins(resolve(config, self.env), self.env)
-            self._open[key] = Cluster(access, Settings.of(config, self.env))
+            self._open[key] = Client(_with_logins(resolve(config, self.env), self.env))
         return self._open[key]
-
-    def helm(self, resource: Mapping[str, Any]) -> Helm:
-        """helm for that cluster, with the locks of this checkout's own runs."""
-        return Helm(self.of(resource).access, Path(self.env["GPUFORM_HELM"]), self.folder)
 
     async def close(self) -> None:
         """Close the connections."""
-        for one in self._open.values():
-            await one.client.close()
+        for client in self._open.values():
+            await client.close()
 
 
 @asynccontextmanager
-async def opened(state: Mapping[str, Any], env: Mapping[str, str], folder: Path) -> AsyncIterator[Clusters]:
+async def opened(state: Mapping[str, Any], env: Mapping[str, str]) -> AsyncIterator[Clusters]:
     """Clusters of a state, exported with its secrets, for as long as this lasts."""
-    clusters = Clusters(state, env, folder)
+    clusters = Clusters(state, env)
     try:
         yield clusters
     finally:
@@ -78,9 +69,9 @@ def _with_logins(access: Access, env: Mapping[str, str]) -> Access:
 
 
 async def pending_releases(
-    clusters: Clusters, making: Sequence[Operation], now: datetime
+    clusters: Clusters, making: Sequence[Operation], now: datetime, quiet_s: int
 ) -> tuple[Release, ...]:
-    """Every release of the stack that helm has left pending, those that were being made included."""
+    """Every release of the stack that Helm has left pending, those that were being made included."""
     known = [one for one in states.resources(clusters.state) if one["type"] == releases.TYPE]
     new = [one.resource for one in making if one.type == releases.TYPE]
     found = []
@@ -88,25 +79,24 @@ async def pending_releases(
         inputs = states.plain(resource.get("inputs") or {})
         id = releases.id_of(resource, inputs)
         try:
-            seen = await releases.read(clusters.of(resource).client, id)
-        except (PluginError, ApiError) as problem:
+            seen = await releases.read(clusters.of(resource), id)
+        except PluginError as problem:
             found.append(Release(resource["urn"], id, "unknown", FOR_YOU, str(problem)))
             continue
-        helm = clusters.helm(resource)
-        ours = resource not in new or seen.made_by(resource["urn"], inputs)
-        if one := releases.settled(resource["urn"], seen, ours, helm, now):
+        ours = resource not in new or seen.made_by(inputs)
+        if one := releases.settled(resource["urn"], seen, ours, now, quiet_s):
             found.append(one)
     return tuple(found)
 
 
 async def look(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
-    """What becomes of one object or release that was being made."""
-    assert operation.kind == CREATING
+    """What becomes of one object that was being made, or of a release that was being made or changed."""
     try:
         if operation.type == releases.TYPE:
             return await _release(clusters, operation, settled)
+        assert operation.kind == CREATING
         return await _object(clusters, operation)
-    except (PluginError, ApiError) as problem:
+    except PluginError as problem:
         return Step.of(operation, FOR_YOU, f"{problem}; look again when the cluster answers")
 
 
@@ -114,16 +104,20 @@ async def _release(clusters: Clusters, operation: Operation, settled: Sequence[R
     mine = next((one for one in settled if one.urn == operation.urn), None)
     inputs = states.plain(operation.resource.get("inputs") or {})
     id = releases.id_of(operation.resource, inputs)
-    if mine and mine.does == "uninstall":
-        return Step.of(operation, "clear", "its first installation never ended, and goes")
     if mine and mine.does == FOR_YOU:
         return Step.of(operation, FOR_YOU, mine.why)
-    found = await releases.read(clusters.of(operation.resource).client, id)
-    if found.newest is None:
+    found = await releases.read(clusters.of(operation.resource), id)
+    if operation.kind != CREATING:
+        if found.status in ("deployed", "") or mine:  # that is rolled back first
+            return Step.of(operation, "refresh", "what is there is read again")
+        return Step.of(operation, "finish", f"revision {found.number} is {found.status}", id)
+    if not found.number:
         return Step.of(operation, "clear", "the cluster has no such release")
-    if not found.made_by(operation.urn, inputs):
+    if not found.made_by(inputs):
         return Step.of(operation, FOR_YOU, f"release {id} is there, and this resource did not make it")
-    return Step.of(operation, "import", "it is there, with our label or with the same chart and values", id)
+    if found.status == "deployed":
+        return Step.of(operation, "import", "it is there, with the same chart and values", id)
+    return Step.of(operation, "finish", "its installation has begun, with the same chart and values", id)
 
 
 async def _object(clusters: Clusters, operation: Operation) -> Step:
@@ -133,20 +127,30 @@ async def _object(clusters: Clusters, operation: Operation) -> Step:
         return Step.of(operation, "clear", "a patch is applied again without harm")
     if not metadata.get("name"):
         return Step.of(operation, FOR_YOU, "the server makes up its name, so that it cannot be recognised")
-    cluster = clusters.of(operation.resource)
-    kind = await cluster.type_of(inputs)
-    namespace = metadata.get("namespace") or cluster.access.namespace
-    live = await cluster.client.find(kind.path(namespace, metadata["name"])) if kind else None
+    client = clusters.of(operation.resource)
+    live = await _find(client, inputs)
     if live is None:
         return Step.of(operation, "clear", "the cluster has none of it")
-    managers = {one.get("manager") for one in live["metadata"].get("managedFields") or ()}
-    if field_manager(operation.urn) in managers:
-        return Step.of(operation, "import", "it is there, and its fields are ours", object_id(live))
+    id = "/".join(word for word in (live["metadata"].get("namespace"), metadata["name"]) if word)
     declared, has = (
         (one.get("labels") or {}).get(labels.ENVIRONMENT) for one in (metadata, live["metadata"])
     )
-    if declared and declared == has:  # the official provider's field manager is random
-        return Step.of(
-            operation, "import", f"it is there, and labelled {labels.ENVIRONMENT}={has}", object_id(live)
-        )
-    return Step.of(operation, FOR_YOU, f"{object_id(live)} is there, and this resource did not make it")
+    if declared and declared == has:
+        why = f"it is there, and labelled {labels.ENVIRONMENT}={has}"
+        managers = (one.get("manager", "") for one in live["metadata"].get("managedFields") or ())
+        manager = next((name for name in managers if name.startswith(_MANAGER)), "")
+        return Step.of(operation, "import", why, id, manager)
+    return Step.of(operation, FOR_YOU, f"{id} is there, and this resource did not make it")
+
+
+async def _find(client: Client, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The live object of a manifest; None also where the cluster does not know its kind."""
+    version, metadata = str(manifest["apiVersion"]), manifest["metadata"]
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    served = await client.find(root)
+    for kind in (served or {}).get("resources", ()):
+        if kind["kind"] == manifest["kind"] and "/" not in kind["name"]:
+            namespace = metadata.get("namespace") or client.access.namespace
+            place = f"/namespaces/{namespace}" if kind["namespaced"] else ""
+            return await client.find(f"{root}{place}/{kind['name']}/{metadata['name']}")
+    return None

@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpuform.engine import Engine, backend
-from gpuform.engine.pending import CREATING, Operation, operations
+from gpuform.engine.pending import CREATING, UPDATING, Operation, operations
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 from gpuform.recover import aws, cluster, locks, openstack
 from gpuform.recover import state as states
 from gpuform.recover.plan import FOR_YOU, Plan, Release, Step
+from gpuform.recover.releases import QUIET_HERE_S, QUIET_S, TYPE
 
 _HARMLESS = ("gpuform:", "pulumi:")
 """Made again without harm: our own provider's work ends in the same, and a provider makes nothing."""
@@ -63,6 +64,11 @@ class Stack:
         """The environment of the engine's runs."""
         return self.engine.environment(self.name)[0]
 
+    @property
+    def quiet_s(self) -> int:
+        """How old a pending release is before it is touched."""
+        return QUIET_S if self.at_cloud else QUIET_HERE_S
+
     def place(self) -> locks.Store:
         """Where its locks lie."""
         return locks.store(self.env["PULUMI_BACKEND_URL"], backend.project(self.paths.root), self.name)
@@ -90,8 +96,8 @@ async def _look(
     for cloud in CLOUDS if stack.at_cloud else ():
         if any(one.type.startswith(cloud.prefix) for one in todo):
             cloud.require_place(stack.name, state)
-    async with cluster.opened(state, stack.env, stack.paths.state) as clusters:
-        releases = await cluster.pending_releases(clusters, making, now)
+    async with cluster.opened(state, stack.env) as clusters:
+        releases = await cluster.pending_releases(clusters, making, now, stack.quiet_s)
         steps = [await _step(stack, one, state, told, clusters, releases) for one in todo]
     return tuple(steps), releases
 
@@ -104,8 +110,11 @@ async def _step(
     clusters: cluster.Clusters,
     releases: Sequence[Release],
 ) -> Step:
+    known = any(have["urn"] == one.urn for have in states.resources(state))
+    if one.type == TYPE and one.kind == UPDATING and known:
+        return await cluster.look(clusters, one, releases)
     if one.kind != CREATING:
-        if any(have["urn"] == one.urn for have in states.resources(state)):
+        if known:
             return Step.of(one, "refresh", "what is there is read again")
         return Step.of(one, "clear", "nothing was changed")
     for name in (one.urn, one.name):

@@ -10,7 +10,7 @@ from gpuform.engine.locks import Owner
 from gpuform.engine.pending import Operation
 from gpuform.errors import Failure
 
-Does = Literal["import", "clear", "refresh", "roll back", "uninstall", "leave"]
+Does = Literal["import", "finish", "clear", "refresh", "roll back", "mark failed", "leave"]
 
 FOR_YOU: Final = "leave"
 """Nothing is done: the reason says why, and who does it then."""
@@ -48,8 +48,10 @@ class Lock:
 class Step:
     """One pending operation of the state, and what becomes of it.
 
-    ``import``: it was made; the state gets it under ``id``. ``clear``: it was not, and nothing is left of it.
+    ``import``: it was made; the state gets it under ``id``. ``finish``: it was made in part; the state gets
+    it as one that the next update must go on with. ``clear``: it was not made, and nothing is left of it.
     ``refresh``: the state has it, and what is really there is read again. ``leave``: see ``why``.
+    ``manager`` is the field manager that has applied an object.
     """
 
     urn: str
@@ -58,11 +60,12 @@ class Step:
     does: Does
     why: str
     id: str | None = None
+    manager: str = ""
 
     @classmethod
-    def of(cls, operation: Operation, does: Does, why: str, id: str | None = None) -> Self:
+    def of(cls, operation: Operation, does: Does, why: str, id: str | None = None, manager: str = "") -> Self:
         """What becomes of an operation."""
-        return cls(operation.urn, operation.type, operation.kind, does, why, id)
+        return cls(operation.urn, operation.type, operation.kind, does, why, id, manager)
 
     @classmethod
     def left(cls, operation: Operation, why: str) -> Self:
@@ -87,9 +90,9 @@ def ambiguous(operation: Operation, ids: Sequence[str]) -> Failure:
 
 @dataclass(frozen=True)
 class Release:
-    """A Helm release of a resource of this stack, whose ``newest`` revision is pending.
+    """A Helm release of a resource of this stack with a pending ``newest`` revision.
 
-    ``roll back`` to ``revision``, ``uninstall`` a first installation that never ended, or ``leave`` it.
+    ``roll back`` to ``revision``; ``mark failed`` where there is none, so that Helm upgrades it; ``leave``.
     """
 
     urn: str

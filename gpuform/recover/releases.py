@@ -1,53 +1,60 @@
-"""Helm releases that a killed run left pending: helm refuses every further step until they are settled."""
+"""Helm releases that a killed run left pending: Helm refuses every further step until they are settled."""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import json
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from gpuform.plugins.kubernetes import release_history as history
-from gpuform.plugins.kubernetes.client import Client
-from gpuform.plugins.kubernetes.release_helm import Helm
-from gpuform.plugins.kubernetes.release_history import Revision
+from gpuform import scratch
+from gpuform.kubernetes.client import Client
+from gpuform.plugins.handler import PluginError
 from gpuform.recover.plan import FOR_YOU, Release
 
 TYPE = "kubernetes:helm.sh/v3:Release"
 QUIET_S = 180
-"""How old a pending revision is before it is touched: a helm of another machine may be at work on it."""
+"""How old a pending revision is before it is touched: another machine may be at work on it."""
+QUIET_HERE_S = 10
+"""The same on the embedded control plane: the provider of a run on this machine ends with its engine."""
+_PENDING = ("pending-install", "pending-upgrade", "pending-rollback")
+_MERGE = "application/merge-patch+json"
 
 
 @dataclass(frozen=True)
 class Found:
-    """One release as the cluster has it.
+    """The newest revision of a release; ``number`` is 0 where the cluster has none.
 
-    ``since`` is when its newest revision was begun, ``stored`` what helm's Secret of that one holds.
+    ``since`` is when it was begun, ``stored`` what Helm's Secret holds, ``secret`` that Secret's name and
+    ``version`` its resourceVersion. ``good`` is the revision to go back to, 0 without one.
     """
 
     id: str
-    revisions: tuple[Revision, ...]
-    since: datetime | None
+    number: int = 0
+    status: str = ""
+    since: datetime | None = None
     stored: str = ""
+    secret: str = ""
+    version: str = ""
+    good: int = 0
 
     @property
-    def newest(self) -> Revision | None:
-        """The newest revision; None where there is no such release."""
-        return self.revisions[-1] if self.revisions else None
+    def pending(self) -> bool:
+        """Whether Helm is at work on it, or was when it was killed."""
+        return self.status in _PENDING
 
-    def made_by(self, urn: str, inputs: Mapping[str, Any]) -> bool:
-        """Whether a resource with these inputs made it.
+    def made_by(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether a resource with these inputs installed it: a first revision of the same chart and values.
 
-        Our stand-in labels its releases. One without a label counts as made by the official provider where
-        it is a first revision of the same chart and values; the name of a chart in a folder is not compared.
+        The name of a chart in a folder is not compared.
         """
-        if self.newest is None:
+        if self.number != 1:
             return False
-        if self.newest.owner:
-            return self.newest.owner == history.owner(urn)
         content = _unpacked(self.stored)
         chart = content["chart"]["metadata"]
         reference, version = str(inputs.get("chart")), str(inputs.get("version") or "")
@@ -55,75 +62,109 @@ class Found:
         named = not published or reference.rpartition("/")[2] == chart["name"]
         pinned = not version or version.lstrip("v") == chart["version"].lstrip("v")
         same = (content.get("config") or {}) == (inputs.get("values") or {})
-        return self.newest.number == 1 and named and pinned and same
+        return bool(named and pinned and same)
 
 
 async def read(client: Client, id: str) -> Found:
-    """The revisions that helm keeps of ``NAMESPACE/NAME``."""
+    """The newest revision that Helm keeps of ``NAMESPACE/NAME``."""
     namespace, _, name = id.partition("/")
-    path = f"/api/v1/namespaces/{namespace}/secrets"
-    answer = await client.get(path, {"labelSelector": f"owner=helm,name={name}"})
-    kept = sorted(
-        ((Revision.of(item["metadata"]), item) for item in answer["items"]), key=lambda pair: pair[0].number
-    )
+    answer = await client.get(_secrets(namespace), {"labelSelector": f"owner=helm,name={name}"})
+    kept = {int(item["metadata"]["labels"]["version"]): item for item in answer["items"]}
     if not kept:
-        return Found(id, (), None)
-    newest = kept[-1][1]
-    since = datetime.fromisoformat(newest["metadata"]["creationTimestamp"])
-    return Found(id, tuple(revision for revision, _ in kept), since, newest["data"]["release"])
+        return Found(id)
+    newest = kept[max(kept)]
+    metadata = newest["metadata"]
+    status = {number: item["metadata"]["labels"]["status"] for number, item in sorted(kept.items())}
+    good = [number for word in ("superseded", "deployed") for number in status if status[number] == word]
+    return Found(
+        id,
+        number=max(kept),
+        status=status[max(kept)],
+        since=datetime.fromisoformat(metadata["creationTimestamp"]),
+        stored=newest["data"]["release"],
+        secret=metadata["name"],
+        version=metadata["resourceVersion"],
+        good=good[-1] if good else 0,
+    )
 
 
-def _unpacked(stored: str) -> dict[str, Any]:
-    """A release as helm writes it: gzipped JSON, in base64 as in every Secret and once more by helm."""
-    content: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(stored))))
-    return content
-
-
-def settled(urn: str, found: Found, ours: bool, helm: Helm, now: datetime) -> Release | None:
+def settled(urn: str, found: Found, ours: bool, now: datetime, quiet_s: int = QUIET_S) -> Release | None:
     """What becomes of a release; None where it is not pending.
 
-    ``ours`` is where the state has it, or this resource made it. Never touched are one that a helm of ours
-    is at work on, a young one, and an upgrade by hand.
+    ``ours`` is where the state has it, or this resource made it. A young one is left alone. An upgrade is
+    rolled back: a further upgrade would not delete what the interrupted one had added.
     """
-    newest = found.newest
-    if newest is None or not newest.pending or found.since is None:
+    if not found.pending or found.since is None:
         return None
 
     def release(does: Any, why: str, revision: int | None = None) -> Release:
-        return Release(urn, found.id, newest.status, does, why, newest.number, revision)
+        return Release(urn, found.id, found.status, does, why, found.number, revision)
 
-    labelled = [one for one in found.revisions if one.owner]
     if not ours:
         return release(FOR_YOU, "this stack did not make it")
-    if labelled and newest.status != "pending-rollback" and newest.made_as != newest.number:
-        return release(FOR_YOU, f"revision {newest.number} is by somebody's own hand; wait for it")
-    if helm.busy(found.id):
-        return release(FOR_YOU, "a helm that this checkout started is at work on it; wait for it")
     age = (now - found.since).total_seconds()
-    if age < QUIET_S:
-        wait = f"it was begun {max(age, 0):.0f} s ago; look again in {QUIET_S - age:.0f} s"
-        return release(FOR_YOU, f"a helm on another machine may still be at work: {wait}")
-    good = history.last_good(found.revisions)
-    if good:
-        return release("roll back", f"revision {newest.number} never ended", good.number)
-    return release("uninstall", "its first installation never ended")
+    if age < quiet_s:
+        wait = f"it was begun {max(age, 0):.0f} s ago; look again in {quiet_s - age:.0f} s"
+        return release(FOR_YOU, f"another run may still be at work: {wait}")
+    if found.good:
+        return release("roll back", f"revision {found.number} never ended", found.good)
+    return release("mark failed", "its first installation never ended; the next up upgrades it")
 
 
-async def settle(helm: Helm, release: Release, client: Client) -> str:
-    """Do what was planned, if the release is still as it was; a line that says so. Raises HelmError."""
+async def settle(client: Client, release: Release, helm: Path, runs: Path) -> str:
+    """Do what was planned, if the release is still as it was; a line that says so.
+
+    ``mark failed`` writes what Helm itself writes when an installation ends with an error: it upgrades such
+    a release. ``runs`` is a folder for a kubeconfig while ``helm`` runs. Raises PluginError.
+    """
+    found = await read(client, release.id)
+    if (found.number, found.status) != (release.newest, release.status):
+        return f"release {release.id} is no longer {release.status}"
+    if release.revision:
+        _roll_back(client, release, helm, runs)
+        return f"release {release.id}: rolled back to revision {release.revision}"
+    content = _unpacked(found.stored)
+    content["info"] |= {"status": "failed", "description": f"{found.status} was interrupted"}
+    body = {
+        "metadata": {"resourceVersion": found.version, "labels": {"status": "failed"}},
+        "data": {"release": _packed(content)},
+    }
+    namespace = release.id.partition("/")[0]
+    path = f"{_secrets(namespace)}/{found.secret}"
+    await client.request("PATCH", path, body=body, content_type=_MERGE)
+    return f"release {release.id}: revision {found.number} marked as failed; the next up upgrades it"
+
+
+def _roll_back(client: Client, release: Release, helm: Path, runs: Path) -> None:
     namespace, _, name = release.id.partition("/")
-    async with helm.alone(release.id) as alone:
-        newest = (await read(client, release.id)).newest
-        if newest is None or (newest.number, newest.status) != (release.newest, release.status):
-            return f"release {release.id} is no longer {release.status}"
-        if release.does == "roll back":
-            await alone.run("rollback", name, str(release.revision), "--namespace", namespace)
-            return f"release {release.id}: rolled back to revision {release.revision}"
-        await alone.run("uninstall", name, "--namespace", namespace, "--ignore-not-found")
-        return f"release {release.id}: uninstalled"
+    with scratch.folder(runs) as folder:
+        kubeconfig = folder / "kubeconfig"  # the folder is this user's alone
+        context = ("--kube-context", client.access.context)
+        kubeconfig.write_text(json.dumps(client.access.document))
+        words = ("rollback", name, str(release.revision), "-n", namespace, "--kubeconfig", kubeconfig)
+        done = subprocess.run([helm, *words, *context], capture_output=True, text=True)
+    if done.returncode:
+        raise PluginError(
+            done.stderr.rpartition("Error: ")[2].strip() or f"helm ended with {done.returncode}"
+        )
 
 
 def id_of(resource: Mapping[str, Any], inputs: Mapping[str, Any]) -> str:
     """``NAMESPACE/NAME``; one that the engine does not know yet is where its inputs say."""
     known = resource.get("id")
     return str(known) if known else f"{inputs.get('namespace') or 'default'}/{inputs.get('name')}"
+
+
+def _secrets(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/secrets"
+
+
+def _unpacked(stored: str) -> dict[str, Any]:
+    """A release as Helm writes it: gzipped JSON, in base64 as in every Secret and once more by Helm."""
+    content: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(stored))))
+    return content
+
+
+def _packed(content: Mapping[str, Any]) -> str:
+    packed = base64.b64encode(gzip.compress(json.dumps(content).encode()))
+    return base64.b64encode(packed).decode()

@@ -7,11 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuform.engine.pending import CREATING, FIELD_MANAGER
 from gpuform.errors import Failure
 from gpuform.recover.plan import Plan, Step
 
 # How the engine writes a secret into JSON: apitype.Secret, after sdk/go/common/resource (`SigKey`).
 _SIGNATURE = "4dabf18193072939515e22adb298388d"
+_BEGUN = "an earlier run was interrupted before this was done"
 
 
 def resources(state: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -60,16 +62,28 @@ def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, A
     its outputs come with the refresh. Where it was to replace another, that one is now to be deleted, as the
     engine would have noted; one that was deleted first (``pendingReplacement``) makes room for it, or the
     next run would delete by the old one's id, which may be the new one's name. No operation is pending after
-    that: `pulumi stack import` keeps none.
+    that: `pulumi stack import` keeps none. The Kubernetes provider goes on under the field manager that its
+    state has; another one would be in conflict with that of the interrupted run.
+
+    What is to be finished gets an error of its initialisation: the engine updates such a resource even where
+    its inputs are the program's. It is not read again, for the engine would forget the error.
     """
     changed = copy.deepcopy(dict(state))
     deployment = changed["deployment"]
     have = deployment.setdefault("resources", [])
-    made = {step.urn: step.id for step in steps if step.does == "import"}
+    made = {step.urn: step for step in steps if step.does == "import"}
+    begun = {step.urn: step.id for step in steps if step.does == "finish"}
     for operation in deployment.pop("pending_operations", None) or ():
         resource = operation["resource"]
         if resource["urn"] in made:
-            _put(have, {**resource, "id": made.pop(resource["urn"]), "outputs": {}})
+            step = made.pop(resource["urn"])
+            outputs = {FIELD_MANAGER: step.manager} if step.manager else {}
+            _put(have, {**resource, "id": step.id, "outputs": outputs})
+        elif resource["urn"] in begun and operation["type"] == CREATING:
+            _put(have, {**resource, "id": begun[resource["urn"]], "outputs": resource.get("inputs") or {}})
+    for resource in have:
+        if resource["urn"] in begun and not resource.get("delete"):
+            resource["initErrors"] = [_BEGUN]
     return changed, [step.urn for step in steps if step.does in ("import", "refresh")]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from importlib.metadata import version
 from types import MappingProxyType
 from typing import Literal
 
@@ -31,15 +32,6 @@ When = Literal["up", "gate", "nightly"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
-    """An official release file; ``member`` is the binary's path inside a .tar.gz, None for a bare binary."""
-
-    url: str
-    sha256: str
-    member: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Package:
     """A package of Debian and of what is made from it; ``member`` is the binary's path inside it.
 
@@ -57,8 +49,8 @@ class Tool:
     ``output`` is the name that ``go build`` gives it. ``ask`` are the arguments that make it print its
     version; a tool that says none, as those of our own, is never looked for on PATH. ``accepts`` is the range
     of versions that may stand on PATH or come from ``debian``: from the first, up to and without the second.
-    ``releases`` has a key ``os/arch``. ``when`` is the first command that builds it;
-    a program that needs a missing tool later builds it then.
+    ``plugin`` is the version of an official Pulumi plugin that is downloaded where that is possible. ``when``
+    is the first command that builds it; a program that needs a missing tool later builds it then.
     """
 
     name: str
@@ -67,7 +59,7 @@ class Tool:
     output: str
     ask: tuple[str, ...] | None
     accepts: tuple[str, str]
-    releases: Mapping[str, Release] = field(default_factory=lambda: MappingProxyType({}))
+    plugin: str = ""
     debian: Package | None = None
     when: When = "up"
 
@@ -146,7 +138,7 @@ _TOOLS = (
         output="pulumi-kubernetes",
         ask=None,
         accepts=("4.0.0", "5.0.0"),
-        when="nightly",
+        plugin=version("pulumi-kubernetes"),
     ),
     _kubernetes("kube-apiserver", "--version"),
     _kubernetes("kube-controller-manager", "--version"),
@@ -169,6 +161,7 @@ _TOOLS = (
         output="helm",
         ask=("version", "--short"),
         accepts=(versions.HELM, "4.0.0"),
+        when="gate",
     ),
     _prometheus("prometheus"),
     _prometheus("promtool"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -14,14 +15,16 @@ from gpuform.toolchain.debian import Packages, cached_package, package_folder
 from gpuform.toolchain.found import Found, ask_version, fits, on_path
 from gpuform.toolchain.golang import find_go
 from gpuform.toolchain.modules import Module
+from gpuform.toolchain.plugin import download, downloaded
 from gpuform.toolchain.progress import Progress, Reporter, reporting
-from gpuform.toolchain.release import Releases, release_of, this_platform
 from gpuform.toolchain.space import require
 from gpuform.toolchain.store import Store
 
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
 
 class Toolchain:
-    """Tools in this order: PATH if the version fits, official release, Debian package, Go build.
+    """Tools in this order: PATH if the version fits, official plugin, Debian package, Go build.
 
     Tools that were got lie in ``Paths.cache`` for every checkout of this user. An object remembers what it
     found, so a tool that is taken away while it lives is not noticed.
@@ -30,9 +33,9 @@ class Toolchain:
     def __init__(self, paths: Paths, catalogue: Mapping[str, Tool] = CATALOGUE) -> None:
         """Looks at nothing yet."""
         self._modules = paths.root / "toolchain"
+        self._cache = paths.cache
         self._store = Store(paths.cache)
         self._catalogue = catalogue
-        self._releases = Releases()
         self._packages = Packages()
         self._known: dict[str, Found] = {}
 
@@ -101,8 +104,9 @@ class Toolchain:
 
     def _fetch(self, tool: Tool, scratch: Path, report: Reporter) -> bool:
         """Get a tool as others built it; False where nobody has one that can be had here."""
-        if binary := self._releases.fetch(tool, scratch, report):
-            self._publish(tool, binary, scratch, _release_folder(tool))
+        if tool.plugin and (binary := download(tool, self.path("pulumi"), scratch, report)):
+            folder = downloaded(self._cache, tool.name, tool.plugin).parent.name
+            self._publish(tool, binary, scratch, folder)
             return True
         if packed := self._packages.fetch(tool, scratch, report):
             self._publish(tool, packed.binary, scratch, package_folder(tool, packed.version))
@@ -136,10 +140,9 @@ class Toolchain:
         self._store.publish(ready, folder)
 
     def _cached(self, tool: Tool) -> Found | None:
-        release = _release_folder(tool)
-        binary = self._store.tools / release / tool.name
-        if release and binary.is_file():
-            return Found(tool.name, tool.module.says, "release", binary)
+        binary = downloaded(self._cache, tool.name, tool.plugin)
+        if tool.plugin and binary.is_file():
+            return Found(tool.name, tool.plugin, "plugin", binary)
         if packed := cached_package(tool, self._store.tools):
             return Found(tool.name, packed.version, "package", packed.binary)
         binary = self._store.tools / self._built_folder(tool) / tool.name
@@ -158,9 +161,10 @@ class Toolchain:
         return f"{tool.name}-{tool.module.version}-{digest.hexdigest()[:12]}"
 
 
-def _release_folder(tool: Tool) -> str:
-    release = release_of(tool)
-    return f"{tool.name}-{tool.module.version}-{release.sha256[:12]}" if release else ""
+def this_platform() -> str:
+    """``os/arch`` of this machine in Go's words, for example ``linux/amd64``."""
+    machine = platform.machine()
+    return f"{platform.system().lower()}/{_MACHINES.get(machine, machine)}"
 
 
 def _sources(folder: Path) -> Iterable[Path]:

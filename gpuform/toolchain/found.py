@@ -13,7 +13,7 @@ from typing import Literal
 
 from gpuform.toolchain.catalogue import Tool
 
-Source = Literal["path", "release", "package", "built", "missing"]
+Source = Literal["path", "plugin", "package", "built", "missing"]
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,9 @@ class Runs:
         self.offline = offline
         return self
 
+    def interrupted(self, stack: str) -> list[Any]:
+        return []
+
     def up(self, stack: str, policy_packs: Any) -> Any:
         if self.broken:
             messages = tuple(Message("error", text) for text in self.broken)

@@ -74,8 +74,8 @@ class PlayedEngine:
     def restore(self, stack: str, state: dict[str, Any]) -> None:
         self.resources = state["deployment"]["resources"]
 
-    def destroy(self, stack: str, on_event: Any, targets: Sequence[str] = ()) -> Result:
-        self.asked.append(tuple(targets))
+    def destroy(self, stack: str, on_event: Any, spared: Sequence[str] = ()) -> Result:
+        self.asked.append(tuple(spared))
         if self.fails:
             self.fails -= 1
             raise EngineFailure(Result("destroy", stack, {}, 1.0), "timed out", "see the log")

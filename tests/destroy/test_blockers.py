@@ -11,7 +11,7 @@ import pytest
 from gpuform.destroy import blockers
 from gpuform.destroy.cluster import BUDGET, DEPLOYMENT, EVENT, LEASE, Cluster, Kind
 from gpuform.destroy.waiting import Left, StillThere, listed, until_gone
-from gpuform.plugins.kubernetes.client import Unreachable
+from gpuform.kubernetes.client import Unreachable
 
 pytestmark = pytest.mark.unit
 

@@ -23,8 +23,8 @@ from gpuform.destroy.leftovers import Leftovers, Scope, may_be_asked
 from gpuform.destroy.steps import OF_EKS
 from gpuform.engine import Engine
 from gpuform.errors import Failure, InputError
+from gpuform.kubernetes.client import Unreachable
 from gpuform.paths import Paths
-from gpuform.plugins.kubernetes.client import Unreachable
 from infra.config import load
 from tests.destroy.told_state import AWS, BASE, OUTPUTS, VPC, PlayedEngine
 

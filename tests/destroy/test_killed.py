@@ -92,3 +92,24 @@ def _killed(small: Small, moment: Moment | None) -> str | None:
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     return said[-1] if said else "(nothing)"
+
+
+def test_what_a_killed_up_has_made_is_destroyed(small: Small, account: Account) -> None:
+    """The state does not have the release that it was at."""
+    first = subprocess.Popen(
+        small.checkout.command("up", STACK, "--offline"),
+        env=small.checkout.env,
+        cwd=small.checkout.paths.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert first.stdout is not None
+    assert any("created kubernetes:helm.sh/v3:Release" in line for line in first.stdout)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert _killed(small, None) is None
+    assert small.resources() == []
+    left = small.kubectl("get", "secrets", "-A", "-l", "owner=helm", "-o", "name")
+    assert left == ""

@@ -30,7 +30,8 @@ def test_a_state_is_told_apart() -> None:
     assert known.vpcs == ("vpc-1",)
     assert known.inside == {RELEASE, LABELS, POD}
     assert known.workloads() == (Declared("v1", "Pod", "examples", "p"),)
-    assert known.before_the_network() == (CLUSTER, RELEASE, LABELS, WORKLOADS, POD, QUEUE)
+    assert known.network == (NETWORK, VPC)
+    assert not known.only(known.network)
     assert not known.empty
     assert Known.of({"deployment": {"resources": [resource(STACK)]}}).empty
     assert Known.of({"deployment": {}}).empty

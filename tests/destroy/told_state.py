@@ -80,7 +80,7 @@ class PlayedEngine:
     def export(self, stack: str) -> dict[str, Any]:
         return self.state
 
-    def destroy(self, stack: str, on_event: Any, targets: Sequence[str] = ()) -> Result:
-        self.asked.append(tuple(targets))
+    def destroy(self, stack: str, on_event: Any, spared: Sequence[str] = ()) -> Result:
+        self.asked.append(tuple(spared))
         self.state = {"deployment": {"resources": []}}
         return Result("destroy", stack, {"delete": 8}, 1.0)

@@ -58,11 +58,10 @@ def test_pulumi_config_works_on_the_stack_file_itself(project: Project, shell) -
 
 
 @pytest.mark.nightly
-def test_kubectl_and_helm_are_the_toolchains(project: Project, shell) -> None:
-    assert shell("command -v kubectl helm pulumi").split("\n")[:3] == [
-        str(project.paths.shims / name) for name in ("kubectl", "helm", "pulumi")
+def test_kubectl_is_the_toolchains(project: Project, shell) -> None:
+    assert shell("command -v kubectl pulumi").split("\n")[:2] == [
+        str(project.paths.shims / name) for name in ("kubectl", "pulumi")
     ]
-    assert shell('"$GPUFORM_HELM" version --short').startswith("v3.")
     assert shell('echo "$KUBECONFIG"').strip() == str(project.paths.kubeconfig)
 
 
@@ -77,7 +76,7 @@ def test_the_environment_can_be_taken_twice(project: Project, shell, monkeypatch
 
     engine_env(project.paths, Confused())
     assert f"exec {real}" in (project.paths.shims / "pulumi").read_text()
-    assert (project.paths.shims / "helm").resolve() == project.toolchain.path("helm").resolve()
+    assert (project.paths.shims / "kubectl").resolve() == project.toolchain.path("kubectl").resolve()
 
 
 @pytest.mark.nightly
@@ -102,13 +101,28 @@ def test_an_official_plugin_wins_and_is_not_announced(
     official.write_text("#!/bin/sh\n")
     official.chmod(0o755)
     assert ours.official is None
-    assert ours.notice.startswith("gpuform: stand-in for pulumi-resource-kubernetes")
+    said = {
+        kind: ours.notice(
+            project.stack_file(f"config: {{gpuform:environment: {{cluster: {{kind: {kind}}}}}}}")
+        )
+        for kind in ("embedded", "aws")
+    }
+    assert said["embedded"] == (
+        "gpuform: pulumi-resource-kubernetes is built from source of 2026-01-15, "
+        f"not the official {ours.version}"
+    )
+    assert said["aws"].startswith(f"{said['embedded']}; warning: ")
+    assert said["aws"].endswith(f"'pulumi plugin install resource kubernetes {ours.version}'")
     monkeypatch.setenv("PULUMI_HOME", str(home))
     engine_env(project.paths, project.toolchain)
     placed = project.paths.state / "engine" / "home" / "plugins" / official.parent.name / official.name
-    assert placed.resolve() == official
+    assert str(official) in placed.read_text()
     found = {plugin.name: plugin for plugin in plugins(project.paths)}["pulumi-resource-kubernetes"]
-    assert (found.official, found.notice) == (official, "")
+    assert (found.official, found.notice(project.paths.root / "Pulumi.local.yaml")) == (official, "")
+    assert not (project.paths.shims / official.name).exists(), "the engine finds it in its home"
+    monkeypatch.setenv("PATH", f"{official.parent}{os.pathsep}{os.environ['PATH']}")
+    engine_env(project.paths, project.toolchain)
+    assert str(official) in (project.paths.shims / official.name).read_text(), "PATH comes before the home"
 
 
 @pytest.mark.nightly

@@ -105,3 +105,12 @@ def test_a_replacement_that_a_trigger_forces_says_what_differs(op: str, paths: t
     assert isinstance(found, Step)
     assert found.change is not None
     assert found.change.paths == paths
+
+
+def test_what_goes_with_its_provider_says_that_alone() -> None:
+    detailed = {"atomic": {"diffKind": "add"}, "timeout": {"diffKind": "add-replace"}}
+    metadata = {"op": "replace", "urn": URN, "keys": ["provider"], "detailedDiff": detailed}
+    found = parse(json.dumps({"resOutputsEvent": {"metadata": metadata, "planning": True}}))
+    assert isinstance(found, Step)
+    assert found.change is not None
+    assert (found.change.paths, found.change.replaces) == (("provider",), ("provider",))

@@ -107,12 +107,16 @@ def test_a_half_written_lock_is_removed(tmp_path: Path) -> None:
 def test_pending_creates_of_resuming_providers_are_forgotten(tmp_path: Path) -> None:
     file = tmp_path / "local.json"
     pending = [
-        {"resource": {"urn": "u1", "type": "kubernetes:core/v1:Pod"}, "type": "creating"},
-        {"resource": {"urn": "u2", "type": "aws:ec2/instance:Instance"}, "type": "creating"},
+        {"resource": {"urn": "u1", "type": "gpuform:nodes:PoolNodes"}, "type": "creating"},
+        {"resource": {"urn": "u2", "type": "kubernetes:core/v1:Pod"}, "type": "updating"},
+        {"resource": {"urn": "u6", "type": "kubernetes:helm.sh/v3:Release"}, "type": "deleting"},
+        {"resource": {"urn": "u3", "type": "kubernetes:core/v1:Pod"}, "type": "creating"},
+        {"resource": {"urn": "u4", "type": "kubernetes:helm.sh/v3:Release"}, "type": "updating"},
+        {"resource": {"urn": "u5", "type": "aws:ec2/instance:Instance"}, "type": "creating"},
     ]
     file.write_text(json.dumps({"checkpoint": {"latest": {"pending_operations": pending, "resources": []}}}))
-    assert repair(file, "local") == ["1 operation(s) of an interrupted run will be taken up again"]
-    assert json.loads(file.read_text())["checkpoint"]["latest"]["pending_operations"] == pending[1:]
+    assert repair(file, "local") == ["3 operation(s) of an interrupted run will be taken up again"]
+    assert json.loads(file.read_text())["checkpoint"]["latest"]["pending_operations"] == pending[3:]
     assert repair(file, "local") == []
 
 
@@ -133,6 +137,33 @@ def test_what_was_being_made_at_magnum_is_gone_on_with_by_our_stand_in_alone(
             require_none(state, "research", goes_on)
     else:
         require_none(state, "research", goes_on)
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize("killed", ["the engine", "the launcher"])
+def test_a_plugin_ends_with_the_engine(tmp_path: Path, killed: str) -> None:
+    """By itself the Kubernetes provider lives on for minutes, and installs a release that no state has."""
+    noted = tmp_path / "plugin"
+    plugin = tmp_path / "official"
+    plugin.write_text('#!/bin/sh\necho $$ > "$1.new"; mv "$1.new" "$1"; exec sleep 60\n')
+    plugin.chmod(0o755)
+    launcher = tmp_path / "launcher"
+    launcher.write_text(standins._following(plugin))
+    launcher.chmod(0o755)
+    script = f'"{launcher}" "{noted}" & echo $! > "{tmp_path}/launched"; wait'
+    engine = subprocess.Popen(["sh", "-c", script])
+    number = int(until(lambda: noted.read_text()))
+    victim = engine.pid if killed == "the engine" else int((tmp_path / "launched").read_text())
+    os.kill(victim, signal.SIGKILL)
+    engine.wait()
+    until(lambda: _state(number), lambda state: state in ("", "Z"), 5)
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
 
 
 _ENGINE = """

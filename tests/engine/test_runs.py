@@ -64,6 +64,16 @@ def test_configuration_reaches_the_program_and_secrets_are_encrypted(project: Pr
         assert not file.is_file() or b"not for the state file" not in file.read_bytes(), file
 
 
+def test_a_program_imports_the_packages_of_its_own_checkout(project: Project) -> None:
+    """As the base of a preview does, which another checkout plays."""
+    components = project.paths.root / "components"
+    components.mkdir()
+    (components / "mark.py").write_text("WHERE = __file__\n")
+    project.program("import pulumi; from components.mark import WHERE; pulumi.export('where', WHERE)")
+    project.engine.up()
+    assert project.engine.outputs() == {"where": str(components / "mark.py")}
+
+
 @pytest.mark.nightly
 def test_configuration_larger_than_an_environment_variable(project: Project) -> None:
     project.program("""

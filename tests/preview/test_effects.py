@@ -66,3 +66,13 @@ def test_a_cluster_cannot_follow_its_network() -> None:
     ]
     assert found[0].nodes == ("a100-0", "a100-1", "t4-0")
     assert "has to be replaced, too" in found[1].how
+
+
+def test_what_goes_with_its_cluster_is_not_told_again() -> None:
+    """A cluster that the stack does not own, replaced by another kubeconfig, leaves its namespaces behind."""
+    cluster = step(CASES["a cluster anew"]["step"])
+    inside = step({"op": "replace", "type": "kubernetes:core/v1:Namespace", "replaces": ["provider"]})
+    renamed = step({"op": "replace", "type": "kubernetes:core/v1:Namespace", "replaces": ["metadata.name"]})
+    assert [one.what for one in effects([cluster, inside], WORLD)] == ["cluster prod"]
+    assert [one.what for one in effects([inside], WORLD)] == ["namespace it"]
+    assert {one.what for one in effects([cluster, renamed], WORLD)} == {"cluster prod", "namespace it"}

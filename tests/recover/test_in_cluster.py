@@ -1,8 +1,7 @@
-"""Objects and Helm releases that a killed run was making: the real engine, helm and API server."""
+"""Objects and Helm releases that a killed run was making: the real engine, provider, helm and API server."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import os
@@ -19,19 +18,16 @@ import pytest
 from gpuform.engine import Engine
 from gpuform.engine.places import Places
 from gpuform.paths import Paths
-from gpuform.plugins.kubernetes.kubeconfig import resolve
-from gpuform.plugins.kubernetes.release_helm import Helm
-from gpuform.plugins.kubernetes.release_history import owner
 from gpuform.recover import Stack, Told, carry_out, find
-from tests.plugins.release.conftest import CONFIG, NEVER_READY
 from tests.waiting import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
+pytestmark = [pytest.mark.cluster, pytest.mark.engine]
 
 PROGRAM = """
 import pulumi
 import pulumi_kubernetes as k8s
-o = pulumi.ResourceOptions(provider=k8s.Provider("cluster", kubeconfig={kubeconfig!r}))
+cluster = k8s.Provider("cluster", kubeconfig={kubeconfig!r}, enable_config_map_mutable=True)
+o = pulumi.ResourceOptions(provider=cluster)
 for name in ("first", "second", "third"):
     meta = {{"name": name, "namespace": {space!r}, "labels": {{"gpuform.io/environment": "tried"}}}}
     k8s.core.v1.ConfigMap(name, metadata=meta, data={{"a": "b"}}, opts=o)
@@ -74,10 +70,10 @@ class Tried:
         listed = json.loads(self.run_helm("list", "-a", "-o", "json"))
         return {one["name"]: (one["revision"], one["status"]) for one in listed}
 
-    def kill_helm(self, verb: str, name: str, revision: int, urn: str) -> None:
-        """helm as our plugin starts it, killed while it waits for what never gets ready."""
-        labels = f"gpuform.io/urn={owner(urn)},gpuform.io/revision={revision}"
-        self.kill(verb, name, "--set", "stuck=true", "--labels", labels)
+    def never_ready(self, stuck: bool) -> None:
+        """Whether the chart has a Deployment that does not get ready."""
+        values = f"text: default\nstuck: {str(stuck).lower()}\n"
+        (self.chart / "values.yaml").write_text(values)
 
     def kill(self, verb: str, name: str, *more: str) -> None:
         words = [verb, name, str(self.chart), "--wait", *more]
@@ -93,7 +89,7 @@ class Tried:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
 
-    def interrupted(self, *making: str, gone: tuple[str, ...] = ()) -> None:
+    def interrupted(self, *making: str, kind: str = "creating") -> None:
         """The state of a run that was killed while it made these."""
         file = Places(self.paths).checkpoint("tried", "local")
         content = json.loads(file.read_text())
@@ -101,23 +97,37 @@ class Tried:
         named = {one["urn"].rpartition("::")[2]: one for one in latest["resources"]}
         latest["pending_operations"] = [
             {
-                "type": "creating",
+                "type": kind,
                 "resource": {key: item for key, item in named[name].items() if key not in ("id", "outputs")},
             }
             for name in making
         ]
-        latest["resources"] = [
-            one for one in latest["resources"] if one not in [named[name] for name in making]
-        ]
+        if kind == "creating":
+            lost = [named[name] for name in making]
+            latest["resources"] = [one for one in latest["resources"] if one not in lost]
         file.write_text(json.dumps(content))
         file.with_name(file.name + ".attrs").unlink(missing_ok=True)
 
-    def urn(self, name: str) -> str:
-        state = self.engine.deployment(self.stack.env, "local")["deployment"]
-        return next(str(one["urn"]) for one in state["resources"] if one["urn"].endswith(f"::{name}"))
-
 
 _names = itertools.count()
+CONFIG = """apiVersion: v1
+kind: ConfigMap
+metadata: {name: "{{ .Release.Name }}-cm"}
+data: {text: "{{ .Values.text }}"}
+"""
+NEVER_READY = """{{ if .Values.stuck }}
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: "{{ .Release.Name }}-stuck"}
+spec:
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec:
+      nodeSelector: {nowhere: "true"}
+      containers: [{name: c, image: i}]
+{{ end }}
+"""
 
 
 @pytest.fixture
@@ -144,14 +154,16 @@ def tried(control_plane: Any, tmp_path: Path) -> Tried:
     return Tried(engine, paths, control_plane.kubectl, helm, kubeconfig, space, chart)
 
 
+@pytest.mark.nightly
 def test_objects_and_releases_that_are_there_are_imported(tried: Tried) -> None:
-    urn = tried.urn("two")
     tried.run_helm("uninstall", "two")
     tried.kubectl("delete", "configmap", "first", "second", "third", "-n", tried.space)
     tried.kubectl("create", "configmap", "third", "-n", tried.space)
-    # As the official provider leaves one: the name of the field manager says nothing.
-    tried.kubectl("create", "configmap", "first", "-n", tried.space, "--from-literal=a=b")
-    tried.kubectl("label", "configmap", "first", "-n", tried.space, "gpuform.io/environment=tried")
+    # Of a dead run whose program said something else: what owned the fields then is no conflict now.
+    old = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "old"}}
+    old["metadata"] = {"name": "first", "labels": {"gpuform.io/environment": "tried"}}
+    apply = ("apply", "--server-side", "--field-manager", "pulumi-kubernetes-0a1b2c3d", "-f", "-")
+    tried.kubectl(*apply, "-n", tried.space, input=json.dumps(old))
     tried.interrupted("first", "second", "third", "one", "two")
     plan = tried.find()
     assert [(step.name, step.does, step.id) for step in plan.steps] == [
@@ -163,26 +175,22 @@ def test_objects_and_releases_that_are_there_are_imported(tried: Tried) -> None:
     ]
     assert "this resource did not make it" in plan.left[0].why
     tried.kubectl("delete", "configmap", "third", "-n", tried.space)
-    tried.kill_helm("install", "two", 1, urn)
     plan = tried.find()
     assert [step.does for step in plan.steps] == ["import", "clear", "clear", "import", "clear"]
-    assert [(one.id, one.status, one.does) for one in plan.releases] == [
-        (f"{tried.space}/two", "pending-install", "uninstall")
-    ]
     tried.carry_out(plan)
-    assert f"release {tried.space}/two: uninstalled" in tried.said
     assert not tried.find().to_do
-    assert set(tried.releases()) == {"one"}
     done = tried.engine.up(on_event=lambda event: None)
     made = {(step.op, step.name) for step in done.steps if step.op != "same"}
-    assert made == {("create", "second"), ("create", "third"), ("create", "two")}
+    # An imported release has the chart's name for its chart, which the program gives as a folder.
+    updated = {("update", name) for name in ("first", "one")}
+    assert made == updated | {("create", name) for name in ("second", "third", "two")}
     assert not tried.engine.preview(on_event=lambda event: None).changed
-    assert tried.releases() == {"one": ("1", "deployed"), "two": ("1", "deployed")}
+    assert tried.releases() == {"one": ("2", "deployed"), "two": ("1", "deployed")}
+    data = tried.kubectl("get", "configmap", "first", "-n", tried.space, "-o", "jsonpath={.data.a}")
+    assert data == "b"
 
 
-def test_a_release_without_our_label_is_ours_by_its_content(tried: Tried) -> None:
-    """The official provider labels none."""
-
+def test_a_first_installation_that_was_killed_is_finished_by_the_next_up(tried: Tried) -> None:
     def decided() -> tuple[str, ...]:
         plan = tried.find()
         return (plan.steps[0].does, *(one.does for one in plan.releases))
@@ -197,39 +205,51 @@ def test_a_release_without_our_label_is_ours_by_its_content(tried: Tried) -> Non
     tried.run_helm("upgrade", "two", str(tried.chart))
     assert decided() == ("leave",)
     tried.run_helm("uninstall", "two")
-    (tried.chart / "values.yaml").write_text("text: default\nstuck: true\n")
+    tried.never_ready(True)
     tried.kill("install", "two")
-    assert decided() == ("clear", "uninstall")
-    tried.carry_out(tried.find())
-    assert "two" not in tried.releases()
-
-
-def test_a_pending_upgrade_is_rolled_back_once_nobody_is_at_it(tried: Tried) -> None:
-    tried.kill_helm("upgrade", "one", 2, tried.urn("one"))
-    assert tried.releases()["one"] == ("2", "pending-upgrade")
+    tried.never_ready(False)
     (young,) = tried.find(later=timedelta()).releases
     assert young.does == "leave"
     assert "look again in" in young.why
-    id = f"{tried.space}/one"
-    helm = Helm(resolve({"kubeconfig": tried.kubeconfig}), Path(tried.helm), tried.paths.state)
+    assert decided() == ("finish", "mark failed")
+    tried.carry_out(tried.find())
+    assert not tried.find().to_do
+    assert tried.releases()["two"] == ("1", "failed")
+    require_finished(tried, "two", revision="2")
 
-    async def at_work() -> Any:
-        async with helm.alone(id):
-            return await asyncio.to_thread(tried.find)
 
-    (busy,) = asyncio.run(at_work()).releases
-    assert (busy.does, busy.why) == (
-        "leave",
-        "a helm that this checkout started is at work on it; wait for it",
-    )
+@pytest.mark.nightly
+def test_an_upgrade_that_was_killed_is_rolled_back(tried: Tried) -> None:
+    tried.never_ready(True)
+    tried.kill("upgrade", "one")
+    tried.never_ready(False)
+    assert tried.releases()["one"] == ("2", "pending-upgrade")
+    tried.interrupted("one", kind="updating")
     plan = tried.find()
-    assert [(one.id, one.does, one.revision) for one in plan.releases] == [(id, "roll back", 1)]
+    assert [(one.id, one.does, one.revision) for one in plan.releases] == [
+        (f"{tried.space}/one", "roll back", 1)
+    ]
+    assert [step.does for step in plan.steps] == ["refresh"]
     tried.carry_out(plan)
-    assert tried.said == [f"release {id}: rolled back to revision 1"]
+    assert f"release {tried.space}/one: rolled back to revision 1" in tried.said
     assert tried.releases()["one"] == ("3", "deployed")
     assert "stuck" not in tried.kubectl("get", "deployments", "-n", tried.space, "-o", "name")
     assert not tried.find().to_do
     assert not tried.engine.preview(on_event=lambda event: None).changed
-    tried.kill_helm("upgrade", "one", 3, tried.urn("one"))
-    (by_hand,) = tried.find().releases
-    assert (by_hand.does, by_hand.why) == ("leave", "revision 4 is by somebody's own hand; wait for it")
+    tried.run_helm("rollback", "one", "2")
+    fail = {"metadata": {"labels": {"status": "failed"}}}
+    secret = ("secret", "sh.helm.release.v1.one.v4", "-n", tried.space)
+    tried.kubectl("patch", *secret, "--type=merge", "-p", json.dumps(fail))
+    tried.interrupted("one", kind="updating")
+    plan = tried.find()
+    assert [step.does for step in plan.steps] == ["finish"], "the state alone calls it unchanged"
+    tried.carry_out(plan)
+    require_finished(tried, "one", revision="5")
+
+
+def require_finished(tried: Tried, name: str, revision: str) -> None:
+    done = tried.engine.up(on_event=lambda event: None)
+    assert {(step.op, step.name) for step in done.steps if step.op != "same"} == {("update", name)}
+    assert tried.releases()[name] == (revision, "deployed")
+    assert "stuck" not in tried.kubectl("get", "deployments", "-n", tried.space, "-o", "name")
+    assert not tried.engine.preview(on_event=lambda event: None).changed

@@ -1,8 +1,8 @@
 """``up`` of an AWS stack, killed at twenty random moments and run again each time.
 
-Offline: the program, the engine, helm and the API server are real, and AWS is a stand-in that remembers what
-it made in the engine's state alone. What a killed run may have made at a real AWS is the matter of
-``test_pending_at_aws``.
+Offline: the program, the engine, the Kubernetes provider and the API server are real, and AWS is a stand-in
+that remembers what it made in the engine's state alone. What a killed run may have made at a real AWS is the
+matter of ``test_pending_at_aws``.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ STACK, KILLS = "labs", 20
 MOMENTS_S = 4.0
 """How long after a run has the lock it is killed at the latest; one in five is so after its beginning."""
 UP = (
-    "import sys; from pathlib import Path; from gpuform.engine import Engine;"
-    "from gpuform.paths import Paths; from gpuform.toolchain import Toolchain;"
-    "paths = Paths(*map(Path, sys.argv[1:])); Engine(paths, Toolchain(paths), offline=True).up('labs')"
+    "import sys; from pathlib import Path;"
+    "from gpuform.engine import Engine; from gpuform.paths import Paths;"
+    "from gpuform.recover import Stack, go_on; from gpuform.toolchain import Toolchain;"
+    "paths = Paths(*map(Path, sys.argv[1:])); engine = Engine(paths, Toolchain(paths), offline=True);"
+    "go_on(Stack('labs', paths, engine, at_cloud=False), print); engine.up('labs')"
 )
 POOL = {
     "name": "t4",

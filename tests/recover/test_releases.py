@@ -1,20 +1,19 @@
-"""Which resource a Helm release belongs to, as its label or its content says."""
+"""Which resource a Helm release belongs to, and what is done about one that is pending."""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from gpuform.plugins.kubernetes.release_history import Revision, owner
-from gpuform.recover.releases import Found
+from gpuform.recover.releases import Found, settled
 
 pytestmark = pytest.mark.unit
 
-URN = "urn:pulumi:s::p::kubernetes:helm.sh/v3:Release::it"
 INPUTS = {
     "chart": "operator",
     "version": "v1.2.0",
@@ -24,25 +23,42 @@ INPUTS = {
 
 
 @pytest.mark.parametrize(
-    ("ours", "number", "label", "chart", "values", "inputs"),
+    ("ours", "number", "chart", "values", "inputs"),
     [
-        (True, 1, "", ("operator", "1.2.0"), {"a": {"b": 1}}, {}),
-        (False, 2, "", ("operator", "1.2.0"), {"a": {"b": 1}}, {}),
-        (False, 1, "", ("operator", "1.2.1"), {"a": {"b": 1}}, {}),
-        (False, 1, "", ("other", "1.2.0"), {"a": {"b": 1}}, {}),
-        (True, 1, "", ("other", "1.2.0"), {"a": {"b": 1}}, {"chart": "../charts/x", "repositoryOpts": None}),
-        (False, 1, "", ("operator", "1.2.0"), {"a": {"b": 2}}, {}),
-        (True, 1, "", ("operator", "1.2.0"), None, {"values": {}}),
-        (True, 3, owner(URN), ("other", "1.2.1"), None, {}),
-        (False, 1, owner(URN + "2"), ("operator", "1.2.0"), {"a": {"b": 1}}, {}),
+        (True, 1, ("operator", "1.2.0"), {"a": {"b": 1}}, {}),
+        (False, 2, ("operator", "1.2.0"), {"a": {"b": 1}}, {}),
+        (False, 1, ("operator", "1.2.1"), {"a": {"b": 1}}, {}),
+        (False, 1, ("other", "1.2.0"), {"a": {"b": 1}}, {}),
+        (True, 1, ("other", "1.2.0"), {"a": {"b": 1}}, {"chart": "../charts/x", "repositoryOpts": None}),
+        (False, 1, ("operator", "1.2.0"), {"a": {"b": 2}}, {}),
+        (True, 1, ("operator", "1.2.0"), None, {"values": {}}),
     ],
 )
-def test_a_release_is_ours_by_its_label_or_by_its_first_content(
-    ours: bool, number: int, label: str, chart: tuple[str, str], values: Any, inputs: dict[str, Any]
+def test_a_release_is_ours_by_its_first_content(
+    ours: bool, number: int, chart: tuple[str, str], values: Any, inputs: dict[str, Any]
 ) -> None:
     content = {"chart": {"metadata": {"name": chart[0], "version": chart[1]}}, "config": values}
     packed = base64.b64encode(gzip.compress(json.dumps(content).encode()))
     stored = base64.b64encode(packed).decode()
-    found = Found("n/it", (Revision(number, "deployed", label),), None, stored)
-    assert found.made_by(URN, INPUTS | inputs) is ours
-    assert not Found("n/it", (), None).made_by(URN, INPUTS | inputs)
+    found = Found("n/it", number, "deployed", None, stored)
+    assert found.made_by(INPUTS | inputs) is ours
+    assert not Found("n/it").made_by(INPUTS | inputs)
+
+
+@pytest.mark.parametrize(
+    ("status", "good", "ours", "age", "does"),
+    [
+        ("deployed", 2, True, 600, None),
+        ("failed", 1, True, 600, None),
+        ("pending-install", 0, True, 600, "mark failed"),
+        ("pending-upgrade", 1, True, 179, "leave"),
+        ("pending-upgrade", 1, True, 181, "roll back"),
+        ("pending-upgrade", 0, True, 181, "mark failed"),
+        ("pending-rollback", 1, False, 600, "leave"),
+    ],
+)
+def test_what_becomes_of_a_release(status: str, good: int, ours: bool, age: float, does: str | None) -> None:
+    now = datetime.now(UTC)
+    found = Found("n/it", 2, status, now - timedelta(seconds=age), good=good)
+    release = settled("urn", found, ours, now)
+    assert (release.does if release else None) == does

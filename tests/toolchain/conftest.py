@@ -11,9 +11,8 @@ import pytest
 
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
-from gpuform.toolchain.catalogue import Release, Tool
+from gpuform.toolchain.catalogue import Tool
 from gpuform.toolchain.modules import Module
-from gpuform.toolchain.release import this_platform
 
 VERSION = "1.2.3"
 MAIN = """package main
@@ -52,7 +51,7 @@ class Checkout:
     def tools(self) -> Path:
         return self.paths.cache / "tools"
 
-    def tool(self, name: str = "tiny", release: Release | None = None) -> Tool:
+    def tool(self, name: str = "tiny") -> Tool:
         module = Module(
             name="tiny",
             pins="example.org/tiny",
@@ -69,7 +68,6 @@ class Checkout:
             output=name,
             ask=("--version",),
             accepts=(VERSION, "1.2.4"),
-            releases={this_platform(): release} if release else {},
         )
 
     def toolchain(self, *tools: Tool) -> Toolchain:

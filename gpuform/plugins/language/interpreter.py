@@ -32,8 +32,13 @@ class Interpreter:
         return sorted(self.environment.glob("lib/python3*/site-packages"))
 
     def process_environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """``base`` as in an activated environment; PYTHONHOME would lead elsewhere and is dropped."""
+        """``base`` as in an activated environment; PYTHONHOME would lead elsewhere and is dropped.
+
+        This host was started without PYTHONPATH; GPUFORM_PYTHONPATH is the program's.
+        """
         env = dict(base)
+        if path := env.pop("GPUFORM_PYTHONPATH", ""):
+            env["PYTHONPATH"] = path
         if self.environment is not None:
             env.pop("PYTHONHOME", None)
             env["VIRTUAL_ENV"] = str(self.environment)

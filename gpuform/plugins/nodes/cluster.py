@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuform.kubernetes.client import ApiError, Client
 from gpuform.plugins.handler import PluginError
-from gpuform.plugins.kubernetes.client import ApiError, Client
 
 Manifest = dict[str, Any]
 MERGE = "application/merge-patch+json"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gpuform.kubernetes.client import Client
+from gpuform.kubernetes.kubeconfig import resolve
 from gpuform.plugins.handler import Properties
-from gpuform.plugins.kubernetes.client import Client
-from gpuform.plugins.kubernetes.kubeconfig import resolve
 from gpuform.plugins.nodes.cluster import Cluster
 from gpuform.plugins.properties import reveal
 

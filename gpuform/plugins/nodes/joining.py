@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuform.kubernetes.client import ApiError, Unreachable
 from gpuform.plugins.handler import Call
-from gpuform.plugins.kubernetes.client import ApiError, Unreachable
 from gpuform.plugins.nodes.cluster import Cluster, Manifest
 from gpuform.plugins.nodes.live import node_names
 from gpuform.plugins.properties import UNKNOWN

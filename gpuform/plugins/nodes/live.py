@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from gpuform.kubernetes.client import Unreachable
 from gpuform.plugins.handler import Call, Change, Diffed, Properties
-from gpuform.plugins.kubernetes.client import Unreachable
 from gpuform.plugins.nodes.cluster import Manifest
 from gpuform.plugins.properties import has_unknown, reveal
 

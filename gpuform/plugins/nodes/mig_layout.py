@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from gpuform.kubernetes.client import Unreachable
 from gpuform.plugins.handler import (
     Call,
     Checked,
@@ -13,7 +14,6 @@ from gpuform.plugins.handler import (
     Properties,
     ReadResult,
 )
-from gpuform.plugins.kubernetes.client import Unreachable
 from gpuform.plugins.nodes import live
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, labels, pod_name
 from gpuform.plugins.nodes.drain import in_use, obstacle, refusal, users

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gpuform.kubernetes.client import ApiError, Unreachable
 from gpuform.plugins.handler import (
     Call,
     Checked,
@@ -16,7 +17,6 @@ from gpuform.plugins.handler import (
     Properties,
     ReadResult,
 )
-from gpuform.plugins.kubernetes.client import ApiError, Unreachable
 from gpuform.plugins.nodes import joining, live, shares, taints
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, labels
 from gpuform.plugins.nodes.drain import by_claim

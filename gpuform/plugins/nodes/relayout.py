@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from gpuform.kubernetes.client import ApiError, Unreachable
 from gpuform.plugins.handler import Call, Cancelled, PluginError
-from gpuform.plugins.kubernetes.client import ApiError, Unreachable
 from gpuform.plugins.nodes.cluster import Cluster, Manifest
 from gpuform.plugins.nodes.drain import drain, in_use, users
 from gpuform.plugins.nodes.layout import (

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from gpuform.kubernetes.client import Unreachable
 from gpuform.plugins.handler import (
     Call,
     Change,
@@ -16,7 +17,6 @@ from gpuform.plugins.handler import (
     Properties,
     ReadResult,
 )
-from gpuform.plugins.kubernetes.client import Unreachable
 from gpuform.plugins.nodes.cluster import Cluster
 from gpuform.plugins.nodes.inputs import TIMEOUT_S, checked
 from gpuform.plugins.properties import UNKNOWN, has_unknown, reveal

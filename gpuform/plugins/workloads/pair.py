@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpuform.kubernetes.client import ApiError, Client
+from gpuform.kubernetes.pods import condition, explained, missing
 from gpuform.plugins.handler import PluginError
-from gpuform.plugins.kubernetes.client import ApiError, Client
-from gpuform.plugins.kubernetes.messages import refusal
-from gpuform.plugins.kubernetes.readiness import condition, explained, readiness
 from gpuform.plugins.workloads.moves import Side
 from infra.model import labels
 from infra.model.rollout import COLOURS
@@ -96,8 +95,7 @@ class Pair:
         found = [
             f"pod {pod['metadata']['name']}: {why}"
             for pod in await self._pods(colour)
-            if not pod["metadata"].get("deletionTimestamp")
-            and (why := readiness({"apiVersion": "v1", "kind": "Pod", **pod}).missing)
+            if not pod["metadata"].get("deletionTimestamp") and (why := missing(pod))
         ]
         deployment = await self._client.find(self._path(colour))
         failure = condition(deployment or {}, "ReplicaFailure")
@@ -151,7 +149,8 @@ class Pair:
         try:
             await self._client.apply(path, body, manager=MANAGER, force=True)
         except ApiError as error:
-            raise refusal(error, body, body) from None
+            what = f"{body['kind']} {self._namespace}/{body['metadata']['name']}"
+            raise PluginError(f"{what}: {error}") from None
 
     async def _patch_service(self, body: Manifest) -> None:
         params = {"fieldManager": MANAGER}

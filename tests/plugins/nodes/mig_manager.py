@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
-from gpuform.plugins.kubernetes.client import ApiError
+from gpuform.kubernetes.client import ApiError
 from tests.plugins.nodes.conftest import Scene
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.plugins.kubernetes.client import ApiError, Unreachable
+from gpuform.kubernetes.client import ApiError, Unreachable
 from gpuform.plugins.nodes.layout import CONFIG, NOTE
 from gpuform.plugins.own.provider import Own
 from tests.plugins.nodes.mig_manager import MigManager

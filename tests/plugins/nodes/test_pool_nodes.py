@@ -30,6 +30,9 @@ def test_labels_and_taints_come_and_go_and_nothing_else(play):
         assert (await scene.labels(name))["gpuform.io/pool"] == "a"
         assert await _taints(scene, name) == [other, TAINT]
         assert await scene.changes("PoolNodes", **MINE) == set()
+        writes = scene.writes()
+        assert await scene.ask("PoolNodes", "read", "id", scene.inputs, scene.outputs)
+        assert writes == [], "a refresh changes nothing"
         await scene.update("PoolNodes", labels={"gpuform.io/pool": "b"}, taints=[{**TAINT, "value": "yes"}])
         assert (await scene.labels(name))["gpuform.io/pool"] == "b"
         assert await _taints(scene, name) == [other, {**TAINT, "value": "yes"}]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuform.kubernetes.credentials import Tokens
 from gpuform.plugins.handler import PluginError
-from gpuform.plugins.kubernetes.credentials import Tokens
 from gpuform.plugins.offline import functions
 from gpuform.plugins.offline.aws import answer
 from gpuform.plugins.offline.cluster import handed_over

@@ -1,4 +1,4 @@
-"""The Kubernetes API as this provider uses it: one pooled HTTP client, errors as exceptions."""
+"""The Kubernetes API over one pooled HTTP client, errors as exceptions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 
+from gpuform.kubernetes.credentials import Tokens, tls
+from gpuform.kubernetes.kubeconfig import Access
 from gpuform.plugins.handler import PluginError
-from gpuform.plugins.kubernetes.credentials import Tokens, tls
-from gpuform.plugins.kubernetes.kubeconfig import Access
 
 APPLY = "application/apply-patch+yaml"
 _RETRIED = (429, 500, 502, 503, 504)
@@ -158,12 +158,10 @@ class Client:
             raise
 
     async def apply(
-        self, path: str, body: Mapping[str, Any], *, manager: str, force: bool = False, dry_run: bool = False
+        self, path: str, body: Mapping[str, Any], *, manager: str, force: bool = False
     ) -> httpx.Response:
         """Server-side apply; status 201 says that the object was new."""
         params = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
-        if dry_run:
-            params["dryRun"] = "All"
         return await self.request("PATCH", path, params=params, body=body, content_type=APPLY)
 
 

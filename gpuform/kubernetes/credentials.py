@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from gpuform.plugins.kubernetes.kubeconfig import Access
+from gpuform.kubernetes.kubeconfig import Access
 
 _CERTIFICATE = ("client-certificate-data", "client-key-data")
 _EXEC_SECONDS = 60  # an exec plugin that asks a person cannot be answered from here

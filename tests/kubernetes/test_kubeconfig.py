@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.plugins.kubernetes.credentials import as_file
-from gpuform.plugins.kubernetes.kubeconfig import resolve
+from gpuform.kubernetes.credentials import as_file
+from gpuform.kubernetes.kubeconfig import resolve
 
 pytestmark = pytest.mark.unit
 

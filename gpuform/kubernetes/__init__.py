@@ -1,0 +1,1 @@
+"""An asynchronous Kubernetes client: kubeconfigs, credentials, requests, and what pods wait for."""

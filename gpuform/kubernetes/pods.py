@@ -1,0 +1,55 @@
+"""Why a pod is not ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Manifest = Mapping[str, Any]
+
+
+def condition(manifest: Manifest, type: str) -> Mapping[str, Any]:
+    """The condition of that type, or an empty one."""
+    for item in (manifest.get("status") or {}).get("conditions") or ():
+        if item.get("type") == type:
+            found: Mapping[str, Any] = item
+            return found
+    return {}
+
+
+def explained(item: Mapping[str, Any]) -> str:
+    """Reason and message of a condition or container state, in one line."""
+    parts = (str(item.get("reason") or ""), " ".join(str(item.get("message") or "").split()))
+    return ": ".join(part for part in parts if part)
+
+
+def missing(pod: Manifest) -> str:
+    """What a pod waits for, or why it failed; empty for one that is ready or has succeeded."""
+    status = pod.get("status") or {}
+    phase = status.get("phase") or "Pending"
+    if phase == "Succeeded" or (phase == "Running" and condition(pod, "Ready").get("status") == "True"):
+        return ""
+    if phase == "Failed":
+        return f"Failed: {explained(status) or _containers(status) or 'no reason given'}"
+    scheduled = condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return f"{phase}: {explained(scheduled)}"
+    return f"{phase}: {_containers(status) or explained(condition(pod, 'Ready')) or 'not ready yet'}"
+
+
+def worst(pods: Iterable[Manifest]) -> str:
+    """The reason of the first pod that is not ready, with its name; empty if all are."""
+    for pod in sorted(pods, key=lambda item: str(item["metadata"]["name"])):
+        if why := missing(pod):
+            return f"pod {pod['metadata']['name']} is {why}"
+    return ""
+
+
+def _containers(status: Mapping[str, Any]) -> str:
+    found = []
+    for item in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        state = item.get("state") or {}
+        stopped = state.get("waiting") or state.get("terminated")
+        if stopped and stopped.get("exitCode") != 0:
+            found.append(f"container {item['name']}: {explained(stopped) or 'stopped'}")
+    return "; ".join(found)

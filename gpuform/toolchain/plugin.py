@@ -1,0 +1,50 @@
+"""Official plugins of Pulumi, by ``pulumi plugin install``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from gpuform.toolchain.catalogue import Tool
+from gpuform.toolchain.progress import Reporter
+
+SERVER = "https://get.pulumi.com/releases/plugins"
+PROBE_S = 3.0
+_INSTALL_S = 300
+
+
+def downloaded(cache: Path, name: str, version: str) -> Path:
+    """Where the official plugin lies in a cache once it was downloaded."""
+    return cache / "tools" / f"{name}-{version}-plugin" / name
+
+
+def download(tool: Tool, pulumi: Path, scratch: Path, report: Reporter, server: str = SERVER) -> Path | None:
+    """The official plugin below ``scratch``; None where it cannot be had from ``server``."""
+    import httpx
+
+    try:
+        httpx.head(server, timeout=PROBE_S, follow_redirects=True)
+    except httpx.HTTPError as error:
+        report.line(f"{tool.name}: {server} cannot be reached ({error or type(error).__name__})")
+        return None
+    kind, _, name = tool.name.removeprefix("pulumi-").partition("-")
+    home = scratch / "home"
+    command = [str(pulumi), "plugin", "install", kind, name, tool.plugin, "--non-interactive"]
+    if server != SERVER:
+        command += ["--server", server]
+    report.update(f"{tool.name}: downloading {tool.plugin}")
+    env = os.environ | {"PULUMI_HOME": str(home), "PULUMI_SKIP_UPDATE_CHECK": "true"}
+    try:
+        done = subprocess.run(
+            command, env=env, cwd=scratch, capture_output=True, text=True, timeout=_INSTALL_S
+        )
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    except subprocess.TimeoutExpired:
+        why = f"no end within {_INSTALL_S} s"
+    binary = home / "plugins" / f"{kind}-{name}-v{tool.plugin}" / tool.name
+    if not binary.is_file():
+        report.line(f"{tool.name} {tool.plugin} cannot be downloaded: {why}")
+        return None
+    report.line(f"{tool.name} {tool.plugin}: downloaded")
+    return binary

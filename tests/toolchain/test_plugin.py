@@ -1,0 +1,102 @@
+"""Official plugins, from a server on loopback by the real `pulumi plugin install`."""
+
+from __future__ import annotations
+
+import io
+import platform
+import tarfile
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.toolchain import Toolchain, plugin
+
+pytestmark = pytest.mark.tools
+NAME = "pulumi-resource-tiny"
+BINARY = b"#!/bin/sh\necho official\n"
+
+
+def archive() -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as packed:
+        entry = tarfile.TarInfo(NAME)
+        entry.size, entry.mode = len(BINARY), 0o755
+        packed.addfile(entry, io.BytesIO(BINARY))
+    return out.getvalue()
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[str]]]:
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self.send_response(403)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            content = archive() if "-v1.2.3-" in self.path else b""
+            self.send_response(200 if content else 404)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as serving:
+        thread = threading.Thread(target=serving.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{serving.server_port}", asked
+        serving.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def chain(fake_go: Any, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A toolchain with a plugin of a version, and the real pulumi."""
+
+    def made(url: str, version: str) -> Toolchain:
+        tool = replace(fake_go.tool(NAME), output="tiny", ask=None, plugin=version)
+        found: Toolchain = fake_go.toolchain(tool)
+        path = found.path
+        real = toolchain.path("pulumi")
+        monkeypatch.setattr(found, "path", lambda name: real if name == "pulumi" else path(name))
+        download = plugin.download
+        monkeypatch.setattr("gpuform.toolchain.chain.download", lambda *given: download(*given, server=url))
+        return found
+
+    return made
+
+
+def test_an_official_plugin_is_downloaded_once_and_nothing_is_built(
+    chain: Any, server: tuple[str, list[str]], fake_go: Any
+) -> None:
+    url, asked = server
+    for _ in range(2):
+        found = chain(url, "1.2.3")
+        assert found.path(NAME) == plugin.downloaded(fake_go.paths.cache, NAME, "1.2.3")
+        assert (found.locate(NAME).source, found.locate(NAME).version) == ("plugin", "1.2.3")
+    assert found.path(NAME).read_bytes() == BINARY
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    assert asked == [f"/{NAME}-v1.2.3-{platform.system().lower()}-{machine}.tar.gz"]
+    assert fake_go.builds() == []
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["no such version", "no server"])
+def test_a_plugin_that_cannot_be_downloaded_is_built(
+    chain: Any, server: tuple[str, list[str]], fake_go: Any, there: bool, tmp_path: Path
+) -> None:
+    url = server[0] if there else "http://127.0.0.1:1"
+    said: list[str] = []
+    found = chain(url, "9.9.9")
+    found.ensure(NAME, progress=said.append)
+    assert found.locate(NAME).source == "built"
+    assert any(("cannot be downloaded" if there else "cannot be reached") in line for line in said)
+    assert len(fake_go.builds()) == 1
