@@ -41,15 +41,6 @@ class Ticket:
 
 
 @dataclass(frozen=True)
-class Rebuild:
-    """A node that Magnum is replacing, and how far that is (infra/incluster/rebuilding.py)."""
-
-    node: str
-    group: str
-    stage: str
-
-
-@dataclass(frozen=True)
 class Seen:
     """All of it; ``breaker`` is why it has stopped, None as long as it acts."""
 
@@ -57,7 +48,6 @@ class Seen:
     tickets: tuple[Ticket, ...]
     breaker: str | None
     withheld: tuple[str, ...]
-    rebuilds: tuple[Rebuild, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The documented JSON form."""
@@ -68,7 +58,6 @@ class Seen:
                 "withheld": list(self.withheld),
             },
             "nodes": [asdict(node) for node in self.nodes],
-            "rebuilds": [asdict(one) for one in self.rebuilds],
             "tickets": [{"node": one.node, "open": one.open} for one in self.tickets],
         }
 
@@ -95,7 +84,7 @@ def read(nodes: Iterable[Json], maps: Iterable[Json]) -> Seen:
             tickets.append(Ticket(node, state == "open", dict(one["data"])))
         elif one["metadata"]["name"] == STATE:
             kept = json.loads(one["data"][KEY])
-    breaker, rebuilds = kept.get("breaker"), kept.get("rebuilds") or ()  # of an older loop there are none
+    breaker = kept.get("breaker")
     return Seen(
         nodes=tuple(
             sorted((found for node in nodes if (found := _unhealthy(node))), key=lambda one: one.name)
@@ -103,7 +92,6 @@ def read(nodes: Iterable[Json], maps: Iterable[Json]) -> Seen:
         tickets=tuple(sorted(tickets, key=lambda one: one.node)),
         breaker=breaker["why"] if breaker else None,
         withheld=tuple(breaker["withheld"]) if breaker else (),
-        rebuilds=tuple(Rebuild(one["node"], one["group"], one["stage"]) for one in rebuilds),
     )
 
 

@@ -23,7 +23,7 @@ from tests.openstack.installed import NotToBeHad, installed
 def main(everything: bool) -> None:
     """Get each; a second run finds all of it in the caches."""
     root, cache = Paths.here().root, Paths.here().cache
-    karpenter, core = root / karpenter_crds.FOLDER, root / karpenter_crds.CORE_FOLDER
+    karpenter = root / karpenter_crds.FOLDER
     steps: list[tuple[str, Callable[[], object]]] = [
         ("CRDs of Karpenter", lambda: karpenter_crds.chart(karpenter, cache)),
         ("CRDs of Prometheus", lambda: prometheus_crds.crds(root / prometheus_crds.FOLDER, cache)),
@@ -32,7 +32,6 @@ def main(everything: bool) -> None:
         ("booted hosts", _hosts),
     ]
     if everything:
-        steps.append(("CRDs of Karpenter with kwok", lambda: karpenter_crds.kwok_node_class(core, cache)))
         steps.append(("keystone and Magnum", lambda: installed(Lines(lambda line: print(line, flush=True)))))
     for what, get in steps:
         try:

@@ -17,9 +17,7 @@ from gpuform.paths import Paths
 def rehearse(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
     as_json: AsJson = False,
-    fast: Annotated[
-        bool, typer.Option("--fast", help="Karpenter's core alone: quicker, and no AWS that could refuse.")
-    ] = False,
+    fast: Annotated[bool, typer.Option("--fast", hidden=True)] = False,
     workloads: Annotated[
         Path | None, typer.Option(help="File with workloads: [...] to place instead of the stack's own.")
     ] = None,
@@ -53,6 +51,9 @@ def rehearse(
     from gpuform.reports import rehearsal, rehearsal_page
     from gpuform.toolchain import Toolchain
 
+    if fast:
+        remedy = "leave it out: Karpenter's AWS controller buys the nodes, in about the same time"
+        raise InputError("--fast", "is no option any more", remedy)
     paths = Paths.here()
     page = report or paths.state / "rehearse" / f"{stack}.html"
     if report is not None:
@@ -64,7 +65,6 @@ def rehearse(
         raise InputError("--timeout", f"{timeout:g} is no time to wait", "give seconds, 300 for example")
     asked = options.Options(
         workloads=workloads,
-        fast=fast,
         timeout_s=timeout,
         shrink=shrink,
         short=tuple(options.short(text) for text in short or ()),

@@ -152,7 +152,7 @@ def run(layout: Layout, tools: Tools, *command: str) -> None:
         "--name",
         CLUSTER,
         "--config",
-        str(layout.told(layout.config)),
+        str(layout.config),
     ]
     with log.open("a") as out:
         try:
@@ -178,13 +178,13 @@ def _environment(layout: Layout) -> dict[str, str]:
     kwokctl prefers a kubectl that it finds there.
     """
     own = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    binaries = {variable: str(_bin(layout.told(layout.workdir), name)) for name, variable in BINARIES.items()}
+    binaries = {variable: str(_bin(layout.workdir, name)) for name, variable in BINARIES.items()}
     return (
         own
         | binaries
         | {
             "PATH": "",
-            "KWOK_WORKDIR": str(layout.told(layout.kwok_home)),
+            "KWOK_WORKDIR": str(layout.kwok_home),
             "KWOK_KUBE_VERSION": f"v{versions.KUBERNETES}",
             "KWOK_KUBECTL_BINARY": shutil.which("true") or "/bin/true",
         }

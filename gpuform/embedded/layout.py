@@ -7,11 +7,12 @@ import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from gpuform.embedded import alias
+from gpuform.errors import InputError
 from gpuform.kept.files import write_private
 from gpuform.paths import Paths
 
 CLUSTER = "gpuform"  # kwokctl's name of the cluster; one per checkout, so it need not differ between them
+_PLAIN = "/._-+@"
 PKI_FILES = ("ca.crt", "ca.key", "admin.crt", "admin.key")
 
 
@@ -75,10 +76,14 @@ class Layout:
         """kwokctl's folder of our cluster: links to binaries, process ids, own kubeconfig, certificates."""
         return self.kwok_home / "clusters" / CLUSTER
 
-    def told(self, path: Path) -> Path:
-        """``path``, which lies below ``home``, as kwokctl and the members are told it: see :mod:`alias`."""
-        link = alias.path(self.home)
-        return link / path.relative_to(self.home) if link else path
+    def require_plain(self) -> None:
+        """Raise InputError for a path that kwokctl cuts at a blank, or splits at ``#``, ``%`` or a comma."""
+        if not all(letter.isalnum() or letter in _PLAIN for letter in str(self.home)):
+            raise InputError(
+                str(self.home),
+                "kwokctl takes no path with blanks or such signs",
+                "move the checkout, or set GPUFORM_STATE, to a path of letters, digits and . _ - + @ only",
+            )
 
     def log(self, member: str) -> Path:
         """Log of one member; kwokctl's folder of logs is a link to the checkout's."""

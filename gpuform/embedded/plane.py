@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gpuform import writable
-from gpuform.embedded import alias, beside, kubeconfig, lock, monitoring, packing, simulation, starting
+from gpuform.embedded import beside, kubeconfig, lock, monitoring, packing, simulation, starting
 from gpuform.embedded.kwokctl import Tools
 from gpuform.embedded.layout import Layout, Record, complete_pki
 from gpuform.embedded.probe import Probe
@@ -66,6 +66,7 @@ class ControlPlane:
         pace = monitoring.pace() if pace is None else pace
         paths = self._layout.paths
         writable.require_state(paths.state)
+        self._layout.require_plain()
         for folder in (paths.state, self._layout.home, paths.logs):
             folder.mkdir(parents=True, exist_ok=True)
         self._layout.home.chmod(0o700)  # it holds the certificate authority's key
@@ -73,7 +74,6 @@ class ControlPlane:
             self._layout.home.mkdir(
                 mode=0o700, exist_ok=True
             )  # a stop --delete that we waited for removed it
-            alias.ensure(self._layout.home)
             starting.bring_up(self._layout, self._tools, port, progress)
             if self._write_kubeconfig():
                 simulation.stop(self._layout)  # it has read the old one
@@ -103,12 +103,10 @@ class ControlPlane:
         """
         if not self._layout.paths.state.exists():
             self._end_all()
-            alias.remove(self._layout.home)
             return
         writable.require_state(self._layout.paths.state)
         with lock.held(self._layout.lock, lambda: None):
             self._end_all()
-            alias.remove(self._layout.home)
             if delete:
                 shutil.rmtree(self._layout.home, ignore_errors=True)
                 self._layout.paths.kubeconfig.unlink(missing_ok=True)

@@ -104,12 +104,12 @@ def _stat(pid: int) -> list[str]:
 
 def _name(layout: Layout, argv: Sequence[str]) -> str | None:
     program = Path(argv[0])
-    if program.parent == layout.told(layout.workdir) / "bin":
+    if program.parent == layout.workdir / "bin":
         if "--version" in argv:
             return None  # kwokctl asking a binary for its version
         name = "kwok" if program.name == "kwok-controller" else program.name
         return name if name in MEMBERS else None
-    if program.name == KWOKCTL and str(layout.told(layout.config)) in argv:
+    if program.name == KWOKCTL and str(layout.config) in argv:
         return KWOKCTL
     if "gpuform.simulator" in argv and str(layout.paths.kubeconfig) in argv:
         return SIMULATOR

@@ -53,7 +53,6 @@ class HealthLoop:
             own = {
                 "--account": self._folder / "account",
                 "--listen": f"127.0.0.1:{self.port}",
-                "--openstack": self._folder / "openstack",  # there is no Magnum here, and so no credential
                 "--pace": f"{pace:g}",
                 "--prometheus": f"http://127.0.0.1:{prometheus}",
                 "--server": server,

@@ -27,7 +27,6 @@ from infra.plan.pool_keeper import kept
 from infra.plan.startup import any_gated
 
 if TYPE_CHECKING:
-    from gpuform.rehearse import fast
     from gpuform.rehearse.cloud import Bought, Cloud
 
 
@@ -119,30 +118,6 @@ class FromAws(ByKarpenter):
         return tuple(found)
 
 
-class Fast(ByKarpenter):
-    """Karpenter's core, by our list of machines."""
-
-    way = "fast"
-
-    def __init__(self, core: fast.Fast) -> None:
-        """It runs."""
-        self._core = core
-
-    def paid(self) -> Mapping[str, float | None]:
-        """USD per hour of each node that was bought, by its name."""
-        return dict(self._core.paid())
-
-    def memory(self) -> Mapping[str, int]:
-        """Resident bytes of what buys, by process."""
-        return {"karpenter": self._core.rss_bytes}
-
-    def troubles(self) -> tuple[str, ...]:
-        """What keeps it from buying, in words."""
-        return (
-            () if self._core.running else (f"Karpenter does not run: {self._core.trouble or 'see its log'}",)
-        )
-
-
 @contextmanager
 def buyer(env: Environment, own: Paths, tools: Tools, options: Options, cluster: Cluster) -> Iterator[Buyer]:
     """Who buys nodes for this environment, for as long as the context lasts."""
@@ -159,13 +134,7 @@ def buyer(env: Environment, own: Paths, tools: Tools, options: Options, cluster:
         if not any(env.by_karpenter(pool) for pool in env.pools):
             yield Buyer()
             return
-        if options.fast:
-            from gpuform.rehearse.fast import fast
-
-            buying: Buyer = Fast(held.enter_context(fast(env, price_list(env), own, tools, log)))
-        else:
-            buying = _from_aws(env, own, tools, options, held, log)
-        yield buying
+        yield _from_aws(env, own, tools, options, held, log)
 
 
 def _from_aws(
@@ -176,8 +145,9 @@ def _from_aws(
 
         cloud = held.enter_context(Cloud(env, price_list(env), own.kubeconfig, tools))
     except ImportError as error:
-        remedy = "pip install 'gpuform[rehearse]', or rehearse it with --fast"
-        raise Failure("rehearsal of AWS", f"{error.name} is not installed", remedy) from None
+        raise Failure(
+            "rehearsal of AWS", f"{error.name} is not installed", "pip install 'gpuform[rehearse]'"
+        ) from None
     cloud.market.set_short(
         *(Shortage(machine=one.machine, zone=one.zone, capacity=one.capacity) for one in options.short)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-Way = Literal["none", "aws", "fast", "autoscaler"]
+Way = Literal["none", "aws", "autoscaler"]
 
 _REAL = "etcd, kube-apiserver, scheduler, controllers, helm, Pulumi engine, the program"
 _SIMULATED = (
@@ -15,7 +15,6 @@ _SIMULATED = (
 _MORE_REAL: Mapping[Way, tuple[str, ...]] = {
     "none": (),
     "aws": ("Karpenter's AWS controller, with the NodePools and EC2NodeClasses as declared",),
-    "fast": ("Karpenter's core: scheduling, limits, consolidation",),
     "autoscaler": (),
 }
 _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
@@ -24,7 +23,6 @@ _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
         "AWS, on loopback: prices are of our list, and there is capacity unless --short says otherwise",
         "an instance joins two seconds after it was bought",
     ),
-    "fast": ("Karpenter's AWS provider: its core buys by our list of machines",),
     "autoscaler": ("cluster-autoscaler: a small one of ours grows and shrinks node groups by its rules",),
 }
 
@@ -55,10 +53,6 @@ def simulated(way: Way) -> tuple[str, ...]:
 
 def blind(way: Way) -> tuple[str, ...]:
     """What cannot be seen this way."""
-    if way == "fast":
-        from gpuform.rehearse.fast import CANNOT_SHOW
-
-        return CANNOT_SHOW
     if way == "autoscaler":
         from gpuform.rehearse import autoscaler
 

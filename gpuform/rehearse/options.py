@@ -33,7 +33,6 @@ class Options:
     """``timeout_s`` bounds each wait; ``used_up`` is how many instances each reservation has left."""
 
     workloads: Path | None = None
-    fast: bool = False
     timeout_s: float = 300.0
     shrink: bool = True
     short: tuple[Short, ...] = ()
@@ -45,7 +44,6 @@ class Options:
         asked = [
             name
             for name, given in (
-                ("--fast", self.fast),
                 ("--short", self.short),
                 ("--reservation-used", self.used_up),
                 ("--interrupt-spot", self.interrupt_spot),
@@ -55,9 +53,6 @@ class Options:
         if asked and not any(env.by_karpenter(pool) for pool in env.pools):
             who = "a played cluster-autoscaler grows groups" if growing(env) else "nobody buys nodes"
             raise InputError(asked[0], f"{who} for stack {env.name}", "leave it out")
-        if self.fast and len(asked) > 1:
-            fact = "--fast knows no AWS that could be short of something"
-            raise InputError(asked[1], fact, "leave one of the two out")
         _check_short(env, self.short)
         _check_reservations(env, self.used_up)
         if self.interrupt_spot and not any("spot" in pool.node_pools.values() for pool in env.pools):

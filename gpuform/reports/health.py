@@ -30,7 +30,5 @@ def lines(seen: Seen, mode: str) -> Iterator[str]:
             f"look for a cause that they share, then: kubectl -n {HEALTH} annotate configmap "
             f"gpu-health-state {labels.RESET_BREAKER}='why'"
         )
-    for one in seen.rebuilds:
-        yield f"Magnum is replacing {one.node} of {one.group}: {one.stage}"
     if seen.nodes:
         yield f"repaired: kubectl annotate node NODE {labels.GPU_REPAIRED}='what was done'"

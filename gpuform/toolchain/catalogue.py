@@ -91,19 +91,6 @@ def _kwok(name: str) -> Tool:
     )
 
 
-def _karpenter(name: str, package: str, output: str, when: When) -> Tool:
-    """Neither controller has an option that prints its version."""
-    return Tool(
-        name=name,
-        module=KARPENTER,
-        package=package,
-        output=output,
-        ask=None,
-        accepts=_exactly(KARPENTER.version),
-        when=when,
-    )
-
-
 def _prometheus(name: str) -> Tool:
     """2.42 is Debian 12's; our rules are written for it and for every 3.x alike.
 
@@ -208,8 +195,15 @@ _TOOLS = (
         accepts=_exactly("0.13.3"),
         when="gate",
     ),
-    _karpenter("karpenter", f"{KARPENTER.pins}/cmd/controller", "controller", "gate"),
-    _karpenter("karpenter-kwok", "sigs.k8s.io/karpenter/kwok", "kwok", "nightly"),
+    Tool(
+        name="karpenter",
+        module=KARPENTER,
+        package=f"{KARPENTER.pins}/cmd/controller",
+        output="controller",
+        ask=None,  # it has no option that prints its version
+        accepts=_exactly(KARPENTER.version),
+        when="gate",
+    ),
     Tool(
         name="actionlint",
         module=ACTIONLINT,

@@ -6,7 +6,6 @@ It lies beside the health loop, in the same ConfigMap. Standard library alone, P
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +27,6 @@ REPAIRED = "gpuform.io/gpu-repaired"
 TICKET = "gpuform.io/ticket"
 NODE_POOL = "karpenter.sh/nodepool"
 PINNED = ("karpenter.sh/do-not-disrupt", "cluster-autoscaler.kubernetes.io/scale-down-disabled")
-SERVER = re.compile(r"openstack://[^/]*/([0-9a-f-]{36})")
-"""Provider id of a node of OpenStack's: with a region, or without one [cloud-provider-openstack]."""
 MOST_FAULTS = 64  # that are noted on a node
 
 Json = dict[str, Any]
@@ -40,8 +37,6 @@ def read(node: Json, pool: Json) -> Node:
     meta, status = node["metadata"], node.get("status", {})
     notes, labels = meta.get("annotations") or {}, meta.get("labels") or {}
     taints = {one["key"]: one.get("value", "") for one in node["spec"].get("taints") or ()}
-    group = pool.get("group") or {}
-    server = SERVER.fullmatch(str(node["spec"].get("providerID", ""))) if group else None
     return Node(
         name=meta["name"],
         uid=meta["uid"],
@@ -53,9 +48,6 @@ def read(node: Json, pool: Json) -> Node:
         repaired=notes.get(REPAIRED),
         claim=NODE_POOL in labels,
         pinned=any(notes.get(key) == "true" for key in PINNED),
-        server=server[1] if server else "",
-        group=str(group.get("name", "")),
-        elastic=bool(group.get("elastic")),
     )
 
 
@@ -102,8 +94,6 @@ class Hand:
             self._cluster.change(node, {}, _taints(node, step.kind))
             return ""
         self._cordon(node, step, now)
-        if step.action == "replace" and step.server:
-            return f"its pods go first, then Magnum is asked for another one for server {step.server}"
         if step.action == "replace":
             claim = self._cluster.claim(step.node)
             if claim is not None:
@@ -111,7 +101,7 @@ class Hand:
                 return f"NodeClaim {claim['metadata']['name']} deleted"
         if step.action in ("ticket", "replace"):
             pool = node["metadata"]["labels"].get(proof.POOL, "")
-            return self.ticket(step.node, pool, step.kind, [fault.words for fault in step.faults], now)
+            return self._ticket(step.node, pool, step.kind, [fault.words for fault in step.faults], now)
         return ""
 
     def _cordon(self, node: Json, step: Step, now: float) -> None:
@@ -136,7 +126,7 @@ class Hand:
         self._cluster.change(node, {RECORD: None, REPAIRED: None}, _taints(node, None))
         return closed
 
-    def ticket(self, name: str, pool: str, kind: str, facts: list[str], now: float) -> str:
+    def _ticket(self, name: str, pool: str, kind: str, facts: list[str], now: float) -> str:
         """What a person is to do about a node; in words where it is."""
         ticket = told.ticket_name(name)
         own = {"name": ticket, "namespace": self._cluster.namespace, "labels": {TICKET: "open"}}

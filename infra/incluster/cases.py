@@ -58,12 +58,6 @@ class Node:
     """Whether Karpenter made it."""
     pinned: bool = False
     """Whether it must not be disrupted."""
-    server: str = ""
-    """Id of its server, where Magnum can be asked for another one."""
-    group: str = ""
-    """Its node group there."""
-    elastic: bool = False
-    """Whether an autoscaler sizes that group."""
     measured: bool = True
     """Whether Prometheus has measurements of all its GPUs now."""
 
@@ -94,13 +88,11 @@ class State:
     spent: dict[str, str] = field(default_factory=dict)
     """Faults that were acted on, with the node's uid of then."""
     breaker: Json | None = None
-    rebuilds: list[Json] = field(default_factory=list)
-    """Nodes that Magnum is to replace, and how far that is; see ``rebuilding.py``."""
 
     @staticmethod
     def of(found: Json) -> State:
-        """As it was written; TypeError for what nobody has written."""
-        return State(**found)
+        """As it was written, also by a loop that had Magnum replace nodes; TypeError for anything else."""
+        return State(**{key: value for key, value in found.items() if key != "rebuilds"})
 
     def to_json(self) -> Json:
         """As it is written."""
@@ -109,10 +101,7 @@ class State:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do: what, to which node, for which class and faults, and why; ``at`` names its action.
-
-    ``server`` is the node's, where Magnum is to replace it.
-    """
+    """One thing to do: what, to which node, for which class and faults, and why; ``at`` names its action."""
 
     action: str
     node: str
@@ -120,4 +109,3 @@ class Step:
     faults: tuple[Fault, ...] = ()
     why: str = ""
     at: float = 0.0
-    server: str = ""

@@ -19,7 +19,7 @@ from typing import Any
 
 PAGE = 100  # objects in one answer, so that a large cluster needs no large pod
 TIMEOUT_S = 10.0
-CONFLICT, NOT_FOUND, TOO_MANY = 409, 404, 429
+CONFLICT, NOT_FOUND = 409, 404
 
 Json = dict[str, Any]
 TROUBLE = (OSError, http.client.HTTPException, ValueError, KeyError, TypeError)
@@ -78,17 +78,6 @@ class Cluster:
     def pods(self, node: str) -> list[Json]:
         """Pods on a node, of every namespace."""
         return list(self._pages("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"}))
-
-    def evict(self, pod: Json) -> None:
-        """Ask for the eviction of this very pod; ``TOO_MANY`` where a disruption budget does not bear it."""
-        own = pod["metadata"]
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": own["name"], "namespace": own["namespace"]},
-            "deleteOptions": {"preconditions": {"uid": own["uid"]}},
-        }
-        self._call("POST", f"/api/v1/namespaces/{own['namespace']}/pods/{own['name']}/eviction", {}, body)
 
     def change(
         self,

@@ -1,7 +1,7 @@
 """The health loop: keeps new pods off nodes with a broken GPU, and sees to it that they are replaced.
 
     health.py [--every SECONDS] [--account FOLDER] [--listen HOST:PORT] [--prometheus URL] [--server URL]
-              [--pace N] [--openstack FOLDER] SETTINGS
+              [--pace N] SETTINGS
 
 SETTINGS is a JSON file with what was declared; the options are for who runs it outside a pod. Every look asks
 Prometheus for the faults that are active now and for the nodes whose GPUs are measured, and nothing else;
@@ -24,17 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
 if TYPE_CHECKING:
-    from infra.incluster import cluster, magnum_api, rebuilding, told
+    from infra.incluster import cluster, told
     from infra.incluster.loop import Loop
 else:
     import cluster
-    import magnum_api
-    import rebuilding
     import told
     from loop import Loop
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-OPENSTACK = Path("/openstack")
 SILENT = 4  # looks that may fail to come before what was heard counts no more
 
 Json = dict[str, Any]
@@ -50,18 +47,13 @@ def main() -> None:
     parser.add_argument("--prometheus", default="")
     parser.add_argument("--server", default="")
     parser.add_argument("--pace", type=float, default=1.0)
-    parser.add_argument("--openstack", type=Path, default=OPENSTACK)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the first process of a container has no default
     declared: Json = json.loads(args.settings.read_text())
     declared["prometheus"] = args.prometheus or declared["prometheus"]
     host, _, port = (args.listen or declared["listen"]).rpartition(":")
     metrics, every = told.Metrics(), max(args.every / args.pace, 1.0) if args.pace > 1 else args.every
-    server, rebuilder = cluster.Cluster(args.account, args.server), None
-    if declared.get("magnum"):
-        cloud = magnum_api.Magnum(args.openstack, declared["magnum"]["cluster"])
-        rebuilder = rebuilding.Rebuilder(server, cloud, args.pace)
-    loop = Loop(server, declared, metrics, args.pace, rebuilder)
+    loop = Loop(cluster.Cluster(args.account, args.server), declared, metrics, args.pace)
     last = time.monotonic()
 
     def alive() -> bool:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
 if TYPE_CHECKING:
     from infra.incluster import healing
-    from infra.incluster.cases import RANK, Fault, Json, Node, Settings, State, Step
+    from infra.incluster.cases import RANK, Fault, Node, Settings, State, Step
 else:
     import healing
-    from cases import RANK, Fault, Json, Node, Settings, State, Step
+    from cases import RANK, Fault, Node, Settings, State, Step
 
 
 def listen(
@@ -124,8 +124,7 @@ def _kept(
         if now - since < settings.settle_s:
             spent[id] = uid
     breaker = dict(state.breaker) if state.breaker else None
-    rebuilds = [dict(one) for one in state.rebuilds]  # a group that was made smaller has to be made whole
-    return State(not settings.acts, actions, spent, breaker, rebuilds)
+    return State(not settings.acts, actions, spent, breaker)
 
 
 def _again(
@@ -142,7 +141,7 @@ def _again(
             one["done"] = one["over"] = True  # the reason is gone: too late
             continue
         again = (one["action"], node.name, one["class"], tuple(found), "begun before", one["at"])
-        steps.append(Step(*again, server=node.server))
+        steps.append(Step(*again))
     return steps
 
 
@@ -181,24 +180,14 @@ def _act(
     ids = [fault.id for fault in found]
     after.actions.append({**one, "over": False, "of": _counted(known.values(), after), "faults": ids})
     after.spent |= dict.fromkeys(ids, node.uid)
-    if action == "replace" and node.server:
-        after.rebuilds.append(_rebuild(node, kind, found, now))
-    return [Step(action, name, kind, tuple(found), found[0].words, now, node.server)]
-
-
-def _rebuild(node: Node, kind: str, found: list[Fault], now: float) -> Json:
-    """The note of a node that Magnum is to replace, before anything was done about it."""
-    own: Json = {"node": node.name, "uid": node.uid, "server": node.server, "group": node.group}
-    own |= {"class": kind, "elastic": node.elastic, "faults": [fault.words for fault in found]}
-    return {**own, "stage": "drain", "since": now, "from": None, "to": None, "tries": 0}
+    return [Step(action, name, kind, tuple(found), found[0].words, now)]
 
 
 def _action(settings: Settings, node: Node, kind: str) -> str:
     """Only a broken GPU costs a node: for a reset, an autoscaler's gets empty and goes by itself."""
     if settings.mode != "replace":
         return settings.mode
-    made = node.claim or bool(node.server)
-    return "replace" if kind == "replace" and made and not node.pinned else "ticket"
+    return "replace" if kind == "replace" and node.claim and not node.pinned else "ticket"
 
 
 def _done(after: State, node: Node) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
 if TYPE_CHECKING:
-    from infra.incluster import acting, asked, cluster, events, judge, magnum_api, proof, rebuilding, told
+    from infra.incluster import acting, asked, cluster, events, judge, proof, told
     from infra.incluster.cases import Node, Settings, State, Step
 else:
     import acting
@@ -22,9 +22,7 @@ else:
     import cluster
     import events
     import judge
-    import magnum_api
     import proof
-    import rebuilding
     import told
     from cases import Settings, State
 
@@ -45,7 +43,6 @@ class Loop:
         declared: Json,
         metrics: told.Metrics,
         pace: float,
-        rebuilder: rebuilding.Rebuilder | None = None,
     ) -> None:
         """Looks at nothing yet; ``pace`` divides the durations that were declared."""
         self._cluster, self._metrics, self._hand = server, metrics, acting.Hand(server)
@@ -58,7 +55,6 @@ class Loop:
             window_s=declared["window_s"] / pace,
             settle_s=declared["settle_s"] / pace,
         )
-        self._rebuilder = rebuilder
         self._quiet: dict[str, float] = {}
         self._said: dict[str, str] = {}
 
@@ -113,48 +109,7 @@ class Loop:
             if self._do(step, seen[step.node], now) and step.at:
                 done = judge.finished(done, step.at, step.node, now)
         if done != after:
-            kept = self._write(kept, done)
-        self._rebuild(kept, done, seen, now)
-
-    def _rebuild(self, kept: Json, state: State, seen: Json, now: float) -> None:
-        """One step of every rebuild whose node is closed already; of a group's, of the first alone."""
-        busy = {one["node"] for one in state.actions if not one["done"]}
-        groups: set[str] = set()
-        for one in state.rebuilds:
-            fresh = one["since"] == now  # the node was seen before it was closed
-            if one["group"] in groups or one["node"] in busy or fresh:
-                groups.add(one["group"])
-                continue
-            groups.add(one["group"])
-            move = self._moved(one, seen.get(one["node"]), now)
-            if move.after != one:
-                left = [move.after if other is one else other for other in state.rebuilds]
-                state = replace(state, rebuilds=[other for other in left if other])
-                kept = self._write(kept, state)
-        self._metrics.set(rebuilds=len(state.rebuilds))
-
-    def _moved(self, one: Json, node: Json | None, now: float) -> rebuilding.Move:
-        """What became of it, told; what could not be asked for is asked for again at the next look."""
-        node = node if node and node["metadata"]["uid"] == one["uid"] else None
-        if self._rebuilder is None:
-            move = rebuilding.fails(one, "mode replace was taken back")
-        else:
-            try:
-                move = self._rebuilder.look(one, node, now)
-            except (*cluster.TROUBLE, *magnum_api.TROUBLE) as error:
-                move = self._rebuilder.waits(one, now, _words(error))
-        why, action = move.said, "fail" if move.failed else "rebuild" if move.after else "rebuilt"
-        if move.failed:
-            facts = [*one["faults"], move.said]
-            why = f"{why}; {self._hand.ticket(one['node'], one['group'], one['class'], facts, now)}"
-            self._metrics.count(one["node"], one["class"], "replace", "failed")  # which an alert waits for
-        key = f"rebuild {one['node']}"
-        if why and self._said.get(key) != why:
-            self._said[key] = why
-            told.line(now, action=action, node=one["node"], result="done", why=why, stage=one["stage"])
-            about = {"apiVersion": "v1", "kind": "Node", "name": one["node"], "uid": one["uid"]}
-            self._event(action, about, why, now)
-        return move
+            self._write(kept, done)
 
     def _do(self, step: Step, node: Json, now: float) -> bool:
         """Whether it is done; one that is only to be said is said once."""

@@ -23,12 +23,10 @@ AUTO_HEALING = "auto_healing_enabled"
 """Magnum's label that has nodes replaced which are not Ready (its user guide, labels)."""
 HEALTH = "gpuform-health"
 """Name of the loop: of its namespace, its account, its Deployment."""
-Mode = Literal["observe", "cordon", "replace"]
+Mode = Literal["observe", "cordon", "ticket", "replace"]
 Remediator = Literal["gpuform", "karpenter", "eks"]
 
 _WINDOW = re.compile(r"([1-9][0-9]*)([mh])")
-_SECRET = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-_LONGEST_NAME = 253
 _UNIT_S = {"m": 60, "h": 3600}
 _SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
 
@@ -53,13 +51,6 @@ def _share(value: str) -> str:
     return value
 
 
-def _secret(value: str) -> str:
-    if not _SECRET.fullmatch(value) or len(value) > _LONGEST_NAME:
-        raise InputError("", f"{value!r} is no name of a Secret", "write it as magnum-credential")
-    return value
-
-
-SecretName = Annotated[str, Field(strict=True), AfterValidator(_secret)]
 Share = Annotated[str, Field(strict=True), AfterValidator(_share)]
 Window = Annotated[str, Field(strict=True), AfterValidator(_window)]
 
@@ -70,8 +61,8 @@ class Health(Model):
     mode: Mode = Field(
         default="observe",
         description="observe: say what would be done, change no node. cordon: keep new pods off the node, by "
-        "a taint and a condition. replace: besides, have nodes replaced whose GPU is broken, by Karpenter "
-        "or Magnum where it made them, else by people, who get a ticket.",
+        "a taint and a condition. ticket: besides, write a ticket for people. replace: as ticket, but a node "
+        "that Karpenter made is replaced by Karpenter when its GPU is broken; not on OpenStack.",
     )
     remediator: Remediator | None = Field(
         default=None,
@@ -87,11 +78,6 @@ class Health(Model):
         default=None, description="Nodes that are acted on within the window at most, however many there are."
     )
     window: Window = Field(default="1h", description="In which actions are counted, for example 30m or 2h.")
-    openstack_secret: SecretName | None = Field(
-        default=None,
-        description="Secret in the namespace gpuform-health, yours to make, with the application credential "
-        "by which Magnum is asked for another node (OpenStack, driver heat, mode replace).",
-    )
 
     @property
     def acts(self) -> bool:
@@ -124,25 +110,16 @@ def check(
 
 
 def _check_magnum(health: Health, magnum: OpenstackCluster | None) -> None:
-    """Only the Heat driver removes the server that it is told to [magnum-capi-helm, resize_cluster]."""
-    path, replaces = "health.openstack_secret", health.mode == "replace"
-    by_heat = magnum is not None and magnum.driver == "heat"
-    if health.openstack_secret is not None:
-        fact = f"mode {health.mode} asks Magnum for nothing"
-        if magnum is None:
-            fact = "there is no Magnum here"
-        elif not by_heat:
-            fact = "the driver capi removes some node of the group, and not the one that it is told to"
-        if not (by_heat and replaces):
-            raise InputError(path, fact, "leave it out, or use mode: replace, with driver heat")
-    elif by_heat and replaces:
-        fact = "missing, and Magnum replaces a node only for somebody whom it knows"
-        how = "make an application credential and name its Secret (docs/health.md), or use mode: cordon"
-        raise InputError(path, fact, how)
+    """Magnum cannot replace a node: by two resizes of its group, healthy nodes went in simulations.
+
+    Nothing in its API says whether a resize that was asked for is still to come, and an autoscaler resizes
+    the same group meanwhile.
+    """
+    if magnum is not None and health.mode == "replace":
+        fact = "Magnum has no call that replaces a node, and resizing a group twice can remove healthy ones"
+        raise InputError("health.mode", fact, "use mode: ticket, and replace the node by hand")
     if magnum is not None and health.acts and magnum.labels.get(AUTO_HEALING) == "true":
-        fact = (
-            f"two would act on the same nodes: Magnum's auto-healing and this loop, which is to {health.mode}"
-        )
+        fact = f"two would act on the same nodes: Magnum's auto-healing and this loop in mode {health.mode}"
         raise InputError(f"cluster.labels.{AUTO_HEALING}", fact, "use false, or health.mode: observe")
 
 

@@ -3,8 +3,7 @@
 Its program is ``infra/incluster/health.py`` with what lies beside it, carried by a ConfigMap that is named by
 its content; with it, what was declared. In a namespace of its own, because it may write ConfigMaps there: its
 memory and the tickets. It may list nodes, patch them unless it only observes, write events, delete NodeClaims
-where it is to have Karpenter's nodes replaced, and list and evict pods where it is to have Magnum's; nothing
-more. Prometheus is asked without a login, Magnum with the credential of a Secret that is the user's.
+where it is to have Karpenter's nodes replaced; nothing more. Prometheus is asked without a login.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from infra.model import labels
 from infra.model.environment import Environment
 from infra.model.health import HEALTH, seconds
 from infra.model.monitoring import NAMESPACE, RELEASE
-from infra.model.pool import Pool
 from infra.plan import startup
 from infra.plan.program import Program
 from infra.plan.script import Script
@@ -29,19 +27,14 @@ FILES = (
     "cases.py",
     "cluster.py",
     "events.py",
-    "evicting.py",
     "healing.py",
     "judge.py",
     "loop.py",
-    "magnum_api.py",
     "proof.py",
-    "rebuilding.py",
     "told.py",
 )
 SETTINGS = "settings.json"
 FOLDER = "/health"
-OPENSTACK = "/openstack"
-"""Where the program finds the credential (``incluster/health.py`` has the same)."""
 PORT = 8080
 EVENTS = "default"
 """The namespace of events about nodes, which have none."""
@@ -64,7 +57,6 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     pod = script.pod(
         files,
         memory="256Mi",
-        mounts=_credential(env),
         livenessProbe=alive,
         ports=[{"name": "metrics", "containerPort": PORT}],
     )
@@ -82,9 +74,7 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
 def settings(env: Environment) -> dict[str, Any]:
     """What the program is told; durations in seconds, the budget as a part of one."""
     assert env.health is not None
-    asked = {"magnum": {"cluster": env.name}} if rebuilds(env) else {}
     return {
-        **asked,
         "budget": env.health.share,
         "listen": f":{PORT}",
         "max": env.health.max,
@@ -97,27 +87,12 @@ def settings(env: Environment) -> dict[str, Any]:
 
 
 def pools(env: Environment) -> dict[str, Any]:
-    """What a repaired node of each pool with GPUs has to offer; Karpenter's nodes have that with them.
-
-    And its node group, where Magnum is asked to replace nodes.
-    """
+    """What a repaired node of each pool with GPUs has to offer; Karpenter's nodes have that with them."""
     return {
-        pool.name: {}
-        if env.by_karpenter(pool)
-        else {"offers": startup.offers(env, pool), **_group(env, pool)}
+        pool.name: {} if env.by_karpenter(pool) else {"offers": startup.offers(env, pool)}
         for pool in env.pools
         if pool.gpus
     }
-
-
-def _group(env: Environment, pool: Pool) -> dict[str, Any]:
-    """A group has its pool's name."""
-    return {"group": {"name": pool.name, "elastic": pool.elastic is not None}} if rebuilds(env) else {}
-
-
-def rebuilds(env: Environment) -> bool:
-    """Whether it has Magnum replace nodes."""
-    return env.health is not None and env.health.openstack_secret is not None
 
 
 def gives_back(env: Environment) -> bool:
@@ -134,8 +109,6 @@ def _access(env: Environment, loop: Program) -> tuple[Manifest, ...]:
         rules += [_rule("", "nodes", "patch"), _rule("", "nodes/status", "patch")]
     if gives_back(env):
         rules += [_rule("karpenter.sh", "nodeclaims", "list", "delete")]
-    if rebuilds(env):
-        rules += [_rule("", "pods", "list"), _rule("", "pods/eviction", "create")]
     events = _rule("", "events", "create")
     return (
         *loop.granted(HEALTH, rules),
@@ -146,15 +119,6 @@ def _access(env: Environment, loop: Program) -> tuple[Manifest, ...]:
 
 def _rule(group: str, resource: str, *verbs: str) -> Manifest:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
-
-
-def _credential(env: Environment) -> tuple[tuple[Manifest, str], ...]:
-    """The Secret as files; a loop without it still runs, and gives people tickets."""
-    if not rebuilds(env):
-        return ()
-    assert env.health is not None
-    secret = {"secretName": env.health.openstack_secret, "optional": True}
-    return (({"name": "openstack", "secret": secret}, OPENSTACK),)
 
 
 def _service(loop: Program) -> Manifest:

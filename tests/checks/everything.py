@@ -139,9 +139,7 @@ def environments() -> dict[str, Environment]:
         "health": healthy(existing(shared, monitoring={}), mode="replace", max=3),
         "health, only observed": healthy(existing(shared, monitoring={}, **ALONE)),
         "aws, health": healthy(monitored_on_aws(), mode="replace", remediator="gpuform"),
-        "openstack, health": healthy(
-            load(ROOT / "Pulumi.openstack-dev.yaml"), mode="replace", openstack_secret="magnum-credential"
-        ),
+        "openstack, health": healthy(load(ROOT / "Pulumi.openstack-dev.yaml"), mode="ticket"),
         "aws, repaired by Karpenter": healthy(monitored_on_aws(), remediator="karpenter"),
         "without cdi": existing({**A100, "sharing": SEVEN}, cdi=False),
     }

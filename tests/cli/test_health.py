@@ -32,18 +32,11 @@ def ticket(name: str, state: str) -> dict[str, Any]:
     return {"metadata": own, "data": told.ticket(name, "p", "replace", ["GPU 0: XID 79"], NOW)}
 
 
-def memory(breaker: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
+def memory(breaker: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "metadata": {"name": "gpu-health-state"},
-        "data": {"state.json": json.dumps({"breaker": breaker, **more})},
+        "data": {"state.json": json.dumps({"breaker": breaker})},
     }
-
-
-def test_a_node_that_magnum_is_replacing_is_told() -> None:
-    under_way = {"node": "a", "group": "gpu-a100", "stage": "refill", "server": "0a1b", "tries": 0}
-    seen = health.read([], [memory(None, rebuilds=[under_way])])
-    assert seen.to_json()["rebuilds"] == [{"node": "a", "group": "gpu-a100", "stage": "refill"}]
-    assert "Magnum is replacing a of gpu-a100: refill" in report.lines(seen, "replace")
 
 
 def test_what_lies_in_the_cluster_is_read() -> None:

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuform.embedded import kwokctl, lock, ports
+from gpuform.embedded import ControlPlane, kwokctl, lock, ports
 from gpuform.embedded.layout import Layout, Record, rotate
 from gpuform.embedded.processes import Process, end, look, scan
 from gpuform.errors import InputError
 from gpuform.kept.files import write_private
 from gpuform.paths import Paths
+from gpuform.toolchain import Toolchain
 
 pytestmark = pytest.mark.unit
 
@@ -29,6 +30,23 @@ def layout(tmp_path: Path) -> Layout:
     found = Layout(Paths(root=tmp_path, state=tmp_path / "state", cache=tmp_path / "cache"))
     found.home.mkdir(parents=True)
     return found
+
+
+@pytest.mark.parametrize(
+    ("name", "fits"),
+    [("with-dash_dot.1+2@3", True), ("größe", True), ("sp ace", False), ("a,b", False), ("a%20b", False)],
+)
+def test_a_path_that_kwokctl_cannot_take_is_refused_before_anything_is_made(
+    tmp_path: Path, name: str, fits: bool, toolchain: Toolchain
+) -> None:
+    state = tmp_path / name
+    plain = Layout(Paths(root=tmp_path, state=state, cache=tmp_path))
+    if fits:
+        plain.require_plain()
+        return
+    with pytest.raises(InputError, match=r"kwokctl takes no path with blanks .* move the checkout, or set"):
+        ControlPlane(plain.paths, toolchain).start()
+    assert not state.exists()
 
 
 def test_a_checkout_gets_the_same_ports_again_and_another_one_gets_others(tmp_path):

@@ -128,13 +128,8 @@ class Site:
         self.apply(*spaces)
         self.apply(*(one for one in health.manifests(env) if one["kind"] != "ServiceMonitor"))
 
-    def nodes(
-        self, *names: str, pool: str = FIXED, gpus: str = "1", servers: dict[str, str] | None = None
-    ) -> None:
-        """Nodes that offer what their pool promises, and are measured.
-
-        ``servers`` are the ids of those of OpenStack.
-        """
+    def nodes(self, *names: str, pool: str = FIXED, gpus: str = "1") -> None:
+        """Nodes that offer what their pool promises, and are measured."""
         made = []
         for name in names:
             labels = {"kubernetes.io/hostname": name, "gpuform.io/pool": pool}
@@ -145,8 +140,6 @@ class Site:
             own = {"name": name, "labels": labels, "annotations": notes}
             taints = [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
             spec: Manifest = {"taints": taints}
-            if servers:
-                spec["providerID"] = f"openstack:///{servers[name]}"
             made.append({"apiVersion": "v1", "kind": "Node", "metadata": own, "spec": spec})
         self.apply(*made)
         self.kubectl("wait", "--for=condition=Ready", "--timeout=60s", *(f"node/{name}" for name in names))
@@ -204,7 +197,7 @@ class Site:
         self.prometheus.measured.clear()
 
     @contextmanager
-    def loop(self, pace: float = 1.0, every: float = 0.3, openstack: Path | None = None) -> Iterator[Loop]:
+    def loop(self, pace: float = 1.0, every: float = 0.3) -> Iterator[Loop]:
         """The program from the ConfigMap that the Deployment mounts, with a token of its account."""
         self._number += 1
         folder = self._folder / str(self._number)
@@ -216,7 +209,6 @@ class Site:
         command += ["--every", str(every * pace if pace > 1 else every), "--pace", str(pace)]
         command += ["--account", str(account), "--listen", f"127.0.0.1:{port}"]
         command += ["--prometheus", self.prometheus.url]
-        command += ["--openstack", str(openstack or folder / "openstack")]
         env = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": server_port}
         log = folder / "log"
         with log.open("wb") as out:

@@ -16,13 +16,6 @@ START: dict[str, Any] = {
 }
 ELASTIC = {"name": "t4", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 40}}}
 ON_AWS: dict[str, Any] = {**small(ELASTIC), **MONITORED, "health": {"remediator": "gpuform"}}
-ON_MAGNUM: dict[str, Any] = {
-    "name": "e",
-    "cluster": {"kind": "openstack", "template": "k", "version": "1.34"},
-    "pools": [{"name": "t4", "machine": "g2.5xlarge", "nodes": 1}],
-    **MONITORED,
-    "health": {"mode": "replace", "openstack_secret": "magnum"},
-}
 
 ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Environment", "health"): (START, "health", {}),
@@ -30,6 +23,5 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Health", "remediator"): (ON_AWS, "health/remediator", "karpenter"),
     ("Health", "budget"): (START, "health/budget", "10%"),
     ("Health", "max"): (START, "health/max", 3),
-    ("Health", "openstack_secret"): (ON_MAGNUM, "health/openstack_secret", "other"),
     ("Health", "window"): (START, "health/window", "30m"),
 }

@@ -13,7 +13,6 @@ import pytest
 
 from infra.config import parse
 from infra.incluster import acting, told
-from infra.incluster import health as health_program
 from infra.incluster import loop as program
 from infra.model import labels
 from infra.model.environment import Environment
@@ -95,70 +94,20 @@ def test_node_claims_are_deleted_only_where_karpenter_makes_nodes_with_gpus() ->
         assert not claims & rights(env)
 
 
-def test_pods_are_evicted_and_a_credential_is_mounted_only_where_magnum_replaces() -> None:
-    env = on_openstack(mode="replace", openstack_secret="magnum")
-    evicting = {("ClusterRole", "pods", "list"), ("ClusterRole", "pods/eviction", "create")}
-    assert evicting <= rights(env)
-    assert not {right for right in rights(env) if "secrets" in right[1]}
-    told_of = health.settings(env)
-    assert told_of["magnum"] == {"cluster": "research"}
-    assert told_of["pools"]["t4"]["group"] == {"name": "t4", "elastic": False}
-    assert told_of["pools"]["ci"]["group"] == {"name": "ci", "elastic": True}
-    pod = of(env, "Deployment")[0]["spec"]["template"]["spec"]
-    assert pod["volumes"][1] == {"name": "openstack", "secret": {"secretName": "magnum", "optional": True}}
-    assert pod["containers"][0]["volumeMounts"][1]["mountPath"] == str(health_program.OPENSTACK)
-    for other in (
-        on_openstack(mode="cordon"),
-        on_openstack("capi", mode="replace"),
-        existing(mode="replace"),
-    ):
-        assert not evicting & rights(other)
-        assert "magnum" not in health.settings(other)
-        assert not any("group" in pool for pool in health.settings(other)["pools"].values())
-        assert len(of(other, "Deployment")[0]["spec"]["template"]["spec"]["volumes"]) == 1
-
-
 HEALING = {"auto_healing_enabled": "true"}
 
 
-REPLACE, SECRET = {"mode": "replace"}, {"openstack_secret": "magnum"}
-LEAVE = "leave it out, or use mode: replace, with driver heat"
-MAKE = "make an application credential and name its Secret (docs/health.md), or use mode: cordon"
 REFUSED: list[tuple[Callable[[], Environment], str, str, str]] = [
     (
-        lambda: on_openstack(**REPLACE),
-        "health.openstack_secret",
-        "missing, and Magnum replaces a node only for somebody whom it knows",
-        MAKE,
-    ),
-    (
-        lambda: on_openstack(mode="cordon", **SECRET),
-        "health.openstack_secret",
-        "mode cordon asks Magnum for nothing",
-        LEAVE,
-    ),
-    (
-        lambda: on_openstack("capi", **REPLACE, **SECRET),
-        "health.openstack_secret",
-        "the driver capi removes some node of the group, and not the one that it is told to",
-        LEAVE,
-    ),
-    (
-        lambda: existing(**REPLACE, **SECRET),
-        "health.openstack_secret",
-        "there is no Magnum here",
-        LEAVE,
-    ),
-    (
-        lambda: on_openstack(**REPLACE, openstack_secret="A_b"),
-        "health.openstack_secret",
-        "'A_b' is no name of a Secret",
-        "write it as magnum-credential",
+        lambda: on_openstack(mode="replace"),
+        "health.mode",
+        "Magnum has no call that replaces a node, and resizing a group twice can remove healthy ones",
+        "use mode: ticket, and replace the node by hand",
     ),
     (
         lambda: on_openstack(mode="cordon", labels=HEALING),
         "cluster.labels.auto_healing_enabled",
-        "two would act on the same nodes: Magnum's auto-healing and this loop, which is to cordon",
+        "two would act on the same nodes: Magnum's auto-healing and this loop in mode cordon",
         "use false, or health.mode: observe",
     ),
 ]

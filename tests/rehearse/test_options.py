@@ -45,7 +45,6 @@ def test_a_reservation_that_is_none(text: str) -> None:
 
 
 REFUSED = (
-    ("local", Options(fast=True), "--fast: nobody buys nodes for stack local; leave it out"),
     ("onprem-dev", Options(interrupt_spot=True), "--interrupt-spot: nobody buys nodes for stack onprem-dev"),
     ("aws-dev", Options(interrupt_spot=True), "--interrupt-spot: no pool buys spot; leave it out"),
     ("aws-dev", Options(short=(Short("g4dn.2xlarge"),)), "no pool that Karpenter fills may have it; did you"),
@@ -55,7 +54,6 @@ REFUSED = (
         Options(used_up=(("cr-1", 0),)),
         "is no reservation of a pool that Karpenter fills; known: cr-0123456789abcdef0",
     ),
-    ("aws-prod", Options(fast=True, interrupt_spot=True), "--interrupt-spot: --fast knows no AWS"),
 )
 
 

@@ -133,8 +133,12 @@ def test_the_real_karpenter_buys_two_nodes_for_four_pods_of_three_shares(checkou
             "error: --short: nobody buys nodes for stack local; leave it out",
         ),
         (
-            ["openstack-dev", "--fast"],
-            "error: --fast: a played cluster-autoscaler grows groups for stack research; leave it out",
+            ["openstack-dev", "--interrupt-spot"],
+            "error: --interrupt-spot: a played cluster-autoscaler grows groups for stack research; leave it",
+        ),
+        (
+            ["aws-prod", "--fast"],
+            "error: --fast: is no option any more; leave it out: Karpenter's AWS controller buys the nodes",
         ),
         (["local", "--timeout", "0"], "error: --timeout: 0 is no time to wait; give seconds"),
         (

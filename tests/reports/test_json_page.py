@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpuform.engine.events import Change, Step
-from gpuform.health import Rebuild, Seen, Ticket, Unhealthy
+from gpuform.health import Seen, Ticket, Unhealthy
 from gpuform.hosts.declared import Declared
 from gpuform.hosts.events import HostResult, Outcome
 from gpuform.hosts.status import rows
@@ -47,7 +47,7 @@ def preview() -> dict[str, Any]:
 
 def health() -> dict[str, Any]:
     nodes = (Unhealthy("gpu-0", "a100", "replace", "then", "why", None),)
-    seen = Seen(nodes, (Ticket("gpu-0", True, {}),), None, (), (Rebuild("gpu-0", "gpu-a100", "refill"),))
+    seen = Seen(nodes, (Ticket("gpu-0", True, {}),), None, ())
     return {"mode": "replace", **seen.to_json()}
 
 

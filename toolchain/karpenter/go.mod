@@ -2,10 +2,7 @@ module gpuform.io/toolchain/karpenter
 
 go 1.26.5
 
-tool (
-	github.com/aws/karpenter-provider-aws/cmd/controller
-	sigs.k8s.io/karpenter/kwok
-)
+tool github.com/aws/karpenter-provider-aws/cmd/controller
 
 require (
 	cel.dev/expr v0.24.0 // indirect
