@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from gpuform.cli.output import AsJson, say, warn
+from gpuform.cli.settling import settling
 from gpuform.paths import Paths
 
 
@@ -56,10 +57,8 @@ def destroy(
     agreed = plan.nothing or yes or (not as_json and _agreed(stack))
     done = Outcome(stack).to_json() if plan.nothing else {}
     if agreed and not plan.nothing:
-        if engine.interrupted(stack):
-            from gpuform.recover import Stack, go_on
-
-            go_on(Stack(stack, paths, engine, at_cloud=not offline), tell)
+        if left := engine.interrupted(stack):
+            settling(stack, paths, engine, at_cloud=not offline, say=tell)(left)
             site = Site(env, paths, engine, stack, options, say=tell)  # the state has changed
             plan = site.plan()
         done = Destroy(site, plan).run().to_json()

@@ -10,6 +10,7 @@ import typer
 
 from gpuform import writable
 from gpuform.cli.output import console, say, short_path, warn
+from gpuform.cli.settling import settling
 from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 
@@ -128,11 +129,7 @@ def up() -> None:
     if environment.monitoring:
         plane.monitored(progress=say)
     engine = Engine(paths, tools)
-    if engine.interrupted(STACK):
-        from gpuform.recover import Stack, go_on
-
-        go_on(Stack(STACK, paths, engine, at_cloud=False), say)
-    result = engine.up(STACK)
+    result = engine.up(STACK, settle=settling(STACK, paths, engine, at_cloud=False, say=say))
     current = _settled(environment, paths, SETTLE_S if result.changed else UNCHANGED_S)
     if waiting := _unsettled(current):
         say(f"pools {waiting} do not offer what was planned: reading the cluster anew")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gpuform.cli.output import caution, console, say, warn
+from gpuform.cli.settling import settling
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 
@@ -45,12 +46,9 @@ def up(
         require(stack, preflight.findings(env, stack, paths=paths), console)
     packs = [folder.resolve() for folder in policy_pack or ()]
     engine = Engine(paths, Toolchain(paths), say=say, offline=offline)
-    if engine.interrupted(stack):
-        from gpuform.recover import Stack, go_on
-
-        go_on(Stack(stack, paths, engine, at_cloud=not offline), say)
+    settle = settling(stack, paths, engine, at_cloud=not offline, say=say)
     try:
-        result = engine.up(stack, policy_packs=packs)
+        result = engine.up(stack, policy_packs=packs, settle=settle)
     except EngineFailure as failure:
         for error in failure.result.errors[1:]:  # a pipeline keeps what is printed, and not the engine's log
             warn(error)

@@ -10,14 +10,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gpuform.engine.pending import CREATING, UPDATING
+from gpuform.engine.pending import CREATING, RELEASE, UPDATING
 from gpuform.errors import Failure
 
 # Providers whose create finds what an earlier, killed create of the same resource made, and goes on from
 # there. A pending create of any other provider stays in the state, and the engine warns of it.
 RESUMING = ("gpuform:",)
-RELEASE = "kubernetes:helm.sh/v3:Release"
-"""Helm refuses every step after an interrupted one: `gpuform.recover.go_on` decides before the run."""
 _MADE_UP = ("aws:", "openstack:")  # in offline runs; making nothing can be taken up at any time
 
 
@@ -86,7 +84,10 @@ def _forget_pending(content: dict[str, Any], resuming: tuple[str, ...]) -> int:
 
 
 def _of_helm(operation: dict[str, Any]) -> bool:
-    """Whether Helm may have been at work; what it began to uninstall, it goes on to uninstall."""
+    """Whether Helm refuses the next step until `gpuform.recover.go_on` has settled the release.
+
+    Helm resumes an interrupted uninstallation.
+    """
     return operation["resource"]["type"] == RELEASE and operation["type"] in (CREATING, UPDATING)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from gpuform.errors import Failure
 
 CREATING, UPDATING, IMPORTING = "creating", "updating", "importing"
+RELEASE = "kubernetes:helm.sh/v3:Release"
 FIELD_MANAGER = "__fieldManager"
 """An output of the Kubernetes provider."""
 _SHOWN = 3

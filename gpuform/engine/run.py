@@ -49,14 +49,19 @@ class Engine:
         self._runs: dict[str, tuple[dict[str, str], State | None]] = {}
 
     def up(
-        self, stack: str = "local", on_event: OnEvent | None = None, policy_packs: Sequence[Path] = ()
+        self,
+        stack: str = "local",
+        on_event: OnEvent | None = None,
+        policy_packs: Sequence[Path] = (),
+        settle: Callable[[Sequence[pending.Operation]], None] | None = None,
     ) -> Result:
         """Make the stack what the program says. No preview is run before it.
 
-        Raises Failure, and begins nothing, while the state names resources that a killed run was making.
+        ``settle`` is given the pending operations of a killed run, if there are any, and may change the
+        state. Raises Failure, and begins nothing, while the state names resources that were being made.
         """
         arguments = ["--yes", "--skip-preview", *_packs(policy_packs)]
-        return self._operate("up", stack, arguments, on_event)
+        return self._operate("up", stack, arguments, on_event, settle)
 
     def preview(
         self, stack: str = "local", on_event: OnEvent | None = None, policy_packs: Sequence[Path] = ()
@@ -109,7 +114,7 @@ class Engine:
         return self._tools.path(name)
 
     def interrupted(self, stack: str = "local") -> list[pending.Operation]:
-        """What an interrupted run was doing, as far as the next one does not go on with it by itself."""
+        """The pending operations of an interrupted run that the next run does not resume by itself."""
         return pending.operations(self._state(self.prepare(stack), stack))
 
     def _state(self, env: Mapping[str, str], stack: str) -> dict[str, Any]:
@@ -159,13 +164,22 @@ class Engine:
         return self._runs[stack]
 
     def _operate(
-        self, operation: str, stack: str, arguments: Sequence[str], on_event: OnEvent | None
+        self,
+        operation: str,
+        stack: str,
+        arguments: Sequence[str],
+        on_event: OnEvent | None,
+        settle: Callable[[Sequence[pending.Operation]], None] | None = None,
     ) -> Result:
         env = self.prepare(stack)
         beside = self.environment(stack)[1] is None  # as are the notes of a stand-in that resumes
         resumed = resuming(self._paths) if operation == "up" and beside else ()
         if operation in ("up", "destroy"):
-            pending.require_none(self._state(env, stack), stack, resumed)
+            state = self._state(env, stack)
+            if settle and (left := pending.operations(state)):
+                settle(left)
+                state = self._state(env, stack)
+            pending.require_none(state, stack, resumed)
         terminal = on_event is None and sys.stdout.isatty()
         command = [str(self._paths.shims / "pulumi"), operation, "--stack", stack, *arguments]
         record = Record()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from gpuform.engine.places import Places, Tools, link, tool, write
 from gpuform.paths import Paths
-from gpuform.toolchain.plugin import downloaded
+from gpuform.toolchain.plugin import downloaded, installing
 from infra.versions import PULUMI, PULUMI_KUBERNETES_MODULE
 
 _DAY = PULUMI_KUBERNETES_MODULE.split("-")[1]
@@ -125,11 +125,10 @@ class Plugin:
         declared = stack_file.read_text(encoding="utf-8") if stack_file.is_file() else ""
         if offline or not _REAL.search(declared):
             return said
-        kind, _, name = self.name.removeprefix("pulumi-").partition("-")
         return (
             f"{said}; warning: it takes over an object that exists under the name of a new one, and a "
             "resource renamed with the same metadata.name loses its object. Install the official one with "
-            f"'pulumi plugin install {kind} {name} {self.version}'"
+            f"'pulumi {' '.join(installing(self.name, self.version))}'"
         )
 
 
@@ -224,8 +223,8 @@ def _official(ours: _Ours, places: Places) -> Path | None:
     beside = places.pulumi.resolve().with_name(ours.file)
     home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
     candidates = [beside] if ours.kind == "language" else []
-    if ours.build:
-        candidates.append(downloaded(places.paths.cache, ours.file, ours.version))
     if home != places.home:
         candidates.append(home / "plugins" / ours.folder / ours.file)
+    if ours.build:
+        candidates.append(downloaded(places.paths.cache, ours.file, ours.version))
     return next((path for path in candidates if os.access(path, os.X_OK)), None)

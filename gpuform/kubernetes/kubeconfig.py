@@ -22,8 +22,7 @@ _FILES = {"clusters": ("certificate-authority",), "users": ("client-certificate"
 class Access:
     """One cluster and one user, chosen out of a kubeconfig.
 
-    ``problem`` says why there is none; every other field is then empty. ``document`` is the whole
-    kubeconfig with absolute paths, fit to be written out for another tool (helm); it holds credentials.
+    ``problem`` says why there is none; every other field is then empty.
     """
 
     server: str = ""
@@ -31,15 +30,25 @@ class Access:
     context: str = ""
     cluster: Mapping[str, Any] = field(default_factory=dict, repr=False)
     user: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    document: Mapping[str, Any] = field(default_factory=dict, repr=False)
     problem: str = ""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """A kubeconfig of this cluster and this user alone, for another tool; it holds credentials."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "this", "cluster": self.cluster}],
+            "users": [{"name": "this", "user": self.user}],
+            "contexts": [{"name": "this", "context": {"cluster": "this", "user": "this"}}],
+            "current-context": "this",
+        }
 
 
 def resolve(config: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Access:
     """The cluster that the provider's configuration means (plain values)."""
     try:
-        document = _load(config.get("kubeconfig"), environ)
-        return _choose(document, config)
+        return _choose(_load(config.get("kubeconfig"), environ), config)
     except (OSError, ValueError, yaml.YAMLError) as problem:
         # A YAML error quotes the line it stumbled over, which may be a credential.
         text = "it is not valid YAML" if isinstance(problem, yaml.YAMLError) else str(problem)
@@ -125,5 +134,4 @@ def _choose(document: dict[str, Any], config: Mapping[str, Any]) -> Access:
         context=name,
         cluster=cluster,
         user=users.get(str(context.get("user")), {}),
-        document=document,
     )

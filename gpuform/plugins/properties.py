@@ -12,7 +12,7 @@ Assets, archives and resource references pass through as the dicts that they are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -149,15 +149,6 @@ def has_unknown(value: Any) -> bool:
     return value is UNKNOWN
 
 
-def has_secret(value: Any) -> bool:
-    """Whether ``value`` is, or holds, a `Secret`."""
-    if isinstance(value, Mapping):
-        return any(has_secret(item) for item in value.values())
-    if isinstance(value, list | tuple):
-        return any(has_secret(item) for item in value)
-    return isinstance(value, Secret)
-
-
 def reveal(value: Any) -> Any:
     """A copy of ``value`` with every `Secret` replaced by what it holds; `UNKNOWN` stays."""
     if isinstance(value, Secret):
@@ -167,47 +158,3 @@ def reveal(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [reveal(item) for item in value]
     return value
-
-
-def conceal(value: Any, like: Any) -> Any:
-    """A copy of ``value`` in which what lies where ``like`` holds a `Secret` is one as well.
-
-    Lists are matched by index; a list in ``like`` that holds a secret and differs in length from the one in
-    ``value`` makes the whole list secret, for nothing says which item it was.
-    """
-    if isinstance(value, Secret):
-        return value
-    if isinstance(like, Secret):
-        return Secret(reveal(value))
-    if isinstance(value, Mapping) and isinstance(like, Mapping):
-        return {key: conceal(item, like.get(key)) for key, item in value.items()}
-    if isinstance(value, list) and isinstance(like, list | tuple) and has_secret(like):
-        if len(value) != len(like):
-            return Secret(reveal(value))
-        return [conceal(item, other) for item, other in zip(value, like, strict=True)]
-    return value
-
-
-def secret_strings(value: Any) -> Iterable[str]:
-    """Every text inside a `Secret` of ``value``: what must be taken out of a message before it is shown."""
-    if isinstance(value, Secret):
-        yield from _strings(value.value, str)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from secret_strings(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from secret_strings(item)
-
-
-def _strings(value: Any, show: Callable[[Any], str]) -> Iterable[str]:
-    if isinstance(value, Secret):
-        yield from _strings(value.value, show)
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _strings(item, show)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _strings(item, show)
-    elif isinstance(value, str | int | float) and not isinstance(value, bool):
-        yield show(value)

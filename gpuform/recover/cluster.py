@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from gpuform.engine.pending import CREATING, Operation
+from gpuform.engine.pending import CREATING, RELEASE, Operation
 from gpuform.kubernetes.client import Client
 from gpuform.kubernetes.kubeconfig import Access, resolve
 from gpuform.plugins.handler import PluginError
@@ -72,8 +72,8 @@ async def pending_releases(
     clusters: Clusters, making: Sequence[Operation], now: datetime, quiet_s: int
 ) -> tuple[Release, ...]:
     """Every release of the stack that Helm has left pending, those that were being made included."""
-    known = [one for one in states.resources(clusters.state) if one["type"] == releases.TYPE]
-    new = [one.resource for one in making if one.type == releases.TYPE]
+    known = [one for one in states.resources(clusters.state) if one["type"] == RELEASE]
+    new = [one.resource for one in making if one.type == RELEASE]
     found = []
     for resource in (*known, *new):
         inputs = states.plain(resource.get("inputs") or {})
@@ -92,7 +92,7 @@ async def pending_releases(
 async def look(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
     """What becomes of one object that was being made, or of a release that was being made or changed."""
     try:
-        if operation.type == releases.TYPE:
+        if operation.type == RELEASE:
             return await _release(clusters, operation, settled)
         assert operation.kind == CREATING
         return await _object(clusters, operation)

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpuform.engine import Engine, backend
-from gpuform.engine.pending import CREATING, UPDATING, Operation, operations
+from gpuform.engine.pending import CREATING, RELEASE, UPDATING, Operation, operations
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 from gpuform.recover import aws, cluster, locks, openstack
 from gpuform.recover import state as states
 from gpuform.recover.plan import FOR_YOU, Plan, Release, Step
-from gpuform.recover.releases import QUIET_HERE_S, QUIET_S, TYPE
+from gpuform.recover.releases import QUIET_HERE_S, QUIET_S
 
 _HARMLESS = ("gpuform:", "pulumi:")
 """Made again without harm: our own provider's work ends in the same, and a provider makes nothing."""
@@ -111,7 +111,7 @@ async def _step(
     releases: Sequence[Release],
 ) -> Step:
     known = any(have["urn"] == one.urn for have in states.resources(state))
-    if one.type == TYPE and one.kind == UPDATING and known:
+    if one.type == RELEASE and one.kind == UPDATING and known:
         return await cluster.look(clusters, one, releases)
     if one.kind != CREATING:
         if known:

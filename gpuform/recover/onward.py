@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
-from gpuform.engine.pending import CREATING, UPDATING
+from gpuform.engine.pending import CREATING, RELEASE, UPDATING, Operation
 from gpuform.engine.standins import resuming
 from gpuform.recover.apply import Say, carry_out
 from gpuform.recover.cluster import PREFIX as KUBERNETES
 from gpuform.recover.find import Stack, find
 from gpuform.recover.openstack import PREFIX as MAGNUM
 from gpuform.recover.plan import FOR_YOU, Plan
-from gpuform.recover.releases import TYPE
 
 _LOOK_S = 2.0
 
 
-def go_on(stack: Stack, say: Say) -> None:
+def go_on(stack: Stack, pending: Sequence[Operation], say: Say) -> None:
     """Settle what an interrupted run was making, if that is decided for every operation; else leave it.
 
     A release that is still being installed is waited for. What is left, the engine then refuses to run on,
@@ -26,10 +26,9 @@ def go_on(stack: Stack, say: Say) -> None:
     beside = stack.engine.environment(stack.name)[1] is None
     skipped = beside and MAGNUM in resuming(stack.paths)
     clouds = (KUBERNETES,) if skipped else (KUBERNETES, MAGNUM)
-    if not any(
-        (one.kind == CREATING and one.type.startswith(clouds)) or (one.kind == UPDATING and one.type == TYPE)
-        for one in stack.engine.interrupted(stack.name)
-    ):
+    making = any(one.kind == CREATING and one.type.startswith(clouds) for one in pending)
+    upgrading = any(one.kind == UPDATING and one.type == RELEASE for one in pending)
+    if not (making or upgrading):
         return
     plan = _quiet(stack, say)
     if plan.steps and plan.decided and not plan.locks and not plan.left:

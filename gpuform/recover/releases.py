@@ -17,7 +17,6 @@ from gpuform.kubernetes.client import Client
 from gpuform.plugins.handler import PluginError
 from gpuform.recover.plan import FOR_YOU, Release
 
-TYPE = "kubernetes:helm.sh/v3:Release"
 QUIET_S = 180
 """How old a pending revision is before it is touched: another machine may be at work on it."""
 QUIET_HERE_S = 10
@@ -139,10 +138,9 @@ def _roll_back(client: Client, release: Release, helm: Path, runs: Path) -> None
     namespace, _, name = release.id.partition("/")
     with scratch.folder(runs) as folder:
         kubeconfig = folder / "kubeconfig"  # the folder is this user's alone
-        context = ("--kube-context", client.access.context)
         kubeconfig.write_text(json.dumps(client.access.document))
         words = ("rollback", name, str(release.revision), "-n", namespace, "--kubeconfig", kubeconfig)
-        done = subprocess.run([helm, *words, *context], capture_output=True, text=True)
+        done = subprocess.run([helm, *words], capture_output=True, text=True)
     if done.returncode:
         raise PluginError(
             done.stderr.rpartition("Error: ")[2].strip() or f"helm ended with {done.returncode}"

@@ -19,6 +19,12 @@ def downloaded(cache: Path, name: str, version: str) -> Path:
     return cache / "tools" / f"{name}-{version}-plugin" / name
 
 
+def installing(name: str, version: str) -> list[str]:
+    """The words after ``pulumi`` that install a plugin."""
+    kind, _, of = name.removeprefix("pulumi-").partition("-")
+    return ["plugin", "install", kind, of, version]
+
+
 def download(tool: Tool, pulumi: Path, scratch: Path, report: Reporter, server: str = SERVER) -> Path | None:
     """The official plugin below ``scratch``; None where it cannot be had from ``server``."""
     import httpx
@@ -28,9 +34,8 @@ def download(tool: Tool, pulumi: Path, scratch: Path, report: Reporter, server: 
     except httpx.HTTPError as error:
         report.line(f"{tool.name}: {server} cannot be reached ({error or type(error).__name__})")
         return None
-    kind, _, name = tool.name.removeprefix("pulumi-").partition("-")
     home = scratch / "home"
-    command = [str(pulumi), "plugin", "install", kind, name, tool.plugin, "--non-interactive"]
+    command = [str(pulumi), *installing(tool.name, tool.plugin), "--non-interactive"]
     if server != SERVER:
         command += ["--server", server]
     report.update(f"{tool.name}: downloading {tool.plugin}")
@@ -42,7 +47,8 @@ def download(tool: Tool, pulumi: Path, scratch: Path, report: Reporter, server: 
         why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     except subprocess.TimeoutExpired:
         why = f"no end within {_INSTALL_S} s"
-    binary = home / "plugins" / f"{kind}-{name}-v{tool.plugin}" / tool.name
+    folder = f"{tool.name.removeprefix('pulumi-')}-v{tool.plugin}"
+    binary = home / "plugins" / folder / tool.name
     if not binary.is_file():
         report.line(f"{tool.name} {tool.plugin} cannot be downloaded: {why}")
         return None

@@ -49,10 +49,7 @@ class Engine:
     def __init__(self, *args: Any) -> None:
         type(self).ups = type(self).refreshed = 0
 
-    def interrupted(self, stack: str) -> list[Any]:
-        return []
-
-    def up(self, stack: str) -> Any:
+    def up(self, stack: str, settle: Any = None) -> Any:
         type(self).ups += 1
         return type("Result", (), {"summary": "no changes", "changed": False})
 

@@ -35,10 +35,7 @@ class Runs:
         self.offline = offline
         return self
 
-    def interrupted(self, stack: str) -> list[Any]:
-        return []
-
-    def up(self, stack: str, policy_packs: Any) -> Any:
+    def up(self, stack: str, policy_packs: Any, settle: Any) -> Any:
         if self.broken:
             messages = tuple(Message("error", text) for text in self.broken)
             raise EngineFailure(

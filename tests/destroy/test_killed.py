@@ -69,10 +69,9 @@ def _filled(small: Small, account: Account) -> tuple[set[str], set[str]]:
     return ours, {account.of_the_cni(subnet=account.other_subnet)}
 
 
-def _killed(small: Small, moment: Moment | None) -> str | None:
-    """The last line of a run that was killed with all that it had started; None for one that ended well."""
-    run = subprocess.Popen(
-        small.checkout.command("destroy", STACK, "--offline", "--yes"),
+def _begun(small: Small, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        small.checkout.command(*words),
         env=small.checkout.env,
         cwd=small.checkout.paths.root,
         stdout=subprocess.PIPE,
@@ -80,6 +79,11 @@ def _killed(small: Small, moment: Moment | None) -> str | None:
         text=True,
         start_new_session=True,
     )
+
+
+def _killed(small: Small, moment: Moment | None) -> str | None:
+    """The last line of a run that was killed with all that it had started; None for one that ended well."""
+    run = _begun(small, "destroy", STACK, "--offline", "--yes")
     assert run.stdout is not None
     said: list[str] = []
     while (moment is None or len(said) < moment.lines) and (line := run.stdout.readline()):
@@ -96,15 +100,7 @@ def _killed(small: Small, moment: Moment | None) -> str | None:
 
 def test_what_a_killed_up_has_made_is_destroyed(small: Small, account: Account) -> None:
     """The state does not have the release that it was at."""
-    first = subprocess.Popen(
-        small.checkout.command("up", STACK, "--offline"),
-        env=small.checkout.env,
-        cwd=small.checkout.paths.root,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    first = _begun(small, "up", STACK, "--offline")
     assert first.stdout is not None
     assert any("created kubernetes:helm.sh/v3:Release" in line for line in first.stdout)
     os.killpg(first.pid, signal.SIGKILL)

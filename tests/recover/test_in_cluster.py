@@ -159,7 +159,7 @@ def test_objects_and_releases_that_are_there_are_imported(tried: Tried) -> None:
     tried.run_helm("uninstall", "two")
     tried.kubectl("delete", "configmap", "first", "second", "third", "-n", tried.space)
     tried.kubectl("create", "configmap", "third", "-n", tried.space)
-    # Of a dead run whose program said something else: what owned the fields then is no conflict now.
+    # A dead run applied another value. Its field manager must not conflict with the next update.
     old = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "old"}}
     old["metadata"] = {"name": "first", "labels": {"gpuform.io/environment": "tried"}}
     apply = ("apply", "--server-side", "--field-manager", "pulumi-kubernetes-0a1b2c3d", "-f", "-")

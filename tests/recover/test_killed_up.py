@@ -35,7 +35,8 @@ UP = (
     "from gpuform.engine import Engine; from gpuform.paths import Paths;"
     "from gpuform.recover import Stack, go_on; from gpuform.toolchain import Toolchain;"
     "paths = Paths(*map(Path, sys.argv[1:])); engine = Engine(paths, Toolchain(paths), offline=True);"
-    "go_on(Stack('labs', paths, engine, at_cloud=False), print); engine.up('labs')"
+    "stack = Stack('labs', paths, engine, at_cloud=False);"
+    "engine.up('labs', settle=lambda left: go_on(stack, left, print))"
 )
 POOL = {
     "name": "t4",

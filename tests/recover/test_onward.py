@@ -22,11 +22,8 @@ class Engine:
     """A stack with these operations pending, and a state beside the checkout unless ``shared``."""
 
     def __init__(self, *types: str, kind: str = "creating", shared: bool = False) -> None:
-        self._left = [Operation(kind, {"urn": "urn", "type": type}) for type in types]
+        self.left = [Operation(kind, {"urn": "urn", "type": type}) for type in types]
         self._shared = shared
-
-    def interrupted(self, stack: str) -> list[Operation]:
-        return self._left
 
     def environment(self, stack: str) -> tuple[dict[str, str], Any]:
         return {}, object() if self._shared else None
@@ -43,7 +40,8 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(onward, "resuming", lambda paths: ("openstack:",))
         monkeypatch.setattr(onward, "find", lambda stack: looks.pop(0) if len(looks) > 1 else looks[0])
         monkeypatch.setattr(onward, "carry_out", lambda stack, plan, say: done.append(plan))
-        go_on(Stack("s", cast(Any, None), cast(Any, engine), at_cloud=False), lambda line: None)
+        stack = Stack("s", cast(Any, None), cast(Any, engine), at_cloud=False)
+        go_on(stack, engine.left, lambda line: None)
         return done, len(plans) - len(looks)
 
     return run

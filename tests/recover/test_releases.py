@@ -6,10 +6,13 @@ import base64
 import gzip
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuform.kubernetes.kubeconfig import resolve
+from gpuform.recover.cluster import _with_logins
 from gpuform.recover.releases import Found, settled
 
 pytestmark = pytest.mark.unit
@@ -62,3 +65,23 @@ def test_what_becomes_of_a_release(status: str, good: int, ours: bool, age: floa
     found = Found("n/it", 2, status, now - timedelta(seconds=age), good=good)
     release = settled("urn", found, ours, now)
     assert (release.does if release else None) == does
+
+
+def test_helm_logs_in_as_the_client_does(tmp_path: Path) -> None:
+    """The engine's environment has the command of a login; the PATH of this process may not."""
+    program = tmp_path / "aws"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    login = {"apiVersion": "client.authentication.k8s.io/v1", "command": "aws"}
+    given = {
+        "clusters": [{"name": "c", "cluster": {"server": "https://c"}}, {"name": "d", "cluster": {}}],
+        "users": [{"name": "u", "user": {"exec": login}}],
+        "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "one",
+    }
+    env = {"PATH": str(tmp_path), "GPUFORM_OFFLINE": "1"}
+    config = _with_logins(resolve({"kubeconfig": json.dumps(given)}, {}), env).document
+    assert [one["cluster"] for one in config["clusters"]] == [{"server": "https://c"}]
+    (user,) = config["users"]
+    assert user["user"]["exec"]["command"] == str(program)
+    assert user["user"]["exec"]["env"] == [{"name": "GPUFORM_OFFLINE", "value": "1"}]
