@@ -60,7 +60,7 @@ def _plugins() -> Iterator[Finding]:
         if plugin.official:
             yield Finding(plugin.name, "PASS", f"official: {plugin.official}")
         elif plugin.source:
-            yield Finding(plugin.name, "SKIP", f"not installed; built from source of {plugin.source}")
+            yield Finding(plugin.name, "SKIP", f"not installed; built from {plugin.source}")
         else:
             yield Finding(plugin.name, "SKIP", "not installed; the project's own stand-in is used")
 

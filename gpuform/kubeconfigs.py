@@ -57,7 +57,7 @@ def refused(stack: str, kubeconfig: Path, error: Exception) -> Failure | None:
         return Failure(
             f"cluster of {stack}", fact, f"get another one from who runs the cluster: {kubeconfig}"
         )
-    fresh = f"`eval \"$(gpuform local env {stack})\"` and `pulumi refresh --target '**:Cluster::**'`"
+    fresh = f"`gpuform recover {stack} --renew-kubeconfig`"
     return Failure(f"cluster of {stack}", fact, f"have one made anew by {fresh}, then `gpuform up {stack}`")
 
 

@@ -11,6 +11,8 @@ KWOK = "0.7.0"  # github.com/kubernetes-sigs/kwok/releases
 HELM = "3.19.0"  # github.com/helm/helm/releases
 # The newest source of the provider that can be had as a Go module; pyproject.toml pins its SDK, 4.34.2.
 PULUMI_KUBERNETES_MODULE = "4.0.0-20260115033456-f47bc2d6f199"  # proxy: pulumi-kubernetes/provider/v4
+# What the official OpenStack provider wraps, and ours is built from: pulumi-openstack, provider/go.mod
+OPENSTACK_PROVIDER = "3.4.0"
 PROMETHEUS = "3.15.0"  # github.com/prometheus/prometheus/releases
 PROMETHEUS_MODULE = "0.315.0"  # the same: its Go module may not call itself 3 without /v3 in its path
 KUBE_STATE_METRICS = "2.18.0"  # github.com/kubernetes/kube-state-metrics/releases

@@ -42,6 +42,7 @@ def destroy(
     """
     from gpuform.destroy import Destroy, Options, Outcome, Site
     from gpuform.engine import Engine
+    from gpuform.engine.pending import GIVEN_UP
     from gpuform.stacks import declared
     from gpuform.toolchain import Toolchain
 
@@ -57,7 +58,8 @@ def destroy(
     agreed = plan.nothing or yes or (not as_json and _agreed(stack))
     done = Outcome(stack).to_json() if plan.nothing else {}
     if agreed and not plan.nothing:
-        if left := engine.interrupted(stack):
+        # What Magnum is still making can be deleted all the same.
+        if left := [one for one in engine.interrupted(stack) if one.kind != GIVEN_UP]:
             settling(stack, paths, engine, at_cloud=not offline, say=tell)(left)
             site = Site(env, paths, engine, stack, options, say=tell)  # the state has changed
             plan = site.plan()

@@ -31,6 +31,9 @@ def recover(
     never_made: Annotated[
         list[str] | None, typer.Option("--clear", help="NAME of a resource that was not made.")
     ] = None,
+    renew_kubeconfig: Annotated[
+        bool, typer.Option(help="Have Magnum sign another client certificate for the cluster's kubeconfig.")
+    ] = False,
 ) -> None:
     """Find what an interrupted update left: stale locks, pending operations and Helm releases; show, then do.
 
@@ -44,7 +47,8 @@ def recover(
 
     paths = Paths.here()
     declared(stack, paths)
-    told = Told(tuple(owner_is_gone or ()), dict(_pair(word) for word in made or ()), tuple(never_made or ()))
+    words = dict(_pair(word) for word in made or ())
+    told = Told(tuple(owner_is_gone or ()), words, tuple(never_made or ()), renew_kubeconfig)
     engine = Engine(paths, Toolchain(paths), say=warn, offline=offline)
     here = Stack(stack, paths, engine, at_cloud=not offline)
     plan = find(here, told)

@@ -1,24 +1,46 @@
-"""What `up` and `destroy` do first about what an interrupted run was making."""
+"""What `up` and `destroy` do about what an interrupted run was making, and what a provider gave up on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpuform.engine import Engine
+    from gpuform.engine import Engine, Result
     from gpuform.engine.pending import Operation
     from gpuform.paths import Paths
 
-Settle = Callable[["Sequence[Operation]"], None]
+Settle = Callable[["Sequence[Operation]"], object]
 
 
 def settling(stack: str, paths: Paths, engine: Engine, at_cloud: bool, say: Callable[[str], None]) -> Settle:
     """Settles the operations that it is given, as `gpuform.recover.go_on` says; imports it only then."""
 
-    def settle(left: Sequence[Operation]) -> None:
+    def settle(left: Sequence[Operation]) -> object:
         from gpuform.recover import Stack, go_on
 
-        go_on(Stack(stack, paths, engine, at_cloud=at_cloud), left, say)
+        return go_on(Stack(stack, paths, engine, at_cloud=at_cloud), left, say)
 
     return settle
+
+
+def run_up(
+    engine: Engine,
+    stack: str,
+    paths: Paths,
+    at_cloud: bool,
+    say: Callable[[str], None],
+    packs: Sequence[Path] = (),
+) -> Result:
+    """``Engine.up`` on what is left once that is settled; at a cloud, until Magnum has done its part."""
+    settle = settling(stack, paths, engine, at_cloud, say)
+
+    def run() -> Result:
+        return engine.up(stack, policy_packs=packs, settle=settle)
+
+    if not at_cloud:
+        return run()
+    from gpuform.recover import Stack, run_to_the_end
+
+    return run_to_the_end(Stack(stack, paths, engine), run, say)

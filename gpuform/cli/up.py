@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gpuform.cli.output import caution, console, say, warn
-from gpuform.cli.settling import settling
+from gpuform.cli.settling import run_up
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 
@@ -46,9 +46,8 @@ def up(
         require(stack, preflight.findings(env, stack, paths=paths), console)
     packs = [folder.resolve() for folder in policy_pack or ()]
     engine = Engine(paths, Toolchain(paths), say=say, offline=offline)
-    settle = settling(stack, paths, engine, at_cloud=not offline, say=say)
     try:
-        result = engine.up(stack, policy_packs=packs, settle=settle)
+        result = run_up(engine, stack, paths, not offline, say, packs)
     except EngineFailure as failure:
         for error in failure.result.errors[1:]:  # a pipeline keeps what is printed, and not the engine's log
             warn(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from gpuform.destroy import blockers
@@ -20,7 +20,7 @@ from gpuform.engine.backend import project
 from gpuform.errors import Failure, InputError
 from gpuform.kubernetes.client import Unreachable
 from gpuform.paths import Paths
-from gpuform.recover import locks
+from gpuform.recover import Stack, locks, run_to_the_end
 from gpuform.recover.state import same
 from infra.model.environment import Environment
 
@@ -75,7 +75,10 @@ class Site:
     def engine_destroys(self, spared: Sequence[str], told: Callable[[Event], None]) -> str:
         """The engine's destroy of all that is left but these URNs; its own count."""
         self._state = None
-        return self.engine.destroy(self.stack, told, spared).summary
+        run = partial(self.engine.destroy, self.stack, told, spared)
+        if self.options.offline:
+            return run().summary
+        return run_to_the_end(Stack(self.stack, self.paths, self.engine), run, self.say).summary
 
     @cached_property
     def ground(self) -> Ground:

@@ -41,21 +41,6 @@ def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
     return said
 
 
-def taken_up(checkpoint: Path, resumed: tuple[str, ...]) -> None:
-    """After an update that went through: forget the creates of ``resumed`` types that it has gone on with.
-
-    The pending create of something that is declared no more stays, for it is all that is known of it.
-    """
-    content = _read(checkpoint)
-    latest = (content or {"checkpoint": {}})["checkpoint"].get("latest") or {}
-    there = {resource["urn"] for resource in latest.get("resources") or ()}
-    pending = latest.get("pending_operations") or []
-    kept = [one for one in pending if one["resource"]["urn"] not in there or not _resumes(one, resumed)]
-    if content and len(kept) < len(pending):
-        latest["pending_operations"] = kept
-        _write(checkpoint, content)
-
-
 def deployment(checkpoint: Path) -> dict[str, Any]:
     """What `pulumi stack export` would print of it; of one that is not there or damaged, an empty one."""
     content = _read(checkpoint) or {"checkpoint": {}}

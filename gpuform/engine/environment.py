@@ -90,7 +90,7 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
     """
     places = Places(paths, offline)
     shared = None if offline else backend.declared(paths.root, stack)
-    prepare(places, toolchain)
+    prepare(places, toolchain, stack)
     ours = [str(places.answering), str(paths.shims)]
     others = [entry for entry in os.get_exec_path() if entry not in ours]
     return {
@@ -150,7 +150,7 @@ def export_lines(env: Mapping[str, str]) -> str:
     return "\n".join([f"unset {' '.join(backend.unset(UNSET, env, PASSPHRASE))}", *exports])
 
 
-def prepare(places: Places, tools: Tools) -> None:
+def prepare(places: Places, tools: Tools, stack: str) -> None:
     """Put wrapper, links and plugins in place."""
     places.backend.mkdir(parents=True, exist_ok=True)
     pulumi = tool(places, tools, "pulumi")
@@ -166,4 +166,4 @@ def prepare(places: Places, tools: Tools) -> None:
     for mark, path in places_of.items():
         wrapper = wrapper.replace(mark, shlex.quote(str(path)))
     write(places.paths.shims / "pulumi", wrapper, 0o755)
-    install(places, tools)
+    install(places, tools, stack)

@@ -9,6 +9,9 @@ from typing import Any
 from gpuform.errors import Failure
 
 CREATING, UPDATING, IMPORTING = "creating", "updating", "importing"
+GIVEN_UP = "waiting for Magnum"
+"""Not the engine's word: Magnum was asked, and the provider's wait for it ended in an error."""
+MAGNUM = "openstack:containerinfra/"
 RELEASE = "kubernetes:helm.sh/v3:Release"
 FIELD_MANAGER = "__fieldManager"
 """An output of the Kubernetes provider."""
@@ -41,12 +44,24 @@ class Operation:
 def operations(state: Mapping[str, Any]) -> list[Operation]:
     """The pending operations of a state as `pulumi stack export` gives it, in its order.
 
-    A resource with inputs and without outputs is one that `gpuform recover` put there and could not read.
+    A resource with inputs and without outputs is one that `gpuform recover` put there and could not read. One
+    of Magnum's with an error of its initialisation may have come about since: the engine knows no more.
     """
     latest = state.get("deployment") or {}
     pending = [Operation(one["type"], one["resource"]) for one in latest.get("pending_operations") or ()]
-    unread = [Operation(IMPORTING, one) for one in latest.get("resources") or () if _is_unread(one)]
-    return [*pending, *unread]
+    there = latest.get("resources") or ()
+    unread = [Operation(IMPORTING, one) for one in there if _is_unread(one)]
+    given_up = [Operation(GIVEN_UP, one) for one in there if _is_given_up(one)]
+    return [*pending, *unread, *given_up]
+
+
+def _is_given_up(resource: Mapping[str, Any]) -> bool:
+    of_magnum = str(resource["type"]).startswith(MAGNUM)
+    return (
+        of_magnum
+        and bool(resource.get("initErrors"))
+        and not (resource.get("taint") or resource.get("delete"))
+    )
 
 
 def _is_unread(resource: Mapping[str, Any]) -> bool:
@@ -54,14 +69,14 @@ def _is_unread(resource: Mapping[str, Any]) -> bool:
     return made and bool(resource.get("inputs")) and not {*(resource.get("outputs") or ())} - {FIELD_MANAGER}
 
 
-def require_none(state: Mapping[str, Any], stack: str, resumed: tuple[str, ...] = ()) -> None:
+def require_none(state: Mapping[str, Any], stack: str, destroyed: bool = False) -> None:
     """Raise Failure where a killed run was making something: the next would make it again, or leave it.
 
-    What was updating or deleting is in the state, and the next run goes on with it; so it does with what was
-    created of types that begin with one of ``resumed``.
+    What was updating or deleting is in the state, and the next run goes on with it. What waits for Magnum can
+    be ``destroyed``; an update would compare it with what the provider saw of it, and might replace it.
     """
-    making = [one for one in operations(state) if one.kind in (CREATING, IMPORTING)]
-    making = [one for one in making if one.kind == IMPORTING or not one.type.startswith(resumed)]
+    left = (CREATING, IMPORTING) if destroyed else (CREATING, IMPORTING, GIVEN_UP)
+    making = [one for one in operations(state) if one.kind in left]
     if not making:
         return
     shown = ", ".join(f"{one.name} ({one.type})" for one in making[:_SHOWN])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from gpuform.engine.events import Event, Message, Step, Summary, Violation, counted
 from gpuform.errors import Failure
@@ -32,6 +33,19 @@ class Result:
     def summary(self) -> str:
         """``3 created, 20 unchanged in 12.3 s``."""
         return f"{counted(self.changes)} in {self.duration_s:.1f} s"
+
+    def after(self, earlier: Iterable[Result]) -> Result:
+        """This run and those before it that ended in an error, as one."""
+        runs = (*earlier, self)
+        done = Counter({"same": self.changes.get("same", 0)})
+        for run in runs:
+            done.update({op: count for op, count in run.changes.items() if op != "same"})
+        return replace(
+            self,
+            changes={op: count for op, count in done.items() if count},
+            duration_s=sum(run.duration_s for run in runs),
+            steps=tuple(step for run in runs for step in run.steps),
+        )
 
     @property
     def errors(self) -> tuple[str, ...]:

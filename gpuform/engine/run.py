@@ -18,7 +18,7 @@ from gpuform.engine.environment import PASSPHRASE, UNSET, engine_env
 from gpuform.engine.events import Event, line
 from gpuform.engine.places import Places, Tools, write
 from gpuform.engine.result import EngineFailure, Record, Result
-from gpuform.engine.standins import plugins, resuming
+from gpuform.engine.standins import plugins
 from gpuform.engine.stream import follow
 from gpuform.errors import Failure
 from gpuform.paths import Paths
@@ -53,7 +53,7 @@ class Engine:
         stack: str = "local",
         on_event: OnEvent | None = None,
         policy_packs: Sequence[Path] = (),
-        settle: Callable[[Sequence[pending.Operation]], None] | None = None,
+        settle: Callable[[Sequence[pending.Operation]], object] | None = None,
     ) -> Result:
         """Make the stack what the program says. No preview is run before it.
 
@@ -169,17 +169,15 @@ class Engine:
         stack: str,
         arguments: Sequence[str],
         on_event: OnEvent | None,
-        settle: Callable[[Sequence[pending.Operation]], None] | None = None,
+        settle: Callable[[Sequence[pending.Operation]], object] | None = None,
     ) -> Result:
         env = self.prepare(stack)
-        beside = self.environment(stack)[1] is None  # as are the notes of a stand-in that resumes
-        resumed = resuming(self._paths) if operation == "up" and beside else ()
         if operation in ("up", "destroy"):
             state = self._state(env, stack)
             if settle and (left := pending.operations(state)):
                 settle(left)
                 state = self._state(env, stack)
-            pending.require_none(state, stack, resumed)
+            pending.require_none(state, stack, destroyed=operation == "destroy")
         terminal = on_event is None and sys.stdout.isatty()
         command = [str(self._paths.shims / "pulumi"), operation, "--stack", stack, *arguments]
         record = Record()
@@ -212,8 +210,6 @@ class Engine:
         )
         if code != 0:
             raise _failure(result, code, None if terminal else log)
-        if resumed:
-            checkpoint.taken_up(self._places.checkpoint(backend.project(self._paths.root), stack), resumed)
         return result
 
     def ask(self, env: Mapping[str, str], *arguments: str, given: str | None = None) -> str:

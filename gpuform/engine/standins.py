@@ -19,10 +19,14 @@ from pathlib import Path
 from gpuform.engine.places import Places, Tools, link, tool, write
 from gpuform.paths import Paths
 from gpuform.toolchain.plugin import downloaded, installing
-from infra.versions import PULUMI, PULUMI_KUBERNETES_MODULE
+from infra.versions import OPENSTACK_PROVIDER, PULUMI, PULUMI_KUBERNETES_MODULE
 
 _DAY = PULUMI_KUBERNETES_MODULE.split("-")[1]
-_SOURCE = f"{_DAY[:4]}-{_DAY[4:6]}-{_DAY[6:8]}"
+_SOURCES = {
+    "kubernetes": f"source of {_DAY[:4]}-{_DAY[4:6]}-{_DAY[6:8]}",
+    "openstack": f"terraform-provider-openstack {OPENSTACK_PROVIDER}, with Magnum's types alone",
+}
+"""What the toolchain builds a provider from."""
 _REAL = re.compile(r"kind:.*\b(aws|openstack|existing|hosts)\b")
 _SDKS = ("kubernetes", "aws", "openstack")
 """Providers whose SDK is a package of its own, which says the version."""
@@ -32,17 +36,18 @@ _SDKS = ("kubernetes", "aws", "openstack")
 class _Ours:
     kind: str
     name: str
-    module: str
-    stands_in: bool
+    module: str = ""
+    tool: str = ""
+    stands_in: bool = False
 
     @property
     def file(self) -> str:
         return f"pulumi-{self.kind}-{self.name}"
 
     @property
-    def build(self) -> bool:
-        """Whether the toolchain gets it where it is not installed."""
-        return not self.module
+    def word(self) -> str:
+        """What the stack files of its users have; empty where every stack starts it."""
+        return "openstack" if self.name == "openstack" else ""
 
     @property
     def version(self) -> str:
@@ -58,59 +63,47 @@ class _Ours:
 
 _OURS = (
     _Ours("language", "python", "gpuform.plugins.language", stands_in=True),
-    _Ours("resource", "kubernetes", "", stands_in=True),
+    _Ours("resource", "kubernetes", tool="pulumi-resource-kubernetes", stands_in=True),
     # Only where the SDK is installed, which asks for its own version: it comes with gpuform[openstack].
     *(
-        [_Ours("resource", "openstack", "gpuform.plugins.openstack", stands_in=True)]
+        [_Ours("resource", "openstack", tool="pulumi-resource-openstack", stands_in=True)]
         if find_spec("pulumi_openstack")
         else []
     ),
-    _Ours(
-        "resource", "pulumi-python", "pulumi.dynamic", stands_in=False
-    ),  # part of the SDK, started as it says
-    _Ours("resource", "gpuform", "gpuform.plugins.own", stands_in=False),
+    _Ours("resource", "pulumi-python", "pulumi.dynamic"),  # part of the SDK, started as it says
+    _Ours("resource", "gpuform", "gpuform.plugins.own"),
 )
 
 
-# Where only offline runs look, which do not look on PATH: no other run may take one for the real one. They
-# win over a stand-in of the same name, for that one would ask for the cloud.
+# Where only offline runs look, which do not look on PATH: no other run may take one for the real one, and
+# offline runs take none that would ask for the cloud.
 _OFFLINE = tuple(
-    _Ours("resource", name, module, stands_in=False)
-    for name, module in (
-        ("aws", "gpuform.plugins.offline"),
-        ("openstack", "gpuform.plugins.offline.openstack"),
+    ours
+    for ours in (
+        _Ours("resource", "aws", "gpuform.plugins.offline"),
+        _Ours("resource", "openstack", tool="pulumi-openstack-offline"),
     )
-    if find_spec(f"pulumi_{name}")  # whoever uses one cloud need not have the other's SDK
+    if find_spec(f"pulumi_{ours.name}")  # whoever uses one cloud need not have the other's SDK
 )
-
-
-_ONLY_OF = {"pulumi-resource-openstack": "openstack"}
-"""Plugins that only stacks of one kind of cluster start; the word is in their stack files."""
-
-
-_RESUMES = {"pulumi-resource-openstack": "openstack:"}
-"""Stand-ins that note on this machine what they ask a cloud for, and the types whose creates they go on with.
-
-The official plugins would ask again.
-"""
 
 
 @dataclass(frozen=True)
 class Plugin:
     """A plugin that may be official; ``official`` is its executable, or None where it is not installed.
 
-    ``source`` is the date of the source that the toolchain builds it from; empty where our stand-in is used.
+    ``source`` is what the toolchain builds it from; empty where our stand-in is used. ``word`` is in the
+    stack files of those that start it.
     """
 
     name: str
     version: str
     official: Path | None
     source: str = ""
+    word: str = ""
 
     def starts_for(self, stack_file: Path) -> bool:
         """Whether runs of a stack use it."""
-        word = _ONLY_OF.get(self.name)
-        return not word or (stack_file.is_file() and word in stack_file.read_text(encoding="utf-8"))
+        return self.word in (_read(stack_file) if self.word else "")
 
     def notice(self, stack_file: Path, offline: bool = False) -> str:
         """What runs of a stack say of a plugin that is not official, else nothing.
@@ -121,9 +114,8 @@ class Plugin:
             return ""
         if not self.source:
             return f"gpuform: stand-in for {self.name} {self.version} (the official plugin is not installed)"
-        said = f"gpuform: {self.name} is built from source of {self.source}, not the official {self.version}"
-        declared = stack_file.read_text(encoding="utf-8") if stack_file.is_file() else ""
-        if offline or not _REAL.search(declared):
+        said = f"gpuform: {self.name} is built from {self.source}, not the official {self.version}"
+        if offline or self.word or not _REAL.search(_read(stack_file)):
             return said
         return (
             f"{said}; warning: it takes over an object that exists under the name of a new one, and a "
@@ -140,30 +132,30 @@ def plugins(paths: Paths | None = None, offline: bool = False) -> list[Plugin]:
     """
     places = Places(paths or Paths.here())
     return [
-        Plugin(ours.file, ours.version, _official(ours, places), _SOURCE if ours.build else "")
+        Plugin(ours.file, ours.version, _official(ours, places), _SOURCES.get(ours.name, ""), ours.word)
         for ours in _wanted(offline)
         if ours.stands_in
     ]
 
 
-def resuming(paths: Paths) -> tuple[str, ...]:
-    """How types begin whose interrupted creates the next update here goes on with."""
-    found = (_RESUMES.get(plugin.name) for plugin in plugins(paths) if plugin.official is None)
-    return tuple(type for type in found if type)
+def install(places: Places, tools: Tools, stack: str) -> None:
+    """Make every plugin that the stack starts known to the engine. Run again it changes nothing.
 
-
-def install(places: Places, tools: Tools) -> None:
-    """Make every plugin known to the engine. Run again it changes nothing. Errors as ``Tools.path``."""
+    Errors as ``Tools.path``.
+    """
+    declared = _read(places.paths.root / f"Pulumi.{stack}.yaml")
     official = {plugin.name: plugin.official for plugin in plugins(places.paths, places.offline)}
     folder = places.home / "plugins"
     for ours in _wanted(places.offline):
         for other in folder.glob(f"{ours.kind}-{ours.name}-v*"):
             if other.name != ours.folder:
                 shutil.rmtree(other)  # of an older version of ours: this PULUMI_HOME is nobody else's
+        if ours.word not in declared:
+            continue
         target = folder / ours.folder / ours.file
         found = None if _only_ours(ours, places.offline) else official.get(ours.file)
-        if found is None and ours.build:
-            found = tool(places, tools, ours.file)
+        if found is None and ours.tool:
+            found = tool(places, tools, ours.tool)
         if found is None:
             write(target, _launcher(ours.module), 0o755)
         elif ours.kind == "resource":
@@ -197,6 +189,10 @@ def _launcher(module: str, *arguments: Path) -> str:
     return f'#!/bin/sh\n{kept}unset PYTHONPATH\nexec {words} "$@"\n'
 
 
+def _read(stack_file: Path) -> str:
+    return stack_file.read_text(encoding="utf-8") if stack_file.is_file() else ""
+
+
 def _following(official: Path) -> str:
     words = [sys.executable, "-I", "-S", Path(__file__).with_name("follow.py"), official]
     return f'#!/bin/sh\nexec {" ".join(shlex.quote(str(word)) for word in words)} "$@"\n'
@@ -225,6 +221,6 @@ def _official(ours: _Ours, places: Places) -> Path | None:
     candidates = [beside] if ours.kind == "language" else []
     if home != places.home:
         candidates.append(home / "plugins" / ours.folder / ours.file)
-    if ours.build:
+    if ours.tool:
         candidates.append(downloaded(places.paths.cache, ours.file, ours.version))
     return next((path for path in candidates if os.access(path, os.X_OK)), None)

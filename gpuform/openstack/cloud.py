@@ -92,34 +92,12 @@ class Cloud:
             )
         return str(found)
 
-    @cached_property
-    def magnum(self) -> Any:
-        """magnumclient's client, asking for `MICROVERSION`."""
-        from magnumclient.v1.client import Client
-
-        return Client(session=self.session, endpoint_override=self.magnum_address, api_version=MICROVERSION)
-
     def newest_api(self) -> str:
         """The newest container-infra API that the cloud speaks, as its answers say: ``1.14``."""
         with answers("openstack coe cluster list"):
             answer = self.session.get(self.magnum_address, raise_exc=False)
         newest = str(answer.headers.get(_NEWEST) or "").split()
         return newest[-1] if newest else "1.1"  # what a Magnum speaks that says nothing of versions
-
-    def require_api(self) -> str:
-        """`newest_api`, or a Failure that names both versions where it is older than what we ask for."""
-        newest = self.newest_api()
-        if _version(newest) < _version(MICROVERSION):
-            raise too_old(self.name, newest)
-        return newest
-
-
-def too_old(cloud: str, newest: str) -> Failure:
-    """The error for a Magnum that does not speak `MICROVERSION`."""
-    fact = (
-        f"Magnum's API there goes up to {newest}, and node groups as they are used here need {MICROVERSION}"
-    )
-    return Failure(f"cloud {cloud}", fact, "use a cloud whose Magnum is 12.0.0 (Wallaby) or newer")
 
 
 def connect(
@@ -199,10 +177,6 @@ def _wrong(cloud: str | None, region: str | None, said: str) -> InputError:
     return no_credentials(cloud, said)
 
 
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".") if part.isdigit())
-
-
 @contextmanager
 def answers(call: str) -> Iterator[None]:
     """Turn what the clients raise into ours; ``call`` is the command to try by hand, or what was asked.
@@ -211,33 +185,21 @@ def answers(call: str) -> Iterator[None]:
     or has no such service.
     """
     import keystoneauth1.exceptions as keystone
-    import magnumclient.exceptions as magnum
     import openstack.exceptions as sdk
 
     try:
         yield
     except keystone.Unauthorized as error:
         raise Failure(call, f"the credentials are refused ({error})", _renew()) from None
-    except magnum.HttpError as error:
-        raise _refused(call, error) from None
     except (keystone.HttpError, sdk.HttpException) as error:
         status = int(getattr(error, "http_status", None) or getattr(error, "status_code", None) or 0)
         raise Refused(call, status, str(getattr(error, "details", None) or error)) from None
-    except (keystone.EndpointNotFound, keystone.EmptyCatalog, magnum.EndpointException) as error:
+    except (keystone.EndpointNotFound, keystone.EmptyCatalog) as error:
         remedy = "check the region; is the service installed there? 'openstack catalog list' says"
         raise Failure(call, str(error), remedy) from None
-    except (keystone.ClientException, magnum.ClientException, sdk.SDKException, OSError) as error:
+    except (keystone.ClientException, sdk.SDKException, OSError) as error:
         raise Failure(call, f"no answer: {error}", _NO_ANSWER) from None
 
 
 def _renew() -> str:
     return "renew them in clouds.yaml or source a fresh openrc file; 'openstack token issue' tries them"
-
-
-def _refused(call: str, error: Any) -> Failure:
-    said = str(error.details or error.message or error)
-    headers = getattr(error.response, "headers", None) or {}
-    newest = str(headers.get(_NEWEST) or "").split()
-    if error.http_status == 406 and newest and _version(newest[-1]) < _version(MICROVERSION):
-        return too_old(call, newest[-1])
-    return Refused(call, int(error.http_status), said)

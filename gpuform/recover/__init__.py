@@ -2,7 +2,20 @@
 
 from gpuform.recover.apply import carry_out
 from gpuform.recover.find import Stack, Told, find
+from gpuform.recover.given_up import run_to_the_end
 from gpuform.recover.onward import go_on
 from gpuform.recover.plan import FOR_YOU, Lock, Plan, Release, Step
 
-__all__ = ["FOR_YOU", "Lock", "Plan", "Release", "Stack", "Step", "Told", "carry_out", "find", "go_on"]
+__all__ = [
+    "FOR_YOU",
+    "Lock",
+    "Plan",
+    "Release",
+    "Stack",
+    "Step",
+    "Told",
+    "carry_out",
+    "find",
+    "go_on",
+    "run_to_the_end",
+]

@@ -74,8 +74,10 @@ def _state(stack: Stack, plan: Plan, say: Say) -> None:
         done = {
             "import": f"imported as {step.id}",
             "finish": "the next up goes on with it",
+            "make anew": f"{step.why}; the next up replaces it",
             "clear": "cleared",
             "refresh": "read again",
+            "renew": f"has another kubeconfig, which 'gpuform up {stack.name}' gives to the rest",
         }[step.does]
         say(f"{step.name} ({step.type}): {done}")
     if missing:
@@ -89,7 +91,9 @@ def _state(stack: Stack, plan: Plan, say: Say) -> None:
 
 def _missing(stack: Stack, plan: Plan) -> list[Step]:
     """What was imported and is not in the state any more: a refresh takes out what it does not find."""
-    imported = [one for one in plan.steps if one.does in ("import", "finish") or one.was == IMPORTING]
+    imported = [
+        one for one in plan.steps if one.does in ("import", "finish", "renew") or one.was == IMPORTING
+    ]
     if not imported:
         return []
     now = states.resources(stack.engine.deployment(stack.env, stack.name))

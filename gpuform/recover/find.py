@@ -10,7 +10,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpuform.engine import Engine, backend
-from gpuform.engine.pending import CREATING, RELEASE, UPDATING, Operation, operations
+from gpuform.engine.pending import (
+    CREATING,
+    GIVEN_UP,
+    RELEASE,
+    UPDATING,
+    Operation,
+    operations,
+)
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 from gpuform.recover import aws, cluster, locks, openstack
@@ -43,11 +50,13 @@ CLOUDS = (  # looked up when they are asked, for tests put others in their place
 
 @dataclass(frozen=True)
 class Told:
-    """What the reader knows better: whose lock is nobody's any more, what was made, and what was not."""
+    """What the reader knows better: whose lock is nobody's any more, what was made, and what was not; and
+    whether the cluster's kubeconfig is to be had anew."""
 
     gone: Sequence[str] = ()
     made: Mapping[str, str] = field(default_factory=dict)
     never_made: Sequence[str] = ()
+    renew_kubeconfig: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,13 +102,15 @@ async def _look(
 ) -> tuple[tuple[Step, ...], tuple[Release, ...]]:
     todo = operations(state)
     making = [one for one in todo if one.kind == CREATING]
+    anew = openstack.kubeconfigs(state) if told.renew_kubeconfig else []
+    types = {*(one.type for one in todo), *(one.type for one in anew)}
     for cloud in CLOUDS if stack.at_cloud else ():
-        if any(one.type.startswith(cloud.prefix) for one in todo):
+        if any(type.startswith(cloud.prefix) for type in types):
             cloud.require_place(stack.name, state)
     async with cluster.opened(state, stack.env) as clusters:
         releases = await cluster.pending_releases(clusters, making, now, stack.quiet_s)
         steps = [await _step(stack, one, state, told, clusters, releases) for one in todo]
-    return tuple(steps), releases
+    return (*steps, *anew), releases
 
 
 async def _step(
@@ -113,6 +124,8 @@ async def _step(
     known = any(have["urn"] == one.urn for have in states.resources(state))
     if one.type == RELEASE and one.kind == UPDATING and known:
         return await cluster.look(clusters, one, releases)
+    if one.kind == GIVEN_UP and stack.at_cloud:
+        return openstack.again(one, state)
     if one.kind != CREATING:
         if known:
             return Step.of(one, "refresh", "what is there is read again")

@@ -7,21 +7,32 @@ of what was being made, and was made after the provider that the state has of th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from gpuform.engine.pending import Operation
-from gpuform.errors import Failure
+from gpuform.errors import Failure, InputError
 from gpuform.openstack.api import Api, Json, moment
-from gpuform.openstack.cloud import Cloud, answers
-from gpuform.plugins.openstack.clouds import Clouds
+from gpuform.openstack.cloud import Cloud, Refused, answers, connect
 from gpuform.recover import state as states
-from gpuform.recover.plan import Step, ambiguous
+from gpuform.recover.plan import FOR_YOU, Does, Step, ambiguous
 
 PREFIX = "openstack:"
+T = TypeVar("T")
 _CLOCKS = timedelta(minutes=5)  # how far this machine's and the cloud's may differ
+_BEGINS_S = 60.0
+"""How long Magnum's conductor may take to begin what its API has taken: the bound of its own RPC calls
+(oslo.messaging's rpc_response_timeout, 60 s)."""
+_LOOK_S = 1.0
+_CLUSTER = "openstack:containerinfra/cluster:Cluster"
+_SIZED = "openstack:containerinfra/nodeGroup:NodeGroup"
+_AT_WORK_S = 3600.0
+"""How long Magnum is waited for where the program sets no bound (the provider's own: 60 minutes)."""
+_UNREADABLE = 400
+"""Magnum's answer about a cluster before its node groups are stored: 0 masters, which its API refuses."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,8 @@ def require_credentials_of(project: str, stack: str, cloud: Cloud) -> None:
 def look(operation: Operation, state: Mapping[str, Any]) -> Step:
     """What becomes of one resource that was being made; ``state`` is an export with its secrets.
 
-    Raises Failure where two that could be it are there, and as `gpuform.openstack.cloud.answers`.
+    What Magnum does not show is looked for as long as Magnum may take to begin it. Raises Failure where two
+    that could be it are there, and as `gpuform.openstack.cloud.answers`.
     """
     row = LOOKS.get(operation.type)
     if row is None:
@@ -111,7 +123,8 @@ def look(operation: Operation, state: Mapping[str, Any]) -> Step:
     if not inputs.get("name") or (row.part and not inputs.get("clusterId")):
         return Step.left(operation, "its inputs do not say what it is called, or of which cluster it is")
     cloud = _cloud(operation.resource, state)
-    named = _named(Api(cloud.connection), row, inputs, states.ids(state, operation.type))
+    api, known = Api(cloud.connection), states.ids(state, operation.type)
+    named = _until(lambda: _named(api, row, inputs, known), bool)
     if not named:
         return Step.of(operation, "clear", "Magnum has none of this name")
     if row.part:
@@ -128,16 +141,118 @@ def look(operation: Operation, state: Mapping[str, Any]) -> Step:
         why = (
             "it is in our cluster" if row.part else "its name, maker, moment and arguments are those of ours"
         )
-        return Step.of(operation, "import", f"it is there, and {why}", row.id(inputs, mine[0]))
+        [live] = [one for one in named if str(one["uuid"]) == mine[0]]
+        return _judged(operation, live, "import", f"it is there, and {why}", row.id(inputs, mine[0]))
     uuid, why = next(iter(foreign.items()))
     return Step.left(operation, f"{uuid} has its name, and {why}: it is not ours")
 
 
+def again(operation: Operation, state: Mapping[str, Any]) -> Step:
+    """What becomes of a resource that the state has and that the provider gave up waiting for.
+
+    It polls at once, before Magnum has begun (Delay 0 of its StateChangeConf), and takes what is not stored
+    yet for deleted. Errors as `look`.
+    """
+    outputs = states.plain(operation.resource.get("outputs") or {})
+    path = _path(operation.resource)
+    api = Api(_cloud(operation.resource, state).connection)
+
+    def begun(live: Json | None) -> bool:
+        wanted = outputs.get("nodeCount") if operation.type == _SIZED else None
+        if live is None or wanted in (None, live.get("node_count")):
+            return live is not None
+        return _busy(live) or str(live.get("status")).endswith("_FAILED")
+
+    live = _until(lambda: _found(api, path), begun)
+    if live is None:
+        return Step.of(operation, "refresh", "Magnum has it no more")
+    return _judged(operation, live, "refresh", f"Magnum has it as {live.get('status')}")
+
+
+def kubeconfigs(state: Mapping[str, Any]) -> list[Step]:
+    """Have each cluster's kubeconfig made anew: the provider keeps one that it has, whatever it is worth.
+
+    Raises InputError where the stack has none.
+    """
+    found = [one for one in states.resources(state) if one["type"] == _CLUSTER and one.get("id")]
+    if not found:
+        raise InputError("--renew-kubeconfig", "the stack has no cluster of Magnum's", "leave it out")
+    why = "Magnum signs another client certificate"
+    return [Step(one["urn"], one["type"], "", "renew", why, str(one["id"])) for one in found]
+
+
+def ended(resource: Mapping[str, Any], state: Mapping[str, Any], say: Callable[[str], None]) -> str:
+    """Wait for the end of what Magnum was asked to delete; why it is still there, empty where it is not.
+
+    Errors as `look`.
+    """
+    api, path, name = (
+        Api(_cloud(resource, state).connection),
+        _path(resource),
+        resource["urn"].split("::")[-1],
+    )
+
+    def deleting(live: Json | None) -> bool:
+        return live is None or str(live.get("status")).startswith("DELETE_")
+
+    live = _until(lambda: _found(api, path), deleting)
+    if live is not None and _busy(live):
+        seconds = float((resource.get("customTimeouts") or {}).get("delete") or _AT_WORK_S)
+        say(f"{name}: {live['status']}; waits up to {seconds:.0f} s")
+        live = _until(lambda: _found(api, path), lambda live: live is None or not _busy(live), seconds)
+    if live is None:
+        return ""
+    return f"{name}: {live.get('status')}: {live.get('status_reason') or 'Magnum gives no reason'}"
+
+
+def _path(resource: Mapping[str, Any]) -> str:
+    cluster, _, group = str(resource["id"]).partition("/")
+    return f"/clusters/{cluster}/nodegroups/{group}" if group else f"/clusters/{cluster}"
+
+
+def _judged(operation: Operation, live: Json, does: Does, why: str, id: str | None = None) -> Step:
+    """``does``, once Magnum is at rest: of a cluster without an address the provider would keep a kubeconfig
+    without one for good. What failed to be made is made anew."""
+    status = str(live.get("status"))
+    if _busy(live):
+        timeouts = operation.resource.get("customTimeouts") or {}
+        said = f"Magnum is at work on it ({status}); run the same command again when it is done"
+        seconds = float(timeouts.get("create") or _AT_WORK_S)
+        return replace(Step.of(operation, FOR_YOU, said), busy_s=seconds)
+    if status == "CREATE_FAILED":
+        reason = live.get("status_reason") or "Magnum gives no reason"
+        return Step.of(operation, "make anew", f"CREATE_FAILED: {reason}", id)
+    return Step.of(operation, does, why, id)
+
+
+def _busy(live: Json) -> bool:
+    """Templates have no status."""
+    return str(live.get("status") or "").endswith("_IN_PROGRESS")
+
+
+def _found(api: Api, path: str) -> Json | None:
+    """A whole object; None where it is not there, or not there as a whole."""
+    try:
+        return api.find("magnum", path)
+    except Refused as refused:
+        if refused.status == _UNREADABLE:
+            return None
+        raise
+
+
+def _until(look: Callable[[], T], shown: Callable[[T], bool], seconds: float | None = None) -> T:
+    """What is seen once it is ``shown``, or time is up; by default, what Magnum may take to begin."""
+    end = time.monotonic() + (_BEGINS_S if seconds is None else seconds)
+    while not shown(seen := look()) and time.monotonic() < end:
+        time.sleep(_LOOK_S)
+    return seen
+
+
 def _cloud(resource: Mapping[str, Any], state: Mapping[str, Any]) -> Cloud:
-    """The cloud of a resource, by its provider's own settings."""
+    """The cloud of a resource: the program tells its provider which one and which region, and no more."""
     inputs = states.plain(resource.get("inputs") or {})
-    cloud: Cloud = Clouds(states.provider(state, resource)).of(inputs.get("region")).cloud
-    return cloud
+    told = states.provider(state, resource)
+    return connect(told.get("cloud"), inputs.get("region") or told.get("region"))
 
 
 def _named(api: Api, row: Look, inputs: Mapping[str, Any], known: Collection[str]) -> list[Json]:
@@ -145,7 +260,7 @@ def _named(api: Api, row: Look, inputs: Mapping[str, Any], known: Collection[str
     path = row.path(inputs)
     found = [one for one in api.listed("magnum", path, row.key) if one["name"] == inputs["name"]]
     new = [one for one in found if row.id(inputs, str(one["uuid"])) not in known]
-    return [whole for one in new if (whole := api.find("magnum", f"{path}/{one['uuid']}"))]
+    return [whole for one in new if (whole := _found(api, f"{path}/{one['uuid']}"))]
 
 
 def _is_not(row: Look, inputs: Mapping[str, Any], one: Json, user: str, begun: datetime | None) -> str:

@@ -10,7 +10,9 @@ from gpuform.engine.locks import Owner
 from gpuform.engine.pending import Operation
 from gpuform.errors import Failure
 
-Does = Literal["import", "finish", "clear", "refresh", "roll back", "mark failed", "leave"]
+Does = Literal[
+    "import", "finish", "make anew", "clear", "refresh", "renew", "roll back", "mark failed", "leave"
+]
 
 FOR_YOU: Final = "leave"
 """Nothing is done: the reason says why, and who does it then."""
@@ -49,9 +51,11 @@ class Step:
     """One pending operation of the state, and what becomes of it.
 
     ``import``: it was made; the state gets it under ``id``. ``finish``: it was made in part; the state gets
-    it as one that the next update must go on with. ``clear``: it was not made, and nothing is left of it.
-    ``refresh``: the state has it, and what is really there is read again. ``leave``: see ``why``.
-    ``manager`` is the field manager that has applied an object.
+    it as one that the next update must go on with. ``make anew``: its making failed, and the next update
+    replaces it. ``clear``: it was not made, and nothing is left of it. ``refresh``: the state has it, and
+    what is really there is read again; ``renew``: so, and nothing of its outputs is kept. ``leave``: see
+    ``why``; for ``busy_s`` seconds at most the cloud is at work on it. ``manager`` is the field manager that
+    has applied an object.
     """
 
     urn: str
@@ -61,6 +65,7 @@ class Step:
     why: str
     id: str | None = None
     manager: str = ""
+    busy_s: float = 0.0
 
     @classmethod
     def of(cls, operation: Operation, does: Does, why: str, id: str | None = None, manager: str = "") -> Self:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpuform.engine.pending import CREATING, FIELD_MANAGER
+from gpuform.engine.pending import CREATING, FIELD_MANAGER, MAGNUM
 from gpuform.errors import Failure
 from gpuform.recover.plan import Plan, Step
 
@@ -65,26 +65,41 @@ def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, A
     that: `pulumi stack import` keeps none. The Kubernetes provider goes on under the field manager that its
     state has; another one would be in conflict with that of the interrupted run.
 
-    What is to be finished gets an error of its initialisation: the engine updates such a resource even where
-    its inputs are the program's. It is not read again, for the engine would forget the error.
+    What is to be made anew is tainted, as by `pulumi state taint`. What is to be finished gets an error of
+    its initialisation: the engine updates such a resource even where its inputs are the program's. It is not
+    read again, for the engine would forget the error.
     """
     changed = copy.deepcopy(dict(state))
     deployment = changed["deployment"]
     have = deployment.setdefault("resources", [])
     made = {step.urn: step for step in steps if step.does == "import"}
     begun = {step.urn: step.id for step in steps if step.does == "finish"}
+    bare = {step.urn for step in steps if step.does == "renew"}
+    failed = {step.urn: step.id for step in steps if step.does == "make anew"}
     for operation in deployment.pop("pending_operations", None) or ():
         resource = operation["resource"]
         if resource["urn"] in made:
             step = made.pop(resource["urn"])
             outputs = {FIELD_MANAGER: step.manager} if step.manager else {}
-            _put(have, {**resource, "id": step.id, "outputs": outputs})
-        elif resource["urn"] in begun and operation["type"] == CREATING:
-            _put(have, {**resource, "id": begun[resource["urn"]], "outputs": resource.get("inputs") or {}})
+            put = {**resource, "id": step.id, "outputs": outputs}
+            _put(have, _to_be_read(put) if resource["type"].startswith(MAGNUM) else put)
+        elif resource["urn"] in begun | failed and operation["type"] == CREATING:
+            id = (begun | failed)[resource["urn"]]
+            _put(have, {**resource, "id": id, "outputs": resource.get("inputs") or {}})
     for resource in have:
+        if resource["urn"] in failed and not resource.get("delete"):
+            resource["taint"] = True
+        if resource["urn"] in bare and not resource.get("delete"):
+            resource.update(_to_be_read(resource))
         if resource["urn"] in begun and not resource.get("delete"):
             resource["initErrors"] = [_BEGUN]
-    return changed, [step.urn for step in steps if step.does in ("import", "refresh")]
+    return changed, [step.urn for step in steps if step.does in ("import", "refresh", "renew")]
+
+
+def _to_be_read(resource: Mapping[str, Any]) -> dict[str, Any]:
+    """One of Magnum's with its inputs as outputs: the provider reads no ``mergeLabels``, and would replace a
+    cluster that has none. An error of its initialisation says that it has to be read yet."""
+    return {**resource, "outputs": resource.get("inputs") or {}, "initErrors": [_BEGUN]}
 
 
 def _put(have: list[dict[str, Any]], made: dict[str, Any]) -> None:

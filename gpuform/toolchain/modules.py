@@ -6,7 +6,7 @@ The versions are those of ``infra/versions.py``; each module under ``toolchain/`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from infra import versions
 
@@ -44,6 +44,16 @@ def _set(package: str, **values: str) -> tuple[str, ...]:
     return tuple(f"-X {package}.{name}={value}" for name, value in values.items())
 
 
+def _installed(package: str, lowest: str) -> str:
+    """The version of a package that need not be there; ``lowest`` is the one that pyproject.toml asks for."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return lowest
+
+
+OPENSTACK_SDK = _installed("pulumi-openstack", "5.5.3")
+
 _K8S_MAJOR, _K8S_MINOR, _ = versions.KUBERNETES.split(".")
 # Both packages, as Kubernetes' own build does: the second one ends up in the user agent of every client. The
 # commit is left empty, for a module has none; "archive" is Kubernetes' own word for a tree without git.
@@ -80,6 +90,18 @@ PULUMI_KUBERNETES = Module(
     # The engine warns of a plugin that is older than the program's SDK.
     ldflags=_set(
         "github.com/pulumi/pulumi-kubernetes/provider/v4/pkg/version", Version=version("pulumi-kubernetes")
+    ),
+)
+PULUMI_OPENSTACK = Module(
+    name="pulumi-openstack",
+    pins="github.com/terraform-provider-openstack/terraform-provider-openstack/v3",
+    version=versions.OPENSTACK_PROVIDER,
+    download_mb=500,
+    compile_mb=700,
+    binaries_mb=120,
+    ldflags=_set(
+        "gpuform.io/toolchain/pulumi-openstack/magnum",
+        version=OPENSTACK_SDK,
     ),
 )
 KUBERNETES = Module(

@@ -56,7 +56,7 @@ CLUSTER: Mapping[str, Change] = {
     "cloud": Change(
         "in_place",
         "names credentials; they must lead to the cluster's project and region as before, and are refused "
-        "where they do not (by preflight, by the guard and by the stand-in of the provider)",
+        "where they do not (by preflight and by the guard)",
     ),
     "region": Change(
         "replace",

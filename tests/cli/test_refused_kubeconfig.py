@@ -35,10 +35,7 @@ pytestmark = pytest.mark.unit
 ENV = parse(small())
 EXISTING = {"name": "there", "pools": [{"name": "t4", "machine": "g4dn.xlarge", "selector": {"a": "b"}}]}
 UNAUTHORIZED = {"kind": "Status", "status": "Failure", "message": "Unauthorized", "code": 401}
-ANEW = (
-    'have one made anew by `eval "$(gpuform local env research)"` and `pulumi refresh --target '
-    "'**:Cluster::**'`, then `gpuform up research`"
-)
+ANEW = "have one made anew by `gpuform recover research --renew-kubeconfig`, then `gpuform up research`"
 
 
 class Refuses(BaseHTTPRequestHandler):

@@ -166,7 +166,7 @@ def test_looking_for_plugins_starts_and_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.unit
-def test_the_stand_in_of_openstack_is_told_of_where_it_is_used(tmp_path: Path) -> None:
+def test_the_openstack_provider_is_told_of_where_it_is_used(tmp_path: Path) -> None:
     plugin = next(one for one in plugins() if one.name == "pulumi-resource-openstack")
     (tmp_path / "Pulumi.a.yaml").write_text("config: {gpuform:environment: {cluster: {kind: openstack}}}")
     (tmp_path / "Pulumi.b.yaml").write_text("config: {gpuform:environment: {cluster: {kind: embedded}}}")

@@ -10,19 +10,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gpuform import scratch
-from gpuform.engine import Event, standins
-from gpuform.engine.checkpoint import repair, taken_up
+from gpuform.engine import Event
+from gpuform.engine.checkpoint import repair
 from gpuform.engine.locks import release_dead
 from gpuform.engine.pending import require_none
 from gpuform.engine.places import Places
 from gpuform.engine.stream import follow
 from gpuform.errors import Failure
-from gpuform.paths import Paths
 from tests.engine.conftest import TWO_COMPONENTS, Project
 from tests.waiting import PATIENCE, until
 
@@ -121,22 +119,19 @@ def test_pending_creates_of_resuming_providers_are_forgotten(tmp_path: Path) -> 
 
 
 @pytest.mark.unit
-@pytest.mark.parametrize("official", [False, True])
-def test_what_was_being_made_at_magnum_is_gone_on_with_by_our_stand_in_alone(
-    tmp_path: Path, official: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The official plugin would make a second cluster of the same name, and Magnum would let it."""
-    plugin = Path("/official") if official else None
-    monkeypatch.setattr(standins, "_official", lambda ours, places: plugin)
-    goes_on = standins.resuming(Paths(tmp_path, tmp_path / "state", tmp_path / "cache"))
-    token = "openstack:containerinfra/cluster:Cluster"
-    assert token.startswith(goes_on) is not official
-    state = {"deployment": {"pending_operations": [_creating("u", token)]}}
-    if official:
-        with pytest.raises(Failure, match="gpuform recover research"):
-            require_none(state, "research", goes_on)
-    else:
-        require_none(state, "research", goes_on)
+def test_what_was_being_made_at_magnum_is_never_made_again(tmp_path: Path) -> None:
+    """The provider would make a second cluster of the same name, and Magnum would let it."""
+    making = {
+        "resource": {"urn": "u", "type": "openstack:containerinfra/cluster:Cluster"},
+        "type": "creating",
+    }
+    with pytest.raises(Failure, match="gpuform recover research"):
+        require_none({"deployment": {"pending_operations": [making]}}, "research")
+    given_up = {**making["resource"], "custom": True, "id": "c", "outputs": {"a": 1}, "initErrors": ["late"]}
+    state = {"deployment": {"resources": [given_up]}}
+    with pytest.raises(Failure, match="gpuform recover research"):
+        require_none(state, "research")
+    require_none(state, "research", destroyed=True)
 
 
 _ENGINE = """
@@ -171,24 +166,6 @@ def test_a_reader_of_the_output_that_goes_lets_the_engine_end_what_it_has_begun(
             on_event=gone,
         )
     assert ended.exists()
-
-
-@pytest.mark.unit
-def test_what_an_update_has_gone_on_with_is_forgotten_after_it_and_nothing_before(tmp_path: Path) -> None:
-    """Until then a destroy must not leave it behind, nor an update that declares it no more."""
-    token = "openstack:containerinfra/nodeGroup:NodeGroup"
-    file = tmp_path / "research.json"
-    pending = [_creating("there", token), _creating("dropped", token), _creating("there", "aws:a:b")]
-    latest = {"pending_operations": pending, "resources": [{"urn": "there", "type": token}]}
-    file.write_text(json.dumps({"checkpoint": {"latest": latest}}))
-    assert repair(file, "research") == []
-    taken_up(file, ("openstack:",))
-    left = json.loads(file.read_text())["checkpoint"]["latest"]["pending_operations"]
-    assert left == pending[1:]
-
-
-def _creating(urn: str, token: str) -> dict[str, Any]:
-    return {"resource": {"urn": urn, "type": token}, "type": "creating"}
 
 
 @pytest.mark.unit

@@ -31,7 +31,7 @@ class Shell:
         self.pulumi.write_text('#!/bin/sh\necho "pulumi $*"\n')
         self.pulumi.chmod(self.pulumi.stat().st_mode | stat.S_IXUSR)
         self.paths = Paths(self.root, folder / "state", folder / "cache")
-        prepare(Places(self.paths), self)
+        prepare(Places(self.paths), self, "local")
 
     def path(self, name: str) -> Path:
         return self.pulumi

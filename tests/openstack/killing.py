@@ -13,9 +13,11 @@ from tests.openstack.world import World
 from tests.waiting import until
 
 _UP = (
-    "import sys; from pathlib import Path; from gpuform.engine import Engine;"
-    "from gpuform.paths import Paths; from gpuform.toolchain import Toolchain;"
-    f"paths = Paths(*map(Path, sys.argv[1:])); Engine(paths, Toolchain(paths)).up('{STACK}')"
+    "import sys; from pathlib import Path; from gpuform.cli.settling import run_up;"
+    "from gpuform.engine import Engine; from gpuform.paths import Paths;"
+    "from gpuform.toolchain import Toolchain;"
+    f"paths, stack = Paths(*map(Path, sys.argv[1:])), '{STACK}'; engine = Engine(paths, Toolchain(paths));"
+    "run_up(engine, stack, paths, True, print)"
 )
 
 

@@ -13,8 +13,10 @@ from typing import Any
 
 import yaml
 
+from gpuform.cli.settling import run_up
 from gpuform.engine import Engine, Result
 from gpuform.paths import Paths
+from gpuform.recover import Stack, run_to_the_end
 from gpuform.toolchain import Toolchain
 from tests.journey.conftest import make_checkout
 from tests.openstack.world import TEMPLATE, World
@@ -53,7 +55,7 @@ class Half:
 
     @property
     def engine(self) -> Engine:
-        """With the stand-in for the provider, or the official one where that is installed."""
+        """With the provider that the toolchain has: the official one, or the one that is built."""
         return Engine(self.paths, Toolchain(self.paths), say=self.said.append)
 
     @property
@@ -82,8 +84,15 @@ class Half:
 
     def run(self, operation: str) -> Result:
         """``up``, ``preview``, ``destroy`` or ``refresh``."""
-        result: Result = getattr(self.engine, operation)(STACK, on_event=lambda event: None)
-        return result
+        engine = self.engine
+        if operation == "up":
+            return run_up(engine, STACK, self.paths, True, self.said.append)
+
+        def run() -> Result:
+            result: Result = getattr(engine, operation)(STACK, on_event=lambda event: None)
+            return result
+
+        return run_to_the_end(Stack(STACK, self.paths, engine), run, self.said.append)
 
 
 def half(world: World, folder: Path, environment: dict[str, Any] | None = None) -> Half:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gpuform.errors import Failure
 from tests.openstack.killing import asked, killed
 from tests.openstack.stacks import STACK, T4, V100S, half
 from tests.openstack.world import World
@@ -22,7 +21,7 @@ def test_the_same_command_again_converges_on_the_one_cluster(world: World, tmp_p
     moments: dict[str, Callable[[], bool]] = {
         "the cluster is asked for": lambda: asked(world, "/clusters") == 1,
         "the cluster is in progress": lambda: world.clusters()[0].status == "CREATE_IN_PROGRESS",
-        "its certificate is asked for": lambda: asked(world, "/certificates") == 1,
+        "its certificate is asked for": lambda: asked(world, "/certificates") >= 1,
         "the group is asked for": lambda: asked(world, "/nodegroups") == 1,
         "the group is in progress": lambda: len(_groups(world)) == 3,
     }
@@ -41,7 +40,7 @@ def test_the_same_command_again_converges_on_the_one_cluster(world: World, tmp_p
     assert world.clusters() == []
 
 
-def test_what_was_asked_for_and_is_declared_no_more_is_not_forgotten(world: World, tmp_path: Path) -> None:
+def test_what_was_asked_for_and_is_declared_no_more_is_deleted(world: World, tmp_path: Path) -> None:
     world.template()
     stack = half(world, tmp_path)
     stack.change(lambda env: env.update(pools=[V100S]))
@@ -52,8 +51,7 @@ def test_what_was_asked_for_and_is_declared_no_more_is_not_forgotten(world: Worl
     assert killed(stack, lambda: asked(world, "/nodegroups") == 1)
     stack.change(lambda env: env.update(pools=[V100S]))
     stack.run("up")
-    with pytest.raises(Failure, match=r"was making groups-gpu-t4 .* run 'gpuform recover research'"):
-        stack.run("destroy")
+    assert _groups(world) == ["default-master", "default-worker", "gpu-v100s"]
 
 
 def test_a_replacement_too_goes_on_where_it_waskilled(world: World, tmp_path: Path) -> None:

@@ -35,9 +35,11 @@ def test_made_unchanged_resized_relabelled_regrouped_and_destroyed(world: World,
     stack.change(lambda env: env["pools"][0].update(nodes=3))
     stack.change(lambda env: env["cluster"]["workers"].update(nodes=2))
     assert _touched(stack.run("up")) == {("update", "research-cluster"), ("update", "groups-gpu-t4")}
-    asked = world.requests(changes=True)
-    assert {one.path for one in asked} == {f"/v1/clusters/{cluster.uuid}/actions/resize"}
-    assert sorted(one.body["node_count"] for one in asked) == [2, 3]
+    path = f"/v1/clusters/{cluster.uuid}"
+    asked = {one.path: one.body for one in world.requests(changes=True)}
+    assert set(asked) == {path, f"{path}/actions/resize"}
+    assert asked[path] == [{"op": "replace", "path": "/node_count", "value": 2}]
+    assert asked[f"{path}/actions/resize"]["node_count"] == 3
     assert _sizes(world) == {"default-master": 1, "default-worker": 2, "gpu-t4": 3, "gpu-a100": 1}
 
     _relabelled(world, stack)
@@ -96,9 +98,8 @@ def test_a_cluster_that_failed_says_why_and_is_made_anew(world: World, tmp_path:
     world.tell(
         fail="Resource CREATE failed: OverLimit: resources.kube_masters: VolumeSizeExceedsAvailableQuota"
     )
-    with pytest.raises(EngineFailure, match="VolumeSizeExceedsAvailableQuota") as failed:
+    with pytest.raises(EngineFailure, match=r"CREATE_FAILED: .*VolumeSizeExceedsAvailableQuota"):
         stack.run("up")
-    assert "CREATE_FAILED" in str(failed.value)
     [left] = world.clusters()
     assert left.status == "CREATE_FAILED"
 
@@ -116,28 +117,15 @@ def test_a_cluster_that_failed_says_why_and_is_made_anew(world: World, tmp_path:
     assert not stack.run("up").changed
 
 
-def test_a_deletion_that_fails_names_what_holds_it_and_the_next_run_finishes(
-    world: World, tmp_path: Path
-) -> None:
+def test_a_deletion_that_fails_says_why_and_the_next_run_finishes(world: World, tmp_path: Path) -> None:
     world.template()
     stack = half(world, tmp_path)
     stack.run("up")
-    [cluster] = world.clusters()
     world.tell(on="delete", fail="Stack DELETE FAILED: Unable to complete operation on subnet")
-    service = f"Kubernetes external service default/web from cluster {cluster.uuid}"
-    world.neighbours.add(
-        "load_balancers", "kube_service_web", description=service, provisioning_status="ACTIVE"
-    )
-    world.neighbours.add("ports", f"{cluster.name}-port", device_owner="Octavia", description="")
-    with pytest.raises(EngineFailure) as stuck:
+    with pytest.raises(EngineFailure, match="Unable to complete operation on subnet"):
         stack.run("destroy")
-    said = " ".join(stuck.value.result.errors)
-    for named in ("Unable to complete operation on subnet", "kube_service_web", f"{cluster.name}-port"):
-        assert named in said
     assert [one.status for one in world.clusters()] == ["DELETE_FAILED"]
 
     world.tell()
-    world.neighbours.tables["load_balancers"].clear()
-    world.neighbours.tables["ports"].clear()
     stack.run("destroy")
     assert world.clusters() == []

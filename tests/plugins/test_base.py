@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.tools
 
-PLUGINS = ["own", "openstack", "language", "offline"]
+PLUGINS = ["own", "language", "offline"]
 
 
 def start(module: str) -> subprocess.Popen[str]:

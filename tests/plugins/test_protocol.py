@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.unit
 
-PLUGINS = ("language.host", "own.provider", "openstack.provider", "offline.provider")
+PLUGINS = ("language.host", "own.provider", "offline.provider")
 
 
 def test_they_are_the_sdks_own_classes() -> None:

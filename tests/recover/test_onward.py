@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from gpuform.engine.pending import Operation
+from gpuform.engine.pending import GIVEN_UP, IMPORTING, Operation
 from gpuform.recover import Lock, Plan, Release, Stack, Step, go_on, onward
 
 pytestmark = pytest.mark.unit
@@ -19,14 +19,10 @@ LEFT = Step("urn", TYPE, "creating", "leave", "another one's")
 
 
 class Engine:
-    """A stack with these operations pending, and a state beside the checkout unless ``shared``."""
+    """A stack with these operations pending."""
 
-    def __init__(self, *types: str, kind: str = "creating", shared: bool = False) -> None:
+    def __init__(self, *types: str, kind: str = "creating") -> None:
         self.left = [Operation(kind, {"urn": "urn", "type": type}) for type in types]
-        self._shared = shared
-
-    def environment(self, stack: str) -> tuple[dict[str, str], Any]:
-        return {}, object() if self._shared else None
 
 
 @pytest.fixture
@@ -37,7 +33,6 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> Any:
         looks = list(plans)
         done: list[Plan] = []
         monkeypatch.setattr(onward, "_LOOK_S", 0.0)
-        monkeypatch.setattr(onward, "resuming", lambda paths: ("openstack:",))
         monkeypatch.setattr(onward, "find", lambda stack: looks.pop(0) if len(looks) > 1 else looks[0])
         monkeypatch.setattr(onward, "carry_out", lambda stack, plan, say: done.append(plan))
         stack = Stack("s", cast(Any, None), cast(Any, engine), at_cloud=False)
@@ -60,11 +55,12 @@ def plan(*steps: Step, releases: tuple[Release, ...] = (), locks: tuple[Lock, ..
         (Engine("kubernetes:core/v1:Pod", kind="updating"), False),
         (Engine(TYPE, kind="updating"), True),
         (Engine(TYPE, kind="deleting"), False),
-        (Engine("openstack:containerinfra/cluster:Cluster"), False),
-        (Engine("openstack:containerinfra/cluster:Cluster", shared=True), True),
+        (Engine("openstack:containerinfra/cluster:Cluster"), True),
+        (Engine("openstack:containerinfra/cluster:Cluster", kind=GIVEN_UP), True),
+        (Engine("openstack:containerinfra/cluster:Cluster", kind=IMPORTING), True),
     ],
 )
-def test_it_settles_what_no_provider_goes_on_with(settled: Any, engine: Engine, settles: bool) -> None:
+def test_it_settles_what_no_engine_goes_on_with(settled: Any, engine: Engine, settles: bool) -> None:
     wanted = plan(STEP)
     assert settled(engine, wanted)[0] == ([wanted] if settles else [])
 
@@ -72,6 +68,13 @@ def test_it_settles_what_no_provider_goes_on_with(settled: Any, engine: Engine, 
 def test_a_release_that_is_being_installed_is_waited_for(settled: Any) -> None:
     young, old = plan(LEFT, releases=(YOUNG,)), plan(STEP, releases=(MARKED,))
     assert settled(Engine(TYPE), young, young, old) == ([old], 2)
+
+
+def test_what_magnum_is_at_work_on_is_waited_for(settled: Any) -> None:
+    type = "openstack:containerinfra/cluster:Cluster"
+    busy = plan(Step("urn", type, GIVEN_UP, "leave", "CREATE_IN_PROGRESS; run it again", busy_s=60))
+    done = plan(Step("urn", type, GIVEN_UP, "refresh", "CREATE_COMPLETE"))
+    assert settled(Engine(type, kind=GIVEN_UP), busy, busy, done) == ([done], 2)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuform.engine.pending import CREATING, Operation
+from gpuform.engine.pending import CREATING, GIVEN_UP, Operation
 from gpuform.errors import Failure
-from gpuform.recover.openstack import LOOKS, look, require_project
+from gpuform.recover import openstack
+from gpuform.recover.openstack import again, ended, look, require_project
 from tests.preflight.made_up_cloud import PROJECT, USER, MadeUp, served
 
 pytestmark = pytest.mark.unit
@@ -29,7 +33,7 @@ INPUTS: dict[str, Any] = {
 LIVE: dict[str, Any] = {
     "uuid": "c-1",
     "name": "research",
-    "status": "CREATE_IN_PROGRESS",
+    "status": "CREATE_COMPLETE",
     "cluster_template_id": "t-1",
     "master_count": 1,
     "node_count": 1,
@@ -40,20 +44,27 @@ LIVE: dict[str, Any] = {
 
 
 @pytest.fixture
-def cloud() -> Iterator[MadeUp]:
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MadeUp]:
+    """The cloud "made-up" of clouds.yaml; what it does not show is looked for once."""
+    monkeypatch.setattr(openstack, "_BEGINS_S", 0.0)
+    monkeypatch.setattr(openstack, "_LOOK_S", 0.1)
     with served(MadeUp()) as found:
+        who = {"username": "someone", "password": "right", "project_name": "gpus"}
+        domains = {"user_domain_id": "default", "project_domain_id": "default"}
+        auth = {"auth_url": f"{found.url}/keystone/v3", **who, **domains}
+        file = tmp_path / "clouds.yaml"
+        file.write_text(json.dumps({"clouds": {"made-up": {"auth": auth}}}))
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
         yield found
 
 
 def state(cloud: MadeUp, *more: dict[str, Any]) -> dict[str, Any]:
-    inputs = {
-        "authUrl": f"{cloud.url}/keystone/v3",
-        "userName": "someone",
-        "password": "right",
-        "tenantName": "gpus",
-        "defaultDomain": "default",
+    provider = {
+        "urn": PROVIDER,
+        "type": "pulumi:providers:openstack",
+        "id": "p",
+        "inputs": {"cloud": "made-up"},
     }
-    provider = {"urn": PROVIDER, "type": "pulumi:providers:openstack", "id": "p", "inputs": inputs}
     return {"deployment": {"resources": [{**provider, "created": "2026-11-22T10:00:00Z"}, *more]}}
 
 
@@ -137,13 +148,61 @@ def test_another_project_is_refused_before_anything_is_looked_for(cloud: MadeUp)
         require_project("research", of("x"))
 
 
-def test_every_type_that_the_program_makes_has_its_row() -> None:
-    from gpuform.plugins.openstack import table
+def given_up(type: str, id: str, **outputs: Any) -> Operation:
+    found = making(type, {"name": "research"}).resource
+    return Operation(GIVEN_UP, {**found, "id": id, "outputs": outputs, "customTimeouts": {"create": 600}})
 
-    for token, columns in (
-        (CLUSTER, table.CLUSTER),
-        (GROUP, table.NODE_GROUP),
-        (TEMPLATE, table.CLUSTER_TEMPLATE),
-    ):
-        named = {ours: columns[ours].api for ours in LOOKS[token].same}
-        assert named == LOOKS[token].same, "names of inputs and of Magnum's are the provider's own"
+
+@pytest.mark.parametrize(
+    ("status", "does", "busy_s"),
+    [
+        ("CREATE_IN_PROGRESS", "leave", 600),
+        ("CREATE_COMPLETE", "refresh", 0),
+        ("UPDATE_FAILED", "refresh", 0),
+        ("CREATE_FAILED", "make anew", 0),
+    ],
+)
+def test_what_the_provider_gave_up_is_judged_by_magnum(
+    cloud: MadeUp, status: str, does: str, busy_s: float
+) -> None:
+    cloud.clusters = [LIVE | {"status": status, "status_reason": "no valid host"}]
+    step = again(given_up(CLUSTER, "c-1"), state(cloud))
+    assert (step.does, step.busy_s) == (does, busy_s)
+    assert "no valid host" in step.why or does != "make anew"
+    pending = look(making(CLUSTER, INPUTS), state(cloud))
+    assert pending.does == {"refresh": "import"}.get(does, does)
+
+
+def test_a_resize_that_magnum_has_not_begun_is_waited_for(
+    cloud: MadeUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.clusters = [LIVE]
+    group = {"uuid": "g-1", "name": "gpu-t4", "node_count": 1, "status": "CREATE_COMPLETE"}
+    cloud.node_groups = [group]
+    monkeypatch.setattr(openstack, "_BEGINS_S", 30.0)
+    begun = threading.Timer(0.3, lambda: group.update(node_count=3, status="UPDATE_IN_PROGRESS"))
+    begun.start()
+    step = again(given_up(GROUP, "c-1/g-1", nodeCount=3), state(cloud))
+    begun.join()
+    assert "UPDATE_IN_PROGRESS" in step.why
+
+
+def test_what_magnum_never_made_is_read_again_and_so_forgotten(cloud: MadeUp) -> None:
+    step = again(given_up(CLUSTER, "c-1"), state(cloud))
+    assert (step.does, step.why) == ("refresh", "Magnum has it no more")
+
+
+@pytest.mark.parametrize(("status", "said"), [("", ""), ("DELETE_FAILED", "x: DELETE_FAILED: ports in use")])
+def test_a_deletion_that_the_provider_gave_up_is_waited_for(cloud: MadeUp, status: str, said: str) -> None:
+    cloud.clusters = [LIVE | {"status": "DELETE_IN_PROGRESS"}]
+    one = {"urn": f"urn:pulumi:s::gpuform::{CLUSTER}::x", "id": "c-1", "provider": f"{PROVIDER}::p"}
+
+    def end() -> None:
+        cloud.clusters = [LIVE | {"status": status, "status_reason": "ports in use"}] if status else []
+
+    ending = threading.Timer(0.3, end)
+    ending.start()
+    heard: list[str] = []
+    assert ended(one, state(cloud), heard.append) == said
+    ending.join()
+    assert heard == ["x: DELETE_IN_PROGRESS; waits up to 3600 s"]

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from gpuform.engine.pending import operations, require_none
+from gpuform.engine.pending import GIVEN_UP, operations, require_none
 from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from gpuform.recover import Plan, Stack, Step, Told, aws
@@ -50,6 +50,27 @@ def test_what_was_made_becomes_a_resource_that_is_read_again() -> None:
     assert again == ["a"]
     made = {**op("a")["resource"], "id": "vpc-1", "outputs": {}}
     assert after["deployment"] == {"resources": [PROVIDER, made]}
+
+
+@pytest.mark.parametrize("does", ["import", "renew"])
+def test_a_cluster_of_magnum_s_is_read_with_its_inputs_and_else_waits(does: str) -> None:
+    """The provider reads no mergeLabels: it would replace, and so delete, a cluster that has none."""
+    type = "openstack:containerinfra/cluster:Cluster"
+    known = {**op("a", type=type)["resource"], "custom": True, "outputs": {"kubeconfig": SECRET}, "id": "c"}
+    before = state(op("a", type=type)) if does == "import" else state(resources=(known,))
+    after, again = states.edited(before, [step("a", does, id="c")])
+    made = after["deployment"]["resources"][1]
+    assert (made["outputs"], made["id"], again) == ({"a": 1}, "c", ["a"])
+    assert [one.kind for one in operations(after)] == [GIVEN_UP]
+
+
+def test_what_failed_to_be_made_is_tainted_and_waits_no_more() -> None:
+    type = "openstack:containerinfra/cluster:Cluster"
+    known = {**op("a", type=type)["resource"], "id": "c", "initErrors": ["late"], "outputs": {"b": 1}}
+    for before in (state(op("a", type=type)), state(resources=(known,))):
+        after, again = states.edited(before, [step("a", "make anew", id="c")])
+        made = after["deployment"]["resources"][1]
+        assert (made["taint"], made["id"], again, operations(after)) == (True, "c", [], [])
 
 
 def test_what_was_to_be_replaced_is_still_to_go() -> None:

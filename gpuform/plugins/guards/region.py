@@ -13,6 +13,9 @@ PATH = "cluster.region"
 RECORD = "region"
 """The guard's own input, in which its check writes down where the cluster is."""
 
+_OFFLINE = "RegionOne"
+"""As in toolchain/pulumi-openstack/offline."""
+
 Implied = Callable[[str], str]
 
 
@@ -22,9 +25,7 @@ def implied(cloud: str) -> str:
     Reads files and asks nobody. In offline runs it is the one of what they make up.
     """
     if os.environ.get("GPUFORM_OFFLINE"):
-        from gpuform.plugins.offline.openstack.provider import REGION
-
-        return REGION
+        return _OFFLINE
     from gpuform.openstack.cloud import connect
 
     try:

@@ -1,1 +1,0 @@
-"""The stand-in of pulumi-resource-openstack: what of it our programs use, which is Magnum."""

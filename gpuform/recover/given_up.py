@@ -1,0 +1,62 @@
+"""Runs of the engine in which the OpenStack provider gives up what Magnum then does.
+
+It polls as soon as Magnum's API has answered, and the conductor begins later: what is not stored yet passes
+for deleted, what is not begun yet for refused (terraform-provider-openstack 3.4,
+containerinfra_shared_v1.go, and the StateChangeConf of each operation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpuform.engine import EngineFailure, Result
+from gpuform.engine.pending import GIVEN_UP
+from gpuform.recover import openstack
+from gpuform.recover import state as states
+from gpuform.recover.find import Stack
+from gpuform.recover.onward import go_on
+from gpuform.recover.plan import Plan
+
+_SAID = "Error waiting for openstack_containerinfra_"
+"""How each of the provider's errors of that kind begins."""
+
+
+def run_to_the_end(stack: Stack, run: Callable[[], Result], say: Callable[[str], None]) -> Result:
+    """``run``, and again once Magnum has done what the provider gave up; each resource is forgiven once.
+
+    Raises EngineFailure with Magnum's own reason where that ended in an error; else as ``run``.
+    """
+    forgiven: set[tuple[str, str]] = set()
+    failures: list[EngineFailure] = []
+    while True:
+        try:
+            result = run()
+        except EngineFailure as failure:
+            steps = {(one.op, one.urn) for one in failure.result.steps if one.phase == "failed"}
+            new = {one for one in steps if openstack.PREFIX in one[1]} - forgiven
+            if not new or not any(_SAID in text for text in failure.result.errors):
+                raise
+            if why := _ended_badly(stack, {urn for op, urn in new if op.startswith("delete")}, say):
+                raise EngineFailure(failure.result, why, failure.remedy) from None
+            forgiven |= new
+            failures.append(failure)
+        else:
+            return result.after([one.result for one in failures]) if failures else result
+
+
+def _ended_badly(stack: Stack, deleting: set[str], say: Callable[[str], None]) -> str:
+    """Wait for Magnum; why it did not do what it was asked, empty where it did."""
+    state = stack.engine.deployment(stack.env, stack.name, show_secrets=True)
+    left = [one for one in states.resources(state) if one["urn"] in deleting and one.get("id")]
+    said = [why for one in left if (why := openstack.ended(one, state, say))]
+    given_up = [one for one in stack.engine.interrupted(stack.name) if one.kind == GIVEN_UP]
+    if given_up:
+        said += _failed(go_on(stack, given_up, say))
+    return "; ".join(said)
+
+
+def _failed(plan: Plan | None) -> list[str]:
+    if plan is None:
+        return ["Magnum has not finished"]
+    again = [step for step in plan.steps if step.does == "make anew"]
+    return [f"{step.name}: {step.why}; the next up makes it anew" for step in again]
