@@ -39,8 +39,13 @@ def run_up(
     def run() -> Result:
         return engine.up(stack, policy_packs=packs, settle=settle)
 
-    if not at_cloud:
-        return run()
-    from gpuform.recover import Stack, run_to_the_end
+    from gpuform.engine import EngineFailure
 
-    return run_to_the_end(Stack(stack, paths, engine), run, say)
+    try:
+        return run()
+    except EngineFailure as failure:
+        if not at_cloud:
+            raise
+        from gpuform.recover import Stack, run_to_the_end
+
+        return run_to_the_end(Stack(stack, paths, engine), failure, run, say)

@@ -20,12 +20,11 @@ from gpuform.openstack.blockers import blockers
 from gpuform.openstack.cloud import Refused, connect
 from gpuform.paths import Paths
 from gpuform.recover import state as states
-from gpuform.recover.openstack import require_credentials_of
+from gpuform.recover.openstack import CLUSTER, require_credentials_of
 from infra.model.openstack import OpenstackCluster
 
 _BALANCER = "load balancer"
 _CONFLICT = 409
-_CLUSTER = "openstack:containerinfra/cluster:Cluster"
 _OFFLINE = "offline: OpenStack is not asked for leftovers"
 
 
@@ -89,7 +88,7 @@ class OnOpenstack(Ground):
         if self.options.offline:
             return paths.kubeconfig
         for one in states.resources(shown()):
-            if one["type"] == _CLUSTER and one.get("id"):
+            if one["type"] == CLUSTER and one.get("id"):
                 found = states.plain(one.get("outputs") or {}).get("kubeconfig") or {}
                 return str(found.get("rawConfig") or found.get("raw_config") or "")
         return ""

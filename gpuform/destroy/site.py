@@ -15,7 +15,7 @@ from gpuform.destroy.on_aws import OnAws
 from gpuform.destroy.on_openstack import OnOpenstack
 from gpuform.destroy.plan import Inside, Plan, look_inside
 from gpuform.destroy.state import Known, without_cluster
-from gpuform.engine import Engine, Event
+from gpuform.engine import Engine, EngineFailure, Event
 from gpuform.engine.backend import project
 from gpuform.errors import Failure, InputError
 from gpuform.kubernetes.client import Unreachable
@@ -76,9 +76,13 @@ class Site:
         """The engine's destroy of all that is left but these URNs; its own count."""
         self._state = None
         run = partial(self.engine.destroy, self.stack, told, spared)
-        if self.options.offline:
+        try:
             return run().summary
-        return run_to_the_end(Stack(self.stack, self.paths, self.engine), run, self.say).summary
+        except EngineFailure as failure:
+            if self.options.offline:
+                raise
+            here = Stack(self.stack, self.paths, self.engine)
+            return run_to_the_end(here, failure, run, self.say).summary
 
     @cached_property
     def ground(self) -> Ground:

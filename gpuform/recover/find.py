@@ -50,8 +50,8 @@ CLOUDS = (  # looked up when they are asked, for tests put others in their place
 
 @dataclass(frozen=True)
 class Told:
-    """What the reader knows better: whose lock is nobody's any more, what was made, and what was not; and
-    whether the cluster's kubeconfig is to be had anew."""
+    """What the user says: locks with an owner that is gone, resources that were made, resources that were not
+    made, and whether Magnum signs the cluster's kubeconfig anew."""
 
     gone: Sequence[str] = ()
     made: Mapping[str, str] = field(default_factory=dict)
@@ -90,6 +90,9 @@ def find(stack: Stack, told: Told | None = None, now: datetime | None = None) ->
     it cannot be told which of two resources was made. InputError for what was told of nothing pending.
     """
     told = told or Told()
+    if told.renew_kubeconfig and not stack.at_cloud:
+        fact = "asks Magnum, which an offline run does not"
+        raise InputError("--renew-kubeconfig", fact, "run without --offline")
     found = locks.require_removable(stack.name, stack.place().locks(), told.gone)
     state = stack.engine.deployment(stack.env, stack.name, show_secrets=True)
     _require_pending(operations(state), told)
@@ -102,7 +105,7 @@ async def _look(
 ) -> tuple[tuple[Step, ...], tuple[Release, ...]]:
     todo = operations(state)
     making = [one for one in todo if one.kind == CREATING]
-    anew = openstack.kubeconfigs(state) if told.renew_kubeconfig else []
+    anew = openstack.clusters(state) if told.renew_kubeconfig else []
     types = {*(one.type for one in todo), *(one.type for one in anew)}
     for cloud in CLOUDS if stack.at_cloud else ():
         if any(type.startswith(cloud.prefix) for type in types):
@@ -110,7 +113,8 @@ async def _look(
     async with cluster.opened(state, stack.env) as clusters:
         releases = await cluster.pending_releases(clusters, making, now, stack.quiet_s)
         steps = [await _step(stack, one, state, told, clusters, releases) for one in todo]
-    return (*steps, *anew), releases
+    steps += [openstack.again(one, state, "renew") for one in anew]
+    return tuple(steps), releases
 
 
 async def _step(

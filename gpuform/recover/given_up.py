@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpuform.engine import EngineFailure, Result
-from gpuform.engine.pending import GIVEN_UP
+from gpuform.engine.pending import GIVEN_UP, operations
 from gpuform.recover import openstack
 from gpuform.recover import state as states
 from gpuform.recover.find import Stack
@@ -21,27 +21,29 @@ _SAID = "Error waiting for openstack_containerinfra_"
 """How each of the provider's errors of that kind begins."""
 
 
-def run_to_the_end(stack: Stack, run: Callable[[], Result], say: Callable[[str], None]) -> Result:
-    """``run``, and again once Magnum has done what the provider gave up; each resource is forgiven once.
+def run_to_the_end(
+    stack: Stack, failure: EngineFailure, run: Callable[[], Result], say: Callable[[str], None]
+) -> Result:
+    """``run`` again after its ``failure``, once Magnum has done what the provider gave up.
 
-    Raises EngineFailure with Magnum's own reason where that ended in an error; else as ``run``.
+    Each resource is forgiven once. Raises EngineFailure with Magnum's own reason where Magnum failed,
+    and any other failure as it is.
     """
     forgiven: set[tuple[str, str]] = set()
     failures: list[EngineFailure] = []
     while True:
+        steps = {(one.op, one.urn) for one in failure.result.steps if one.phase == "failed"}
+        new = {one for one in steps if openstack.PREFIX in one[1]} - forgiven
+        if not new or not any(_SAID in text for text in failure.result.errors):
+            raise failure
+        if why := _ended_badly(stack, {urn for op, urn in new if op.startswith("delete")}, say):
+            raise EngineFailure(failure.result, why, failure.remedy) from None
+        forgiven |= new
+        failures.append(failure)
         try:
-            result = run()
-        except EngineFailure as failure:
-            steps = {(one.op, one.urn) for one in failure.result.steps if one.phase == "failed"}
-            new = {one for one in steps if openstack.PREFIX in one[1]} - forgiven
-            if not new or not any(_SAID in text for text in failure.result.errors):
-                raise
-            if why := _ended_badly(stack, {urn for op, urn in new if op.startswith("delete")}, say):
-                raise EngineFailure(failure.result, why, failure.remedy) from None
-            forgiven |= new
-            failures.append(failure)
-        else:
-            return result.after([one.result for one in failures]) if failures else result
+            return run().after(one.result for one in failures)
+        except EngineFailure as another:
+            failure = another
 
 
 def _ended_badly(stack: Stack, deleting: set[str], say: Callable[[str], None]) -> str:
@@ -49,7 +51,7 @@ def _ended_badly(stack: Stack, deleting: set[str], say: Callable[[str], None]) -
     state = stack.engine.deployment(stack.env, stack.name, show_secrets=True)
     left = [one for one in states.resources(state) if one["urn"] in deleting and one.get("id")]
     said = [why for one in left if (why := openstack.ended(one, state, say))]
-    given_up = [one for one in stack.engine.interrupted(stack.name) if one.kind == GIVEN_UP]
+    given_up = [one for one in operations(state) if one.kind == GIVEN_UP]
     if given_up:
         said += _failed(go_on(stack, given_up, say))
     return "; ".join(said)

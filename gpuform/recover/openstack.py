@@ -27,8 +27,8 @@ _BEGINS_S = 60.0
 """How long Magnum's conductor may take to begin what its API has taken: the bound of its own RPC calls
 (oslo.messaging's rpc_response_timeout, 60 s)."""
 _LOOK_S = 1.0
-_CLUSTER = "openstack:containerinfra/cluster:Cluster"
-_SIZED = "openstack:containerinfra/nodeGroup:NodeGroup"
+CLUSTER = "openstack:containerinfra/cluster:Cluster"
+NODE_GROUP = "openstack:containerinfra/nodeGroup:NodeGroup"
 _AT_WORK_S = 3600.0
 """How long Magnum is waited for where the program sets no bound (the provider's own: 60 minutes)."""
 _UNREADABLE = 400
@@ -61,7 +61,7 @@ LOOKS: Mapping[str, Look] = {
         lambda inputs, uuid: uuid,
         {"coe": "coe", "networkDriver": "network_driver", "serverType": "server_type", "public": "public"},
     ),
-    "openstack:containerinfra/cluster:Cluster": Look(
+    CLUSTER: Look(
         lambda inputs: "/clusters",
         "clusters",
         lambda inputs, uuid: uuid,
@@ -74,7 +74,7 @@ LOOKS: Mapping[str, Look] = {
             "createTimeout": "create_timeout",
         },
     ),
-    "openstack:containerinfra/nodeGroup:NodeGroup": Look(
+    NODE_GROUP: Look(
         _of_cluster,
         "nodegroups",
         lambda inputs, uuid: f"{inputs['clusterId']}/{uuid}",
@@ -147,18 +147,19 @@ def look(operation: Operation, state: Mapping[str, Any]) -> Step:
     return Step.left(operation, f"{uuid} has its name, and {why}: it is not ours")
 
 
-def again(operation: Operation, state: Mapping[str, Any]) -> Step:
-    """What becomes of a resource that the state has and that the provider gave up waiting for.
+def again(operation: Operation, state: Mapping[str, Any], does: Does = "refresh") -> Step:
+    """What becomes of a resource that the state has and that is to be read again; ``does`` says how.
 
-    It polls at once, before Magnum has begun (Delay 0 of its StateChangeConf), and takes what is not stored
-    yet for deleted. Errors as `look`.
+    The provider gave up waiting for it: it polls at once, before Magnum has begun (Delay 0 of its
+    StateChangeConf), and takes what is not stored yet for deleted. Or its kubeconfig is to be had anew, for
+    the provider keeps one that it has. Errors as `look`.
     """
     outputs = states.plain(operation.resource.get("outputs") or {})
     path = _path(operation.resource)
     api = Api(_cloud(operation.resource, state).connection)
 
     def begun(live: Json | None) -> bool:
-        wanted = outputs.get("nodeCount") if operation.type == _SIZED else None
+        wanted = outputs.get("nodeCount") if operation.type == NODE_GROUP else None
         if live is None or wanted in (None, live.get("node_count")):
             return live is not None
         return _busy(live) or str(live.get("status")).endswith("_FAILED")
@@ -166,19 +167,15 @@ def again(operation: Operation, state: Mapping[str, Any]) -> Step:
     live = _until(lambda: _found(api, path), begun)
     if live is None:
         return Step.of(operation, "refresh", "Magnum has it no more")
-    return _judged(operation, live, "refresh", f"Magnum has it as {live.get('status')}")
+    return _judged(operation, live, does, f"Magnum has it as {live.get('status')}")
 
 
-def kubeconfigs(state: Mapping[str, Any]) -> list[Step]:
-    """Have each cluster's kubeconfig made anew: the provider keeps one that it has, whatever it is worth.
-
-    Raises InputError where the stack has none.
-    """
-    found = [one for one in states.resources(state) if one["type"] == _CLUSTER and one.get("id")]
+def clusters(state: Mapping[str, Any]) -> list[Operation]:
+    """The clusters of which a kubeconfig can be had anew. Raises InputError where the stack has none."""
+    found = [one for one in states.resources(state) if one["type"] == CLUSTER and one.get("id")]
     if not found:
         raise InputError("--renew-kubeconfig", "the stack has no cluster of Magnum's", "leave it out")
-    why = "Magnum signs another client certificate"
-    return [Step(one["urn"], one["type"], "", "renew", why, str(one["id"])) for one in found]
+    return [Operation("renewing", one) for one in found]
 
 
 def ended(resource: Mapping[str, Any], state: Mapping[str, Any], say: Callable[[str], None]) -> str:

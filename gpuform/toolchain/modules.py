@@ -96,13 +96,10 @@ PULUMI_OPENSTACK = Module(
     name="pulumi-openstack",
     pins="github.com/terraform-provider-openstack/terraform-provider-openstack/v3",
     version=versions.OPENSTACK_PROVIDER,
-    download_mb=500,
-    compile_mb=700,
+    download_mb=600,
+    compile_mb=600,
     binaries_mb=120,
-    ldflags=_set(
-        "gpuform.io/toolchain/pulumi-openstack/magnum",
-        version=OPENSTACK_SDK,
-    ),
+    ldflags=_set("gpuform.io/toolchain/pulumi-openstack/magnum", version=OPENSTACK_SDK),
 )
 KUBERNETES = Module(
     name="kubernetes",

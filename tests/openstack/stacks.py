@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from gpuform.cli.settling import run_up
-from gpuform.engine import Engine, Result
+from gpuform.engine import Engine, EngineFailure, Result
 from gpuform.paths import Paths
 from gpuform.recover import Stack, run_to_the_end
 from gpuform.toolchain import Toolchain
@@ -92,7 +92,10 @@ class Half:
             result: Result = getattr(engine, operation)(STACK, on_event=lambda event: None)
             return result
 
-        return run_to_the_end(Stack(STACK, self.paths, engine), run, self.said.append)
+        try:
+            return run()
+        except EngineFailure as failure:
+            return run_to_the_end(Stack(STACK, self.paths, engine), failure, run, self.said.append)
 
 
 def half(world: World, folder: Path, environment: dict[str, Any] | None = None) -> Half:

@@ -6,14 +6,14 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from gpuform.engine.pending import CREATING, GIVEN_UP, Operation
-from gpuform.errors import Failure
-from gpuform.recover import openstack
-from gpuform.recover.openstack import again, ended, look, require_project
+from gpuform.errors import Failure, InputError
+from gpuform.recover import Stack, Told, find, openstack
+from gpuform.recover.openstack import again, clusters, ended, look, require_project
 from tests.preflight.made_up_cloud import PROJECT, USER, MadeUp, served
 
 pytestmark = pytest.mark.unit
@@ -185,6 +185,20 @@ def test_a_resize_that_magnum_has_not_begun_is_waited_for(
     step = again(given_up(GROUP, "c-1/g-1", nodeCount=3), state(cloud))
     begun.join()
     assert "UPDATE_IN_PROGRESS" in step.why
+
+
+def test_a_kubeconfig_is_had_anew_once_magnum_is_at_rest(cloud: MadeUp) -> None:
+    """One that is read earlier has no address, and the provider keeps it."""
+    made = {"urn": f"urn:pulumi:s::gpuform::{CLUSTER}::x", "type": CLUSTER, "id": "c-1"}
+    there = state(cloud, {**made, "provider": f"{PROVIDER}::p"})
+    [cluster] = clusters(there)
+    for status, does in (("UPDATE_IN_PROGRESS", "leave"), ("UPDATE_COMPLETE", "renew")):
+        cloud.clusters = [LIVE | {"status": status}]
+        assert again(cluster, there, "renew").does == does
+    with pytest.raises(InputError, match="the stack has no cluster of Magnum's"):
+        clusters(state(cloud))
+    with pytest.raises(InputError, match="run without --offline"):
+        find(Stack("s", cast(Any, None), cast(Any, None), at_cloud=False), Told(renew_kubeconfig=True))
 
 
 def test_what_magnum_never_made_is_read_again_and_so_forgotten(cloud: MadeUp) -> None:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+from typing import Any
 
-from gpuform.plugins.handler import Checked, Engine, Handler, Properties
+from gpuform.plugins.base import ResourceProvider
+from gpuform.plugins.handler import Change, Checked, Diffed, Engine, Handler, Properties
 from gpuform.plugins.offline import functions
 from gpuform.plugins.offline.outputs import Settings, partitions
 from gpuform.plugins.offline.resource import OfflineResource
-from gpuform.plugins.offline.standin import OfflineProvider
 from gpuform.plugins.offline.table import ROWS, row
 from gpuform.plugins.properties import UNKNOWN, reveal
+from gpuform.plugins.protocol import engine_pb2
 
 NOTICE = "gpuform: offline stand-in for pulumi-resource-aws: nothing is created at AWS"
 CHARTS = "gpuform: offline: charts of NVIDIA, Karpenter and AWS are stand-ins made on this machine"
 
 
-class OfflineAws(OfflineProvider):
+class OfflineAws(ResourceProvider):
     """Types and functions of the table; says in every run that it is not AWS."""
 
     name, version = "aws", importlib.metadata.version("pulumi-aws")
-    types, notices = ROWS, (NOTICE, CHARTS)
 
     def __init__(self, engine: Engine) -> None:
         """Not configured yet: no region."""
@@ -35,12 +36,26 @@ class OfflineAws(OfflineProvider):
             return Checked(news)
         return Checked(news, [("region", f"{region!r} is no region of AWS")])
 
-    def take(self, config: Properties) -> None:
-        """Region and default tags, which come as JSON."""
-        tags = config.get("defaultTags") or {}
+    async def diff_config(self, olds: Properties, news: Properties) -> Diffed:
+        """Each resource looks itself at what the provider adds; the provider is changed in place."""
+        before, after = reveal(olds), reveal(news)
+        keys = sorted({*before, *after} - {"version"})
+        changed = {key: Change.UPDATE for key in keys if before.get(key) != after.get(key)}
+        return Diffed(changed, diffs=tuple(changed), detailed=False)
+
+    async def configure(self, config: Properties) -> None:
+        """Take region and default tags, which come as JSON; say what this is."""
+        given = {key.removeprefix("aws:config:"): value for key, value in reveal(config).items()}
+        tags = given.get("defaultTags") or {}
         parsed = json.loads(tags) if isinstance(tags, str) else tags
         default_tags = parsed.get("tags") or {} if isinstance(parsed, dict) else {}
-        self._settings = Settings(str(config.get("region") or ""), default_tags)
+        self._settings = Settings(str(given.get("region") or ""), default_tags)
+        for line in (NOTICE, CHARTS):
+            await self.engine.log(line, severity=engine_pb2.INFO)
+
+    def schema(self) -> dict[str, Any]:
+        """Names only: the SDK is Pulumi's own."""
+        return {"name": self.name, "version": self.version, "resources": {token: {} for token in ROWS}}
 
     def handler(self, token: str) -> Handler:
         """The type's row, as a handler."""
