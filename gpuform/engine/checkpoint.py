@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gpuform.engine.pending import CREATING, RELEASE, UPDATING
+from gpuform.engine.pending import CREATING, MAGNUM, RELEASE, UPDATING
 from gpuform.errors import Failure
 
 # Providers whose create finds what an earlier, killed create of the same resource made, and goes on from
@@ -62,18 +62,21 @@ def _forget_pending(content: dict[str, Any], resuming: tuple[str, ...]) -> int:
     """Drop pending operations of resuming providers; what is updating or deleting is still in the state."""
     latest = content["checkpoint"].get("latest") or {}
     pending = latest.get("pending_operations") or []
-    kept = [one for one in pending if not _resumes(one, resuming) or _of_helm(one)]
+    kept = [one for one in pending if not _resumes(one, resuming) or _settled(one, resuming)]
     if len(kept) < len(pending):
         latest["pending_operations"] = kept
     return len(pending) - len(kept)
 
 
-def _of_helm(operation: dict[str, Any]) -> bool:
-    """Whether Helm refuses the next step until `gpuform.recover.go_on` has settled the release.
+def _settled(operation: dict[str, Any], resuming: tuple[str, ...]) -> bool:
+    """Whether `gpuform.recover.go_on` settles it: Helm refuses the next step before that, and Magnum is asked
+    for a second resize while it is at work on the first.
 
     Helm resumes an interrupted uninstallation.
     """
-    return operation["resource"]["type"] == RELEASE and operation["type"] in (CREATING, UPDATING)
+    kind = str(operation["resource"]["type"])
+    begun = kind == RELEASE or (kind.startswith(MAGNUM) and not kind.startswith(resuming))
+    return begun and operation["type"] in (CREATING, UPDATING)
 
 
 def _resumes(operation: dict[str, Any], resuming: tuple[str, ...]) -> bool:

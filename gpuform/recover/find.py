@@ -128,7 +128,8 @@ async def _step(
     known = any(have["urn"] == one.urn for have in states.resources(state))
     if one.type == RELEASE and one.kind == UPDATING and known:
         return await cluster.look(clusters, one, releases)
-    if one.kind == GIVEN_UP and stack.at_cloud:
+    resized = one.kind == UPDATING and known and one.type.startswith(openstack.PREFIX)
+    if stack.at_cloud and (one.kind == GIVEN_UP or resized):
         return openstack.again(one, state)
     if one.kind != CREATING:
         if known:

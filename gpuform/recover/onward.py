@@ -26,7 +26,7 @@ def go_on(stack: Stack, pending: Sequence[Operation], say: Say) -> Plan | None:
         one.kind in (CREATING, IMPORTING, GIVEN_UP) and one.type.startswith((KUBERNETES, MAGNUM))
         for one in pending
     )
-    upgrading = any(one.kind == UPDATING and one.type == RELEASE for one in pending)
+    upgrading = any(one.kind == UPDATING and one.type.startswith((RELEASE, MAGNUM)) for one in pending)
     if not (making or upgrading):
         return None
     plan = _quiet(stack, say)

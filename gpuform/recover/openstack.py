@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from gpuform.engine.pending import Operation
+from gpuform.engine.pending import UPDATING, Operation
 from gpuform.errors import Failure, InputError
 from gpuform.openstack.api import Api, Json, moment
 from gpuform.openstack.cloud import Cloud, Refused, answers, connect
@@ -151,15 +151,18 @@ def again(operation: Operation, state: Mapping[str, Any], does: Does = "refresh"
     """What becomes of a resource that the state has and that is to be read again; ``does`` says how.
 
     The provider gave up waiting for it: it polls at once, before Magnum has begun (Delay 0 of its
-    StateChangeConf), and takes what is not stored yet for deleted. Or its kubeconfig is to be had anew, for
-    the provider keeps one that it has. Errors as `look`.
+    StateChangeConf), and takes what is not stored yet for deleted. Or a run was killed that had asked Magnum
+    for an update. Or its kubeconfig is to be had anew, for the provider keeps one that it has. Errors as
+    `look`.
     """
-    outputs = states.plain(operation.resource.get("outputs") or {})
-    path = _path(operation.resource)
+    said = "inputs" if operation.kind == UPDATING else "outputs"
+    declared = states.plain(operation.resource.get(said) or {})
+    there = [one for one in states.resources(state) if one["urn"] == operation.urn]
+    path = _path(next(iter(there), operation.resource))  # an update that is pending has no id of its own
     api = Api(_cloud(operation.resource, state).connection)
 
     def begun(live: Json | None) -> bool:
-        wanted = outputs.get("nodeCount") if operation.type == NODE_GROUP else None
+        wanted = declared.get("nodeCount") if operation.type == NODE_GROUP else None
         if live is None or wanted in (None, live.get("node_count")):
             return live is not None
         return _busy(live) or str(live.get("status")).endswith("_FAILED")

@@ -111,6 +111,10 @@ def test_pending_creates_of_resuming_providers_are_forgotten(tmp_path: Path) -> 
         {"resource": {"urn": "u3", "type": "kubernetes:core/v1:Pod"}, "type": "creating"},
         {"resource": {"urn": "u4", "type": "kubernetes:helm.sh/v3:Release"}, "type": "updating"},
         {"resource": {"urn": "u5", "type": "aws:ec2/instance:Instance"}, "type": "creating"},
+        {
+            "resource": {"urn": "u7", "type": "openstack:containerinfra/nodeGroup:NodeGroup"},
+            "type": "updating",
+        },
     ]
     file.write_text(json.dumps({"checkpoint": {"latest": {"pending_operations": pending, "resources": []}}}))
     assert repair(file, "local") == ["3 operation(s) of an interrupted run will be taken up again"]

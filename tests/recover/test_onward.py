@@ -58,6 +58,7 @@ def plan(*steps: Step, releases: tuple[Release, ...] = (), locks: tuple[Lock, ..
         (Engine("openstack:containerinfra/cluster:Cluster"), True),
         (Engine("openstack:containerinfra/cluster:Cluster", kind=GIVEN_UP), True),
         (Engine("openstack:containerinfra/cluster:Cluster", kind=IMPORTING), True),
+        (Engine("openstack:containerinfra/nodeGroup:NodeGroup", kind="updating"), True),
     ],
 )
 def test_it_settles_what_no_engine_goes_on_with(settled: Any, engine: Engine, settles: bool) -> None:

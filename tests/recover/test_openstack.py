@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from gpuform.engine.pending import CREATING, GIVEN_UP, Operation
+from gpuform.engine.pending import CREATING, GIVEN_UP, UPDATING, Operation
 from gpuform.errors import Failure, InputError
 from gpuform.recover import Stack, Told, find, openstack
 from gpuform.recover.openstack import again, clusters, ended, look, require_project
@@ -173,16 +173,21 @@ def test_what_the_provider_gave_up_is_judged_by_magnum(
     assert pending.does == {"refresh": "import"}.get(does, does)
 
 
+@pytest.mark.parametrize("kind", [GIVEN_UP, UPDATING])
 def test_a_resize_that_magnum_has_not_begun_is_waited_for(
-    cloud: MadeUp, monkeypatch: pytest.MonkeyPatch
+    cloud: MadeUp, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
+    """A killed run leaves what it asked for in the inputs, what was before in the outputs."""
     cloud.clusters = [LIVE]
     group = {"uuid": "g-1", "name": "gpu-t4", "node_count": 1, "status": "CREATE_COMPLETE"}
     cloud.node_groups = [group]
     monkeypatch.setattr(openstack, "_BEGINS_S", 30.0)
     begun = threading.Timer(0.3, lambda: group.update(node_count=3, status="UPDATE_IN_PROGRESS"))
     begun.start()
-    step = again(given_up(GROUP, "c-1/g-1", nodeCount=3), state(cloud))
+    resize = given_up(GROUP, "c-1/g-1", nodeCount=3 if kind == GIVEN_UP else 1)
+    resize.resource["inputs"]["nodeCount"] = 3
+    pending = {key: value for key, value in resize.resource.items() if kind == GIVEN_UP or key != "id"}
+    step = again(Operation(kind, pending), state(cloud, resize.resource))
     begun.join()
     assert "UPDATE_IN_PROGRESS" in step.why
 
