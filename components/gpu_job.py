@@ -25,8 +25,9 @@ class GpuJobArgs:
 class GpuJob(pulumi.ComponentResource):
     """A Job whose pods ask for what their pool offers, tolerate its taints and keep to its nodes.
 
-    The update waits until all of them have ended well. Pods are not held back until there is room for all:
-    one may run and wait for another. Raises InputError where the environment's pools cannot hold it.
+    An update waits until all of them have ended well only if the workload says for how many minutes. Pods are
+    not held back until there is room for all: one may run and wait for another. Raises InputError where the
+    environment's pools cannot hold it.
     """
 
     asks: pulumi.Output[Mapping[str, str]]
@@ -38,6 +39,8 @@ class GpuJob(pulumi.ComponentResource):
         workloads.check(environment, workload)
         before = claim(name, environment, workload, self)
         job = workloads.controller(environment, workload)
-        resource(name, job, pulumi.ResourceOptions(parent=self, depends_on=before))
+        minutes = f"{workload.wait_minutes}m"
+        times = pulumi.CustomTimeouts(create=minutes, update=minutes) if workload.wait_minutes else None
+        resource(name, job, pulumi.ResourceOptions(parent=self, depends_on=before, custom_timeouts=times))
         self.asks = pulumi.Output.from_input(workloads.asks(environment, workload))
         self.register_outputs({"asks": self.asks})

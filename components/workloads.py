@@ -38,7 +38,7 @@ class WorkloadsArgs:
 
 
 class Workloads(pulumi.ComponentResource):
-    """Pods, Deployments and Jobs; the update waits until each runs, and says why one does not."""
+    """Pods, Deployments and Jobs; an update waits for the first two and says why one does not run."""
 
     def __init__(self, name: str, args: WorkloadsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Register one component per workload."""

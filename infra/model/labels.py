@@ -4,6 +4,9 @@ The policies and the host tests spell the same keys out again on purpose; nothin
 Kubernetes and NVIDIA are theirs, ``gpuform.io/`` and ``simulator.gpuform.io/`` are ours.
 """
 
+# Of Pulumi's Kubernetes provider: it does not wait until an object is ready, or a Job is done.
+SKIP_AWAIT = "pulumi.com/skipAwait"
+
 # Ours.
 POOL = "gpuform.io/pool"
 ENVIRONMENT = "gpuform.io/environment"

@@ -188,6 +188,11 @@ class JobWorkload(_Workload):
 
     kind: Literal["job"]
     parallelism: Count = Field(default=1, description="Number of pods, all at the same time.")
+    wait_minutes: Count | None = Field(
+        default=None,
+        description="Minutes in which its pods must have ended well, or the update fails. If left out, the "
+        "update does not wait for them.",
+    )
 
     @property
     def pods(self) -> int:

@@ -20,7 +20,6 @@ Manifest = dict[str, Any]
 
 QUOTA = "gpuform-gpus"
 _NOBODY = 65532
-_SKIP_AWAIT = "pulumi.com/skipAwait"
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
@@ -98,7 +97,7 @@ def _placeholder(env: Environment, pool: Pool, name: str, asks: dict[str, int], 
         "namespace": PLACEHOLDER,
         "labels": {**_own(env), **selector, labels.POOL: pool.name},
         # They are meant to wait now and then: an update must not wait with them.
-        "annotations": {_SKIP_AWAIT: "true"},
+        "annotations": {labels.SKIP_AWAIT: "true"},
     }
     return {
         "apiVersion": "apps/v1",

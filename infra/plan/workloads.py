@@ -132,6 +132,8 @@ def controller(env: Environment, workload: Workload) -> Manifest:
             "completions": workload.parallelism,
             "template": {**template, "spec": _pod_spec(env, workload, "Never")},
         }
+        if workload.wait_minutes is None:
+            metadata["annotations"] = {labels.SKIP_AWAIT: "true"}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
     return {
         "apiVersion": "v1",

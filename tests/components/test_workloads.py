@@ -53,6 +53,11 @@ def test_preview_and_up_register_the_same_resources() -> None:
     } <= set(found)
 
 
+def test_an_update_waits_for_a_job_as_long_as_is_declared() -> None:
+    recorded = record(environment({**WORK[1], "wait_minutes": 90}))
+    assert recorded.one("kubernetes:batch/v1:Job").request.customTimeouts.create == "90m"
+
+
 def test_neither_a_service_nor_its_deployment_waits_for_the_other() -> None:
     """Each would wait for ever: the official provider's Service for its endpoints."""
     recorded = record(environment(SERVED))
@@ -143,7 +148,7 @@ def test_a_program_of_ones_own_takes_them_one_by_one() -> None:
     def program() -> None:
         pod = PodWorkload(kind="pod", name="one", pool="t4", image="a:1")
         GpuPod("pod", GpuPodArgs(environment=env, workload=pod))
-        job = JobWorkload(kind="job", name="two", pool="t4", image="a:1", parallelism=2)
+        job = JobWorkload(kind="job", name="two", pool="t4", image="a:1", parallelism=2, wait_minutes=90)
         GpuJob("job", GpuJobArgs(environment=env, workload=job))
         served = DeploymentWorkload.model_validate({"name": "three", **SERVED})
         made = GpuDeployment("served", GpuDeploymentArgs(environment=env, workload=served))
@@ -154,6 +159,7 @@ def test_a_program_of_ones_own_takes_them_one_by_one() -> None:
     pod = recorded.one("kubernetes:core/v1:Pod").inputs["spec"]
     assert pod["nodeSelector"] == {"gpuform.io/pool": "t4"}
     assert pod["tolerations"][0]["key"] == "nvidia.com/gpu"
+    assert "annotations" not in recorded.one("kubernetes:batch/v1:Job").inputs["metadata"]
     assert monitor.aliases["kubernetes:core/v1:Pod pod"] == []
 
 

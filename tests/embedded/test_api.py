@@ -63,24 +63,31 @@ def test_a_deployment_a_daemon_set_and_a_job_run(namespace, kubectl):
             "spec": spec | {"template": template},
         }
 
+    def sleeping(how: str) -> dict[str, Any]:
+        """A job that says how long its pod works."""
+        containers = [{**CONTAINERS[0], "command": ["sleep", how]}]
+        job = workload("batch/v1", "Job", pod={"restartPolicy": "Never", "containers": containers})
+        return {**job, "metadata": {**job["metadata"], "name": f"sleep-{how}"}}
+
     items = [
         workload("apps/v1", "Deployment", replicas=3, **select),
         workload("apps/v1", "DaemonSet", **select, pod={"nodeSelector": {"tests": namespace}}),
         workload("batch/v1", "Job", pod={"restartPolicy": "Never"}),
+        *(sleeping(how) for how in ("2", "inf")),
     ]
     kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
 
     def state() -> list[str]:
         asked = [
-            ("deployment", ".readyReplicas"),
-            ("daemonset", ".numberReady"),
-            ("job", ".succeeded"),
+            ("deployment/deployment", ".readyReplicas"),
+            ("daemonset/daemonset", ".numberReady"),
+            ("job/job", ".succeeded"),
+            ("job/sleep-2", ".succeeded"),
+            ("job/sleep-inf", ".ready"),
         ]
-        return [
-            kubectl("get", kind, kind, "-n", namespace, "-o", f"jsonpath={{.status{p}}}") for kind, p in asked
-        ]
+        return [kubectl("get", what, "-n", namespace, "-o", f"jsonpath={{.status{p}}}") for what, p in asked]
 
-    until(state, ["3", "2", "1"].__eq__)
+    until(state, ["3", "2", "1", "1", "1"].__eq__)
 
 
 def test_service_accounts_get_tokens_and_only_the_rights_they_are_given(namespace, kubectl):

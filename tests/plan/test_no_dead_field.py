@@ -191,6 +191,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("PodWorkload", "command"): (EMBEDDED, "workloads/0/command", ["sleep", "1"]),
     ("DeploymentWorkload", "replicas"): (EMBEDDED, "workloads/1/replicas", 2),
     ("JobWorkload", "parallelism"): (EMBEDDED, "workloads/2/parallelism", 2),
+    ("JobWorkload", "wait_minutes"): (EMBEDDED, "workloads/2/wait_minutes", 5),
     **health_fields.ROWS,
     **hosts_fields.ROWS,
     **monitoring_fields.ROWS,
