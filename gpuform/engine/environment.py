@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from gpuform.engine import backend
 from gpuform.engine.places import Places, Tools, link, tool, write
-from gpuform.engine.standins import install
+from gpuform.engine.standins import install, is_real
 from gpuform.paths import Paths
 
 # Protects nothing: the state describes this machine only, and lies beside it. It is fixed so that runs by
@@ -63,7 +63,9 @@ copy=@FOLDER@/Pulumi.$stack.yaml
 case $command in
   up | update | preview | pre | destroy | down | refresh | import | watch | logs)
     if [ -n "$stack" ] && [ -f "$tracked" ]; then
-      cp "$tracked" "$copy.$$" && chmod 600 "$copy.$$" && mv "$copy.$$" "$copy" || exit 1
+      # The salt is for secret values of the file, and may be that of another passphrase than these runs have.
+      grep -q 'secure:' "$tracked" && unneeded= || unneeded='/^encryptionsalt:/d'
+      sed -e "$unneeded" "$tracked" > "$copy.$$" && chmod 600 "$copy.$$" && mv "$copy.$$" "$copy" || exit 1
       PULUMI_OPTION_CONFIG_FILE=$copy
       export PULUMI_OPTION_CONFIG_FILE
     fi
@@ -90,6 +92,7 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
     """
     places = Places(paths, offline)
     shared = None if offline else backend.declared(paths.root, stack)
+    may_download = not offline and is_real(paths.root / f"Pulumi.{stack}.yaml")
     prepare(places, toolchain, stack)
     ours = [str(places.answering), str(paths.shims)]
     others = [entry for entry in os.get_exec_path() if entry not in ours]
@@ -102,8 +105,9 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
         "PULUMI_FALLBACK_TO_STATE_SECRETS_MANAGER": "true",
         "PULUMI_SKIP_UPDATE_CHECK": "true",
         "PULUMI_SUPPRESS_NEO_LINK": "true",
-        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
+        "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "false" if may_download else "true",
         "PULUMI_STACK": stack,
+        "GPUFORM_PYTHON": sys.executable,  # of gpuform/plugins/own/pulumi-resource-gpuform
         "GPUFORM_STATE": str(paths.state),  # for the program, which asks where the kubeconfig lies
         "KUBECONFIG": str(paths.kubeconfig),
         "PATH": os.pathsep.join([*(ours if offline else ours[1:]), *others]),

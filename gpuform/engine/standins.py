@@ -115,13 +115,18 @@ class Plugin:
         if not self.source:
             return f"gpuform: stand-in for {self.name} {self.version} (the official plugin is not installed)"
         said = f"gpuform: {self.name} is built from {self.source}, not the official {self.version}"
-        if offline or self.word or not _REAL.search(_read(stack_file)):
+        if offline or self.word or not is_real(stack_file):
             return said
         return (
             f"{said}; warning: it takes over an object that exists under the name of a new one, and a "
             "resource renamed with the same metadata.name loses its object. Install the official one with "
             f"'pulumi {' '.join(installing(self.name, self.version))}'"
         )
+
+
+def is_real(stack_file: Path) -> bool:
+    """Whether a stack is more than this machine: on a cloud, on own hosts or in a cluster that is there."""
+    return bool(_REAL.search(_read(stack_file)))
 
 
 def plugins(paths: Paths | None = None, offline: bool = False) -> list[Plugin]:

@@ -17,6 +17,8 @@ from gpuform.paths import Paths
 from tests.engine.conftest import Project
 
 pytestmark = pytest.mark.engine
+_SALT = "encryptionsalt: v1:KaM8n4guOs0=:v1:8JhdIorGv40/UVfk:woN+W8EY1ChKLxF5CagjXixsugZ6zQ=="
+"""What plain Pulumi leaves in a stack file, of a passphrase of the user's own."""
 
 
 @pytest.fixture
@@ -40,12 +42,13 @@ def test_plain_pulumi_works_from_the_checkout(project: Project, shell) -> None:
     assert "+ 1 to create" in shell("pulumi preview")
     shell("pulumi up --yes --stack local")
     assert shell("pulumi stack output colour").strip() == "blue"
-    file = project.stack_file("config: {'tried:colour': red}\n")
+    declared = f"config: {{'tried:colour': red}}\n{_SALT}\n"
+    file = project.stack_file(declared)
     shell("pulumi up --yes --skip-preview")
     assert shell("pulumi stack output colour").strip() == "red"
-    assert file.read_text() == "config: {'tried:colour': red}\n"
+    assert file.read_text() == declared
     assert "deleted" in shell("pulumi destroy --yes")
-    assert file.read_text() == "config: {'tried:colour': red}\n"
+    assert file.read_text() == declared
 
 
 @pytest.mark.nightly

@@ -8,6 +8,7 @@ from importlib.metadata import version
 
 import pytest
 
+from gpuform.engine import engine_env
 from tests.engine.conftest import Project
 
 pytestmark = pytest.mark.engine
@@ -36,6 +37,17 @@ def test_an_sdk_that_is_only_installed_needs_no_plugin(project: Project) -> None
     )
     assert done.returncode == 0, done.stderr + done.stdout
     assert "ownload" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    ("kind", "offline", "refused"), [("embedded", False, True), ("aws", False, False), ("aws", True, True)]
+)
+def test_only_a_stack_of_a_real_cluster_may_download(
+    project: Project, kind: str, offline: bool, refused: bool
+) -> None:
+    project.stack_file(f"config: {{gpuform:environment: {{cluster: {{kind: {kind}}}}}}}")
+    env = engine_env(project.paths, project.toolchain, "local", offline)
+    assert env["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] == str(refused).lower()
 
 
 def test_one_that_is_used_names_its_plugin_itself(project: Project) -> None:

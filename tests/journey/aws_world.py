@@ -59,7 +59,8 @@ class World:
 
     def nodes(self) -> None:
         """Nodes as node groups and Karpenter make them of the stack file as it is now."""
-        nodes.play(self.environment, self.checkout.paths, self.tools, waiting=True)
+        if self.environment.cluster.kind in nodes.KINDS:
+            nodes.play(self.environment, self.checkout.paths, self.tools, waiting=True)
 
     @contextmanager
     def changed(self, edit: Callable[[dict[str, Any]], Any]) -> Iterator[None]:

@@ -19,6 +19,7 @@ from gpuform.engine import Engine, EngineFailure, Result
 from gpuform.toolchain import Toolchain
 from tests.bed import Bed, Refused
 from tests.journey.conftest import Checkout, make_checkout
+from tests.journey.plain_pulumi import User
 
 pytestmark = [pytest.mark.hosts, pytest.mark.engine, pytest.mark.nightly]
 
@@ -92,7 +93,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         bed.down()
 
 
-def test_from_bare_to_done_over_a_host_that_was_off_and_back_after_drift(lab: Lab) -> None:
+def test_from_bare_to_done_over_a_host_that_was_off_and_back_after_drift(lab: Lab, tmp_path: Path) -> None:
     engine = lab.engine
     gpu, cpu = lab.bed.hosts
     lab.declare(cpu_address=cpu.address.rpartition(".")[0] + ".250")
@@ -115,6 +116,9 @@ def test_from_bare_to_done_over_a_host_that_was_off_and_back_after_drift(lab: La
     assert done[cpu.name]["ok"]
     assert done[cpu.name]["changed"] > 0
     assert not engine.preview("lab", on_event=quiet).changed
+    plain = User(lab.checkout.paths, "lab", tmp_path / "user")
+    assert "would change" not in plain.preview()
+    assert "3 created" in plain.up()
 
     gpu.run(f"apt-mark unhold {HELD}")
     engine.refresh("lab", on_event=quiet)

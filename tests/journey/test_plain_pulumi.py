@@ -1,0 +1,27 @@
+"""Each stack by plain Pulumi, see tests.journey.plain_pulumi. Own hosts are made so in test_onprem."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.journey.aws_world import world
+from tests.journey.plain_pulumi import User
+from tests.tiers import nightly_but
+
+pytestmark = [pytest.mark.cluster, pytest.mark.engine]
+
+STACKS = ("local", "aws-dev", "aws-prod", "openstack-dev")
+
+
+@pytest.mark.parametrize("stack", nightly_but("local", {name: name for name in STACKS}))
+def test_plain_pulumi_previews_and_makes_a_stack(stack: str, tmp_path: Path) -> None:
+    with world(tmp_path, stack) as made:
+        user = User(made.checkout.paths, stack, tmp_path / "user", offline=stack != "local")
+        planned, done = user.preview(), user.up()
+        [wanted] = [line for line in planned.splitlines() if "to create" in line]
+        [created] = [line for line in done.splitlines() if re.fullmatch(r" +\+ \d+ created", line)]
+        assert wanted.split()[1] == created.split()[1]
+        assert f"{created.split()[1]} unchanged" in user.up()
