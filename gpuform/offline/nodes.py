@@ -54,7 +54,7 @@ def _wanted(env: Environment, waiting: bool) -> tuple[tuple[played_nodes.Manifes
     if env.cluster.kind == "aws":
         return played_nodes.manifests(env, waiting), f"{labels.ENVIRONMENT}={env.name}", labels.POOL
     group = magnum.GROUP_LABELS[magnum.cluster_of(env).driver]
-    return played_groups.manifests(env, grown=True, proven=not waiting), group, group
+    return played_groups.manifests(env, proven=not waiting), group, group
 
 
 _LIST = {"apiVersion": "v1", "kind": "List"}

@@ -16,6 +16,8 @@ class Buyer:
     way: Way = "none"
     quiet_s = 10.0
     """After so long without a change nothing comes any more."""
+    gone = "nobody has said why"
+    """Why a node is gone of which no event says it."""
 
     def paid(self) -> Mapping[str, float | None]:
         """USD per hour of each node that was bought, by its name."""
@@ -36,10 +38,6 @@ class Buyer:
     def hurry(self, cluster: Cluster) -> str:
         """Have nodes that nobody needs go sooner than declared; what of it is not as declared, in words."""
         return "nobody takes nodes away here: every pool has a fixed number"
-
-    def stays(self) -> tuple[str, ...]:
-        """Why nodes that are left are left, where who buys says it in no event."""
-        return ()
 
     def memory(self) -> Mapping[str, int]:
         """Resident bytes of what buys, by process."""

@@ -1,4 +1,4 @@
-"""Who buys nodes in a rehearsal: nobody, Karpenter, or a cluster-autoscaler that is played."""
+"""Who buys nodes in a rehearsal: nobody, or Karpenter; those of Magnum's groups are counted."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 from gpuform.embedded.kwokctl import Tools
 from gpuform.errors import Failure
 from gpuform.paths import Paths
-from gpuform.rehearse.autoscaler import autoscaler, groups
-from gpuform.rehearse.autoscaler.buying import Autoscaled
 from gpuform.rehearse.buyer import Buyer
 from gpuform.rehearse.cluster import NODE_POOLS, Cluster
+from gpuform.rehearse.counted import Counted
 from gpuform.rehearse.gate import readiness_gate
 from gpuform.rehearse.karpenter import Karpenter, karpenter
 from gpuform.rehearse.keeper import pool_keeper
-from gpuform.rehearse.options import Options
+from gpuform.rehearse.options import Options, growing
 from gpuform.rehearse.outcome import Refusal
 from gpuform.rehearse.watch import Now, Watch
 from infra.config import price_list
@@ -128,8 +127,8 @@ def buyer(env: Environment, own: Paths, tools: Tools, options: Options, cluster:
             held.enter_context(readiness_gate(own, tools, own.state / "controllers" / "gate"))
         if kept(env):
             held.enter_context(pool_keeper(own, tools, own.state / "controllers" / "keeper"))
-        if growing := groups(env):
-            yield Autoscaled(held.enter_context(autoscaler(cluster, growing)))
+        if growing(env):
+            yield Counted(env)
             return
         if not any(env.by_karpenter(pool) for pool in env.pools):
             yield Buyer()

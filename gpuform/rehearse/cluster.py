@@ -63,19 +63,6 @@ class Cluster:
         if response.status_code != httpx.codes.CONFLICT:
             _checked(response, path)
 
-    def evict(self, namespace: str, name: str) -> bool:
-        """End a pod as a drain does; False where a disruption budget keeps it. Raises Failure."""
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
-        metadata = {"namespace": namespace, "name": name}
-        response = self._ask(
-            "POST", path, json={"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-        )
-        if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
-            return False
-        if response.status_code != httpx.codes.NOT_FOUND:
-            _checked(response, path)
-        return True
-
     def delete(self, path: str) -> None:
         """Delete an object that may be gone already. Raises Failure."""
         response = self._ask("DELETE", path)

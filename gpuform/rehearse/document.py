@@ -14,8 +14,8 @@ def document(outcome: Outcome) -> dict[str, Any]:
     return {
         "stack": outcome.stack,
         "kind": outcome.kind,
-        "karpenter": "none" if outcome.way == "autoscaler" else outcome.way,
-        "autoscaler": "played" if outcome.way == "autoscaler" else "none",
+        "karpenter": "none" if outcome.way == "counted" else outcome.way,
+        "autoscaler": "counted" if outcome.way == "counted" else "none",
         "failed": outcome.failed,
         "steps": [{"name": one.name, "seconds": round(one.seconds, 1)} for one in outcome.steps],
         "prices": outcome.prices,

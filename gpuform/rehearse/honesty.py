@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-Way = Literal["none", "aws", "autoscaler"]
+Way = Literal["none", "aws", "counted"]
 
 _REAL = "etcd, kube-apiserver, scheduler, controllers, helm, Pulumi engine, the program"
 _SIMULATED = (
@@ -15,7 +15,7 @@ _SIMULATED = (
 _MORE_REAL: Mapping[Way, tuple[str, ...]] = {
     "none": (),
     "aws": ("Karpenter's AWS controller, with the NodePools and EC2NodeClasses as declared",),
-    "autoscaler": (),
+    "counted": (),
 }
 _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
     "none": (),
@@ -23,8 +23,16 @@ _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
         "AWS, on loopback: prices are of our list, and there is capacity unless --short says otherwise",
         "an instance joins two seconds after it was bought",
     ),
-    "autoscaler": ("cluster-autoscaler: a small one of ours grows and shrinks node groups by its rules",),
+    "counted": (
+        "cluster-autoscaler: groups that grow have the nodes that the workloads need, by arithmetic",
+    ),
 }
+
+_BLIND = (
+    "when cluster-autoscaler adds or takes a node, how long Magnum takes for it, and quotas",
+    "how many nodes it orders too many: pending pods fit on no node that has joined and offers no GPU yet",
+    "pods of several workloads that fill each other's gaps: each workload's nodes are counted by themselves",
+)
 
 BY_CLAIM = "NVIDIA's DRA driver: the simulator tells of each node's GPUs and slices that are had by claim"
 PACKER = "gpuform-packer, a second kube-scheduler with the stack's configuration and its account's rights"
@@ -53,8 +61,4 @@ def simulated(way: Way) -> tuple[str, ...]:
 
 def blind(way: Way) -> tuple[str, ...]:
     """What cannot be seen this way."""
-    if way == "autoscaler":
-        from gpuform.rehearse import autoscaler
-
-        return autoscaler.CANNOT_SHOW
-    return ()
+    return _BLIND if way == "counted" else ()

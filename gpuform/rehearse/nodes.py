@@ -48,7 +48,7 @@ def played(env: Environment) -> Played:
     if env.cluster.kind == "openstack":
         unknown = played_groups.unknown(env)
         sizes = (f"{unknown}; played: {_CORES} cores and {_GIB} GiB",) if unknown else ()
-        return Played(played_groups.manifests(env, grown=False), (_AT_MAGNUM, *sizes))
+        return Played(played_groups.manifests(env), (_AT_MAGNUM, *sizes))
     if env.cluster.kind == "hosts":
         made = [one for pool in env.pools for one in _hosts(env, pool)]
         size = f"cores and memory of own hosts are not declared; each is played with {_CORES} and {_GIB} GiB"

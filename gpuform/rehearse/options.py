@@ -51,7 +51,7 @@ class Options:
             if given
         ]
         if asked and not any(env.by_karpenter(pool) for pool in env.pools):
-            who = "a played cluster-autoscaler grows groups" if growing(env) else "nobody buys nodes"
+            who = "nodes of groups are counted" if growing(env) else "nobody buys nodes"
             raise InputError(asked[0], f"{who} for stack {env.name}", "leave it out")
         _check_short(env, self.short)
         _check_reservations(env, self.used_up)

@@ -155,7 +155,7 @@ class Outcome:
 
     stack: str
     kind: str
-    way: Literal["none", "aws", "autoscaler"]
+    way: Literal["none", "aws", "counted"]
     steps: tuple[Step, ...]
     pools: tuple[PoolOutcome, ...]
     pods: int

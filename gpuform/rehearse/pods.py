@@ -12,11 +12,12 @@ from gpuform.rehearse.seen import Amounts, Event, Pod, latest
 from infra.model.environment import Environment
 from infra.model.rollout import COLOURS
 from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
-from infra.plan import sharing, workloads
+from infra.plan import played_groups, sharing, workloads
 
 DURATION = "simulator.gpuform.io/duration"
 """Annotation of a pod: how long it works. A job's pods would else end in half a second."""
 _LONG = "24h"
+_COUNT = {"deployment": "replicas", "job": "parallelism"}
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,15 @@ def _halved(work: Workload) -> tuple[str, Mapping[str, Any] | None]:
     return f"/api/v1/namespaces/{work.namespace}/pods/{work.name}", None
 
 
-def left(env: Environment) -> int:
-    """Pods that there are to be after `halve`."""
-    halves = sum(work.pods // 2 for work in env.workloads if work.kind != "pod")
-    return halves + sum(work.kind == "pod" for work in env.workloads) // 2
+def halved(env: Environment) -> Environment:
+    """The environment with the pods that are left after `halve`."""
+    bare = sorted((work.namespace, work.name) for work in env.workloads if work.kind == "pod")
+    work = [
+        one.model_copy(update={_COUNT[one.kind]: one.pods // 2} if one.kind in _COUNT else {})
+        for one in env.workloads
+        if one.kind != "pod" or bare.index((one.namespace, one.name)) % 2
+    ]
+    return env.model_copy(update={"workloads": tuple(work)})
 
 
 def events(cluster: Cluster) -> list[Event]:
@@ -105,10 +111,10 @@ def pending(env: Environment, pods: Iterable[Pod], said: Iterable[Event]) -> tup
     found: list[Pending] = []
     for work in env.workloads:
         mine = [pod for pod in pods if _is(pod, work)]
-        empty = _empty(env, work, said)
+        empty, full = _empty(env, work, said), _full(env, work)
         for pod in mine:
             if not pod.placed:
-                found.append(_waiting(work, pod, by_pod.get((pod.namespace, pod.name), []), empty))
+                found.append(_waiting(work, pod, by_pod.get((pod.namespace, pod.name), []), empty, full))
         if missing := work.pods - len(mine):
             found += _unmade(work, missing, said)
     return tuple(found)
@@ -121,14 +127,23 @@ def _empty(env: Environment, work: Workload, said: Iterable[Event]) -> list[Even
     return [one for one in said if one.kind == "NodePool" and one.reason == reason and one.name in names]
 
 
-def _waiting(work: Workload, pod: Pod, said: list[Event], empty: list[Event]) -> Pending:
-    told = [one for one in said if one.reason in reasons.TOLD]
+def _full(env: Environment, work: Workload) -> str:
+    """That the group of the workload's pool has all the nodes that it may have, if so."""
+    pool = env.pool(work.pool) if work.pool and env.cluster.kind == "openstack" else None
+    if pool is None or pool.elastic is None or played_groups.size(env, pool) < pool.most:
+        return ""
+    return f"; group {pool.name} has all of its {pool.most} nodes"
+
+
+def _waiting(work: Workload, pod: Pod, said: list[Event], empty: list[Event], full: str) -> Pending:
+    told = [one for one in said if one.reason == reasons.TOLD]
     texts = [f"{one.source}: {one.message}" for one in told]
     if pod.node:
         why = pod.trouble or f"it is on node {pod.node} and does not start"
         texts = [pod.trouble] if pod.trouble else []
     else:
         why = reasons.words(told, [one.name for one in empty]) or "nobody has said why yet"
+        why += full
         texts += [f"{one.source}, of NodePool {one.name}: {one.message}" for one in empty if texts]
     return Pending(pod.namespace, pod.name, work.name, work.pool or "", pod.asks, why, tuple(texts))
 

@@ -14,9 +14,8 @@ from infra.model import labels
 
 SCHEDULER = "default-scheduler"
 KARPENTER = "karpenter"
-AUTOSCALER = "cluster-autoscaler"
-TOLD = ("FailedScheduling", "NotTriggerScaleUp")
-"""Reasons of the events that say why a pod waits."""
+TOLD = "FailedScheduling"
+"""The reason of the events that say why a pod waits."""
 
 _HEAD = re.compile(r"0/(\d+) nodes are available: (.*)", re.DOTALL)
 _COUNTED = re.compile(r"(\d+) (.+)", re.DOTALL)
@@ -36,10 +35,9 @@ def words(events: Iterable[Event], empty: Iterable[str] = ()) -> str:
     ``empty`` are NodePools of the pod's pool of which Karpenter has said that nothing of theirs is to be had:
     it then leaves them out of what it says of the pod.
     """
-    told = [one for one in events if one.reason in TOLD]
+    told = [one for one in events if one.reason == TOLD]
     bought = [karpenter(one.message, empty) for one in told if one.source == KARPENTER]
-    bought += [autoscaler(one.message) for one in told if one.source == AUTOSCALER]
-    placed = [scheduler(one.message) for one in told if one.source not in (KARPENTER, AUTOSCALER)]
+    placed = [scheduler(one.message) for one in told if one.source != KARPENTER]
     return "; ".join([*placed[-1:], *bought[-1:]])
 
 
@@ -92,11 +90,6 @@ def karpenter(message: str, empty: Iterable[str] = ()) -> str:
     if not parts:
         parts = [f"NodePool {name} has no instance type to be had" for name in empty]
     return "Karpenter buys none: " + ("; ".join(parts) if parts else "no NodePool is meant for it")
-
-
-def autoscaler(message: str) -> str:
-    """cluster-autoscaler's sentence, which is played and so in our words already."""
-    return f"cluster-autoscaler (played) adds none: {message.partition(': ')[2] or message}"
 
 
 def _separate(text: str) -> Iterator[str]:

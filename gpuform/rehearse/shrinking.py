@@ -10,7 +10,6 @@ from gpuform.rehearse import pods
 from gpuform.rehearse.buyer import Buyer
 from gpuform.rehearse.cluster import Cluster
 from gpuform.rehearse.outcome import Gone, Shrink, Side, total
-from gpuform.rehearse.reasons import AUTOSCALER
 from gpuform.rehearse.seen import Event
 from gpuform.rehearse.tally import Tally
 from gpuform.rehearse.watch import Now, Watch
@@ -18,8 +17,8 @@ from infra.model.environment import Environment
 
 _PASSING = re.compile(r"nominated|isn't initialized|is being|already|marked for")
 """What is said of a node for a moment only."""
-_TAKEN = ("DisruptionTerminating", "ScaleDown")
-"""Karpenter's reason, and cluster-autoscaler's."""
+_TAKEN = "DisruptionTerminating"
+"""Karpenter's reason."""
 _WORDS = {
     "Empty": "no pod was left on it",
     "Underutilized": "its pods fit on other nodes, or on a cheaper one",
@@ -43,7 +42,7 @@ def shrink(
     elastic = buying.way != "none"
     note = buying.hurry(cluster)
     pods.halve(cluster, env, before.workloads)
-    least = pods.left(env)
+    least = pods.wanted(pods.halved(env))
 
     def done(now: Now) -> bool:
         return not elastic and len(now.workloads) == least
@@ -54,11 +53,11 @@ def shrink(
     now_paid = Tally(env, tally.prices, buying.paid())
     left = {node.name for node in after.nodes}
     gone = tuple(
-        Gone(node.name, node.pool, node.machine, now_paid.usd(node), *_why(node.name, said))
+        Gone(node.name, node.pool, node.machine, now_paid.usd(node), *_why(node.name, said, buying.gone))
         for node in before.nodes
         if node.name not in left
     )
-    stays = dict.fromkeys((*_stays([one for one in said if one.when >= began], left), *buying.stays()))
+    stays = dict.fromkeys(_stays([one for one in said if one.when >= began], left))
     return Shrink(_side(before, now_paid), _side(after, now_paid), gone, tuple(stays), note)
 
 
@@ -67,13 +66,11 @@ def _side(now: Now, tally: Tally) -> Side:
     return Side(len(now.nodes), placed, total(tally.usd(node) for node in now.nodes))
 
 
-def _why(node: str, said: list[Event]) -> tuple[str, tuple[str, ...]]:
-    told = [one for one in said if one.kind == "Node" and one.name == node and one.reason in _TAKEN]
+def _why(node: str, said: list[Event], unsaid: str) -> tuple[str, tuple[str, ...]]:
+    told = [one for one in said if one.kind == "Node" and one.name == node and one.reason == _TAKEN]
     ended = [one.message for one in told]
     text = ended[-1] if ended else ""
-    if told and told[-1].source == AUTOSCALER:
-        return text.rpartition(": ")[2], tuple(ended)
-    words = next((words for key, words in _WORDS.items() if f": {key}" in text), "nobody has said why")
+    words = next((words for key, words in _WORDS.items() if f": {key}" in text), unsaid)
     return words, tuple(ended)
 
 

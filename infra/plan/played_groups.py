@@ -1,8 +1,8 @@
 """Nodes of Magnum's node groups, played: as they join, with the group's label and with nothing of ours.
 
 Simulated, for the embedded control plane. Labels and taints of the pools are put on them by the program and
-the pool keeper, as on real ones. Groups with a fixed number have that number, those that grow their least;
-where nothing lets them grow, as many as the environment's own workloads need.
+the pool keeper, as on real ones. Groups with a fixed number have that number, those that grow as many as the
+environment's own workloads need, within their bounds.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ from infra.plan.nodes import bare
 Manifest = dict[str, Any]
 
 
-def manifests(env: Environment, grown: bool, proven: bool = False) -> tuple[Manifest, ...]:
+def manifests(env: Environment, proven: bool = False) -> tuple[Manifest, ...]:
     """The nodes of an OpenStack environment: Magnum's default workers, then pool after pool.
 
-    ``grown`` groups have as many nodes as the workloads need within their bounds, others their least.
     ``proven`` nodes carry the readiness gate's proof, for runs in which there is no gate.
     """
     made = [*_workers(env)]
     for pool in env.pools:
-        count = size(env, pool) if grown else pool.least
-        made += [joining(env, pool, f"{pool.name}-{index}", proven) for index in range(count)]
+        made += [joining(env, pool, f"{pool.name}-{index}", proven) for index in range(size(env, pool))]
     return tuple(made)
 
 
@@ -45,13 +43,6 @@ def joining(env: Environment, pool: Pool, name: str, proven: bool = False) -> Ma
     if pool.gpus and proven:
         made["metadata"]["annotations"][labels.GPU_READY] = "played"
     return made
-
-
-def named(manifest: Manifest, name: str) -> Manifest:
-    """The same node under another name."""
-    metadata = manifest["metadata"]
-    own = {**metadata["labels"], labels.HOSTNAME: name}
-    return {**manifest, "metadata": {**metadata, "name": name, "labels": own}}
 
 
 def size(env: Environment, pool: Pool) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from infra.model import labels
 from infra.model.environment import Environment
 from infra.plan import magnum, played_groups
 from tests.openstack.world import World
@@ -19,6 +20,13 @@ from tests.openstack.world import World
 EVERY_S = 0.5
 _SCAN = 10  # looks between two of the autoscaler's; it scans every 10 s
 Kubectl = Callable[..., str]
+
+
+def _named(manifest: dict[str, Any], name: str) -> dict[str, Any]:
+    """The same node under another name."""
+    metadata = manifest["metadata"]
+    own = {**metadata["labels"], labels.HOSTNAME: name}
+    return {**manifest, "metadata": {**metadata, "name": name, "labels": own}}
 
 
 class Machines:
@@ -35,16 +43,14 @@ class Machines:
         """Let those join that are new, take those away that are gone."""
         env = self._environment()
         label = magnum.GROUP_LABELS[magnum.cluster_of(env).driver]
-        of_group = {
-            one["metadata"]["labels"][label]: one for one in played_groups.manifests(env, grown=False)
-        }
+        of_group = {one["metadata"]["labels"][label]: one for one in played_groups.manifests(env)}
         wanted: dict[str, Any] = {}
         for folder in (self._world.services.played / "nodes").glob("*"):
             if folder.name in self._own():
                 for group, nodes in self._world.nodes(folder.name).items():
                     if group in of_group:
                         names = [node["name"] for node in nodes]
-                        wanted |= {name: played_groups.named(of_group[group], name) for name in names}
+                        wanted |= {name: _named(of_group[group], name) for name in names}
         new = [made for name, made in wanted.items() if name not in self._joined]
         gone = sorted(self._joined - wanted.keys())
         if new:

@@ -31,22 +31,21 @@ def openstack(*pools: dict[str, Any], work: int = 0, **more: Any) -> Any:
     return parse({"name": "research", "cluster": cluster, "pools": declared, "workloads": workloads})
 
 
-def names(env: Any, grown: bool) -> list[str]:
-    return [one["metadata"]["name"] for one in played_groups.manifests(env, grown)]
+def names(env: Any) -> list[str]:
+    return [one["metadata"]["name"] for one in played_groups.manifests(env)]
 
 
 @pytest.mark.parametrize(("work", "count"), [(0, 1), (1, 1), (2, 2), (9, 3)])
 def test_a_group_grows_for_the_workloads_within_its_bounds(work: int, count: int) -> None:
     env = openstack({"elastic": ELASTIC}, {"nodes": 2}, work=work)
     workers, fixed = ["default-worker-0", "default-worker-1"], ["p1-0", "p1-1"]
-    assert names(env, grown=True) == [*workers, *(f"p0-{n}" for n in range(count)), *fixed]
-    assert names(env, grown=False) == [*workers, "p0-0", *fixed]
+    assert names(env) == [*workers, *(f"p0-{n}" for n in range(count)), *fixed]
 
 
 @pytest.mark.parametrize(("driver", "key"), [("heat", HEAT), ("capi", CAPI)])
 def test_nodes_join_with_their_groups_label_and_none_of_ours(driver: str, key: str) -> None:
     env = openstack({"nodes": 1}, driver=driver)
-    *_, node = played_groups.manifests(env, grown=False)
+    *_, node = played_groups.manifests(env)
     has = node["metadata"]["labels"]
     assert has[key] == "p0"
     assert has[labels.INSTANCE_TYPE] == "g2.5xlarge"
@@ -54,7 +53,7 @@ def test_nodes_join_with_their_groups_label_and_none_of_ours(driver: str, key: s
     assert "spec" not in node
     assert labels.GPU_READY not in node["metadata"]["annotations"]
     assert labels.SIM_HOST_DRIVER not in node["metadata"]["annotations"], "the operator brings it"
-    *_, proven = played_groups.manifests(env, grown=False, proven=True)
+    *_, proven = played_groups.manifests(env, proven=True)
     assert labels.GPU_READY in proven["metadata"]["annotations"]
 
 
@@ -63,14 +62,6 @@ def test_default_workers_are_as_large_as_declared_or_said_to_be_unknown() -> Non
     assert played_groups.unknown(unknown) == "cores and memory of default-worker (m2.medium) are not declared"
     own = openstack({"nodes": 1}, flavors={"m2.medium": {"vcpu": 2, "memory_gib": 4}})
     assert played_groups.unknown(own) == ""
-    first, *_ = played_groups.manifests(own, grown=False)
+    first, *_ = played_groups.manifests(own)
     sizes = first["metadata"]["annotations"]
     assert (sizes[labels.SIM_CPU], sizes[labels.SIM_MEMORY]) == ("2", "4Gi")
-
-
-def test_another_name_is_another_host() -> None:
-    env = openstack({"nodes": 1})
-    *_, node = played_groups.manifests(env, grown=False)
-    other = played_groups.named(node, "p0-9")
-    assert (other["metadata"]["name"], other["metadata"]["labels"][labels.HOSTNAME]) == ("p0-9", "p0-9")
-    assert node["metadata"]["name"] == "p0-0", "and the first one stays what it is"

@@ -67,7 +67,7 @@ def test_half_of_each_go_rounded_up() -> None:
         ("lab/pods/bare-a", None),
         ("other/pods/bare-c", None),
     ]
-    assert pods.left(environment()) == 2 + 0 + 2 + 1
+    assert pods.wanted(pods.halved(environment())) == 2 + 0 + 2 + 1
 
 
 def test_of_two_colours_the_live_one_is_halved() -> None:

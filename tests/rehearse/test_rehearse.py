@@ -134,7 +134,7 @@ def test_the_real_karpenter_buys_two_nodes_for_four_pods_of_three_shares(checkou
         ),
         (
             ["openstack-dev", "--interrupt-spot"],
-            "error: --interrupt-spot: a played cluster-autoscaler grows groups for stack research; leave it",
+            "error: --interrupt-spot: nodes of groups are counted for stack research; leave it",
         ),
         (
             ["aws-prod", "--fast"],

@@ -1,0 +1,40 @@
+"""Magnum's groups that grow, in a rehearsal: their nodes are counted. No cluster-autoscaler runs.
+
+A group has as many nodes as the workloads need, by what one of its nodes holds, within its bounds
+(`infra.plan.played_groups.size`).
+"""
+
+from __future__ import annotations
+
+from gpuform.rehearse import pods
+from gpuform.rehearse.buyer import Buyer
+from gpuform.rehearse.cluster import NODES, PODS, Cluster
+from infra.model.environment import Environment
+from infra.plan import played_groups
+
+
+class Counted(Buyer):
+    """The nodes of groups with bounds, all there from the beginning."""
+
+    way = "counted"
+    gone = "its group needs fewer nodes for what is left (counted)"
+
+    def __init__(self, env: Environment) -> None:
+        """Of an environment on OpenStack."""
+        self._env = env
+
+    def hurry(self, cluster: Cluster) -> str:
+        """Take the nodes that half of the pods do not need; one with a bare pod stays."""
+        there, fewer = cluster.items(PODS), pods.halved(self._env)
+        bare = {pod["spec"].get("nodeName") for pod in there if not pod["metadata"].get("ownerReferences")}
+        for pool in self._env.pools:
+            count = played_groups.size(self._env, pool)
+            names = [f"{pool.name}-{index}" for index in reversed(range(count))]
+            surplus = count - played_groups.size(fewer, pool)
+            for name in [name for name in names if name not in bare][:surplus]:
+                cluster.delete(f"{NODES}/{name}")
+                for pod in there:  # the collector of orphaned pods would take a minute
+                    if pod["spec"].get("nodeName") == name:
+                        namespace, own = pod["metadata"]["namespace"], pod["metadata"]["name"]
+                        cluster.delete(f"/api/v1/namespaces/{namespace}/pods/{own}?gracePeriodSeconds=0")
+        return "nodes of groups that grow are counted again; cluster-autoscaler would wait for ten minutes"
