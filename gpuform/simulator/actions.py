@@ -67,20 +67,6 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Evict:
-    """The pod is evicted; a disruption budget may forbid it, and then it is tried again later."""
-
-    pod: Pod
-
-
-@dataclass(frozen=True, slots=True)
-class Cordon:
-    """The node takes no new pods, or takes them again."""
-
-    on: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Create:
     """A pod is created."""
 
@@ -120,8 +106,6 @@ Action = (
     | Recover
     | Reject
     | Delete
-    | Evict
-    | Cordon
     | Create
     | Publish
     | Withdraw

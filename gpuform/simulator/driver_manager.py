@@ -1,8 +1,8 @@
 """The driver's init container: before another driver is loaded, everything that uses the old one has to go.
 
 The operands are sent away by their labels, as the MIG manager does it, and called back when the new driver is
-about to start; they wait for it then as on a new node. Pods that request GPUs are the upgrade controller's
-affair: where nobody has evicted them, the real one would fail to unload the module, which is not played.
+about to start; they wait for it then as on a new node. Pods that request GPUs stay: NVIDIA's upgrade
+controller, which evicts them, is not played, and without it the real one would fail to unload the module.
 """
 
 from __future__ import annotations

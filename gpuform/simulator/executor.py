@@ -68,13 +68,6 @@ class Executor:
             case actions.Delete(pod):
                 log.info("%s: %s/%s is deleted", node.name, pod.namespace, pod.name)
                 await self._api.delete(_path(pod), {"preconditions": {"uid": pod.uid}})
-            case actions.Evict(pod):
-                log.info("%s: %s/%s is evicted", node.name, pod.namespace, pod.name)
-                await self._api.create(f"{_path(pod)}/eviction", _eviction(pod))
-            case actions.Cordon(on):
-                log.info("%s: is %s", node.name, "cordoned" if on else "uncordoned")
-                spec: Json = {"metadata": {"uid": node.uid}, "spec": {"unschedulable": on or None}}
-                self._store.put_node(await self._api.patch(f"/api/v1/nodes/{node.name}", spec))
             case actions.Create(manifest):
                 meta = manifest["metadata"]
                 log.info("%s: %s/%s is created", node.name, meta["namespace"], meta["name"])
@@ -156,15 +149,6 @@ class Executor:
         }
         log.info("%s: event on %s: %s: %s", node.name, name, event.reason, event.message)
         await self._api.create(f"/api/v1/namespaces/{namespace}/events", body)
-
-
-def _eviction(pod: Pod) -> Json:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "deleteOptions": {"preconditions": {"uid": pod.uid}},
-    }
 
 
 def _path(pod: Pod) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from sys import intern
 from typing import Any
 
@@ -59,9 +59,6 @@ class Pod:
     limits: str = ""
     memory: str = ""
     held: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    revision: str = ""
-    scratch: bool = False
     load: str = ""
 
     @property
@@ -86,8 +83,6 @@ class Node:
     annotations: dict[str, str]
     capacity: dict[str, int]
     allocatable: dict[str, int]
-    unschedulable: bool = False
-    ready: bool = True
 
 
 _templates: dict[Template, Template] = {}
@@ -104,12 +99,10 @@ def node_of(raw: Json) -> Node:
         annotations={
             intern(key): intern(value)
             for key, value in (meta.get("annotations") or {}).items()
-            if key.startswith((keys.SIMULATOR, keys.UPGRADE))
+            if key.startswith(keys.SIMULATOR)
         },
         capacity=_extended(status.get("capacity")),
         allocatable=_extended(status.get("allocatable")),
-        unschedulable=bool((raw.get("spec") or {}).get("unschedulable")),
-        ready=_ready(status),
     )
 
 
@@ -145,9 +138,6 @@ def pod_of(raw: Json) -> Pod | None:
         limits=intern(annotations.get(keys.MPS_LIMITS, "")),
         memory=memory,
         held=annotations.get(keys.MEMORY_HELD, ""),
-        labels={} if operand else {intern(key): intern(value) for key, value in labels.items()},
-        revision=intern(labels.get(keys.REVISION, "")),
-        scratch=any("emptyDir" in volume for volume in spec.get("volumes") or ()),
         load=intern(annotations.get(keys.LOAD, "")),
     )
 

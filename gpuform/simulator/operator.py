@@ -33,7 +33,7 @@ def act(world: World) -> list[Action]:
         # Without an operator the device plugin's chart may bring discovery, under the chart's name.
         alone = any(pod.owner[1].startswith(PLUGIN_CHART) for pod in world.of("gfd"))
         found = set() if alone else gfd.owned(labels)
-        return difference("gpu-operator", world, {}, own | found | {keys.MIG_STATE, keys.UPGRADE_STATE})
+        return difference("gpu-operator", world, {}, own | found | {keys.MIG_STATE})
     if not world.cluster.operator_running:
         return []
     if labels.get(keys.PCI_PRESENT) != "true":

@@ -22,8 +22,6 @@ from gpuform.simulator import (
     nfd,
     operands,
     operator,
-    upgrade,
-    upgrade_policy,
     validator,
 )
 from gpuform.simulator.actions import Action
@@ -41,7 +39,6 @@ STOP_GRACE = 300.0
 OPERANDS: tuple[Callable[[World], list[Action]], ...] = (
     nfd.act,
     operator.act,
-    upgrade.act,
     operands.act,
     validator.act,
     gfd.act,
@@ -67,14 +64,11 @@ class Reconciler:
         self._queued: set[str] = set()
         self._busy: set[str] = set()
         self._again: set[str] = set()
-        self._admitting = asyncio.Event()
         self._stopped: dict[tuple[str, str], asyncio.TimerHandle] = {}
         self._expired: dict[str, set[str]] = {}
 
     def changed(self, names: Iterable[str]) -> None:
         """These nodes are to be looked at."""
-        if self.store.to_upgrade:
-            self._admitting.set()
         for name in names:
             if name in self._busy:
                 self._again.add(name)
@@ -86,33 +80,8 @@ class Reconciler:
         """Watch and act until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.store.run())
-            group.create_task(self._admit())
             for _ in range(WORKERS):
                 group.create_task(self._work())
-
-    async def _admit(self) -> None:
-        """Let nodes begin with their driver upgrade: one decision at a time, for all nodes together."""
-        while True:
-            await self._admitting.wait()
-            self._admitting.clear()
-            try:
-                await self._begin()
-            except httpx.HTTPError as error:
-                log.warning("driver upgrades: %s: %s; again in 2 s", type(error).__name__, error)
-                asyncio.get_running_loop().call_later(2, self._admitting.set)
-            await asyncio.sleep(0.2)  # what changes meanwhile is decided together
-
-    async def _begin(self) -> None:
-        cluster = self.store.cluster
-        if cluster.upgrade is None or not cluster.operator_running or not self.store.knows(()):
-            return
-        for name in upgrade_policy.admitted(self.store.managed(), cluster.upgrade):
-            node = self.store.nodes.get(name)
-            if node is None:  # it has gone while another was written to
-                continue
-            pods = list(self.store.on_node.get(name, {}).values())
-            for action in upgrade.begin(World(node, cluster, pods)):
-                await self._executor.carry_out(node, action)
 
     async def _work(self) -> None:
         while True:

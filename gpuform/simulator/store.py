@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from gpuform.simulator import keys, operator, upgrade, upgrade_policy
+from gpuform.simulator import keys, operator
 from gpuform.simulator.api import Api, Gone
 from gpuform.simulator.claimed import CLAIMS, SLICES, Claimed
 from gpuform.simulator.claimed import OURS as DRA_SLICES
@@ -21,7 +21,6 @@ Json = dict[str, Any]
 log = logging.getLogger("simulator")
 OURS = f"{keys.PART_OF} in ({','.join(keys.CHARTS)})"
 NODES, PODS, DEPLOYMENTS = "/api/v1/nodes", "/api/v1/pods", "/apis/apps/v1/deployments"
-REVISIONS = "/apis/apps/v1/controllerrevisions"
 
 
 class Store:
@@ -35,9 +34,7 @@ class Store:
         self.pods: dict[tuple[str, str], Pod] = {}
         self.on_node: dict[str, dict[tuple[str, str], Pod]] = {}
         self.config_maps: dict[tuple[str, str], dict[str, str]] = {}
-        self.deployments: dict[tuple[str, str], tuple[str, str]] = {}
-        self.revisions: dict[tuple[str, str], tuple[int, str, str]] = {}
-        self.to_upgrade: set[str] = set()
+        self.deployments: dict[tuple[str, str], str] = {}
         self.cluster = Cluster()
         self.claimed = Claimed(changed)
         self._synced: set[str] = set()
@@ -52,8 +49,6 @@ class Store:
             group.create_task(self._follow(PODS, bound, self.put_pod, self._drop_pod))
             ours = {"labelSelector": OURS}
             group.create_task(self._follow(DEPLOYMENTS, ours, self._put_deployment, self._drop_deployment))
-            driver = {"labelSelector": f"{OURS},{keys.OPERAND}=driver"}
-            group.create_task(self._follow(REVISIONS, driver, self._put_revision, self._drop_revision))
             mine = self.claimed
             group.create_task(self._follow(SLICES, DRA_SLICES, mine.put_slice, mine.drop_slice))
             group.create_task(self._follow(CLAIMS, {}, mine.put_claim, mine.drop_claim))
@@ -111,16 +106,11 @@ class Store:
         old = self.nodes.get(node.name)
         if listed or old is None or old.uid != node.uid or old.version < node.version:
             self.nodes[node.name] = node
-            if node.labels.get(keys.UPGRADE_STATE) == upgrade_policy.REQUIRED:
-                self.to_upgrade.add(node.name)
-            else:
-                self.to_upgrade.discard(node.name)
             if old is None or _differs(old, node):
                 self._changed((node.name,))
 
     def _drop_node(self, _: str, name: str) -> None:
         self.nodes.pop(name, None)
-        self.to_upgrade.discard(name)
 
     def put_pod(self, raw: Json, listed: bool = False) -> None:
         """Take a pod over, unless a newer version is known; what was ``listed`` counts in any case."""
@@ -153,40 +143,12 @@ class Store:
             self._changed((pod.node,))
 
     def _put_deployment(self, raw: Json, _: bool) -> None:
-        meta = raw["metadata"]
-        policy = (meta.get("annotations") or {}).get(keys.UPGRADE_POLICY, "")
-        self.deployments[_key(raw)] = (meta.get("labels", {}).get("app", ""), policy)
+        self.deployments[_key(raw)] = raw["metadata"].get("labels", {}).get("app", "")
         self._cluster_changed(None)
 
     def _drop_deployment(self, namespace: str, name: str) -> None:
         self.deployments.pop((namespace, name), None)
         self._cluster_changed(None)
-
-    def _put_revision(self, raw: Json, _: bool) -> None:
-        spec = raw["data"]["spec"]["template"]["spec"]
-        env = {e["name"]: e.get("value", "") for c in spec["containers"] for e in c.get("env") or ()}
-        labels = raw["metadata"].get("labels") or {}
-        digest = env.get(upgrade.DIGEST, "")
-        self.revisions[_key(raw)] = (raw["revision"], labels.get(keys.REVISION, ""), digest)
-        self._cluster_changed(None)
-
-    def _drop_revision(self, namespace: str, name: str) -> None:
-        self.revisions.pop((namespace, name), None)
-        self._cluster_changed(None)
-
-    def managed(self) -> list[upgrade_policy.Managed]:
-        """Every node that has a state of a driver upgrade."""
-        return [
-            upgrade_policy.Managed(
-                name=node.name,
-                state=node.labels[keys.UPGRADE_STATE],
-                available=node.ready and not node.unschedulable,
-                cordoned=node.unschedulable,
-                skip=node.labels.get(keys.UPGRADE_SKIP) == "true",
-            )
-            for node in self.nodes.values()
-            if keys.UPGRADE_STATE in node.labels
-        ]
 
     def _put_config_map(self, raw: Json, _: bool) -> None:
         self.config_maps[_key(raw)] = dict(raw.get("data") or {})
@@ -204,8 +166,7 @@ class Store:
         """Work out what is true for all nodes; if that changes, all nodes are looked at."""
         if pod is not None and pod.operand not in ("operator", "nfd-master"):
             return
-        apps = dict(self.deployments.values())
-        _, revision, digest = max(self.revisions.values(), default=(0, "", ""))
+        apps = set(self.deployments.values())
         operators = [p for p in self.pods.values() if p.operand == "operator" and p.running]
         masters = [p for p in self.pods.values() if p.operand == "nfd-master" and p.running]
         found = Cluster(
@@ -214,9 +175,6 @@ class Store:
             nfd_installed="node-feature-discovery-master" in apps,
             nfd_running=bool(masters),
             mig_default=operators[0].template.value(operator.MIG_DEFAULT) if operators else "",
-            upgrade=upgrade_policy.read(apps.get("gpu-operator", "")),
-            driver_revision=revision,
-            driver_digest=digest,
         )
         if found != self.cluster:
             self.cluster = found

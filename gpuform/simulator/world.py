@@ -12,7 +12,6 @@ from gpuform.simulator.claimed import Claim, Slice
 from gpuform.simulator.hardware import GPUS, Gpu
 from gpuform.simulator.mig_geometry import Placed
 from gpuform.simulator.objects import Node, Pod
-from gpuform.simulator.upgrade_policy import Policy
 
 Layout = dict[int, tuple[Placed, ...]]
 """MIG state: GPU index to its instances; a GPU that is missing has MIG switched off."""
@@ -27,11 +26,6 @@ class Cluster:
     nfd_installed: bool = False
     nfd_running: bool = False
     mig_default: str = ""
-    upgrade: Policy | None = None
-    driver_revision: str = ""
-    """Revision of the driver's DaemonSet that new pods are made of."""
-    driver_digest: str = ""
-    """Digest of what of the driver's configuration that revision would install."""
 
 
 @dataclass(frozen=True, slots=True)

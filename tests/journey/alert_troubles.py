@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from gpuform.simulator import keys
 from infra.model.health import HEALTH
+from infra.model.labels import DRIVER_UPGRADE_STATE
 from tests.journey.alert_elsewhere import elastic, health
 from tests.journey.alert_hardware import hardware, nodes
 from tests.journey.alert_objects import WORK, pod
@@ -25,18 +25,15 @@ from tests.journey.alert_trouble import (
 )
 from tests.journey.alerts_world import World
 
-OPERATOR = "gpu-operator"
-READY = ("--for=condition=Ready", "--timeout=50s")
-OPERATOR = "gpu-operator"
 
+def _upgrading(whole_2: str, whole_3: str) -> Act:
+    """Nodes get the state in which NVIDIA's upgrade controller leaves them."""
 
-def _another_driver(world: World) -> None:
-    """The driver's DaemonSet says another one; only two nodes may follow."""
-    others = [node for node in world.nodes() if node not in ("whole-2", "whole-3")]
-    world.kubectl("label", "node", *others, f"{keys.UPGRADE_SKIP}=true", "--overwrite")
-    env = [{"name": "DRIVER_CONFIG_DIGEST", "value": "another"}]
-    patch = {"spec": {"template": {"spec": {"containers": [{"name": "nvidia-driver-ctr", "env": env}]}}}}
-    world.kubectl("patch", "daemonset", "nvidia-driver-daemonset", "-n", OPERATOR, "-p", json.dumps(patch))
+    def label(world: World) -> None:
+        for node, state in (("whole-2", whole_2), ("whole-3", whole_3)):
+            world.kubectl("label", "node", node, f"{DRIVER_UPGRADE_STATE}{state}", "--overwrite")
+
+    return label
 
 
 def _kept() -> Json:
@@ -118,21 +115,19 @@ def _holders() -> tuple[Trouble, ...]:
             (),
         ),
         Trouble(
-            "drivers that are changed under pods that may not go",
-            each(
-                lambda world: world.kubectl("wait", "pod", "--all", "-n", WORK, *READY),
-                _another_driver,
-            ),
+            "drivers whose upgrade failed, or does not get on",
+            _upgrading("=upgrade-failed", "=pod-deletion-required"),
             each(
                 gone("poddisruptionbudget", "kept"),
                 gone("pod", "alone"),
                 gone("deployment", "kept"),
-                lambda world: world.operand_again("nvidia-driver-daemonset", "whole-2"),
+                _upgrading("-", "-"),
             ),
             (
                 ("GpuDriverUpgradeFailed", at("whole-2", state="upgrade-failed")),
                 ("GpuDriverUpgradeStuck", at("whole-3", state="pod-deletion-required")),
             ),
+            played="NVIDIA's upgrade controller: the nodes' labels are set by hand",
         ),
     )
 

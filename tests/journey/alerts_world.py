@@ -34,7 +34,7 @@ ENVIRONMENT: Json = {
     "cluster": {"kind": "embedded"},
     "monitoring": {},
     "health": {"mode": "cordon", "budget": "10%"},
-    "gpu_operator": {"mig_strategy": "mixed", "upgrade": {"max_parallel": 2, "max_unavailable": 2}},
+    "gpu_operator": {"mig_strategy": "mixed"},
     "pools": [
         {"name": "whole", "machine": "p4d.24xlarge", "nodes": 6},
         {
@@ -176,10 +176,6 @@ class World:
         """The pod of an operand on a node."""
         words = ("-n", "gpu-operator", "--field-selector", f"spec.nodeName={node}", "-o", _NAMES)
         return next(one for one in self.kubectl("get", "pods", *words).split() if one.startswith(name))
-
-    def operand_again(self, name: str, node: str) -> None:
-        """Take an operand's pod away: another one comes."""
-        self.kubectl("delete", "pod", self.operand(name, node), "-n", "gpu-operator")
 
     def hold(self, name: str, node: str, held: bool) -> None:
         """Keep the pod of an operand from going, by a finalizer; or let it go."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from gpuform.simulator import keys
 from gpuform.toolchain import Toolchain
 
 pytestmark = pytest.mark.tools
@@ -157,51 +155,6 @@ def test_every_object_says_that_it_is_simulated(render: Render) -> None:
         template = document["spec"].get("template")  # a Service has none
         for container in template["spec"]["containers"] if template else ():
             assert container["image"].startswith("simulated.gpuform.io/")
-
-
-def digest(found: list[dict[str, Any]]) -> str:
-    (container,) = daemonsets(found)["nvidia-driver-daemonset"]["spec"]["containers"]
-    return str(next(e["value"] for e in container["env"] if e["name"] == "DRIVER_CONFIG_DIGEST"))
-
-
-def test_only_what_is_installed_is_in_the_drivers_digest(render: Render) -> None:
-    plain = digest(render())
-    other = {"daemonsets": {"tolerations": []}, "driver": {"upgradePolicy": {"autoUpgrade": False}}}
-    assert digest(render(**other)) == plain
-    for change in (
-        {"version": "580.126.09"},
-        {"kernelModuleType": "open"},
-        {"env": [{"name": "A", "value": "b"}]},
-    ):
-        assert digest(render(driver=change)) != plain
-
-
-def test_the_drivers_pods_are_replaced_by_the_upgrade_alone(render: Render) -> None:
-    strategies = {
-        d["metadata"]["name"]: d["spec"]["updateStrategy"]["type"]
-        for d in render()
-        if d["kind"] == "DaemonSet" and "updateStrategy" in d["spec"]
-    }
-    assert {name for name, kind in strategies.items() if kind == "OnDelete"} == {"nvidia-driver-daemonset"}
-
-
-def policy(found: list[dict[str, Any]]) -> Any:
-    (operator,) = (d for d in found if d["kind"] == "Deployment" and d["metadata"]["name"] == "gpu-operator")
-    return json.loads(operator["metadata"].get("annotations", {}).get(keys.UPGRADE_POLICY, "null"))
-
-
-def test_the_upgrade_policy_is_handed_over(render: Render) -> None:
-    given = policy(render(driver={"upgradePolicy": {"maxParallelUpgrades": 3, "drain": {"enable": True}}}))
-    assert given["autoUpgrade"] is True
-    assert given["maxParallelUpgrades"] == 3
-    assert given["maxUnavailable"] == "25%"
-    assert given["drain"]["enable"] is True
-    assert policy(render(driver={"enabled": False})) is None
-
-
-@pytest.mark.parametrize("unavailable", [2, "10%", None])
-def test_unavailable_nodes_as_the_real_chart_takes_them(render: Render, unavailable: object) -> None:
-    render(driver={"upgradePolicy": {"maxUnavailable": unavailable}})
 
 
 def test_mps_mounts_its_memory_first(render: Render) -> None:

@@ -14,14 +14,12 @@ import pytest
 import yaml
 
 from tests.simulator.site import NAMESPACE, Site
-from tests.waiting import counted, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "gpu-operator-sim"
-PLUGIN_APP, DRIVER_APP = "nvidia-device-plugin-daemonset", "nvidia-driver-daemonset"
-STATE = "nvidia.com/gpu-driver-upgrade-state"
+PLUGIN_APP = "nvidia-device-plugin-daemonset"
 DEVICES = "simulator.gpuform.io/devices"
 DRIVER = "nvidia.com/cuda.driver-version.full"
 
@@ -33,9 +31,9 @@ sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}
 """
 
 
-def install(site: Site, version: str, **policy: Any) -> None:
+def install(site: Site, version: str) -> None:
     values = site.plane.paths.state / "faults.yaml"
-    driver = {"version": version, "upgradePolicy": policy}
+    driver = {"version": version}
     config = {"config": {"name": "plugin-config", "default": "whole"}}
     values.write_text(yaml.safe_dump({"driver": driver, "mig": {"strategy": ""}, "devicePlugin": config}))
     site.helm("upgrade", "--install", "gpu-operator", str(CHART), "-n", NAMESPACE, "-f", str(values))
@@ -47,74 +45,20 @@ def operator(site: Site) -> None:
     install(site, "580.126.09")
 
 
-def web(node: str) -> dict[str, Any]:
-    """A Deployment with one pod that has a GPU of this node."""
-    limits = {"nvidia.com/gpu": 1}
-    pod = {
-        "nodeSelector": {"kubernetes.io/hostname": node},
-        "terminationGracePeriodSeconds": 0,
-        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
-        "containers": [{"name": "main", "image": "x", "resources": {"limits": limits}}],
-    }
-    labels = {"app": "web"}
-    spec = {
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": pod},
-    }
-    meta = {"name": "web", "namespace": "default"}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
-
-
-def test_cern_upgrade_goes_node_by_node_and_a_v100_stays_behind(site: Site) -> None:
+def test_another_driver_goes_node_by_node_and_leaves_a_v100_behind(site: Site) -> None:
     t4s = ("up-0", "up-1", "up-2")
-    v100 = site.node("up-3", "1db1", 1)
     for name in t4s:
         site.node(name, "1eb8", 1)
-    for name in (*t4s, v100):
         site.labelled(name, DRIVER, "580.126.09")
-        site.labelled(name, STATE, "upgrade-done")
-    site.label("up-1", "kubernetes.io/hostname", "up-1")
-    site.apply(web("up-1"))
-    site.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    before = site.kubectl("get", "pods", "-l", "app=web", "-o", "name")
-
-    budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
-    meta = {"name": "web", "namespace": "default"}
-    site.apply({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": budget})
-
-    # A node that has failed keeps its place for good: with one at a time it could hold up all the others.
-    install(site, "595.91.07", maxParallelUpgrades=2, maxUnavailable="50%")
-    site.labelled("up-1", STATE, "pod-deletion-required")
-
-    def refused() -> float:
-        return counted(site.kubectl, "apiserver_request_total", code="429", subresource="eviction")
-
-    before_two_tries = refused()
-    until(refused, lambda now: now >= before_two_tries + 2)
-    assert site.kubectl("get", "pods", "-l", "app=web", "-o", "name") == before
-    site.kubectl("delete", "poddisruptionbudget", "web")
+    install(site, "595.91.07")
     for name in t4s:
         site.labelled(name, DRIVER, "595.91.07")
-        site.labelled(name, STATE, "upgrade-done")
-        assert "unschedulable" not in site.get("node", name)["spec"]
-    site.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
-    assert site.kubectl("get", "pods", "-l", "app=web", "-o", "name") != before
-
-    # R580 was the V100's last branch: it has failed, and stays cordoned.
-    site.labelled(v100, STATE, "upgrade-failed")
-    assert site.get("node", v100)["spec"]["unschedulable"] is True
-    site.events(v100, "R580 is the last branch that does")
-
-    # Nothing is tried again by itself: who puts the driver back deletes its pod, and the node goes on.
+    v100 = site.node("up-3", "1db1", 1)
+    crashes = ("get", "pods", "-n", NAMESPACE, "--field-selector", f"spec.nodeName={v100}", "-o", "json")
+    site.until(lambda: site.kubectl(*crashes), lambda pods: "R580 is the last branch that does" in pods)
     install(site, "580.126.09")
-    (pod,) = site.operands(v100, DRIVER_APP)
-    site.kubectl("delete", "pod", "-n", NAMESPACE, pod["metadata"]["name"])
-    site.labelled(v100, STATE, "upgrade-done")
-    assert "unschedulable" not in site.get("node", v100)["spec"]
-    for name in t4s:
+    for name in (*t4s, v100):
         site.labelled(name, DRIVER, "580.126.09")
-        site.labelled(name, STATE, "upgrade-done")
-    site.kubectl("delete", "deployment", "web")
 
 
 def gpuform(site: Site, *args: str) -> subprocess.CompletedProcess[str]:

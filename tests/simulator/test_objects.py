@@ -40,24 +40,13 @@ def test_a_plain_pod_keeps_no_template() -> None:
     pod = pod_of(raw_pod(labels={"app": "web"}))
     assert pod is not None
     assert pod.template.containers == ()
-    assert pod.labels == {"app": "web"}
-    assert pod.scratch
 
 
-def test_an_operand_keeps_its_revision() -> None:
-    labels = {keys.PART_OF: keys.CHART, keys.OPERAND: "driver", keys.REVISION: "abc"}
-    pod = pod_of(raw_pod(labels=labels))
-    assert pod is not None
-    assert (pod.operand, pod.revision, pod.labels) == ("driver", "abc", {})
-
-
-def test_a_node_keeps_what_an_upgrade_has_noted() -> None:
-    annotations = {keys.UPGRADE_INITIAL: "true", keys.UNHEALTHY: "1", "other.example.org/note": "x"}
+def test_a_node_keeps_the_simulators_own_annotations() -> None:
+    annotations = {keys.UNHEALTHY: "1", "other.example.org/note": "x"}
     meta = {"name": "n", "uid": "u", "resourceVersion": "7", "annotations": annotations}
-    conditions = [{"type": "Ready", "status": "Unknown"}]
-    node = node_of({"metadata": meta, "spec": {"unschedulable": True}, "status": {"conditions": conditions}})
-    assert node.annotations == {keys.UPGRADE_INITIAL: "true", keys.UNHEALTHY: "1"}
-    assert (node.unschedulable, node.ready) == (True, False)
+    node = node_of({"metadata": meta, "spec": {}, "status": {}})
+    assert node.annotations == {keys.UNHEALTHY: "1"}
 
 
 def test_whole_thousands_of_shares_are_read_as_the_api_server_writes_them() -> None:

@@ -25,7 +25,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
 {{/* A DaemonSet as the real operator would create it:
-     (dict "root" "name" "operand" "after" "selector" "init" "containers" "volumes" "onDelete"), where "after"
+     (dict "root" "name" "operand" "after" "selector" "init" "containers" "volumes"), where "after"
      lists the operands that must run on a node before this one starts there. */}}
 {{- define "sim.daemonset" -}}
 {{- $values := .root.Values.daemonsets -}}
@@ -42,7 +42,7 @@ spec:
     matchLabels:
       app: {{ .name }}
   updateStrategy:
-    {{- if or .onDelete (eq $values.updateStrategy "OnDelete") }}
+    {{- if eq $values.updateStrategy "OnDelete" }}
     type: OnDelete
     {{- else }}
     type: RollingUpdate
