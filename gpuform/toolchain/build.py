@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from gpuform.errors import Failure, InputError
-from gpuform.toolchain.catalogue import Tool
+from gpuform.toolchain.catalogue import Module, Tool
 from gpuform.toolchain.golang import plain_environment
-from gpuform.toolchain.modules import Module
 from gpuform.toolchain.progress import Reporter
 
 _TICK = 0.5  # seconds between two updates

@@ -1,36 +1,47 @@
-"""Every tool: where it comes from, how it says its version, and when it is needed."""
+"""Every tool: the Go module that it is built from, how it says its version, and when it is needed.
+
+The versions are those of ``infra/versions.py``; each folder ``toolchain/<module>`` repeats its own in go.mod.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 from typing import Literal
 
-from gpuform.toolchain.modules import (
-    ACTIONLINT,
-    ETCD,
-    HELM,
-    KARPENTER,
-    KUBE_STATE_METRICS,
-    KUBERNETES,
-    KWOK,
-    MIG_PARTED,
-    NVIDIA_CONFIG,
-    NVIDIA_CTK,
-    NVML_MOCK,
-    OPENSTACK_SDK,
-    PROMETHEUS,
-    PULUMI,
-    PULUMI_KUBERNETES,
-    PULUMI_OPENSTACK,
-    Module,
-)
 from infra import versions
 
 When = Literal["up", "gate", "nightly"]
 """What needs a tool first: `make up`, `make test`, `make test-all`. Rehearsals get what they need."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """One Go module: the folder ``toolchain/<name>`` with its own go.mod and go.sum.
+
+    ``pins`` is the module that its go.mod requires at ``version``. ``mb`` is what a first build takes in MB
+    of 10^6 bytes: what Go downloads and unpacks, what it keeps of the compilation, and the binaries, as
+    measured on linux/amd64 and rounded up; what two modules share is counted twice. ``cgo`` says that a C
+    compiler is needed, ``tags`` are Go's build tags. ``called`` is the version by which the tools go where
+    the module's is numbered in another way.
+    """
+
+    name: str
+    pins: str
+    version: str
+    mb: int
+    ldflags: tuple[str, ...] = ()
+    cgo: bool = False
+    tags: tuple[str, ...] = ()
+    called: str = ""
+
+    @property
+    def says(self) -> str:
+        """The version that its tools are known by."""
+        return self.called or self.version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,196 +55,211 @@ class Package:
     member: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Tool:
-    """One binary.
+    """One binary, built from ``package``, which is below what its module pins if it begins with ``/``.
 
-    ``output`` is the name that ``go build`` gives it. ``ask`` are the arguments that make it print its
-    version; a tool that says none, as those of our own, is never looked for on PATH. ``accepts`` is the range
-    of versions that may stand on PATH or come from ``debian``: from the first, up to and without the second.
+    ``ask`` are the arguments that make it print its version; a tool that says none, as those of our own, is
+    never looked for on PATH. ``accepts`` is the range of versions that may stand on PATH or come from
+    ``debian``, from the first up to and without the second: only the module's own where it is left out.
     ``plugin`` is the version of an official Pulumi plugin that is downloaded where that is possible. ``when``
     is the first command that builds it; a program that needs a missing tool later builds it then.
     """
 
     name: str
     module: Module
-    package: str
-    output: str
-    ask: tuple[str, ...] | None
-    accepts: tuple[str, str]
+    place: str
+    ask: tuple[str, ...] | None = None
+    accepts: tuple[str, str] | None = None
     plugin: str = ""
     debian: Package | None = None
     when: When = "up"
 
+    @property
+    def accepted(self) -> tuple[str, str]:
+        """``accepts``, or what holds the module's own version alone."""
+        major, minor, patch = self.module.says.split(".")
+        return self.accepts or (self.module.says, f"{major}.{minor}.{int(patch) + 1}")
 
-def _exactly(version: str) -> tuple[str, str]:
-    major, minor, patch = version.split(".")
-    return version, f"{major}.{minor}.{int(patch) + 1}"
+    @property
+    def package(self) -> str:
+        """What ``go build`` is told."""
+        return f"{self.module.pins}{self.place}" if self.place[:1] in ("", "/") else self.place
 
-
-def _kubernetes(name: str, *ask: str) -> Tool:
-    return Tool(
-        name=name,
-        module=KUBERNETES,
-        package=f"k8s.io/kubernetes/cmd/{name}",
-        output=name,
-        ask=ask,
-        accepts=_exactly(versions.KUBERNETES),
-    )
-
-
-def _kwok(name: str) -> Tool:
-    return Tool(
-        name=name,
-        module=KWOK,
-        package=f"sigs.k8s.io/kwok/cmd/{name}",
-        output=name,
-        ask=("--version",),
-        accepts=_exactly(versions.KWOK),
-    )
+    @property
+    def output(self) -> str:
+        """The name that ``go build`` gives it: the last part of the package that is no major version."""
+        parts = [part for part in self.package.split("/") if not re.fullmatch(r"v\d+", part)]
+        return self.module.name if parts == ["."] else parts[-1]
 
 
-def _prometheus(name: str) -> Tool:
-    """2.42 is Debian 12's; our rules are written for it and for every 3.x alike.
-
-    promtool judges what Prometheus is about to be given.
-    """
-    return Tool(
-        name=name,
-        module=PROMETHEUS,
-        package=f"{PROMETHEUS.pins}/cmd/{name}",
-        output=name,
-        ask=("--version",),
-        accepts=("2.42.0", "4.0.0"),
-        debian=Package(name="prometheus", member=f"usr/bin/{name}"),
-    )
+def _set(package: str, **values: str) -> tuple[str, ...]:
+    """Linker arguments that set string variables of a Go package."""
+    return tuple(f"-X {package}.{name}={value}" for name, value in values.items())
 
 
-# Exact versions where the stand-ins, the stages or the tests depend on what that version does; etcd keeps its
-# data format within a minor version, helm its command line within a major one.
+def _installed(package: str, lowest: str) -> str:
+    """The version of a package that need not be there; ``lowest`` is the one that pyproject.toml asks for."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return lowest
+
+
+OPENSTACK_SDK = _installed("pulumi-openstack", "5.5.3")
+_MAJOR, _MINOR, _ = versions.KUBERNETES.split(".")
+
+_PULUMI = Module(
+    name="pulumi",
+    pins="github.com/pulumi/pulumi/pkg/v3",
+    version=versions.PULUMI,
+    mb=3220,
+    ldflags=_set("github.com/pulumi/pulumi/sdk/v3/go/common/version", Version=f"v{versions.PULUMI}"),
+)
+# With a stub of the Go SDK: the real one has 66 packages, of which the provider needs six names.
+_PULUMI_KUBERNETES = Module(
+    name="pulumi-kubernetes",
+    pins="github.com/pulumi/pulumi-kubernetes/provider/v4",
+    version=versions.PULUMI_KUBERNETES_MODULE,
+    mb=2340,
+    # The engine warns of a plugin that is older than the program's SDK.
+    ldflags=_set(
+        "github.com/pulumi/pulumi-kubernetes/provider/v4/pkg/version", Version=version("pulumi-kubernetes")
+    ),
+)
+_PULUMI_OPENSTACK = Module(
+    name="pulumi-openstack",
+    pins="github.com/terraform-provider-openstack/terraform-provider-openstack/v3",
+    version=versions.OPENSTACK_PROVIDER,
+    mb=1320,
+    ldflags=_set("gpuform.io/toolchain/pulumi-openstack/magnum", version=OPENSTACK_SDK),
+)
+KUBERNETES = Module(
+    name="kubernetes",
+    pins="k8s.io/kubernetes",
+    version=versions.KUBERNETES,
+    mb=4040,
+    # Both packages, as Kubernetes' own build does: the second one ends up in the user agent of every client.
+    # The commit is left empty, for a module has none; "archive" is its own word for a tree without git.
+    ldflags=tuple(
+        flag
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+        for flag in _set(
+            package,
+            gitVersion=f"v{versions.KUBERNETES}",
+            gitMajor=_MAJOR,
+            gitMinor=_MINOR,
+            gitCommit="",
+            gitTreeState="archive",
+        )
+    ),
+)
+# The versions of etcd and kwok are constants of their sources.
+_ETCD = Module(name="etcd", pins="go.etcd.io/etcd/server/v3", version=versions.ETCD, mb=680)
+_KWOK = Module(name="kwok", pins="sigs.k8s.io/kwok", version=versions.KWOK, mb=1630)
+_HELM = Module(
+    name="helm",
+    pins="helm.sh/helm/v3",
+    version=versions.HELM,
+    mb=1370,
+    ldflags=(
+        *_set("helm.sh/helm/v3/internal/version", version=f"v{versions.HELM}"),
+        # What `helm template` takes for the cluster's version when it is told nothing: 1.20 unless set.
+        *_set("helm.sh/helm/v3/pkg/chartutil", k8sVersionMajor=_MAJOR, k8sVersionMinor=_MINOR),
+        *_set("helm.sh/helm/v3/pkg/lint/rules", k8sVersionMajor=_MAJOR, k8sVersionMinor=_MINOR),
+    ),
+)
+# Without its web page, which no Go module holds, and with one of its thirty ways to find targets: the others
+# bring the clients of every cloud.
+_PROMETHEUS = Module(
+    name="prometheus",
+    pins="github.com/prometheus/prometheus",
+    version=versions.PROMETHEUS_MODULE,
+    mb=2530,
+    ldflags=_set("github.com/prometheus/common/version", Version=versions.PROMETHEUS),
+    tags=("netgo", "remove_all_sd", "enable_kubernetes_sd"),
+    called=versions.PROMETHEUS,
+)
+_KUBE_STATE_METRICS = Module(
+    name="kube-state-metrics",
+    pins="k8s.io/kube-state-metrics/v2",
+    version=versions.KUBE_STATE_METRICS,
+    mb=1620,
+    ldflags=_set("github.com/prometheus/common/version", Version=f"v{versions.KUBE_STATE_METRICS}"),
+)
+# The four below are C in part: go-nvml.
+NVIDIA_CONFIG = Module(
+    name="nvidia-config",
+    pins="github.com/NVIDIA/k8s-device-plugin",
+    # Not versions.DEVICE_PLUGIN, which names the image: this is the newest one to be had as a Go module.
+    version="0.19.0",
+    mb=420,
+    cgo=True,
+)
+NVIDIA_CTK = Module(
+    name="nvidia-ctk",
+    pins="github.com/NVIDIA/nvidia-container-toolkit",
+    # Not versions.CONTAINER_TOOLKIT, which names the operator's image: this is what the hosts of tests get.
+    version="1.19.1",
+    mb=250,
+    ldflags=_set("github.com/NVIDIA/nvidia-container-toolkit/internal/info", version="1.19.1"),
+    cgo=True,
+)
+_MIG_PARTED = Module(
+    name="mig-parted",
+    pins="github.com/NVIDIA/mig-parted",
+    # Of those that the operator's release might have (0.15.0) or that came before it, the newest to be had.
+    version="0.13.1",
+    mb=160,
+    ldflags=_set("github.com/NVIDIA/mig-parted/internal/info", version="0.13.1"),
+    cgo=True,
+)
+_NVML_MOCK = Module(name="nvml-mock", pins="github.com/NVIDIA/go-nvml", version="0.13.3-1", mb=105, cgo=True)
+_KARPENTER = Module(
+    name="karpenter",
+    pins="github.com/aws/karpenter-provider-aws",
+    version=versions.KARPENTER_MODULE,
+    mb=2130,
+    # Its controllers for AWS and for kwok are both started from the same core, which has the version.
+    ldflags=_set("sigs.k8s.io/karpenter/pkg/operator", Version=versions.KARPENTER_MODULE),
+)
+_ACTIONLINT = Module(name="actionlint", pins="github.com/rhysd/actionlint", version="1.7.12", mb=110)
+
+# 2.42 is Debian 12's; our rules are written for it and for every 3.x alike.
+_DEBIANS = ("2.42.0", "4.0.0")
+# Exact versions where the stages or the tests depend on what that version does; etcd keeps its data format
+# within a minor version, helm its command line within a major one.
 _TOOLS = (
-    Tool(
-        name="pulumi",
-        module=PULUMI,
-        package="github.com/pulumi/pulumi/pkg/v3/cmd/pulumi",
-        output="pulumi",
-        ask=("version",),
-        accepts=_exactly(versions.PULUMI),
+    Tool("pulumi", _PULUMI, "/cmd/pulumi", ("version",)),
+    Tool("pulumi-resource-kubernetes", _PULUMI_KUBERNETES, ".", plugin=version("pulumi-kubernetes")),
+    Tool("pulumi-resource-openstack", _PULUMI_OPENSTACK, ".", plugin=OPENSTACK_SDK, when="nightly"),
+    Tool("pulumi-openstack-offline", _PULUMI_OPENSTACK, "./offline", when="gate"),
+    Tool("kube-apiserver", KUBERNETES, "/cmd/kube-apiserver", ("--version",)),
+    Tool("kube-controller-manager", KUBERNETES, "/cmd/kube-controller-manager", ("--version",)),
+    Tool("kube-scheduler", KUBERNETES, "/cmd/kube-scheduler", ("--version",)),
+    Tool("kubectl", KUBERNETES, "/cmd/kubectl", ("version", "--client")),
+    Tool("etcd", _ETCD, "", ("--version",), (versions.ETCD, "3.7.0")),
+    Tool("kwok", _KWOK, "/cmd/kwok", ("--version",)),
+    Tool("kwokctl", _KWOK, "/cmd/kwokctl", ("--version",)),
+    Tool("helm", _HELM, "/cmd/helm", ("version", "--short"), (versions.HELM, "4.0.0"), when="gate"),
+    *(
+        Tool(
+            name,
+            _PROMETHEUS,
+            f"/cmd/{name}",
+            ("--version",),
+            _DEBIANS,
+            debian=Package(name="prometheus", member=f"usr/bin/{name}"),
+        )
+        for name in ("prometheus", "promtool")
     ),
-    Tool(
-        name="pulumi-resource-kubernetes",
-        module=PULUMI_KUBERNETES,
-        package=".",
-        output="pulumi-kubernetes",
-        ask=None,
-        accepts=("4.0.0", "5.0.0"),
-        plugin=version("pulumi-kubernetes"),
-    ),
-    Tool(
-        name="pulumi-resource-openstack",
-        module=PULUMI_OPENSTACK,
-        package=".",
-        output="pulumi-openstack",
-        ask=None,
-        accepts=("5.0.0", "6.0.0"),
-        plugin=OPENSTACK_SDK,
-        when="nightly",
-    ),
-    Tool(
-        name="pulumi-openstack-offline",
-        module=PULUMI_OPENSTACK,
-        package="./offline",
-        output="offline",
-        ask=None,
-        accepts=("5.0.0", "6.0.0"),
-        when="gate",
-    ),
-    _kubernetes("kube-apiserver", "--version"),
-    _kubernetes("kube-controller-manager", "--version"),
-    _kubernetes("kube-scheduler", "--version"),
-    _kubernetes("kubectl", "version", "--client"),
-    Tool(
-        name="etcd",
-        module=ETCD,
-        package="go.etcd.io/etcd/server/v3",
-        output="server",
-        ask=("--version",),
-        accepts=(versions.ETCD, "3.7.0"),
-    ),
-    _kwok("kwok"),
-    _kwok("kwokctl"),
-    Tool(
-        name="helm",
-        module=HELM,
-        package="helm.sh/helm/v3/cmd/helm",
-        output="helm",
-        ask=("version", "--short"),
-        accepts=(versions.HELM, "4.0.0"),
-        when="gate",
-    ),
-    _prometheus("prometheus"),
-    _prometheus("promtool"),
-    Tool(
-        name="kube-state-metrics",
-        module=KUBE_STATE_METRICS,
-        package=KUBE_STATE_METRICS.pins,
-        output="kube-state-metrics",
-        ask=("version",),
-        accepts=("2.15.0", "3.0.0"),
-    ),
-    Tool(
-        name="nvidia-config",
-        module=NVIDIA_CONFIG,
-        package=".",
-        output="nvidia-config",
-        ask=None,
-        accepts=_exactly(NVIDIA_CONFIG.version),
-    ),
-    Tool(
-        name="nvidia-ctk",
-        module=NVIDIA_CTK,
-        package="github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-ctk",
-        output="nvidia-ctk",
-        ask=("--version",),
-        accepts=_exactly(NVIDIA_CTK.version),
-        when="gate",
-    ),
-    Tool(
-        name="nvidia-mig-parted",
-        module=MIG_PARTED,
-        package="github.com/NVIDIA/mig-parted/cmd/nvidia-mig-parted",
-        output="nvidia-mig-parted",
-        ask=("--version",),
-        accepts=_exactly(MIG_PARTED.version),
-        when="gate",
-    ),
-    Tool(
-        name="nvml-mock",
-        module=NVML_MOCK,
-        package=".",
-        output="nvml-mock",
-        ask=None,
-        accepts=_exactly("0.13.3"),
-        when="gate",
-    ),
-    Tool(
-        name="karpenter",
-        module=KARPENTER,
-        package=f"{KARPENTER.pins}/cmd/controller",
-        output="controller",
-        ask=None,  # it has no option that prints its version
-        accepts=_exactly(KARPENTER.version),
-        when="gate",
-    ),
-    Tool(
-        name="actionlint",
-        module=ACTIONLINT,
-        package="github.com/rhysd/actionlint/cmd/actionlint",
-        output="actionlint",
-        ask=("-version",),
-        accepts=_exactly(ACTIONLINT.version),
-        when="gate",
-    ),
+    Tool("kube-state-metrics", _KUBE_STATE_METRICS, "", ("version",), ("2.15.0", "3.0.0")),
+    Tool("nvidia-config", NVIDIA_CONFIG, "."),
+    Tool("nvidia-ctk", NVIDIA_CTK, "/cmd/nvidia-ctk", ("--version",), when="gate"),
+    Tool("nvidia-mig-parted", _MIG_PARTED, "/cmd/nvidia-mig-parted", ("--version",), when="gate"),
+    Tool("nvml-mock", _NVML_MOCK, ".", when="gate"),
+    Tool("karpenter", _KARPENTER, "/cmd/controller", when="gate"),
+    Tool("actionlint", _ACTIONLINT, "/cmd/actionlint", ("-version",), when="gate"),
 )
 
 CATALOGUE: Mapping[str, Tool] = MappingProxyType({tool.name: tool for tool in _TOOLS})

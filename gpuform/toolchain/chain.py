@@ -10,11 +10,10 @@ from pathlib import Path
 from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from gpuform.toolchain.build import build
-from gpuform.toolchain.catalogue import CATALOGUE, Tool
+from gpuform.toolchain.catalogue import CATALOGUE, Module, Tool
 from gpuform.toolchain.debian import Packages, cached_package, package_folder
 from gpuform.toolchain.found import Found, ask_version, fits, on_path
 from gpuform.toolchain.golang import find_go
-from gpuform.toolchain.modules import Module
 from gpuform.toolchain.plugin import download, downloaded
 from gpuform.toolchain.progress import Progress, Reporter, reporting
 from gpuform.toolchain.space import require
@@ -128,7 +127,7 @@ class Toolchain:
     def _publish(self, tool: Tool, binary: Path, scratch: Path, folder: str) -> None:
         """Put a binary into the cache, if it says the version that it should have, or never says any."""
         version = ask_version(binary, tool.ask) if tool.ask else None
-        if tool.ask and (version is None or not fits(version, tool.accepts)):
+        if tool.ask and (version is None or not fits(version, tool.accepted)):
             raise Failure(
                 tool.name,
                 f"the binary says version {version or 'nothing'}, wanted is {tool.module.says}",

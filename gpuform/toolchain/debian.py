@@ -54,7 +54,7 @@ def cached_package(tool: Tool, tools: Path) -> Packed | None:
     found = {}
     for folder in tools.glob(package_folder(tool, "*")):
         version = folder.name.removeprefix(f"{tool.name}-").removesuffix("-package")
-        if fits(version, tool.accepts) and (folder / tool.name).is_file():
+        if fits(version, tool.accepted) and (folder / tool.name).is_file():
             found[tuple(map(int, version.split(".")))] = Packed(version, folder / tool.name)
     return found[max(found)] if found else None
 
@@ -88,7 +88,7 @@ class _No(Exception):
 def _unpacked(tool: Tool, package: Package, scratch: Path, report: Reporter) -> Packed:
     folder = scratch / f"package-{package.name}"
     if not folder.is_dir():  # two tools of one package are fetched once
-        candidate = _candidate(package, tool.accepts, report)
+        candidate = _candidate(package, tool.accepted, report)
         report.update(f"{tool.name}: apt-get download {package.name} {candidate}")
         download = scratch / f"download-{package.name}"
         download.mkdir()
@@ -99,7 +99,7 @@ def _unpacked(tool: Tool, package: Package, scratch: Path, report: Reporter) -> 
         _run(("dpkg-deb", "--extract", str(file), str(folder)), scratch, _FETCH_S)
     binary = folder / package.member
     version = ask_version(binary, tool.ask or ())
-    if version is None or not fits(version, tool.accepts):
+    if version is None or not fits(version, tool.accepted):
         raise _No(f"{package.member} of the package {package.name} says version {version or 'nothing'} here")
     return Packed(version, binary)
 

@@ -57,7 +57,7 @@ def on_path(tool: Tool) -> Found | None:
     """The first one on PATH whose version fits; others of that name are passed over."""
     for candidate in _candidates(tool.name) if tool.ask else ():
         version = ask_version(candidate, tool.ask or ())
-        if version and fits(version, tool.accepts):
+        if version and fits(version, tool.accepted):
             return Found(tool.name, version, "path", candidate)
     return None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpuform import writable
 from gpuform.errors import InputError
-from gpuform.toolchain.modules import Module
+from gpuform.toolchain.catalogue import Module
 
 
 def go_caches() -> tuple[Path, Path]:
@@ -24,28 +24,16 @@ def go_caches() -> tuple[Path, Path]:
 
 
 def require(tools: Path, *modules: Module) -> None:
-    """Raise InputError unless ``tools`` can be written and there is room to build the modules into it.
+    """Raise InputError unless ``tools`` can be written and Go's build cache has room to build the modules.
 
-    A module that Go has downloaded already is taken to be compiled too, so only its binaries count: after a
-    ``clean`` nobody is asked for space that is used already. Places on one disk are added up.
+    A module that Go has downloaded already is taken to be compiled too: after a ``clean`` nobody is asked for
+    space that is used already.
     """
     if modules:
         writable.require(tools, _remedy("GPUFORM_CACHE"))
     downloads, compiled = go_caches()
-    demand: list[tuple[Path, int]] = []
-    for module in modules:
-        demand.append((tools, module.binaries_mb))
-        if not _downloaded(downloads, module):
-            demand += [(downloads, module.download_mb), (compiled, module.compile_mb)]
-    places: dict[int, Path] = {}
-    sums: dict[int, int] = {}
-    for place, megabytes in demand:
-        disk = _existing(place).stat().st_dev
-        places.setdefault(disk, place)
-        sums[disk] = sums.get(disk, 0) + megabytes
-    for disk, megabytes in sums.items():
-        variable = "GPUFORM_CACHE" if places[disk] == tools else "GOMODCACHE and GOCACHE"
-        require_mb(places[disk], megabytes, variable)
+    megabytes = sum(module.mb for module in modules if not _downloaded(downloads, module))
+    require_mb(compiled, megabytes, "GOMODCACHE and GOCACHE")
 
 
 def require_mb(place: Path, megabytes: int, variable: str = "GPUFORM_CACHE") -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from gpuform.offline.module_files import Source
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
-from gpuform.toolchain.modules import NVIDIA_CTK
+from gpuform.toolchain.catalogue import NVIDIA_CTK
 from tests.bed.refusal import Refused
 from tests.gomodule import files
 

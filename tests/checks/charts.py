@@ -12,7 +12,7 @@ import yaml
 from gpuform.offline import karpenter_crds
 from gpuform.offline.module_files import Source
 from gpuform.toolchain import Toolchain
-from gpuform.toolchain.modules import NVIDIA_CONFIG
+from gpuform.toolchain.catalogue import NVIDIA_CONFIG
 from tests import gomodule
 from tests.checks import everything
 from tests.checks.everything import ROOT, Document

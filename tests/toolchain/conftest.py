@@ -11,8 +11,7 @@ import pytest
 
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
-from gpuform.toolchain.catalogue import Tool
-from gpuform.toolchain.modules import Module
+from gpuform.toolchain.catalogue import Module, Tool
 
 VERSION = "1.2.3"
 MAIN = """package main
@@ -56,19 +55,10 @@ class Checkout:
             name="tiny",
             pins="example.org/tiny",
             version=VERSION,
-            download_mb=1,
-            compile_mb=1,
-            binaries_mb=1,
+            mb=3,
             ldflags=(f"-X main.version={VERSION}",),
         )
-        return Tool(
-            name=name,
-            module=module,
-            package=".",
-            output=name,
-            ask=("--version",),
-            accepts=(VERSION, "1.2.4"),
-        )
+        return Tool(name, module, "." if name == "tiny" else f"./{name}", ask=("--version",))
 
     def toolchain(self, *tools: Tool) -> Toolchain:
         return Toolchain(self.paths, {tool.name: tool for tool in tools or (self.tool(),)})

@@ -63,7 +63,7 @@ def chain(fake_go: Any, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -
     """A toolchain with a plugin of a version, and the real pulumi."""
 
     def made(url: str, version: str) -> Toolchain:
-        tool = replace(fake_go.tool(NAME), output="tiny", ask=None, plugin=version)
+        tool = replace(fake_go.tool(NAME), place=".", ask=None, plugin=version)
         found: Toolchain = fake_go.toolchain(tool)
         path = found.path
         real = toolchain.path("pulumi")

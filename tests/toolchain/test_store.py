@@ -12,7 +12,7 @@ import pytest
 
 from gpuform.errors import Failure, InputError
 from gpuform.toolchain import space
-from gpuform.toolchain.modules import KUBERNETES, NVIDIA_CONFIG
+from gpuform.toolchain.catalogue import KUBERNETES, NVIDIA_CONFIG
 from gpuform.toolchain.progress import Lines
 from gpuform.toolchain.store import Store
 
@@ -38,8 +38,8 @@ def test_no_space_for_the_toolchain(cold: Path, tmp_path: Path, monkeypatch: pyt
     with pytest.raises(InputError) as error:
         space.require(tmp_path / "cache" / "tools", KUBERNETES)
     assert str(error.value) == (
-        f"toolchain: 1.2 GB free at {tmp_path}/cache/tools, 4.0 GB needed; "
-        "free space or set GPUFORM_CACHE to a place on a larger disk"
+        f"toolchain: 1.2 GB free at {tmp_path}/build, 4.0 GB needed; "
+        "free space or set GOMODCACHE and GOCACHE to a place on a larger disk"
     )
 
 
@@ -59,11 +59,10 @@ def test_a_cache_that_cannot_be_written_is_not_called_full(cold: Path) -> None:
 
 
 def test_a_go_cache_that_cannot_be_written_is_not_called_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GOMODCACHE", "/proc/go/pkg/mod")
     monkeypatch.setenv("GOCACHE", "/proc/go-build")
-    with pytest.raises(InputError, match=r"^/proc/go/pkg/mod: cannot be written .*GOMODCACHE and GOCACHE"):
+    with pytest.raises(InputError, match=r"^/proc/go-build: cannot be written .*GOMODCACHE and GOCACHE"):
         space.require(tmp_path / "tools", KUBERNETES)
 
 
@@ -73,9 +72,7 @@ def test_a_cache_that_holds_every_tool_need_not_be_writable(cold: Path) -> None:
 
 def test_no_space_is_noticed_before_anything_is_built(fake_go, monkeypatch: pytest.MonkeyPatch) -> None:
     free(monkeypatch, 0.0001)
-    with pytest.raises(
-        InputError, match=r"toolchain: 0\.0 GB free at .*/cache/tools, 0\.0 GB needed; free space"
-    ):
+    with pytest.raises(InputError, match=r"toolchain: 0\.0 GB free at .*, 0\.0 GB needed; free space"):
         fake_go.toolchain().ensure("tiny", progress=lambda _: None)
     assert fake_go.builds() == []
     assert not fake_go.paths.cache.exists()
@@ -86,12 +83,12 @@ def test_what_go_has_already_is_not_asked_for_again(
 ) -> None:
     free(monkeypatch, 0.5)
     (cold / f"k8s.io/kubernetes@v{KUBERNETES.version}").mkdir(parents=True)
-    space.require(tmp_path / "tools", KUBERNETES)
-    (cold / f"github.com/!n!v!i!d!i!a/k8s-device-plugin@v{NVIDIA_CONFIG.version}").mkdir(parents=True)
     space.require(tmp_path / "tools", KUBERNETES, NVIDIA_CONFIG)
     free(monkeypatch, 0.3)
     with pytest.raises(InputError, match=r"toolchain: 0\.3 GB free at .*, 0\.4 GB needed; "):
         space.require(tmp_path / "tools", KUBERNETES, NVIDIA_CONFIG)
+    (cold / f"github.com/!n!v!i!d!i!a/k8s-device-plugin@v{NVIDIA_CONFIG.version}").mkdir(parents=True)
+    space.require(tmp_path / "tools", KUBERNETES, NVIDIA_CONFIG)
 
 
 def test_go_caches_follow_gos_own_rules(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,17 +10,8 @@ import subprocess
 import pytest
 
 from gpuform.paths import Paths
-from gpuform.toolchain.catalogue import CATALOGUE, GATE, MAIN_JOB
+from gpuform.toolchain.catalogue import CATALOGUE, GATE, MAIN_JOB, NVIDIA_CONFIG, NVIDIA_CTK, Module
 from gpuform.toolchain.golang import GO_BIN, parse
-from gpuform.toolchain.modules import (
-    ACTIONLINT,
-    KARPENTER,
-    MIG_PARTED,
-    NVIDIA_CONFIG,
-    NVIDIA_CTK,
-    NVML_MOCK,
-    Module,
-)
 from infra import versions
 
 pytestmark = pytest.mark.unit
@@ -57,9 +48,9 @@ def test_every_module_folder_is_in_the_catalogue() -> None:
         ("kube-state-metrics", versions.KUBE_STATE_METRICS),
         ("nvidia-config", NVIDIA_CONFIG.version),
         ("nvidia-ctk", NVIDIA_CTK.version),
-        ("mig-parted", MIG_PARTED.version),
-        ("nvml-mock", NVML_MOCK.version),
-        ("actionlint", ACTIONLINT.version),
+        ("mig-parted", "0.13.1"),
+        ("nvml-mock", "0.13.3-1"),
+        ("actionlint", "1.7.12"),
     ],
 )
 def test_go_mod_requires_the_pinned_version(name: str, pin: str) -> None:
@@ -71,7 +62,7 @@ def test_go_mod_requires_the_pinned_version(name: str, pin: str) -> None:
 
 def test_both_karpenters_are_of_one_core() -> None:
     """The core's version is what the linker is told that both of them are."""
-    required = re.findall(r"^\s*sigs\.k8s\.io/karpenter (\S+)", go_mod(KARPENTER), re.MULTILINE)
+    required = re.findall(r"^\s*sigs\.k8s\.io/karpenter (\S+)", go_mod(MODULES["karpenter"]), re.MULTILINE)
     assert required == [f"v{versions.KARPENTER_MODULE}"]
 
 
