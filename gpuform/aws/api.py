@@ -28,7 +28,6 @@ class Refused(Refusal):
 
     @property
     def denied(self) -> bool:
-        """As ``Refusal.denied``."""
         return self.code in DENIED
 
 

@@ -84,7 +84,6 @@ class Plan:
 
     @property
     def nothing(self) -> bool:
-        """Whether there is nothing to do."""
         return not self.resources and not self.swept and not self.unfinished
 
     def lines(self) -> Iterator[str]:

@@ -40,7 +40,6 @@ def served(layout: Layout) -> dict[str, int]:
 
 
 def running(layout: Layout, name: str) -> list[Process]:
-    """The processes of that name."""
     return [process for process in scan(layout) if process.name == name]
 
 

@@ -68,7 +68,6 @@ class Layout:
 
     @property
     def kwok_home(self) -> Path:
-        """KWOK_WORKDIR."""
         return self.home / "kwok"
 
     @property

@@ -64,7 +64,6 @@ def scan(layout: Layout) -> list[Process]:
 
 
 def scan_for(naming: Naming) -> list[Process]:
-    """Every process that has a name."""
     pids = [int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit()]
     return [process for pid in pids if (process := look_for(naming, pid))]
 

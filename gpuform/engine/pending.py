@@ -27,17 +27,14 @@ class Operation:
 
     @property
     def urn(self) -> str:
-        """Whose it is."""
         return str(self.resource["urn"])
 
     @property
     def type(self) -> str:
-        """The resource's type token."""
         return str(self.resource["type"])
 
     @property
     def name(self) -> str:
-        """The resource's name in the program."""
         return self.urn.rpartition("::")[2]
 
 

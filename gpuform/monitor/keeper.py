@@ -39,7 +39,6 @@ class Settings:
     pace: float = 1.0
 
     def program(self, name: str) -> Path:
-        """Where a program is, if it is."""
         return self.home / "bin" / name
 
 

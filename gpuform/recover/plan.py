@@ -33,7 +33,6 @@ class Lock:
 
     @property
     def named(self) -> str:
-        """Whose it is."""
         if self.owner:
             return self.owner.named
         return (

@@ -65,7 +65,6 @@ class PoolOutcome:
 
     @property
     def nodes(self) -> int:
-        """Nodes that were there."""
         return sum(one.count for one in self.machines)
 
 

@@ -35,7 +35,6 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def paragraphs(lines: Iterable[str], kind: str = "") -> str:
-    """A paragraph for each line."""
     opened = f'<p class="{kind}">' if kind else "<p>"
     return "".join(f"{opened}{escape(line)}</p>" for line in lines)
 

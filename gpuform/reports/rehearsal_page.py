@@ -19,7 +19,6 @@ _NARROW = 4
 
 
 def page(outcome: Outcome) -> str:
-    """The page as HTML."""
     title = f"Rehearsal of {outcome.stack}"
     return html.page(title, _body(outcome, title))
 

@@ -122,7 +122,6 @@ def _use(use: Use) -> tuple[str, str]:
 
 
 def percent(use: Use) -> str:
-    """``63 %``."""
     return UNMEASURED if use.util is None else f"{use.util * 100:.0f} %"
 
 

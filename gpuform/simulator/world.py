@@ -94,7 +94,6 @@ class World:
         return [pod for pod in self.pods if pod.operand == operand]
 
     def running(self, operand: str) -> Pod | None:
-        """The operand's running pod."""
         return next((pod for pod in self.of(operand) if pod.running), None)
 
     def config(self, operand: str) -> Config | None:

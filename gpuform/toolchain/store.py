@@ -25,7 +25,6 @@ class Store:
     """Folders, locks and free space of one cache; creates what it needs when it is used, not before."""
 
     def __init__(self, cache: Path) -> None:
-        """``cache`` is ``Paths.cache``."""
         self.tools = cache / "tools"
         self.logs = cache / "logs"
         self._locks = cache / "locks"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.model import choice, claims, labels, mig_names, offer, slices, unused
+from infra.model import choice, claims, labels, mig_names, offer, unused
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.health import HEALTH
-from infra.model.offer import MigStrategy
+from infra.model.offer import MigStrategy, own_strategy
 from infra.model.pool import Pool
 from infra.model.rollout import COLOURS
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
-from infra.model.sharing import Mps
+from infra.model.sharing import Mig, Mps
 from infra.model.workload import DeploymentWorkload, Workload, cpu_millis, memory_bytes
 
 BUILT_IN_NAMESPACES = ("default",)
@@ -51,8 +51,28 @@ def check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> N
         seen[pool.name] = index
         unused.check_pool(cluster, pool, path)
         _check_place(cluster, pool, path)
-        slices.check(strategy, pool, path)
+        _check_slices(strategy, pool, path)
     mig_names.check(pools)
+
+
+def _check_slices(strategy: MigStrategy, pool: Pool, path: str) -> None:
+    """Refuse slices that the strategy does not offer; ``strategy`` is the operator's, ``path`` the pool's."""
+    sharing = pool.sharing
+    if not isinstance(sharing, Mig):
+        return
+    own = own_strategy(strategy, pool)
+    where = "sharing.strategy" if sharing.strategy else "gpu_operator.mig_strategy"
+    mixed = "strategy: mixed" if sharing.strategy else "mig_strategy: mixed"
+    if own == "none":
+        raise InputError(
+            f"{path}.sharing.kind", f"{where} none offers no slices", "use mig_strategy: mixed or single"
+        )
+    if own == "single" and len(pool.layout or {}) > 1:
+        fact = f"{where} single takes one profile per node"
+        raise InputError(f"{path}.sharing.layout", fact, f"use {mixed}, or one profile")
+    if own == "single" and sharing.devices is not None:
+        fact = f"under {where} single all GPUs of a node must have the same MIG setting"
+        raise InputError(f"{path}.sharing.devices", fact, f"use {mixed}, or leave devices out")
 
 
 def _check_place(cluster: str, pool: Pool, path: str) -> None:

@@ -14,7 +14,6 @@ from botocore.loaders import Loader
 
 from gpuform.plugins.offline.cluster import handed_over
 from gpuform.plugins.offline.row import ACCOUNT, Row
-from gpuform.plugins.offline.templates import address, filled, uuid
 from gpuform.plugins.properties import UNKNOWN, reveal
 
 _HEX = 17  # digits of an EC2 id after its prefix
@@ -62,7 +61,7 @@ def computed(
     chosen = found.startswith(prefix) if prefix.endswith("-") else row.id == "{uuid}"
     id = found if found and chosen else str(row.id).format_map(facts)
     facts["id"] = id
-    outputs = _merged(filled(row.outputs, facts), inputs)
+    outputs = _merged(_filled(row.outputs, facts), inputs)
     return id, {**outputs, **_always(row, settings, inputs)}
 
 
@@ -99,8 +98,8 @@ def _facts(row: Row, settings: Settings, urn: str, inputs: dict[str, Any]) -> di
         "hex": digest[:_HEX],
         "HEX": digest[:32].upper(),
         "digits": number % 10**10,
-        "uuid": uuid(digest),
-        "ip": address(number),
+        "uuid": _uuid(digest),
+        "ip": _address(number),
         "endpoint": cluster.endpoint
         if cluster
         else f"https://{digest[:32].upper()}.gr7.{region}.eks.{partition['dnsSuffix']}",
@@ -133,3 +132,22 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
         mixed = isinstance(value, Mapping) and isinstance(under, Mapping)
         result[key] = _merged(under, value) if mixed else value  # type: ignore[arg-type]
     return {key: value for key, value in result.items() if value is not None}
+
+
+def _filled(template: Any, facts: Mapping[str, Any]) -> Any:
+    """The template with the facts in the place of their names in braces, at any depth."""
+    if isinstance(template, Mapping):
+        return {key: _filled(item, facts) for key, item in template.items()}
+    if isinstance(template, list):
+        return [_filled(item, facts) for item in template]
+    return template.format_map(facts) if isinstance(template, str) else template
+
+
+def _uuid(digest: str) -> str:
+    """The first thirty-two hexadecimal digits as a UUID is written."""
+    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
+
+
+def _address(number: int) -> str:
+    """An address that nobody has: of TEST-NET-2 (RFC 5737)."""
+    return f"198.51.100.{number % 254 + 1}"

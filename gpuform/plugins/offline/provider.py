@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from gpuform.plugins.base import ResourceProvider
-from gpuform.plugins.handler import Change, Checked, Diffed, Engine, Handler, Properties
-from gpuform.plugins.offline import functions
+from gpuform.plugins.handler import Change, Checked, Diffed, Engine, Handler, PluginError, Properties
+from gpuform.plugins.offline import eks, functions, instances, network, services
 from gpuform.plugins.offline.outputs import Settings, partitions
 from gpuform.plugins.offline.resource import OfflineResource
-from gpuform.plugins.offline.table import ROWS, row
+from gpuform.plugins.offline.row import Row
 from gpuform.plugins.properties import UNKNOWN, reveal
 from gpuform.plugins.protocol import engine_pb2
 
 NOTICE = "gpuform: offline stand-in for pulumi-resource-aws: nothing is created at AWS"
 CHARTS = "gpuform: offline: charts of NVIDIA, Karpenter and AWS are stand-ins made on this machine"
+ROWS: Mapping[str, Row] = {**network.ROWS, **instances.ROWS, **eks.ROWS, **services.IAM, **services.OTHERS}
 
 
 class OfflineAws(ResourceProvider):
@@ -64,3 +66,14 @@ class OfflineAws(ResourceProvider):
     async def invoke(self, token: str, args: Properties) -> Properties:
         """Answer a function that needs no account."""
         return functions.answer(token, args, self._settings)
+
+
+def row(token: str) -> Row:
+    """The row of a type; `PluginError` names the types that there are."""
+    if token not in ROWS:
+        known = ", ".join(sorted(name.rsplit(":", 1)[-1] for name in ROWS))
+        raise PluginError(
+            f"{token}: the offline stand-in of the aws provider does not know this type (it knows {known}); "
+            "add a row to gpuform/plugins/offline, or run with an account and the official plugin"
+        )
+    return ROWS[token]

@@ -37,7 +37,6 @@ class Seen:
 
 
 def other(colour: str) -> str:
-    """The other colour."""
     return COLOURS[1 - COLOURS.index(colour)]
 
 

@@ -47,7 +47,6 @@ def _value(value: Any) -> str:
 
 
 def xml(action: str, data: Mapping[str, Any]) -> Answer:
-    """EC2's answer to an action."""
     inner = tags_of({"requestId": uuid.uuid4(), **data})
     text = (
         f'<?xml version="1.0" encoding="UTF-8"?><{action}Response xmlns="{_XMLNS}">{inner}</{action}Response>'

@@ -60,7 +60,6 @@ class Uses:
     by_id: dict[str, Use] = field(default_factory=dict)
 
     def of(self, device: str) -> Use:
-        """Use of one device."""
         return self.by_id.get(device) or Use()
 
 

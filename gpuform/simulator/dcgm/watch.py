@@ -74,7 +74,6 @@ def _driver(world: World) -> str:
 
 
 def broken(all_of_node: tuple[Fault, ...], gpu: int) -> tuple[Fault, ...]:
-    """What is broken of one GPU."""
     return tuple(fault for fault in all_of_node if fault.gpu == gpu)
 
 

@@ -16,7 +16,7 @@ from gpuform.plugins.offline import functions
 from gpuform.plugins.offline.aws import answer
 from gpuform.plugins.offline.cluster import handed_over
 from gpuform.plugins.offline.outputs import Settings, computed
-from gpuform.plugins.offline.table import ROWS
+from gpuform.plugins.offline.provider import ROWS
 from gpuform.plugins.properties import reveal
 
 pytestmark = pytest.mark.unit

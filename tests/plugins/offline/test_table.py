@@ -11,9 +11,9 @@ from pulumi import _types
 
 from gpuform.plugins.handler import Call, Checked, Diffed, Engine, PluginError
 from gpuform.plugins.offline.outputs import Settings
+from gpuform.plugins.offline.provider import ROWS, row
 from gpuform.plugins.offline.requests import Requests
 from gpuform.plugins.offline.resource import OfflineResource
-from gpuform.plugins.offline.table import ROWS, row
 from gpuform.plugins.properties import UNKNOWN, has_unknown
 from tests.plugins.offline.examples import EXAMPLES, POLICY, Example
 
