@@ -16,7 +16,7 @@ class Buyer:
     way: Way = "none"
     quiet_s = 10.0
     """After so long without a change nothing comes any more."""
-    gone = "nobody has said why"
+    gone = "no event says why"
     """Why a node is gone of which no event says it."""
 
     def paid(self) -> Mapping[str, float | None]:

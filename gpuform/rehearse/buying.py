@@ -1,4 +1,4 @@
-"""Who buys nodes in a rehearsal: nobody, or Karpenter; those of Magnum's groups are counted."""
+"""What makes the nodes of a rehearsal: Karpenter, arithmetic for Magnum's groups, or the program alone."""
 
 from __future__ import annotations
 

@@ -27,14 +27,17 @@ class Counted(Buyer):
         """Take the nodes that half of the pods do not need; one with a bare pod stays."""
         there, fewer = cluster.items(PODS), pods.halved(self._env)
         bare = {pod["spec"].get("nodeName") for pod in there if not pod["metadata"].get("ownerReferences")}
+        going = set()
         for pool in self._env.pools:
             count = played_groups.size(self._env, pool)
             names = [f"{pool.name}-{index}" for index in reversed(range(count))]
             surplus = count - played_groups.size(fewer, pool)
-            for name in [name for name in names if name not in bare][:surplus]:
-                cluster.delete(f"{NODES}/{name}")
-                for pod in there:  # the collector of orphaned pods would take a minute
-                    if pod["spec"].get("nodeName") == name:
-                        namespace, own = pod["metadata"]["namespace"], pod["metadata"]["name"]
-                        cluster.delete(f"/api/v1/namespaces/{namespace}/pods/{own}?gracePeriodSeconds=0")
+            going |= set([name for name in names if name not in bare][:surplus])
+        for name in sorted(going):
+            cluster.delete(f"{NODES}/{name}")
+        for pod in there:  # the collector of orphaned pods would take a minute
+            if pod["spec"].get("nodeName") in going:
+                meta = pod["metadata"]
+                path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+                cluster.delete(f"{path}?gracePeriodSeconds=0")
         return "nodes of groups that grow are counted again; cluster-autoscaler would wait for ten minutes"

@@ -51,8 +51,7 @@ class Options:
             if given
         ]
         if asked and not any(env.by_karpenter(pool) for pool in env.pools):
-            who = "nodes of groups are counted" if growing(env) else "nobody buys nodes"
-            raise InputError(asked[0], f"{who} for stack {env.name}", "leave it out")
+            raise InputError(asked[0], f"Karpenter buys no nodes for stack {env.name}", "leave it out")
         _check_short(env, self.short)
         _check_reservations(env, self.used_up)
         if self.interrupt_spot and not any("spot" in pool.node_pools.values() for pool in env.pools):
@@ -60,7 +59,7 @@ class Options:
 
 
 def growing(env: Environment) -> bool:
-    """Whether there are groups that cluster-autoscaler grows; none of these options is about them."""
+    """Whether there are groups that cluster-autoscaler grows."""
     return env.cluster.kind == "openstack" and any(pool.elastic for pool in env.pools)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +11,18 @@ from gpuform.rehearse.cluster import EVENTS, Cluster
 from gpuform.rehearse.seen import Amounts, Event, Pod, latest
 from infra.model.environment import Environment
 from infra.model.rollout import COLOURS
-from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
+from infra.model.workload import DeploymentWorkload, Workload
 from infra.plan import played_groups, sharing, workloads
 
 DURATION = "simulator.gpuform.io/duration"
 """Annotation of a pod: how long it works. A job's pods would else end in half a second."""
 _LONG = "24h"
 _COUNT = {"deployment": "replicas", "job": "parallelism"}
+_PATHS = {
+    "deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "job": "/apis/batch/v1/namespaces/{}/jobs",
+    "pod": "/api/v1/namespaces/{}/pods",
+}
 
 
 @dataclass(frozen=True)
@@ -55,14 +60,26 @@ def wanted(env: Environment) -> int:
 
 
 def halve(cluster: Cluster, env: Environment, pods: Iterable[Pod]) -> None:
-    """Half of each workload's pods go, a single one goes; of bare pods every second, in order of name."""
-    bare = sorted((work.namespace, work.name) for work in env.workloads if work.kind == "pod")
+    """Bring the cluster to what `halved` says."""
+    left = {(work.namespace, work.name): work.pods for work in halved(env).workloads}
     for work in env.workloads:
-        path, body = _halved(work)
-        if body is not None:
-            cluster.patch(path, body)
-        elif bare.index((work.namespace, work.name)) % 2 == 0 and any(_is(pod, work) for pod in pods):
+        key = work.namespace, work.name
+        path = f"{_PATHS[work.kind].format(work.namespace)}/{_owner(work)}"
+        if work.kind in _COUNT:
+            cluster.patch(path, {"spec": {_COUNT[work.kind]: left[key]}})
+        elif key not in left and any(_is(pod, work) for pod in pods):
             cluster.delete(path)
+
+
+def halved(env: Environment) -> Environment:
+    """Half of each workload's pods, none of a single one; of bare pods every second, in order of name."""
+    bare = sorted((work.namespace, work.name) for work in env.workloads if work.kind == "pod")
+    work = [
+        one.model_copy(update={_COUNT[one.kind]: one.pods // 2} if one.kind in _COUNT else {})
+        for one in env.workloads
+        if one.kind != "pod" or bare.index((one.namespace, one.name)) % 2
+    ]
+    return env.model_copy(update={"workloads": tuple(work)})
 
 
 def _is(pod: Pod, work: Workload) -> bool:
@@ -73,27 +90,6 @@ def _owner(work: Workload) -> str:
     """Name of what makes its pods: of two colours the first is live."""
     coloured = isinstance(work, DeploymentWorkload) and work.blue_green
     return f"{work.name}-{COLOURS[0]}" if coloured else work.name
-
-
-def _halved(work: Workload) -> tuple[str, Mapping[str, Any] | None]:
-    if isinstance(work, DeploymentWorkload):
-        path = f"/apis/apps/v1/namespaces/{work.namespace}/deployments/{_owner(work)}"
-        return path, {"spec": {"replicas": work.replicas // 2}}
-    if isinstance(work, JobWorkload):
-        path = f"/apis/batch/v1/namespaces/{work.namespace}/jobs/{work.name}"
-        return path, {"spec": {"parallelism": work.parallelism // 2}}
-    return f"/api/v1/namespaces/{work.namespace}/pods/{work.name}", None
-
-
-def halved(env: Environment) -> Environment:
-    """The environment with the pods that are left after `halve`."""
-    bare = sorted((work.namespace, work.name) for work in env.workloads if work.kind == "pod")
-    work = [
-        one.model_copy(update={_COUNT[one.kind]: one.pods // 2} if one.kind in _COUNT else {})
-        for one in env.workloads
-        if one.kind != "pod" or bare.index((one.namespace, one.name)) % 2
-    ]
-    return env.model_copy(update={"workloads": tuple(work)})
 
 
 def events(cluster: Cluster) -> list[Event]:

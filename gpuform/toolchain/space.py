@@ -26,8 +26,7 @@ def go_caches() -> tuple[Path, Path]:
 def require(tools: Path, *modules: Module) -> None:
     """Raise InputError unless ``tools`` can be written and Go's build cache has room to build the modules.
 
-    A module that Go has downloaded already is taken to be compiled too: after a ``clean`` nobody is asked for
-    space that is used already.
+    A module that Go has downloaded already counts as compiled: a build after ``clean`` needs no more space.
     """
     if modules:
         writable.require(tools, _remedy("GPUFORM_CACHE"))

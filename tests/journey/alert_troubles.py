@@ -115,7 +115,7 @@ def _holders() -> tuple[Trouble, ...]:
             (),
         ),
         Trouble(
-            "drivers whose upgrade failed, or does not get on",
+            "driver upgrades that failed or are stuck",
             _upgrading("=upgrade-failed", "=pod-deletion-required"),
             each(
                 gone("poddisruptionbudget", "kept"),

@@ -45,7 +45,11 @@ def test_a_reservation_that_is_none(text: str) -> None:
 
 
 REFUSED = (
-    ("onprem-dev", Options(interrupt_spot=True), "--interrupt-spot: nobody buys nodes for stack onprem-dev"),
+    (
+        "onprem-dev",
+        Options(interrupt_spot=True),
+        "--interrupt-spot: Karpenter buys no nodes for stack onprem-dev",
+    ),
     ("aws-dev", Options(interrupt_spot=True), "--interrupt-spot: no pool buys spot; leave it out"),
     ("aws-dev", Options(short=(Short("g4dn.2xlarge"),)), "no pool that Karpenter fills may have it; did you"),
     ("aws-dev", Options(short=(Short("*", "us-east-1c"),)), "--short *:us-east-1c: is no zone of the stack"),

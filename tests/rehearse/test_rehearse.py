@@ -130,11 +130,11 @@ def test_the_real_karpenter_buys_two_nodes_for_four_pods_of_three_shares(checkou
         (["aws-prd"], "error: stack 'aws-prd': there is no Pulumi.aws-prd.yaml; did you mean aws-prod?"),
         (
             ["local", "--short", "g4dn.xlarge"],
-            "error: --short: nobody buys nodes for stack local; leave it out",
+            "error: --short: Karpenter buys no nodes for stack local; leave it out",
         ),
         (
             ["openstack-dev", "--interrupt-spot"],
-            "error: --interrupt-spot: nodes of groups are counted for stack research; leave it",
+            "error: --interrupt-spot: Karpenter buys no nodes for stack research; leave it",
         ),
         (
             ["aws-prod", "--fast"],

@@ -149,5 +149,5 @@ def _uuid(digest: str) -> str:
 
 
 def _address(number: int) -> str:
-    """An address that nobody has: of TEST-NET-2 (RFC 5737)."""
+    """An address of TEST-NET-2 (RFC 5737), which no host has."""
     return f"198.51.100.{number % 254 + 1}"
