@@ -7,7 +7,6 @@ to the cluster from ``prepare`` on.
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -25,8 +24,6 @@ MODULE = "monitor"
 PROGRAMS = (PROMETHEUS, "promtool", STATE_METRICS)
 KINDS = ("prometheuses", "servicemonitors", "podmonitors", "prometheusrules")
 """Those that a stack here declares. All ten make the API server 190 MiB larger, these 140 (measured)."""
-PACE = "GPUFORM_MONITOR_PACE"
-_LARGEST_PACE = 3600
 _SAID = "said.json"  # gpuform.monitor.keeper writes it
 _GROUP = "monitoring.coreos.com"
 _VERSION = "operator.prometheus.io/version"
@@ -34,27 +31,14 @@ _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PATIENCE_S = 60
 
 
-def pace() -> float:
-    """By what durations are divided: GPUFORM_MONITOR_PACE, 1 without. Raises InputError."""
-    text = os.environ.get(PACE) or "1"
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 1 <= found <= _LARGEST_PACE:
-        raise InputError(PACE, f"{text!r} divides no duration", f"use 1 to {_LARGEST_PACE}, or leave it out")
-    return found
-
-
-def ensure(layout: Layout, served: Mapping[str, int], pace: float) -> None:
-    """Start it unless exactly one runs, from the code as it is now, with these ports and this pace."""
+def ensure(layout: Layout, served: Mapping[str, int]) -> None:
+    """Start it unless exactly one runs, from the code as it is now, with these ports."""
     arguments = [
         *("--pki", str(layout.pki), "--home", str(layout.monitor), "--logs", str(layout.paths.logs)),
         *("--prometheus-port", str(served["prometheus"])),
         *("--state-metrics-port", str(served["kube-state-metrics"])),
         *("--telemetry-port", str(served["kube-state-metrics-telemetry"])),
         *("--exporters-port", str(served["simulator-metrics"])),
-        *("--pace", f"{pace:g}"),
     ]
     if beside.current(layout, MONITOR, beside.newest_source(MODULE, beside.KEPT), *arguments):
         return
@@ -72,13 +56,12 @@ def stop(layout: Layout) -> None:
         beside.stop(layout, name, grace=0)
 
 
-def said(layout: Layout) -> tuple[float, tuple[str, ...]]:
-    """The pace, and what of monitoring is not as declared, as the keeper has left it."""
+def said(layout: Layout) -> tuple[str, ...]:
+    """What of monitoring is not as declared, as the keeper has left it."""
     try:
-        found = json.loads((layout.monitor / _SAID).read_text())
-        return float(found["pace"]), tuple(found["said"])
-    except (OSError, ValueError, KeyError):
-        return 1.0, ()
+        return tuple(json.loads((layout.monitor / _SAID).read_text()))
+    except (OSError, ValueError):
+        return ()
 
 
 def define(layout: Layout, progress: Callable[[str], None]) -> None:

@@ -54,16 +54,13 @@ class ControlPlane:
         port: int | None = None,
         simulator: bool = True,
         progress: Callable[[str], None] = _silent,
-        pace: float | None = None,
     ) -> None:
         """Bring up what does not run, and return once the API takes pods.
 
         ``port`` is the apiserver's, on 127.0.0.1; a running cluster moves there and keeps its data. Raises
         InputError when the port is taken or is none or the state cannot be written, Failure when a member
         does not come up. ``simulator`` false starts none, nor any keeper, and leaves those that run alone.
-        ``pace`` divides every duration of monitoring, by default what GPUFORM_MONITOR_PACE says, or 1.
         """
-        pace = monitoring.pace() if pace is None else pace
         paths = self._layout.paths
         writable.require_state(paths.state)
         self._layout.require_plain()
@@ -81,9 +78,9 @@ class ControlPlane:
                 monitoring.stop(self._layout)
             if simulator:
                 served = beside.served(self._layout)
-                simulation.ensure(self._layout, self._tools, served["simulator-metrics"], pace, progress)
+                simulation.ensure(self._layout, self._tools, served["simulator-metrics"], progress)
                 packing.ensure(self._layout, self._tools)
-                monitoring.ensure(self._layout, served, pace)
+                monitoring.ensure(self._layout, served)
 
     def monitored(self, progress: Callable[[str], None] = _silent) -> None:
         """Have what a stack that declares monitoring needs of a control plane that runs.
@@ -134,8 +131,8 @@ class ControlPlane:
             version = probe.version()
             answers = version is not None and probe.ready()
         server = f"https://127.0.0.1:{port}" if port is not None else None
-        pace, said = monitoring.said(layout)
-        return Status(tuple(rows), layout.paths.kubeconfig, server, answers, version, pace, said)
+        said = monitoring.said(layout)
+        return Status(tuple(rows), layout.paths.kubeconfig, server, answers, version, said)
 
     def _end_all(self) -> None:
         """kwokctl first, or it would start what is being ended; then what stands beside, the others, etcd."""

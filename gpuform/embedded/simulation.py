@@ -13,13 +13,13 @@ from gpuform.embedded.processes import SIMULATOR
 MODULE = "simulator"
 
 
-def ensure(layout: Layout, tools: Tools, port: int, pace: float, progress: Callable[[str], None]) -> None:
+def ensure(layout: Layout, tools: Tools, port: int, progress: Callable[[str], None]) -> None:
     """Start it unless exactly one runs, from the code as it is now; its exporters answer on ``port``."""
     if importlib.util.find_spec("gpuform.simulator.__main__") is None:
         return
     tools.ensure("nvidia-config", progress=progress)
     arguments = ["--nvidia-config", str(tools.path("nvidia-config"))]
-    arguments += ["--metrics-port", str(port), "--pace", f"{pace:g}"]
+    arguments += ["--metrics-port", str(port)]
     if beside.current(layout, SIMULATOR, _newest_source(), *arguments):
         return
     stop(layout)

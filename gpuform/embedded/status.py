@@ -26,8 +26,8 @@ class Status:
     """Members in the order in which they depend on each other, and how to reach the API.
 
     ``kubernetes`` is the version that the server itself reports, such as ``v1.34.4``; None when it does not
-    answer within a second. ``ready`` is the server's own ``/readyz``. ``pace`` divides every duration of
-    monitoring; ``unmonitored`` says what of it is not as declared.
+    answer within a second. ``ready`` is the server's own ``/readyz``. ``unmonitored`` says what
+    of monitoring is not as declared.
     """
 
     members: tuple[Member, ...]
@@ -35,7 +35,6 @@ class Status:
     server: str | None
     ready: bool
     kubernetes: str | None
-    pace: float = 1.0
     unmonitored: tuple[str, ...] = ()
 
     @property

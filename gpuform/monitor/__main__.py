@@ -24,10 +24,9 @@ def main() -> int:
         parser.add_argument(name, type=Path, required=True, help=said)
     for name in ("prometheus", "state-metrics", "telemetry", "exporters"):
         parser.add_argument(f"--{name}-port", type=int, required=True, help="on 127.0.0.1")
-    parser.add_argument("--pace", type=float, default=1.0, help="divides every duration of rules and scrapes")
     args = parser.parse_args()
     ports = Ports(args.prometheus_port, args.state_metrics_port, args.telemetry_port, args.exporters_port)
-    settings = Settings(args.home, args.logs, ports, args.pace)
+    settings = Settings(args.home, args.logs, ports)
     Keeper(Cluster(args.kubeconfig, args.pki), settings).run(told_to_stop())
     return 0
 

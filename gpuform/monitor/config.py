@@ -10,11 +10,9 @@ from typing import Any
 
 import yaml
 
-from gpuform.monitor import durations
 from gpuform.monitor.cluster import World
 from gpuform.monitor.discovery import LIST, Lookup
-from gpuform.monitor.durations import paced
-from gpuform.monitor.scraping import Scraping
+from gpuform.monitor.scraping import Scraping, seconds
 from gpuform.monitor.selecting import chosen
 from gpuform.monitor.targets import Ports
 
@@ -39,7 +37,7 @@ class Wanted:
     """File below the folder -> what is to be found there, for a Prometheus that does not look itself."""
 
 
-def wanted(world: World, ports: Ports, pace: float, finds: bool = True) -> Wanted:
+def wanted(world: World, ports: Ports, finds: bool = True) -> Wanted:
     """All files for this world; ``finds`` is whether Prometheus can look for targets in Kubernetes itself.
 
     Raises ValueError or KeyError where an object is not as its kind has it.
@@ -50,7 +48,7 @@ def wanted(world: World, ports: Ports, pace: float, finds: bool = True) -> Wante
     role = "endpointslice" if spec.get("serviceDiscoveryRole") == "EndpointSlice" else "endpoints"
     interval = str(spec.get("scrapeInterval") or _INTERVAL)
     timeout = str(spec.get("scrapeTimeout") or _TIMEOUT)
-    scraping = Scraping(KUBECONFIG, ports, pace, interval, timeout, role, notes.append)
+    scraping = Scraping(KUBECONFIG, ports, interval, timeout, role, notes.append)
     jobs = [
         *(job for monitor in _selected(world, "serviceMonitor") for job in scraping.monitor(monitor)),
         *scraping.by_hand(_by_hand(world, notes)),
@@ -58,15 +56,15 @@ def wanted(world: World, ports: Ports, pace: float, finds: bool = True) -> Wante
     lookups = {} if finds else _found_for(jobs, world, notes)
     document = {
         "global": {
-            "scrape_interval": paced(interval, pace),
-            "scrape_timeout": min(paced(timeout, pace), paced(interval, pace), key=durations.seconds),
-            "evaluation_interval": paced(str(spec.get("evaluationInterval") or _INTERVAL), pace),
+            "scrape_interval": interval,
+            "scrape_timeout": min(timeout, interval, key=seconds),
+            "evaluation_interval": str(spec.get("evaluationInterval") or _INTERVAL),
             "external_labels": _external(world),
         },
         "rule_files": [f"{RULES}/*.yaml"],
         "scrape_configs": jobs,
     }
-    rules = {_file(one): _rules(one, pace) for one in _selected(world, "rule")}
+    rules = {_file(one): _rules(one) for one in _selected(world, "rule")}
     return Wanted(yaml.safe_dump(document, sort_keys=False), rules, tuple(dict.fromkeys(notes)), lookups)
 
 
@@ -168,8 +166,8 @@ def _file(rule: Mapping[str, Any]) -> str:
     return f"{rule['metadata']['namespace']}_{rule['metadata']['name']}.yaml"
 
 
-def _rules(rule: Mapping[str, Any], pace: float) -> str:
-    groups = [durations.group(one, pace) for one in rule["spec"].get("groups") or ()]
+def _rules(rule: Mapping[str, Any]) -> str:
+    groups = [*(rule["spec"].get("groups") or ())]
     return yaml.safe_dump({"groups": groups}, sort_keys=False, width=1000)
 
 

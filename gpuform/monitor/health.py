@@ -33,7 +33,7 @@ class HealthLoop:
         self.port = 0
         """Where its figures are; 0 as long as it has not been started."""
 
-    def keep(self, deployment: Json | None, prometheus: int, pace: float) -> None:
+    def keep(self, deployment: Json | None, prometheus: int) -> None:
         """Bring it in line; ``prometheus`` is that one's port. Raises ``kept.server.TROUBLE``."""
         if deployment is None:
             self.end()
@@ -53,13 +53,12 @@ class HealthLoop:
             own = {
                 "--account": self._folder / "account",
                 "--listen": f"127.0.0.1:{self.port}",
-                "--pace": f"{pace:g}",
                 "--prometheus": f"http://127.0.0.1:{prometheus}",
                 "--server": server,
             }
             return [sys.executable, *words, *(str(part) for pair in own.items() for part in pair)]
 
-        self._child.keep((files, account, tuple(container["command"]), prometheus, pace), command)
+        self._child.keep((files, account, tuple(container["command"]), prometheus), command)
 
     def end(self) -> None:
         """End it if it runs."""

@@ -29,14 +29,11 @@ _RELOAD_S = 20  # reading thousands of rules takes a second
 
 @dataclass(frozen=True)
 class Settings:
-    """``home`` is the folder of all files, with the programs as links in ``home/bin``; ``pace`` divides every
-    duration.
-    """
+    """``home`` is the folder of all files, with the programs as links in ``home/bin``."""
 
     home: Path
     logs: Path
     ports: Ports
-    pace: float = 1.0
 
     def program(self, name: str) -> Path:
         return self.home / "bin" / name
@@ -103,7 +100,7 @@ class Keeper:
             self._files, self._promtool = Files(self._set.home, promtool), promtool
             self._finds = self._files.finds()
         ports = replace(self._set.ports, health=self._health.port)
-        told = config.wanted(world, ports, self._set.pace, self._finds)
+        told = config.wanted(world, ports, self._finds)
         self._find(told)
         self._unread = self._files.bring(told) or self._unread
         if self._files.usable:
@@ -143,7 +140,7 @@ class Keeper:
         return [str(self._set.program(PROMETHEUS)), *flags]
 
     def _keep_health(self, world: World) -> tuple[str, ...]:
-        self._health.keep(world.health, self._set.ports.prometheus, self._set.pace)
+        self._health.keep(world.health, self._set.ports.prometheus)
         return ()
 
     def _keep_metrics(self, world: World) -> tuple[str, ...]:
@@ -184,7 +181,7 @@ class Keeper:
 
     def _note(self, said: list[str] | tuple[str, ...]) -> None:
         """Say what is not as declared, and leave it for `gpuform local status`."""
-        text = json.dumps({"pace": self._set.pace, "said": list(said)})
+        text = json.dumps(list(said))
         file = self._set.home / SAID
         if tuple(said) != self._said or not file.is_file() or file.read_text() != text:
             write_private(file, text)

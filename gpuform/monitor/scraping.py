@@ -7,11 +7,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpuform.monitor.durations import paced, seconds
 from gpuform.monitor.targets import Ports, redirected
 
 Json = dict[str, Any]
 SERVICE = "__meta_kubernetes_service_"
+_MS = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+    "y": 31_536_000_000,
+}
+_PART = re.compile(r"(\d+)(ms|[smhdwy])")
+_DURATION = re.compile(r"(?:\d+(?:ms|[smhdwy]))+")
 _NUMBERS = {
     "sampleLimit": "sample_limit",
     "targetLimit": "target_limit",
@@ -33,13 +43,19 @@ _CREDENTIALS = ("basic_auth", "authorization", "oauth2", "bearer_token", "bearer
 """They belong to the target's own address, which is not asked; their files are in a pod that runs no code."""
 
 
+def seconds(text: str) -> float:
+    """A duration as Prometheus writes it (``1h30m``). Raises ValueError for what is none."""
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is no duration")
+    return sum(int(count) * _MS[unit] for count, unit in _PART.findall(text)) / 1000
+
+
 @dataclass(frozen=True)
 class Scraping:
-    """What all jobs have alike. ``interval`` and ``timeout`` are the Prometheus's own, unpaced."""
+    """What all jobs have alike. ``interval`` and ``timeout`` are the Prometheus's own."""
 
     kubeconfig: str
     ports: Ports
-    pace: float
     interval: str
     timeout: str
     role: str = "endpoints"
@@ -86,9 +102,9 @@ class Scraping:
             yield made
 
     def _times(self, interval: str | None, timeout: str | None) -> Json:
-        """A timeout longer than its interval is none that Prometheus takes; pacing may not make one."""
-        every = paced(str(interval or self.interval), self.pace)
-        patience = min(paced(str(timeout or self.timeout), self.pace), every, key=seconds)
+        """A timeout longer than its interval is none that Prometheus takes."""
+        every = str(interval or self.interval)
+        patience = min(str(timeout or self.timeout), every, key=seconds)
         return {"scrape_interval": every, "scrape_timeout": patience}
 
     def _discovery(self, namespace: str, spec: Mapping[str, Any]) -> Json:

@@ -12,9 +12,8 @@ from gpuform.errors import Failure
 from gpuform.prometheus import NOT_STARTED, Direct, Prometheus
 from infra.plan.scraping import JOB
 
-PACE = 5.0
-"""Scrapes and rules of a rehearsal are so many times as fast: a declared interval is 15 s and more, and the
-node that was bought last is to be seen, too."""
+INTERVAL = "5s"
+"""Between two scrapes of a rehearsal, whatever is declared: the node that was bought last shows, too."""
 PATIENCE_S = 20.0
 """Discovery takes a few seconds, a scrape six at most."""
 _EVERY_S = 0.5

@@ -18,9 +18,7 @@ from types import FrameType
 from gpuform import writable
 from gpuform.embedded import ControlPlane, lock
 from gpuform.embedded.kwokctl import Tools
-from gpuform.embedded.monitoring import pace
 from gpuform.paths import Paths
-from gpuform.rehearse.monitored import PACE
 
 Say = Callable[[str], None]
 
@@ -50,7 +48,7 @@ def plane(paths: Paths, tools: Tools, stack: str, say: Say) -> Iterator[Paths]:
         started = ControlPlane(own, tools)
         _forget(started, own)  # of a rehearsal that was killed
         try:
-            started.start(progress=lambda text: None, pace=max(PACE, pace()))
+            started.start(progress=lambda text: None)
             yield own
         finally:
             try:

@@ -63,7 +63,7 @@ class Program:
     """The program of one cluster; what it says is in ``log``, in its folder."""
 
     def __init__(self, where: Where, kubeconfig: Path, folder: Path, every: float) -> None:
-        """Looks at nothing yet; ``every`` is the pace in seconds that it is told, as ``--every``."""
+        """Looks at nothing yet; ``every`` is the interval in seconds that it is told, as ``--every``."""
         self._where, self._kubeconfig, self._every = where, kubeconfig, every
         self._children = Children(folder)
         self.log = self._children.folder / "log"

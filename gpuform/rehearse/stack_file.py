@@ -2,7 +2,7 @@
 
 Workloads are left out because the engine would wait for each of their pods, and say nothing about the others
 meanwhile. Own hosts and existing clusters become an existing cluster whose kubeconfig is the rehearsal's;
-their nodes are played (`gpuform.rehearse.nodes`). Everything else is as declared.
+their nodes are played (`gpuform.rehearse.nodes`), and scraped more often. Everything else is as declared.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from gpuform.errors import InputError
+from gpuform.rehearse.monitored import INTERVAL
 from infra.config import KEY, load, read_yaml
 from infra.model.base import listing
 from infra.model.environment import Environment
@@ -51,6 +52,8 @@ def derived(declared: Mapping[str, Any], env: Environment, kubeconfig: Path) -> 
     found = deepcopy(dict(declared))
     for key in ("workloads", "state"):
         found.pop(key, None)
+    if env.monitoring:
+        found["monitoring"] = {**(found.get("monitoring") or {}), "interval": INTERVAL}
     if env.cluster.kind not in ("existing", "hosts"):
         return found
     found["cluster"] = {"kind": "existing", "kubeconfig": str(kubeconfig)}

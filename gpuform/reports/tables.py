@@ -109,8 +109,6 @@ def monitored(status: Status) -> list[str]:
             f"Prometheus (real; the GPUs that it measures are simulated) answers: "
             f"http://127.0.0.1:{there['prometheus'].port}/api/v1/alerts"
         )
-        if status.pace != 1:
-            found.append(f"monitoring is played {status.pace:g} times as fast: rules, scrapes, alerts")
     return found + [f"monitoring: {line}" for line in status.unmonitored]
 
 

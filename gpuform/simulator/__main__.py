@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import os
 import signal
 import sys
 from pathlib import Path
@@ -28,33 +27,27 @@ def main() -> int:
         "--nvidia-config", type=Path, required=True, help="the helper built from toolchain/nvidia-config"
     )
     parser.add_argument("--metrics-port", type=int, default=0, help="loopback port for scrapes; 0: none")
-    parser.add_argument(
-        "--pace",
-        type=float,
-        default=os.environ.get("GPUFORM_MONITOR_PACE", "1"),
-        help="how many times faster than the wall's clock the alerts' clocks go, 1 to 3600",
-    )
     parser.add_argument("--log-level", default="info", choices=("debug", "info", "warning", "error"))
     args = parser.parse_args()
     for file in (args.kubeconfig, args.nvidia_config):
         if not file.is_file():
             print(f"{file}: no such file; `gpuform local start` creates it", file=sys.stderr)
             return 2
-    if not 0 <= args.metrics_port <= 65535 or not 1 <= args.pace <= 3600:
-        print("--metrics-port is 0 to 65535, --pace 1 to 3600", file=sys.stderr)
+    if not 0 <= args.metrics_port <= 65535:
+        print("--metrics-port is 0 to 65535", file=sys.stderr)
         return 2
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
     logging.getLogger("simulator").setLevel(args.log_level.upper())
-    asyncio.run(_run(args.kubeconfig, args.nvidia_config, args.metrics_port, args.pace))
+    asyncio.run(_run(args.kubeconfig, args.nvidia_config, args.metrics_port))
     return 0
 
 
-async def _run(kubeconfig: Path, binary: Path, port: int, pace: float) -> None:
+async def _run(kubeconfig: Path, binary: Path, port: int) -> None:
     api, helper = Api(kubeconfig), NvidiaConfig(binary)
     reconciler = Reconciler(api, helper)
-    scrapes = await _serve(Exporters(reconciler.store, pace), port) if port else None
+    scrapes = await _serve(Exporters(reconciler.store), port) if port else None
     task = asyncio.ensure_future(reconciler.run())
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):

@@ -1,7 +1,7 @@
 """The health loop: keeps new pods off nodes with a broken GPU, and sees to it that they are replaced.
 
     health.py [--every SECONDS] [--account FOLDER] [--listen HOST:PORT] [--prometheus URL] [--server URL]
-              [--pace N] SETTINGS
+              SETTINGS
 
 SETTINGS is a JSON file with what was declared; the options are for who runs it outside a pod. Every look asks
 Prometheus for the faults that are active now and for the nodes whose GPUs are measured, and nothing else;
@@ -46,14 +46,13 @@ def main() -> None:
     parser.add_argument("--listen", default="")
     parser.add_argument("--prometheus", default="")
     parser.add_argument("--server", default="")
-    parser.add_argument("--pace", type=float, default=1.0)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the first process of a container has no default
     declared: Json = json.loads(args.settings.read_text())
     declared["prometheus"] = args.prometheus or declared["prometheus"]
     host, _, port = (args.listen or declared["listen"]).rpartition(":")
-    metrics, every = told.Metrics(), max(args.every / args.pace, 1.0) if args.pace > 1 else args.every
-    loop = Loop(cluster.Cluster(args.account, args.server), declared, metrics, args.pace)
+    metrics, every = told.Metrics(), args.every
+    loop = Loop(cluster.Cluster(args.account, args.server), declared, metrics)
     last = time.monotonic()
 
     def alive() -> bool:

@@ -42,9 +42,8 @@ class Loop:
         server: cluster.Cluster,
         declared: Json,
         metrics: told.Metrics,
-        pace: float,
     ) -> None:
-        """Looks at nothing yet; ``pace`` divides the durations that were declared."""
+        """Looks at nothing yet."""
         self._cluster, self._metrics, self._hand = server, metrics, acting.Hand(server)
         self._prometheus: str = declared["prometheus"]
         self._pools: Json = declared["pools"]
@@ -52,8 +51,8 @@ class Loop:
             mode=declared["mode"],
             budget=declared["budget"],
             most=declared["max"],
-            window_s=declared["window_s"] / pace,
-            settle_s=declared["settle_s"] / pace,
+            window_s=declared["window_s"],
+            settle_s=declared["settle_s"],
         )
         self._quiet: dict[str, float] = {}
         self._said: dict[str, str] = {}

@@ -62,7 +62,7 @@ def up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Runs the command on such a cluster; nothing else is there."""
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
     plane = type("Plane", (), {"start": lambda *a, **k: None, "monitored": lambda *a, **k: None})
-    plane.status = lambda self: type("Status", (), {"members": (), "unmonitored": (), "pace": 1})  # type: ignore[attr-defined]
+    plane.status = lambda self: type("Status", (), {"members": (), "unmonitored": ()})  # type: ignore[attr-defined]
     monkeypatch.setattr(local, "_control_plane", plane)
     monkeypatch.setattr(local, "_report", lambda *args: tmp_path / "index.html")
     for name in ("SETTLE_S", "UNCHANGED_S"):

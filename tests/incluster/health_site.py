@@ -197,7 +197,7 @@ class Site:
         self.prometheus.measured.clear()
 
     @contextmanager
-    def loop(self, pace: float = 1.0, every: float = 0.3) -> Iterator[Loop]:
+    def loop(self, every: float = 0.3, **settings: Any) -> Iterator[Loop]:
         """The program from the ConfigMap that the Deployment mounts, with a token of its account."""
         self._number += 1
         folder = self._folder / str(self._number)
@@ -206,7 +206,9 @@ class Site:
         host, _, server_port = config["server"].removeprefix("https://").rpartition(":")
         (account / "ca.crt").write_bytes(base64.b64decode(config["certificate-authority-data"]))
         port = free_port()
-        command += ["--every", str(every * pace if pace > 1 else every), "--pace", str(pace)]
+        file = Path(command[-1])
+        file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+        command += ["--every", str(every)]
         command += ["--account", str(account), "--listen", f"127.0.0.1:{port}"]
         command += ["--prometheus", self.prometheus.url]
         env = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": server_port}

@@ -154,7 +154,7 @@ def test_a_node_comes_back_once_it_is_repaired_and_shows_it(site: Site) -> None:
     site.boots("fixed-b", "before")
     site.prometheus.ill("fixed-a")
     site.prometheus.ill("fixed-b", kind="reset", xid="48")
-    with site.loop(pace=300) as loop:  # two seconds to settle
+    with site.loop(settle_s=2) as loop:
         until(site.taints, {"fixed-a": "replace", "fixed-b": "reset"}.__eq__)
         site.offers("fixed-a", "0")
         site.prometheus.faults = []  # the GPU is lost, and so are its series

@@ -7,7 +7,6 @@ import yaml
 from gpuform.paths import Paths
 from infra.config import parse
 from infra.model.health import HEALTH
-from infra.model.labels import GPU_REPAIRED, RESET_BREAKER
 from infra.plan import room
 from infra.plan.rules import alerts, groups
 from tests.journey.alert_objects import played
@@ -54,13 +53,6 @@ def elastic() -> tuple[Trouble, ...]:
     )
 
 
-def _reset(world: World) -> None:
-    """A person has looked when nothing is broken any more, and lets the loop go on."""
-    world.soon(lambda: not world.query('gpuform:fault:active{class=~"reset|replace"}'))
-    words = ("-n", HEALTH, f"{RESET_BREAKER}=looked", "--overwrite")
-    world.kubectl("annotate", "configmap", "gpu-health-state", *words)
-
-
 def _fails_and_then_acts(world: World) -> None:
     """The loop may not touch a node when the first fault comes, and may a little later."""
     world.may_patch(HEALTH, allowed=False)
@@ -77,16 +69,13 @@ def health() -> tuple[Trouble, ...]:
         Trouble(
             "more nodes with broken GPUs than the loop's budget has",
             lambda world: None,
-            _reset,
+            lambda world: None,
             (("GpuHealthBreakerOpen", {}),),
         ),
         Trouble(
             "a GPU off the bus, and a health loop that may not act at first",
             _fails_and_then_acts,
-            each(
-                fault("whole-5", 0, "--clear"),
-                lambda world: world.annotate("whole-5", f"{GPU_REPAIRED}=another card"),
-            ),
+            fault("whole-5", 0, "--clear"),
             (
                 ("GpuLost", at("whole-5", 0)),
                 ("GpuXidReplace", at("whole-5", 0, xid="79")),

@@ -17,8 +17,8 @@ def _xid(gpu: int, xid: int, alert: str, kind: str) -> Trouble:
 
 
 def _wear(world: World) -> None:
-    """Errors of a memory for an hour already, so that most of its spare rows are used."""
-    world.annotate("whole-1", broken_memory(gpu=0, seconds_ago=3600))
+    """Errors of a memory, one a minute, for six hours already: most of its spare rows are used."""
+    world.annotate("whole-1", broken_memory(gpu=0, seconds_ago=6 * 3600))
 
 
 def _another_card(world: World) -> None:
@@ -32,7 +32,7 @@ def hardware() -> tuple[Trouble, ...]:
     worn = at("whole-1", 0)
     return (
         Trouble(
-            "errors of memory for an hour",
+            "errors of memory for hours",
             _wear,
             _another_card,
             (

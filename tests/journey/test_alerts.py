@@ -1,7 +1,7 @@
-"""Every alert is provoked on a real control plane, seen firing in the real Prometheus, and gone when mended.
+"""Every alert is provoked on a real control plane, and seen pending or firing in the real Prometheus.
 
-Three rounds, each with everything of ``alert_troubles`` at once; durations pass 120 times as fast. What the
-tests stand in for, because it does not run on an embedded cluster, is in that table.
+Three rounds, each with everything of ``alert_troubles`` at once. How long each has to last, and that it ends,
+promtool judges (tests/plan/rules). What the tests stand in for is in that table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.journey import alerts_world
 from tests.journey.alert_objects import WORK
 from tests.journey.alert_trouble import Labels, Trouble
 from tests.journey.alert_troubles import ROUND_ONE, ROUND_THREE, ROUND_TWO
-from tests.journey.alerts_world import PACE, Firing, World, declare
+from tests.journey.alerts_world import Firing, World, declare
 from tests.journey.conftest import close, make_checkout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
@@ -25,38 +25,34 @@ TROUBLES = (*ROUND_ONE, *ROUND_TWO, *ROUND_THREE)
 EXPECTED = [(trouble, name, labels) for trouble in TROUBLES for name, labels in trouble.fires]
 NOT_HERE: dict[str, str] = {}
 """Alerts that cannot be provoked on an embedded cluster, and why; promtool alone judges them."""
-QUIET_S, FIRE_S, HEAL_S = 60.0, 170.0, 110.0
+QUIET_S, FIRE_S = 90.0, 200.0
 
 
 @dataclass
 class Seen:
-    """What fired before anything was wrong, and which expected alerts fired and were gone in the end."""
+    """What fired before anything was wrong, and which expected alerts came."""
 
     quiet: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     fired: set[int] = field(default_factory=set)
-    resolved: set[int] = field(default_factory=set)
     taints: dict[str, str | None] = field(default_factory=dict)
-    """What the health loop has put on the nodes while everything was broken, and what was left in the end."""
-    left: dict[str, str | None] = field(default_factory=dict)
+    """What the health loop had put on the nodes at the end of any round."""
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """The stack is up, and nothing is wrong."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GPUFORM_MONITOR_PACE", str(PACE))
-        checkout = make_checkout(tmp_path_factory.mktemp("alerts"))
-        declare(checkout.paths)
+    checkout = make_checkout(tmp_path_factory.mktemp("alerts"))
+    declare(checkout.paths)
+    try:
+        checkout.gpuform("local", "up")
+        found = World(checkout)
         try:
-            checkout.gpuform("local", "up")
-            found = World(checkout)
-            try:
-                found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": WORK}})
-                yield found
-            finally:
-                found.close()
+            found.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": WORK}})
+            yield found
         finally:
-            close(checkout)
+            found.close()
+    finally:
+        close(checkout)
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +60,11 @@ def seen(world: World) -> Seen:
     """What was seen in all the rounds; nothing is asserted here, so that each alert is judged by itself."""
     found = Seen()
     world.until("measurements", lambda: world.query("gpuform:device:util_ratio"), QUIET_S)
-    time.sleep(15)  # a quarter of an hour of Prometheus
+    time.sleep(60)  # two evaluations of every rule
     found.quiet = world.firing().found
     first = 0
     for round_ in (ROUND_ONE, ROUND_TWO, ROUND_THREE):
         first += _play(world, round_, found, first)
-    world.soon(lambda: not _taints(world))
-    found.left = _taints(world)
     return found
 
 
@@ -79,19 +73,17 @@ def _taints(world: World) -> dict[str, str | None]:
 
 
 class Watch(threading.Thread):
-    """Looks at what fires all the time: an XID is news for a few seconds."""
+    """Looks at what fires all the time."""
 
     def __init__(self, world: World) -> None:
         """Not yet started."""
         super().__init__(daemon=True)
         self._world, self._over = world, threading.Event()
         self._ever: dict[str, list[dict[str, str]]] = {}
-        self.now = Firing({})
 
     def run(self) -> None:
         while not self._over.wait(alerts_world.POLL_S):
-            self.now = self._world.firing()
-            for name, found in self.now.found.items():
+            for name, found in self._world.firing().found.items():
                 known = self._ever.setdefault(name, [])
                 known += [labels for labels in found if labels not in known]
 
@@ -106,7 +98,7 @@ class Watch(threading.Thread):
 
 
 def _play(world: World, troubles: Sequence[Trouble], found: Seen, first: int) -> int:
-    """Provoke, watch, heal, watch; returns how many alerts were expected."""
+    """Provoke, watch, heal; returns how many alerts were expected."""
     expected = dict(enumerate((fire for trouble in troubles for fire in trouble.fires), first))
     watch = Watch(world)
     watch.start()
@@ -117,9 +109,6 @@ def _play(world: World, troubles: Sequence[Trouble], found: Seen, first: int) ->
         found.taints |= _taints(world)
         for trouble in reversed(troubles):
             trouble.heal(world)
-        fired = {number: one for number, one in expected.items() if number in found.fired}
-        time.sleep(2 * alerts_world.POLL_S)
-        _note(fired, found.resolved, lambda name, labels: not watch.now.has(name, labels), HEAL_S)
     finally:
         watch.stop()
     return len(expected)
@@ -162,13 +151,11 @@ def test_the_table_has_every_alert(world: World) -> None:
     [(number, name) for number, (_, name, _) in enumerate(EXPECTED)],
     ids=[f"{name}: {trouble.what}" for trouble, name, _ in EXPECTED],
 )
-def test_it_fires_and_resolves(seen: Seen, number: int, name: str) -> None:
+def test_it_comes(seen: Seen, number: int, name: str) -> None:
     trouble, _, labels = EXPECTED[number]
     assert number in seen.fired, f"{name} {dict(labels)} did not fire for {trouble.what}"
-    assert number in seen.resolved, f"{name} {dict(labels)} still fires after {trouble.what} was mended"
 
 
 def test_the_health_loop_keeps_pods_off_a_lost_gpu_and_stops_at_its_budget(seen: Seen) -> None:
     """XID 79 in the simulator ends as a taint on its node, and on no other of the many that are broken."""
     assert seen.taints == {"whole-5": "replace"}
-    assert seen.left == {}

@@ -23,8 +23,8 @@ def world(*monitors: Json, found: tuple[Json, ...] = (), by_hand: str = "", **sp
     return World(prometheus(**spec), monitors, found, NAMESPACES, by_hand)
 
 
-def told(it: World, pace: float = 1, finds: bool = True) -> tuple[Wanted, Json]:
-    made = wanted(it, PORTS, pace, finds)
+def told(it: World, finds: bool = True) -> tuple[Wanted, Json]:
+    made = wanted(it, PORTS, finds)
     return made, yaml.safe_load(made.config)
 
 

@@ -77,7 +77,7 @@ def running(home: Path) -> set[str]:
 
 
 def said(home: Path) -> list[str]:
-    found: list[str] = json.loads((home / SAID).read_text())["said"]
+    found: list[str] = json.loads((home / SAID).read_text())
     return found
 
 

@@ -24,8 +24,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 CHART = Path(__file__).parents[2] / "charts" / "gpu-operator-sim"
 UP = {"record": "own:up", "expr": 'sum(up{job="nvidia-dcgm-exporter"})'}
-ALERT = {"alert": "Always", "expr": "vector(1)", "for": "5m", "labels": {"severity": "info"}}
-PACE = 15
+ALERT = {"alert": "Always", "expr": "vector(1)", "for": "10s", "labels": {"severity": "info"}}
 HEALTHY = parse(
     {
         "name": "e",
@@ -40,14 +39,14 @@ VALUES = {"driver": {"version": "580.126.09"}, "dcgmExporter": {"serviceMonitor"
 
 
 class Monitored(Own):
-    """A plane whose stack may declare monitoring; its time goes faster."""
+    """A plane whose stack may declare monitoring."""
 
     @property
     def kubeconfig(self) -> Path:
         return self.paths.kubeconfig
 
     def begin(self) -> None:
-        self.plane.start(pace=PACE)
+        self.plane.start()
         self.plane.monitored()
 
     def send(self, *objects: dict[str, Any]) -> None:
@@ -101,7 +100,7 @@ def declared(bare: Monitored) -> Monitored:
         *state_metrics(),
         exporters(),
         rules(UP, ALERT),
-        prometheus(),
+        prometheus(scrapeInterval="2s", evaluationInterval="2s"),
     )
     until(lambda: bare.kept() == {PROMETHEUS, STATE_METRICS}, what=bare.log)
     return bare
@@ -132,13 +131,11 @@ def test_every_exporter_is_scraped_and_nodes_are_counted(declared: Monitored) ->
     rows = {member.name: member for member in declared.plane.status().members}
     assert rows[PROMETHEUS].rss_bytes > 2**20
     assert rows[STATE_METRICS].port != rows[PROMETHEUS].port
-    assert declared.plane.status().pace == PACE
     assert declared.plane.status().unmonitored == ()
 
 
 def test_rules_are_followed_and_wrong_ones_leave_the_old_ones(declared: Monitored) -> None:
     until(lambda: declared.value("own:up") == 2, what=declared.log)
-    # Five minutes are twenty seconds at this pace.
     until(
         lambda: declared.ask('ALERTS{alertname="Always",alertstate="firing"}'),
         what="it does not fire",

@@ -36,7 +36,7 @@ class Recorded:
     def __init__(self, paths: Paths, tools: Any) -> None:
         """Nothing runs."""
 
-    def start(self, progress: Any, pace: float) -> None:
+    def start(self, progress: Any) -> None:
         self.done.append("start")
 
     def stop(self, delete: bool) -> None:

@@ -11,6 +11,7 @@ import yaml
 from gpuform.errors import InputError
 from gpuform.paths import Paths
 from gpuform.rehearse import nodes, stack_file
+from gpuform.rehearse.monitored import INTERVAL
 from gpuform.rehearse.stack_file import SELECTED
 from infra.config import load, parse
 from infra.model import labels
@@ -43,6 +44,9 @@ def test_own_hosts_become_a_cluster_that_is_there_with_what_ansible_left_on_them
     assert after.cluster.kind == "existing"
     assert after.cluster.kubeconfig == str(KUBECONFIG)
     assert after.pools[0].selector == {SELECTED: "a100-mig"}
+    before = before.model_copy(update={"monitoring": after.monitoring})
+    assert after.monitoring
+    assert after.monitoring.interval == INTERVAL
     assert gpu_operator.values(after) == gpu_operator.values(before)
 
 

@@ -17,19 +17,18 @@ AT = (
 )
 
 
-def status(*members: Member, pace: float = 1.0, said: tuple[str, ...] = ()) -> Status:
-    return Status(members, Path("kubeconfig"), None, True, "v1.34.4", pace, said)
+def status(*members: Member, said: tuple[str, ...] = ()) -> Status:
+    return Status(members, Path("kubeconfig"), None, True, "v1.34.4", said)
 
 
 def test_nothing_where_nobody_has_declared_it() -> None:
     assert monitored(status(Member("etcd", 1, True, 1, 2))) == []
-    assert monitored(status(pace=60)) == []
+    assert monitored(status()) == []
 
 
-def test_where_it_answers_how_fast_it_is_and_what_is_wrong() -> None:
+def test_where_it_answers_and_what_is_wrong() -> None:
     assert monitored(status(PROMETHEUS)) == [AT]
-    assert monitored(status(PROMETHEUS, pace=60, said=("rules a/b: no; the old ones stay",))) == [
+    assert monitored(status(PROMETHEUS, said=("rules a/b: no; the old ones stay",))) == [
         AT,
-        "monitoring is played 60 times as fast: rules, scrapes, alerts",
         "monitoring: rules a/b: no; the old ones stay",
     ]

@@ -20,11 +20,11 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 class Bench:
     """One node's exporter under a clock of its own."""
 
-    def __init__(self, world: World, pace: float = 1.0) -> None:
+    def __init__(self, world: World) -> None:
         self.now = START
         api: Api = None  # type: ignore[assignment]  # a store that follows nothing
         self.store = Store(api, lambda _: None)
-        self.exporters = Exporters(self.store, pace, lambda: self.now)
+        self.exporters = Exporters(self.store, lambda: self.now)
         self.put(world)
 
     def put(self, world: World) -> None:

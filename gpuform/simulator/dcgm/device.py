@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from gpuform.simulator import faults
 from gpuform.simulator.dcgm import figures
 from gpuform.simulator.dcgm.figures import Figures
-from gpuform.simulator.dcgm.load import Moment
 from gpuform.simulator.faults import Fault
 
 LINK_ERRORS = 10.0
@@ -54,22 +53,22 @@ class State:
         return State(began=now, at=now, celsius=self.celsius, double_bit_before=kept)
 
 
-def advance(state: State, made: Figures, busy: float, link: float, broken: Broken, moment: Moment) -> None:
+def advance(state: State, made: Figures, busy: float, link: float, broken: Broken, moment: float) -> None:
     """Take the GPU to this moment; ``link`` is the share of the NVLinks that is used. Time never turns."""
-    now = max(moment.now, state.at)
+    now = max(moment, state.at)
     first = state.watts == 0.0
     watts = _watts(made, busy, broken)
     target = _target(made, watts, broken)
     seconds = 0.0 if first or state.at == NEVER else now - state.at
     state.millijoules += seconds * 500.0 * (state.watts + watts)
     state.link_bytes += seconds * link * made.nvlink
-    state.celsius = target + (state.celsius - target) * math.exp(-seconds * moment.pace / figures.LAG)
+    state.celsius = target + (state.celsius - target) * math.exp(-seconds / figures.LAG)
     if first and not state.celsius:
         state.celsius = target
     state.thermal_ns += 1e9 * _within(broken, faults.THERMAL, state, now)
     state.power_ns += 1e9 * _within(broken, faults.POWER, state, now)
     state.link_errors += LINK_ERRORS * _within(broken, faults.NVLINK, state, now)
-    _errors(state, broken, now, moment.pace)
+    _errors(state, broken, now)
     state.watts, state.at = watts, now
 
 
@@ -90,23 +89,23 @@ def _within(broken: Broken, kind: str, state: State, now: float) -> float:
     return max(0.0, now - max(state.at, state.began, fault.since)) if fault else 0.0
 
 
-def _errors(state: State, broken: Broken, now: float, pace: float) -> None:
+def _errors(state: State, broken: Broken, now: float) -> None:
     fault = broken.get(faults.ECC)
     if fault is None:
         state.double_bit_before += state.double_bit
         state.double_bit = 0
     else:
         begun = max(fault.since, state.began)
-        state.double_bit = max(state.double_bit, _steps(begun, now, pace))
+        state.double_bit = max(state.double_bit, _steps(begun, now))
 
 
-def _steps(since: float, now: float, pace: float) -> int:
-    return int((now - since) * pace // faults.AGAIN_AFTER) + 1 if now >= since else 0
+def _steps(since: float, now: float) -> int:
+    return int((now - since) // faults.AGAIN_AFTER) + 1 if now >= since else 0
 
 
-def double_bits(since: float, now: float, pace: float) -> list[float]:
+def double_bits(since: float, now: float) -> list[float]:
     """When the errors of a broken memory have come, the last ten of them."""
-    count, step = _steps(since, now, pace), faults.AGAIN_AFTER / pace
+    count, step = _steps(since, now), faults.AGAIN_AFTER
     return [since + step * n for n in range(max(0, count - 10), count)]
 
 

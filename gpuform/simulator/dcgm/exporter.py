@@ -12,7 +12,6 @@ from collections.abc import Callable
 from gpuform.simulator import faults
 from gpuform.simulator.dcgm import exposition
 from gpuform.simulator.dcgm.counters import CountersError
-from gpuform.simulator.dcgm.load import Moment
 from gpuform.simulator.dcgm.operand import OPERAND, asked
 from gpuform.simulator.dcgm.rows import rows
 from gpuform.simulator.dcgm.watch import NodeWatch
@@ -23,9 +22,9 @@ from gpuform.simulator.world import World
 class Exporters:
     """The exporters of all nodes; what they remember of a node is a few hundred bytes per GPU."""
 
-    def __init__(self, store: Store, pace: float = 1.0, clock: Callable[[], float] = time.time) -> None:
-        """``pace``: how much faster than the wall's clock alerts' clocks go; ``clock``: s since 1970."""
-        self._store, self._pace, self._clock = store, pace, clock
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        """``clock``: s since 1970."""
+        self._store, self._clock = store, clock
         self._watched: dict[str, NodeWatch] = {}
 
     def scrape(self, name: str) -> tuple[int, str]:
@@ -36,10 +35,9 @@ class Exporters:
             return 404, f"there is no node {name}\n"
         pods = list(self._store.on_node.get(name, {}).values())
         world = World(node, self._store.cluster, pods, claims=self._store.claimed.on(name))
-        moment = Moment(self._clock(), self._pace)
-        return self._answer(world, moment)
+        return self._answer(world, self._clock())
 
-    def _answer(self, world: World, moment: Moment) -> tuple[int, str]:
+    def _answer(self, world: World, moment: float) -> tuple[int, str]:
         name, pod = world.node.name, world.running(OPERAND)
         watch = self._watch(name)
         try:
@@ -49,9 +47,9 @@ class Exporters:
         else:
             why = "no dcgm-exporter runs on this node"
         if pod is None or wanted is None or faults.breaks(world.node, faults.EXPORTER_DOWN):
-            watch.stop(moment.now)
+            watch.stop(moment)
             return 503, f"{name}: {why}\n"
-        watch.begin(world, pod, moment.now)
+        watch.begin(world, pod, moment)
         return 200, exposition.text(world, wanted, list(rows(world, watch, moment)), moment)
 
     def _watch(self, name: str) -> NodeWatch:

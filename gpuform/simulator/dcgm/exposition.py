@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from gpuform.simulator import faults
 from gpuform.simulator.dcgm.fields import CLOCK_EVENTS, EXPORTER, HEALTH, XID, XID_COUNT, Counter
-from gpuform.simulator.dcgm.load import Moment
 from gpuform.simulator.dcgm.rows import Row, static, value
 from gpuform.simulator.dcgm.watch import WINDOW_MS
 from gpuform.simulator.world import World
@@ -32,7 +31,7 @@ _INCIDENTS = {
 """DCGM's health watch, its result (10 warns, 20 fails) and its error, by what is broken."""
 
 
-def text(world: World, counters: Sequence[Counter], rows: Sequence[Row], moment: Moment) -> str:
+def text(world: World, counters: Sequence[Counter], rows: Sequence[Row], moment: float) -> str:
     """Everything the exporter has to say; a counter of which no row has a value is not mentioned."""
     labels = static(world, [counter.name for counter in counters if counter.kind == "label"])
     heads = [_written(row.labels | labels | row.pod) for row in rows]
@@ -50,7 +49,7 @@ def text(world: World, counters: Sequence[Counter], rows: Sequence[Row], moment:
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _samples(counter: Counter, rows: Sequence[Row], heads: Sequence[str], moment: Moment) -> Iterator[str]:
+def _samples(counter: Counter, rows: Sequence[Row], heads: Sequence[str], moment: float) -> Iterator[str]:
     name = counter.name
     if name in EXPORTER:
         for row, head in zip(rows, heads, strict=True):
@@ -67,7 +66,7 @@ def _samples(counter: Counter, rows: Sequence[Row], heads: Sequence[str], moment
         yield f"{name}{{{head}{tail}}} {number}"
 
 
-def _counted(name: str, row: Row, moment: Moment) -> Iterator[tuple[dict[str, str], int]]:
+def _counted(name: str, row: Row, moment: float) -> Iterator[tuple[dict[str, str], int]]:
     """Labels and value of what the exporter works out itself."""
     window = {"window_size_in_ms": str(WINDOW_MS)}
     if name == XID_COUNT:
@@ -88,7 +87,7 @@ def _counted(name: str, row: Row, moment: Moment) -> Iterator[tuple[dict[str, st
             yield {"health_watch": watch, "health_error_code": error}, result
 
 
-def _clock_events(row: Row, moment: Moment) -> Iterator[tuple[str, int]]:
+def _clock_events(row: Row, moment: float) -> Iterator[tuple[str, int]]:
     """In how many of the window's samples the clocks were held down, by what holds them now."""
     most = round(WINDOW_MS / 1000 / SAMPLE)
     if row.idle:
@@ -96,7 +95,7 @@ def _clock_events(row: Row, moment: Moment) -> Iterator[tuple[str, int]]:
     for kind, events in _CLOCKS.items():
         fault = row.broken.get(kind)
         if fault:
-            seen = math.ceil((moment.now - fault.since) * moment.pace / SAMPLE)
+            seen = math.ceil((moment - fault.since) / SAMPLE)
             for event in events:
                 yield event, min(most, max(1, seen))
 

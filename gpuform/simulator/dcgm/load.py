@@ -45,14 +45,6 @@ class Use:
     peers: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A time (s since 1970), and how many times faster than the wall's clock alerts' clocks go."""
-
-    now: float
-    pace: float = 1.0
-
-
 @dataclass(slots=True)
 class Uses:
     """Use by device id; a device that is missing is idle."""
@@ -63,7 +55,7 @@ class Uses:
         return self.by_id.get(device) or Use()
 
 
-def uses(world: World, moment: Moment) -> Uses:
+def uses(world: World, moment: float) -> Uses:
     """Who uses which device of the node now; a pod that is down or not admitted uses none."""
     found: dict[str, Use] = {}
     for pod in world.consumers:
@@ -85,7 +77,7 @@ def _count(found: dict[str, Use], pod: Pod, busy: float) -> None:
             use.pod, use.peers = (pod.namespace, pod.name, _container(pod)), len(devices)
 
 
-def of_pod(pod: Pod, moment: Moment) -> float:
+def of_pod(pod: Pod, moment: float) -> float:
     """How busy this pod keeps each of its devices, 0 to 1."""
     said = _number(pod.load, pod.uid, moment)
     if said is None:
@@ -93,12 +85,12 @@ def of_pod(pod: Pod, moment: Moment) -> float:
     return OTHERWISE if said is None else said
 
 
-def _number(word: str, uid: str, moment: Moment) -> float | None:
+def _number(word: str, uid: str, moment: float) -> float | None:
     if word == "idle":
         return 0.0
     if word == "sine":
         phase = zlib.crc32(uid.encode()) / 2**32
-        return 0.5 + 0.4 * math.sin(2 * math.pi * (moment.now * moment.pace / PERIOD + phase))
+        return 0.5 + 0.4 * math.sin(2 * math.pi * (moment / PERIOD + phase))
     try:
         value = float(word)
     except ValueError:

@@ -14,7 +14,7 @@ from gpuform.simulator import device_plugin, driver, faults
 from gpuform.simulator.dcgm import device
 from gpuform.simulator.dcgm.fields import XID
 from gpuform.simulator.dcgm.figures import FIGURES
-from gpuform.simulator.dcgm.load import Moment, Use, Uses, uses
+from gpuform.simulator.dcgm.load import Use, Uses, uses
 from gpuform.simulator.dcgm.watch import NodeWatch, broken, hear, last_xid, look
 from gpuform.simulator.hardware import Gpu, Mig
 from gpuform.simulator.mig_geometry import Placed
@@ -36,7 +36,7 @@ class Row:
     instance: bool = False
 
 
-def rows(world: World, watch: NodeWatch, moment: Moment) -> Iterator[Row]:
+def rows(world: World, watch: NodeWatch, moment: float) -> Iterator[Row]:
     """Every row of the node; ``watch`` is taken to this moment."""
     gpu, made = world.gpu, FIGURES.get(world.device)
     if gpu is None or made is None:

@@ -1,8 +1,8 @@
 """What the exporter of a node has seen of its GPUs: the models' states, and the XIDs.
 
-XIDs are events: they count for five minutes (the exporter's ``DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE``; by the
-alerts' clock, see ``Moment.pace``), and the last one is shown until the exporter is started again. What is
-remembered is lost with the simulator, too: counters then begin at 0, which Prometheus takes for a restart.
+XIDs are events: they count for five minutes (the exporter's ``DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE``), and the
+last one is shown until the exporter is started again. What is remembered is lost with the simulator, too:
+counters then begin at 0, which Prometheus takes for a restart.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from datetime import datetime
 from gpuform.simulator import driver, faults, xids
 from gpuform.simulator.dcgm.device import Broken, State, advance, double_bits
 from gpuform.simulator.dcgm.figures import Figures
-from gpuform.simulator.dcgm.load import Moment
 from gpuform.simulator.faults import Fault
 from gpuform.simulator.objects import Pod
 from gpuform.simulator.world import World
@@ -78,7 +77,7 @@ def broken(all_of_node: tuple[Fault, ...], gpu: int) -> tuple[Fault, ...]:
 
 
 def look(
-    watched: Watched, made: Figures, use: tuple[float, float], found: tuple[Fault, ...], moment: Moment
+    watched: Watched, made: Figures, use: tuple[float, float], found: tuple[Fault, ...], moment: float
 ) -> Broken:
     """Take one GPU to this moment; ``use`` is how busy it is and the share of its NVLinks that is used."""
     kinds: Broken = {}
@@ -88,18 +87,16 @@ def look(
     return kinds
 
 
-def hear(watched: Watched, found: tuple[Fault, ...], since: float, moment: Moment) -> Counter[int]:
+def hear(watched: Watched, found: tuple[Fault, ...], since: float, moment: float) -> Counter[int]:
     """XIDs of the window, each as often as it has come; those from before the exporter it has not heard."""
     for fault in found:
-        times = (
-            double_bits(fault.since, moment.now, moment.pace) if fault.kind == faults.ECC else [fault.since]
-        )
+        times = double_bits(fault.since, moment) if fault.kind == faults.ECC else [fault.since]
         if fault.sent:
-            heard = (at for at in times if since <= at <= moment.now)
+            heard = (at for at in times if since <= at <= moment)
             watched.events.update((at, fault.sent) for at in heard)
     if watched.events:
         watched.last = max(watched.last, *watched.events)
-    begin = moment.now - WINDOW_MS / 1000 / moment.pace
+    begin = moment - WINDOW_MS / 1000
     recent = sorted(event for event in watched.events if event[0] > begin)[-MOST:]
     watched.events = set(recent)
     return Counter(xid for _, xid in recent)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from gpuform.simulator.dcgm import device, figures
-from gpuform.simulator.dcgm.load import Moment
 from infra.config import parse
 from infra.model.environment import Environment
 
@@ -120,7 +119,7 @@ def _values() -> dict[str, float]:
     """Every field of which a MIG instance has a value, as the simulator models it, half busy."""
     state = device.State()
     for second in (0.0, 60.0):
-        device.advance(state, _A100, 0.5, 0.0, {}, Moment(1e9 + second))
+        device.advance(state, _A100, 0.5, 0.0, {}, 1e9 + second)
     own = device.busy_values(0.5, instance=True) | device.memory_values(_MIB, _MIB // 2)
     none = {
         "DCGM_FI_DEV_XID_ERRORS": 0.0,
