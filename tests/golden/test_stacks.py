@@ -1,13 +1,15 @@
 """Every stack rendered, byte for byte.
 
 One stack is here in full. A file of another stack that is much like its file is a ``.diff`` against it, and
-begins with the SHA-256 of the whole text. Of a program in a ConfigMap only the SHA-256 is here.
+begins with the SHA-256 of the whole text; Prometheus rules differ by whole rules, one per line. Of a program
+in a ConfigMap only the SHA-256 is here.
 GPUFORM_UPDATE_GOLDEN=1 writes the files again; read the difference before committing it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -15,6 +17,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 import pytest
+import yaml
 
 from infra.config import load
 from infra.inventory import keys
@@ -30,6 +33,7 @@ ELSEWHERE = ("dashboards.yaml",)
 """Files that are reviewed elsewhere: tests/plan/dashboards has each dashboard once."""
 STACKS = ("local", "aws-dev", "aws-prod", "openstack-dev", "onprem-dev")
 IN_FULL = "aws-prod"
+RULES = "monitoring-rules.yaml"
 _PROGRAM = re.compile(r"^  (\w+\.py): \|\n((?:    .*\n|\n)+)", re.MULTILINE)
 
 
@@ -76,14 +80,27 @@ def short(files: Mapping[str, str], in_full: Mapping[str, str]) -> dict[str, str
     """Each file, or what differs from the one in full where that is shorter by a third."""
     found = {}
     for name, text in files.items():
-        old, new = in_full.get(name, "").splitlines(), text.splitlines()
+        lines_of = _rules if name == RULES else str.splitlines
+        old, new = lines_of(in_full.get(name, "")), lines_of(text)
         lines = list(unified_diff(old, new, n=1, lineterm=""))[2:]
         lines = ["@@" if line.startswith("@@") else line for line in lines]  # the SHA-256 says where
-        if 3 * len(lines) < 2 * len(new):
+        if 3 * len(lines) < 2 * text.count("\n"):
             digest = hashlib.sha256(text.encode()).hexdigest()
             found[f"{name}.diff"] = "\n".join([f"sha256 {digest}", *lines, ""])
         else:
             found[name] = text
+    return found
+
+
+def _rules(text: str) -> list[str]:
+    """The document around the groups of rules, each group's head, and each rule, as one line of JSON."""
+    found = []
+    for document in yaml.safe_load_all(text):
+        groups = document["spec"].pop("groups")
+        found.append(json.dumps(document))
+        for group in groups:
+            rules = group.pop("rules")
+            found += [json.dumps(one) for one in (group, *rules)]
     return found
 
 
