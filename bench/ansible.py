@@ -2,11 +2,11 @@
 
     python -m bench.ansible [HOSTS ...]
 
-Every line is a bed of bare Debian hosts over real ssh, and their packages come from a local repository and a
-mirror behind a warm cache, so the network is none of it. The peer is the same ansible-core on the same
-playbook with a configuration that says only where the roles are; where mitogen can be imported, its strategy
-with our settings is a third line. A second run must change nothing, or the figures are void. Needs root and
-Debian's tools, as the tests on hosts do.
+Every line has new bare Debian hosts over real ssh; their packages come from a local repository and a mirror
+behind a warm cache, so the network is not measured. The peer is the same ansible-core on the same playbook
+with a configuration that sets only the path of the roles; if mitogen can be imported, its strategy with our
+settings is a third line. A second run must change nothing, or the figures are void. Needs root and Debian's
+tools, as the tests on hosts do.
 """
 
 from __future__ import annotations
@@ -33,15 +33,12 @@ ADDED_AT = (2, 10)
 
 @dataclass
 class Settings:
-    """One way to configure Ansible."""
-
     name: str
     config: str
     variables: dict[str, str] = field(default_factory=dict)
 
 
 def ways() -> list[Settings]:
-    """Stock, ours, and ours with mitogen where it is there."""
     stock = f"[defaults]\nroles_path = {ROOT / 'ansible' / 'roles'}\n"
     ours = OURS.read_text().replace("roles_path = roles", f"roles_path = {ROOT / 'ansible' / 'roles'}")
     found = [Settings("stock", stock), Settings("ours", ours)]
@@ -83,7 +80,6 @@ def play(bed: Bed, way: Settings, playbook: str, *args: str) -> tuple[float, dic
 
 
 def bare(name: str, hosts: int) -> Bed:
-    """A new bed of that many hosts."""
     bed = Bed(f"bench-{os.getpid()}-{name}")
     bed.up(hosts, owner=os.getpid())
     bed.furnish_repository()
@@ -104,7 +100,7 @@ def measure(hosts: int, way: Settings) -> tuple[float, float]:
 
 
 def measure_added(hosts: int, way: Settings) -> float:
-    """Seconds that one more host takes, beside that many that are done."""
+    """Seconds to add one host to that many configured ones."""
     bed = bare(f"add-{hosts}", hosts)
     try:
         play(bed, way, "site.yml")
@@ -115,7 +111,6 @@ def measure_added(hosts: int, way: Settings) -> float:
 
 
 def main(sizes: Sequence[int]) -> None:
-    """One line per size and settings; times in seconds."""
     try:
         bed = bare("warm", 1)
     except Exception as error:

@@ -2,8 +2,8 @@
 
     python -m bench.aws [POOLS ...]
 
-The peer is made in the same run, on the same control plane with the same stand-ins and charts, and has the
-same credentials: `bench/flat.py`. Needs ``../shared/reference/crds`` for Karpenter's kinds.
+The peer (`bench/flat.py`) runs in the same run, on the same control plane with the same stand-ins, charts and
+credentials. Needs ``../shared/reference/crds`` for Karpenter's kinds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOKEN = {
 
 
 def pools(number: int) -> list[dict[str, Any]]:
-    """Elastic pools of one machine; a taint of its own keeps each pool's pods apart from the others'."""
+    """Elastic pools of one machine; each has its own taint, which keeps the pods of the pools apart."""
     return [
         {
             "name": f"t4-{index}",
@@ -45,11 +45,10 @@ def pools(number: int) -> list[dict[str, Any]]:
 
 
 def measure(number: int, folder: Path) -> None:
-    """Print two lines for one size: ours with the ratio to the flat program, and the flat program."""
     declared = yaml.safe_load((HERE.root / "Pulumi.aws-dev.yaml").read_text())
     environment = declared["config"]["gpuform:environment"] | {"pools": pools(number), "workloads": []}
     with world(folder, "aws-dev", environment) as ours:
-        ours.run("up")  # to know what the flat program has to declare, and so that neither is the first
+        ours.run("up")  # shows what the flat program must declare; also, neither of the two runs first
         state = ours.engine.export("aws-dev")
         ours.run("destroy")
         peer = flat(ours, folder, state, "aws", {"region": "us-east-1"}, {"exec": TOKEN})
@@ -61,7 +60,6 @@ def measure(number: int, folder: Path) -> None:
 
 
 def main() -> None:
-    """Two lines per size; times in seconds."""
     sizes = [int(arg) for arg in sys.argv[1:]] or [1, 10, 100]
     program, sdks = imported("import infra.__main__, infra.aws"), imported(SDKS)
     print(f"import: {program:.2f} s; what it uses of the SDKs alone: {sdks:.2f} s ({program / sdks:.2f}x)")

@@ -1,7 +1,7 @@
-"""The peer of a stack: what its state holds, declared one by one in a flat program, through the same engine.
+"""The peer of a stack: a flat program that declares every resource of its state, run by the same engine.
 
-Without components, model and plan, and it knows every value beforehand. Memory is the largest sum over the
-engine and everything below it.
+It has no components, model and plan, and knows every value beforehand. Memory is the largest sum over the
+engine and its child processes.
 """
 
 from __future__ import annotations
@@ -72,10 +72,9 @@ def flat(
     settings: Mapping[str, Any],
     user: Mapping[str, Any] | None = None,
 ) -> Engine:
-    """An engine of a project that declares what the state holds, one resource after the other.
+    """An engine of a project that declares the resources of ``state`` one after the other.
 
-    ``package`` is the cloud's, ``settings`` are its provider's; ``user`` logs in to the cluster in place of
-    the embedded one's.
+    ``package`` is the cloud's, ``settings`` are its provider's; ``user`` replaces the kubeconfig's user.
     """
     root, kubeconfig = folder / "flat", ours.checkout.paths.kubeconfig
     (root / "infra").mkdir(parents=True)
@@ -111,8 +110,9 @@ def _rows(state: Mapping[str, Any], types: tuple[str, ...]) -> Iterator[dict[str
 
 
 def measured(engine: Engine, stack: str) -> dict[str, float]:
-    """Seconds of each operation, those of a processor that the first preview took (all that the engine
-    started, so other work on the machine does not count), and MiB; ends with a stack that is up.
+    """Seconds of each operation, CPU seconds of the first preview, and MiB; the stack is up afterwards.
+
+    CPU covers all processes that the engine started, so other work on the machine does not count.
     """
     found: dict[str, float] = {}
     with peak() as memory:
@@ -137,7 +137,7 @@ def lines(label: str, ours: Mapping[str, float], peer: Mapping[str, float]) -> I
 
 @contextmanager
 def peak() -> Iterator[list[float]]:
-    """The largest memory of all processes below this one together, looked at ten times a second."""
+    """The largest memory in MiB of all child processes together, sampled ten times a second."""
     found, over = [0.0], threading.Event()
 
     def look() -> None:
@@ -154,7 +154,7 @@ def peak() -> Iterator[list[float]]:
 
 
 def below(pid: int) -> float:
-    """MiB of the processes that this one has started, and theirs."""
+    """MiB of the process's descendants together."""
     total, todo = 0.0, [pid]
     parents: dict[int, list[tuple[int, float]]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -172,7 +172,7 @@ def below(pid: int) -> float:
 
 
 def imported(statement: str) -> float:
-    """Seconds of a process that only imports; the second of two, with bytecode in place."""
+    """Seconds of a process that only imports; the second of two, with cached bytecode."""
     for _ in range(2):
         began = time.monotonic()
         subprocess.run([sys.executable, "-c", statement], check=True, stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""What the local program imports, beside ``import pulumi`` in the same run.
+"""Import time of the local program, beside ``import pulumi`` in the same run.
 
     python bench/imports.py [RUNS]
 
@@ -21,17 +21,15 @@ SUBJECTS = {
 
 
 def seconds(code: str) -> float:
-    """Wall seconds of one interpreter that runs ``code``."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began
 
 
 def main() -> None:
-    """Print minimum, median and maximum per subject, and each median against ``import pulumi``."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     for code in SUBJECTS.values():
-        seconds(code)  # bytecode and page cache warm for everybody
+        seconds(code)  # warms bytecode and page cache for all subjects
     # Interleaved, so that a slow moment of the machine hits every subject.
     times: dict[str, list[float]] = {name: [] for name in SUBJECTS}
     for _ in range(runs):

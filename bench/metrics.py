@@ -1,16 +1,16 @@
-"""What 1000 GPUs cut in 7 cost Prometheus: ours beside dcgm-exporter's default counters without rules.
+"""Prometheus with 1000 GPUs of 7 slices: ours beside dcgm-exporter's default counters without rules.
 
     python -m bench.metrics [NODES] [SECONDS]
 
 Two real Prometheus, one after the other: each scrapes every node's exporter (8 A100 80 GB of 7 slices, a pod
-on each slice) every 15 s. The peer gets the counters that dcgm-exporter exports when it is told nothing, and
-no rules; ours gets the counters and the rules that the stack makes for such a pool. Both read the same state
-of the cluster. The exporters are this program's: names, labels and values as the simulator models them. Of
-kube-state-metrics there is only what our rules read; a real one says more, to both alike.
+on each slice) every 15 s. The peer gets the counters that dcgm-exporter exports by default, and no rules;
+ours gets the counters and the rules that the stack makes for such a pool. Both read the same state of the
+cluster. The exporters are this program's: names, labels and values as the simulator models them.
+kube-state-metrics has only what our rules read; a real one has more, for both alike.
 
-The second table asks for the same figures over the whole run, once as they are recorded and once out of what
-is scraped, as a dashboard without recording rules would: it trusts the pod labels of DCGM's series, which are
-there on these slices and missing where GPUs are shared by time.
+The second table queries the same figures over the whole run, once from recorded and once from scraped series,
+as a dashboard without recording rules would: the latter needs the pod labels of DCGM's series, which these
+slices have and time-sliced GPUs do not.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ WAIT_S = 240
 
 
 def measure(prometheus: Prometheus, seconds: float) -> dict[str, float]:
-    """Figures at the end of a run; rates over its second half, when all the series are there."""
+    """Figures at the end of a run; rates over its second half, when all series exist."""
     time.sleep(seconds / 2)
     _evaluated(prometheus)
     names = ("prometheus_tsdb_head_samples_appended_total", "process_cpu_seconds_total")
@@ -89,7 +89,6 @@ def measure(prometheus: Prometheus, seconds: float) -> dict[str, float]:
 
 
 def _evaluated(prometheus: Prometheus) -> None:
-    """Wait until the last of a chain of rules is recorded; a busy machine takes its time."""
     deadline = time.monotonic() + WAIT_S
     while prometheus.rules() and not _count(prometheus, "gpuform:namespace:gpus_used"):
         if time.monotonic() > deadline:
@@ -98,7 +97,6 @@ def _evaluated(prometheus: Prometheus) -> None:
 
 
 def slowest(prometheus: Prometheus, count: int = 8) -> None:
-    """The rules that the last evaluation took longest over, with the name of what each makes."""
     made = [rule for group in prometheus.rules() for rule in group["rules"]]
     for rule in sorted(made, key=lambda one: -one["evaluationTime"])[:count]:
         print(f"  {rule['name']:42} {rule['evaluationTime'] * 1000:8.0f} ms")
@@ -110,7 +108,7 @@ def _count(prometheus: Prometheus, selector: str) -> float:
 
 
 def answer(prometheus: Prometheus, expression: str, seconds: float) -> tuple[float, float]:
-    """Median seconds of an answer over the whole run, and the sum of what it says of now."""
+    """Median seconds of a query over the whole run, and the sum of its current values."""
     times = []
     for _ in range(ROUNDS):
         began = time.monotonic()
@@ -120,7 +118,6 @@ def answer(prometheus: Prometheus, expression: str, seconds: float) -> tuple[flo
 
 
 def main() -> None:
-    """Print both tables."""
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 125
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 180.0
     fleet = Fleet(nodes, GPUS, SLICES)
@@ -151,7 +148,7 @@ def main() -> None:
 
 
 def asked(prometheus: Prometheus, seconds: float) -> None:
-    """The same figures from what is recorded and from what is scraped; they must agree within a twentieth."""
+    """The same figures from recorded and from scraped series; they must agree within 5 %."""
     print(f"{'one answer, ms':32} {'recorded':>12} {'scraped':>12}  scraped/recorded")
     for figure, (recorded, scraped) in ASKED.items():
         fast, one = answer(prometheus, recorded, seconds)

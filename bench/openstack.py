@@ -2,11 +2,11 @@
 
     python -m bench.openstack [ROUNDS]
 
-The peer is made in the same run, on such a control plane with the same stand-ins: `bench/flat.py`. Previews
-of stacks that are not there are medians of ROUNDS (5) in turns, so that what else the machine does meets all
-alike: the OpenStack half alone (guards, cluster, groups), the whole stack, the peer. The aim for ours is 3 s.
-The CLI only starts and prints its help, for its commands need a cloud: what ``openstack coe cluster create``
-takes before it asks for anything. It is left out where the tests' services are not installed.
+The peer (`bench/flat.py`) runs in the same run, on such a control plane with the same stand-ins. Previews of
+stacks that do not exist yet are medians of ROUNDS (5) in turns, so that other load affects all alike: the
+OpenStack part alone (guards, cluster, groups), the whole stack, the peer. The aim for ours is 3 s. The CLI
+only starts and prints its help, because its commands need a cloud: the time that ``openstack coe cluster
+create`` takes before its first request. It is left out if the tests' services are not installed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ pulumi.export("kubeconfig", pulumi.Output.secret(on.kubeconfig))
 
 
 def in_turns(runs: dict[str, Callable[[], Mapping[str, float]]], rounds: int) -> dict[str, dict[str, float]]:
-    """The medians of each; one more run of each goes before, for bytecode and page cache."""
+    """The medians of each; one run of each goes first, to warm bytecode and page cache."""
     for run in runs.values():
         run()
     found = [{name: run() for name, run in runs.items()} for _ in range(rounds)]
@@ -58,7 +58,7 @@ def in_turns(runs: dict[str, Callable[[], Mapping[str, float]]], rounds: int) ->
 
 
 def previewed(engine: Engine) -> dict[str, float]:
-    """Seconds, those of a processor, MiB of the engine with all below it, and resources of one preview."""
+    """Seconds, CPU seconds, MiB of the engine and its child processes, and resources of one preview."""
     began = os.times()
     with peak() as memory:
         result = engine.preview(STACK, on_event=lambda event: None)
@@ -72,7 +72,7 @@ def previewed(engine: Engine) -> dict[str, float]:
 
 
 def half(whole: World, folder: Path) -> Engine:
-    """An engine whose program is the OpenStack half alone: guards, cluster and groups, and no platform."""
+    """An engine for the OpenStack part alone: guards, cluster and groups, without the platform."""
     checkout = make_checkout(folder)
     root = checkout.paths.root
     (root / "half").mkdir()
@@ -86,22 +86,21 @@ def half(whole: World, folder: Path) -> Engine:
 
 
 def folder_of(folder: Path, name: str) -> Path:
-    """A new folder below."""
     (folder / name).mkdir()
     return folder / name
 
 
 def stack(rounds: int, folder: Path) -> Iterator[str]:
-    """Lines on the stack, its OpenStack half and its peer.
+    """Lines on the stack, its OpenStack part and its peer.
 
-    Each is up on a control plane of its own. What lies in a Magnum cluster goes with it and is not deleted
-    one by one; the embedded control plane stays, and all that is in it, so nothing is made there twice.
-    Without workloads: the flat program labels no nodes, so its pods would wait for ever.
+    Each is up on a control plane of its own: objects of a Magnum cluster are not deleted one by one, but the
+    embedded control plane stays with all its objects, and they cannot be created there twice. Without
+    workloads: the flat program labels no nodes, so its pods would wait for ever.
     """
     file = yaml.safe_load((HERE.root / f"Pulumi.{STACK}.yaml").read_text())
     declared = file["config"]["gpuform:environment"] | {"workloads": []}
     with world(folder_of(folder, "first"), STACK, declared) as once:
-        once.run("up")  # to know what the flat program has to declare
+        once.run("up")  # shows what the flat program must declare
         state = once.engine.export(STACK)
     with (
         world(folder_of(folder, "ours"), STACK, declared) as ours,
@@ -123,7 +122,7 @@ def stack(rounds: int, folder: Path) -> Iterator[str]:
 
 
 def cli(rounds: int) -> str:
-    """What OpenStack's own command takes to start, in the environment of the tests' services."""
+    """Start-up time of OpenStack's own command, in the environment of the tests' services."""
     found = sorted(Store(Paths.here().cache).tools.glob("openstack-services-*/venv/bin/python"))
     if not found:
         return "openstack coe cluster create: not measured, the tests' services are not installed"
@@ -140,7 +139,6 @@ def cli(rounds: int) -> str:
 
 
 def main() -> None:
-    """Two tables; times in seconds, MiB of the engine with all below it."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     program, sdks = imported("import infra.__main__, infra.openstack"), imported(SDKS)
     print(f"import: {program:.2f} s; what it uses of the SDKs alone: {sdks:.2f} s ({program / sdks:.2f}x)")

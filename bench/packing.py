@@ -1,14 +1,14 @@
-"""Pods of several GPUs that find room at 80 and 95 % load, and pods bound per second: ours, default profile.
+"""Pods of several GPUs that fit at 80 and 95 % load, and pods bound per second: ours, default profile.
 
-    python -m bench.packing [ARRIVALS]    # 0: pods bound per second alone
+    python -m bench.packing [ARRIVALS]    # 0: pods bound per second only
 
 A real API server and two real schedulers from the same binary: the cluster's own with kube-scheduler's
 default profile, and gpuform-packer as the plan configures it. Nodes are kwok's, 10 of 4 GPUs and 100 of 8.
-Both get the same pods in the same order (seeded). Before a pod of n GPUs arrives, pods picked at random leave
-until all of them together stay within the load: n free GPUs and more are there every time, and only how they
-lie on the nodes decides whether the pod fits. One that does not is taken away again and counted.
+Both get the same pods in the same order (seeded). Before a pod of n GPUs arrives, random pods are deleted
+until all of them together stay within the load: at least n GPUs are free every time, and only their
+distribution over the nodes decides whether the pod fits. A pod that does not fit is deleted and counted.
 
-Pods bound per second: 400 pods of one GPU are there before the scheduler is let go. Anchor: 180 per second,
+Pods bound per second: 400 pods of one GPU exist before the scheduler is resumed. Anchor: 180 per second,
 the threshold of the scheduler's own tests with extended resources, at 5000 nodes on larger machines.
 """
 
@@ -35,36 +35,35 @@ from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
 
 SEED = 20261121
-SIZES = {1: 50, 2: 25, 4: 15, 8: 10}  # GPUs per pod, and how often of a hundred
+SIZES = {1: 50, 2: 25, 4: 15, 8: 10}  # GPUs per pod, and its share in percent
 CLUSTERS = ((10, 4), (100, 8))
 LOADS = (0.80, 0.95)
 PROFILES = {"default": "default-scheduler", "ours": PACKER}
 MEMBERS = {"default": "kube-scheduler", "ours": PACKER}
 BURST = 400
-ROUNDS = 5  # in turns; the median counts
+ROUNDS = 5  # alternating; the median counts
 ANCHOR = 180.0
 HERE = Paths.here()
 
 
 @dataclass
 class Told:
-    """Pods that came and pods that found room, by GPUs per pod."""
+    """Pods that arrived and pods that fit, by GPUs per pod."""
 
     came: Counter[int] = field(default_factory=Counter)
     fit: Counter[int] = field(default_factory=Counter)
 
     def share(self, size: int) -> float | None:
-        """The share that found room; None where none came."""
         return self.fit[size] / self.came[size] if self.came[size] else None
 
 
 def play(site: Site, scheduler: str, nodes: int, gpus: int, load: float, arrivals: int) -> Told:
-    """Fill the cluster up to the load, then let ``arrivals`` pods come, of which alone is told."""
+    """Fill the cluster up to the load, then create ``arrivals`` pods; only these are counted."""
     comes, goes = random.Random(SEED), random.Random(SEED + 1)
     sizes = [size for size in SIZES if size <= gpus]
     weights = [SIZES[size] for size in sizes]
     there: list[tuple[str, int]] = []
-    # As many as fill the cluster on average come first, whichever of them fit: the same pods for both.
+    # The first pods fill the cluster on average, whether they fit or not: the same pods for both.
     mean = sum(size * weight for size, weight in zip(sizes, weights, strict=True)) / sum(weights)
     before = round(1.5 * load * nodes * gpus / mean)
     told, number = Told(), 0
@@ -87,7 +86,7 @@ def play(site: Site, scheduler: str, nodes: int, gpus: int, load: float, arrival
 
 
 def burst(site: Site, layout: Layout, profile: str) -> float:
-    """Pods bound per second, of those that are there when the scheduler begins."""
+    """Pods bound per second, of those that exist when the scheduler is resumed."""
     (process,) = [one for one in scan(layout) if one.name == MEMBERS[profile]]
     os.kill(process.pid, signal.SIGSTOP)
     try:
@@ -107,7 +106,7 @@ def burst(site: Site, layout: Layout, profile: str) -> float:
 
 @contextmanager
 def plane() -> Iterator[tuple[Paths, Layout, Toolchain]]:
-    """A control plane with the second scheduler's keeper."""
+    """A control plane with the process that runs the second scheduler."""
     with tempfile.TemporaryDirectory() as folder:
         paths = Paths(root=HERE.root, state=Path(folder).resolve(), cache=HERE.cache)
         tools = Toolchain(HERE)
@@ -129,7 +128,6 @@ def _line(what: str, ours: float | None, default: float | None, unit: str) -> st
 
 
 def main() -> None:
-    """Print the table; each row is one of ours beside the default profile's."""
     arrivals = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     print(f"{'figure':44} {'ours':>9} {'default':>9}  ours/default (load {os.getloadavg()[0]:.1f} before)")
     for nodes, gpus in CLUSTERS:

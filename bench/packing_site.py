@@ -1,4 +1,4 @@
-"""The cluster of ``bench.packing``: nodes, pods that come and go, and what became of each, by one watch."""
+"""The cluster of ``bench.packing``: nodes, pods, and whether each pod was bound, by one watch."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ _GPU = "nvidia.com/gpu"
 
 
 class Site:
-    """One control plane with so many nodes of so many GPUs; to be closed."""
+    """One control plane with ``nodes`` nodes of ``gpus`` GPUs each; must be closed."""
 
     def __init__(self, paths: Paths, tools: Toolchain, nodes: int, gpus: int) -> None:
-        """Make the nodes and the second scheduler's objects, and begin to watch."""
         layout = Layout(paths)
         tls = ssl.create_default_context(cafile=str(layout.pki / "ca.crt"))
         tls.load_cert_chain(layout.pki / "admin.crt", layout.pki / "admin.key")
@@ -40,18 +39,15 @@ class Site:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def close(self) -> None:
-        """Stop watching."""
         self._over = True
         self._http.close()
 
     @property
     def bound(self) -> int:
-        """Pods that have a node."""
         with self._news:
             return sum(self._seen.values())
 
     def create(self, name: str, gpus: int, scheduler: str) -> None:
-        """A pod of so many GPUs."""
         limits = {"cpu": str(gpus), "memory": f"{4 * gpus}Gi", _GPU: str(gpus)}
         container = {"name": "work", "image": "none", "resources": {"limits": limits}}
         spec = {"schedulerName": scheduler, "containers": [container]}
@@ -59,27 +55,25 @@ class Site:
         self._send("POST", _PODS, body)
 
     def placed(self, name: str) -> bool:
-        """Whether the scheduler has found a node for it; waits until it has said so."""
+        """Whether the scheduler has bound the pod; waits for its decision."""
         with self._news:
             if not self._news.wait_for(lambda: name in self._seen, timeout=60):
                 raise SystemExit(f"nobody has decided about {name} within 60 s")
             return self._seen[name]
 
     def delete(self, name: str) -> None:
-        """Take it away at once."""
         self._send("DELETE", f"{_PODS}/{name}", {"gracePeriodSeconds": 0})
         with self._news:
             self._seen.pop(name, None)
 
     def clear(self) -> None:
-        """Take all of them away."""
         for one in self._send("GET", _PODS)["items"]:
             self.delete(one["metadata"]["name"])
         with self._news:
             self._seen.clear()
 
     def wait_for(self, schedulers: Iterable[str]) -> None:
-        """Until each of them places a pod: it may not have heard of the nodes yet."""
+        """Wait until each of them places a pod: it may not know the nodes yet."""
         for name in schedulers:
             for attempt in range(100):
                 self.create(f"{name}-{attempt}", 1, name)
@@ -99,7 +93,7 @@ class Site:
         return found
 
     def _nodes(self, nodes: int, gpus: int) -> None:
-        """As a kubelet registers them; what they offer is written once kwok has made them Ready."""
+        """Register them as a kubelet does; allocatable is written once kwok has made them Ready."""
         for number in range(nodes):
             name = f"node-{number}"
             own = {"kwok.x-k8s.io/node": "fake"}
@@ -116,7 +110,6 @@ class Site:
             self._send("PATCH", f"{path}/status", {"status": {"allocatable": has, "capacity": has}})
 
     def _packer(self, gpus: int) -> None:
-        """The objects that the plan makes, for whole GPUs."""
         machine = {4: "g4.p4.40g", 8: "p4d.24xlarge"}[gpus]
         env = parse(
             {

@@ -2,8 +2,8 @@
 
     python -m bench.policies [ROUNDS]
 
-Both run offline on one control plane, in turns, so that what else the machine does meets both alike. The aim
-is at most 1.5x.
+Both run offline on one control plane, in turns, so that other load affects both alike. The aim is at most
+1.5x.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
         paths = replace(HERE, state=Path(folder))
         with played(paths, Toolchain(paths), STACK, None, say=lambda text: None) as base:
             engine = Engine(base.paths, Toolchain(paths), say=lambda text: None, offline=True)
-            seconds(engine, [])  # the first makes folders and byte code
+            seconds(engine, [])  # the first one creates folders and bytecode
             without, with_pack = [], []
             for _ in range(rounds):
                 without.append(seconds(engine, []))

@@ -49,7 +49,7 @@ TOOLS = Toolchain(HERE)
 
 
 def first_pod(kubectl: Callable[..., str]) -> None:
-    """Apply a node and a pod, again until the service account is there, and wait until the pod runs."""
+    """Apply a node and a pod, retrying until the service account exists, and wait until the pod runs."""
     manifests = "\n".join(json.dumps(manifest) for manifest in (NODE, POD))
     while kubectl("apply", "-f", "-", input=manifests, check=False) is None:
         time.sleep(0.05)
@@ -71,7 +71,6 @@ def kubectl_with(kubeconfig: Path) -> Callable[..., str]:
 
 
 def ours(folder: Path) -> dict[str, float]:
-    """Seconds of a cold start and a restart, and memory in MiB by member."""
     plane = ControlPlane(Paths(root=HERE.root, state=folder, cache=HERE.cache), TOOLS)
     try:
         began = time.monotonic()
@@ -91,7 +90,7 @@ def ours(folder: Path) -> dict[str, float]:
 
 
 def bare(folder: Path) -> dict[str, float]:
-    """The same of a cluster that kwokctl makes by itself from the same binaries."""
+    """The same figures of a cluster that kwokctl creates by itself from the same binaries."""
     env = {**os.environ, "KWOK_WORKDIR": str(folder), "KWOK_KUBE_VERSION": f"v{versions.KUBERNETES}"}
     env |= {variable: str(TOOLS.path(name)) for name, variable in BINARIES.items()}
     env["KWOK_KUBECTL_BINARY"] = str(TOOLS.path("kubectl"))
@@ -129,7 +128,7 @@ def bare(folder: Path) -> dict[str, float]:
 
 
 def _resident(folder: Path) -> float:
-    """MiB of every process whose command line names ``folder``."""
+    """MiB of all processes with ``folder`` in their command line."""
     total = 0
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -141,7 +140,6 @@ def _resident(folder: Path) -> float:
 
 
 def main() -> None:
-    """Alternate both and print the median of each figure, with the ratio where both have it."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     taken: Mapping[str, list[dict[str, float]]] = {"ours": [], "bare": []}
     for _ in range(runs):

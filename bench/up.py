@@ -2,9 +2,9 @@
 
     python bench/up.py [NODES ...]
 
-The stack has one pool of that many T4 nodes shared by time, and what every stack has. The peer is ``kubectl
-apply --server-side`` of the same manifests on a control plane of the same make; it keeps no state, waits for
-nothing and installs no chart.
+The stack has one pool of that many time-sliced T4 nodes, and what every stack has. The peer is ``kubectl
+apply --server-side`` of the same manifests on an equal control plane; it keeps no state, waits for nothing
+and installs no chart.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ HERE = Paths.here()
 
 
 def stack(nodes: int) -> str:
-    """A stack file with one pool of that many nodes, and one node for the operator."""
     shared = {"kind": "time_slicing", "replicas": 4}
     environment = {
         "name": "bench",
@@ -44,7 +43,6 @@ def stack(nodes: int) -> str:
 
 
 def measure(nodes: int, folder: Path) -> None:
-    """Print one line for one size."""
     root = folder / "checkout"
     shutil.copytree(HERE.root, root, ignore=shutil.ignore_patterns(".git", ".gpuform", ".venv", "*_cache"))
     (root / ".venv").symlink_to(HERE.root / ".venv")
@@ -87,7 +85,6 @@ def _kubectl(paths: Paths, tools: Toolchain, files: dict[str, str]) -> float:
 
 
 def main() -> None:
-    """One line per size; times in seconds, memory in MiB."""
     sizes = [int(arg) for arg in sys.argv[1:]] or [10, 100, 1000]
     columns = f"{'nodes':>6} {'up s':>8} {'no-op s':>10} {'kubectl s':>10} {'up/kubectl':>10}"
     print(f"{columns} {'largest MiB':>13} {'plane MiB':>14}")

@@ -1,4 +1,4 @@
-"""EKS add-ons of one stage: those that nodes need to come up, or those that need nodes to come up."""
+"""EKS add-ons of one stage: those that nodes need to become Ready, or those that need nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from infra.plan.add_ons import POD_IDENTITY, PodIdentity
 
 @dataclass(frozen=True, kw_only=True)
 class AddOnsArgs:
-    """Add-ons with their pinned versions, and settings for those that have some."""
+    """Pinned versions and optional settings, by add-on name."""
 
     cluster_name: pulumi.Input[str]
     partition: pulumi.Input[str]
@@ -25,13 +25,12 @@ class AddOnsArgs:
 
 
 class AddOns(pulumi.ComponentResource):
-    """Add-ons that EKS keeps at the version named here.
+    """EKS add-ons at the given versions.
 
-    One that calls AWS gets a role of its own, by Pod Identity.
+    An add-on that calls AWS gets its own role by Pod Identity.
     """
 
     def __init__(self, name: str, args: AddOnsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register one add-on per version."""
         super().__init__("gpuform:aws:AddOns", name, None, opts)
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
@@ -50,8 +49,8 @@ class AddOns(pulumi.ComponentResource):
             configuration_values=json.dumps(settings, sort_keys=True) if settings else None,
             pod_identity_associations=identities or None,
             resolve_conflicts_on_create="OVERWRITE",
-            resolve_conflicts_on_update="OVERWRITE",  # what somebody changed by hand would stop an upgrade
-            # Its pods must not start with a role that may do nothing yet.
+            resolve_conflicts_on_update="OVERWRITE",  # a manual change would stop an upgrade
+            # Its pods must not start before their role has its policy.
             opts=pulumi.ResourceOptions(parent=self, depends_on=attached),
         )
 

@@ -21,7 +21,7 @@ def installed(
 
     ``timeout`` is in seconds; ``more`` are further arguments of the release.
     """
-    # A chart of ours is named from the program's folder, so that no state says where the checkout lies.
+    # The path of our own chart is relative, so that the state does not contain the checkout's location.
     return Release(
         name,
         chart=planned.chart if planned.version else os.path.relpath(ROOT / planned.chart),

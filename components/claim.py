@@ -1,4 +1,4 @@
-"""The template of a workload's claim, where it has its GPUs by claim."""
+"""The ResourceClaimTemplate of a workload that gets its GPUs by claim (DRA)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from infra.plan import workloads
 def claim(
     name: str, environment: Environment, workload: Workload, parent: pulumi.Resource
 ) -> list[pulumi.Resource]:
-    """Register it beside the workload's object ``name``, which has to wait for it; empty without one."""
+    """Register the template, which the workload's object ``name`` must depend on; empty without a claim."""
     template = workloads.claim_template(environment, workload)
     if template is None:
         return []
-    # A template cannot be changed: another one is another resource, and has another name.
+    # A template is immutable: changed content is another resource with another name.
     ending = str(template["metadata"]["name"]).removeprefix(workload.name)
     return [resource(f"{name}{ending}", template, pulumi.ResourceOptions(parent=parent))]

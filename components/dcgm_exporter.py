@@ -1,4 +1,4 @@
-"""The Helm release of dcgm-exporter, where there is no operator that brings it."""
+"""The Helm release of dcgm-exporter, used without the GPU operator."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ class DcgmExporterArgs:
 
 
 class DcgmExporter(pulumi.ComponentResource):
-    """A DaemonSet on the nodes with GPUs, its Service and, where it is asked for, its ServiceMonitor."""
+    """A DaemonSet on the nodes with GPUs, its Service and, if requested, its ServiceMonitor."""
 
     def __init__(self, name: str, args: DcgmExporterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the release."""
         super().__init__("gpuform:platform:DcgmExporter", name, None, opts)
         installed(f"{name}-release", args.release, TIMEOUT_S, pulumi.ResourceOptions(parent=self))
         self.register_outputs({})

@@ -1,4 +1,4 @@
-"""The Helm release of NVIDIA's device plugin, where there is no operator."""
+"""The Helm release of NVIDIA's device plugin, used without the GPU operator."""
 
 from __future__ import annotations
 
@@ -17,21 +17,20 @@ TIMEOUT_S = 300
 
 @dataclass(frozen=True, kw_only=True)
 class DevicePluginArgs:
-    """Whose pools decide the chart's values."""
+    """The environment; its pools determine the chart's values."""
 
     environment: Environment
 
 
 class DevicePlugin(pulumi.ComponentResource):
-    """The chart as one resource, and the runtime class that its pods start with where they need one.
+    """The Helm release, and the RuntimeClass of its pods if they need one.
 
-    It installs no driver and no toolkit; a node without them shows in its pods, which do not get ready.
+    It installs neither driver nor toolkit; on a node without them its pods do not become ready.
     """
 
     status: pulumi.Output[Any]
 
     def __init__(self, name: str, args: DevicePluginArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the release; a failed upgrade is rolled back."""
         super().__init__("gpuform:platform:DevicePlugin", name, None, opts)
         wanted = runtime_class(args.environment)
         child = pulumi.ResourceOptions(parent=self)

@@ -20,16 +20,15 @@ class DraDriverArgs:
 
 
 class DraDriver(pulumi.ComponentResource):
-    """A DaemonSet on nodes whose GPUs are claimed, and device classes; no node needs to be there."""
+    """A DaemonSet on nodes with GPUs by claim, and device classes; installs without such a node, too."""
 
     def __init__(self, name: str, args: DraDriverArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the release."""
         super().__init__("gpuform:platform:DraDriver", name, None, opts)
         installed(
             f"{name}-release",
             args.release,
             TIMEOUT_S,
             pulumi.ResourceOptions(parent=self),
-            skip_crds=True,  # compute domains are switched off, and the operator's chart has theirs, too
+            skip_crds=True,  # compute domains are off, and the operator's chart has their CRDs, too
         )
         self.register_outputs({})

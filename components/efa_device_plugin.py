@@ -20,12 +20,11 @@ class EfaDevicePluginArgs:
 
 
 class EfaDevicePlugin(pulumi.ComponentResource):
-    """A DaemonSet on the nodes with Elastic Fabric Adapters; it needs none of them to be there."""
+    """A DaemonSet on the nodes with Elastic Fabric Adapters; installs without such a node, too."""
 
     def __init__(
         self, name: str, args: EfaDevicePluginArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Register the release."""
         super().__init__("gpuform:aws:EfaDevicePlugin", name, None, opts)
         installed(f"{name}-release", args.release, TIMEOUT_S, pulumi.ResourceOptions(parent=self))
         self.register_outputs({})

@@ -1,4 +1,4 @@
-"""The EKS control plane, and who may use it."""
+"""The EKS control plane and its access entries."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from infra.plan.access import kubeconfig
 from infra.plan.node_groups import Joining
 
 LOGS = ("api", "audit", "authenticator", "controllerManager", "scheduler")
-"""All that EKS writes (API reference, LogSetup)."""
-LOG_DAYS = 90  # an incident is often found weeks later; kept for ever is what a group without a limit does
+"""All log types of EKS (API reference, LogSetup)."""
+LOG_DAYS = 90  # an incident is often found weeks later; a group without a limit keeps logs for ever
 KEY_DELETION_DAYS = 30  # the longest that KMS allows: without the key, no secret of the cluster can be read
 
 
 @dataclass(frozen=True, kw_only=True)
 class EksClusterArgs:
-    """What is declared of the cluster, its name, and the private subnets that it gets its addresses from."""
+    """The declared cluster, its name, and the private subnets that it gets its addresses from."""
 
     cluster: AwsCluster
     cluster_name: str
@@ -32,9 +32,9 @@ class EksClusterArgs:
 
 
 class EksCluster(pulumi.ComponentResource):
-    """A control plane with encrypted secrets, all logs and access entries; it has neither nodes nor add-ons.
+    """A control plane with encrypted secrets, all logs and access entries, without nodes and add-ons.
 
-    Without public CIDRs its endpoint is reached from inside the VPC only, so the update must then run there.
+    Without public CIDRs its endpoint is reachable only inside the VPC, so updates must then run there.
     """
 
     cluster_name: pulumi.Output[str]
@@ -44,7 +44,6 @@ class EksCluster(pulumi.ComponentResource):
     provider: kubernetes.Provider
 
     def __init__(self, name: str, args: EksClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the control plane and what it needs to exist before it."""
         super().__init__("gpuform:aws:EksCluster", name, None, opts)
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
@@ -64,7 +63,7 @@ class EksCluster(pulumi.ComponentResource):
             f"{name}-kubernetes",
             kubeconfig=self.kubeconfig,
             enable_config_map_mutable=True,
-            # Whoever is to administer the cluster can do so before the first object is asked for.
+            # Admins have access before the first object is created.
             opts=pulumi.ResourceOptions(parent=self, depends_on=admins),
         )
         self.register_outputs({"cluster_name": self.cluster_name, "kubeconfig": self.kubeconfig})
@@ -90,16 +89,16 @@ class EksCluster(pulumi.ComponentResource):
             enabled_cluster_log_types=list(LOGS),
             access_config=eks.ClusterAccessConfigArgs(
                 authentication_mode="API",
-                # The first update installs charts right after: without this, nobody, this program included,
-                # could reach the API until an access entry exists. It cannot be changed later; the entry that
-                # it makes can be deleted once the admins have theirs. EKS refuses a second entry for the same
-                # role, so whoever creates the cluster is not to be named among its admins.
+                # The first update installs charts right after: without this, the API refuses everyone, this
+                # program included, until an access entry exists. It cannot be changed later; its entry can be
+                # deleted once the admins have theirs. EKS refuses a second entry for the same role, so the
+                # cluster's creator must not be listed in its admins.
                 bootstrap_cluster_creator_admin_permissions=True,
             ),
             bootstrap_self_managed_addons=False,  # each add-on is declared with its version, see AddOns
             upgrade_policy=eks.ClusterUpgradePolicyArgs(support_type="STANDARD"),
-            # Made by EKS itself, the log group would keep everything for ever; without the policy, EKS cannot
-            # make its network interfaces, nor delete them.
+            # A log group created by EKS itself keeps everything for ever; without the policy, EKS can neither
+            # create nor delete its network interfaces.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[attached, group]),
         )
 
@@ -144,7 +143,7 @@ class EksCluster(pulumi.ComponentResource):
         )
 
     def _discoverable(self) -> None:
-        """Karpenter's nodes get the cluster's own security group, which EKS makes and does not let us tag."""
+        """Tag the cluster's security group for Karpenter's nodes; EKS creates the group without our tags."""
         ec2.Tag(
             f"{self._name}-discovery",
             resource_id=self.security_group,
@@ -180,6 +179,6 @@ class EksCluster(pulumi.ComponentResource):
         return made
 
     def _kubeconfig(self) -> pulumi.Output[str]:
-        """Holds no token: whoever uses it asks AWS for one, as themselves. A secret all the same."""
+        """Holds no token: users get one from AWS with their own credentials. A secret all the same."""
         region = self._args.cluster.region
         return pulumi.Output.secret(self.joining.apply(lambda cluster: kubeconfig(region, cluster)))

@@ -1,4 +1,4 @@
-"""What Karpenter is told of every pool whose nodes it makes: elastic ones, and those that are claimed."""
+"""Karpenter's objects for the pools that it provisions: elastic ones, and those with GPUs by claim."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from infra.plan.overlays import node_overlays
 
 @dataclass(frozen=True, kw_only=True)
 class ElasticPoolsArgs:
-    """Whose pools."""
+    """The environment with the pools."""
 
     environment: Environment
 
@@ -25,11 +25,10 @@ class ElasticPoolsArgs:
 class ElasticPools(pulumi.ComponentResource):
     """Per pool an EC2NodeClass, its NodeOverlays, and a NodePool for each way of buying nodes.
 
-    They go before Karpenter does: only Karpenter can end the nodes that they stand for.
+    They are deleted before Karpenter: only Karpenter can terminate their nodes.
     """
 
     def __init__(self, name: str, args: ElasticPoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the objects of each such pool; none where there is none."""
         super().__init__("gpuform:aws:ElasticPools", name, None, opts)
         self._name = name
         env = args.environment
@@ -38,7 +37,7 @@ class ElasticPools(pulumi.ComponentResource):
                 continue
             before = [
                 self._object("class", ec2_node_class(env, pool, node_role(env), env.name), []),
-                # Without them Karpenter would buy a node for a slice without knowing that it has some.
+                # Without overlays, Karpenter would not know which slices a new node will offer.
                 *(self._object("overlay", overlay, []) for overlay in node_overlays(env, pool)),
             ]
             for node_pool in node_pools(env, pool):

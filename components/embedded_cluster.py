@@ -1,4 +1,4 @@
-"""The control plane on this machine, as the platform half sees it."""
+"""The embedded control plane on this machine, as the platform sees it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import pulumi_kubernetes as kubernetes
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedClusterArgs:
-    """What names the cluster.
+    """``kubeconfig`` is a path.
 
-    ``kubeconfig`` is a path: the embedded control plane keeps it up to date there, so a restart on other
-    ports is no change of the stack.
+    The embedded control plane updates the file, so a restart on other ports does not change the stack.
     """
 
     kubeconfig: pulumi.Input[str]
 
 
 class EmbeddedCluster(pulumi.ComponentResource):
-    """The embedded control plane's provider. Starting the control plane is ``gpuform local start``."""
+    """The embedded control plane's provider; ``gpuform local start`` starts the control plane."""
 
     kubeconfig: pulumi.Output[str]
     provider: kubernetes.Provider
@@ -28,7 +27,6 @@ class EmbeddedCluster(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: EmbeddedClusterArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Register the provider that everything of the platform half goes through."""
         super().__init__("gpuform:cluster:EmbeddedCluster", name, None, opts)
         self.kubeconfig = pulumi.Output.from_input(args.kubeconfig)
         self.provider = kubernetes.Provider(

@@ -1,4 +1,4 @@
-"""A cluster that is there already."""
+"""An existing cluster."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from infra.model import environment as model
 
 @dataclass(frozen=True, kw_only=True)
 class ExistingClusterArgs:
-    """What names the cluster: the path of a kubeconfig and, where it has several, the context."""
+    """The declared cluster: the path of a kubeconfig and, if it has several, the context."""
 
     cluster: model.ExistingCluster
 
 
 class ExistingCluster(pulumi.ComponentResource):
-    """The provider for a cluster that somebody else made; the cluster itself is never changed."""
+    """The provider for a cluster made outside this stack; the cluster itself is never changed."""
 
     kubeconfig: pulumi.Output[str]
     provider: kubernetes.Provider
@@ -27,7 +27,6 @@ class ExistingCluster(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: ExistingClusterArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Register the provider that everything of the platform half goes through."""
         super().__init__("gpuform:cluster:ExistingCluster", name, None, opts)
         kubeconfig = Path(args.cluster.kubeconfig).expanduser()
         self.kubeconfig = pulumi.Output.from_input(str(kubeconfig))

@@ -1,4 +1,4 @@
-"""One Deployment on the GPUs of a pool, with its Service and the way in which it is updated."""
+"""One Deployment on the GPUs of a pool, with its Service and its update strategy."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from infra.plan import serving, workloads
 
 @dataclass(frozen=True, kw_only=True)
 class GpuDeploymentArgs:
-    """The deployment, and the environment whose pools it may name.
+    """The deployment, and the environment with the pools that it may name.
 
-    ``kubeconfig`` is needed for ``update: {kind: blue_green}`` alone, which our own provider does: a path or
-    the contents.
+    ``kubeconfig`` (a path or the contents) is needed only for ``update: {kind: blue_green}``, which our own
+    provider does.
     """
 
     environment: Environment
@@ -30,22 +30,19 @@ class GpuDeploymentArgs:
 
 
 class GpuDeployment(pulumi.ComponentResource):
-    """A Deployment whose pods ask for what their pool offers, tolerate its taints and keep to its nodes.
+    """A Deployment with pods that request what their pool offers, tolerate its taints and run on its nodes.
 
-    Raises InputError where the environment's pools cannot hold it, ValueError for a missing kubeconfig.
+    Raises InputError if the environment's pools cannot hold it, ValueError for a missing kubeconfig.
     """
 
     asks: pulumi.Output[Mapping[str, str]]
+    """What each pod requests."""
     address: pulumi.Output[str]
+    """Where the cluster reaches its Service; empty without one."""
 
     def __init__(
         self, name: str, args: GpuDeploymentArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Register the Deployment, after the template of its claim and beside its Service, if it has them.
-
-        ``asks`` is what each pod asks for; ``address`` is where the cluster reaches its Service, empty
-        without one.
-        """
         super().__init__("gpuform:workloads:GpuDeployment", name, None, opts)
         environment, workload = args.environment, args.workload
         workloads.check(environment, workload)
@@ -69,7 +66,7 @@ class GpuDeployment(pulumi.ComponentResource):
         if args.kubeconfig is None:
             raise ValueError(f"{name}: update: {{kind: blue_green}} needs the kubeconfig of the cluster")
         service = workloads.service(args.environment, args.workload)
-        assert service is not None  # the model asks for one
+        assert service is not None  # the model requires one
         BlueGreen(
             name,
             kubeconfig=args.kubeconfig,

@@ -16,24 +16,23 @@ from infra.plan import workloads
 
 @dataclass(frozen=True, kw_only=True)
 class GpuJobArgs:
-    """The job, and the environment whose pools it may name."""
+    """The job, and the environment with the pools that it may name."""
 
     environment: Environment
     workload: JobWorkload
 
 
 class GpuJob(pulumi.ComponentResource):
-    """A Job whose pods ask for what their pool offers, tolerate its taints and keep to its nodes.
+    """A Job with pods that request what their pool offers, tolerate its taints and run on its nodes.
 
-    An update waits until all of them have ended well only if the workload says for how many minutes. Pods are
-    not held back until there is room for all: one may run and wait for another. Raises InputError where the
-    environment's pools cannot hold it.
+    An update waits until all pods have succeeded only if the workload sets ``wait_minutes``. Pods are not
+    gang-scheduled: one may run and wait for another. Raises InputError if the environment's pools cannot hold
+    it.
     """
 
     asks: pulumi.Output[Mapping[str, str]]
 
     def __init__(self, name: str, args: GpuJobArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the Job, after the template of its claim if it has one."""
         super().__init__("gpuform:workloads:GpuJob", name, None, opts)
         environment, workload = args.environment, args.workload
         workloads.check(environment, workload)

@@ -11,30 +11,29 @@ from components.chart import installed
 from infra.model.environment import Environment
 from infra.plan.gpu_operator import release
 
-TIMEOUT_S = 600  # a driver that is compiled on the node takes minutes; the embedded cluster needs seconds
+TIMEOUT_S = 600  # compiling a driver on the node takes minutes; the embedded cluster needs seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuOperatorArgs:
-    """Whose pools decide the chart's values."""
+    """The environment; its pools determine the chart's values."""
 
     environment: Environment
 
 
 class GpuOperator(pulumi.ComponentResource):
-    """The release as one resource: its chart's hooks run, which a list of rendered objects would skip."""
+    """The Helm release as one resource: rendered objects would skip the chart's hooks."""
 
     status: pulumi.Output[Any]
 
     def __init__(self, name: str, args: GpuOperatorArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the release; a failed upgrade is rolled back."""
         super().__init__("gpuform:platform:GpuOperator", name, None, opts)
         made = installed(
             f"{name}-release",
             release(args.environment),
             TIMEOUT_S,
             pulumi.ResourceOptions(parent=self, delete_before_replace=True),
-            disable_openapi_validation=True,  # as the chart asks where its hook upgrades its CRDs
+            disable_openapi_validation=True,  # the chart requires it if its hook upgrades the CRDs
         )
         self.status = made.status
         self.register_outputs({"status": self.status})

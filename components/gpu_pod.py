@@ -16,22 +16,21 @@ from infra.plan import workloads
 
 @dataclass(frozen=True, kw_only=True)
 class GpuPodArgs:
-    """The pod, and the environment whose pools it may name."""
+    """The pod, and the environment with the pools that it may name."""
 
     environment: Environment
     workload: PodWorkload
 
 
 class GpuPod(pulumi.ComponentResource):
-    """A Pod that asks for what its pool offers, tolerates the pool's taints and keeps to its nodes.
+    """A Pod that requests what its pool offers, tolerates the pool's taints and runs on its nodes.
 
-    Nothing starts it again. Raises InputError where the environment's pools cannot hold it.
+    No controller recreates it. Raises InputError if the environment's pools cannot hold it.
     """
 
     asks: pulumi.Output[Mapping[str, str]]
 
     def __init__(self, name: str, args: GpuPodArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the Pod, after the template of its claim if it has one."""
         super().__init__("gpuform:workloads:GpuPod", name, None, opts)
         environment, workload = args.environment, args.workload
         workloads.check(environment, workload)

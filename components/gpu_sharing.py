@@ -1,4 +1,4 @@
-"""The ConfigMaps that say how GPUs are shared."""
+"""The ConfigMaps that configure GPU sharing."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from infra.plan.sharing import device_plugin_config_map, mig_parted_config_map
 
 @dataclass(frozen=True, kw_only=True)
 class GpuSharingArgs:
-    """Whose pools are shared."""
+    """The environment with the pools."""
 
     environment: Environment
 
 
 class GpuSharing(pulumi.ComponentResource):
-    """Device-plugin and mig-parted configuration.
+    """ConfigMaps of the device plugin and of the MIG manager (mig-parted), each if a pool needs it.
 
-    The operator does not see an edit of a ConfigMap, so each content has a name of its own. A new one is made
-    before the operator's release moves to it, and the old one goes at the end of the same update, when the
-    nodes have moved.
+    The operator does not notice an edited ConfigMap, so each content has its own name. The new one is created
+    before the operator's release refers to it, and the old one is deleted at the end of the same update, when
+    the nodes use the new one.
     """
 
     names: pulumi.Output[list[str]]
 
     def __init__(self, name: str, args: GpuSharingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the device plugin's ConfigMap and the MIG manager's, each where a pool needs it."""
         super().__init__("gpuform:platform:GpuSharing", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         config_maps = {

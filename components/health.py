@@ -14,19 +14,18 @@ from infra.plan.health import manifests
 
 @dataclass(frozen=True, kw_only=True)
 class HealthLoopArgs:
-    """Whose nodes it acts on."""
+    """The environment with the nodes that it acts on."""
 
     environment: Environment
 
 
 class HealthLoop(pulumi.ComponentResource):
-    """A Deployment with its program and its rights, and what makes its figures known.
+    """A Deployment with its program and RBAC objects, and what Prometheus needs to scrape it.
 
-    When it goes, nodes keep the taint that they have then: nobody is left to say that they are well.
+    When it is deleted, nodes keep their taint: nothing else knows whether they are repaired.
     """
 
     def __init__(self, name: str, args: HealthLoopArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register its objects, each after those before it; another program is another ConfigMap."""
         super().__init__("gpuform:platform:HealthLoop", name, None, opts)
         register(self, name, manifests(args.environment), _role)
         self.register_outputs({})

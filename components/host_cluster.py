@@ -1,4 +1,4 @@
-"""Own hosts, prepared by Ansible, and the cluster that they have joined, if they have."""
+"""Own hosts, prepared by Ansible, and the cluster that they have joined, if any."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from infra.model.hosts import HostsCluster
 
 @dataclass(frozen=True, kw_only=True)
 class HostClusterArgs:
-    """How the hosts are reached and what goes onto them.
+    """The declared hosts and their Ansible inventory.
 
     ``inventory`` is JSON text; ``content`` a hash of it, the roles and the playbooks, for the diff.
     """
@@ -27,9 +27,9 @@ class HostClusterArgs:
 
 
 class HostCluster(pulumi.ComponentResource):
-    """Ansible on every host; the provider is there once the environment names a kubeconfig.
+    """One run of site.yml for all hosts; the provider exists if the environment names a kubeconfig.
 
-    Joining hosts to a cluster is not done here.
+    It does not join hosts to a cluster.
     """
 
     hosts: pulumi.Output[Mapping[str, Any]]
@@ -37,7 +37,6 @@ class HostCluster(pulumi.ComponentResource):
     provider: kubernetes.Provider | None
 
     def __init__(self, name: str, args: HostClusterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register one run of site.yml for all hosts, and the provider where there is a cluster."""
         super().__init__("gpuform:hosts:HostCluster", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         configured = HostConfiguration(

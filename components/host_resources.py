@@ -9,13 +9,17 @@ import pulumi
 
 
 class HostConfiguration(pulumi.CustomResource):
-    """One playbook on every host of an inventory; it fails unless every host is done, and keeps what is.
+    """One playbook on every host of an inventory; fails unless all hosts succeed, but keeps partial results.
 
-    A preview runs the playbook in check mode where hosts can be reached. Destroying the resource takes
-    nothing off the hosts.
+    A preview runs the playbook in check mode on reachable hosts. Destroying the resource removes nothing from
+    the hosts.
+
+    ``inventory`` is JSON as ``ansible-inventory --list`` prints it; ``content`` a hash of it and of the
+    playbook's files, for the diff; ``connection`` may have ``forks``, hosts at a time.
     """
 
     hosts: pulumi.Output[Mapping[str, Any]]
+    """By host: ``{ok, changed, failed, unreachable, message}``."""
 
     def __init__(
         self,
@@ -27,10 +31,6 @@ class HostConfiguration(pulumi.CustomResource):
         connection: pulumi.Input[Mapping[str, Any]] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """``inventory`` is JSON as ``ansible-inventory --list`` prints it; ``content`` a hash of it and of
-        what the playbook is made of, for the diff; ``connection`` may have ``forks``, hosts at a time.
-        ``hosts`` then has ``{ok, changed, failed, unreachable, message}`` for each.
-        """
         props = {
             "inventory": inventory,
             "playbook": playbook,

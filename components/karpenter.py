@@ -1,4 +1,4 @@
-"""Karpenter: what it may do at AWS, how it hears of interruptions, and its two releases."""
+"""Karpenter: its IAM roles, its interruption queue, and its two Helm releases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT_S = 300
 
 @dataclass(frozen=True, kw_only=True)
 class KarpenterArgs:
-    """Whose elastic pools it serves, and where."""
+    """The environment with the elastic pools, and its place on AWS."""
 
     environment: Environment
     region: str
@@ -31,13 +31,12 @@ class KarpenterArgs:
 
 
 class Karpenter(pulumi.ComponentResource):
-    """Roles, the interruption queue with its rules, and the controller; the pools are ElasticPools' matter.
+    """Roles, the interruption queue with its rules, and the controller; see ElasticPools for the pools.
 
-    The queue is there even without a spot pool: health events and ended reservations come through it, too.
+    The queue exists even without a spot pool: health events and ended reservations come through it, too.
     """
 
     def __init__(self, name: str, args: KarpenterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register everything that the controller's first pod needs, then its CRDs, then the controller."""
         super().__init__("gpuform:aws:Karpenter", name, None, opts)
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
@@ -51,7 +50,7 @@ class Karpenter(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _node_role(self) -> tuple[iam.Role, list[pulumi.Resource]]:
-        """The nodes' role, under the name that the EC2NodeClasses give, and the right to join the cluster."""
+        """The nodes' role, under the name in the EC2NodeClasses, and its access entry."""
         role = iam.Role(
             f"{self._name}-node",
             name=node_class.node_role(self._args.environment),
@@ -105,7 +104,6 @@ class Karpenter(pulumi.ComponentResource):
         return queue, made
 
     def _controller_role(self, node_role: iam.Role, queue: sqs.Queue) -> list[pulumi.Resource]:
-        """The controller's role, bound to its service account by Pod Identity, with upstream's policies."""
         role = iam.Role(
             f"{self._name}-controller",
             assume_role_policy=json.dumps(trust.trust_policy(trust.POD)),
@@ -152,5 +150,5 @@ class Karpenter(pulumi.ComponentResource):
             planned,
             TIMEOUT_S,
             pulumi.ResourceOptions(parent=self, depends_on=after),
-            skip_crds=True,  # the first release has them, and Helm would never upgrade those of the second
+            skip_crds=True,  # the first release has them; Helm would never upgrade those of the second
         )

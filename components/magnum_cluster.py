@@ -1,4 +1,4 @@
-"""The Magnum cluster, and its template where the stack has one of its own."""
+"""The Magnum cluster, and its template if the stack makes its own."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from infra.model.environment import Environment
 from infra.plan import magnum, magnum_guards
 
 KUBECONFIG = "raw_config"
-"""The kubeconfig in the provider's map of that name (its documentation of the cluster resource)."""
+"""Key in the provider's output ``kubeconfig``, a map (documentation of its cluster resource)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MagnumClusterArgs:
-    """Whose cluster; ``template`` is the id of the template, None where the stack makes its own."""
+    """The environment; ``template`` is the id of the template, None if the stack makes its own."""
 
     environment: Environment
     template: pulumi.Output[str] | None
 
 
 class MagnumCluster(pulumi.ComponentResource):
-    """A control plane and the default workers; its node groups are components of their own.
+    """A control plane and the default workers; see NodeGroups for its node groups.
 
-    Its kubeconfig holds a client certificate of an administrator, which Magnum signed, so it is a secret.
-    Magnum's clusters may share a name, and then nothing finds one by it: a replacement deletes the old first.
+    Its kubeconfig holds an administrator's client certificate, signed by Magnum, so it is a secret. Magnum's
+    clusters may share a name, and then lookup by name fails: a replacement deletes the old cluster first.
     """
 
     cluster_id: pulumi.Output[str]
@@ -37,7 +37,6 @@ class MagnumCluster(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: MagnumClusterArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Register the template, if it is ours, and the cluster."""
         super().__init__("gpuform:openstack:MagnumCluster", name, None, opts)
         self._name, self._env = name, args.environment
         self._child = pulumi.ResourceOptions(parent=self)
@@ -48,33 +47,33 @@ class MagnumCluster(pulumi.ComponentResource):
             f"{name}-kubernetes",
             kubeconfig=self.kubeconfig,
             enable_config_map_mutable=True,
-            # A kubeconfig may come anew to the same cluster; with the cluster, everything in it is another.
+            # The same cluster may get a new kubeconfig; only another cluster replaces the objects in it.
             cluster_identifier=self.cluster_id,
             opts=self._child,
         )
         self.register_outputs({"cluster_id": self.cluster_id, "kubeconfig": self.kubeconfig})
 
     def _template(self) -> pulumi.Output[str]:
-        """Id of our own template."""
         own = magnum.template(self._env)
         assert own is not None  # else its id was given
-        # Its name follows from its content: a change makes another one, and deletes this one at the end, when
-        # no cluster has it any more.
+        # Its name depends on its content: a change creates another one, and deletes this one at the end,
+        # when no cluster uses it any more.
         opts = pulumi.ResourceOptions(parent=self, replace_on_changes=["name"])
         return containerinfra.ClusterTemplate(f"{self._name}-template", **own, opts=opts).id
 
     def _made(self, template: pulumi.Output[str]) -> containerinfra.Cluster:
         """The cluster.
 
-        Labels are ignored, for Magnum and its template write theirs beside ours, and the provider would
-        replace the cluster for each; the timeout, for it is the creation's. What we want to replace a cluster
-        for, once its guard lets it, triggers that itself, and a replacement has the labels as declared.
+        Changes of labels are ignored, because Magnum and its template add theirs to ours, and the provider
+        would replace the cluster for each; changes of the timeout, because it applies to creation only.
+        Declared changes that need a replacement change the trigger, once the guard allows them; a replacement
+        has the labels as declared.
         """
         minutes = f"{magnum.wait_minutes(self._env)}m"
         return containerinfra.Cluster(
             f"{self._name}-cluster",
             cluster_template_id=template,
-            # The provider compares it with where the cluster is, so that its own region may be written down.
+            # The provider compares it with the cluster's region: declaring its own one is not a change.
             region=magnum.cluster_of(self._env).region,
             **magnum.cluster(self._env),
             opts=pulumi.ResourceOptions(

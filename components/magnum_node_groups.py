@@ -1,4 +1,4 @@
-"""Magnum's node groups: every pool's nodes."""
+"""Magnum's node groups, one per pool."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from infra.plan import magnum, magnum_guards
 
 @dataclass(frozen=True, kw_only=True)
 class NodeGroupsArgs:
-    """Whose pools, and the id of the cluster that gets their nodes."""
+    """The environment with the pools, and the id of the cluster that gets their nodes."""
 
     environment: Environment
     cluster_id: pulumi.Input[str]
 
 
 class NodeGroups(pulumi.ComponentResource):
-    """One node group per pool. Labels and taints of its nodes are not here: see NodePools.
+    """One node group per pool. NodePools sets the labels and taints of its nodes.
 
-    The provider speaks Magnum's API 1.10, and groups have node labels and taints from 1.14 on.
+    The provider uses Magnum's API 1.10, and groups have node labels and taints from 1.14 on.
     """
 
     def __init__(self, name: str, args: NodeGroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the groups; Magnum makes and resizes several at a time."""
         super().__init__("gpuform:openstack:NodeGroups", name, None, opts)
         for pool in args.environment.pools:
             containerinfra.NodeGroup(
@@ -40,10 +39,10 @@ class NodeGroups(pulumi.ComponentResource):
 
 
 def _options(parent: pulumi.Resource, env: Environment, pool: Pool) -> pulumi.ResourceOptions:
-    """How a group is made, changed and replaced.
+    """How a group is created, changed and replaced.
 
-    Its name is unique in its cluster, so the old one goes first. Labels as with the cluster; the number of an
-    elastic group's nodes is cluster-autoscaler's.
+    Its name is unique in its cluster, so a replacement deletes the old one first. Labels are ignored as for
+    the cluster; cluster-autoscaler sets the node count of an elastic group.
     """
     minutes = f"{magnum.wait_minutes(env)}m"
     return pulumi.ResourceOptions(

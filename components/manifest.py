@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 
 GROUPLESS = {"v1": "core/v1"}
-"""What the SDK calls a version that has no group; all others have their manifest's own name in its types."""
+"""SDK names of API versions without a group; type tokens have all others as in the manifest."""
 
 KINDS = frozenset(
     {
@@ -40,16 +40,15 @@ KINDS = frozenset(
 
 @functools.cache
 def _version() -> str:
-    """Of the provider: the SDK's, as its own classes ask for."""
     return metadata.version("pulumi-kubernetes")
 
 
 def resource(name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOptions) -> pulumi.CustomResource:
     """Register ``manifest`` under the resource name ``name``.
 
-    Its keys stay as they are. Raises KeyError for a kind that this project does not declare; add it to
-    ``KINDS``. Not by the SDK's class of the kind: a manifest is complete and nobody asks for its fields, and
-    these classes take longer to import than all of the program's own modules.
+    Its keys stay as they are. Raises KeyError for a kind that is not in ``KINDS``. It does not use the SDK's
+    class of the kind: a manifest is complete, its outputs are not used, and these classes take longer to
+    import than all of the program's own modules.
     """
     version, kind = manifest["apiVersion"], manifest["kind"]
     if (version, kind) not in KINDS:

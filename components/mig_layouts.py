@@ -1,4 +1,4 @@
-"""MIG layouts, put on the nodes one after the other."""
+"""MIG layouts, applied to the nodes in turn."""
 
 from __future__ import annotations
 
@@ -16,24 +16,21 @@ from infra.plan.sharing import mig_config_name, offered
 
 @dataclass(frozen=True, kw_only=True)
 class MigLayoutsArgs:
-    """Whose pools, and the cluster that has their nodes."""
+    """The environment with the pools, and the cluster that has their nodes."""
 
     environment: Environment
     kubeconfig: pulumi.Input[str]
 
 
 class MigLayouts(pulumi.ComponentResource):
-    """One workflow per MIG-capable pool: drain within budgets, relabel, wait until the slices are offered.
+    """One MigLayout per MIG-capable pool: drain within budgets, relabel, wait until the slices are offered.
 
-    It belongs after the operator's release, whose MIG manager does the work on the node.
+    Pools without slices are included. Nodes that join with their layout are not: Karpenter's, which are
+    created with its label, and those of an image that partitions its GPUs at boot. It must come after the
+    operator's release: the MIG manager does the work on the node.
     """
 
     def __init__(self, name: str, args: MigLayoutsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register one MigLayout per pool whose GPUs can be cut, those that are not cut included.
-
-        Not for nodes that come with their layout: Karpenter's, which have its label from birth, and those of
-        an image that cuts its GPUs at boot.
-        """
         super().__init__("gpuform:platform:MigLayouts", name, None, opts)
         for pool in args.environment.pools:
             config, bounds = mig_config_name(pool), pool.relayout
@@ -49,7 +46,7 @@ class MigLayouts(pulumi.ComponentResource):
                     selector=f"{labels.POOL}={pool.name}",
                     config=config,
                     layout=mig_parted.content(pool),
-                    # GPUs that are had by claim are no resource, whatever they are cut into.
+                    # GPUs allocated by claim are not a resource, whatever their layout.
                     offers=offered(args.environment, pool) or {labels.NVIDIA_GPU: 0},
                     may_be_empty=pool.hosts is not None,
                     kept=pool in kept(args.environment),

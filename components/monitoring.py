@@ -1,4 +1,4 @@
-"""The Helm release of kube-prometheus-stack, and what it picks up."""
+"""The Helm release of kube-prometheus-stack, and the objects that it selects."""
 
 from __future__ import annotations
 
@@ -18,28 +18,27 @@ TIMEOUT_S = 600  # a dozen images, a volume, and jobs that make the webhook's ce
 
 @dataclass(frozen=True, kw_only=True)
 class MonitoringArgs:
-    """What is measured, kept and told."""
+    """The environment with its monitoring settings."""
 
     environment: Environment
 
 
 class Monitoring(pulumi.ComponentResource):
-    """Prometheus and all that goes with it, the exporter's counters, rules and dashboards.
+    """Prometheus and its stack, the exporter's counters, rules and dashboards.
 
-    It makes no Secret: those that the environment names are made by whoever knows what is in them. Until they
-    are there, Prometheus or Alertmanager waits, and the release does not.
+    It creates no Secret: users create those that the environment names. Until they exist, Prometheus or
+    Alertmanager waits, and the release does not.
     """
 
     status: pulumi.Output[Any]
 
     def __init__(self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register counters and release, then what is of kinds that the release brings."""
         super().__init__("gpuform:platform:Monitoring", name, None, opts)
         env = args.environment
         planned = release(env)
         assert planned is not None, "nothing is monitored"
         for manifest in before(env):
-            # Another content is another ConfigMap: the old one goes once the exporter has the new one.
+            # Changed content is another ConfigMap: the old one is deleted once the exporter has the new one.
             resource(f"{name}-counters", manifest, pulumi.ResourceOptions(parent=self))
         made = installed(
             f"{name}-release",
@@ -55,6 +54,6 @@ class Monitoring(pulumi.ComponentResource):
     def _object(self, name: str, manifest: Mapping[str, Any], made: pulumi.Resource) -> None:
         child = pulumi.ResourceOptions(parent=self, depends_on=[made])
         role = f"{name}-{manifest['metadata']['name'].removeprefix('gpuform-')}"
-        # A ConfigMap changes in place (the provider's enableConfigMapMutable): deleted and made again, a
-        # dashboard is gone from Grafana meanwhile. One that has to be another one has another name.
+        # A ConfigMap is updated in place (the provider's enableConfigMapMutable): during a replacement, a
+        # dashboard would be missing in Grafana. A ConfigMap that must be replaced has another name.
         resource(role if manifest["kind"] == "ConfigMap" else f"{role}-rules", manifest, child)

@@ -1,4 +1,4 @@
-"""The namespaces that the operator and the workloads live in."""
+"""The namespaces of the operator and the workloads."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from infra.plan.workloads import namespaces
 
 @dataclass(frozen=True, kw_only=True)
 class NamespacesArgs:
-    """Whose namespaces."""
+    """The environment with the namespaces."""
 
     environment: Environment
 
 
 class Namespaces(pulumi.ComponentResource):
-    """Namespaces with their Pod Security labels."""
+    """The operator's namespace and those of the workloads, with their Pod Security labels."""
 
     def __init__(self, name: str, args: NamespacesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the operator's namespace and one for each that a workload names."""
         super().__init__("gpuform:platform:Namespaces", name, None, opts)
         for manifest in namespaces(args.environment):
             resource(f"{name}-{manifest['metadata']['name']}", manifest, pulumi.ResourceOptions(parent=self))

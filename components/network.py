@@ -14,12 +14,12 @@ from infra.model.aws import AwsCluster
 from infra.plan.network import interface_endpoints
 
 ANYWHERE = "0.0.0.0/0"
-"""Only ever a route's destination; no rule of this project lets it in."""
+"""Only ever a route's destination; no security group rule allows it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkArgs:
-    """Whose network; ``cluster_name`` is what Karpenter and load balancers find the subnets by."""
+    """The declared cluster; Karpenter and load balancers find the subnets by ``cluster_name``."""
 
     cluster: AwsCluster
     cluster_name: str
@@ -33,14 +33,13 @@ class Network(pulumi.ComponentResource):
     """Subnet ids by zone."""
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the VPC and all that lies in it."""
         super().__init__("gpuform:aws:Network", name, None, opts)
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
         self._vpc = ec2.Vpc(
             f"{name}-vpc",
             cidr_block=args.cluster.network.cidr,
-            enable_dns_hostnames=True,  # endpoints with private DNS names ask for both
+            enable_dns_hostnames=True,  # endpoints with private DNS names require both
             enable_dns_support=True,
             tags={"Name": args.cluster_name},
             opts=self._child,
@@ -62,7 +61,7 @@ class Network(pulumi.ComponentResource):
             vpc_id=self._vpc.id,
             availability_zone=zone.zone,
             cidr_block=zone.public,
-            map_public_ip_on_launch=False,  # nothing but NAT and load balancers, which bring their own
+            map_public_ip_on_launch=False,  # only NAT and load balancers, which bring their own
             tags={"Name": f"{self._args.cluster_name}-public-{zone.zone}", labels.ELB: "1"},
             opts=self._child,
         )
@@ -93,11 +92,11 @@ class Network(pulumi.ComponentResource):
     def _nat(
         self, public: Mapping[str, ec2.Subnet], gateway: ec2.InternetGateway
     ) -> dict[str, ec2.NatGateway]:
-        """The gateway that each zone uses: its own, or that of the first zone for all."""
+        """The gateway by zone: its own, or that of the first zone for all."""
         zones = list(public)
         per_zone = self._args.cluster.network.nat == "per_zone"
         gateways = {}
-        # EC2 makes no NAT gateway in a VPC that has no way out yet.
+        # EC2 refuses a NAT gateway in a VPC without an internet gateway.
         opts = pulumi.ResourceOptions(parent=self, depends_on=[gateway])
         for zone in zones if per_zone else zones[:1]:
             tags = {"Name": f"{self._args.cluster_name}-{zone}"}
@@ -130,7 +129,7 @@ class Network(pulumi.ComponentResource):
     def _private_routes(
         self, private: Mapping[str, ec2.Subnet], nat: Mapping[str, ec2.NatGateway]
     ) -> list[ec2.RouteTable]:
-        """One table per zone, even where all share one gateway: giving each its own changes routes only."""
+        """One table per zone, even with one shared gateway: giving each its own then changes routes only."""
         tables = []
         for zone, subnet in private.items():
             table = ec2.RouteTable(

@@ -18,7 +18,7 @@ from infra.plan.node_groups import Joining
 
 @dataclass(frozen=True, kw_only=True)
 class NodeGroupsArgs:
-    """Whose pools, and what of network and cluster their nodes need."""
+    """The pools, and what their nodes need of network and cluster."""
 
     environment: Environment
     pools: tuple[Pool, ...]
@@ -36,7 +36,6 @@ class NodeGroups(pulumi.ComponentResource):
     """
 
     def __init__(self, name: str, args: NodeGroupsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register the role and, pool by pool, what its nodes are made of."""
         super().__init__("gpuform:aws:NodeGroups", name, None, opts)
         self._name, self._args = name, args
         self._child = pulumi.ResourceOptions(parent=self)
@@ -85,7 +84,7 @@ class NodeGroups(pulumi.ComponentResource):
             node_repair_config=eks.NodeGroupNodeRepairConfigArgs(enabled=node_groups.repaired(env, pool)),
             labels=sharing.pool_labels(env, pool),
             taints=[eks.NodeGroupTaintArgs(**taint) for taint in node_groups.taints(env, pool)] or None,
-            # A node whose role may not yet do anything does not join, and its group fails.
+            # Until its role has its policies, a node does not join, and its group fails.
             opts=pulumi.ResourceOptions(parent=self, depends_on=self._attached),
         )
 
@@ -105,7 +104,7 @@ class NodeGroups(pulumi.ComponentResource):
             metadata_options=ec2.LaunchTemplateMetadataOptionsArgs(
                 http_endpoint="enabled",
                 http_tokens="required",
-                # A pod is one hop further away: it shall not have its node's credentials.
+                # A pod is one hop further away: it must not get its node's credentials.
                 http_put_response_hop_limit=1,
             ),
             block_device_mappings=_volumes(pool),

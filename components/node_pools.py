@@ -1,4 +1,4 @@
-"""The nodes of every pool, with the labels and taints that nobody should have to set by hand."""
+"""The nodes of every pool, with their labels and taints."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from infra.plan.startup import until_proven
 
 @dataclass(frozen=True, kw_only=True)
 class NodePoolsArgs:
-    """Whose pools, and the cluster that has their nodes."""
+    """The environment with the pools, and the cluster that has their nodes."""
 
     environment: Environment
     kubeconfig: pulumi.Input[str]
 
 
 class NodePools(pulumi.ComponentResource):
-    """Simulated nodes are made and deleted; found ones only get, and at the end lose, our labels.
+    """One Node per simulated node, and one PoolNodes per pool of nodes that others create.
 
-    Those of Magnum's node groups are waited for, so many as were declared.
+    The latter nodes only get our labels and taints, and lose them at the end. For Magnum's node groups, it
+    waits for the declared number of nodes.
     """
 
     def __init__(self, name: str, args: NodePoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register one Node per simulated node, or one PoolNodes per pool whose nodes others make."""
         super().__init__("gpuform:platform:NodePools", name, None, opts)
         env, child = args.environment, pulumi.ResourceOptions(parent=self)
         for pool in env.pools:
@@ -58,7 +58,7 @@ class NodePools(pulumi.ComponentResource):
 
 
 def _ours(node: Mapping[str, Any]) -> dict[str, Any]:
-    """A simulated node is this program's alone: what somebody else set on a field of it is overwritten."""
+    """A simulated node belongs to this program alone: fields set by another manager are overwritten."""
     metadata = node["metadata"]
     annotations = {**metadata.get("annotations", {}), "pulumi.com/patchForce": "true"}
     return {**node, "metadata": {**metadata, "annotations": annotations}}

@@ -1,4 +1,4 @@
-"""The two resource types of the ``gpuform`` provider: what happens to nodes that are there already."""
+"""The two resource types of the ``gpuform`` provider for existing nodes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ import pulumi
 class PoolNodes(pulumi.CustomResource):
     """Labels and taints on every node that a selector matches, kept for as long as the resource is declared.
 
-    A node that joins later, or from which somebody took a label, is a change in the next preview. Destroying
-    the resource takes off what it put on and nothing else. No node matches: an error that names the selector,
-    unless the nodes may join later.
+    A node that joins later, or that has lost a label, is a change in the next preview. Destroying the
+    resource removes what it set and nothing else. If no node matches, an error names the selector, unless the
+    nodes may join later.
+
+    ``kubeconfig`` is a path or the contents; ``selector`` is a label selector (``k=v,k2=v2``); a taint has
+    ``key``, ``effect`` and, optionally, ``value``; ``startup`` has ``taints`` for nodes without the
+    annotation ``proof``, which another program lifts, and the annotation ``reason`` of a node that waits for
+    that; ``sharing`` has the ``label`` that configures the device plugin and what a node then ``offers``: it
+    does not change while pods use more; ``may_be_empty`` lets nodes join later; ``joining`` has the number of
+    ``nodes`` to wait for, and where people ``look`` if they do not come; ``manager`` is the field manager of
+    the labels, if another program sets the same ones under that name.
     """
 
     nodes: pulumi.Output[Sequence[str]]
@@ -34,14 +42,6 @@ class PoolNodes(pulumi.CustomResource):
         manager: str | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """``kubeconfig`` is a path or the contents; ``selector`` is a label selector (``k=v,k2=v2``);
-        a taint has ``key``, ``effect`` and, where wanted, ``value``; ``startup`` has ``taints`` for nodes
-        without the annotation ``proof``, which somebody else lifts, and the annotation ``reason`` of one that
-        waits for that; ``sharing`` has the ``label`` by which the device plugin is configured and what a node
-        then ``offers``: it does not change while pods use more; ``may_be_empty`` lets nodes join later;
-        ``joining`` says how many ``nodes`` are waited for, and where people ``look`` if they do not come;
-        ``manager`` is the field manager of the labels, where somebody else sets the same under that name.
-        """
         props = {
             "kubeconfig": kubeconfig,
             "context": context,
@@ -59,12 +59,19 @@ class PoolNodes(pulumi.CustomResource):
 
 
 class MigLayout(pulumi.CustomResource):
-    """One MIG layout on every node that a selector matches, put on a few nodes at a time.
+    """One MIG layout on every node that a selector matches, applied to a few nodes at a time.
 
-    Pods that use a GPU there are evicted first, through the Eviction API, so that disruption budgets hold; a
-    pod that no controller would bring back, or any where nothing may be evicted, is an error before anything
-    is changed. After a node that fails no further one is begun. Destroying the resource
-    takes the label off; the layout stays on the GPU, for that is what NVIDIA's MIG manager does as well.
+    Pods that use a GPU there are evicted first, through the Eviction API, so that disruption budgets hold. A
+    pod that no controller would recreate, or any pod with ``in_use: refuse``, is an error before anything
+    changes. After a failed node, no further node is started. Destroying the resource removes the label; the
+    layout stays on the GPU, as with NVIDIA's MIG manager.
+
+    ``config`` names a layout in the mig-parted configuration; ``offers`` is what each node offers with it
+    (``{"nvidia.com/mig-3g.20gb": 1}``); ``layout`` is the content behind a chosen name, so that a changed
+    layout of the same name is noticed; ``in_use`` is ``drain`` (the default) or ``refuse``;
+    ``max_unavailable`` is a number of nodes or a share (``25%``), 1 by default; ``timeout_seconds`` bounds
+    each wait (default 600); ``may_be_empty`` lets nodes join later; ``kept`` says that another program sets
+    the layout of nodes that join.
     """
 
     nodes: pulumi.Output[Sequence[str]]
@@ -86,13 +93,6 @@ class MigLayout(pulumi.CustomResource):
         kept: bool = False,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """``config`` names a layout in the mig-parted configuration; ``offers`` is what each node offers with
-        it (``{"nvidia.com/mig-3g.20gb": 1}``); ``layout`` says what a chosen name stands for, so
-        that another layout under it is noticed; ``in_use`` is ``drain`` (the default) or ``refuse``;
-        ``max_unavailable`` is a number of nodes or a share (``25%``), 1 by default; ``timeout_seconds``
-        bounds each wait (default 600); ``may_be_empty`` lets nodes join later; ``kept`` says that somebody
-        else tells those their layout.
-        """
         props = {
             "kubeconfig": kubeconfig,
             "context": context,

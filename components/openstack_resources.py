@@ -1,4 +1,4 @@
-"""The resource type of the ``gpuform`` provider that keeps a change from replacing a cluster unasked."""
+"""The resource type of the ``gpuform`` provider that prevents unconfirmed replacements."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ import pulumi
 
 
 class ReplacementGuard(pulumi.CustomResource):
-    """Fails, in a preview and in an update, where what it guards would be replaced and nobody allowed it.
+    """Fails, in a preview and in an update, if what it guards would be replaced without permission.
 
-    It makes nothing and is never shown as a change. What comes after it is not touched when it fails.
+    It creates nothing and is never shown as a change. If it fails, resources after it are not touched.
+
+    ``fixed`` has by its path below ``at`` what only a replacement of ``what`` changes; ``template`` the same
+    of its template, None if another template is not a replacement; ``allow`` is the path of the field with
+    ``allow_replace``; ``lost`` says what a replacement deletes; ``cloud`` is the entry of clouds.yaml (empty:
+    the OS_ variables) that implies ``cluster.region`` if ``fixed`` does not have it.
     """
 
     def __init__(
@@ -28,11 +33,6 @@ class ReplacementGuard(pulumi.CustomResource):
         cloud: str | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """``fixed`` has by its path below ``at`` what only a replacement of ``what`` changes; ``template``
-        the same of its template, None where another template is no replacement; ``allow`` is the path of the
-        field with ``allow_replace``; ``lost`` says what a replacement takes along; ``cloud`` is the entry of
-        clouds.yaml, empty for the OS_ variables, that implies ``cluster.region`` where ``fixed`` has none.
-        """
         props = {
             "what": what,
             "at": at,

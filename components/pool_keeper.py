@@ -1,4 +1,4 @@
-"""The keeper that gives nodes that join later what their pool's nodes have."""
+"""The pool keeper, which gives nodes that join later their pool's labels and taints."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from infra.plan.pool_keeper import manifests
 
 @dataclass(frozen=True, kw_only=True)
 class PoolKeeperArgs:
-    """Whose pools have nodes that others make."""
+    """The environment with the pools of nodes that others create."""
 
     environment: Environment
 
 
 class PoolKeeper(pulumi.ComponentResource):
-    """A Deployment with its program and its rights.
+    """A Deployment with its program and RBAC objects.
 
-    Nodes that join while it is away wait until it is back, or for the next `gpuform up`. It comes after the
-    pools, whose nodes have changed before it learns of it, and goes before their labels do.
+    Nodes that join while it is down wait until it is back, or for the next `gpuform up`. It is created after
+    the pools, so their nodes change before it learns of it, and deleted before the nodes' labels.
     """
 
     def __init__(self, name: str, args: PoolKeeperArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register its objects, each after those before it: it starts with its program and its rights."""
         super().__init__("gpuform:platform:PoolKeeper", name, None, opts)
         register(self, name, manifests(args.environment))
         self.register_outputs({})

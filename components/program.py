@@ -1,4 +1,4 @@
-"""The objects that a program of ours in the cluster is, as children of its component."""
+"""Registers the objects of one of our programs in the cluster as children of its component."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROLES = {
 
 
 def by_kind(manifest: dict[str, Any]) -> str:
-    """The role of an object of which a program has one only."""
+    """The role of an object, for programs with one object of each kind."""
     return ROLES[manifest["kind"]]
 
 
@@ -31,7 +31,7 @@ def register(
     manifests: Iterable[dict[str, Any]],
     role: Callable[[dict[str, Any]], str] = by_kind,
 ) -> None:
-    """Register each after those before it, as ``name-role``: it starts with its program and its rights."""
+    """Register each as ``name-role``, after those before it: the pod starts after its program and rights."""
     before: list[pulumi.Resource] = []
     for manifest in manifests:
         child = pulumi.ResourceOptions(parent=component, depends_on=list(before))

@@ -15,9 +15,9 @@ from infra.plan.magnum_guards import Guarded, guards
 
 @dataclass(frozen=True, kw_only=True)
 class ReplacementGuardsArgs:
-    """Whose cluster and pools; ``template`` is the id of the template, where it is not our own.
+    """The environment; ``template`` is the id of the template, if it is not our own.
 
-    A name can be given to another template, which is then what the cluster would be moved to.
+    Not its name: that can be given to another template, to which the cluster would then be moved.
     """
 
     environment: Environment
@@ -25,15 +25,14 @@ class ReplacementGuardsArgs:
 
 
 class ReplacementGuards(pulumi.ComponentResource):
-    """All guards, before the first resource of OpenStack's: one that fails leaves everything as it is.
+    """All guards, before the first OpenStack resource: one that fails leaves everything as it is.
 
-    A pool that is taken out takes its guard along: that is a deletion, which nobody declared by mistake.
+    Removing a pool also removes its guard: a deletion is not declared by mistake.
     """
 
     def __init__(
         self, name: str, args: ReplacementGuardsArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Register one guard for the cluster and one for each pool."""
         super().__init__("gpuform:openstack:ReplacementGuards", name, None, opts)
         for guarded in guards(args.environment):
             ReplacementGuard(
@@ -52,7 +51,7 @@ class ReplacementGuards(pulumi.ComponentResource):
 
 
 def _template(guarded: Guarded, found: pulumi.Input[str] | None) -> Mapping[str, Any] | None:
-    """What is guarded of the template: our own's content, or by its id the one that was found."""
+    """Guarded fields of the template: the content of our own, or the id of the cloud's."""
     if guarded.template is None or found is None:
         return guarded.template
     return dict.fromkeys(guarded.template, found)

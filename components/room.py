@@ -13,16 +13,18 @@ from infra.plan.room import placeholders, priority_classes, quotas
 
 @dataclass(frozen=True, kw_only=True)
 class RoomArgs:
-    """Whose namespaces, priorities and pools."""
+    """The environment with the namespaces, priorities and pools."""
 
     environment: Environment
 
 
 class Room(pulumi.ComponentResource):
-    """What decides whose pods find room; before the workloads, and after the pools that are kept free."""
+    """Priority classes, GPU quotas and placeholder pods; before the workloads, after the pools.
+
+    A class with a changed value is replaced: the API server does not change it in place.
+    """
 
     def __init__(self, name: str, args: RoomArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register them; a class whose value changes is made anew, for the API server changes none."""
         super().__init__("gpuform:platform:Room", name, None, opts)
         env = args.environment
         made: list[pulumi.Resource] = [

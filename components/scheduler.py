@@ -14,25 +14,24 @@ from infra.plan.scheduler import manifests
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerArgs:
-    """Whose pods with GPUs it places."""
+    """The environment with the GPU pods that it places."""
 
     environment: Environment
 
 
 class Scheduler(pulumi.ComponentResource):
-    """A Deployment with its configuration and its rights; on the embedded control plane without the former.
+    """A Deployment with its configuration and RBAC objects; no Deployment on the embedded control plane.
 
-    Pods that name it wait while it is away: it comes before them and goes after them.
+    Pods that name it wait while it is down: it is created before them and deleted after them.
     """
 
     def __init__(self, name: str, args: SchedulerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register its objects, each after those before it; another configuration is another ConfigMap."""
         super().__init__("gpuform:platform:Scheduler", name, None, opts)
         register(self, name, manifests(args.environment), _role)
         self.register_outputs({})
 
 
 def _role(manifest: dict[str, Any]) -> str:
-    """With its name, but for the ConfigMap, whose name is another one with each content."""
+    """Kind and name; only the kind for the ConfigMap, as its name changes with its content."""
     kind: str = manifest["kind"]
     return kind if kind == "ConfigMap" else f"{kind}-{manifest['metadata']['name']}"

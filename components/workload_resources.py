@@ -1,4 +1,4 @@
-"""The resource type of the ``gpuform`` provider for a Deployment that changes its colour."""
+"""The resource type of the ``gpuform`` provider for blue/green Deployments."""
 
 from __future__ import annotations
 
@@ -11,9 +11,14 @@ import pulumi
 class BlueGreen(pulumi.CustomResource):
     """A Service and the two Deployments behind it, one of them live.
 
-    A changed template goes to the colour that is not live: it grows as the live one shrinks, the Service
-    switches once, and both together never have more pods than replicas. New pods that do not get ready make
-    all of it go back, and the update fails with what they say. Destroying the resource takes all three away.
+    A changed template goes to the colour that is not live: it scales up as the live one scales down, the
+    Service switches once, and both together never have more pods than replicas. If new pods do not become
+    ready, everything is rolled back, and the update fails with their messages. Destroying the resource
+    deletes all three.
+
+    ``kubeconfig`` is a path or the contents; ``deployment`` and ``service`` are manifests without a colour,
+    of one name and namespace; ``step`` pods are replaced at a time, the Service switches at ``switch_at``
+    ready new ones, and ``deadline_seconds`` without progress are a failure.
     """
 
     colour: pulumi.Output[str]
@@ -31,10 +36,6 @@ class BlueGreen(pulumi.CustomResource):
         context: pulumi.Input[str] | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """``kubeconfig`` is a path or the contents; ``deployment`` and ``service`` are manifests without a
-        colour, of one name and namespace; ``step`` pods are replaced at a time, the Service switches at
-        ``switch_at`` ready new ones, and ``deadline_seconds`` without progress are a failure.
-        """
         props = {
             "kubeconfig": kubeconfig,
             "context": context,

@@ -20,7 +20,7 @@ def component(
     kubeconfig: pulumi.Input[str],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.ComponentResource:
-    """The component of a workload's kind. Raises what that raises."""
+    """Register the component of the workload's kind; raises what that component raises."""
     if isinstance(workload, DeploymentWorkload):
         deployment = GpuDeploymentArgs(environment=environment, workload=workload, kubeconfig=kubeconfig)
         return GpuDeployment(name, deployment, opts)
@@ -31,17 +31,16 @@ def component(
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadsArgs:
-    """Whose workloads, and the cluster that they run on."""
+    """The environment with the workloads, and the cluster that they run on."""
 
     environment: Environment
     kubeconfig: pulumi.Input[str]
 
 
 class Workloads(pulumi.ComponentResource):
-    """Pods, Deployments and Jobs; an update waits for the first two and says why one does not run."""
+    """Pods, Deployments and Jobs; an update waits for Pods and Deployments and says why one does not run."""
 
     def __init__(self, name: str, args: WorkloadsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Register one component per workload."""
         super().__init__("gpuform:platform:Workloads", name, None, opts)
         inside = pulumi.ResourceOptions(parent=self, transformations=[self._was_here])
         for work in args.environment.workloads:
@@ -52,7 +51,7 @@ class Workloads(pulumi.ComponentResource):
     def _was_here(
         self, args: pulumi.ResourceTransformationArgs
     ) -> pulumi.ResourceTransformationResult | None:
-        """Its objects were this component's own before each workload had one: they are not new ones."""
+        """An alias: in earlier versions the objects were direct children of this component."""
         if not args.type_.startswith("kubernetes:"):
             return None
         before = pulumi.ResourceOptions(aliases=[pulumi.Alias(parent=self)])

@@ -1,4 +1,4 @@
-"""``python -m gpuform ENGINE_ADDRESS``: the component plugin, where language hosts look for one.
+"""``python -m gpuform ENGINE_ADDRESS``: the component plugin, at the path where language hosts expect it.
 
 The command line is ``gpuform``, not this.
 """

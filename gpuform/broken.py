@@ -1,7 +1,7 @@
-"""What of a simulated node's hardware somebody has broken on purpose, and how that is mended.
+"""Faults that a person set on simulated nodes, and the commands that clear them.
 
-Only what takes GPUs from what the node offers: heat, links and an exporter that is down do not. A real node
-has none of these annotations, so nothing is ever said of one.
+Only faults that take GPUs from what the node offers: not heat, links or an exporter that is down. A real node
+has none of these annotations, so nothing is ever reported for it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ Json = Mapping[str, Any]
 
 
 def broken(nodes: Iterable[Json]) -> dict[str, str]:
-    """By name of the node, what is broken and the commands that clear it; nodes without are left out."""
+    """What is broken and the commands that clear it, by node name; healthy nodes are left out."""
     found = {str(node["metadata"]["name"]): list(_of(node)) for node in nodes}
     return {name: "; ".join(lines) for name, lines in found.items() if lines}
 
 
 def faulty(current: ClusterStatus) -> dict[str, str]:
-    """Of the nodes that do not offer what was planned, those that somebody has broken."""
+    """Nodes that do not offer what was planned because a person broke them."""
     lacking = [name for pool in current.pools for name in pool.lacking]
     return {name: current.broken[name] for name in lacking if name in current.broken}
 
 
 def unsettled(current: ClusterStatus) -> tuple[PoolStatus, ...]:
-    """Pools that do not offer what was planned, and may yet: no wait mends what somebody has broken."""
+    """Pools that do not offer what was planned, unless a fault set by a person is the only reason."""
     excused = faulty(current).keys()
     return tuple(
         pool

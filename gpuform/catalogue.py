@@ -10,7 +10,7 @@ from infra.model.prices import USD_PER_HOUR
 
 
 def entries() -> list[dict[str, Any]]:
-    """One entry per GPU model; memory in MiB, prices in USD per hour, null where none is known."""
+    """One entry per GPU model; memory in MiB, prices in USD per hour, null if unknown."""
     return [_entry(gpu) for gpu in GPUS.values()]
 
 

@@ -1,4 +1,4 @@
-"""Devices that pods have by claim (Dynamic Resource Allocation), as the API server knows them."""
+"""Devices that pods get by claim (Dynamic Resource Allocation), as the API server reports them."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ SLICES_PATH = "/apis/resource.k8s.io/v1/resourceslices"
 CLAIMS_PATH = "/apis/resource.k8s.io/v1/resourceclaims"
 
 _CLASSES: Mapping[str, str] = {"gpu": labels.GPU_DEVICE_CLASS, "mig": labels.MIG_DEVICE_CLASS}
-"""The device class that takes each type of NVIDIA's devices; its driver has the name of the first."""
+"""Device class by type of NVIDIA device; the DRA driver has the name of the first class."""
 
 Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Claims:
-    """``devices``: how many a node has, ``asked``: how many a claim asks for, both by device class.
+    """``devices`` counts what a node has, ``asked`` what a claim requests, both by device class.
 
-    Nodes are found by their name, claims by namespace and name. Devices of other drivers than NVIDIA's are
-    not counted, nor those that a taint keeps from being claimed.
+    Nodes are keyed by name, claims by (namespace, name). Not counted: devices of other drivers than NVIDIA's,
+    and devices with a taint that prevents allocation.
     """
 
     devices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     asked: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
     given: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-    """What a claim has got, by the devices' UUIDs."""
+    """UUIDs of the devices allocated to a claim."""
 
     def given_to(self, pod: Object) -> tuple[str, ...]:
-        """UUIDs of the devices that a pod's claims have got."""
+        """UUIDs of the devices allocated to a pod's claims."""
         return tuple(one for key in _claims_of(pod) for one in self.given.get(key, ()))
 
     def of_pod(self, pod: Object) -> dict[str, int]:
-        """Devices that a pod's claims ask for; none before its claims have been made."""
+        """Devices that a pod's claims request; empty until the claims have been created."""
         found: Counter[str] = Counter()
         for key in _claims_of(pod):
             found.update(self.asked.get(key, {}))
@@ -51,7 +51,6 @@ def _claims_of(pod: Object) -> Iterable[tuple[str, str]]:
 
 
 def gather(slices: Iterable[Object], claims: Iterable[Object]) -> Claims:
-    """Count live ResourceSlices and ResourceClaims."""
     specs = _newest([one["spec"] for one in slices])
     uuids = {
         (spec["pool"]["name"], one["name"]): _text(one, "uuid") for spec in specs for one in _listed(spec)
@@ -69,7 +68,7 @@ def gather(slices: Iterable[Object], claims: Iterable[Object]) -> Claims:
 
 
 def _newest(specs: list[Object]) -> list[Object]:
-    """NVIDIA's slices without those of an older generation, which are only not yet taken away."""
+    """NVIDIA's slices of the newest generation; older ones are only waiting to be removed."""
     specs = [spec for spec in specs if spec["driver"] == labels.GPU_DEVICE_CLASS]
     newest: dict[str, int] = {}
     for spec in specs:
@@ -79,7 +78,6 @@ def _newest(specs: list[Object]) -> list[Object]:
 
 
 def _devices(specs: list[Object]) -> dict[str, dict[str, int]]:
-    """Devices by node and class."""
     found: dict[str, dict[str, int]] = {}
     for spec in specs:
         if node := spec.get("nodeName"):

@@ -1,4 +1,4 @@
-"""What this machine has and lacks, each finding with the command that mends it."""
+"""Checks of this machine; each finding names the command that fixes the problem."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Finding", "Verdict", "findings"]
 
 
 def findings(paths: Paths) -> Iterator[Finding]:
-    """Look at the machine; nothing is changed and nothing is built."""
+    """Check the machine; changes nothing and builds nothing."""
     toolchain = Toolchain(paths)
     yield _python()
     yield _disk(paths, toolchain)

@@ -6,13 +6,12 @@ __all__ = ["Failure", "InputError", "Refusal"]
 
 
 class Failure(Exception):
-    """Work that was asked for rightly and failed; the command line prints it and exits with 1.
+    """The input was valid, but the work failed; the command line prints this and exits with 1.
 
-    ``str()`` is ``subject: fact; remedy``.
+    ``str()`` is ``subject: fact; remedy``; ``--json`` prints the three parts as fields.
     """
 
     def __init__(self, subject: str, fact: str, remedy: str) -> None:
-        """Keep the three parts apart, so that ``--json`` can print them as fields."""
         super().__init__(f"{subject}: {fact}; {remedy}")
         self.subject = subject
         self.fact = fact
@@ -20,9 +19,9 @@ class Failure(Exception):
 
 
 class Refusal(Failure):
-    """A service's answer that is an error."""
+    """A service answered with an error."""
 
     @property
     def denied(self) -> bool:
-        """Whether it says that the caller may not ask, rather than anything of what was asked about."""
+        """Whether the caller lacks permission; if not, the error is about the requested object."""
         raise NotImplementedError

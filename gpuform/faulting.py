@@ -1,4 +1,4 @@
-"""Faults of simulated nodes, as ``gpuform simulate fault`` writes and clears them; never of a real node."""
+"""Faults of simulated nodes, which ``gpuform simulate fault`` sets and clears; never of a real node."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from gpuform.simulator.faults import Fault
 from gpuform.simulator.hardware import GPUS
 
 KEPT, MOST = 3600.0, 200
-"""Seconds after which an XID that took no GPU away is dropped by the next fault; how many are kept."""
+"""Seconds after which the next fault drops an XID that took no GPU away; maximum number of XIDs kept."""
 SWITCHED = 8
-"""GPUs of a board that is linked by NVSwitches, from Ampere on."""
+"""GPUs of a board with NVSwitches, from Ampere on."""
 SAID = {
     faults.EXPORTER_DOWN: "dcgm-exporter crash-loops",
     faults.FABRIC: "its fabric manager does not run: CUDA starts nowhere, the validator crash-loops",
@@ -34,7 +34,7 @@ SAID = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line says: exactly one of ``kinds``, ``xid`` and ``clear``; ``gpu`` None: not said."""
+    """The command line's request: exactly one of ``kinds``, ``xid``, ``clear``; ``gpu`` None: not given."""
 
     node: str
     gpu: int | None = None
@@ -44,10 +44,10 @@ class Asked:
 
 
 async def fault(kubeconfig: Path, asked: Asked, now: float | None = None) -> list[str]:
-    """Break something on a simulated node, or clear what is broken there; returns what has been done.
+    """Set a fault on a simulated node, or clear its faults; returns lines that say what was done.
 
-    Clearing takes the device plugin's pod away where it had given up a GPU: both come back.
-    Raises InputError before anything is changed, and Failure where the cluster does not answer.
+    Clearing a fault that made the device plugin give up a GPU deletes the plugin's pod: both come back.
+    Raises InputError before anything is changed, and Failure if the cluster does not answer.
     """
     kind = _kind(asked)
     if not kubeconfig.is_file():
@@ -68,7 +68,7 @@ async def fault(kubeconfig: Path, asked: Asked, now: float | None = None) -> lis
 
 
 def _kind(asked: Asked) -> str:
-    """The one kind that is asked for, "" to clear. Raises InputError for none, two, and a wrong XID."""
+    """The requested kind, "" to clear. Raises InputError for no kind, for two, and for an unknown XID."""
     kinds = [
         *asked.kinds,
         *([faults.XID] if asked.xid is not None else []),
@@ -88,7 +88,7 @@ def _kind(asked: Asked) -> str:
 
 
 def _made(asked: Asked, kind: str, notes: dict[str, str], now: float) -> Fault:
-    """The fault; raises InputError where this GPU cannot have it."""
+    """Raises InputError if this GPU cannot have the fault."""
     if kind == faults.EXPORTER_DOWN:
         return Fault(kind, -1, now)
     count = int(notes.get(keys.GPU_COUNT, "1"))

@@ -1,4 +1,4 @@
-"""What a check found, with the commands that mend it and that check it by hand."""
+"""The result of a check, with the commands that fix the problem and that repeat the check by hand."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ Verdict = Literal["PASS", "SKIP", "FAIL"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: SKIP is something that gpuform can do without, or could not find out.
+    """One check; SKIP: gpuform works without the subject, or could not check it.
 
-    ``fix`` is a command, or words where no command does it; ``check`` the command that finds out the same by
-    hand. Both are empty where there is none.
+    ``fix`` is a command, or text if no command fixes it; ``check`` is the command that makes the same check
+    by hand. Both may be empty.
     """
 
     subject: str

@@ -1,4 +1,4 @@
-"""What the health loop has done, as it lies in the cluster: nodes, its breaker, tickets."""
+"""What the health loop has recorded in the cluster: unhealthy nodes, its circuit breaker, tickets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from infra.model.health import HEALTH
 Json = Mapping[str, Any]
 
 STATE = "gpu-health-state"
-"""ConfigMap with what the loop remembers, and the key in it (infra/incluster/loop.py has the same)."""
+"""ConfigMap with the loop's state, and the key in it (infra/incluster/loop.py has the same names)."""
 KEY = "state.json"
 
 
 @dataclass(frozen=True)
 class Unhealthy:
-    """A node with the loop's taint; ``repaired`` is what a person has said of its repair."""
+    """A node with the loop's taint; ``repaired`` is what a person noted about its repair."""
 
     name: str
     pool: str
@@ -33,7 +33,7 @@ class Unhealthy:
 
 @dataclass(frozen=True)
 class Ticket:
-    """What a person has to do; ``files`` are its texts by name."""
+    """A repair ticket for a person; ``files`` maps file names to texts."""
 
     node: str
     open: bool
@@ -42,7 +42,7 @@ class Ticket:
 
 @dataclass(frozen=True)
 class Seen:
-    """All of it; ``breaker`` is why it has stopped, None as long as it acts."""
+    """Nodes, tickets and breaker; ``breaker`` is the reason why it opened, None while the loop acts."""
 
     nodes: tuple[Unhealthy, ...]
     tickets: tuple[Ticket, ...]
@@ -50,7 +50,6 @@ class Seen:
     withheld: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The documented JSON form."""
         return {
             "breaker": {
                 "open": self.breaker is not None,
@@ -63,7 +62,7 @@ class Seen:
 
 
 def fetch(kubeconfig: Path, context: str | None = None) -> Seen:
-    """Ask the cluster. Raises what httpx raises when it cannot be reached, or an OSError where it refuses."""
+    """Read nodes and ConfigMaps. Raises httpx errors if the cluster is unreachable, OSError if it refuses."""
     import kr8s
     from kr8s.objects import ConfigMap, Node
 
@@ -75,7 +74,7 @@ def fetch(kubeconfig: Path, context: str | None = None) -> Seen:
 
 
 def read(nodes: Iterable[Json], maps: Iterable[Json]) -> Seen:
-    """What these objects say, sorted by node."""
+    """Parse nodes and ConfigMaps; results are sorted by node."""
     tickets, kept = [], dict[str, Any]()
     for one in maps:
         state = one["metadata"].get("labels", {}).get(labels.TICKET)
@@ -113,7 +112,7 @@ def _unhealthy(node: Json) -> Unhealthy | None:
 
 
 def write(tickets: Iterable[Ticket], folder: Path) -> list[Path]:
-    """A Markdown file for each ticket; those that are there already are written again."""
+    """Write a Markdown file for each ticket; existing files are overwritten."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for one in tickets:

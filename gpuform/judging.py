@@ -1,4 +1,4 @@
-"""What is rendered, judged by the rules of the policy pack: manifests, releases, and what charts come to."""
+"""Checks rendered documents against the policy pack's rules: manifests, releases, templated charts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ Document = Mapping[str, Any]
 
 
 def findings(resources: Sequence[Resource]) -> tuple[Finding, ...]:
-    """Every rule that one of the resources breaks."""
     return tuple(judge(RULES, resources))
 
 
 def resources(files: Mapping[str, str]) -> Iterator[Resource]:
-    """The resources in rendered files; documents that are none (the environment, the bill) are left out."""
+    """Documents that are not resources (the environment, the bill) are left out."""
     for name, text in files.items():
         if name.endswith(".yaml"):
             for document in fast_yaml.load_all(text):
@@ -33,7 +32,6 @@ def resources(files: Mapping[str, str]) -> Iterator[Resource]:
 
 
 def releases(files: Mapping[str, str]) -> Iterator[Document]:
-    """The Helm releases in rendered files."""
     for text in files.values():
         yield from (one for one in fast_yaml.load_all(text) if isinstance(one, dict) and "chart" in one)
 
@@ -45,13 +43,13 @@ def objects(manifests: str) -> Iterator[Resource]:
 
 
 def templated(helm: Path, root: Path, release: Document) -> str:
-    """The manifests of a release's chart; OSError or CalledProcessError where it cannot be had."""
+    """The manifests of a release's chart; OSError or CalledProcessError if it cannot be rendered."""
     command = [str(helm), "template", str(release["name"]), str(release["chart"])]
     command += ["--namespace", str(release["namespace"]), "--include-crds=false", "--values", "-"]
     for option, key in (("--repo", "repository"), ("--version", "version")):
         if release.get(key):
             command += [option, str(release[key])]
-    # Away from the user's own repositories and their credentials.
+    # A HOME of its own: without the user's repositories and their credentials.
     with tempfile.TemporaryDirectory(prefix="gpuform-helm-") as home:
         env = {"PATH": "/usr/bin:/bin", "HOME": home, "HELM_CACHE_HOME": home}
         values = yaml.safe_dump(dict(release["values"]))
@@ -94,9 +92,9 @@ def _resource(document: Any) -> Iterator[Resource]:
 
 
 def _magnum(document: Document) -> Iterator[Resource]:
-    """A cluster or a node group, the guard that says what replaces it, and what finds a group's nodes.
+    """A cluster or a node group, its replacement guard, and the selector of a group's nodes.
 
-    Whose changes are ignored stands in no document: previews judge the program by that.
+    Rendered documents do not say which changes are ignored: previews check the program for that.
     """
     group = document.get("node group")
     inputs = _inputs(group or document["cluster"])
@@ -111,7 +109,7 @@ def _magnum(document: Document) -> Iterator[Resource]:
 
 
 def _inputs(arguments: Document) -> Document:
-    """The provider's arguments as the engine spells them."""
+    """The provider's arguments in the engine's camelCase."""
     return {re.sub("_(.)", lambda found: found[1].upper(), key): value for key, value in arguments.items()}
 
 

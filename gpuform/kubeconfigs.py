@@ -1,4 +1,4 @@
-"""A kubeconfig that its cluster does not take, or not any more: what is told of it, and what to do."""
+"""Kubeconfigs that their cluster does not accept, or no longer: the error, and what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 from gpuform.errors import Failure
 
 FOLDER = "kubeconfigs"
-"""Below the state: where those lie that are outputs of a stack, for as long as they are needed."""
+"""Folder below the state for kubeconfigs that are stack outputs; each lies there only while it is needed."""
 
 _UNAUTHORIZED = 401
 _OTHER_AUTHORITY = ("unable to get local issuer", "self-signed certificate", "certificate signature failure")
@@ -24,15 +24,15 @@ _NOT_TAKEN = (
     "alert bad certificate",
     "certificate required",
 )
-"""OpenSSL's words (crypto/x509/x509_txt.c, ssl/ssl_stat.c), the first of what we see, the second of what the
-server says of us."""
+"""OpenSSL's messages (crypto/x509/x509_txt.c, ssl/ssl_stat.c): the first tuple when we reject the server's
+certificate, the second when the server rejects ours."""
 
 
 @contextmanager
 def answered() -> Iterator[None]:
-    """Turn kr8s' own errors into an OSError, as who cannot reach a cluster gets one.
+    """Turn kr8s errors into an OSError, which callers also get if a cluster is unreachable.
 
-    Credentials that nobody knows (401) are a PermissionError. What httpx raises passes.
+    Rejected credentials (401) are a PermissionError. httpx errors pass through.
     """
     import kr8s
 
@@ -47,7 +47,7 @@ def answered() -> Iterator[None]:
 
 
 def refused(stack: str, kubeconfig: Path, error: Exception) -> Failure | None:
-    """What is told where the cluster answers and does not take the kubeconfig; None for any other trouble."""
+    """The Failure if the cluster answers but does not accept the kubeconfig; None for any other error."""
     user, why = _user(kubeconfig), _why(error)
     if not why:
         return None
@@ -62,13 +62,13 @@ def refused(stack: str, kubeconfig: Path, error: Exception) -> Failure | None:
 
 
 def unreachable(stack: str, kubeconfig: Path, error: Exception) -> Failure:
-    """What is told of a cluster that does not answer, or not to this kubeconfig."""
+    """The Failure for a cluster that does not answer, or does not accept this kubeconfig."""
     away = Failure(f"cluster of {stack}", f"cannot be reached ({said(error)})", f"look at {kubeconfig}")
     return refused(stack, kubeconfig, error) or away
 
 
 def said(error: BaseException) -> str:
-    """An error in words: its own, or of what it came from, for httpx may leave both message and cause out."""
+    """An error's text, or that of its cause or context: httpx may leave both message and cause out."""
     while not str(error) and (origin := error.__cause__ or error.__context__):
         error = origin
     return str(error) or type(error).__name__
@@ -84,7 +84,7 @@ def _why(error: Exception) -> str:
 
 
 def _ended(user: Mapping[str, Any]) -> str:
-    """That the client certificate is of the past; empty where it is not, or where that cannot be told."""
+    """Says when the client certificate expired; empty if it has not, or if that cannot be determined."""
     try:
         from cryptography import x509
 
@@ -96,7 +96,7 @@ def _ended(user: Mapping[str, Any]) -> str:
 
 
 def _user(kubeconfig: Path) -> Mapping[str, Any]:
-    """The first user in it: a stack's own has but one."""
+    """The first user in the file: a stack's own kubeconfig has only one."""
     try:
         found = yaml.safe_load(kubeconfig.read_text(encoding="utf-8"))["users"][0]["user"]
     except (OSError, ValueError, TypeError, LookupError, yaml.YAMLError):

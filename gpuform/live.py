@@ -1,4 +1,4 @@
-"""The kubeconfig of a stack's own cluster, wherever that is."""
+"""Kubeconfig and context of a stack's own cluster."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 MADE = (AwsCluster, OpenstackCluster)
-"""Clusters that a stack makes, so that how one gets to them is an output of it."""
+"""Clusters that a stack creates, so their kubeconfig is a stack output."""
 
 
 @contextmanager
 def access(env: Environment, paths: Paths, stack: str) -> Iterator[tuple[Path, str | None]]:
-    """Kubeconfig and context for who only looks at the cluster: at a cloud, what the state says.
+    """Kubeconfig and context for read-only commands; of a cloud cluster, from the state.
 
-    Without a declared state it is the embedded cluster, on which such a stack is played; at OpenStack only as
-    long as the state beside the checkout has no cluster, either.
+    Without a declared state it is the embedded cluster, on which such a stack is simulated; with OpenStack
+    only as long as the state beside the checkout has no cluster either.
     """
     if env.state is None and not _made_from_here(env, paths, stack):
         yield cluster_of(env, paths)
@@ -43,8 +43,9 @@ def access(env: Environment, paths: Paths, stack: str) -> Iterator[tuple[Path, s
 
 @contextmanager
 def cluster(env: Environment, paths: Paths, engine: Engine, stack: str) -> Iterator[tuple[Path, str | None]]:
-    """Kubeconfig and context; that of a cluster that the stack has made is an output of it, and lies in a
-    file of mode 0600 for as long as this lasts.
+    """Kubeconfig and context of the stack's cluster.
+
+    A kubeconfig that is a stack output lies in a file of mode 0600 until the context manager exits.
     """
     if not isinstance(env.cluster, MADE):
         yield cluster_of(env, paths)

@@ -1,4 +1,4 @@
-"""A cluster's nodes, pods and claims, asked for once and given to whoever tells something of them."""
+"""A cluster's nodes, pods and claims, fetched once for all reports."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Objects:
-    """What lies in the cluster, as the API server has it."""
+    """Live objects, as the API server returns them."""
 
     nodes: tuple[Json, ...] = ()
     pods: tuple[Json, ...] = ()
     claims: Claims = Claims()  # noqa: RUF009  (frozen)
     node_pools: tuple[Json, ...] = ()
-    """Karpenter's, with what they have and their limits."""
+    """Karpenter's NodePools, with their status and limits."""
 
 
 def pool_of(env: Environment, node: Json) -> str:
-    """The name of the pool that a node was given; empty for none, and for one of another environment."""
+    """The node's pool; empty if the node has no pool of this environment."""
     return labelled(node) if ours(env, node) else ""
 
 
 def labelled(node: Json) -> str:
-    """The pool that the node's label says, whosever; empty for none."""
+    """Value of the pool label, whichever stack set it; empty without the label."""
     return str((node["metadata"].get("labels") or {}).get(labels.POOL, ""))
 
 
 def ours(env: Environment, node: Json) -> bool:
-    """Whether it is of this environment, or of nobody's who says so.
+    """Whether the node's environment label names this environment or is missing.
 
-    Several stacks may be played on one embedded cluster, and their pools have the same names.
+    Several stacks may be simulated on one embedded cluster, and their pools have the same names.
     """
     return bool((node["metadata"].get("labels") or {}).get(labels.ENVIRONMENT, env.name) == env.name)
 
@@ -49,9 +49,9 @@ NODE_POOLS = "nodepools.karpenter.sh"
 
 
 def fetch(env: Environment, kubeconfig: Path, context: str | None = None) -> Objects:
-    """Ask the cluster for nodes, pods and `kinds`.
+    """Fetch nodes, pods and `kinds`.
 
-    Raises what httpx raises when the cluster cannot be reached, or an OSError where it refuses.
+    Raises what httpx raises if the cluster cannot be reached, or an OSError if it refuses.
     """
     with answered():
         return _fetch(env, kubeconfig, context)
@@ -74,7 +74,7 @@ def _fetch(env: Environment, kubeconfig: Path, context: str | None) -> Objects:
 
 
 def kinds(env: Environment) -> tuple[str, ...]:
-    """What else than nodes and pods: claims and what they are of, and Karpenter's where it follows pods."""
+    """Kinds to fetch beside nodes and pods: DRA slices and claims; NodePools if Karpenter scales a pool."""
     found: tuple[str, ...] = ()
     if any(pool.by_claim for pool in env.pools):
         found += (dra.SLICES, dra.CLAIMS)
@@ -84,10 +84,10 @@ def kinds(env: Environment) -> tuple[str, ...]:
 
 
 def _node_pools(api: Any) -> tuple[Json, ...]:
-    """None where Karpenter's definitions are not there: nothing is elastic then."""
+    """Empty if Karpenter's CRDs are not installed: nothing is elastic then."""
     try:
         return tuple(dict(one.raw) for one in _every(api, NODE_POOLS))
-    except ValueError:  # kr8s' word for a kind that the server does not have
+    except ValueError:  # what kr8s raises for a kind that the server does not have
         return ()
 
 

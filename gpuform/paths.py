@@ -1,4 +1,4 @@
-"""Where things lie: the checkout, its state, and the cache that all checkouts share."""
+"""Folders: the checkout, its state, and the cache that all checkouts share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Paths:
 
     @classmethod
     def here(cls) -> Paths:
-        """The checkout that the working directory lies in, else the one that this package is installed from;
+        """The checkout of the working directory, else the one that this package is installed from.
+
         ``GPUFORM_STATE`` and ``GPUFORM_CACHE`` override the two others.
         """
         root = next(
@@ -46,7 +47,6 @@ class Paths:
 
     @property
     def logs(self) -> Path:
-        """Logs of everything that was started for this checkout."""
         return self.state / "logs"
 
 

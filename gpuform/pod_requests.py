@@ -1,4 +1,4 @@
-"""What a pod asks of its node, by the scheduler's rule."""
+"""What a pod requests from its node, by the scheduler's rule."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ Json = Mapping[str, Any]
 
 
 def requested(spec: Json, of: Callable[[Json], Mapping[str, Any]]) -> Counter[str]:
-    """Its containers together, or its largest init container: these run one after the other, and before them.
+    """The larger of all containers together and the largest init container.
 
-    ``of`` says what one container asks for.
+    Init containers run one after the other, before the containers. ``of`` returns what one container
+    requests.
     """
     found: Counter[str] = Counter()
     for container in spec.get("containers") or ():

@@ -1,7 +1,7 @@
-"""AWS's list prices of one region, asked of the Price List API and kept as a file that is committed.
+"""AWS list prices of one region, read from the Price List API and kept in a committed file.
 
-Each figure is the on-demand price that the API names for exactly these attributes. Where it names none, or
-several that differ, the price is left out and said to be unknown; nothing is guessed.
+Each figure is the on-demand price that the API lists for exactly these attributes. With no such price, or
+several that differ, the price is left out and reported as unknown; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MACHINE = {"operatingSystem": "Linux", "tenancy": "Shared", "preInstalledSw": "
 
 @dataclass(frozen=True)
 class Wanted:
-    """One price: its service, what selects it, the end of its usage type, and how many of ours a unit is."""
+    """One price: service, filters, suffix of the usage type, and how many of our units one unit is."""
 
     name: str
     service: str
@@ -42,13 +42,13 @@ BESIDE = (
         units={"GiBps-mo": 1024.0},
     ),
 )
-"""What an EKS cluster is charged beside its machines, by the fields of ``infra.model.prices.Beside``."""
+"""What an EKS cluster costs besides its machines, by the fields of ``infra.model.prices.Beside``."""
 
 
 def fetch(client: Any, region: str, date: str, say: Callable[[str], None]) -> dict[str, Any]:
     """The price list of a region, in the form that ``infra.config.price_list`` reads.
 
-    ``client`` is botocore's of the service ``pricing``. Raises what botocore raises.
+    ``client`` is a botocore client for ``pricing``. Raises what botocore raises.
     """
     machines = [
         Wanted(name, "AmazonEC2", {"instanceType": name, **_MACHINE}, f"BoxUsage:{name}")
@@ -61,7 +61,7 @@ def fetch(client: Any, region: str, date: str, say: Callable[[str], None]) -> di
 
 
 def save(folder: Path, prices: Mapping[str, Any]) -> Path:
-    """Write the list of a region, sorted, so that a change of prices is a readable difference."""
+    """Write a region's price list, sorted, so that a change of prices is a readable diff."""
     folder.mkdir(exist_ok=True)
     file = folder / f"{prices['region']}.json"
     file.write_text(json.dumps(prices, indent=2, sort_keys=True) + "\n", encoding="utf-8")

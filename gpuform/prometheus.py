@@ -1,8 +1,8 @@
-"""The few questions that are put to a Prometheus, and where it is.
+"""Queries to Prometheus, and how to reach it.
 
 On the embedded control plane it listens on this machine; anywhere else it is reached through the API server's
-proxy to its Service, with the rights of the kubeconfig (``get`` on ``services/proxy``): nothing has to be
-published for it. Only read: nothing here writes. A number that is none (NaN, an infinity) is left out.
+proxy to its Service, with the rights of the kubeconfig (``get`` on ``services/proxy``), so nothing has to be
+exposed. Read-only. Values that are not finite (NaN, an infinity) are left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpuform.paths import Paths
 from infra.model.environment import Environment
 
 PORT = "prometheus"
-"""Its name among the embedded control plane's ports."""
+"""Name of its port in the embedded control plane's record."""
 SERVICE = "/api/v1/namespaces/monitoring/services/http:monitoring-kube-prometheus-prometheus:9090/proxy"
 TIMEOUT_S = 10.0
 SUBJECT = "Prometheus"
@@ -33,14 +33,14 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Sample:
-    """One series' value now."""
+    """The current value of one series."""
 
     labels: Labels
     value: float
 
     @property
     def name(self) -> str:
-        """The metric's name; empty where the query made a new one."""
+        """The metric's name; empty if the query computed a new series."""
         return self.labels.get("__name__", "")
 
 
@@ -67,11 +67,11 @@ class Transport(Protocol):
     """Gets a path of Prometheus' HTTP API."""
 
     def get(self, path: str, params: Params) -> httpx.Response:
-        """Ask; raises what httpx raises, and Failure."""
+        """Send a GET request; raises what httpx raises, and Failure."""
 
 
 class Prometheus:
-    """Asks one Prometheus. Every method raises Failure where it does not answer, or refuses the query."""
+    """Queries one Prometheus. Every method raises Failure if it does not answer or rejects the query."""
 
     def __init__(self, transport: Transport, remedy: str) -> None:
         """``remedy`` is what to do when it cannot be reached."""
@@ -85,13 +85,13 @@ class Prometheus:
         return [Sample(labels, value) for labels, value in found if math.isfinite(value)]
 
     def query_range(self, expression: str, start: float, end: float, step: float) -> list[Series]:
-        """A range vector; Unix seconds, and seconds between two points."""
+        """A range vector; ``start`` and ``end`` in Unix seconds, ``step`` in seconds."""
         params = {"query": expression, "start": f"{start:.3f}", "end": f"{end:.3f}", "step": f"{step:g}"}
         data = self._get("/api/v1/query_range", params)
         return [Series(one["metric"], tuple(_points(one["values"]))) for one in data["result"]]
 
     def alerts(self) -> list[Alert]:
-        """Alerts that are pending or firing, sorted by their labels."""
+        """Pending and firing alerts, sorted by name and labels."""
         found = [
             Alert(
                 one["labels"].get("alertname", ""),
@@ -117,7 +117,7 @@ class Prometheus:
         return document["data"]
 
     def _refused(self, code: int, document: Any) -> Failure:
-        """A refusal of its own has an ``errorType``; anything else came from the way to it."""
+        """Prometheus' own errors have an ``errorType``; any other error comes from the proxy in between."""
         said = document if isinstance(document, dict) else {}
         if said.get("errorType"):
             return Failure(
@@ -136,31 +136,28 @@ def _points(values: list[Any]) -> Iterator[tuple[float, float]]:
 
 
 class Direct:
-    """Prometheus at an address of its own."""
+    """Prometheus at a direct address."""
 
     def __init__(self, url: str) -> None:
-        """``url`` without a path; a proxy of the environment is not asked for a loopback address."""
+        """``url`` has no path; the proxy of the environment variables is not used for a loopback address."""
         self._client = httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False)
 
     def get(self, path: str, params: Params) -> httpx.Response:
-        """Ask."""
         return self._client.get(path, params=params)
 
     def close(self) -> None:
-        """Close its connections."""
         self._client.close()
 
 
 class Proxied:
-    """Prometheus behind the API server's proxy; kr8s knows how one logs in there, plugins included."""
+    """Prometheus behind the API server's proxy; kr8s handles the login, plugins included."""
 
     def __init__(self, kubeconfig: Path, context: str | None) -> None:
-        """Nothing is asked yet."""
         self._kubeconfig, self._context = str(kubeconfig), context
         self._runner = asyncio.Runner()
 
     def get(self, path: str, params: Params) -> httpx.Response:
-        """Ask; an error of the API server is raised as Failure, in its own words."""
+        """Raises Failure with the API server's message if the proxy request fails."""
         return self._runner.run(self._ask(path, params))
 
     async def _ask(self, path: str, params: Params) -> httpx.Response:
@@ -172,7 +169,7 @@ class Proxied:
             call = api.call_api(
                 version="",
                 base=SERVICE,
-                url=path.removeprefix("/"),  # kr8s puts one between
+                url=path.removeprefix("/"),  # kr8s adds the slash
                 params=dict(params),
                 timeout=TIMEOUT_S,
                 raise_for_status=False,
@@ -185,19 +182,16 @@ class Proxied:
             raise Failure(SUBJECT, f"cannot be asked through the API server: {error}", NOT_THERE) from None
 
     def close(self) -> None:
-        """Close the loop that its connections live in."""
         self._runner.close()
 
 
 class Nowhere:
-    """Instead of a Prometheus that cannot be there: says why to whoever asks."""
+    """Stands in for a Prometheus that cannot exist: every query raises ``why``."""
 
     def __init__(self, why: Failure) -> None:
-        """``why`` is raised by every question."""
         self._why = why
 
     def get(self, path: str, params: Params) -> httpx.Response:
-        """Raise."""
         raise self._why
 
     def close(self) -> None:
@@ -213,7 +207,7 @@ NOT_DECLARED = Failure("monitoring", "not declared", "declare it in the stack fi
 def reach(
     env: Environment, paths: Paths, kubeconfig: Path, context: str | None = None
 ) -> Iterator[Prometheus]:
-    """The Prometheus of a stack's cluster. Raises nothing: whether it answers is known once it is asked."""
+    """The Prometheus of a stack's cluster. Raises nothing: only a query shows whether it answers."""
     remedy = NOT_STARTED if kubeconfig == paths.kubeconfig else NOT_THERE
     transport = _transport(env, paths, kubeconfig, context)
     try:

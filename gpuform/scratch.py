@@ -1,4 +1,4 @@
-"""Folders for the time of one run, below the checkout's state, which a killed run leaves to the next."""
+"""Temporary folders of one run, below the checkout's state; the next run removes those of a killed run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 @contextmanager
 def folder(parent: Path) -> Iterator[Path]:
-    """An empty folder of mode 0700 in ``parent``, made if missing; gone at the end, however that comes.
+    """An empty folder of mode 0700 in ``parent``, which is created if missing; removed on every exit.
 
-    Its name begins with this process's id. Those in ``parent`` whose process has ended are removed first.
+    Its name begins with this process's id. Folders of ended processes in ``parent`` are removed first.
     """
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for left in parent.iterdir():

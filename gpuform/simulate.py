@@ -1,7 +1,7 @@
-"""What happens to the hardware of simulated nodes when somebody says so; it never reaches a real node.
+"""Health of simulated GPUs, changed by a command; a real node is never changed.
 
-The words go to the node as annotations, and the simulator's operands find them there as theirs would find the
-hardware changed.
+The command sets annotations on the node; the simulator's operands react to them as the real ones react to a
+change of the hardware.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ NODES = "/api/v1/nodes"
 
 
 async def health(kubeconfig: Path, node: str, gpu: int, ok: bool) -> list[str]:
-    """Make one GPU of a simulated node sick, or well again; returns what has been done.
+    """Mark one GPU of a simulated node unhealthy, or healthy again; returns lines that say what was done.
 
-    The device plugin never calls a device healthy again while it runs, so that for ``ok`` its pod is deleted,
-    and comes back. Raises InputError for a node or GPU that is not there or not simulated, and Failure where
-    the cluster does not answer.
+    The device plugin never reports a device as healthy again while it runs, so for ``ok`` its pod is deleted,
+    and comes back. Raises InputError for a node or GPU that does not exist or is not simulated, and Failure
+    if the cluster does not answer.
     """
     if not kubeconfig.is_file():
         raise Failure("the embedded control plane", "has never been started", "run `gpuform local start`")
@@ -52,7 +52,7 @@ async def _health(api: Api, name: str, gpu: int, ok: bool) -> list[str]:
 
 
 async def restart_plugin(api: Api, name: str) -> list[str]:
-    """Take the device plugin's pod of a node away, for it never calls a device healthy again by itself."""
+    """Delete a node's device plugin pod: the plugin never reports a device as healthy again by itself."""
     said: list[str] = []
     async for pods, _ in api.pages("/api/v1/pods", _plugins(name)):
         for pod in pods:
@@ -66,7 +66,7 @@ async def restart_plugin(api: Api, name: str) -> list[str]:
 
 
 async def annotations_of(api: Api, name: str, gpu: int) -> dict[str, str]:
-    """Annotations of a simulated node that has this GPU. Raises InputError."""
+    """Annotations of a simulated node. Raises InputError if the node or this GPU does not exist."""
     return _annotations(await _one(api, name), name, gpu)
 
 

@@ -13,12 +13,12 @@ from infra.model.environment import Environment
 
 
 def declared(stack: str, paths: Paths) -> Environment:
-    """The environment of ``Pulumi.STACK.yaml``; where it is not there, InputError with those that are."""
+    """The environment of ``Pulumi.STACK.yaml``; without the file, InputError lists the known stacks."""
     return load(file_of(stack, paths))
 
 
 def file_of(stack: str, paths: Paths) -> Path:
-    """``Pulumi.STACK.yaml``, unread; where it is not there, InputError with those that are."""
+    """Path of ``Pulumi.STACK.yaml``; without the file, InputError lists the known stacks."""
     file = paths.root / f"Pulumi.{stack}.yaml"
     if not file.is_file():
         try:

@@ -1,4 +1,4 @@
-"""What a cluster's pools offer and who uses it, read from the live cluster."""
+"""Pools' GPU resources and their users, read from the live cluster."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ FINISHED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """One node; ``allocatable`` and ``used`` count GPU resources (``nvidia.com/...``), nothing else.
+    """One node; ``allocatable`` and ``used`` count only GPU resources (``nvidia.com/...``).
 
-    Where GPUs are had by claim they are no resource: their devices are counted, as ``gpu.nvidia.com``.
-    ``waits_for`` is what keeps it from taking pods, in the readiness gate's words; empty for one let in.
+    GPUs by claim are not resources: their devices are counted, as ``gpu.nvidia.com``. ``waits_for`` is why
+    the node does not accept pods yet, in the readiness gate's words; empty once it does.
     """
 
     name: str
@@ -47,14 +47,14 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class PoolStatus:
-    """One pool; ``sharing`` is its kind, ``detail`` how.
+    """One pool; ``sharing`` is the kind of sharing, ``detail`` its parameters.
 
-    ``planned`` is what each node should offer, or the largest where they differ in how many GPUs they have.
-    ``settled``: there are as many nodes as declared, or as the bounds say at least, one in any case, and
-    every one is ready, let in, and offers exactly what was planned.
-    ``lacking`` are the names of those nodes that do not.
-    ``declared`` is its number of nodes, None where none is declared (elastic, or found by a selector).
-    ``bounds`` are the fewest and the most nodes of a pool that is bounded by their number and comes and goes.
+    ``planned`` is what each node should offer, or the largest if nodes differ in their number of GPUs.
+    ``settled``: at least as many nodes as declared, as the lower bound, and as one; every node is ready, has
+    passed the readiness gate, and offers exactly what was planned.
+    ``lacking``: names of the nodes that are not or do not.
+    ``declared``: number of nodes, None if not declared (elastic, or found by a selector).
+    ``bounds``: minimum and maximum number of nodes of an elastic pool that is bounded by nodes.
     """
 
     name: str
@@ -71,7 +71,7 @@ class PoolStatus:
 
 @dataclass(frozen=True)
 class PodStatus:
-    """One pod; ``reason`` is empty for one that is as it should be; ``requests`` counts GPUs as nodes do."""
+    """One pod; ``reason`` is empty if the pod is in order; ``requests`` counts GPUs as NodeStatus does."""
 
     namespace: str
     name: str
@@ -85,9 +85,9 @@ class PodStatus:
 class ClusterStatus:
     """Pools in the order of the environment file, pods by namespace and name.
 
-    ``system`` are the namespaces of the cluster and of the platform itself. ``broken`` is what
-    somebody has broken on simulated nodes, by name, and how it is mended. ``strays`` are nodes
-    that offer GPUs and are of no declared pool, by name, with what their label says.
+    ``system``: namespaces of the cluster and of the platform itself. ``broken``: faults set on simulated
+    nodes and the commands that clear them, by node. ``strays``: nodes that offer GPUs but belong to no
+    declared pool, with the value of their pool label.
     """
 
     pools: tuple[PoolStatus, ...]
@@ -123,7 +123,7 @@ class ClusterStatus:
 
 
 def cluster_of(env: Environment, paths: Paths) -> tuple[Path, str | None]:
-    """Kubeconfig and context of the environment's cluster; InputError for own hosts that have joined none."""
+    """Kubeconfig and context of the environment's cluster; InputError for own hosts without a cluster."""
     if isinstance(env.cluster, ExistingCluster):
         return Path(env.cluster.kubeconfig).expanduser(), env.cluster.context
     if isinstance(env.cluster, HostsCluster):
@@ -136,10 +136,7 @@ def cluster_of(env: Environment, paths: Paths) -> tuple[Path, str | None]:
 
 
 def read(env: Environment, kubeconfig: Path, context: str | None = None) -> ClusterStatus:
-    """Ask the cluster for its nodes and pods.
-
-    Raises what httpx raises when the cluster cannot be reached.
-    """
+    """Read nodes and pods. Raises what httpx raises if the cluster cannot be reached."""
     found = fetch(env, kubeconfig, context)
     return summarise(env, found.nodes, found.pods, found.claims)
 
@@ -150,7 +147,7 @@ def summarise(
     pods: Iterable[Mapping[str, Any]],
     claims: Claims = Claims(),  # noqa: B008  (frozen)
 ) -> ClusterStatus:
-    """Bring live nodes, pods and claims together with the pools that were declared."""
+    """Match live nodes, pods and claims with the declared pools."""
     by_pool: dict[str, list[Mapping[str, Any]]] = {}
     nodes = list(nodes)
     for node in nodes:
@@ -170,7 +167,7 @@ def summarise(
 
 
 def _strays(env: Environment, nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Whose label was changed by hand, or whose pool left the file; not those of another stack."""
+    """GPU nodes with a label changed by hand or a pool that left the file; not those of another stack."""
     pools, found = {pool.name for pool in env.pools}, {}
     for node in nodes:
         offers = any(_gpu_resources(node.get("status", {}).get("allocatable", {})).values())
@@ -228,13 +225,13 @@ def _pool(
 
 
 def bounds(env: Environment, pool: Pool) -> tuple[int, int] | None:
-    """Fewest and most nodes of an elastic group of Magnum's; None elsewhere: Karpenter counts no nodes."""
+    """Minimum and maximum of an elastic Magnum node group; None elsewhere: Karpenter does not count nodes."""
     elastic = pool.elastic is not None and isinstance(env.cluster, OpenstackCluster)
     return (pool.least, pool.most) if elastic else None
 
 
 def _planned(env: Environment, pool: Pool, gpus: int | None) -> dict[str, int]:
-    """What a node with so many GPUs should offer; the largest where the number is not known."""
+    """What a node with this many GPUs should offer; the largest if the number is unknown."""
     return offered(env, pool, pool.gpu_counts[-1] if gpus is None else gpus) | claimable(pool)
 
 
@@ -276,7 +273,7 @@ def _pod(pod: Mapping[str, Any], claims: Claims) -> PodStatus:
 
 
 def _reason(status: Mapping[str, Any]) -> str:
-    """Why a pod is not as it should be: its own reason, a waiting container's, or the scheduler's message."""
+    """Why a pod is not in order: its own reason, a waiting container's, or the scheduler's message."""
     if status.get("reason"):
         return ": ".join(filter(None, (status["reason"], status.get("message"))))
     for container in status.get("containerStatuses", []):

@@ -1,4 +1,4 @@
-"""Whether a folder can be had and written, asked before anything is begun."""
+"""Checks that a folder can be created and written, before any work starts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from gpuform.errors import InputError
 
 
 def require(folder: Path, remedy: str) -> None:
-    """Raise InputError unless files can be made in ``folder``, or it can be made; leaves nothing behind.
+    """Raise InputError unless ``folder`` is writable or can be created; leaves nothing behind.
 
-    It is tried, not looked up: permission bits say nothing of a read-only disk, or to root.
+    It tries a write: permission bits say nothing about a read-only disk, and nothing to root.
     """
     try:
         existing = next(place for place in (folder, *folder.parents) if place.exists())
@@ -24,7 +24,6 @@ def require(folder: Path, remedy: str) -> None:
 
 
 def require_state(state: Path) -> None:
-    """Raise InputError unless the checkout's state can be kept in ``state``."""
     require(state, "make it a folder that you may write, or set GPUFORM_STATE to one")
 
 

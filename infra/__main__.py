@@ -1,4 +1,4 @@
-"""The program: read the stack's environment, build its parts in order, export what a person asks for."""
+"""The Pulumi program: read the stack's environment, register its parts in order, export the outputs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from infra.target import Target
 
 
 def cluster(env: Environment) -> Target | None:
-    """The cluster half: a kubeconfig and a provider; None where own hosts have joined no cluster."""
+    """Register the cluster; None if own hosts have not joined one."""
     on: ExistingCluster | EmbeddedCluster
     if env.cluster.kind == "aws":
-        from infra import aws  # here, so that no other target loads its SDK
+        from infra import aws  # here, so that other targets do not load the AWS SDK
 
         return aws.cluster(env)
     if env.cluster.kind == "openstack":
@@ -42,7 +42,7 @@ def cluster(env: Environment) -> Target | None:
 
 
 def main() -> None:
-    """Run as the stack's program; bad input ends it with its message alone."""
+    """Run as the stack's program; an InputError ends it with the message alone, without a traceback."""
     try:
         env = parse(pulumi.Config("gpuform").require_object("environment"))
     except InputError as error:

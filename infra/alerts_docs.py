@@ -1,6 +1,6 @@
-"""The page that lists every alert and every XID, made from the rules and the table themselves.
+"""Generates the page on every alert and every XID from the rules and the XID table.
 
-It is committed; ``python -m infra.alerts_docs docs`` writes it again.
+The page is committed; ``python -m infra.alerts_docs docs`` regenerates it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ SERIES = {
     "gpuform:nodepool:nodes_left": "nodes that each limit of an elastic pool still lets it get",
     "gpuform:fault:active": "1 for each fault of a GPU, with class and reason",
 }
-"""Series that others may read; what else is recorded are steps on the way."""
+"""Recorded series for use by others; all other recorded series are intermediate results."""
 
 
 def page() -> str:
@@ -98,7 +98,7 @@ def page() -> str:
 
 
 def listed() -> tuple[Alert, ...]:
-    """Every alert that there is; which they are does not depend on the environment."""
+    """Every alert; the set does not depend on the environment."""
     return every(_any())
 
 

@@ -1,4 +1,4 @@
-"""The AWS half of the program; another target never imports this module, nor the SDK with it."""
+"""The AWS part of the program. Other targets do not import it, so they do not load the AWS SDK."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.target import Target
 
 
 def cluster(env: Environment) -> Target:
-    """Network, control plane, nodes and Karpenter; each part comes after those it needs."""
+    """Register network, control plane, nodes and Karpenter, each after the parts it needs."""
     declared, name = cluster_of(env), env.name
     tags = aws.ProviderDefaultTagsArgs(tags={labels.ENVIRONMENT: name, **declared.tags})
     provider = aws.Provider(f"{name}-aws", region=declared.region, default_tags=tags)

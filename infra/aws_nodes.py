@@ -1,4 +1,4 @@
-"""What an EKS cluster is filled with before the platform comes: add-ons, nodes and Karpenter."""
+"""What an EKS cluster gets before the platform: add-ons, nodes and Karpenter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from infra.plan import add_ons, efa, node_groups
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where all of it goes: the account, the network and the control plane."""
+    """Account, network and control plane of the add-ons and nodes."""
 
     environment: Environment
     provider: aws.Provider
@@ -30,11 +30,10 @@ class Place:
     eks: EksCluster
 
     def after(self, *parts: pulumi.Resource) -> pulumi.ResourceOptions:
-        """Options of a part that comes after others, with both providers."""
+        """Options of a component that depends on ``parts``, with the AWS and the Kubernetes provider."""
         return pulumi.ResourceOptions(providers=[self.provider, self.eks.provider], depends_on=parts)
 
     def add_ons(self, versions: dict[str, str]) -> AddOnsArgs:
-        """Add-ons of this cluster."""
         return AddOnsArgs(
             cluster_name=self.eks.cluster_name,
             partition=self.partition,
@@ -43,7 +42,6 @@ class Place:
         )
 
     def node_groups(self, *pools: Pool) -> NodeGroupsArgs:
-        """Node groups of this cluster."""
         return NodeGroupsArgs(
             environment=self.environment,
             pools=pools,
@@ -55,7 +53,6 @@ class Place:
         )
 
     def karpenter(self) -> KarpenterArgs:
-        """Karpenter on this cluster."""
         return KarpenterArgs(
             environment=self.environment,
             region=node_groups.cluster_of(self.environment).region,
@@ -66,10 +63,10 @@ class Place:
 
 
 def nodes(place: Place) -> tuple[pulumi.Resource, ...]:
-    """Register all of it in the order in which it works; what is returned ends the AWS half.
+    """Register add-ons, nodes and Karpenter in order; returns what the platform must wait for.
 
-    Nodes get Ready only with the network add-ons, CoreDNS only with nodes, Karpenter's pods only with both.
-    Every node gets out to the internet through the network's routes, so nothing starts before those.
+    Nodes become Ready only with the network add-ons, CoreDNS only with nodes, Karpenter's pods with both.
+    Nodes reach the internet through the network's routes, so nothing starts before the routes exist.
     """
     env = place.environment
     early = AddOns("node-add-ons", place.add_ons(add_ons.before_nodes(env)), place.after(place.network))

@@ -1,4 +1,4 @@
-"""From a stack file or the engine's config to an Environment; every error carries its path."""
+"""Parses a stack file or the engine's config into an Environment; every error carries its path."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ PRICES = Path(__file__).resolve().parent / "prices"
 def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Environment:
     """The environment that ``mapping`` declares.
 
-    Raises InputError for the first thing that is wrong; its path begins inside the environment, as in
-    ``pools[2].sharing.replicas``. ``source`` is named only where there is nothing inside to name.
+    Raises InputError for the first error; its path starts inside the environment, as in
+    ``pools[2].sharing.replicas``. ``source`` is the path only if the error has no place inside.
     """
     if not isinstance(mapping, Mapping):
         raise InputError(
@@ -40,7 +40,7 @@ def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Envi
 
 
 def _context(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """What pools are judged by: the kind of cluster as it is written, and flavors that it declares."""
+    """What pools are validated with: the cluster's kind as written, and the flavors that it declares."""
     cluster = mapping.get("cluster")
     kind = cluster.get("kind") if isinstance(cluster, Mapping) else None
     return {"cluster": kind, "flavors": own_flavors(cluster) if kind == "openstack" else {}}
@@ -67,10 +67,10 @@ def load(path: Path) -> Environment:
 
 
 def price_list(env: Environment, folder: Path = PRICES) -> PriceList:
-    """The list of the environment's region where somebody has got it, else that of us-east-1.
+    """The price list of the environment's region if its file exists, else that of us-east-1.
 
-    What the region's list leaves out is unknown, beside machines as in us-east-1. Raises InputError for a
-    file that is none.
+    Machines missing in the region's list have no price; missing other costs are those of us-east-1. Raises
+    InputError for a file that is not a price list.
     """
     file = folder / f"{env.cluster.region}.json" if isinstance(env.cluster, AwsCluster) else None
     if file is None or not file.exists():
@@ -86,7 +86,7 @@ def price_list(env: Environment, folder: Path = PRICES) -> PriceList:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which a key given twice is an error: the second one would win in silence."""
+    """SafeLoader that rejects duplicate keys: PyYAML silently keeps the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -127,7 +127,7 @@ def _translate(error: ErrorDetails, mapping: Mapping[str, Any], source: str) -> 
 
 
 def _words(kind: str, context: Mapping[str, Any], value: Any, message: str) -> tuple[str, str]:
-    """Pydantic's error types in our words; what is not in the table keeps pydantic's sentence."""
+    """Fact and remedy for a pydantic error type; unknown types keep pydantic's message."""
     if kind == "missing":
         return "missing", "add it"
     if kind == "union_tag_invalid":
@@ -182,7 +182,7 @@ def _kind_of(value: Any) -> str:
 
 
 def _path(loc: tuple[int | str, ...], mapping: Any) -> str:
-    """``pools[2].sharing.replicas`` from pydantic's location, without the tags of unions that it carries."""
+    """``pools[2].sharing.replicas`` from pydantic's location, without the union tags in it."""
     path, here = "", mapping
     for part in loc:
         if isinstance(part, int):
@@ -197,7 +197,7 @@ def _path(loc: tuple[int | str, ...], mapping: Any) -> str:
 
 
 def _is_tag(part: str, here: Any) -> bool:
-    """Whether pydantic put the kind of a union here, rather than a key of the input."""
+    """Whether ``part`` is a union tag that pydantic inserted, not a key of the input."""
     return isinstance(here, Mapping) and part not in here and here.get("kind") == part
 
 

@@ -1,4 +1,4 @@
-"""libyaml where PyYAML was built with it: it reads and writes YAML eight times as fast."""
+"""libyaml's loader and dumper if PyYAML was built with it: eight times as fast."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ __all__ = ["Dumper", "load_all"]
 
 
 def load_all(text: str) -> Iterator[Any]:
-    """The documents, one after the other. Raises yaml.YAMLError for what is no YAML."""
+    """The documents of a text, lazily. Raises yaml.YAMLError if it is not YAML."""
     return iter(yaml.load_all(text, Loader=_Loader))

@@ -1,4 +1,4 @@
-"""The own hosts' half of the program; another target never imports this module."""
+"""The part of the program for own hosts. Other targets do not import it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from infra.target import Target
 
 
 def cluster(env: Environment) -> Target | None:
-    """Prepare the hosts; None where they have joined no cluster that the platform could go onto.
+    """Prepare the hosts; None if they have not joined a cluster for the platform.
 
-    The result of each host is exported as ``hosts``.
+    Exports the result of each host as ``hosts``.
     """
     found = text(inventory(env))
     on = HostCluster(

@@ -1,4 +1,4 @@
-"""The inventory of a stack's hosts, with the keys of its repositories read from their files."""
+"""The Ansible inventory of a stack's hosts, with repository keys read from their files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _BEGIN = "-----BEGIN PGP PUBLIC KEY BLOCK-----"
 
 
 def inventory(env: Environment, root: Path = ROOT) -> dict[str, Any]:
-    """The whole inventory; ``root`` is where relative paths of keys begin.
+    """The whole inventory; relative paths of keys start at ``root``.
 
-    Raises InputError for a cluster of another kind, and for a key that cannot be read or is none.
+    Raises InputError for a cluster of another kind, and for a file that is unreadable or not a public key.
     """
     if not isinstance(env.cluster, HostsCluster):
         raise InputError(
@@ -32,7 +32,7 @@ def inventory(env: Environment, root: Path = ROOT) -> dict[str, Any]:
 
 
 def keys(env: Environment, root: Path = ROOT) -> Mapping[str, str]:
-    """The text of every repository's key by its path; none for a cluster of another kind."""
+    """The text of every repository's key by its declared path; empty for a cluster of another kind."""
     if not isinstance(env.cluster, HostsCluster):
         return {}
     return {given: _key(path, root / Path(given).expanduser()) for path, given in plan.key_paths(env)}
@@ -44,7 +44,7 @@ def text(found: Mapping[str, Any]) -> str:
 
 
 def content(found: str, root: Path = ROOT) -> str:
-    """A hash of an inventory's text, the roles and the playbooks: what is on hosts follows from them."""
+    """Hash of an inventory's text, the roles and the playbooks: they determine the state of the hosts."""
     digest = hashlib.sha256(found.encode())
     for folder in ("playbooks", "roles"):
         for file in sorted((root / "ansible" / folder).rglob("*")):

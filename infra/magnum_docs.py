@@ -1,6 +1,6 @@
-"""The page that says which changes Magnum makes in place, made from the table that the guards go by.
+"""Generates the page on which changes Magnum makes in place, from the table that the guards use.
 
-It is committed; ``python -m infra.magnum_docs docs`` writes it again.
+The page is committed; ``python -m infra.magnum_docs docs`` regenerates it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The OpenStack half of the program; another target never imports this module, nor the SDK with it."""
+"""The OpenStack part of the program. Other targets do not import it, so they do not load its SDK."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from infra.target import Target
 
 
 def cluster(env: Environment) -> Target:
-    """The guards, the cluster, then its node groups.
+    """Register the guards, the cluster, then its node groups.
 
-    The provider is told which cloud and region alone: who may do what is in clouds.yaml or in the OS_
-    variables, and never in the stack's state.
+    The provider gets only the cloud's name and the region: credentials stay in clouds.yaml or in the OS_
+    variables, and never enter the stack's state.
     """
     declared = cluster_of(env)
     provider = openstack.Provider(f"{env.name}-openstack", cloud=declared.cloud, region=declared.region)
     template = _template(env, provider)
-    # Not named after the environment: to the engine a guard of another name would be a new one.
+    # Not named after the environment: to the engine, a renamed guard would be a new resource.
     guards = ReplacementGuards("guard", ReplacementGuardsArgs(environment=env, template=template))
     after = pulumi.ResourceOptions(providers=[provider], depends_on=[guards])
     on = MagnumCluster(env.name, MagnumClusterArgs(environment=env, template=template), after)
     groups = NodeGroups("groups", NodeGroupsArgs(environment=env, cluster_id=on.cluster_id), after)
-    # A cluster that is replaced takes its objects along. The engine would delete them before it, and through
-    # a provider that it has closed by then (pulumi issue 14650); of the two, only that one counts as deleted.
+    # Replacing the cluster deletes its objects as well. The engine would delete them first, through
+    # a provider that it has closed by then (pulumi issue 14650). Of cluster and provider, only the provider
+    # counts as deleted.
     return Target(kubeconfig=on.kubeconfig, provider=on.provider, ready=(groups,), gone_with=on.provider)
 
 
 def _template(env: Environment, provider: openstack.Provider) -> pulumi.Output[str] | None:
-    """Id of the template that the cloud has under the declared name; None for our own."""
+    """Id of the cloud's template of the declared name; None if the stack makes its own."""
     named = cluster_of(env).template
     if not isinstance(named, str):
         return None

@@ -1,4 +1,4 @@
-"""The platform half of the program: the same parts on every kind of cluster."""
+"""The platform part of the program, the same on every kind of cluster."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from infra.target import Target
 
 
 def platform(env: Environment, on: Target, within: pulumi.Resource | None = None, prefix: str = "") -> None:
-    """Register the platform half on a cluster; each part comes after those it needs.
+    """Register the platform on a cluster; each component depends on those it needs.
 
-    ``within`` becomes the parent of every part and ``prefix`` the beginning of its name, for a program that
-    has several platforms.
+    ``within`` is the parent of every component and ``prefix`` starts its name, for a program with several
+    platforms.
     """
 
     def after(*parts: pulumi.Resource) -> pulumi.ResourceOptions:
@@ -43,16 +43,16 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
 
     namespaces = Namespaces(f"{prefix}namespaces", NamespacesArgs(environment=env), after())
     sharing = GpuSharing(f"{prefix}sharing", GpuSharingArgs(environment=env), after(namespaces))
-    # A node's label names a key of the new ConfigMap: it moves as late as it can, just before the release.
+    # A node's label names a key of the new ConfigMap, so it changes late: just before the release.
     pools = NodePools(
         f"{prefix}pools", NodePoolsArgs(environment=env, kubeconfig=on.kubeconfig), after(sharing)
     )
     if pool_keeper.kept(env):
-        # After the pools, and gone before them: it would give back the labels that they take off.
+        # Created after the pools and deleted before them: it would restore the labels that they remove.
         PoolKeeper(f"{prefix}pool-keeper", PoolKeeperArgs(environment=env), after(namespaces, pools))
     measured: list[pulumi.Resource] = []
     if env.monitoring:
-        # Its release brings the kinds of which the operands' monitor and every rule are.
+        # Its release brings the CRDs of the operands' ServiceMonitor and of every rule.
         given = MonitoringArgs(environment=env)
         measured.append(Monitoring(f"{prefix}monitoring", given, after(namespaces, pools)))
     operator = _operands(env, prefix, after(sharing, pools, *measured))
@@ -64,13 +64,13 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
         DcgmExporter(f"{prefix}dcgm-exporter", DcgmExporterArgs(release=exporter), after(operator, *measured))
     before: list[pulumi.Resource] = [operator]
     if any_gated(env):
-        # Before the pools whose nodes wait for it, and after them when all of it goes.
+        # Created before the pools with nodes that wait for it, and deleted after them.
         gate = ReadinessGateArgs(environment=env)
         before.append(ReadinessGate(f"{prefix}readiness-gate", gate, after(operator)))
     ready = [namespaces, layouts, *before]
     claims = dra.release(env)
     if claims:
-        # It looks at a node's slices once, when it starts: after they are cut.
+        # The driver reads a node's MIG slices only when it starts, so it comes after the layouts.
         ready.append(DraDriver(f"{prefix}dra", DraDriverArgs(release=claims), after(operator, layouts)))
     if any(env.by_karpenter(pool) for pool in env.pools):
         ready.append(ElasticPools(f"{prefix}elastic", ElasticPoolsArgs(environment=env), after(*before)))
@@ -85,10 +85,10 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
 
 
 def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> pulumi.Resource:
-    """What makes GPUs of the nodes: NVIDIA's operator, or its device plugin alone.
+    """NVIDIA's GPU operator, or its device plugin alone.
 
-    To the engine each is what the other was before the mode changed: the one goes before the other comes, or
-    both would hand out the same GPUs, under names that both charts use.
+    Each is an alias of the other, so that a changed mode deletes the old one before the new one is created:
+    together they would allocate the same GPUs, under names that both charts use.
     """
     operator, plugin = f"{prefix}gpu-operator", f"{prefix}device-plugin"
     if env.gpu_operator.mode == "device_plugin":

@@ -1,6 +1,6 @@
-"""The page that documents every variable of the Ansible roles, made from their argument specifications.
+"""Generates the page on every variable of the Ansible roles, from their argument specifications.
 
-It is committed; ``python -m infra.roles_docs docs`` writes it again.
+The page is committed; ``python -m infra.roles_docs docs`` regenerates it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def page(ansible: Path) -> str:
 
 
 def flat(options: Mapping[str, Option], above: str = "") -> Iterator[tuple[str, Option]]:
-    """Every option and those inside it, named with dots."""
+    """Every option and its suboptions, with dotted names."""
     for name, option in options.items():
         yield f"{above}{name}", option
         yield from flat(option.get("options", {}), f"{above}{name}.")
 
 
 def _playbooks(folder: Path) -> str:
-    """A table of the playbooks: what the comment at the head of each says."""
+    """A table of the playbooks; the text is the comment at the head of each."""
     rows = ["| playbook | what it does |", "|---|---|"]
     for file in sorted(folder.glob("*.yml")):
         lines = file.read_text(encoding="utf-8").splitlines()[1:]

@@ -1,6 +1,6 @@
-"""The environment's JSON Schema for editors, and the page that documents every key.
+"""Generates the environment's JSON Schema for editors, and the page on every key, from the model.
 
-Both are made from the model and committed; ``python -m infra.schema docs`` writes them again.
+Both are committed; ``python -m infra.schema docs`` regenerates them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Schema = dict[str, Any]
 def environment_schema() -> Schema:
     """JSON Schema (2020-12) of the environment itself.
 
-    It knows keys, types and ranges; what only the whole shows (a layout that does not fit, an unknown pool)
-    it does not: ``infra.config.parse`` does.
+    It covers keys, types and ranges. ``infra.config.parse`` also finds errors across fields (a layout that
+    does not fit, an unknown pool).
     """
     return Environment.model_json_schema(mode="validation")
 
 
 def stack_schema() -> Schema:
-    """JSON Schema of a whole stack file, whose other keys belong to the engine."""
+    """JSON Schema of a whole stack file; its other keys belong to the engine."""
     environment = environment_schema()
     definitions = environment.pop("$defs")
     return {
@@ -148,7 +148,7 @@ def _default(value: Mapping[str, Any]) -> str:
 
 
 def _type(value: Mapping[str, Any]) -> str:
-    """A type in words; long lists of names are pointed to rather than repeated."""
+    """A type in words; a long list of names becomes a reference."""
     if "$ref" in value:
         name = value["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"

@@ -1,6 +1,6 @@
-"""The page that says which GPU can be shared how, made by asking the model itself about every combination.
+"""Generates the page on which GPU can be shared how, by validating every combination with the model.
 
-It is committed; ``python -m infra.sharing_docs docs`` writes it again.
+The page is committed; ``python -m infra.sharing_docs docs`` regenerates it.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ _KINDS: Mapping[str, Block] = {
 _CERN = {"3g.20gb": 1, "2g.10gb": 2}
 _SEVEN = "all-1g.5gb"
 _EXAMPLE = "g4.p2.40g"
-"""Two A100 40GB on a node, so that a node's numbers are not a GPU's."""
+"""Two A100 40GB on a node, so that figures per node differ from figures per GPU."""
 _ANY_WAY = "A100-PCIE-40GB"
-"""It can be shared in every way, so what is refused to its pool is refused for another reason."""
+"""Supports every kind of sharing, so a refusal of its pool has another reason than the GPU."""
 _EXAMPLES: tuple[tuple[str, Block], ...] = (
     ("kind: exclusive", {"kind": "exclusive"}),
     ("kind: time_slicing, replicas: 4", {"kind": "time_slicing", "replicas": 4}),
@@ -92,13 +92,12 @@ def page() -> str:
 
 
 class _Notes:
-    """Reasons under a table, each once, numbered as they come."""
+    """Footnotes of a table: each reason once, numbered in order of use."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
 
     def mark(self, reason: str) -> str:
-        """The note's number, as a superscript."""
         return f"<sup>{self._known.setdefault(reason, len(self._known) + 1)}</sup>"
 
     def lines(self) -> Iterator[str]:
@@ -129,7 +128,7 @@ def _cell(gpu: Gpu, block: Block, trust: str, notes: _Notes) -> str:
 
 
 def _refusal(gpu: Gpu, block: Block, trust: str) -> InputError | None:
-    """Why the model refuses such a pool; None where it does not."""
+    """The model's error for such a pool; None if it is valid."""
     layout = {"layout": _smallest(gpu.geometry)} if block["kind"] == "mig" else {}
     choice = {"models": [gpu.name], "count": 1}
     pool = {
@@ -155,7 +154,6 @@ def _at_most(geometry: Geometry) -> str:
 
 
 def _slices() -> Iterator[str]:
-    """Profiles of each geometry, under the names of the GPUs that have it."""
     found: dict[int, list[Gpu]] = {}
     for gpu in GPUS.values():
         if gpu.geometry:

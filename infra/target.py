@@ -1,4 +1,4 @@
-"""What the platform half sees of a cluster, whatever made it."""
+"""A cluster as the platform sees it, whatever created it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import pulumi_kubernetes as kubernetes
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A kubeconfig, the provider that uses it, and what must be there before the first object.
+    """A kubeconfig, its provider, and the resources that must exist before the first object (``ready``).
 
-    ``gone_with`` is the resource whose deletion takes the objects along; None where they are always deleted
-    one by one.
+    Deleting the resource ``gone_with`` also deletes the objects; None if they are always deleted one by one.
     """
 
     kubeconfig: pulumi.Output[str]

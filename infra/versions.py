@@ -1,7 +1,7 @@
-"""Every pin, one line each, with the place where a newer one is found.
+"""Every pinned version, one per line, with the source of newer ones.
 
-A pin is changed here and nowhere else; the Go modules under ``toolchain/`` repeat theirs in a go.mod, and a
-test compares the two.
+Pins are changed only here; the Go modules under ``toolchain/`` repeat theirs in a go.mod, and a test compares
+the two.
 """
 
 PULUMI = "3.256.0"  # github.com/pulumi/pulumi/releases; pyproject.toml pins the SDK to the same version
@@ -9,14 +9,14 @@ KUBERNETES = "1.34.4"  # kubernetes.io/releases
 ETCD = "3.6.5"  # github.com/etcd-io/etcd/releases
 KWOK = "0.7.0"  # github.com/kubernetes-sigs/kwok/releases
 HELM = "3.19.0"  # github.com/helm/helm/releases
-# The newest source of the provider that can be had as a Go module; pyproject.toml pins its SDK, 4.34.2.
+# The newest source of the provider available as a Go module; pyproject.toml pins its SDK, 4.34.2.
 PULUMI_KUBERNETES_MODULE = "4.0.0-20260115033456-f47bc2d6f199"  # proxy: pulumi-kubernetes/provider/v4
-# What the official OpenStack provider wraps, and ours is built from: pulumi-openstack, provider/go.mod
+# The Terraform provider in the official OpenStack provider and in ours: pulumi-openstack, provider/go.mod
 OPENSTACK_PROVIDER = "3.4.0"
 PROMETHEUS = "3.15.0"  # github.com/prometheus/prometheus/releases
-PROMETHEUS_MODULE = "0.315.0"  # the same: its Go module may not call itself 3 without /v3 in its path
+PROMETHEUS_MODULE = "0.315.0"  # the same release: a Go module needs /v3 in its path to be numbered 3
 KUBE_STATE_METRICS = "2.18.0"  # github.com/kubernetes/kube-state-metrics/releases
-# The newest that can be had as a Go module; kube-prometheus-stack's chart brings newer ones of the same API.
+# The newest available as a Go module; kube-prometheus-stack's chart brings newer ones of the same API.
 PROMETHEUS_OPERATOR_CRDS = "0.85.0"  # github.com/prometheus-operator/prometheus-operator/releases
 GO = "1.26.5"  # go.dev/dl: the lowest version that builds the toolchain
 
@@ -42,23 +42,23 @@ READINESS_GATE_IMAGE = (
 
 KUBE_PROMETHEUS_STACK = "88.5.3"  # github.com/prometheus-community/helm-charts, charts/kube-prometheus-stack
 KUBE_PROMETHEUS_STACK_REPOSITORY = "https://prometheus-community.github.io/helm-charts"
-DCGM_EXPORTER_CHART = "4.8.2"  # github.com/NVIDIA/dcgm-exporter/releases; where there is no operator
+DCGM_EXPORTER_CHART = "4.8.2"  # github.com/NVIDIA/dcgm-exporter/releases; used without the operator
 DCGM_EXPORTER_REPOSITORY = "https://nvidia.github.io/dcgm-exporter/helm-charts"  # its README, quickstart
-BUSYBOX = "1.37.0"  # hub.docker.com/_/busybox; what the chart's CRD upgrade copies files with
+BUSYBOX = "1.37.0"  # hub.docker.com/_/busybox; the chart's CRD upgrade copies files with it
 
 EKS = ("1.33", "1.34", "1.35")  # docs.aws.amazon.com/eks: versions in standard support
 
-# The second scheduler: registry.k8s.io/kube-scheduler; the newest of each minor version that can be had here.
+# The second scheduler: registry.k8s.io/kube-scheduler; the newest available of each minor version.
 # It may not be newer than the API server's minor version (kubernetes.io/releases/version-skew-policy).
 KUBE_SCHEDULER = {"1.33": "1.33.13", "1.34": "1.34.4", "1.35": "1.35.4"}
 KUBE_SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
-# What a placeholder runs; the digest is that of the index of all platforms.
+# The image of placeholder pods; the digest is that of the index of all platforms.
 PAUSE_IMAGE = (
     "registry.k8s.io/pause:3.10@sha256:ee6521f290b2168b6e0935a181d4cff9be1ac3f505666ef0e3c98fae8199917a"
 )
 
 KARPENTER = "1.14.1"  # github.com/aws/karpenter-provider-aws/releases; chart and CRD chart have its version
-# The newest controller that can be built: of 1.14.1 the module proxy has no core. Its CRDs are the chart's.
+# The newest controller that can be built: the module proxy lacks 1.14.1's core. Its CRDs are the chart's.
 KARPENTER_MODULE = "1.14.0"  # github.com/aws/karpenter-provider-aws/releases
 KARPENTER_REPOSITORY = "oci://public.ecr.aws/karpenter"  # karpenter.sh, getting started
 

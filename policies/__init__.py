@@ -1,5 +1,5 @@
-"""The policy pack: rules over resources, for the engine and for what is rendered.
+"""The policy pack: rules over resources, for the engine and for rendered manifests.
 
-It spells out the labels, taints and versions that it judges by on its own and imports neither ``infra`` nor
-``components``: a rule that took its key from what it judges would agree with any mistake in it.
+It repeats the labels, taints and versions that it checks, and imports neither ``infra`` nor ``components``: a
+rule that took its key from the code it checks would agree with any mistake in it.
 """

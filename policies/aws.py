@@ -10,7 +10,7 @@ from policies import contract
 from policies.rule import Resource, Rule, at, each, table, text
 
 _LOGS = ("api", "audit", "authenticator")
-# AWS offers reading for all resources only.
+# AWS allows read actions on all resources only.
 _READING = ("Describe", "Get", "List", "BatchGet")
 _TRUE = (True, "true")
 
@@ -22,7 +22,7 @@ def _metadata(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
         yield "metadataOptions.httpTokens is not required: a pod may take the node's role by one request"
     limit = options.get("httpPutResponseHopLimit")
     if limit is None or limit > 1:
-        shown = "missing" if limit is None else int(limit)  # the engine's numbers have a fraction
+        shown = "missing" if limit is None else int(limit)  # the engine's numbers are floats
         yield f"metadataOptions.httpPutResponseHopLimit is {shown}: pods reach the node's role"
 
 

@@ -1,4 +1,4 @@
-"""Keys that the rules judge by, spelled out once more."""
+"""Keys and type tokens that the rules check, repeated here on purpose."""
 
 from __future__ import annotations
 

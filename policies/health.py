@@ -1,4 +1,4 @@
-"""Rules over repair: one hand at most on the nodes with GPUs, and one that can see what is wrong."""
+"""Rules over node repair: at most one remediator for GPU nodes, and one that detects GPU faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TRUE = (True, "true")
 
 
 def _one_hand(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
-    """Said once, of the first of them."""
+    """Reported once, for the first remediator."""
     hands = [(one, whose) for one in resources if (whose := _whose(one))]
     found = sorted({whose for _, whose in hands})
     if len(found) > 1 and resource is hands[0][0]:
@@ -26,7 +26,7 @@ def _one_hand(resource: Resource, resources: Sequence[Resource]) -> Iterator[str
 
 
 def _whose(resource: Resource) -> str:
-    """Who acts on nodes with GPUs by this resource; empty for nobody."""
+    """The remediator of GPU nodes that this resource enables, or empty."""
     if chart(resource) == "karpenter":
         on = at(resource.props, "values", "settings", "featureGates", "nodeRepair") in _TRUE
         return _KARPENTER if on else ""
@@ -40,7 +40,7 @@ def _whose(resource: Resource) -> str:
 
 
 def _settings(config_map: Resource) -> Mapping[str, Any]:
-    """What the health loop is told; nothing in another one's ConfigMap."""
+    """Settings of the health loop; empty for any other ConfigMap."""
     if at(config_map.props, "metadata", "namespace") != contract.HEALTH_NAMESPACE:
         return {}
     told = text(config_map.props, "data", "settings.json")

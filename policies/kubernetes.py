@@ -73,7 +73,7 @@ def _secrets(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple
 
 
 def _secret_word(key: str) -> bool:
-    """Whether a key names a secret itself, and not where one lies (``existingSecret``, ``configSecret``)."""
+    """Whether a key has a secret as its value, not a reference (``existingSecret``, ``configSecret``)."""
     word = key.lower().replace("-", "_")
     return word.endswith(_WORDS) and not word.startswith(("existing", "use", "create", "configsecret"))
 

@@ -16,7 +16,7 @@ def _labels(pool: Resource) -> Any:
 
 
 def has_gpus(pool: Resource) -> bool:
-    """Whether the pool's nodes have some; by its labels or its image, or by what it says of sharing."""
+    """Whether the pool's nodes have GPUs, judged by its labels, its image or its ``sharing``."""
     if pool.type == contract.POOL_NODES:
         return at(pool.props, "sharing") is not None
     if pool.type == contract.NODE_POOL:
@@ -48,7 +48,7 @@ def _limited(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
 
 
 def _renames(pool: Resource) -> bool:
-    """Whether its nodes offer slices or renamed shares; by our names of configurations."""
+    """Whether its nodes offer slices or renamed shares, judged by our names of configurations."""
     labels = _labels(pool)
     mig = str(labels.get(contract.MIG_CONFIG, contract.MIG_STANDARD[0]))
     return str(labels.get(contract.DEVICE_PLUGIN_CONFIG, "")).startswith("slice-") or (
@@ -58,7 +58,7 @@ def _renames(pool: Resource) -> bool:
 
 def _grace(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     spec = table(pool.props, "spec", "template", "spec")
-    # Left out, Karpenter's own default is 720h, and expiry does not ask for do-not-disrupt.
+    # Karpenter's default is 720h, and expiry ignores do-not-disrupt.
     expires = str(spec.get("expireAfter", "720h"))
     if expires == "Never" or spec.get("terminationGracePeriod"):
         return

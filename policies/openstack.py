@@ -1,4 +1,4 @@
-"""Rules over Magnum: node groups, control plane, credentials, and what a cluster opens to others."""
+"""Rules over Magnum: node groups, control plane, credentials, and exposure of the cluster."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def _bounded(group: Resource, _: Sequence[Resource]) -> Iterator[str]:
 
 def _number(resource: Resource, key: str) -> int | None:
     found = at(resource.props, key)
-    return None if found is None else int(found)  # the engine's numbers have a fraction
+    return None if found is None else int(found)  # the engine's numbers are floats
 
 
 def _guarded(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
-    """By name: a cluster's guard has it among what is fixed, a node group's says what it guards."""
+    """Matched by name: a cluster's guard has it in ``fixed``, a node group's in ``what``."""
     name = text(resource.props, "name")
     for one in resources:
         if one.type == contract.REPLACEMENT_GUARD:

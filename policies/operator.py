@@ -1,4 +1,4 @@
-"""Rules over releases: who owns the driver, versions with known holes, pins, what excludes what."""
+"""Rules over releases: driver ownership, versions with known vulnerabilities, pins, and conflicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from policies.rule import Resource, Rule, at, each, table, text
 
 OPERATOR = "gpu-operator"
 DEVICE_PLUGIN = "nvidia-device-plugin"
-# Escapes from a container to its host, and what closed each: toolkit and operator, of NVIDIA's bulletins.
+# Container escapes, with the first fixed toolkit and operator, from NVIDIA's security bulletins.
 HOLES: Mapping[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {
     "CVE-2024-0132": ((1, 16, 2), (24, 6, 2)),
     "CVE-2025-23359": ((1, 17, 4), (24, 9, 2)),
@@ -19,7 +19,7 @@ HOLES: Mapping[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {
 }
 GUARD = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
 TOOLKIT_BAD = ((1, 18, 0),)  # overwrites containerd's imports
-# What the images of a family bring: driver and toolkit, and the device plugin.
+# Whether a family's images include driver and toolkit, and the device plugin.
 _IMAGES: Mapping[str, tuple[bool, bool]] = {"AL2023": (True, False), "Bottlerocket": (True, True)}
 _EXACT = re.compile(r"^v?\d+\.\d+\.\d+([-+].*)?$")
 
@@ -68,7 +68,7 @@ def _floors(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
 
 
 def _guarded(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    """Without CDI a container gets the GPUs that it names, unless the toolkit is told otherwise."""
+    """Without CDI a container gets the GPUs that it names, unless the toolkit is configured otherwise."""
     if chart(release) != OPERATOR or at(release.props, "values", "toolkit", "enabled") is False:
         return
     if at(release.props, "values", "cdi", "enabled") is not False:
@@ -97,7 +97,7 @@ def _alone(release: Resource, resources: Sequence[Resource]) -> Iterator[str]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """``v1.17.8-ubuntu20.04`` as (1, 17, 8); empty for what is no version."""
+    """``v1.17.8-ubuntu20.04`` as (1, 17, 8); empty if it is not a version."""
     found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version)
     return tuple(int(part) for part in found.groups()) if found else ()
 

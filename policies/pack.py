@@ -32,7 +32,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def pack() -> PolicyPack:
-    """Serve every rule to the engine; a broken one fails the run, a low one only warns."""
+    """Serve every rule to the engine; a violation fails the run, or only warns if its severity is low."""
     seen: dict[str, Resource] = {}
     return PolicyPack(NAME, policies=[_policy(rule, seen) for rule in RULES])
 
@@ -64,8 +64,9 @@ def _resource(rule: Rule, seen: dict[str, Resource]) -> Callable[[ResourceValida
 
 
 def _stack(rule: Rule, seen: dict[str, Resource]) -> Callable[[StackValidationArgs, Any], None]:
-    """Judges inputs, as they were ``seen`` one by one: a stack's resources come with their outputs, and in a
-    preview on a cluster that is not there yet these are empty.
+    """Check the inputs in ``seen``, not the outputs that the engine passes.
+
+    The outputs are empty in a preview on a cluster that does not exist yet.
     """
 
     def validate(args: StackValidationArgs, report: Any) -> None:

@@ -1,4 +1,4 @@
-"""Where a pod's template lies in the kinds that have one."""
+"""Finds the pod template in the kinds that have one."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def template(resource: Resource) -> Any:
 
 
 def containers(resource: Resource) -> Iterator[Any]:
-    """Every container of it, those that only begin the pod included."""
+    """Every container of the pod, init and ephemeral containers included."""
     pod = template(resource)
     for key in ("initContainers", "containers", "ephemeralContainers"):
         yield from each(pod, "spec", key)
 
 
 def namespace(resource: Resource) -> str:
-    """The namespace it is in."""
+    """The resource's namespace, ``default`` if unset."""
     inside = ("deployment",) if resource.type == contract.BLUE_GREEN else ()
     return str(at(resource.props, *inside, "metadata", "namespace") or "default")

@@ -1,4 +1,4 @@
-"""A rule, the resources it looks at, and what it finds."""
+"""Rules, the resources that they check, and their findings."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ Props = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Resource:
-    """One resource: its type token, its name in the program, its inputs, and the inputs whose changes are
-    ignored.
-    """
+    """One resource: type token, name in the program, inputs, and inputs with ignored changes."""
 
     type: str
     name: str
@@ -27,11 +25,11 @@ Check = Callable[[Resource, Sequence[Resource]], Iterable[str]]
 
 @dataclass(frozen=True)
 class Rule:
-    """What must hold for every resource of the given types; ``check`` yields what does not.
+    """What must hold for every resource of the given types; ``check`` yields the violations.
 
-    ``types`` are type tokens; one that ends in ``:`` or ``/`` stands for all that begin with it. A rule with
-    ``whole`` also looks at the other resources of the stack. What is unknown in a preview raises the
-    analyzer's own error, which becomes an advisory that names the property.
+    ``types`` are type tokens; one that ends in ``:`` or ``/`` is a prefix. A rule with ``whole`` also checks
+    the other resources of the stack. A value that is unknown in a preview raises the analyzer's own error,
+    which becomes an advisory that names the property.
     """
 
     id: str
@@ -43,7 +41,6 @@ class Rule:
     whole: bool = False
 
     def concerns(self, resource: Resource) -> bool:
-        """Whether the resource is of one of the rule's types."""
         return any(
             resource.type.startswith(token) if token.endswith((":", "/")) else resource.type == token
             for token in self.types
@@ -60,7 +57,7 @@ class Finding:
 
 
 def judge(rules: Iterable[Rule], resources: Sequence[Resource]) -> Iterator[Finding]:
-    """Every finding, in the order of the rules; for resources whose inputs are all known."""
+    """Every finding, in the order of the rules; the inputs of all resources must be known."""
     for rule in rules:
         for resource in resources:
             if rule.concerns(resource):

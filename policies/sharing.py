@@ -1,4 +1,4 @@
-"""Rules over sharing: what excludes what, whom one GPU may serve, and names that must exist."""
+"""Rules over sharing: exclusive modes, tenants of one GPU, and MIG layouts that must exist."""
 
 from __future__ import annotations
 

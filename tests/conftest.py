@@ -1,4 +1,4 @@
-"""Control planes for the tests: started when a test first asks, ended with the session, nothing left over."""
+"""Control planes for the tests: started on first use, ended with the session, without leftovers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.openstack.bed import OpenStack
     from tests.openstack.world import World as OpenStackWorld
 
-# A gate has the same examples each time; `make test-all` draws others with --hypothesis-profile random.
+# The gate has the same examples each time; `make test-all` draws others with --hypothesis-profile random.
 settings.register_profile("suite", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile("suite")
@@ -36,9 +36,9 @@ TOGETHER = {
     "tests/openstack/": "openstack",
     "tests/sources/test_cern_magnum.py": "openstack",
 }
-"""Beginnings of paths: what shares booted hosts, and what shares keystone and Magnum."""
+"""Path prefixes of tests that share booted hosts, and of tests that share keystone and Magnum."""
 CHECKS = Path(__file__).parent / "hosts"
-"""What ``gpuform hosts verify`` runs on the user's own hosts."""
+"""The checks that ``gpuform hosts verify`` runs on the user's own hosts."""
 SLOW = ("hosts", "cluster", "engine", "tools")
 
 
@@ -49,9 +49,9 @@ class Kubectl(Protocol):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A session that is told to end, as ``timeout`` does, still ends what it started.
+    """A terminated session, as by ``timeout``, still ends everything that it started.
 
-    A shell lets what it starts in the background ignore Ctrl-C, and so would everything that tests start.
+    Background jobs of a shell ignore Ctrl-C, and so would all processes that tests start.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With `--dist loadfile`, tests that share servers count as one file, see ``TOGETHER``.
 
-    Files are given out as they were collected, see below: xdist's own order is by the number of their tests,
+    Files are distributed as collected, see below: xdist's own order is by the number of their tests,
     which leaves the longest ones, of one test each, to the end, where a worker may have two of them while the
     other has none.
     """
@@ -81,9 +81,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What runs beside another worker begins with the files that have slow tests; quick ones fill its end.
+    """With several workers, files with slow tests start first; quick ones fill the end.
 
-    Every test says by a marker what it needs, or ``make check`` would leave it out in silence.
+    Every test must have a marker for what it needs, or ``make check`` would silently leave it out.
     """
     ours = [item for item in items if item.path.parent != CHECKS]
     if unsaid := [item.nodeid for item in ours if not any(map(item.get_closest_marker, (*SLOW, "unit")))]:
@@ -94,7 +94,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays: looking through it for garbage again and again is a fifth of a unit test."""
+    """Imported objects stay: repeated garbage collection over them is a fifth of a unit test."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
@@ -102,8 +102,6 @@ def pytest_collection_finish() -> None:
 
 @dataclass(frozen=True)
 class Plane:
-    """A control plane that runs, with a state folder of its own."""
-
     paths: Paths
     toolchain: Toolchain
     plane: ControlPlane
@@ -121,7 +119,7 @@ class Plane:
 
 @pytest.fixture(scope="session")
 def toolchain() -> Toolchain:
-    """The tools from this user's cache, which are built first where they are missing."""
+    """The tools from this user's cache; missing ones are built first."""
     return Toolchain(Paths.here())
 
 
@@ -140,13 +138,12 @@ def _session_plane(state: Path, toolchain: Toolchain, simulator: bool) -> Iterat
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Plane]:
-    """A control plane without the node simulator: nodes and pods are what kwok's stages make of them."""
+    """A control plane without the node simulator: only kwok's stages play nodes and pods."""
     yield from _session_plane(tmp_path_factory.mktemp("plane"), toolchain, simulator=False)
 
 
 @pytest.fixture(scope="session")
 def simulated_plane(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Plane]:
-    """A control plane with the node simulator."""
     yield from _session_plane(tmp_path_factory.mktemp("simulated"), toolchain, simulator=True)
 
 
@@ -174,7 +171,7 @@ def _moto_server() -> Iterator[str]:
 def moto(_moto_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """URL of an AWS (moto) on loopback, which child processes reach, too; the environment points at it.
 
-    It has nothing in it but what every account has.
+    It has only the defaults of every account.
     """
     import httpx
 
@@ -200,7 +197,7 @@ def openstack_services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ope
 def world(
     openstack_services: OpenStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[OpenStackWorld]:
-    """A project of its own at the real Magnum API, which the environment's clouds.yaml names."""
+    """A separate project at the real Magnum API, which the environment's clouds.yaml names."""
     with openstack_services.project(tmp_path) as made:
         for name in [name for name in os.environ if name.startswith("OS_")]:
             monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""Files out of Go modules that are pinned below ``toolchain/``: charts and units that others have written."""
+"""Files from Go modules that are pinned below ``toolchain/``: third-party charts and units."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuform.paths import Paths
 
 
 def files(source: Source, pinned: str) -> Path:
-    """Folder with the files of ``source``, pinned in ``toolchain/<pinned>``; skips where it cannot be had."""
+    """Folder with the files of ``source``, pinned in ``toolchain/<pinned>``; skips if unavailable."""
     here = Paths.here()
     try:
         return cached(source, here.root / "toolchain" / pinned, here.cache)

@@ -1,4 +1,4 @@
-"""Nodes with GPUs that nobody simulates: kwok plays their kubelet, and their status is written by hand."""
+"""GPU nodes without the simulator: kwok plays their kubelet, and their status is written by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ Manifest = dict[str, Any]
 
 
 def node(pool: str, index: int, gpus: dict[str, str]) -> Manifest:
-    """A node of a pool with these extended resources."""
     name = f"{pool}-{index}"
     return {
         "apiVersion": "v1",
@@ -34,7 +33,6 @@ def node(pool: str, index: int, gpus: dict[str, str]) -> Manifest:
 
 @contextmanager
 def nodes(plane: Plane, pool: str, count: int, gpus: dict[str, str]) -> Iterator[None]:
-    """That many nodes for as long as this lasts."""
     made = [node(pool, index, gpus) for index in range(count)]
     apply(plane, made)
     try:
@@ -53,25 +51,23 @@ def nodes(plane: Plane, pool: str, count: int, gpus: dict[str, str]) -> Iterator
 
 
 def apply(plane: Plane, manifests: Iterable[Manifest]) -> None:
-    """Make them, each of them valid to the last key."""
+    """Apply them, with strict validation."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
     plane.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=text)
 
 
 def delete(plane: Plane, manifests: Iterable[Manifest]) -> None:
-    """Delete them, last things first, and wait until they are gone."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)[::-1]})
     plane.kubectl("delete", "--ignore-not-found", "--wait=true", "-f", "-", input=text)
 
 
 def pods(plane: Plane, namespace: str) -> list[Manifest]:
-    """The pods of a namespace."""
     found: list[Manifest] = json.loads(plane.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
     return found
 
 
 def placed(plane: Plane, namespace: str, wanted: int, seconds: float = 40) -> Counter[str]:
-    """Pods by node, once that many have one; AssertionError if they do not in time."""
+    """Pods by node, once that many are bound; AssertionError if they are not in time."""
 
     def found() -> Counter[str]:
         return Counter(
@@ -82,7 +78,7 @@ def placed(plane: Plane, namespace: str, wanted: int, seconds: float = 40) -> Co
 
 
 def keeper(plane: Plane) -> None:
-    """What runs the second scheduler, on a control plane that was started without all that stands beside.
+    """Run the second scheduler's keeper, on a control plane that was started without its other members.
 
     It ends with the control plane.
     """

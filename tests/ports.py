@@ -1,5 +1,3 @@
-"""Ports of loopback for servers of tests that are told where to listen."""
-
 from __future__ import annotations
 
 import itertools
@@ -14,5 +12,4 @@ _NEXT = itertools.cycle(range(11000 + 1000 * _WORKER, 12000 + 1000 * _WORKER))
 
 
 def free_port() -> int:
-    """A port on which nothing listens, another one with each call."""
     return next(port for port in _NEXT if is_free(port))

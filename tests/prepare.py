@@ -1,7 +1,8 @@
-"""Gets what tests need beside the tools: ``python -m tests.prepare [--all]``. No test downloads anything.
+"""Downloads what tests need beside the tools: ``python -m tests.prepare [--all]``. Tests download nothing.
 
-The modules with others' charts, CRDs and units and the root file system of the booted hosts; with ``--all``
-also keystone, Magnum and RabbitMQ. What cannot be had is said; tests that need it skip or fail.
+These are modules with third-party charts, CRDs and units, and the root file system of booted hosts; with
+``--all`` also keystone, Magnum and RabbitMQ. Unavailable parts are reported; tests that need them skip or
+fail.
 """
 
 from __future__ import annotations

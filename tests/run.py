@@ -1,7 +1,7 @@
-"""Runs the suite on two workers, and each file that fails once more on its own.
+"""Runs the suite on two workers, and each failed file once more on its own.
 
 ``python -m tests.run [OPTIONS OF PYTEST]``. A file that passes only alone does not fail the run, but the last
-line names it. Unit tests have no second try, and more than three files that fail are no accident.
+line names it. Unit tests have no second try, and more than three failed files count as real failures.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ MOST = 3
 
 
 def main(options: list[str]) -> int:
-    """Exit code of the suite."""
-    os.environ["GOPROXY"] = "off"  # what tests need is there; they download no module
+    os.environ["GOPROXY"] = "off"  # tests download no module
     pytest = [sys.executable, "-m", "pytest", *options]
     code = subprocess.call([*pytest, "-n", "2", "--dist", "loadfile", "--durations=25"])
     if code != 1:

@@ -1,4 +1,4 @@
-"""Both tiers together have every test, and a run says what of each it ran."""
+"""Both tiers together contain every test, and a run reports how many of each ran."""
 
 from __future__ import annotations
 

@@ -10,14 +10,14 @@ import pytest
 
 NIGHTLY = "nightly"
 FAILED = "gpuform/failed"
-"""Key in pytest's cache: the files with tests that failed, and whether one of these is a unit test."""
+"""Key in pytest's cache: the files with failed tests, and whether one of these is a unit test."""
 
 
 def nightly_but(gate: str, cases: Mapping[str, Any]) -> list[Any]:
     """Parameters for ``pytest.mark.parametrize``: the case ``gate`` is in the gate, all others are nightly.
 
     Args:
-        gate: id of the case that stays in the gate; KeyError where there is none.
+        gate: id of the case that stays in the gate; KeyError if it does not exist.
         cases: the parameters by their id; those of a test with several parameters are tuples.
     """
     cases[gate]
@@ -45,7 +45,7 @@ class Tiers:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """Every worker of xdist collects all tests: the counts of one of them are those of the run."""
+        """Every worker of xdist collects all tests: the counts of one worker are those of the run."""
         self.left_out = Counter(getattr(node, "workeroutput", {}).get("left_out", self.left_out))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

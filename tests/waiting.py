@@ -11,7 +11,7 @@ from typing import TypeVar
 Found = TypeVar("Found")
 
 PATIENCE = float(os.environ.get("GPUFORM_TEST_PATIENCE", "1"))
-"""Factor of every bound in seconds; continuous integration sets a larger one for machines that are busy."""
+"""Factor of every bound in seconds; continuous integration sets a larger one for busy machines."""
 
 
 def until(
@@ -20,13 +20,13 @@ def until(
     seconds: float = 40,
     what: str | Callable[[], str] = "",
 ) -> Found:
-    """The first look that is good. A look that raises OSError is not good: a server may not answer yet.
+    """The first result of ``look`` that is good. OSError counts as not good: a server may not answer yet.
 
     Args:
-        look: asked every 0.05 s, less often the longer it takes, up to every 0.5 s.
-        good: judges a look; the default takes what is true.
+        look: called every 0.05 s, less often the longer it takes, up to every 0.5 s.
+        good: judges a result; the default accepts any true value.
         seconds: bound, which is multiplied with ``PATIENCE``.
-        what: is not there yet, for the message, which also has the last look.
+        what: what is missing, for the message, which also has the last result.
 
     Raises:
         AssertionError: at the bound.
@@ -47,10 +47,10 @@ def until(
 
 
 def counted(kubectl: Callable[..., str], metric: str, **labels: str) -> float:
-    """One of the API server's counters, over all its series that have these labels.
+    """One of the API server's counters, summed over all its series with these labels.
 
-    A positive sign that a client has asked again: ``apiserver_request_total`` of what got past authorization,
-    ``authorization_attempts_total`` of what did not.
+    Proof that a client has sent another request: ``apiserver_request_total`` for authorized requests,
+    ``authorization_attempts_total`` for refused ones.
     """
     rows = re.findall(rf"^{metric}{{(.*)}} (\S+)$", kubectl("get", "--raw", "/metrics"), re.MULTILINE)
     wanted = [f'{name}="{value}"' for name, value in labels.items()]

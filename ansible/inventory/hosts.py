@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The inventory of a stack, derived from the same environment as everything else.
 
-GPUFORM_STACK_FILE names the file, or GPUFORM_STACK the stack; onprem-dev if neither is given. Bad input is
-said in one line on standard error, with exit code 2.
+GPUFORM_STACK_FILE names the file, or GPUFORM_STACK the stack; onprem-dev if neither is given. Bad input
+prints one line on standard error, with exit code 2.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def stack_file() -> Path:
 
 
 def main() -> int:
-    """Print what Ansible asks of an inventory script."""
+    """Print what Ansible requests of an inventory script."""
     parser = argparse.ArgumentParser(description="Ansible inventory of a gpuform stack of own hosts.")
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--list", action="store_true", help="all groups, with every host's variables")

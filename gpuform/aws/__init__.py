@@ -1,1 +1,1 @@
-"""AWS itself, asked directly: what a stack's account can give, and what a stack has left there."""
+"""Calls to AWS's APIs: what an account can provide, and what a stack has left behind in it."""

@@ -10,17 +10,16 @@ from typing import Any
 from gpuform.errors import Failure, InputError, Refusal
 
 DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
-"""Codes by which AWS's services say that the caller may not ask (IAM and EC2 API references, errors)."""
+"""Error codes of AWS services for missing permissions (IAM and EC2 API references, errors)."""
 
 _RETRIES = {"total_max_attempts": 4, "mode": "standard"}
 _CONNECT_S, _READ_S = 10, 60
 
 
 class Refused(Refusal):
-    """An answer of AWS that is an error; ``code`` as its API has it: ``UnauthorizedOperation``."""
+    """An error response of AWS; ``code`` is the error code of its API, such as ``UnauthorizedOperation``."""
 
     def __init__(self, call: str, code: str, message: str) -> None:
-        """Name the call as the subject."""
         super().__init__(
             call, f"{code}: {message}", "check the credentials, their permissions and the region"
         )
@@ -32,9 +31,10 @@ class Refused(Refusal):
 
 
 def client(service: str, region: str) -> Any:
-    """botocore's client of a service. Raises InputError where botocore is not installed.
+    """botocore's client of a service; creating it sends no request.
 
-    Nothing is called yet; call within :func:`answers`. Raises Failure for a profile that is not there.
+    Raises InputError if botocore is not installed, Failure for a missing profile. Use it within
+    :func:`answers`.
     """
     try:
         import botocore.config
@@ -50,7 +50,7 @@ def client(service: str, region: str) -> Any:
 
 @functools.cache
 def _models() -> Any:
-    """botocore's service models, read once: that of EC2 alone takes a second."""
+    """botocore's service models, loaded once: that of EC2 alone takes a second."""
     import botocore.loaders
 
     return botocore.loaders.create_loader()
@@ -58,10 +58,9 @@ def _models() -> Any:
 
 @contextmanager
 def answers(call: str) -> Iterator[None]:
-    """Turn botocore's errors into ours; ``call`` is the command to try by hand, or what was asked.
+    """Turn botocore's errors into ours; ``call`` is the request, or the command to try by hand.
 
-    Raises Refused where AWS answers with an error, Failure where it does not answer at all or no credentials
-    are found.
+    Raises Refused if AWS responds with an error, Failure if it does not respond or no credentials are found.
     """
     import botocore.exceptions as aws
     from botocore.parsers import ResponseParserError
@@ -76,6 +75,6 @@ def answers(call: str) -> Iterator[None]:
         raise Failure("AWS credentials", str(error), remedy) from None
     except aws.BotoCoreError as error:
         raise Failure(call, str(error), "check the network, AWS_PROFILE and AWS_ENDPOINT_URL") from None
-    except ResponseParserError as error:  # a proxy's page, where an answer in XML was due
+    except ResponseParserError as error:  # a proxy's page instead of XML
         fact = f"is no answer of AWS: {str(error).partition(':')[0]}"
         raise Failure(call, fact, "check the network, a proxy and AWS_ENDPOINT_URL") from None

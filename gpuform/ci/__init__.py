@@ -1,1 +1,1 @@
-"""What the workflows run beside the ``gpuform`` commands: ``python -m gpuform.ci``."""
+"""Commands for the workflows besides ``gpuform``'s own: ``python -m gpuform.ci``."""

@@ -1,4 +1,4 @@
-"""``python -m gpuform.ci``: the steps of the workflows that are more than one ``gpuform`` command."""
+"""``python -m gpuform.ci``: workflow steps that need more than one ``gpuform`` command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Stack = Annotated[str, typer.Argument(help="Name of the stack.")]
 
 @app.command()
 def summary(stack: Stack, file: Annotated[Path, typer.Argument(help="What --summary has written.")]) -> None:
-    """Add a preview's summary to the job's; where there is none, write one that says so."""
+    """Add a preview's summary to the job's; if there is none, write one that says so."""
     from gpuform.preview.summary import marker
 
     if not file.is_file():
@@ -39,14 +39,14 @@ def summary(stack: Stack, file: Annotated[Path, typer.Argument(help="What --summ
 
 @app.command()
 def acknowledged() -> None:
-    """Print what may be lost as options of `gpuform preview`, a word on each line."""
+    """Print the acknowledged losses as options of `gpuform preview`, one word on each line."""
     for name in event.acknowledged(event.read(os.environ)):
         typer.echo(f"--acknowledge\n{' '.join(name.split())}")
 
 
 @app.command()
 def plugins() -> None:
-    """Print the engine plugins that the installed SDKs ask for: name and version, one on each line."""
+    """Print the engine plugins that the installed SDKs need: name and version, one on each line."""
     from importlib.metadata import version
 
     for name in ("aws", "kubernetes"):
@@ -55,7 +55,7 @@ def plugins() -> None:
 
 @app.command()
 def comment() -> None:
-    """Comment the summaries of the preview workflow's run that this run follows."""
+    """Comment the summaries of the preview workflow's run that triggered this run."""
     from gpuform.ci.comment import comment
     from gpuform.ci.github import GitHub
 

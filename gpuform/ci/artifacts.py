@@ -1,8 +1,8 @@
-"""Summaries that a run of the preview workflow has left, fetched without trusting whoever wrote them.
+"""Fetches the summaries of a preview workflow's run, which are untrusted.
 
 Each is an artifact ``summary-offline-STACK`` or ``summary-live-STACK`` with the one file ``summary.md``. A
-pull request chooses all of it, so its name, its size on the way, its size unpacked, its form and its first
-line are checked, and nothing is unpacked to disk.
+pull request controls all of it, so its name, its size packed and unpacked, its form and its first line are
+checked, and nothing is unpacked to disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuform.ci.stacks import NAME
 from gpuform.errors import Failure
 from gpuform.preview.summary import marker
 
-MOST_CHARACTERS = 64_000  # GitHub takes 65,536; the rest is for what is added
+MOST_CHARACTERS = 64_000  # GitHub's limit is 65,536; the rest is for what is added
 MOST_BYTES = 4 * MOST_CHARACTERS
 MOST_SUMMARIES = 40
 FILE = "summary.md"
@@ -29,7 +29,7 @@ _NAME = re.compile(rf"summary-(?P<how>offline|live)-(?P<stack>{NAME.pattern})")
 
 @dataclass(frozen=True)
 class Summary:
-    """One summary that was refused, with the reason, or is as it must be."""
+    """One summary: valid, or refused with the reason."""
 
     stack: str
     text: str = ""
@@ -37,7 +37,7 @@ class Summary:
 
 
 def summaries(github: GitHub, run: int, live: bool) -> list[Summary]:
-    """The summary of each stack; that of the live preview, where ``live`` allows it and there is one."""
+    """The summary of each stack; the live preview's, if ``live`` allows it and it exists."""
     chosen: dict[str, dict[str, Any]] = {}
     artifacts = _artifacts(github, run)
     for how in ("offline", "live") if live else ("offline",):
@@ -52,7 +52,7 @@ def summaries(github: GitHub, run: int, live: bool) -> list[Summary]:
 
 def _artifacts(github: GitHub, run: int) -> list[dict[str, Any]]:
     found = github.call("GET", f"actions/runs/{run}/artifacts?per_page=100")
-    return sorted(found["artifacts"], key=lambda one: int(one["id"]))  # of a run that was repeated, the last
+    return sorted(found["artifacts"], key=lambda one: int(one["id"]))  # of a repeated run, the last counts
 
 
 def _summary(github: GitHub, stack: str, artifact: dict[str, Any]) -> Summary:
@@ -67,7 +67,7 @@ def _summary(github: GitHub, stack: str, artifact: dict[str, Any]) -> Summary:
 
 
 def _download(url: str) -> bytes | None:
-    """What lies there, fetched without any token; None for too much of it."""
+    """Download without any token; None if it is too large."""
     content = b""
     try:
         with httpx.stream("GET", url, timeout=30) as answer:
@@ -76,7 +76,7 @@ def _download(url: str) -> bytes | None:
                 content += part
                 if len(content) > MOST_BYTES:
                     return None
-    except httpx.HTTPError as error:  # its text may hold the address, which is as good as a key
+    except httpx.HTTPError as error:  # its text may contain the address, which is as good as a key
         raise Failure("artifact", f"download: {type(error).__name__}", "run the job again") from None
     return content
 
@@ -87,7 +87,7 @@ def _checked(stack: str, packed: bytes) -> Summary:
             if archive.namelist() != [FILE]:
                 return Summary(stack, refused=f"holds something else than {FILE}")
             with archive.open(FILE) as file:
-                content = file.read(MOST_BYTES + 1)  # read, not believed: the archive may lie about its size
+                content = file.read(MOST_BYTES + 1)  # read to the limit: the archive may lie about its size
         text = content.decode("utf-8")
     except (zipfile.BadZipFile, UnicodeDecodeError, NotImplementedError, RuntimeError, EOFError, OSError):
         return Summary(stack, refused="cannot be read")

@@ -1,6 +1,6 @@
-"""Comments on a pull request: one per stack, written once and brought up to date from then on.
+"""Comments on a pull request: one per stack, updated in place.
 
-Runs after the preview workflow, with a token that may write and none of the pull request's code.
+Runs after the preview workflow, with a token that may write, and without the pull request's code.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gpuform.preview.summary import marker
 
 
 def comment(github: GitHub, event: Mapping[str, Any]) -> list[str]:
-    """Comment what the run that the event is about has found; returns what was done, a line for each stack.
+    """Comment the results of the event's workflow run; returns one line for each stack.
 
-    Writes nothing where the pull request has moved on since. Raises Failure, having written the others, for
-    a summary that is not as it must be.
+    Writes nothing if the pull request has newer commits. Raises Failure for an invalid summary, after writing
+    the others.
     """
     run = event.get("workflow_run")
     if not isinstance(run, dict):
@@ -37,13 +37,13 @@ def comment(github: GitHub, event: Mapping[str, Any]) -> list[str]:
 
 
 def _pull_requests(github: GitHub, run: Mapping[str, Any]) -> list[int]:
-    """Numbers of the open pull requests that the run was for.
+    """Numbers of the open pull requests of the run.
 
-    By what GitHub says of the run, and never by what the run has left: that could name somebody else's. The
-    event itself names none where the branch is a fork's.
+    From GitHub's data on the run, never from what the run has left: that could name another pull request. The
+    event itself names none if the branch is in a fork.
     """
     source = run.get("head_repository")
-    if not isinstance(source, dict):  # the fork has been deleted
+    if not isinstance(source, dict):  # the fork was deleted
         return []
     head = f"{source['owner']['login']}:{run['head_branch']}"
     return [

@@ -1,6 +1,7 @@
-"""What started a workflow run: the variables and the event's file that GitHub gives to every step.
+"""The event that triggered a workflow run: the variables and the file that GitHub gives to every step.
 
-Scripts read names and texts here, not from ``${{ }}`` in a command: who opens a pull request chooses them.
+Scripts read names and texts here, not from ``${{ }}`` in a command: the author of a pull request chooses
+them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _LABEL = "acknowledge:"
 
 
 def require(environ: Mapping[str, str], name: str) -> str:
-    """A variable that GitHub sets; InputError where it is missing or empty."""
+    """A variable that GitHub sets; InputError if it is missing or empty."""
     value = environ.get(name, "").strip()
     if not value:
         raise InputError(name, "is not set", "run this in a workflow, or set it as docs/ci.md says")
@@ -24,7 +25,6 @@ def require(environ: Mapping[str, str], name: str) -> str:
 
 
 def read(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The event that started the run."""
     file = Path(require(environ, "GITHUB_EVENT_PATH"))
     content = json.loads(file.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
@@ -33,10 +33,10 @@ def read(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def acknowledged(event: Mapping[str, Any]) -> list[str]:
-    """Names of what may be lost, as people with write access have said.
+    """Names of acknowledged losses, set by people with write access.
 
-    By a label ``acknowledge: NAME`` of the pull request, or by the input ``acknowledge`` (names, separated by
-    spaces) of a run that was started by hand.
+    From a label ``acknowledge: NAME`` of the pull request, or from the input ``acknowledge`` (names,
+    separated by spaces) of a run that was started by hand.
     """
     labels = [str(one.get("name", "")) for one in (event.get("pull_request") or {}).get("labels", [])]
     names = [text.removeprefix(_LABEL).strip() for text in labels if text.startswith(_LABEL)]
@@ -45,7 +45,6 @@ def acknowledged(event: Mapping[str, Any]) -> list[str]:
 
 
 def run_url(environ: Mapping[str, str]) -> str:
-    """Where this run is seen."""
     server, repository, run = (
         require(environ, name) for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
     )

@@ -1,6 +1,6 @@
-"""GitHub's REST API, as much of it as comments and issues need.
+"""Client for the part of GitHub's REST API that comments and issues need.
 
-The token is sent to the API and nowhere else, and no message of ours holds it.
+The token is sent only to the API, and no message of ours contains it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpuform.ci.event import require
 from gpuform.errors import Failure, InputError
 
 OURS = "github-actions[bot]"
-"""Who writes with the token of a workflow run. Whatever anybody else wrote is theirs."""
+"""Author of what a workflow run's token writes. Comments and issues of any other author are left alone."""
 
 _PAGE = 100  # the most that a page may hold
 _PAGES = 100
@@ -25,13 +25,13 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class GitHub:
-    """One repository. Errors are Failures that name the call and say what GitHub answered."""
+    """One repository. Errors are Failures with the call and GitHub's answer."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        """Reads GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN; calls nothing yet."""
+        """Reads GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN."""
         token = require(environ, "GITHUB_TOKEN")
         if not _TOKEN.fullmatch(token):
-            # Said here, for a library that refuses the header would print it.
+            # Checked here, since a library that refuses the header would print it.
             raise InputError("GITHUB_TOKEN", "is no token", "pass the run's own as it is: github.token")
         base = safe_url("GITHUB_API_URL", require(environ, "GITHUB_API_URL"))
         self._repository = require(environ, "GITHUB_REPOSITORY")
@@ -48,11 +48,10 @@ class GitHub:
         )
 
     def call(self, method: str, path: str, **content: Any) -> Any:
-        """The answer to one call, parsed; ``path`` is below the repository, ``content`` becomes JSON."""
+        """The parsed answer to one call; ``path`` is below the repository, ``content`` becomes JSON."""
         return self._answer(method, path, json=content or None).json()
 
     def each(self, path: str, **query: str | int) -> Iterator[dict[str, Any]]:
-        """Everything that a list has, page by page."""
         for page in range(1, _PAGES + 1):
             found = self._answer("GET", path, params={**query, "per_page": _PAGE, "page": page}).json()
             yield from found
@@ -60,7 +59,7 @@ class GitHub:
                 return
 
     def location(self, path: str) -> str:
-        """Where a download really lies; fetch it without the token."""
+        """The real address of a download; fetch it without the token."""
         answer = self._answer("GET", path, redirect=True)
         return safe_url("GitHub", answer.headers.get("location", ""))
 
@@ -82,7 +81,7 @@ class GitHub:
 
 
 def safe_url(subject: str, url: str) -> str:
-    """The URL, if it is one that nobody on the way can read; InputError else."""
+    """The URL if its traffic is encrypted or local; InputError otherwise."""
     parts = urlsplit(url)
     if parts.hostname and (parts.scheme == "https" or parts.hostname in _LOOPBACK):
         return url.rstrip("/")

@@ -1,4 +1,4 @@
-"""Text that somebody else's code has written, made fit to appear under the repository's own name."""
+"""Makes untrusted text safe to publish under the repository's own name."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ _ZERO = "\u200b"
 _ALLOWED = ("details>", "/details>", "summary>", "/summary>", "sub>", "/sub>")
 _HTML = re.compile(rf"<(?!{'|'.join(map(re.escape, _ALLOWED))})(?=[A-Za-z/!?])")
 _MENTION = re.compile(r"@(?=[A-Za-z0-9])")
-_REFERENCE = re.compile(r"#(?=\d)")  # it would show up in that issue, of whatever repository
-_ENTITY = re.compile(r"&(?!lt;|amp;)(?=[#A-Za-z])")  # of a character that is looked for here
+_REFERENCE = re.compile(r"#(?=\d)")  # it would create a reference in that issue, of any repository
+_ENTITY = re.compile(r"&(?!lt;|amp;)(?=[#A-Za-z])")  # it may encode a character that is searched here
 _LINK = re.compile(r"\](?=[(:])")
 _ADDRESS = re.compile(r"(?i)\b(https?|ftp|mailto)(?=:)|\b(www)(?=\.)")
 
 
 def harmless(text: str) -> str:
-    """The same to read, but it mentions nobody, links nowhere, loads no image, and holds no foreign HTML."""
+    """The same text without mentions, links, images and foreign HTML."""
     text = _ENTITY.sub("&amp;", text.replace("\r", ""))
     text = _HTML.sub("&lt;", text)
     text = _MENTION.sub(f"@{_ZERO}", text)
@@ -25,7 +25,7 @@ def harmless(text: str) -> str:
 
 
 def fenced(text: str, most: int) -> str:
-    """Plain text as a block of code that it cannot end; cut to ``most`` characters, and that is said."""
+    """Plain text as a code block that it cannot close; cut to ``most`` characters, with a note."""
     kept = text if len(text) <= most else text[:most] + "\n... cut: the whole of it is in the run"
     kept = kept.replace("```", "'''").strip("\n")
     return f"```text\n{kept}\n```"

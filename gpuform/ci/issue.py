@@ -1,4 +1,4 @@
-"""Issues that follow a state: opened, kept up to date, closed when the cause is gone.
+"""Issues that follow a state: opened, updated, and closed when the cause is gone.
 
 One for each stack that has drifted, and one for the nightly tests.
 """
@@ -10,20 +10,20 @@ from gpuform.ci.harmless import fenced
 from gpuform.errors import Failure
 
 NONE, DRIFT = 0, 3  # exit codes of `gpuform drift`
-_MOST = 60_000  # GitHub takes 65,536
+_MOST = 60_000  # GitHub's limit is 65,536
 _NIGHTLY = "<!-- gpuform nightly -->"
 
 
 def marker(stack: str) -> str:
-    """The line by which the issue of a stack is found again."""
+    """The line that identifies the issue of a stack."""
     return f"<!-- gpuform drift {stack} -->"
 
 
 def report(github: GitHub, stack: str, code: int, text: str, url: str) -> str:
-    """Make the issues say what ``gpuform drift`` found; returns what was done.
+    """Update the issues with ``gpuform drift``'s result; returns what was done.
 
-    ``code`` is how it ended, ``text`` what it printed, ``url`` the run. Raises Failure, and leaves the issues
-    alone, where it could not find out.
+    ``code`` is its exit code, ``text`` its output, ``url`` the run. Raises Failure, and leaves the issues
+    alone, if the drift is not known.
     """
     if code not in (NONE, DRIFT):
         raise Failure(stack, f"`gpuform drift` ended with {code}", f"see its run: {url}")
@@ -34,7 +34,7 @@ def report(github: GitHub, stack: str, code: int, text: str, url: str) -> str:
 
 
 def nightly(github: GitHub, result: str, url: str) -> str:
-    """Make the issues say how the nightly tests ended; returns what was done.
+    """Update the issue of the nightly tests with their result; returns what was done.
 
     ``result`` is that of the workflow's jobs (``success``, ``failure`` or ``cancelled``), ``url`` the run.
     """

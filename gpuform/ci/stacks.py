@@ -1,6 +1,6 @@
 """``python3 -m gpuform.ci.stacks``: the stacks of this checkout as a JSON list, for a matrix of jobs.
 
-Needs nothing but Python: it runs before anything is installed.
+Needs only Python: it runs before anything is installed.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""A stack's name, as the engine allows it, short enough for the name of an artifact."""
+"""A stack's name, as the engine allows it, and short enough for an artifact's name."""
 
 _FILE = re.compile(r"Pulumi\.(?P<stack>.+)\.yaml")
 
 
 def find(root: Path) -> list[str]:
-    """Names of all stacks that have a file, in order; ValueError for a file that names none."""
+    """Names of all stacks with a file, sorted; ValueError for a file with an invalid name."""
     names = []
     for file in sorted(root.glob("Pulumi.*.yaml")):
         match = _FILE.fullmatch(file.name)

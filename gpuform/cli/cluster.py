@@ -1,4 +1,4 @@
-"""``gpuform status`` and ``gpuform render``: a stack, live and on paper."""
+"""``gpuform status`` and ``gpuform render``: a stack's live state, and its manifests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def status(
     stack: Stack = "local",
     as_json: AsJson = False,
 ) -> None:
-    """Show pools, nodes, what they offer, who uses it, and what it costs."""
+    """Show pools, nodes, what they offer, which pods use it, and what it costs."""
     from gpuform.live import access
     from gpuform.reports import bills, tables
     from gpuform.stacks import declared
@@ -61,7 +61,7 @@ def render(
 ) -> None:
     """Write the resolved environment and every manifest; the same input gives the same bytes.
 
-    What is written is judged by the rules of the policy pack. Exit code 1 if one of them is broken.
+    The policy pack checks the result. Exit code 1 if a policy above severity low is broken.
     """
     from gpuform import judging
     from gpuform.stacks import declared
@@ -93,7 +93,7 @@ def render(
 
 
 def _others(output: Path, rendered: dict[str, str]) -> list[str]:
-    """Files that lie where files of the rendering do, and are none of it: they are left, and told."""
+    """Other files in the folders of the rendering; they are kept, and reported."""
     folders = {(output / name).parent for name in rendered}
     there = {
         str(file.relative_to(output)) for folder in folders for file in folder.iterdir() if file.is_file()
@@ -102,7 +102,7 @@ def _others(output: Path, rendered: dict[str, str]) -> list[str]:
 
 
 def _charts(rendered: dict[str, str]) -> list[Resource]:
-    """The objects of every chart that can be had; of the others it is said that they are not judged."""
+    """Objects of every chart that can be fetched; a line says which charts are not checked."""
     from gpuform import judging
     from gpuform.toolchain import Toolchain
 

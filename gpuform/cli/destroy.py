@@ -1,4 +1,4 @@
-"""``gpuform destroy``: the end of a stack."""
+"""``gpuform destroy``: delete a stack's resources."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def destroy(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete all that a stack made, in the order in which it goes; shows the plan first, and asks.
+    """Delete everything that a stack made, in a safe order; shows the plan first, and asks.
 
     Without a terminal and without --yes nothing is done, and the exit code is 1.
     """
@@ -58,7 +58,7 @@ def destroy(
     agreed = plan.nothing or yes or (not as_json and _agreed(stack))
     done = Outcome(stack).to_json() if plan.nothing else {}
     if agreed and not plan.nothing:
-        # What Magnum is still making can be deleted all the same.
+        # A cluster that Magnum is still creating can be deleted.
         if left := [one for one in engine.interrupted(stack) if one.kind != GIVEN_UP]:
             settling(stack, paths, engine, at_cloud=not offline, say=tell)(left)
             site = Site(env, paths, engine, stack, options, say=tell)  # the state has changed
@@ -74,7 +74,6 @@ def destroy(
 
 
 def _agreed(stack: str) -> bool:
-    """Ask a terminal for the stack's name; without one nobody has agreed."""
     if not sys.stdin.isatty():
         return False
     asked = f"This cannot be undone. The stack's name, to destroy it ({stack})"

@@ -1,4 +1,4 @@
-"""``gpuform doctor``."""
+"""``gpuform doctor``: check this machine and a stack's account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
 ) -> None:
-    """Say what this machine, and a stack's account, have and lack, and the command that mends it.
+    """Check what this machine and a stack's account have and lack, with the command that fixes it.
 
     Nothing is changed. Exit code 1 if a check failed.
     """

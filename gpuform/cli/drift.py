@@ -1,4 +1,4 @@
-"""``gpuform drift``: what somebody has changed past the stack file."""
+"""``gpuform drift``: changes made outside the stack file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def drift(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show what was changed by hand since the last `up`; changes nothing, neither there nor in the state.
+    """Show what was changed by hand since the last `up`; changes neither resources nor state.
 
-    Exit code 0 if there is nothing, 3 if there is, 1 if it cannot be found out, 2 for bad input.
+    Exit code 0 without drift, 3 with drift, 1 if it cannot be determined, 2 for bad input.
     """
     from gpuform.drift import look
     from gpuform.reports import drift as report

@@ -1,4 +1,4 @@
-"""``gpuform health``: nodes that are out of use for their GPUs, and the tickets about them."""
+"""``gpuform health``: nodes that are out of use because of their GPUs, and their tickets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def status(
     stack: Stack = "local",
     as_json: AsJson = False,
 ) -> None:
-    """Show the nodes that are out of use, and whether the loop has stopped."""
+    """Show the nodes that are out of use, and whether the health loop has stopped."""
     from gpuform.reports import health as report
 
     health, seen = _look(stack)
@@ -61,7 +61,6 @@ def tickets(
 
 
 def _look(stack: str) -> tuple[Health, Seen]:
-    """What is declared, and what lies in the cluster."""
     from gpuform.health import fetch
     from gpuform.live import access
     from gpuform.stacks import declared

@@ -1,4 +1,4 @@
-"""``gpuform hosts``: own hosts prepared, checked and looked at, without Pulumi."""
+"""``gpuform hosts``: prepare, check and inspect own hosts, without Pulumi."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def apply(
     playbook: Playbook = "site.yml",
     as_json: AsJson = False,
 ) -> None:
-    """Prepare the hosts; the same again goes on where it failed. Exit code 1 unless every host is done.
+    """Prepare the hosts; run it again to resume after a failure. Exit code 1 unless every host is done.
 
-    Where the stack names a kubeconfig, nodes that have joined get their pool's labels and taints.
+    If the stack names a kubeconfig, nodes that have joined get their pool's labels and taints.
     """
     found = _declared(stack)
     if found.kubeconfig and not found.kubeconfig.is_file():
@@ -64,7 +64,7 @@ def check(
     diff: Annotated[bool, typer.Option("--diff", help="What would change inside files, too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what `gpuform hosts apply` would change, and change nothing. Exit code 3 if it is anything."""
+    """Show what `gpuform hosts apply` would change, and change nothing. Exit code 3 if anything differs."""
     outcome = _run(_declared(stack), playbook, limit, as_json, check=True)
     if as_json:
         _print(outcome, changes={name: list(result.changes) for name, result in outcome.hosts.items()})
@@ -77,7 +77,7 @@ def check(
 
 @app.command()
 def status(stack: Stack = "onprem-dev", limit: Limit = None, as_json: AsJson = False) -> None:
-    """Show what each host has: system, driver, GPUs, toolkit. Exit code 1 if one cannot be reached."""
+    """Show what each host has: system, driver, GPUs, toolkit. Exit code 1 if a host cannot be reached."""
     from gpuform.hosts.status import rows
     from gpuform.reports import hosts as tables
 
@@ -100,7 +100,7 @@ def status(stack: Stack = "onprem-dev", limit: Limit = None, as_json: AsJson = F
 def _declared(stack: str) -> Declared:
     from gpuform.hosts.declared import declared
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to end what runs, and then this
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end the running playbook, then this process
     return declared(stack, Paths.here())
 
 
@@ -117,7 +117,7 @@ def _run(
 
 
 def _kubectl() -> Sequence[Path]:
-    """The folder of kubectl, by which a driver's role drains a node; it is got where it is missing."""
+    """The folder of kubectl, with which the driver role drains a node; fetched if missing."""
     from gpuform.toolchain import Toolchain
 
     tools = Toolchain(Paths.here())
@@ -126,7 +126,7 @@ def _kubectl() -> Sequence[Path]:
 
 
 def _put_on_nodes(found: Declared, outcome: Outcome) -> Mapping[str, Sequence[str]]:
-    """Labels and taints for the nodes of the hosts that are done; empty without a cluster."""
+    """Set labels and taints on the nodes of finished hosts; node names by pool, empty without a cluster."""
     from gpuform.hosts import nodes
 
     done = {name for name, result in outcome.hosts.items() if result.ok}
@@ -154,7 +154,6 @@ def _show(outcome: Outcome, *, check: bool, diffs: bool = False) -> None:
 
 
 def _fail_for(outcome: Outcome) -> None:
-    """End with 1 unless every host is ok; which ones are not has been shown."""
     if outcome.message:
         raise Failure("hosts", outcome.message, "then run the same again")
     if not outcome.ok:

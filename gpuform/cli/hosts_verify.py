@@ -1,4 +1,4 @@
-"""``gpuform hosts verify``: whether hosts are what is declared."""
+"""``gpuform hosts verify``: check hosts against what is declared."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def verify(
     ] = None,
     limit: Annotated[list[str] | None, typer.Option(help="Only this host or group; may be repeated.")] = None,
 ) -> None:
-    """Check hosts against what is declared, and say what mends each finding. Exit code 1 if a check failed.
+    """Check hosts against what is declared, and show the fix for each finding. Exit code 1 if a check failed.
 
-    Own hosts are asked over ssh, the nodes of any other cluster with kubectl. Nothing is changed.
+    Own hosts are checked over ssh, the nodes of any other cluster with kubectl. Nothing is changed.
     """
     from gpuform.hosts import verify as checks
     from gpuform.reports import host_tables

@@ -28,7 +28,7 @@ def init(
 ) -> None:
     """Write a commented Pulumi.STACK.yaml, and print the aws commands for its bucket, key and policies.
 
-    Makes nothing at AWS and overwrites nothing.
+    Creates nothing at AWS and overwrites nothing.
     """
     from gpuform import scaffold
 
@@ -56,7 +56,6 @@ def init(
 
 
 def _example(paths: Paths, name: str) -> str:
-    """The example of the checkout, or where it has none, of the installed one."""
     from gpuform.engine.environment import INSTALLED
 
     files = [folder / f"Pulumi.{name}.yaml" for folder in (paths.root, INSTALLED)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 STACK = "local"
 SETTLE_S = 60.0  # a simulated operand acts within a second or two; a minute means that it never will
-UNCHANGED_S = 5.0  # the same where the engine found nothing to do: operands of a restarted plane come back
+UNCHANGED_S = 5.0  # the same if the engine had nothing to do: operands of a restarted control plane come back
 
 app = typer.Typer(no_args_is_help=True, help="The embedded control plane on this machine (simulated nodes).")
 
@@ -30,7 +30,7 @@ app = typer.Typer(no_args_is_help=True, help="The embedded control plane on this
 def start(
     port: Annotated[int | None, typer.Option(help="Port of the API server; a free one by default.")] = None,
 ) -> None:
-    """Start the control plane, or repair it; says nothing is to do when all of it runs."""
+    """Start the control plane, or repair it; changes nothing if all of it runs."""
     plane = _control_plane()
     plane.start(port=port, progress=say)
     if _monitored(STACK):
@@ -41,9 +41,9 @@ def start(
 def stop(
     delete: Annotated[bool, typer.Option("--delete", help="Forget data and Pulumi state, too.")] = False,
 ) -> None:
-    """End every process that was started for this checkout; data stays unless --delete.
+    """Stop every process that was started for this checkout; data stays unless --delete.
 
-    That is refused, and nothing ended, while a stack elsewhere keeps its state here.
+    --delete is refused, and nothing is stopped, while a stack elsewhere keeps its state here.
     """
     if delete:
         from gpuform.engine import forget, require_forgettable
@@ -57,7 +57,7 @@ def stop(
 
 @app.command()
 def status() -> None:
-    """Members of the control plane: process, port, memory. Exit code 1 if one does not run."""
+    """Show the control plane's members: process, port, memory. Exit code 1 if one does not run."""
     from gpuform.reports.tables import members, monitored
 
     current = _control_plane().status()
@@ -75,7 +75,7 @@ def env(
         bool, typer.Option("--offline", help="Reach no cloud: a stand-in answers for it, and makes nothing.")
     ] = False,
 ) -> None:
-    """Shell lines after which pulumi, kubectl and helm work by hand: eval "$(gpuform local env)"."""
+    """Print shell lines that set up pulumi, kubectl and helm for use by hand: eval "$(gpuform local env)"."""
     from gpuform.engine import Engine, engine_env, export_lines
     from gpuform.stacks import file_of
     from gpuform.toolchain import Toolchain
@@ -83,7 +83,7 @@ def env(
     paths = Paths.here()
     file_of(stack, paths)
     tools = Toolchain(paths)
-    # The stack is made, so that `pulumi preview` works before the first `pulumi up`.
+    # This creates the stack, so that `pulumi preview` works before the first `pulumi up`.
     Engine(paths, tools, say=warn, offline=offline).prepare(stack)
     plane = _control_plane()
     if _monitored(stack, offline) and plane.status().ready:
@@ -95,7 +95,7 @@ def env(
 def nodes(
     stack: Annotated[str, typer.Argument(help="Name of a stack on AWS or OpenStack: Pulumi.STACK.yaml.")],
 ) -> None:
-    """Simulated nodes for a stack that is played offline; again after a change of its stack file."""
+    """Create simulated nodes for a stack that is run offline; repeat after a change of its stack file."""
     from gpuform.offline.nodes import play
     from gpuform.stacks import declared
     from gpuform.toolchain import Toolchain
@@ -110,7 +110,7 @@ def nodes(
 
 @app.command()
 def up() -> None:
-    """The main job: control plane, `pulumi up` of the stack local, and what came of it."""
+    """The main job: start the control plane, run `pulumi up` of the stack local, and show the result."""
     from gpuform.broken import faulty
     from gpuform.engine import Engine
     from gpuform.reports import tables
@@ -133,7 +133,7 @@ def up() -> None:
     current = _settled(environment, paths, SETTLE_S if result.changed else UNCHANGED_S)
     if waiting := _unsettled(current):
         say(f"pools {waiting} do not offer what was planned: reading the cluster anew")
-        engine.refresh(STACK, on_event=lambda event: None)  # it would list what others did as its own doing
+        engine.refresh(STACK, on_event=lambda event: None)  # its events show others' changes as its own
         result = engine.up(STACK)
         current = _settled(environment, paths, SETTLE_S)
     report = _report(environment, paths)
@@ -155,7 +155,6 @@ def up() -> None:
 
 
 def _report(environment: Environment, paths: Paths) -> Path:
-    """The page and the facts of the cluster as it is now."""
     from gpuform.objects import fetch
     from gpuform.prometheus import reach
     from gpuform.reports.page import write
@@ -169,7 +168,7 @@ def _report(environment: Environment, paths: Paths) -> Path:
 
 
 def _settled(environment: Environment, paths: Paths, seconds: float) -> ClusterStatus:
-    """The cluster's status once every pool offers what was planned, or as it is when the time is up."""
+    """The cluster's status once every pool offers what was planned, or after ``seconds``."""
     from gpuform.status import read
 
     deadline = time.monotonic() + seconds
@@ -181,16 +180,15 @@ def _settled(environment: Environment, paths: Paths, seconds: float) -> ClusterS
 
 
 def _unsettled(current: ClusterStatus) -> str:
-    """The names of the pools that do not offer what was planned and may yet, for a message."""
     from gpuform.broken import unsettled
 
     return ", ".join(pool.name for pool in unsettled(current))
 
 
 def _monitored(stack: str, offline: bool = False) -> bool:
-    """Whether the stack runs on the embedded control plane, ``offline`` any does, and declares monitoring.
+    """Whether the stack declares monitoring and runs on the embedded control plane (``offline``: any stack).
 
-    A stack file that is absent or wrong declares nothing here, and is refused by what reads it next.
+    False if the stack file is missing or invalid; its next reader reports that.
     """
     from infra.config import load
 

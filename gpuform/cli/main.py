@@ -1,4 +1,4 @@
-"""The command line: what there is, and how a command ends."""
+"""The command line: its commands, and their exit codes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ from gpuform.errors import Failure, InputError
 
 
 class Commands(TyperGroup):
-    """Ends every command alike: 2 for bad input, 1 for work that failed, 130 for Ctrl-C; why, on stderr."""
+    """Sets every command's exit code: 2 bad input, 1 failed, 130 Ctrl-C; the reason goes to stderr."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; its errors become a message and an exit code."""
         try:
             return super().invoke(ctx)
         except InputError as error:
@@ -84,5 +83,4 @@ app.add_typer(toolchain.app, name="toolchain")
 
 
 def main() -> None:
-    """Entry point of the console script."""
     app()

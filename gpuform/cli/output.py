@@ -1,4 +1,4 @@
-"""Where a command's words go: tables and results to stdout, plain where it is not a terminal."""
+"""Output of the commands: tables and results go to stdout, without styles if it is not a terminal."""
 
 from __future__ import annotations
 
@@ -18,36 +18,34 @@ if TYPE_CHECKING:
     from infra.model.environment import Environment
 
 AsJson = Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")]
-WIDE = 200  # without a terminal nothing is folded: a log or a pipe takes lines as long as they are
+WIDE = 200  # without a terminal no line is folded: logs and pipes take long lines
 
 # rich reads NO_COLOR by itself.
 console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 
 
 def say(line: str) -> None:
-    """One plain line of progress or result."""
     console.print(line, markup=False, soft_wrap=True)
 
 
 def warn(line: str) -> None:
-    """One plain line on stderr, where it does not get into a command's result."""
+    """Print one line to stderr, apart from the command's result."""
     print(line, file=sys.stderr)
 
 
 def caution(env: Environment) -> None:
-    """What an environment had better declare otherwise, a line each on stderr; it is taken as it is."""
+    """Print the environment's warnings to stderr; they do not stop the command."""
     for line in env.warnings:
         warn(f"warning: {line}")
 
 
 def short_path(path: Path) -> Path:
-    """The path as seen from the working directory, where it lies below it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 @contextmanager
 def answering(stack: str, kubeconfig: Path) -> Iterator[None]:
-    """Raise Failure where the cluster does not answer, takes no such kubeconfig, or was never made."""
+    """Raise Failure if the cluster does not answer, rejects the kubeconfig, or was never created."""
     import httpx
 
     try:

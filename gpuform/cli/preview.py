@@ -33,7 +33,7 @@ def preview(
         typer.Option(help="Name of a cluster, or of what holds data, that may be lost. May be repeated."),
     ] = None,
 ) -> None:
-    """Show what `up` would change, whom it evicts, what it costs, and which policies it breaks.
+    """Show what `up` would change, which pods it evicts, what it costs, and which policies it breaks.
 
     Exit code 1 if it must not be merged: a broken policy, over the budget, a loss that is not acknowledged.
     """

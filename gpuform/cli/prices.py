@@ -1,4 +1,4 @@
-"""``gpuform prices``: the dated list that costs are counted by."""
+"""``gpuform prices``: the dated price list behind all costs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def prices() -> None:
 
 @app.command()
 def refresh(region: Annotated[str, typer.Argument(help="AWS region, for example us-west-2.")]) -> None:
-    """Get AWS's list prices of a region with your credentials (pricing:GetProducts), into infra/prices/.
+    """Fetch AWS's list prices of a region with your credentials (pricing:GetProducts) into infra/prices/.
 
-    Commit the file: costs of stacks in that region are counted by it from then on.
+    Commit the file: costs of stacks in that region then use it.
     """
     from gpuform.prices import fetch, save
     from infra.config import PRICES

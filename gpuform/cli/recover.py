@@ -1,4 +1,4 @@
-"""``gpuform recover``: getting past a run that was interrupted."""
+"""``gpuform recover``: clean up after an interrupted run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def recover(
 ) -> None:
     """Find what an interrupted update left: stale locks, pending operations and Helm releases; show, then do.
 
-    Exit code 0 if nothing is left, 1 if something is, or a run lives on the stack, 2 for bad input.
+    Exit code 0 if nothing is left, 1 if something is left or a run is active on the stack, 2 for bad input.
     """
     from gpuform.engine import Engine
     from gpuform.recover import Stack, Told, carry_out, find
@@ -71,7 +71,6 @@ def recover(
 
 
 def _agreed() -> bool:
-    """Ask a terminal; without one nobody has agreed."""
     if not _terminal():
         return False
     return str(typer.prompt("Do this? Only 'yes' is taken for it", default="no")) == "yes"

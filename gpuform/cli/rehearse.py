@@ -1,4 +1,4 @@
-"""``gpuform rehearse``: a stack played through on this machine before money is spent."""
+"""``gpuform rehearse``: simulate a stack on this machine before money is spent."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def rehearse(
         bool, typer.Option("--shrink/--no-shrink", help="Let half of the pods go at the end.")
     ] = True,
 ) -> None:
-    """Play a stack through on this machine: what is bought, what it costs, what stays pending and why.
+    """Simulate a stack on this machine: what is bought, what it costs, what stays pending and why.
 
-    The platform half runs on a control plane of its own, with simulated nodes; for AWS the real Karpenter
-    buys them from a played AWS. Exit code 1 if a pod of the workloads stays pending, 2 for bad input.
+    The platform runs on a control plane of its own, with simulated nodes; for AWS the real Karpenter buys
+    them from a simulated AWS. Exit code 1 if a pod of the workloads stays pending, 2 for bad input.
     """
     from gpuform.rehearse import options
     from gpuform.rehearse.document import document
@@ -61,7 +61,7 @@ def rehearse(
         if report.is_dir():
             raise InputError(str(report), "is a folder", remedy)
         writable.require(report.parent, remedy)
-    if not timeout > 0:  # nor nan, which no time is ever longer than
+    if not timeout > 0:  # also rejects nan
         raise InputError("--timeout", f"{timeout:g} is no time to wait", "give seconds, 300 for example")
     asked = options.Options(
         workloads=workloads,

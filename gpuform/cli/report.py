@@ -1,4 +1,4 @@
-"""``gpuform report``: a stack as it is now, as one page for a browser."""
+"""``gpuform report``: a stack as it is now, as one HTML page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuform.errors import InputError
 from gpuform.paths import Paths
 
 PAGES = {"local": "index.html"}
-"""That of `make up` is this page, too."""
+"""`make up` writes the same page."""
 
 
 def report(
@@ -23,9 +23,9 @@ def report(
         typer.Option("-o", "--output", help="File for the page; in .gpuform/report by default."),
     ] = None,
 ) -> None:
-    """Write one page: who is on which GPU, what is used, what it costs, what is wrong.
+    """Write one HTML page: the pods on each GPU, what is used, what it costs, what is wrong.
 
-    It needs no network and no script. Without Prometheus it has what is requested, and says so.
+    It needs no network and no script. Without Prometheus it shows only what is requested, and says so.
     """
     import time
 

@@ -1,4 +1,4 @@
-"""What `up` and `destroy` do about what an interrupted run was making, and what a provider gave up on."""
+"""How `up` and `destroy` settle operations of an interrupted run, or given up by a provider."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Settle = Callable[["Sequence[Operation]"], object]
 
 
 def settling(stack: str, paths: Paths, engine: Engine, at_cloud: bool, say: Callable[[str], None]) -> Settle:
-    """Settles the operations that it is given, as `gpuform.recover.go_on` says; imports it only then."""
+    """A function that settles operations by `gpuform.recover.go_on`, which is imported only when called."""
 
     def settle(left: Sequence[Operation]) -> object:
         from gpuform.recover import Stack, go_on
@@ -33,7 +33,7 @@ def run_up(
     say: Callable[[str], None],
     packs: Sequence[Path] = (),
 ) -> Result:
-    """``Engine.up`` on what is left once that is settled; at a cloud, until Magnum has done its part."""
+    """Run ``Engine.up`` after settling what is left; at a cloud, again once Magnum has done its part."""
     settle = settling(stack, paths, engine, at_cloud, say)
 
     def run() -> Result:

@@ -1,4 +1,4 @@
-"""``gpuform simulate``: what happens to the hardware of simulated nodes."""
+"""``gpuform simulate``: hardware faults of simulated nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def health(
     gpu: Annotated[int, typer.Option(help="Index of the GPU, from 0.")],
     ok: Annotated[bool, typer.Option("--ok", help="It is well again; the device plugin restarts.")] = False,
 ) -> None:
-    """Make a GPU sick: it stays in the node's capacity, is not allocatable, and pods that have it keep it."""
+    """Make a GPU unhealthy: it stays in capacity, is not allocatable, and pods that hold it keep it."""
     from gpuform.simulate import health as change
 
     for line in asyncio.run(change(Paths.here().kubeconfig, node, gpu, ok)):
@@ -56,7 +56,7 @@ def fault(
         bool, typer.Option("--clear", help="Nothing is broken any more, of the GPU or of the whole node.")
     ] = False,
 ) -> None:
-    """Break something, one thing at a time: what monitoring and the device plugin make of it can be seen."""
+    """Inject one fault, to see how monitoring and the device plugin react."""
     from gpuform.faulting import Asked
     from gpuform.faulting import fault as change
     from gpuform.simulator import faults

@@ -1,4 +1,4 @@
-"""``gpuform top``: who asks for which GPU and who uses it, now."""
+"""``gpuform top``: which pods request and use which GPUs now."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def top(
         cluster = Cluster(env, stack, kubeconfig, context)
         try:
             found = cluster.look(prometheus)
-            _known("node", node, [one.name for one in found.nodes])  # one that is watched may go
+            _known("node", node, [one.name for one in found.nodes])  # once: a watched node may disappear
             while True:
                 _show(found.only(namespace, pool, node), as_json, watch)
                 if not watch:
@@ -60,7 +60,7 @@ def top(
                 found = cluster.look(prometheus)
         except KeyboardInterrupt:
             if not watch:
-                raise  # with --watch it is how one ends it
+                raise  # Ctrl-C is how --watch ends
 
 
 def _known(kind: str, name: str | None, known: list[str]) -> None:
@@ -70,7 +70,7 @@ def _known(kind: str, name: str | None, known: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where to look."""
+    """A stack's cluster, and how to reach it."""
 
     env: Environment
     stack: str
@@ -78,7 +78,7 @@ class Cluster:
     context: str | None
 
     def look(self, prometheus: Prometheus) -> View:
-        """One look at the cluster and at Prometheus. Raises Failure where the cluster does not answer."""
+        """Read the cluster and Prometheus once. Raises Failure if the cluster does not answer."""
         from gpuform.objects import fetch
         from gpuform.top.read import measure, view
 

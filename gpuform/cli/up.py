@@ -1,4 +1,4 @@
-"""``gpuform up``: the account or project is asked first, then the engine makes what the stack declares."""
+"""``gpuform up``: preflight of the account or project, then the engine's update."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def up(
         list[Path] | None, typer.Option(help="Folder of policies that must hold. May be repeated.")
     ] = None,
 ) -> None:
-    """Make the stack what its file says; an account or project is asked first whether that can succeed.
+    """Make the stack match its file, after a preflight of the account or project.
 
     Exit code 1 if a check fails, and then nothing is changed: see `gpuform doctor STACK`.
     """

@@ -1,4 +1,4 @@
-"""Destroys that end: in an order in which whoever must see to something's end is still alive."""
+"""Destroys stacks in an order that keeps each controller alive until its resources are deleted."""
 
 from gpuform.destroy.grounds import Options
 from gpuform.destroy.plan import Plan

@@ -1,4 +1,4 @@
-"""Why nodes do not go: whether Karpenter lives, which budgets forbid evictions, what the events say."""
+"""Why nodes are not removed: Karpenter's health, budgets that allow no eviction, warning events."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from gpuform.kubernetes.pods import worst
 from infra.plan.eks import KARPENTER_NAMESPACE, SERVICE_ACCOUNT
 
 NAME = SERVICE_ACCOUNT
-"""Of Karpenter's Deployment: the release's."""
+"""Name of Karpenter's Deployment, and of its release."""
 _LEASE = "karpenter-leader-election"  # Karpenter's --leader-election-name
 _RENEWED_S = 60.0
-"""A leader renews every few seconds and loses its lease after 15 s; the rest is for clocks that differ."""
+"""A leader renews every few seconds and loses its lease after 15 s; the rest allows for clock skew."""
 _SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Controller:
-    """Karpenter in a cluster: whether it lives, and what is known of it."""
+    """Karpenter in a cluster: whether it runs, and its state as text."""
 
     alive: bool
     said: str
 
 
 def controller(cluster: Cluster) -> Controller:
-    """Whether anybody ends nodes: a Deployment with a ready pod, or a leader that renews its lease.
+    """Whether Karpenter runs: a Deployment with a ready pod, or a leader that renews its lease.
 
-    One that runs outside of the cluster and takes no lease is not seen.
+    Not detected: one that runs outside of the cluster and takes no lease.
     """
     deployment = cluster.find(DEPLOYMENT, KARPENTER_NAMESPACE, NAME)
     leads = _leader(cluster.find(LEASE, KARPENTER_NAMESPACE, _LEASE))
@@ -59,7 +59,7 @@ def _leader(lease: Json | None) -> str:
 
 
 def budgets(cluster: Cluster) -> str:
-    """PodDisruptionBudgets that allow no eviction now, while they have pods; empty for none."""
+    """PodDisruptionBudgets with pods that allow no eviction now; empty without any."""
     shut = [
         f"{named(one)} ({one['status'].get('currentHealthy', 0)} healthy, {_asks(one)})"
         for one in cluster.objects(BUDGET)
@@ -74,7 +74,7 @@ def _asks(budget: Json) -> str:
 
 
 def events(cluster: Cluster, left: Iterable[Left]) -> str:
-    """The last warnings about these objects and the nodes of the same name; empty for none."""
+    """The last warning events about these objects and their nodes of the same name; empty without any."""
     names = {one.name for one in left}
     found = [
         one
@@ -87,7 +87,7 @@ def events(cluster: Cluster, left: Iterable[Left]) -> str:
 
 
 def why(cluster: Cluster, left: Sequence[Left]) -> tuple[Controller, str]:
-    """Karpenter's state, and all of it in one sentence."""
+    """Karpenter's state, and one sentence with state, budgets and warnings."""
     lives = controller(cluster)
     shut, warned = budgets(cluster), events(cluster, left)
     said = [

@@ -1,4 +1,4 @@
-"""A stack's cluster as a destroy uses it: lists, deletes, and takes finalizers away."""
+"""Client of a stack's cluster for a destroy: lists, deletes, and removes finalizers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ _MERGE = "application/merge-patch+json"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind and where the API has it."""
+    """A Kubernetes kind and its API path."""
 
     name: str
     group: str
     plural: str
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """Of the collection, or of one object."""
         within = f"/namespaces/{namespace}" if namespace else ""
         return f"{self.group}{within}/{self.plural}" + (f"/{name}" if name else "")
 
@@ -64,15 +63,14 @@ def named(one: Mapping[str, Any]) -> str:
 
 
 def is_going(one: Mapping[str, Any]) -> bool:
-    """Whether somebody has asked for its deletion."""
     return bool(one["metadata"].get("deletionTimestamp"))
 
 
 class Cluster:
-    """One cluster, asked over kept-alive connections; use it in ``with``.
+    """One cluster, over kept-alive connections; a context manager.
 
-    Raises Failure for an answer that is an error, the client's `Unreachable` where nobody answers. There are
-    no objects of a kind that the cluster does not have.
+    Raises Failure for an error answer, the client's `Unreachable` without an answer. A kind that the cluster
+    does not have counts as without objects.
     """
 
     def __init__(self, access: Path | str) -> None:
@@ -90,15 +88,15 @@ class Cluster:
         self._runner.close()
 
     def reachable(self) -> str:
-        """Empty where it answers, else why it does not."""
+        """Empty if the cluster answers, else the reason why it does not."""
         try:
             self._ask(lambda: self._client.get("/version"))
-        except PluginError as problem:  # one that lets us not in is as good as none
+        except PluginError as problem:  # a cluster that denies access counts as unreachable
             return str(problem)
         return ""
 
     def objects(self, kind: Kind, namespace: str = "", **params: str) -> list[Json]:
-        """Every object of a kind, in all namespaces or one; ``params`` as the API has them."""
+        """Every object of a kind, in all namespaces or one; ``params`` are the API's query parameters."""
         try:
             answer = self._ask(lambda: self._client.get(kind.path(namespace), params))
         except ApiError as error:
@@ -109,16 +107,15 @@ class Cluster:
         return found
 
     def find(self, kind: Kind, namespace: str, name: str) -> Json | None:
-        """One object, or None."""
         try:
             return self._ask(lambda: self._client.find(kind.path(namespace, name)))
         except ApiError as error:
             raise _failure(kind, error) from None
 
     def delete(self, kind: Kind, one: Mapping[str, Any], with_owned: bool = False) -> None:
-        """Ask for an object's deletion unless somebody has; gone is fine.
+        """Delete an object that is not being deleted yet; a missing object is fine.
 
-        ``with_owned``: it stays until what it owns is gone.
+        ``with_owned``: foreground deletion, so the object stays until its dependents are gone.
         """
         if is_going(one):
             return
@@ -127,16 +124,15 @@ class Cluster:
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "propagationPolicy": "Foreground" if with_owned else "Background",
-            "preconditions": {"uid": metadata["uid"]},  # not another one that has its name by now
+            "preconditions": {"uid": metadata["uid"]},  # not a new object of the same name
         }
         self._change("DELETE", kind, metadata, body, "application/json")
 
     def patch(self, kind: Kind, one: Mapping[str, Any], body: Mapping[str, Any]) -> None:
-        """Merge ``body`` into an object; gone is fine."""
+        """Merge ``body`` into an object; a missing object is fine."""
         self._change("PATCH", kind, one["metadata"], body, _MERGE)
 
     def release(self, kind: Kind, one: Mapping[str, Any], finalizers: tuple[str, ...]) -> None:
-        """Take these finalizers away; others, which are somebody else's, stay."""
         has = one["metadata"].get("finalizers") or []
         left = [finalizer for finalizer in has if finalizer not in finalizers]
         if left != has:
@@ -149,7 +145,7 @@ class Cluster:
         try:
             self._ask(lambda: self._client.request(method, path, body=body, content_type=content))
         except ApiError as error:
-            if error.code not in (404, 409):  # 409: another one has its name, or it has changed meanwhile
+            if error.code not in (404, 409):  # 409: a new object of this name, or changed meanwhile
                 raise _failure(kind, error) from None
 
     def _ask(self, call: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
@@ -157,9 +153,9 @@ class Cluster:
 
 
 def access(eks: Eks, region: str) -> str:
-    """Kubeconfig of an EKS cluster from the state alone: an update that failed has no outputs.
+    """Kubeconfig of an EKS cluster from the state alone: a failed update has no outputs.
 
-    Holds no secret: whoever uses it asks AWS for a token, as themselves.
+    Contains no secret: its user gets a token from AWS with their own credentials.
     """
     return kubeconfig(region, Joining(eks.name, eks.endpoint, eks.certificate_authority, ""))
 

@@ -1,7 +1,7 @@
-"""What a destroy must know of the place that a cluster was made at.
+"""What a destroy must know about the place where a cluster was created.
 
-A destroy's steps are the same code everywhere. What differs is in a subclass for each cloud: which steps
-there are, how the cluster is reached, who says that it is gone, and what it leaves behind.
+A destroy's steps are the same code everywhere. A subclass for each cloud defines what differs: the steps,
+access to the cluster, proof that it is gone, and what it leaves behind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OF_A_CLOUD = "is for clusters that a stack makes at a cloud, and {stack} is non
 
 @dataclass(frozen=True)
 class Options:
-    """How; ``wait_s`` is in place of every step's own bound."""
+    """Options of a destroy; ``wait_s`` replaces every step's own time limit."""
 
     offline: bool = False
     force: bool = False
@@ -41,7 +41,7 @@ class Made(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name at the cloud."""
+        """The cluster's name at the cloud."""
 
     @property
     def endpoint(self) -> str:
@@ -49,21 +49,21 @@ class Made(Protocol):
 
 
 class Sweeper(Protocol):
-    """Who asks a cloud for what a cluster leaves there. Errors are those of the cloud's own client."""
+    """Finds and deletes what a cluster leaves at a cloud. Errors are those of the cloud's own client."""
 
     def find(self) -> tuple[Leftover, ...]:
-        """What bears the cluster's name and is to go."""
+        """Resources with the cluster's mark, to be deleted."""
 
     def foreign(self, unused: bool = False) -> tuple[Leftover, ...]:
-        """What is in its network, and not its own."""
+        """Resources in the cluster's network that are not its own."""
 
     def sweep(self, seconds: float, say: Say) -> tuple[Leftover, ...]:
-        """Take all of it away and wait until it is gone; raises StillThere."""
+        """Delete all of them and wait until they are gone; returns what was deleted. Raises StillThere."""
 
 
 @dataclass
 class Ground:
-    """Of every other stack: what it made are objects of a cluster, and the engine knows their order."""
+    """A stack that creates no cluster: only objects of one, in an order that the engine knows."""
 
     env: Environment
     stack: str
@@ -79,15 +79,15 @@ class Ground:
         "--cluster-gone": _OF_A_CLOUD,
         "--purge": _OF_A_CLOUD,
     }
-    """Options that mean nothing here, and why."""
+    """Options that do not apply here, and why."""
 
     @property
     def has_cluster(self) -> bool:
-        """Whether the stack makes its cluster, so that what is in it ends before it does."""
+        """Whether the stack creates its cluster, so that the cluster's contents must be deleted first."""
         return self.steps is not OF_OTHERS
 
     def refuse_options(self) -> None:
-        """InputError for an option that means nothing here, or must not be used now."""
+        """InputError for an option that does not apply here, or must not be used now."""
         given = {
             "--force": self.options.force,
             "--cluster-gone": self.options.cluster_gone,
@@ -98,47 +98,45 @@ class Ground:
                 raise InputError(name, why.format(stack=self.stack), "leave it out")
 
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know besides."""
         return ()
 
     def require_place(self, known: Known, state: Mapping[str, Any]) -> None:
-        """Refuse another place than the stack's: there, all of it would seem to be gone."""
+        """Refuse credentials or a region of another place: there, everything would seem to be gone."""
 
     def made(self, known: Known) -> Made | None:
-        """The cluster, None where the state has none, or none that was made."""
+        """The cluster; None if the state has none, or only one that was never created."""
         return None
 
     def access(self, known: Known, paths: Paths, shown: Callable[[], Mapping[str, Any]]) -> Path | str:
-        """A kubeconfig, as a file or its content; ``shown`` gives the state with its secrets."""
+        """A kubeconfig, as a file or its content; ``shown`` returns the state with its secrets."""
         raise NotImplementedError
 
     def require_gone(self, known: Known) -> str:
-        """The cloud's own word that the cluster is gone, as a line. InputError where it is not."""
+        """The cloud's confirmation that the cluster is gone, as a line. InputError if it exists."""
         raise NotImplementedError
 
     def leftovers(self, known: Known) -> Sweeper | None:
-        """Who asks the cloud for what the cluster left; None where there is nothing to ask about."""
+        """Sweeper of what the cluster left; None if there is nothing to look for."""
         return None
 
     def require_sweepable(self, known: Known) -> None:
-        """Raise Failure where, by the state, nothing that bears the cluster's name may be taken away yet."""
+        """Raise Failure if, by the state, resources with the cluster's mark must not be deleted yet."""
 
     def refuse_living(self) -> None:
-        """Raise Failure where the cloud says so, whatever the state says."""
+        """Raise Failure if the cloud still has the cluster, whatever the state says."""
 
     def spared(self, known: Known) -> tuple[str, ...]:
         """URNs that the engine does not delete in the step ``cluster``."""
         return ()
 
     def blamed(self, known: Known, failure: Failure) -> Failure:
-        """The failure of an engine's run that should have ended the cluster, with what holds it."""
+        """Adds what blocks the cluster to the failure of the engine run that should have deleted it."""
         return failure
 
 
 @dataclass
 class Hosts(Ground):
-    """Own hosts: they stay."""
+    """Own hosts: they are not removed."""
 
     def notes(self) -> tuple[str, ...]:
-        """What stays on them."""
         return (_STAYS,)

@@ -1,6 +1,6 @@
-"""The half of a destroy that only the living cluster can do: everything whose end somebody in it must see to.
+"""The part of a destroy that needs the running cluster: deletions that its controllers must complete.
 
-Each function can be run again at any time, and goes on where it was ended.
+Each function can be run again at any time, and continues where it was interrupted.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from gpuform.errors import Failure
 from infra.model import labels
 
 _KEEPING = 5
-"""How often volumes are looked at and told to stay: a change that meets another one is lost."""
+"""How often volumes are patched and read again: a concurrent change may overwrite the patch."""
 FINALIZERS = ("karpenter.sh/termination", "karpenter.k8s.aws/termination")
-"""Karpenter's own; whatever else holds an object is not touched by ``--force``."""
+"""Karpenter's own; ``--force`` removes no other finalizers."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Balancer:
 
     @property
     def name(self) -> str:
-        """``Service shop/web``."""
+        """As in ``Service shop/web``."""
         return f"{self.kind.name} {named(self.one)}"
 
 
 def balancers(cluster: Cluster) -> Iterator[Balancer]:
-    """In every namespace: each of them holds the VPC's subnets."""
+    """In every namespace: each load balancer blocks the deletion of the VPC's subnets."""
     for one in cluster.objects(SERVICE):
         if one["spec"].get("type") == "LoadBalancer":
             yield Balancer(SERVICE, one)
@@ -60,7 +60,7 @@ def balancers(cluster: Cluster) -> Iterator[Balancer]:
 
 
 def delete_workloads(cluster: Cluster, declared: Sequence[Declared], seconds: float, say: Say) -> None:
-    """The stack's own workloads and their pods; what others run ends with its node."""
+    """Delete the stack's own workloads with their pods; other workloads end with their node."""
 
     def look() -> Iterator[Left]:
         for ref in declared:
@@ -74,7 +74,7 @@ def delete_workloads(cluster: Cluster, declared: Sequence[Declared], seconds: fl
 
 
 def delete_balancers(cluster: Cluster, seconds: float, say: Say) -> None:
-    """Services of type LoadBalancer and Ingresses; their controllers take the load balancers down."""
+    """Delete Services of type LoadBalancer and Ingresses; their controllers delete the load balancers."""
 
     def look() -> Iterator[Left]:
         for balancer in balancers(cluster):
@@ -89,14 +89,14 @@ def delete_balancers(cluster: Cluster, seconds: float, say: Say) -> None:
 
 
 def kept_volumes(cluster: Cluster) -> list[Json]:
-    """Volumes with data whose deletion is not asked for: bound to a claim."""
+    """Volumes with data to keep: those bound to a claim."""
     return [one for one in cluster.objects(VOLUME) if (one.get("spec") or {}).get("claimRef")]
 
 
 def keep_volumes(cluster: Cluster) -> None:
-    """Volumes stay at the cloud when namespace, claim and cluster go: each is told to.
+    """Set every volume to Retain, so that it stays at the cloud when namespace, claim and cluster go.
 
-    Looks again until each says so. Raises Failure where one does not: its data would be lost.
+    Reads back until all have it. Raises Failure if one does not take it: its data would be lost.
     """
     for _ in range(_KEEPING):
         lost = [
@@ -116,9 +116,9 @@ def keep_volumes(cluster: Cluster) -> None:
 
 
 def delete_volumes(cluster: Cluster, seconds: float, say: Say) -> None:
-    """Every claim, the pods that use one, and the volumes behind them, with their data.
+    """Delete every claim, the pods that use one, and the volumes behind them, with their data.
 
-    A volume whose storage class says Retain stays, as that says.
+    A volume of a storage class with Retain is kept, as declared.
     """
 
     def look() -> Iterator[Left]:
@@ -151,10 +151,10 @@ def _claims(pod: Json) -> Iterator[str]:
 
 
 def delete_pools(cluster: Cluster, seconds: float, say: Say, force: Callable[[], None] | None = None) -> None:
-    """NodePools, and the NodeClaims that Karpenter has made for them: it drains and ends their nodes.
+    """Delete NodePools and their NodeClaims: Karpenter drains and terminates the nodes.
 
-    ``force`` is run after the deletions were asked for and before Karpenter's finalizers are taken away.
-    Raises Failure that says what holds them when the time is up.
+    ``force`` is called after the deletions were requested and before Karpenter's finalizers are removed.
+    Raises Failure that names what blocks them when the time is up.
     """
     _delete(cluster, (NODE_POOL, NODE_CLAIM), seconds, say, force)
 
@@ -162,7 +162,7 @@ def delete_pools(cluster: Cluster, seconds: float, say: Say, force: Callable[[],
 def delete_classes(
     cluster: Cluster, seconds: float, say: Say, force: Callable[[], None] | None = None
 ) -> None:
-    """NodeOverlays, which nobody holds, and EC2NodeClasses, whose instance profiles Karpenter deletes."""
+    """Delete NodeOverlays (no finalizer) and EC2NodeClasses (Karpenter deletes their instance profiles)."""
     _delete(cluster, (NODE_OVERLAY, NODE_CLASS), seconds, say, force)
 
 
@@ -193,7 +193,6 @@ def _delete(
 
 
 def _release(cluster: Cluster, kinds: tuple[Kind, ...]) -> None:
-    """Take Karpenter's finalizers away, from the nodes of its NodeClaims as well."""
     if NODE_CLAIM in kinds:
         for node in cluster.objects(NODE, labelSelector=labels.NODE_POOL):
             cluster.delete(NODE, node)

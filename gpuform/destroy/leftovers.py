@@ -1,4 +1,4 @@
-"""What a cluster leaves behind at AWS: found, told apart from what is not ours, and taken away."""
+"""What a cluster leaves behind at AWS: found, distinguished from foreign resources, and deleted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.model import labels
 Json = Mapping[str, Any]
 
 _INSTANCE, _INTERFACE, _GROUP = "instance", "network interface", "security group"
-# What the engine's own resources have in the VPC until it deletes them.
+# Interfaces of the engine's own resources, in the VPC until it deletes them.
 _OF_THE_NETWORK = ("nat_gateway", "vpc_endpoint", "gateway_load_balancer_endpoint")
 _GONE = (
     "InvalidNetworkInterfaceID.NotFound",
@@ -28,7 +28,7 @@ _HELD = ("InvalidNetworkInterface.InUse", "InvalidParameterValue", "DependencyVi
 
 @dataclass(frozen=True)
 class Scope:
-    """Whose leftovers: of which cluster, in which VPC. Nothing outside of that VPC is ever looked at."""
+    """Cluster and VPC of the leftovers. Nothing outside of that VPC is ever looked at."""
 
     region: str
     cluster: str
@@ -36,9 +36,10 @@ class Scope:
     vpc: str
 
     def mark(self, tags: Mapping[str, str]) -> str:
-        """The tag that makes something this cluster's, as ``key=value``; empty where it has none.
+        """The tag that marks a resource as this cluster's, as ``key=value``; empty without one.
 
-        Of Karpenter and the load balancers' controllers, of EKS, of the VPC CNI (``pkg/awsutils``), ours.
+        Tags of Karpenter and the load balancer controllers, of EKS, of the VPC CNI (``pkg/awsutils``), and
+        ours.
         """
         wanted = {
             f"kubernetes.io/cluster/{self.cluster}": "owned",
@@ -53,7 +54,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Leftover:
-    """One thing in the VPC; ``why`` it is the cluster's, or, for what is not, what it is."""
+    """One resource in the VPC; ``why`` it is the cluster's, or a description of a foreign one."""
 
     kind: str
     id: str
@@ -64,9 +65,9 @@ class Leftover:
 
 
 def may_be_asked(offline: bool, environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether AWS is asked: an offline run asks a stand-in on this machine alone, never AWS itself.
+    """Whether AWS may be queried: an offline run queries only a stand-in on this machine.
 
-    One for a single service (``AWS_ENDPOINT_URL_EC2``) goes before the one for all.
+    An endpoint for a single service (``AWS_ENDPOINT_URL_EC2``) overrides the one for all.
     """
     if not offline:
         return True
@@ -77,7 +78,7 @@ def may_be_asked(offline: bool, environ: Mapping[str, str] = os.environ) -> bool
 
 
 def vpc_by_tag(region: str, environment: str) -> str:
-    """Id of the environment's VPC by our tag, empty for none: a state made offline has made-up ids."""
+    """Id of the environment's VPC by our tag, empty if missing: a state made offline has made-up ids."""
     with answers("aws ec2 describe-vpcs"):
         tagged = {"Name": f"tag:{labels.ENVIRONMENT}", "Values": [environment]}
         found = client("ec2", region).describe_vpcs(Filters=[tagged])["Vpcs"]
@@ -85,22 +86,21 @@ def vpc_by_tag(region: str, environment: str) -> str:
 
 
 class Leftovers:
-    """Leftovers of one cluster. Errors as `gpuform.aws.api.answers`."""
+    """Leftovers of one cluster. Errors are those of `gpuform.aws.api.answers`."""
 
     def __init__(self, scope: Scope) -> None:
-        """Ask nothing yet."""
         self.scope = scope
         self._ec2 = client("ec2", scope.region)
 
     def find(self) -> tuple[Leftover, ...]:
-        """Instances, interfaces that nobody uses, and security groups that bear the cluster's name."""
+        """Instances, unused network interfaces, and security groups with the cluster's mark."""
         return (*self.instances(), *self._interfaces(), *(found for found, _ in self._groups()))
 
     def foreign(self, unused: bool = False) -> tuple[Leftover, ...]:
-        """Interfaces in the VPC that are not the cluster's and not the network's: they hold its subnets.
+        """Interfaces in the VPC that are neither the cluster's nor the network's: they block its subnets.
 
-        While the cluster lives, those alone that are ``unused`` can be told from its own: a load balancer's
-        bear no mark. Those of the cluster's instances go with these.
+        While the cluster lives, only ``unused`` ones can be told from its own: a load balancer's have no
+        mark. Interfaces of the cluster's instances are left out, since they go with these.
         """
         ended = {one.id for one in self._instances(of_karpenter=False, ended=True)}
         return tuple(
@@ -113,13 +113,13 @@ class Leftovers:
         )
 
     def instances(self, of_karpenter: bool = False) -> tuple[Leftover, ...]:
-        """Instances that have not ended; those alone that Karpenter has launched, where asked."""
+        """Instances that are not terminated; with ``of_karpenter`` only those that Karpenter launched."""
         return tuple(self._instances(of_karpenter, ended=False))
 
     def sweep(self, seconds: float, say: Say) -> tuple[Leftover, ...]:
-        """Take all of it away and wait until it is gone; what was taken.
+        """Delete all leftovers and wait until they are gone; returns what was deleted.
 
-        Only once the cluster is gone: its own security group is among what it bears the name of. Raises
+        Only once the cluster is gone, because its own security group has its mark, too. Raises
         `gpuform.destroy.waiting.StillThere`.
         """
         taken: dict[Leftover, None] = {}
@@ -134,12 +134,11 @@ class Leftovers:
         return tuple(taken)
 
     def end(self, instances: tuple[Leftover, ...]) -> None:
-        """Terminate instances; those that have ended already are fine."""
         for one in instances:
             self._take(one)
 
     def _take(self, one: Leftover) -> str:
-        """Ask for its end; what holds it, where that is known."""
+        """Request its deletion; returns what blocks it, if known."""
         try:
             with answers(f"aws ec2: {one.kind} {one.id}"):
                 if one.kind == _INSTANCE:
@@ -156,7 +155,7 @@ class Leftovers:
         return ""
 
     def _close(self) -> None:
-        """Take the rules out of the cluster's groups: those that name each other could not be deleted."""
+        """Remove the rules from the cluster's groups: groups that reference each other cannot be deleted."""
         revokes = (
             ("IpPermissions", self._ec2.revoke_security_group_ingress),
             ("IpPermissionsEgress", self._ec2.revoke_security_group_egress),
@@ -187,13 +186,13 @@ class Leftovers:
                 yield Leftover(_INTERFACE, one["NetworkInterfaceId"], mark)
 
     def _ours(self, interface: Json) -> str:
-        """EKS's own interfaces bear no tag, but the cluster's name."""
+        """EKS's own interfaces have no tag, but the cluster's name in their description."""
         if interface.get("Description") == f"Amazon EKS {self.scope.cluster}":
             return str(interface["Description"])
         return self.scope.mark(_tags(interface, "TagSet"))
 
     def _groups(self) -> Iterator[tuple[Leftover, Json]]:
-        """Not those with our tag alone: they are the engine's."""
+        """Without groups that have only our tag: those are the engine's."""
         for one in self._pages("describe_security_groups", "SecurityGroups"):
             tags = {key: value for key, value in _tags(one, "Tags").items() if key != labels.ENVIRONMENT}
             if (mark := self.scope.mark(tags)) and one["GroupName"] != "default":
@@ -214,7 +213,6 @@ def _tags(one: Json, key: str) -> dict[str, str]:
 
 
 def _described(interface: Json) -> str:
-    """What an interface is, for who has to find its owner."""
     attached = (interface.get("Attachment") or {}).get("InstanceId")
     said = [
         interface["Status"],

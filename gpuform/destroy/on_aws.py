@@ -1,4 +1,4 @@
-"""A destroy's knowledge of AWS: EKS, and a VPC that what a cluster leaves in it would hold."""
+"""What a destroy must know about AWS: EKS, and a VPC that a cluster's leftovers would block."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REAL = "run without --offline, or point AWS_ENDPOINT_URL at a stand-in on this 
 
 @dataclass
 class OnAws(Ground):
-    """Of a cluster on AWS."""
+    """A stack that creates a cluster on AWS."""
 
     steps: ClassVar[tuple[Step, ...]] = OF_EKS
     where: ClassVar[str] = "AWS"
@@ -34,26 +34,22 @@ class OnAws(Ground):
 
     @property
     def region(self) -> str:
-        """The declared one."""
         assert isinstance(self.env.cluster, AwsCluster)
         return self.env.cluster.region
 
     @property
     def nothing(self) -> str:  # type: ignore[override]
-        """Why nothing is swept."""
         return "no VPC" if may_be_asked(self.options.offline) else "AWS is not asked offline"
 
     def refuse_options(self) -> None:
-        """All of them mean something; only who asks nobody gets no proof."""
+        """Every option applies, but an offline run gets no proof."""
         if self.options.cluster_gone and not may_be_asked(self.options.offline):
             raise InputError("--cluster-gone", "asks EKS for proof, which an offline run does not", _REAL)
 
     def notes(self) -> tuple[str, ...]:
-        """Whether AWS is asked."""
         return () if may_be_asked(self.options.offline) else (_OFFLINE,)
 
     def require_place(self, known: Known, state: Mapping[str, Any]) -> None:
-        """Refuse another region or account than the stack's."""
         if known.regions and self.region not in known.regions:
             raise InputError(
                 f"Pulumi.{self.stack}.yaml",
@@ -64,35 +60,31 @@ class OnAws(Ground):
             require_account(self.stack, state)
 
     def made(self, known: Known) -> Eks | None:
-        """The EKS cluster."""
         return known.eks
 
     def access(self, known: Known, paths: Paths, shown: Callable[[], Mapping[str, Any]]) -> Path | str:
-        """From the state alone, or, offline, the cluster on this machine that plays it."""
+        """From the state alone; offline, the cluster on this machine that simulates it."""
         assert known.eks
         return paths.kubeconfig if self.options.offline else access(known.eks, self.region)
 
     def require_gone(self, known: Known) -> str:
-        """EKS's own word."""
         assert known.eks
         return require_gone(known.eks, self.region)
 
     def leftovers(self, known: Known) -> Leftovers | None:
-        """Leftovers in the stack's VPC; None where there is none, or AWS is not to be asked."""
+        """Leftovers in the stack's VPC; None if it has no VPC, or AWS may not be queried."""
         if not known.vpcs or not may_be_asked(self.options.offline):
             return None
         vpc = vpc_by_tag(self.region, self.env.name) if self.options.offline else known.vpcs[0]
         return Leftovers(Scope(self.region, self.env.name, self.env.name, vpc)) if vpc else None
 
     def require_sweepable(self, known: Known) -> None:
-        """Only once the cluster is gone."""
         if known.eks is not None:
             raise Failure(f"stack {self.stack}", "still has its cluster", "run the same command again")
 
     def refuse_living(self) -> None:
-        """By EKS's own word."""
         refuse_living(self.env.name, self.region)
 
     def spared(self, known: Known) -> tuple[str, ...]:
-        """The network, which leftovers would hold."""
+        """The network: leftovers would block its deletion."""
         return known.network

@@ -1,4 +1,4 @@
-"""A destroy's knowledge of OpenStack: Magnum takes a cluster down, if nothing else holds it."""
+"""What a destroy must know about OpenStack: Magnum deletes a cluster unless another resource blocks it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OFFLINE = "offline: OpenStack is not asked for leftovers"
 
 @dataclass
 class OnOpenstack(Ground):
-    """Of a cluster of Magnum's."""
+    """A stack that creates a Magnum cluster."""
 
     steps: ClassVar[tuple[Step, ...]] = OF_MAGNUM
     where: ClassVar[str] = "OpenStack"
@@ -42,18 +42,16 @@ class OnOpenstack(Ground):
 
     @property
     def nothing(self) -> str:  # type: ignore[override]
-        """Why nothing is swept."""
         return "OpenStack is not asked offline" if self.options.offline else "no cluster"
 
     def refuse_options(self) -> None:
-        """Beside those that mean nothing: who asks nobody gets no proof."""
+        """Besides the options that do not apply: an offline run gets no proof."""
         super().refuse_options()
         if self.options.cluster_gone and self.options.offline:
             fact = "asks Magnum for proof, which an offline run does not"
             raise InputError("--cluster-gone", fact, "run without --offline")
 
     def notes(self) -> tuple[str, ...]:
-        """Whether OpenStack is asked."""
         return (_OFFLINE,) if self.options.offline else ()
 
     @cached_property
@@ -66,7 +64,6 @@ class OnOpenstack(Ground):
         return Api(self._cloud.connection)
 
     def require_place(self, known: Known, state: Mapping[str, Any]) -> None:
-        """Refuse another project or region than the cluster's."""
         made = known.magnum
         if made is None or self.options.offline:
             return
@@ -80,11 +77,10 @@ class OnOpenstack(Ground):
             )
 
     def made(self, known: Known) -> Magnum | None:
-        """Magnum's cluster."""
         return known.magnum
 
     def access(self, known: Known, paths: Paths, shown: Callable[[], Mapping[str, Any]]) -> Path | str:
-        """The kubeconfig that the provider got from Magnum; empty for a cluster that was never finished."""
+        """The kubeconfig that the provider got from Magnum; empty for a cluster that was never completed."""
         if self.options.offline:
             return paths.kubeconfig
         for one in states.resources(shown()):
@@ -94,7 +90,7 @@ class OnOpenstack(Ground):
         return ""
 
     def require_gone(self, known: Known) -> str:
-        """Magnum's own word, asked in the cluster's own project (`require_place`)."""
+        """Magnum's answer, in the cluster's own project (`require_place`)."""
         made = known.magnum
         assert made
         found = self._api.find("magnum", f"/clusters/{made.id}")
@@ -106,14 +102,14 @@ class OnOpenstack(Ground):
         return f"Magnum has no cluster {made.id}"
 
     def leftovers(self, known: Known) -> Swept | None:
-        """Load balancers that bear the cluster's id; None where there is no cluster, or nobody is asked."""
+        """Load balancers with the cluster's id; None if there is no cluster, or in an offline run."""
         if known.magnum is None or self.options.offline:
             return None
         found = self._api.find("magnum", f"/clusters/{known.magnum.id}")
         return Swept(self._api, found or {"uuid": known.magnum.id})
 
     def blamed(self, known: Known, failure: Failure) -> Failure:
-        """What holds the cluster, as far as the provider has not said it: the official one does not."""
+        """Adds what blocks the cluster and the provider did not name: the official one names nothing."""
         made = known.magnum
         if made is None or self.options.offline:
             return failure
@@ -137,22 +133,20 @@ class OnOpenstack(Ground):
 
 
 class Swept:
-    """Load balancers of Services that nobody takes down. Errors as `gpuform.openstack.cloud.answers`."""
+    """Load balancers left by Services. Errors are those of `gpuform.openstack.cloud.answers`."""
 
     def __init__(self, api: Api, cluster: Json) -> None:
-        """``cluster`` is Magnum's answer; nothing is asked yet."""
         self._api, self._cluster = api, cluster
 
     def find(self) -> tuple[Leftover, ...]:
-        """Those that bear the cluster's id."""
         return tuple(_leftover(one) for one in load_balancers(self._api, self._cluster))
 
     def foreign(self, unused: bool = False) -> tuple[Leftover, ...]:
-        """Nothing can be told from the cluster's own before its deletion is tried; see `Ground.blamed`."""
+        """Empty: before a deletion is tried, foreign and own cannot be told apart; see `Ground.blamed`."""
         return ()
 
     def sweep(self, seconds: float, say: Say) -> tuple[Leftover, ...]:
-        """Delete them with all that is in them, and wait until they are gone. Raises StillThere."""
+        """Delete them with all their parts (cascade), and wait until they are gone. Raises StillThere."""
         taken: dict[Leftover, None] = {}
 
         def look() -> list[Left]:
@@ -164,13 +158,12 @@ class Swept:
         return tuple(taken)
 
     def _take(self, one: LoadBalancer) -> str:
-        """Ask for its end; why it is still there."""
         if one.going:
             return "octavia is at it"
         try:
             self._api.delete("octavia", f"/lbaas/loadbalancers/{one.id}", cascade="true")
         except Refused as refused:
-            if refused.status != _CONFLICT:  # it changes at the moment, and is asked again
+            if refused.status != _CONFLICT:  # it is changing now; the next look tries again
                 raise
             return refused.said
         return one.why

@@ -1,4 +1,4 @@
-"""What a destroy would end, and what it would leave alone; finding it out changes nothing."""
+"""What a destroy would delete, and what it would leave alone; read-only."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from infra.model import labels
 
 @dataclass(frozen=True)
 class Inside:
-    """What lies in the cluster and is not, or not only, the engine's to end.
+    """What is in the cluster and not, or not only, the engine's to delete.
 
-    ``foreign`` are load balancers and NodePools that the stack did not make: they end all the same, for they
-    are in its cluster and would hold its nodes and its network.
+    ``foreign`` are load balancers and NodePools that the stack did not create: they are deleted all the same,
+    for they are in its cluster and would block its nodes and its network.
     """
 
     workloads: tuple[str, ...] = ()
@@ -32,7 +32,6 @@ class Inside:
 
 
 def look_inside(cluster: Cluster, workloads: tuple[str, ...]) -> Inside:
-    """Ask the cluster."""
     pools = cluster.objects(NODE_POOL)
     found = tuple(balancer.name for balancer in balancers(cluster))
     return Inside(
@@ -52,7 +51,7 @@ def _ours(pool: Mapping[str, Any]) -> bool:
 
 
 def _volume(one: Mapping[str, Any]) -> str:
-    """``vol-0a1b (examples/data)``; the volume's own name where no driver says it."""
+    """As in ``vol-0a1b (examples/data)``; the volume's own name if no driver gives a handle."""
     handle = (one["spec"].get("csi") or {}).get("volumeHandle") or named(one)
     claim = one["spec"]["claimRef"]
     return f"{handle} ({claim.get('namespace')}/{claim.get('name')})"
@@ -60,9 +59,10 @@ def _volume(one: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """All of it; ``notes`` are what a reader must know besides.
+    """The whole plan; ``notes`` are further lines for its reader.
 
-    ``unfinished``: the state has entries, if only the engine's own of a run that was killed at its end.
+    ``unfinished``: the state has entries, even if only the engine's own from a run that was killed at its
+    end.
     """
 
     stack: str
@@ -79,7 +79,6 @@ class Plan:
 
     @property
     def count(self) -> int:
-        """Resources of the engine."""
         return sum(self.resources.values())
 
     @property
@@ -87,7 +86,6 @@ class Plan:
         return not self.resources and not self.swept and not self.unfinished
 
     def lines(self) -> Iterator[str]:
-        """For people."""
         if self.nothing:
             yield f"{self.stack}: nothing is left to destroy"
             return
@@ -117,7 +115,6 @@ class Plan:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The documented JSON form."""
         inside = self.inside
         return {
             "stack": self.stack,

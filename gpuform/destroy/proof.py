@@ -1,4 +1,4 @@
-"""Proof that a cluster is gone. Silence is none: it may be a network that is down, or a closed endpoint."""
+"""Proof that a cluster is gone. No answer is no proof: the network may be down, or the endpoint closed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _GONE = "ResourceNotFoundException"
 
 
 def refuse_living(name: str, region: str) -> None:
-    """Raise Failure where EKS has a cluster of this name, whatever a state says; changes nothing."""
+    """Raise Failure if EKS has a cluster of this name, whatever a state says; changes nothing."""
     call = f"aws eks describe-cluster --region {region} --name {name}"
     try:
         with answers(call):
@@ -27,10 +27,10 @@ def refuse_living(name: str, region: str) -> None:
 
 
 def require_gone(eks: Eks, region: str) -> str:
-    """EKS's own word that the cluster is gone, as a line; changes nothing.
+    """EKS's confirmation that the cluster is gone, as a line; changes nothing.
 
-    Raises InputError where the cluster is there, or where the credentials are those of another account, which
-    has no such cluster either; Failure where EKS says anything else.
+    Raises InputError if the cluster exists, or if the credentials are those of another account, which has no
+    such cluster either; Failure for any other answer of EKS.
     """
     call = f"aws eks describe-cluster --region {region} --name {eks.name}"
     with answers("aws sts get-caller-identity"):

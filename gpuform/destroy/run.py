@@ -1,9 +1,9 @@
-"""A destroy from its plan to its end.
+"""Runs a destroy plan.
 
-What differs from cloud to cloud is in `gpuform.destroy.grounds`. The engine runs twice on AWS. What a cluster
-leaves in its VPC can be taken away only once the cluster is gone, and while it lies there the VPC cannot be
-deleted: AWS's provider would try for 20 minutes and fail. So the first run spares the network, then comes the
-sweep, then the rest.
+What differs between clouds is in `gpuform.destroy.grounds`. On AWS the engine runs twice: a cluster's
+leftovers in its VPC can be deleted only once the cluster is gone, and until then the VPC cannot be deleted
+(AWS's provider would try for 20 minutes and fail). So the first run spares the network, then the leftovers
+are deleted, then the rest.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from gpuform.kubernetes.client import Unreachable
 
 @dataclass
 class Outcome:
-    """What was done, step by step: its name, how long it took in seconds, and what it says of itself."""
+    """What was done, by step: its name, its duration in seconds, and its result as text."""
 
     stack: str
     steps: list[tuple[str, float, str]] = field(default_factory=list)
     swept: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """The documented JSON form."""
         steps = [
             {"name": name, "seconds": round(seconds, 1), "did": did} for name, seconds, did in self.steps
         ]
@@ -43,15 +42,14 @@ class Outcome:
 
 
 class Destroy:
-    """Carries a plan out. A step looks at what is there now, so a run goes on where another was killed."""
+    """Runs a plan. A step looks at what exists now, so a run continues where another was killed."""
 
     def __init__(self, site: Site, plan: Plan) -> None:
-        """Change nothing yet."""
         self._site, self._plan = site, plan
         self._outcome = Outcome(site.stack)
 
     def run(self) -> Outcome:
-        """Raises Failure that names what is still there when a step's time is up, and what to do."""
+        """Raises Failure that names what still exists when a step's time is up, and what to do."""
         self._site.require_free()
         self._site.require_unchanged()
         if self._site.options.cluster_gone:
@@ -123,7 +121,7 @@ class Destroy:
         )
 
     def _force(self) -> None:
-        """End what Karpenter would have ended; looks once more that it does not live."""
+        """Terminate the instances that Karpenter would have; checks again that it does not run."""
         try:
             self._site.refuse_force(self._cluster)
         except InputError as error:
@@ -138,9 +136,8 @@ class Destroy:
         leftovers.end(found)
 
     def _to_the_cluster(self) -> str:
-        """The cluster, and all that must go before it."""
         if self._cluster is not None and not self._site.options.purge:
-            inside.keep_volumes(self._cluster)  # those that came while nodes were waited for
+            inside.keep_volumes(self._cluster)  # volumes created while nodes were being removed
         known = self._site.known()
         try:
             return self._engine(self._site.ground.spared(known))
@@ -176,7 +173,6 @@ class Destroy:
         return self._engine(())
 
     def _engine(self, spared: tuple[str, ...]) -> str:
-        """All that is left but these URNs."""
         if self._site.known().only(spared) if spared else self._site.known().empty:
             return "nothing left"
 

@@ -1,4 +1,4 @@
-"""The stack that is destroyed, and everybody who is asked about it: the engine, the cluster, its cloud."""
+"""The stack to destroy, with the engine, the cluster and its cloud."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from infra.model.environment import Environment
 Say = Callable[[str], None]
 
 GROUNDS: Mapping[str, type[Ground]] = {"aws": OnAws, "openstack": OnOpenstack, "hosts": Hosts}
-"""By kind of cluster; the engine does all of it for the others."""
+"""By kind of cluster; for the others the engine does all of it."""
 
 
 @dataclass
@@ -43,22 +43,23 @@ class Site:
     _state: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def known(self) -> Known:
-        """The state as it is now; no other run may change it while we work, see `require_unchanged`."""
+        """The current state, cached; `require_unchanged` detects changes by other runs."""
         if self._state is None:
             self._state = self.engine.export(self.stack)
         return Known.of(self._state)
 
     def require_unchanged(self) -> None:
-        """Raise Failure where the state is no longer the plan's: nobody has agreed to that."""
+        """Raise Failure if the state has changed since the plan, which the user has not approved then."""
         planned, self._state = self._state, None
         self.known()
         if planned is not None and not same(planned, self._state or {}):
             raise Failure(f"stack {self.stack}", "its state has changed since the plan", "look again")
 
     def require_free(self) -> None:
-        """Raise Failure while somebody holds the stack: the engine asks too late, the cluster comes first.
+        """Raise Failure if the stack is locked: the engine, which runs after the cluster, checks too late.
 
-        Beside the checkout the engine's export has asked; what `recover` looks into is asked here, no other.
+        For a state beside the checkout the engine's export has checked; here only backends that `recover` can
+        read.
         """
         env, shared = self.engine.environment(self.stack)
         if shared is None:
@@ -73,7 +74,7 @@ class Site:
             )
 
     def engine_destroys(self, spared: Sequence[str], told: Callable[[Event], None]) -> str:
-        """The engine's destroy of all that is left but these URNs; its own count."""
+        """The engine's destroy of all that is left except these URNs; returns its summary."""
         self._state = None
         run = partial(self.engine.destroy, self.stack, told, spared)
         try:
@@ -86,15 +87,13 @@ class Site:
 
     @cached_property
     def ground(self) -> Ground:
-        """What is known of the place that the cluster was made at."""
         return GROUNDS.get(self.env.cluster.kind, Ground)(self.env, self.stack, self.options)
 
     def refuse_options(self) -> None:
-        """InputError for an option that means nothing here, or must not be used now."""
         self.ground.refuse_options()
 
     def plan(self) -> Plan:
-        """What is there. Raises Failure where the cluster has to be asked and does not answer."""
+        """Raises Failure if the cluster must be read and does not answer."""
         self.refuse_options()
         known, ground, kind = self.known(), self.ground, self.env.cluster.kind
         counts, more = known.counts(), bool(known.resources)
@@ -134,9 +133,9 @@ class Site:
 
     @contextmanager
     def cluster(self) -> Iterator[Cluster | None]:
-        """The cluster that the stack has made, None where it is gone, or never came to have anything in it.
+        """The cluster that the stack created; None if it is gone, or never had anything in it.
 
-        Raises Failure where it has something that only it can end, and does not answer.
+        Raises Failure if it does not answer but has something that only it can delete.
         """
         known, ground = self.known(), self.ground
         made = ground.made(known)
@@ -165,11 +164,10 @@ class Site:
             yield None if problem else cluster
 
     def _shown(self) -> Mapping[str, Any]:
-        """The state with its secrets, for as long as somebody needs one of them."""
         return self.engine.deployment(self.engine.environment(self.stack)[0], self.stack, show_secrets=True)
 
     def refuse_force(self, cluster: Cluster | None) -> None:
-        """InputError while Karpenter lives and has something to end: two would work on the same nodes."""
+        """InputError while Karpenter runs and has something to delete: both would work on the same nodes."""
         if cluster is None:
             return
         lives = blockers.controller(cluster)
@@ -179,11 +177,10 @@ class Site:
             )
 
     def leftovers(self, known: Known | None = None) -> Sweeper | None:
-        """Who asks the cloud for what the cluster left; None where there is nothing to ask about."""
         return self.ground.leftovers(known or self.known())
 
     def forget_cluster(self) -> None:
-        """Take everything that lay in a cluster that is gone out of the state, on proof alone."""
+        """Remove everything that lay in a deleted cluster from the state, after proof only."""
         known = self.known()
         if self.ground.made(known) is None or not known.inside:
             return
@@ -193,7 +190,6 @@ class Site:
         self.say(f"{len(known.inside)} resources that were in it taken out of the state, releases included")
 
     def require_empty(self) -> None:
-        """Raise Failure where the engine has left something in the state."""
         known = self.known()
         if not known.empty:
             left = ", ".join(known.counts()) or "components"

@@ -1,4 +1,4 @@
-"""What a stack's state says of the parts that a destroy treats apart: cluster, what lies in it, VPC."""
+"""The parts of a stack's state that a destroy treats separately: cluster, its contents, VPC."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _WORKLOADS = (
     *(f"gpuform:workloads:Gpu{k}" for k in ("Deployment", "Job", "Pod")),
 )
 _KEPT = "kubernetes:core/v1:Service"
-"""What of a workload goes with the stack: it has no pods and costs nothing."""
+"""Part of a workload that is deleted with the stack: it has no pods and costs nothing."""
 _KUBERNETES, _OWN = "pulumi:providers:kubernetes", "pulumi:providers:gpuform"
 
 
 @dataclass(frozen=True)
 class Eks:
-    """The cluster as the state has it; ``account`` is whose it is."""
+    """The EKS cluster in the state; ``account`` is its AWS account."""
 
     name: str
     endpoint: str
@@ -38,7 +38,7 @@ class Eks:
 
 @dataclass(frozen=True)
 class Magnum:
-    """A cluster of Magnum's as the state has it; ``project`` is whose it is."""
+    """The Magnum cluster in the state; ``project`` is its OpenStack project."""
 
     id: str
     name: str
@@ -49,7 +49,7 @@ class Magnum:
 
 @dataclass(frozen=True)
 class Declared:
-    """One object of the cluster that the state knows."""
+    """One Kubernetes object in the state."""
 
     api_version: str
     kind: str
@@ -59,28 +59,27 @@ class Declared:
 
 @dataclass(frozen=True)
 class Known:
-    """The resources of a state, in the engine's order: what another needs comes before it."""
+    """The resources of a state, in the engine's order: dependencies come first."""
 
     resources: tuple[Resource, ...]
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Known:
-        """From what ``pulumi stack export`` prints."""
+        """``state`` is what ``pulumi stack export`` prints."""
         return cls(tuple((state.get("deployment") or {}).get("resources") or ()))
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left to destroy."""
         return not any(one["type"] != _STACK for one in self.resources)
 
     def counts(self) -> dict[str, int]:
-        """Resources by type; components, providers and the stack itself, which are nothing, left out."""
+        """Resources by type, without components, providers and the stack itself."""
         found = Counter(str(one["type"]) for one in self.resources if one.get("custom") and not _engine(one))
         return dict(sorted(found.items()))
 
     @property
     def eks(self) -> Eks | None:
-        """The EKS cluster, None where the state has none, or none that was made."""
+        """None if the state has no EKS cluster, or only one that was never created."""
         for one in self.resources:
             if one["type"] == _CLUSTER and one.get("outputs"):
                 made = one["outputs"]
@@ -91,7 +90,7 @@ class Known:
 
     @property
     def magnum(self) -> Magnum | None:
-        """The cluster of Magnum's, None where the state has none; one that failed is one, too."""
+        """None if the state has no Magnum cluster; a failed one counts."""
         for one in self.resources:
             if one["type"] == _MAGNUM and one.get("id"):
                 made = {**(one.get("inputs") or {}), **(one.get("outputs") or {})}
@@ -101,29 +100,27 @@ class Known:
 
     @property
     def vpcs(self) -> tuple[str, ...]:
-        """Ids of the VPCs; an offline run has made them up."""
+        """Ids of the VPCs; made up after an offline run."""
         return tuple(str(one["id"]) for one in self.resources if one["type"] == _VPC and one.get("id"))
 
     @property
     def regions(self) -> frozenset[str]:
-        """Where AWS's providers in the state look; none where they do not say it in the clear."""
+        """Regions of the AWS providers in the state; empty if they are not in plain text."""
         given = ((one.get("inputs") or {}).get("region") for one in self.resources if one["type"] == _AWS)
         return frozenset(one for one in given if isinstance(one, str))
 
     @cached_property
     def inside(self) -> frozenset[str]:
-        """URNs of what lies in the cluster and only it can take away: objects, releases, nodes' labels."""
+        """URNs of what is in the cluster and only it can delete: objects, releases, nodes' labels."""
         return frozenset(str(one["urn"]) for one in self.resources if _inside(one))
 
     def workloads(self) -> tuple[Declared, ...]:
-        """The workloads that the stack declares."""
         found = (one for one in self.resources if one["urn"] in self.inside)
         mine = [one for one in found if _type(str(one.get("parent"))) in _WORKLOADS and one["type"] != _KEPT]
         return tuple(declared for one in mine for declared in _declared(one))
 
     @cached_property
     def network(self) -> tuple[str, ...]:
-        """URNs of the network."""
         network: dict[str, None] = {}
         for one in self.resources:  # parents come first
             if one["type"] == _NETWORK or one.get("parent") in network:
@@ -131,15 +128,15 @@ class Known:
         return tuple(network)
 
     def only(self, spared: Sequence[str]) -> bool:
-        """Whether nothing is left but these URNs and what only holds the state together."""
+        """Whether nothing is left but these URNs, the stack and the providers of AWS."""
         return all(one["urn"] in spared or one["type"] in (_STACK, _AWS) for one in self.resources)
 
 
 def without_cluster(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state without what lay in a cluster that is gone, and without any word of it in the rest.
+    """The state without the contents of a deleted cluster, and without references to them.
 
-    For a cluster that is proven to be gone and no other: nothing is deleted by this, only forgotten. The
-    kubernetes provider cannot do it, for it does not forget releases (its issue 2675).
+    Only for a cluster that is proven to be gone: this deletes nothing, it only forgets. The kubernetes
+    provider cannot do it, because it does not forget releases (its issue 2675).
     """
     deployment = dict(state["deployment"])
     gone = Known.of(state).inside
@@ -178,13 +175,13 @@ def _inside(one: Resource) -> bool:
 
 
 def _type(urn: str) -> str:
-    """Type token of a URN, without those of its parents; empty for no URN."""
+    """Type token of a URN, without its parents' types; empty for any other text."""
     parts = urn.split("::")
     return parts[2].rpartition("$")[2] if len(parts) > 2 else ""
 
 
 def _declared(one: Resource) -> Iterator[Declared]:
-    """The objects of a resource: its type says of what kind it is, its id which; two colours are two."""
+    """Kubernetes objects of a resource, from its type and id; a blue-green resource has two Deployments."""
     if one["type"] == _BLUE_GREEN:
         deployment = one["inputs"]["deployment"]
         for colour in COLOURS:

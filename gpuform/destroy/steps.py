@@ -1,4 +1,4 @@
-"""The order of a destroy. Each step can be run again, so a killed run is taken up by the same command."""
+"""The order of a destroy. Each step can be repeated, so the same command continues a killed run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Name = Literal[
 
 @dataclass(frozen=True)
 class Step:
-    """What is done, what it waits for, and for how many seconds at most; None: the engine's own limits."""
+    """What is done, what it waits for, and its time limit in seconds; None: the engine's own limits."""
 
     name: Name
     does: str
@@ -64,7 +64,7 @@ OF_EKS: tuple[Step, ...] = (
     ),
     Step("network", "the engine deletes VPC, subnets, gateways, endpoints", "each of them"),
 )
-"""Of a stack on AWS."""
+"""Steps of a stack on AWS."""
 
 OF_MAGNUM: tuple[Step, ...] = (
     Step(
@@ -97,9 +97,9 @@ OF_MAGNUM: tuple[Step, ...] = (
         "each of them; Magnum takes nodes, network and stack of a cluster down",
     ),
 )
-"""Of a stack on OpenStack. Magnum ends the nodes itself: nobody has to be alive for that."""
+"""Steps of a stack on OpenStack. Magnum removes the nodes itself: no controller has to be alive for that."""
 
 OF_OTHERS: tuple[Step, ...] = (
     Step("stack", "the engine deletes all that it made, last things first", "each of them"),
 )
-"""Of every other stack: what it made are objects of a cluster, and the engine knows their order."""
+"""Steps of every other stack: it consists of objects of a cluster, and the engine knows their order."""

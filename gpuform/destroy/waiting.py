@@ -1,4 +1,4 @@
-"""Waiting until things are gone, with an end, and with a word on what is still there."""
+"""Waiting, with a time limit, until objects are gone; reports what still exists."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gpuform.kubernetes.client import Unreachable
 
 Say = Callable[[str], None]
 
-_SHOWN = 5  # names in one line; who needs all of them asks the cluster
+_SHOWN = 5  # names in one line
 _FIRST_S, _LONGEST_S = 0.1, 5.0
-_REPEATED_S = 30.0  # how long an unchanged line is not said again: a CI log shows that it still waits
+_REPEATED_S = 30.0  # an unchanged line is repeated after this: a CI log shows that it still waits
 
 
 @dataclass(frozen=True)
 class Left:
-    """Something that should be gone; ``why`` it is not, as far as it says so itself."""
+    """Something that should be gone; ``why`` it is not, if known."""
 
     kind: str
     name: str
@@ -30,22 +30,20 @@ class Left:
 
 
 class StillThere(Exception):
-    """The time is up; ``left`` is what is still there."""
+    """The time is up; ``left`` still exists."""
 
     def __init__(self, left: Sequence[Left], seconds: float) -> None:
-        """``seconds`` is how long it was waited for."""
         self.left, self.seconds = tuple(left), seconds
         super().__init__(f"{listed(left)} after {seconds:g} s")
 
 
 def of_object(kind: Kind, one: Mapping[str, Any]) -> Left:
-    """An object of the cluster, with the finalizers that hold it."""
     finalizers = one["metadata"].get("finalizers") or ()
     return Left(kind.name, named(one), f"finalizer {', '.join(finalizers)}" if finalizers else "")
 
 
 def listed(left: Sequence[Left]) -> str:
-    """``2 NodeClaims left: a (finalizer x), b; 1 NodePool left: c``."""
+    """As in ``2 NodeClaims left: a (finalizer x), b; 1 NodePool left: c``."""
     kinds = list(dict.fromkeys(one.kind for one in left))
     return "; ".join(_of_kind(kind, [one for one in left if one.kind == kind]) for kind in kinds)
 
@@ -57,16 +55,16 @@ def _of_kind(kind: str, left: Sequence[Left]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 NodeClaim``, ``2 NodeClaims``."""
+    """As in ``1 NodeClaim``, ``2 NodeClaims``."""
     plural = "es" if noun.endswith("ss") else "s"
     return f"{number} {noun}{'' if number == 1 else plural}"
 
 
 def until_gone(look: Callable[[], Sequence[Left]], seconds: float, say: Say) -> None:
-    """Return once ``look`` finds nothing; it may also do what is to be done about it.
+    """Return once ``look`` returns nothing; ``look`` may also request the deletions.
 
-    ``say`` takes a line when what is left changes, and every half a minute. Raises StillThere when the time
-    is up. A cluster that does not answer for a moment is asked again.
+    ``say`` is called when what is left changes, and every half a minute. Raises StillThere when the time is
+    up. A cluster that does not answer for a moment is queried again.
     """
     begun, pause, said, said_at = time.monotonic(), _FIRST_S, "", 0.0
     left: Sequence[Left] = ()

@@ -1,4 +1,4 @@
-"""What was changed by hand: what the engine finds when it reads everything again, and what nodes say."""
+"""Changes made by hand: what the engine's refresh finds, and what the live nodes show."""
 
 from gpuform.drift.finding import Drift, Finding
 from gpuform.drift.run import look

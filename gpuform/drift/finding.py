@@ -1,4 +1,4 @@
-"""One thing that is not as declared, and all of them."""
+"""Findings: differences from the declaration."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, order=True)
 class Finding:
-    """Something that is not as it was made.
+    """One difference from what the last update made.
 
-    ``path`` is empty where the whole is meant. ``expected`` and ``found`` are there where no secret can be in
-    them: never for what the engine found, whose objects may hold some.
+    ``path`` is empty if the whole resource is meant. ``expected`` and ``found`` are set only if they cannot
+    contain a secret: never for the engine's findings, since those objects may contain secrets.
     """
 
     resource: str
@@ -25,14 +25,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Drift:
-    """Everything that was found in one stack."""
+    """All findings of one stack."""
 
     stack: str
     findings: tuple[Finding, ...]
 
     @classmethod
     def of(cls, stack: str, engine: Iterable[Finding], cluster: Iterable[Finding]) -> Drift:
-        """Both put together: what both have seen is told once, as the cluster tells it, with its values."""
+        """Merge both sources: a finding in both appears once, in the cluster's form, with its values."""
         told = sorted(set(cluster))
         seen = {(one.resource, one.path) for one in told}
         whole = {resource for resource, path in seen if not path}
@@ -51,5 +51,5 @@ class Drift:
 
 
 def at(path: str, key: str) -> str:
-    """The path of a key, spelled as the engine spells it."""
+    """The path of a key, in the engine's syntax."""
     return f'{path}["{key}"]' if set(key) & set('."[]') else f"{path}.{key}"

@@ -1,8 +1,8 @@
-"""What of Magnum's clusters and groups changes without anybody's hand, and so is no drift.
+"""Changes to Magnum's clusters and groups that no person made, so they are not drift.
 
-cluster-autoscaler sets the number of nodes of a group that grows. Magnum and its template write labels back
-that nobody declared, which the program ignores for the same reason (``components.magnum_cluster``). How many
-nodes a group has, and whether they are within its bounds, the cluster itself is asked.
+cluster-autoscaler sets the number of nodes of an elastic group. Magnum and its template write back undeclared
+labels, which the program ignores for the same reason (``components.magnum_cluster``). How many nodes a group
+has, and whether they are within its bounds, is read from the cluster itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _COUNT = "nodeCount"
 
 
 def expected(env: Environment, step: Step, path: str) -> bool:
-    """Whether a difference at ``path`` of a resource is nobody's doing."""
+    """Whether Magnum or cluster-autoscaler sets the field at ``path``, so a difference is not drift."""
     if step.type not in (CLUSTER, NODE_GROUP):
         return False
     if path.partition(".")[0].partition("[")[0] == _WRITTEN_BACK:

@@ -1,7 +1,6 @@
-"""The operands' configuration against the plan, key by key.
+"""Compares the operands' configuration with the plan, key by key.
 
-The engine sees only the keys that it has written; one that somebody has added is read by the operands all the
-same.
+The engine sees only the keys that it has written, but the operands also read keys that others added.
 """
 
 from __future__ import annotations
@@ -17,13 +16,12 @@ ConfigMap = Mapping[str, Any]
 
 
 def planned(env: Environment) -> tuple[ConfigMap, ...]:
-    """The ConfigMaps that the environment comes to."""
     found = (device_plugin_config_map(env), mig_parted_config_map(env))
     return tuple(one for one in found if one is not None)
 
 
 def check(env: Environment, live: Iterable[ConfigMap]) -> Iterator[Finding]:
-    """What differs. Texts are not told, for they span lines; the key says where to look."""
+    """Differences, without the values, which span lines; the key says where to look."""
     there = {_place(one): one.get("data") or {} for one in live}
     for wanted in planned(env):
         resource, data = f"ConfigMap {_place(wanted)}", wanted["data"]

@@ -1,4 +1,4 @@
-"""Live nodes against the plan: labels, taints, MIG layout, driver, and what they offer."""
+"""Compares live nodes with the plan: labels, taints, MIG layout, driver, and allocatable GPUs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from infra.plan.sharing import mig_config_name, offered, pool_labels, pool_taint
 
 Node = Mapping[str, Any]
 
-_MIG_DONE = "success"  # the MIG manager's word for a layout that is there
+_MIG_DONE = "success"  # the MIG manager's state of an applied layout
 
 
 def check(env: Environment, nodes: Iterable[Node]) -> Iterator[Finding]:
-    """What differs, pool by pool. Nodes of no pool are somebody else's, and say nothing."""
+    """Differences, pool by pool. Nodes without a pool of ours are ignored."""
     found = list(nodes)
     for pool in env.pools:
         members = [node for node in found if _belongs(env, pool, node)]
@@ -32,7 +32,7 @@ def check(env: Environment, nodes: Iterable[Node]) -> Iterator[Finding]:
 
 
 def _belongs(env: Environment, pool: Pool, node: Node) -> bool:
-    """By what made the node a member, which is not the label that we have put on it, where there is more."""
+    """Whether the node is in the pool, if possible not by our own pool label, which may have drifted."""
     has = node["metadata"].get("labels", {})
     if pool.selector:
         return all(has.get(key) == value for key, value in pool.selector.items())
@@ -49,7 +49,7 @@ def _names(env: Environment, pool: Pool) -> list[str]:
 
 def _count(env: Environment, pool: Pool, members: Sequence[Node]) -> Iterator[Finding]:
     if env.by_karpenter(pool):
-        return  # as many as there is work for
+        return  # the number follows the workload
     if pool.selector and not members:
         yield Finding(
             f"pool {pool.name}", "", "missing", "cluster", "a node that its selector matches", "none"
@@ -68,7 +68,6 @@ def _count(env: Environment, pool: Pool, members: Sequence[Node]) -> Iterator[Fi
 
 
 def _within(pool: Pool, count: int) -> Iterator[Finding]:
-    """A group of Magnum's has as many nodes as declared, or as its bounds let it."""
     if pool.least <= count <= pool.most:
         return
     wanted = f"{pool.least} to {pool.most}" if pool.elastic else str(pool.least)
@@ -80,7 +79,7 @@ def _node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
     name = f"Node {node['metadata']['name']}"
     tainted = {(taint["key"], taint["effect"]): taint.get("value", "") for taint in _taints(node)}
     if any(key == labels.GPU_NOT_READY for key, _ in tainted):
-        return  # it is still being made ready, which the readiness gate watches
+        return  # not ready yet: the readiness gate watches it
     has = node["metadata"].get("labels", {})
     for key, value in (*pool_labels(env, pool).items(), *_by_operands(env, pool).items()):
         yield from _compare(name, at("metadata.labels", key), value, has.get(key, ""))
@@ -99,14 +98,12 @@ def _node(env: Environment, pool: Pool, node: Node) -> Iterator[Finding]:
 
 
 def _by_operands(env: Environment, pool: Pool) -> dict[str, str]:
-    """Labels that say what NVIDIA's operands were told to do, and that they have done it."""
+    """Labels with the configuration given to NVIDIA's operands, and their report that it is applied."""
     wanted = {}
     config = mig_config_name(pool)
     if config is not None and env.has_mig_manager:
         wanted = {labels.MIG_CONFIG: config, labels.MIG_CONFIG_STATE: _MIG_DONE}
-    if (
-        pool.gpus and env.ownership.driver == "operator"
-    ):  # elsewhere the image brings the driver, and the image is what is pinned
+    if pool.gpus and env.ownership.driver == "operator":  # elsewhere the driver comes with the pinned image
         wanted[labels.DRIVER_VERSION] = driver_version(env)
     return wanted
 

@@ -1,4 +1,4 @@
-"""Looks for drift in one stack, and changes nothing."""
+"""Looks for drift in one stack; read-only."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Say = Callable[[str], None]
 def look(paths: Paths, tools: Tools, stack: str, say: Say) -> Drift:
     """What was changed by hand in ``stack`` since it was made.
 
-    Raises InputError for a stack that cannot be looked at this way, and Failure where nothing was made yet,
-    the engine ended with an error, or the cluster cannot be reached.
+    Raises InputError for a stack on own hosts, and Failure if nothing was made yet, the engine ended with an
+    error, or the cluster cannot be reached.
     """
     env = declared(stack, paths)
     refuse_hosts(str(env.cluster.kind), stack)
@@ -43,7 +43,7 @@ def look(paths: Paths, tools: Tools, stack: str, say: Say) -> Drift:
 
 
 def refuse_hosts(kind: str, stack: str) -> None:
-    """Own hosts are not the engine's: what was changed on them, Ansible finds."""
+    """InputError for own hosts: the engine does not manage them, Ansible finds their changes."""
     if kind == "hosts":
         raise InputError(
             f"stack {stack}", "is on own hosts, which no engine knows", "use `gpuform hosts check`"
@@ -51,7 +51,7 @@ def refuse_hosts(kind: str, stack: str) -> None:
 
 
 def of_step(step: Step) -> Iterator[Finding]:
-    """What the engine's re-reading of one resource has shown, path by path; never a value."""
+    """Findings from the engine's refresh of one resource, path by path; never a value."""
     if step.type == "pulumi:pulumi:Stack" or step.phase not in ("planned", "done"):
         return
     resource = named(step)
@@ -63,7 +63,7 @@ def of_step(step: Step) -> Iterator[Finding]:
 
 
 def named(step: Step) -> str:
-    """``Node t4-shared-0`` or ``ConfigMap gpu-operator/a``; what is no object, by type and name."""
+    """``Node t4-shared-0`` or ``ConfigMap gpu-operator/a``; other resources by type and name."""
     metadata = (step.change.before.get("metadata") or {}) if step.change else {}
     if step.type.startswith("kubernetes:") and isinstance(metadata, dict) and metadata.get("name"):
         space = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
@@ -72,7 +72,6 @@ def named(step: Step) -> str:
 
 
 def _live(env: Environment, paths: Paths, engine: Engine, stack: str) -> Iterator[Finding]:
-    """What the cluster itself says, asked once for its nodes and once for the operands' configuration."""
     import kr8s
     from kr8s.objects import ConfigMap, Node
 

@@ -1,4 +1,4 @@
-"""The embedded control plane: a real Kubernetes API and scheduler on this machine, nodes played by kwok."""
+"""The embedded control plane: real Kubernetes API and scheduler on this machine, nodes simulated by kwok."""
 
 from gpuform.embedded.plane import ControlPlane
 from gpuform.embedded.status import Member, Status

@@ -1,4 +1,4 @@
-"""Programs of our own that stand beside the control plane; kwokctl does not know them."""
+"""Our own programs that run beside the control plane; kwokctl does not know them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuform.embedded.processes import PROMETHEUS, SIMULATOR, STATE_METRICS, Pro
 
 PACKAGE = Path(__file__).resolve().parent.parent
 KEPT = "kept"
-"""The module that all keepers have alike."""
+"""The package that all keepers share."""
 
 SERVES = {
     "simulator-metrics": SIMULATOR,
@@ -22,11 +22,11 @@ SERVES = {
     "kube-state-metrics": STATE_METRICS,
     "kube-state-metrics-telemetry": STATE_METRICS,
 }
-"""Port's name -> who serves on it."""
+"""Port name -> process that serves it."""
 
 
 def served(layout: Layout) -> dict[str, int]:
-    """The ports of what stands beside, by name; one that somebody else has taken meanwhile is replaced."""
+    """The ports in ``SERVES`` by name; a port that another program has taken meanwhile is replaced."""
     record = Record.load(layout)
     there = {process.name for process in scan(layout)}
     lost = [
@@ -44,12 +44,12 @@ def running(layout: Layout, name: str) -> list[Process]:
 
 
 def newest_source(*modules: str) -> float:
-    """When a file of the modules was changed last: after an update of the checkout the old one must go."""
+    """Latest mtime of the modules' files: after a checkout update an older process must be restarted."""
     return max(file.stat().st_mtime for module in modules for file in (PACKAGE / module).rglob("*.py"))
 
 
 def current(layout: Layout, name: str, newest: float, *arguments: str) -> bool:
-    """Whether exactly one runs, from the newest code and with these arguments."""
+    """Whether exactly one process runs, started after ``newest`` and with these arguments."""
     processes, asked = running(layout, name), _asked(layout, name)
     return (
         len(processes) == 1
@@ -62,7 +62,7 @@ def current(layout: Layout, name: str, newest: float, *arguments: str) -> bool:
 def start(layout: Layout, name: str, module: str, *arguments: str) -> None:
     """Start ``gpuform.<module>`` on the layout's kubeconfig, in a session of its own.
 
-    Its log has the member's name; that of the last one is kept back.
+    Its log has the member's name; the previous log is kept.
     """
     command = [sys.executable, "-m", f"gpuform.{module}", "--kubeconfig", str(layout.paths.kubeconfig)]
     rotate(layout.log(name))
@@ -79,10 +79,9 @@ def start(layout: Layout, name: str, module: str, *arguments: str) -> None:
 
 
 def stop(layout: Layout, name: str, grace: float) -> None:
-    """End those of that name; ``grace`` seconds of patience, none at 0."""
+    """End the processes of that name: SIGTERM, then SIGKILL after ``grace`` seconds (0: SIGKILL alone)."""
     end(layout, running(layout, name), grace)
 
 
 def _asked(layout: Layout, name: str) -> Path:
-    """The arguments that it was started with last."""
     return layout.home / f"{name}.arguments"

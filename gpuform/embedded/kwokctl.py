@@ -1,7 +1,8 @@
-"""What kwokctl is told: its configuration, its environment, and the two commands in use.
+"""How kwokctl is called: its configuration, its environment, and the two commands in use.
 
-kwokctl installs and starts the members; ending them and waiting for them is ours (:mod:`processes`,
-:mod:`probe`), since it knows processes by id files only and kills etcd without letting it close its data.
+kwokctl installs and starts the members. Ending and waiting for them is our own code (:mod:`processes`,
+:mod:`probe`), since kwokctl knows processes by pid files only and kills etcd without letting it close its
+data.
 """
 
 from __future__ import annotations
@@ -33,14 +34,12 @@ _KEPT = ("HOME", "TMPDIR", "LANG", "TZ")
 
 
 class Tools(Protocol):
-    """What is used of :class:`gpuform.toolchain.Toolchain`."""
+    """The part of :class:`gpuform.toolchain.Toolchain` that is used here."""
 
-    def ensure(self, *names: str, progress: Callable[[str], None]) -> None:
-        """Get every tool that is missing."""
-        ...
+    def ensure(self, *names: str, progress: Callable[[str], None]) -> None: ...
 
     def path(self, name: str) -> Path:
-        """Absolute path of a tool, which is built first where it is missing."""
+        """Absolute path of a tool; builds the tool first if it is missing."""
         ...
 
 
@@ -71,8 +70,10 @@ def configuration(layout: Layout, ports: Mapping[str, int]) -> str:
 
 
 def _patches(layout: Layout) -> list[dict[str, object]]:
-    """What kwokctl leaves out. Go's garbage collector is left as it is: a smaller GOGC takes 40 MB off the
-    apiserver's 260 and adds a fifth to its processor time (measured with 0 and with 300 nodes on 2 cores).
+    """Arguments that kwokctl does not set.
+
+    GOGC keeps its default: a smaller one saves 40 MB of the apiserver's 260 and adds a fifth to its CPU time
+    (measured with 0 and with 300 nodes on 2 cores).
     """
     added: dict[str, dict[str, str]] = {
         "etcd": {
@@ -113,7 +114,7 @@ def _patches(layout: Layout) -> list[dict[str, object]]:
 
 
 def digest(text: str) -> str:
-    """Stands for the configuration and the pinned versions; a cluster with another one is installed anew."""
+    """SHA-256 of the configuration and the pinned versions; a cluster with another digest is reinstalled."""
     pins = f"{versions.KWOK} {versions.KUBERNETES} {versions.ETCD}\n"
     return hashlib.sha256((pins + text).encode()).hexdigest()
 
@@ -129,7 +130,7 @@ def linked(layout: Layout) -> dict[str, Path]:
 
 
 def link(layout: Layout, binaries: Mapping[str, Path]) -> None:
-    """Put our binaries where kwokctl would link them, since it cannot take every path that they may have."""
+    """Link our binaries where kwokctl would, since kwokctl does not accept every path."""
     for name, binary in binaries.items():
         place = _bin(layout.workdir, name)
         place.parent.mkdir(exist_ok=True)
@@ -171,11 +172,11 @@ def run(layout: Layout, tools: Tools, *command: str) -> None:
 
 
 def _environment(layout: Layout) -> dict[str, str]:
-    """Nothing of the caller's but where its home and temporary files are: no proxy, no KWOK_ or Go setting.
+    """kwokctl's variables; of the caller's only those in ``_KEPT``: no proxy, no KWOK_ or Go setting.
 
-    kwokctl would poll the new server with kubectl processes, which costs the start more than the server
-    needs; :mod:`probe` asks the server itself, so that kubectl is ``true`` here. PATH is empty, because
-    kwokctl prefers a kubectl that it finds there.
+    kwokctl would poll the new server with kubectl processes, which take longer than the server's own start.
+    :mod:`probe` asks the server itself, so kubectl is ``true`` here. PATH is empty, because kwokctl prefers a
+    kubectl from PATH.
     """
     own = {name: os.environ[name] for name in _KEPT if name in os.environ}
     binaries = {variable: str(_bin(layout.workdir, name)) for name, variable in BINARIES.items()}
@@ -192,7 +193,7 @@ def _environment(layout: Layout) -> dict[str, str]:
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log that says something, at most 300 characters; for messages."""
+    """The last line of a log that is not blank, at most 300 characters; for messages."""
     try:
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     except OSError:

@@ -1,4 +1,4 @@
-"""Where the control plane keeps what it needs to come back: its record, data, certificates and logs."""
+"""Paths of what the control plane keeps between starts: its record, data, certificates and logs."""
 
 from __future__ import annotations
 
@@ -33,17 +33,15 @@ class Layout:
 
     @property
     def lock(self) -> Path:
-        """Held by whoever starts or stops; next to ``home``, so that it outlives a delete."""
+        """Held during a start or stop; next to ``home``, so that it outlives a delete."""
         return self.paths.state / "embedded.lock"
 
     @property
     def record(self) -> Path:
-        """JSON of :class:`Record`."""
         return self.home / "cluster.json"
 
     @property
     def etcd(self) -> Path:
-        """The cluster's data."""
         return self.home / "etcd"
 
     @property
@@ -53,17 +51,16 @@ class Layout:
 
     @property
     def packer(self) -> Path:
-        """The second scheduler's program, a link in a folder of its own, by which its process is known."""
+        """The second scheduler's program: a link in its own folder, by which its process is recognised."""
         return self.home / "packer" / "gpuform-packer"
 
     @property
     def monitor(self) -> Path:
-        """Where monitoring has its programs, as links by which their processes are known, and its files."""
+        """Folder of monitoring's files and programs: links, by which their processes are recognised."""
         return self.home / "monitor"
 
     @property
     def config(self) -> Path:
-        """What kwokctl is given."""
         return self.home / "kwokctl.yaml"
 
     @property
@@ -93,8 +90,8 @@ class Layout:
 class Record:
     """What must stay the same from start to start; read by the next start, written before anything runs.
 
-    ``digest`` stands for everything that went into the installed configuration but the binaries' places.
-    ``installed`` is false while a create is under way: such a cluster is created anew, data kept.
+    ``digest`` covers the whole installed configuration except the binaries' paths. ``installed`` is false
+    while a create is in progress: such a cluster is created again, with its data kept.
     """
 
     ports: dict[str, int] = field(default_factory=dict)
@@ -103,19 +100,19 @@ class Record:
 
     @classmethod
     def load(cls, layout: Layout) -> Record:
-        """The stored record; an absent or unreadable one is as good as none, for it holds no user data."""
+        """The stored record; an empty one if it is absent or unreadable, since it holds no user data."""
         try:
             return cls(**json.loads(layout.record.read_text()))
         except (OSError, ValueError, TypeError):
             return cls()
 
     def store(self, layout: Layout) -> None:
-        """Write whole or not at all, so that a kill leaves the old or the new one."""
+        """Write atomically, so that a kill leaves the old or the new record."""
         write_private(layout.record, json.dumps(asdict(self), indent=1))
 
 
 def keep_pki(layout: Layout) -> None:
-    """Take a copy of the certificates that kwokctl made, once."""
+    """Copy kwokctl's certificates to ``layout.pki``, unless a complete copy exists."""
     if complete_pki(layout.pki):
         return
     draft = layout.pki.with_name("pki.new")
@@ -126,11 +123,10 @@ def keep_pki(layout: Layout) -> None:
 
 
 def complete_pki(folder: Path) -> bool:
-    """Whether all four files are there with content."""
     return all((folder / name).is_file() and (folder / name).stat().st_size > 0 for name in PKI_FILES)
 
 
 def rotate(log: Path) -> None:
-    """Keep one log back as ``<name>.previous.log``."""
+    """Rename the log to ``<name>.previous.log``."""
     if log.exists():
         log.replace(log.with_name(f"{log.stem}.previous.log"))

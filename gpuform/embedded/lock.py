@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def held(path: Path, busy: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock at ``path``; calls ``busy`` once if somebody else holds it, then waits.
+    """Hold the lock at ``path``; calls ``busy`` once if another process holds it, then waits.
 
     The kernel gives the lock back when its holder dies, so a stale file never blocks; the file itself is
     removed at the end.
@@ -36,7 +36,7 @@ def _acquire(path: Path, busy: Callable[[], None]) -> int:
                 busy()
                 told = True
             fcntl.flock(handle, fcntl.LOCK_EX)
-        # The previous holder may have removed the file that we opened; then somebody may hold a newer one.
+        # The previous holder may have removed the file that we opened; another process may hold a newer one.
         try:
             if path.stat().st_ino == os.fstat(handle).st_ino:
                 return handle

@@ -1,7 +1,7 @@
-"""What keeps Prometheus and kube-state-metrics, as one more member, and what a stack with monitoring needs.
+"""The keeper of Prometheus and kube-state-metrics as one more member, and what a stack with monitoring needs.
 
-The keeper is always there and runs them only while a stack has declared a ``Prometheus``, whose kind is known
-to the cluster from ``prepare`` on.
+The keeper always runs, and runs the two programs only while a stack has declared a ``Prometheus``. The
+cluster knows that kind from ``prepare`` on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpuform.offline import prometheus_crds
 MODULE = "monitor"
 PROGRAMS = (PROMETHEUS, "promtool", STATE_METRICS)
 KINDS = ("prometheuses", "servicemonitors", "podmonitors", "prometheusrules")
-"""Those that a stack here declares. All ten make the API server 190 MiB larger, these 140 (measured)."""
+"""The kinds that stacks declare. All ten make the API server 190 MiB larger, these 140 (measured)."""
 _SAID = "said.json"  # gpuform.monitor.keeper writes it
 _GROUP = "monitoring.coreos.com"
 _VERSION = "operator.prometheus.io/version"
@@ -32,7 +32,7 @@ _PATIENCE_S = 60
 
 
 def ensure(layout: Layout, served: Mapping[str, int]) -> None:
-    """Start it unless exactly one runs, from the code as it is now, with these ports."""
+    """Start the keeper unless exactly one runs, from the current code and with these ports."""
     arguments = [
         *("--pki", str(layout.pki), "--home", str(layout.monitor), "--logs", str(layout.paths.logs)),
         *("--prometheus-port", str(served["prometheus"])),
@@ -50,14 +50,14 @@ def ensure(layout: Layout, served: Mapping[str, int]) -> None:
 
 
 def stop(layout: Layout) -> None:
-    """End it, which ends the two; five seconds of patience given: Prometheus writes down what it has."""
+    """End the keeper, which ends the two programs; it gets five seconds: Prometheus flushes its data."""
     beside.stop(layout, MONITOR, grace=5)
     for name in (PROMETHEUS, STATE_METRICS):
         beside.stop(layout, name, grace=0)
 
 
 def said(layout: Layout) -> tuple[str, ...]:
-    """What of monitoring is not as declared, as the keeper has left it."""
+    """What is not as declared in monitoring, as stored by the keeper."""
     try:
         return tuple(json.loads((layout.monitor / _SAID).read_text()))
     except (OSError, ValueError):
@@ -65,13 +65,13 @@ def said(layout: Layout) -> tuple[str, ...]:
 
 
 def define(layout: Layout, progress: Callable[[str], None]) -> None:
-    """Have prometheus-operator's kinds in the cluster, and no program that does what they say."""
+    """Define prometheus-operator's kinds in the cluster, without the programs that implement them."""
     with lock.held(layout.lock, lambda: progress("waiting for another start or stop to end")):
         _define(layout, progress)
 
 
 def prepare(layout: Layout, tools: Tools, progress: Callable[[str], None]) -> None:
-    """Have the programs where the keeper looks for them, and prometheus-operator's kinds in the cluster."""
+    """Get the programs, link them for the keeper, and define prometheus-operator's kinds in the cluster."""
     if not layout.paths.kubeconfig.is_file() or not complete_pki(layout.pki):
         raise InputError(
             "monitoring", "the embedded control plane was never started", "`gpuform local start`"
@@ -86,7 +86,7 @@ def prepare(layout: Layout, tools: Tools, progress: Callable[[str], None]) -> No
 
 
 def _link(link: Path, target: Path) -> None:
-    """By rename, so that the keeper always finds one of the two."""
+    """Replaced by rename, so that the keeper always finds the old or the new link."""
     if link.is_symlink() and link.readlink() == target:
         return
     draft = link.with_name(f"{link.name}.new")
@@ -96,7 +96,7 @@ def _link(link: Path, target: Path) -> None:
 
 
 def _define(layout: Layout, progress: Callable[[str], None]) -> None:
-    """Apply the kinds' definitions unless they are there in this version, and wait until they are served."""
+    """Apply the CRDs that are missing or of another version, and wait until all are served."""
     paths = layout.paths
     source = prometheus_crds.crds(paths.root / prometheus_crds.FOLDER, paths.cache)
     server = Server(paths.kubeconfig, layout.pki)
@@ -126,13 +126,13 @@ def _served(server: Server) -> None:
             try:
                 server.ask(f"/apis/{_GROUP}/v1/{kind}?limit=1")
                 break
-            except ValueError:  # not known yet, or its storage is still made
+            except ValueError:  # not known yet, or its storage is not ready
                 if time.monotonic() > deadline:
                     raise
             time.sleep(0.1)
 
 
 def _version(definition: str) -> str:
-    """What a definition says its version is; by its text, for it is long and PyYAML slow."""
+    """The version annotation of a CRD; matched in the text, since it is long and PyYAML is slow."""
     found = re.search(rf"{re.escape(_VERSION)}: (\S+)", definition)
     return found[1].strip('"') if found else ""

@@ -1,6 +1,6 @@
-"""What keeps the second scheduler, as one more member; kwokctl does not know it.
+"""The keeper of the second scheduler as one more member; kwokctl does not know it.
 
-It is always there and starts a scheduler only while a stack has declared one (``scheduling.packer``).
+The keeper always runs, and starts a scheduler only while a stack has declared one (``scheduling.packer``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MODULE = "packer"
 
 
 def ensure(layout: Layout, tools: Tools) -> None:
-    """Start it unless exactly one runs, from the code and program as they are now."""
+    """Start the keeper unless exactly one runs, from the current code and program."""
     binary = tools.path("kube-scheduler")
     link = layout.packer
     arguments = ("--pki", str(layout.pki), "--scheduler", str(link), "--log", str(layout.log(PACKER)))
@@ -30,6 +30,6 @@ def ensure(layout: Layout, tools: Tools) -> None:
 
 
 def stop(layout: Layout) -> None:
-    """End it, which ends the scheduler; three seconds of patience given."""
+    """End the keeper, which ends the scheduler; it gets three seconds."""
     beside.stop(layout, KEEPER, grace=3)
     beside.stop(layout, PACKER, grace=0)

@@ -28,7 +28,7 @@ from gpuform.kept.files import write_private
 from gpuform.paths import Paths
 
 _KEPT = (PACKER, PROMETHEUS, STATE_METRICS)
-"""There only while a stack declares them; their keepers see to that."""
+"""Run by their keepers, only while a stack declares them."""
 
 
 def _silent(line: str) -> None:
@@ -36,16 +36,17 @@ def _silent(line: str) -> None:
 
 
 class ControlPlane:
-    """etcd, kube-apiserver, controller manager, scheduler, kwok and the node simulator of one checkout, and a
-    second scheduler, Prometheus and kube-state-metrics where a stack declares them.
+    """The embedded control plane of one checkout.
 
-    Every method may be called at any time and in any state, from several processes at once; nothing is kept
-    in this object. Linux only: it looks into ``/proc``.
+    It consists of etcd, kube-apiserver, controller manager, scheduler, kwok and the node simulator, and of a
+    second scheduler, Prometheus and kube-state-metrics if a stack declares them. Every method may be called
+    at any time and in any state, from several processes at once; the object holds no state. Linux only: it
+    reads ``/proc``.
     """
 
     def __init__(self, paths: Paths, toolchain: Tools) -> None:
-        """Touches nothing; ``toolchain`` is asked for binaries only when something has to be started."""
-        # Our processes are known by this path, so it must be spelled one way only.
+        """``toolchain`` is asked for binaries only when a process has to be started."""
+        # Our processes are recognised by this path, so it must be spelled one way only.
         self._layout = Layout(replace(paths, state=paths.state.resolve()))
         self._tools = toolchain
 
@@ -55,11 +56,12 @@ class ControlPlane:
         simulator: bool = True,
         progress: Callable[[str], None] = _silent,
     ) -> None:
-        """Bring up what does not run, and return once the API takes pods.
+        """Start what does not run, and return once the API accepts pods.
 
         ``port`` is the apiserver's, on 127.0.0.1; a running cluster moves there and keeps its data. Raises
-        InputError when the port is taken or is none or the state cannot be written, Failure when a member
-        does not come up. ``simulator`` false starts none, nor any keeper, and leaves those that run alone.
+        InputError if the port is invalid or taken or the state cannot be written, Failure if a member does
+        not come up. With ``simulator`` false, the simulator and the keepers are not started; running ones are
+        left alone.
         """
         paths = self._layout.paths
         writable.require_state(paths.state)
@@ -73,7 +75,7 @@ class ControlPlane:
             )  # a stop --delete that we waited for removed it
             starting.bring_up(self._layout, self._tools, port, progress)
             if self._write_kubeconfig():
-                simulation.stop(self._layout)  # it has read the old one
+                simulation.stop(self._layout)  # it has read the old kubeconfig
                 packing.stop(self._layout)
                 monitoring.stop(self._layout)
             if simulator:
@@ -83,20 +85,21 @@ class ControlPlane:
                 monitoring.ensure(self._layout, served)
 
     def monitored(self, progress: Callable[[str], None] = _silent) -> None:
-        """Have what a stack that declares monitoring needs of a control plane that runs.
+        """Prepare a running control plane for a stack that declares monitoring.
 
-        That is prometheus-operator's kinds, and the programs that its keeper runs; nothing where it is there.
-        Raises InputError where nothing runs, Failure for what cannot be had.
+        Defines prometheus-operator's kinds and gets the keeper's programs, unless they are there. Raises
+        InputError if the control plane was never started, Failure if a kind or a program cannot be had.
         """
         monitoring.prepare(self._layout, self._tools, progress)
 
     def knows_monitoring(self, progress: Callable[[str], None] = _silent) -> None:
-        """Have prometheus-operator's kinds alone, for one that plans with them and measures nothing."""
+        """Define prometheus-operator's kinds only, for a caller that plans with them and measures nothing."""
         monitoring.define(self._layout, progress)
 
     def stop(self, delete: bool = False) -> None:
-        """End every process of this checkout's control plane, and with ``delete`` remove its data, ports,
-        certificates, logs and kubeconfig; without, the next start finds all objects again.
+        """End every process of this checkout's control plane; its objects are kept for the next start.
+
+        With ``delete``, remove its data, ports, certificates, logs and kubeconfig.
         """
         if not self._layout.paths.state.exists():
             self._end_all()
@@ -135,7 +138,7 @@ class ControlPlane:
         return Status(tuple(rows), layout.paths.kubeconfig, server, answers, version, said)
 
     def _end_all(self) -> None:
-        """kwokctl first, or it would start what is being ended; then what stands beside, the others, etcd."""
+        """kwokctl first, or it would restart what is ended; then our own programs, the members, etcd last."""
         end(self._layout, [process for process in scan(self._layout) if process.name == KWOKCTL], grace=0)
         monitoring.stop(self._layout)
         packing.stop(self._layout)
@@ -143,7 +146,7 @@ class ControlPlane:
         starting.end_members(self._layout)
 
     def _write_kubeconfig(self) -> bool:
-        """Whether it had to be written; a start that starts nothing changes no file."""
+        """Write it if it differs; returns whether it did. A start that starts nothing changes no file."""
         path = self._layout.paths.kubeconfig
         port = Record.load(self._layout).ports[starting.APISERVER]
         text = kubeconfig.render(f"https://127.0.0.1:{port}", self._layout.pki)

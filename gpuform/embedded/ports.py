@@ -1,4 +1,4 @@
-"""Loopback ports: chosen once per checkout, kept ever after."""
+"""Loopback ports: chosen once per checkout and then kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuform.errors import InputError
 
 OF_MEMBERS = ("kube-apiserver", "etcd", "etcd-peer", "kube-controller-manager", "kube-scheduler", "kwok")
 BESIDE = ("simulator-metrics", "prometheus", "kube-state-metrics", "kube-state-metrics-telemetry")
-"""Of programs that stand beside the members; kwokctl is not told of them."""
+"""Ports of the programs beside the members; kwokctl does not get them."""
 NAMES = (*OF_MEMBERS, *BESIDE)
 # Below the kernel's default range for outgoing connections (32768-60999) and Kubernetes' NodePorts
 # (30000-32767): a port from those may be in use just when a stopped cluster wants it back.
@@ -34,9 +34,9 @@ def is_free(port: int) -> bool:
 
 
 def choose(state: Path, taken: Iterable[int] = ()) -> dict[str, int]:
-    """Free ports for all members, side by side.
+    """Consecutive free ports for all members. Raises InputError if no block is free.
 
-    The path of the state folder decides where to begin to look: two checkouts seldom meet even while one of
+    The search starts at a hash of the state folder's path: two checkouts seldom collide even while one of
     them is stopped, and a deleted cluster comes back on its old port.
     """
     avoid = set(taken)
@@ -66,7 +66,7 @@ def require(port: int, asked: bool) -> None:
 
 
 def holder(port: int) -> str:
-    """Who listens on a loopback port, as far as this user may see it: ``process 71 (python3)``."""
+    """The process that listens on a loopback port, if this user may see it: ``process 71 (python3)``."""
     inodes = _listeners(port)
     for entry in Path("/proc").glob("[0-9]*/fd/*"):
         try:

@@ -1,4 +1,4 @@
-"""Asking the API server itself how it is, without kubectl."""
+"""Asks the API server for its readiness and version, without kubectl."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pathlib import Path
 
 
 class Probe:
-    """Three questions to one API server, with the administrator's certificate."""
+    """Three requests to one API server, with the administrator's certificate."""
 
     def __init__(self, port: int, pki: Path, timeout: float = 1.0) -> None:
-        """``timeout`` in seconds holds for each question. Reads the certificates now."""
+        """``timeout`` is in seconds per request. Reads the certificates now."""
         self._port = port
         self._timeout = timeout
         self._tls = ssl.create_default_context(cafile=str(pki / "ca.crt"))
         self._tls.load_cert_chain(pki / "admin.crt", pki / "admin.key")
 
     def ready(self) -> bool:
-        """``/readyz``: false too while nothing listens."""
+        """Whether ``/readyz`` succeeds; false too while no server listens."""
         return self._ask("GET", "/readyz") is not None
 
     def usable(self) -> bool:
-        """Ready, and the default service account is there, without which the first pod would be refused.
+        """Ready, and the default service account exists, without which the first pod would be refused.
 
-        The controller manager makes it, but looks for the server once a second only; so it is made here
-        when it is missing, which is the same object.
+        The controller manager creates it, but polls the server only once a second. So it is created here if
+        it is missing, which gives the same object.
         """
         if not self.ready():
             return False
@@ -42,7 +42,7 @@ class Probe:
         return str(json.loads(answer)["gitVersion"]) if answer else None
 
     def _ask(self, method: str, path: str, body: str | None = None) -> bytes | None:
-        """The answer's body; None for an error of any kind, which for a starting server is no news."""
+        """The answer's body; None for any error, since errors are normal while a server starts."""
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self._port, timeout=self._timeout, context=self._tls
         )

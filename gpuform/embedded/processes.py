@@ -1,8 +1,8 @@
-"""Finding our own processes, and ending them and nobody else's.
+"""Finds and ends our own processes, and no others.
 
-A process is ours by what it runs: kwokctl starts every member through a link in our state folder, so that
-folder's path, as kwokctl was told it, is in its command line. A process id from a file proves nothing after
-a reboot or a kill. Signals go through a pidfd taken before the process is looked at, so that a reused id is
+A process is recognised by its command line: kwokctl starts every member through a link in our state folder,
+so that folder's path, as kwokctl was given it, is in there. A process id from a file proves nothing after a
+reboot or a kill. Signals go through a pidfd opened before the process is checked, so that a reused id is
 never hit.
 """
 
@@ -32,7 +32,7 @@ EXEC_LOOKS = 100  # a millisecond apart; exec takes a few of them on a busy mach
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD among the flags, field 9 of proc_pid_stat(5)
 
 Naming = Callable[[Sequence[str]], str | None]
-"""What a process with these arguments is called here; None for one that is not ours."""
+"""Arguments of a process -> its name here; None if the process is not ours."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Process:
 
     @property
     def born(self) -> float:
-        """When it was started, in seconds since 1970, to the hundredth."""
+        """Start time in seconds since 1970, to the hundredth."""
         boot = next(line for line in (PROC / "stat").read_text().splitlines() if line.startswith("btime "))
         return int(boot.split()[1]) + self.started / os.sysconf("SC_CLK_TCK")
 
@@ -59,7 +59,7 @@ class Process:
 
 
 def scan(layout: Layout) -> list[Process]:
-    """Every process of this checkout's control plane: members, what stands beside, a kwokctl at work."""
+    """Every process of this checkout's control plane: members, our own programs, a running kwokctl."""
     return scan_for(partial(_name, layout))
 
 
@@ -69,12 +69,10 @@ def scan_for(naming: Naming) -> list[Process]:
 
 
 def look(layout: Layout, pid: int) -> Process | None:
-    """The process behind ``pid`` if it is of this checkout's control plane."""
     return look_for(partial(_name, layout), pid)
 
 
 def look_for(naming: Naming, pid: int) -> Process | None:
-    """The process behind ``pid`` if it has a name."""
     try:
         name = naming(_command_line(pid))
         return None if name is None else Process(name, pid, int(_stat(pid)[19]))
@@ -83,9 +81,9 @@ def look_for(naming: Naming, pid: int) -> Process | None:
 
 
 def _command_line(pid: int) -> list[str]:
-    """Its arguments; one empty one for a kernel thread and a zombie.
+    """Its arguments; one empty string for a kernel thread or a zombie.
 
-    In the midst of exec a process has none yet, and for so short a time that it is waited for.
+    During exec a process has none for a moment, which is waited for.
     """
     for _ in range(EXEC_LOOKS):
         raw = (PROC / str(pid) / "cmdline").read_bytes()
@@ -122,14 +120,13 @@ def _name(layout: Layout, argv: Sequence[str]) -> str | None:
 
 
 def end(layout: Layout, processes: Iterable[Process], grace: float) -> None:
-    """End processes of this checkout's control plane, as ``end_for`` does."""
     end_for(partial(_name, layout), processes, grace)
 
 
 def end_for(naming: Naming, processes: Iterable[Process], grace: float) -> None:
     """SIGTERM, ``grace`` seconds of patience (0: none), then SIGKILL; returns once all are gone.
 
-    A process that has become somebody else's id is left alone.
+    A process id that belongs to another process by now is left alone.
     """
     handles = {}
     for process in processes:

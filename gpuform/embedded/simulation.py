@@ -14,7 +14,7 @@ MODULE = "simulator"
 
 
 def ensure(layout: Layout, tools: Tools, port: int, progress: Callable[[str], None]) -> None:
-    """Start it unless exactly one runs, from the code as it is now; its exporters answer on ``port``."""
+    """Start it unless exactly one runs, from the current code; its exporters answer on ``port``."""
     if importlib.util.find_spec("gpuform.simulator.__main__") is None:
         return
     tools.ensure("nvidia-config", progress=progress)
@@ -32,5 +32,5 @@ def _newest_source() -> float:
 
 
 def stop(layout: Layout) -> None:
-    """End it, two seconds of patience given."""
+    """End it; it gets two seconds."""
     beside.stop(layout, SIMULATOR, grace=2)

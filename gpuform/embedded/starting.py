@@ -1,4 +1,4 @@
-"""Bringing the control plane up from whatever state it is in: absent, whole, half killed, half installed."""
+"""Starts the control plane from any state: absent, complete, partly killed, partly installed."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from gpuform.kept.files import write_private
 
 Progress = Callable[[str], None]
 READY_SECONDS = 90.0  # a start takes 3 s on two idle cores; the rest is for a machine that is busy
-WEDGED_SECONDS = 10.0  # members that all run and do not answer for so long are started anew
+WEDGED_SECONDS = 10.0  # if all members run and do not answer for this long, they are restarted
 DEATHS = 4  # a member that dies so often while starting will not come up
 APISERVER = "kube-apiserver"
 
 
 def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress) -> None:
-    """Return once every member runs and the API takes pods; the caller holds the lock.
+    """Return once every member runs and the API accepts pods; the caller holds the lock.
 
     ``port`` asks for an apiserver port; None keeps the stored one, or takes a free one. Raises InputError
-    for a port that cannot be had, before anything has changed, and Failure when a member does not come up.
+    for a port that cannot be used, before anything has changed, and Failure if a member does not come up.
     """
     end(layout, [process for process in scan(layout) if process.name == KWOKCTL], grace=0)
     stored = Record.load(layout)
     if not set(ports.OF_MEMBERS) <= set(stored.ports):
         stored = Record()
-        end_members(layout)  # of a state folder that was deleted under them: nothing can reach them any more
-    elif added := set(ports.NAMES) - set(stored.ports):  # it was started before there were these
+        end_members(layout)  # their state folder was deleted, so nothing can reach them any more
+    elif added := set(ports.NAMES) - set(stored.ports):  # an older version stored fewer ports
         fresh = ports.choose(layout.paths.state, taken=stored.ports.values())
         stored = replace(stored, ports=stored.ports | {name: fresh[name] for name in added})
         stored.store(layout)
@@ -62,7 +62,7 @@ def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress)
 
 
 def members(found: Sequence[Process]) -> dict[str, Process]:
-    """The members that run exactly once, by name; one that runs twice is as good as not running."""
+    """The members that run exactly once, by name; a member that runs twice counts as not running."""
     counts = Counter(process.name for process in found)
     return {
         process.name: process for process in found if process.name in MEMBERS and counts[process.name] == 1
@@ -70,7 +70,7 @@ def members(found: Sequence[Process]) -> dict[str, Process]:
 
 
 def end_members(layout: Layout) -> None:
-    """End all members; etcd last and by SIGTERM, so that it closes its data, the others hold none."""
+    """End all members; etcd last and by SIGTERM, so that it closes its data; the others hold none."""
     found = [process for process in scan(layout) if process.name in MEMBERS]
     end(layout, [process for process in found if process.name != "etcd"], grace=0)
     end(layout, [process for process in found if process.name == "etcd"], grace=5)
@@ -81,7 +81,7 @@ def end_members(layout: Layout) -> None:
 def _ports(
     layout: Layout, stored: Record, port: int | None, running: Mapping[str, Process]
 ) -> dict[str, int]:
-    """The stored ports, or a first choice; those that only members know are replaced when they are taken."""
+    """The stored ports, or a first choice; ports that only members use are replaced if they are taken."""
     wanted = dict(stored.ports) or ports.choose(layout.paths.state)
     moved = port is not None and port != wanted[APISERVER]
     if port is not None:
@@ -101,7 +101,7 @@ def _ports(
 
 
 def _install(layout: Layout, tools: Tools, target: Record, text: str, binaries: Mapping[str, Path]) -> None:
-    """Have kwokctl create the cluster; data and certificates of an earlier one are taken over."""
+    """Create the cluster with kwokctl; data and certificates of an earlier cluster are kept."""
     end_members(layout)
     Record(ports=target.ports, digest=target.digest, installed=False).store(layout)
     shutil.rmtree(layout.kwok_home, ignore_errors=True)
@@ -120,10 +120,10 @@ def _install(layout: Layout, tools: Tools, target: Record, text: str, binaries: 
 
 
 def _start_missing(layout: Layout, tools: Tools) -> None:
-    """Have kwokctl start what does not run.
+    """Start the missing members with kwokctl.
 
-    kwokctl trusts any living process whose id it finds in its file, be it a reused id; so its files are
-    written anew from what really runs.
+    kwokctl trusts any living process with an id from its files, even a reused id. So the files are rewritten
+    from the members that really run.
     """
     found = scan(layout)
     running = members(found)
@@ -150,9 +150,9 @@ def _answers(layout: Layout, port: int) -> bool:
 
 
 def _supervise(layout: Layout, tools: Tools, port: int, progress: Progress) -> None:
-    """Wait for readiness; a member that dies meanwhile is started again a few times.
+    """Wait for readiness; a member that dies meanwhile is restarted a few times.
 
-    Dying happens without fault: the controller manager gives a slow apiserver ten seconds only.
+    A member may die without a fault: the controller manager waits only ten seconds for a slow apiserver.
     """
     probe = Probe(port, layout.workdir / "pki")
     deadline = time.monotonic() + READY_SECONDS

@@ -25,9 +25,9 @@ class Member:
 class Status:
     """Members in the order in which they depend on each other, and how to reach the API.
 
-    ``kubernetes`` is the version that the server itself reports, such as ``v1.34.4``; None when it does not
-    answer within a second. ``ready`` is the server's own ``/readyz``. ``unmonitored`` says what
-    of monitoring is not as declared.
+    ``kubernetes`` is the version that the server itself reports, such as ``v1.34.4``; None if it does not
+    answer within a second. ``ready`` is the server's own ``/readyz``. ``unmonitored`` lists what is not as
+    declared in monitoring.
     """
 
     members: tuple[Member, ...]

@@ -1,4 +1,4 @@
-"""Runs of the real Pulumi engine for this checkout, apart from the user's own Pulumi set-up."""
+"""Runs of the real Pulumi engine for this checkout, isolated from the user's own Pulumi setup."""
 
 from gpuform.engine.environment import engine_env, export_lines
 from gpuform.engine.events import Event, Message, Step, Summary, Violation

@@ -1,7 +1,7 @@
-"""Where a stack's state is kept when that is not here: the backend that its stack file declares.
+"""The backend that a stack file declares, for state that is kept outside this checkout.
 
-Nothing in such a backend is repaired or taken from here: locks and checkpoints are the engine's, and other
-people's.
+Nothing in such a backend is repaired or removed from here: locks and checkpoints belong to the engine and to
+other users.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from infra.config import KEY, parse, read_yaml
 from infra.model.state import State
 
 Ask = Callable[..., str]
-"""Runs pulumi with these words and returns what it prints."""
+"""Runs pulumi with these arguments and returns its output."""
 
 PASSPHRASES = ("PULUMI_CONFIG_PASSPHRASE", "PULUMI_CONFIG_PASSPHRASE_FILE")
 _OF_OURS_ONLY = "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS"
 
 
 def declared(root: Path, stack: str) -> State | None:
-    """What the stack file says of its state; None where it says nothing, or is not there.
+    """The state settings of a stack file; None if it has none or does not exist.
 
-    Raises InputError for an environment that declares a state and is wrong, or is no YAML.
+    Raises InputError if the file is not YAML, or if an environment that declares a state is invalid.
     """
     file = root / f"Pulumi.{stack}.yaml"
     if not file.is_file():
         return None
     text = file.read_text(encoding="utf-8")
-    content = read_yaml(text, str(file)) if "state" in text else None  # most files need not be read twice
+    content = read_yaml(text, str(file)) if "state" in text else None  # most files declare none
     config = content.get("config") if isinstance(content, dict) else None
     environment = config.get(KEY) if isinstance(config, dict) else None
     if not isinstance(environment, dict) or "state" not in environment:
@@ -45,7 +45,7 @@ def declared(root: Path, stack: str) -> State | None:
 
 
 def project(root: Path) -> str:
-    """Name of the checkout's project."""
+    """Name of the project. Raises Failure if the folder has no valid Pulumi.yaml."""
     file = root / "Pulumi.yaml"
     content = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else None
     if not isinstance(content, dict) or not isinstance(content.get("name"), str):
@@ -54,15 +54,15 @@ def project(root: Path) -> str:
 
 
 def variables(state: State) -> dict[str, str]:
-    """What the engine is told of it; credentials and passphrase are the caller's own."""
+    """Variables that select the backend; credentials and passphrase are the caller's own."""
     return {"PULUMI_BACKEND_URL": address(state.backend)}
 
 
 def address(url: str) -> str:
-    """A backend's address as the engine gets it: beside the files of a folder no notes are written.
+    """A backend's address for the engine, which writes no ``.attrs`` files into a folder with it.
 
     The storage library (gocloud fileblob, v0.46) writes a file in one step and the ``.attrs`` beside it in
-    two. Killed between them it leaves an empty one, and the engine then reads the sound file no more.
+    two. If it is killed in between, ``.attrs`` is empty, and the engine can no longer read the intact file.
     """
     parts = urlsplit(url)
     asked = parse_qsl(parts.query, keep_blank_values=True)
@@ -74,8 +74,8 @@ def address(url: str) -> str:
 def unset(always: Iterable[str], env: Mapping[str, str], ours: str) -> tuple[str, ...]:
     """Variables of the caller that a run with ``env`` must not see.
 
-    A run with a declared state has the caller's passphrase, except ``ours``, which an earlier
-    ``eval "$(gpuform local env)"`` of a stack without one has left.
+    A run with a declared state keeps the caller's passphrase, unless it is ``ours``: an earlier
+    ``eval "$(gpuform local env)"`` of a stack without a declared state sets that one.
     """
     if PASSPHRASES[0] in env:
         return tuple(always)
@@ -84,13 +84,12 @@ def unset(always: Iterable[str], env: Mapping[str, str], ours: str) -> tuple[str
 
 
 def without(always: Iterable[str], env: Mapping[str, str], ours: str) -> dict[str, str]:
-    """The caller's environment without what ``unset`` names."""
     gone = unset(always, env, ours)
     return {name: value for name, value in os.environ.items() if name not in gone}
 
 
 def require_passphrase(stack: str, state: State, env: Mapping[str, str]) -> None:
-    """Raise InputError where secrets are protected by a passphrase that nobody has given."""
+    """Raise InputError if the state's secrets need a passphrase and the caller has not set one."""
     if state.secrets_provider is None and not any(name in env for name in PASSPHRASES):
         raise InputError(
             PASSPHRASES[0],
@@ -100,8 +99,8 @@ def require_passphrase(stack: str, state: State, env: Mapping[str, str]) -> None
 
 
 def make(places: Places, project: str, stack: str, state: State, ask: Ask) -> None:
-    """Make the stack in its backend unless it is there; the key that is declared protects it from then on."""
-    with scratch.folder(places.runs) as folder:  # apart: the engine writes the key next to the project file
+    """Create the stack in its backend, unless it exists, with the declared secrets provider."""
+    with scratch.folder(places.runs) as folder:  # the engine writes the key next to the project file
         write(folder / "Pulumi.yaml", f"name: {project}\nruntime: python\n", 0o600)
         here = ("--cwd", str(folder))
         found = json.loads(ask("stack", "ls", "--json", *here))

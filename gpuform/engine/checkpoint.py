@@ -1,6 +1,6 @@
 """Repairs of a stack's state after a killed run, before the engine reads it.
 
-Only for state of these local runs: every repair relies on what our own plugins do.
+Only for the state of local runs: every repair relies on what our own plugins do.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any
 from gpuform.engine.pending import CREATING, MAGNUM, RELEASE, UPDATING
 from gpuform.errors import Failure
 
-# Providers whose create finds what an earlier, killed create of the same resource made, and goes on from
-# there. A pending create of any other provider stays in the state, and the engine warns of it.
+# Type prefixes of providers that resume a killed create of the same resource. A pending create of any other
+# provider stays in the state, and the engine warns of it.
 RESUMING = ("gpuform:",)
-_MADE_UP = ("aws:", "openstack:")  # in offline runs; making nothing can be taken up at any time
+_MADE_UP = ("aws:", "openstack:")  # in offline runs, which create nothing, so any create can be resumed
 
 
 def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
     """Restore a damaged checkpoint from its backup and forget creates that will be resumed.
 
-    One line per repair. Raises Failure when the checkpoint is damaged and there is no sound backup.
+    Returns one line per repair. Raises Failure if the checkpoint is damaged and has no intact backup.
     """
     if not checkpoint.exists():
         return []
-    # Of a run whose backend's address was not made by backend.address.
+    # Left by a run with a backend address that did not come from backend.address.
     checkpoint.with_name(checkpoint.name + ".attrs").unlink(missing_ok=True)
     said = []
     content = _read(checkpoint)
@@ -42,7 +42,7 @@ def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
 
 
 def deployment(checkpoint: Path) -> dict[str, Any]:
-    """What `pulumi stack export` would print of it; of one that is not there or damaged, an empty one."""
+    """The state as `pulumi stack export` prints it; empty if the checkpoint is missing or damaged."""
     content = _read(checkpoint) or {"checkpoint": {}}
     return {"deployment": content["checkpoint"].get("latest") or {}}
 
@@ -59,7 +59,7 @@ def _restore(checkpoint: Path, stack: str) -> dict[str, Any]:
 
 
 def _forget_pending(content: dict[str, Any], resuming: tuple[str, ...]) -> int:
-    """Drop pending operations of resuming providers; what is updating or deleting is still in the state."""
+    """Drop pending operations that are resumed; a resource being updated or deleted stays in the state."""
     latest = content["checkpoint"].get("latest") or {}
     pending = latest.get("pending_operations") or []
     kept = [one for one in pending if not _resumes(one, resuming) or _settled(one, resuming)]
@@ -69,10 +69,10 @@ def _forget_pending(content: dict[str, Any], resuming: tuple[str, ...]) -> int:
 
 
 def _settled(operation: dict[str, Any], resuming: tuple[str, ...]) -> bool:
-    """Whether `gpuform.recover.go_on` settles it: Helm refuses the next step before that, and Magnum is asked
-    for a second resize while it is at work on the first.
+    """Whether `gpuform.recover.go_on` settles the operation.
 
-    Helm resumes an interrupted uninstallation.
+    Until then Helm refuses the next step, and Magnum would get a second resize during the first. Helm resumes
+    an interrupted uninstall itself.
     """
     kind = str(operation["resource"]["type"])
     begun = kind == RELEASE or (kind.startswith(MAGNUM) and not kind.startswith(resuming))

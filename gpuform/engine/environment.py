@@ -1,4 +1,4 @@
-"""The environment of engine runs: nothing of the user's own Pulumi set-up is read or written."""
+"""The environment of engine runs: the user's own Pulumi setup is neither read nor written."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from gpuform.engine.places import Places, Tools, link, tool, write
 from gpuform.engine.standins import install, is_real
 from gpuform.paths import Paths
 
-# Protects nothing: the state describes this machine only, and lies beside it. It is fixed so that runs by
-# hand and runs of ours read each other's state.
+# Protects nothing: the state describes this machine only and is stored on it. Fixed, so that runs by hand and
+# runs of gpuform can read each other's state.
 PASSPHRASE = "gpuform-local"  # noqa: S105
 
-# A caller's own setting of one of these would point the run elsewhere, as would what an offline run has left
-# in the shell.
+# Set by the caller, or left in the shell by an offline run, one of these would misdirect the run.
 UNSET = (
     "GPUFORM_CHARTS",
     "GPUFORM_OFFLINE",
@@ -85,10 +84,10 @@ exec @PULUMI@ "$@"
 def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bool = False) -> dict[str, str]:
     """Variables to set for engine runs by hand or by ``Engine``, on top of the caller's environment.
 
-    Also puts in place what they point at: the wrapper and links in ``paths.shims``, our plugins. Gets a tool
-    that is missing; errors as ``Toolchain.path``. A state that the stack file declares is used with the
-    caller's own credentials and passphrase; InputError where it is wrong. ``offline`` runs have a home and a
-    backend of their own, and stand-ins that answer for AWS.
+    Also installs the wrapper and links in ``paths.shims`` and our plugins, and fetches a missing tool (errors
+    as ``Toolchain.path``). A state that the stack file declares is used with the caller's own credentials and
+    passphrase; InputError if it is invalid. ``offline`` runs have a home and a backend of their own, and
+    stand-ins for AWS.
     """
     places = Places(paths, offline)
     shared = None if offline else backend.declared(paths.root, stack)
@@ -107,15 +106,14 @@ def engine_env(paths: Paths, toolchain: Tools, stack: str = "local", offline: bo
         "PULUMI_SUPPRESS_NEO_LINK": "true",
         "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "false" if may_download else "true",
         "PULUMI_STACK": stack,
-        "GPUFORM_PYTHON": sys.executable,  # of gpuform/plugins/own/pulumi-resource-gpuform
-        "GPUFORM_STATE": str(paths.state),  # for the program, which asks where the kubeconfig lies
+        "GPUFORM_PYTHON": sys.executable,  # read by gpuform/plugins/own/pulumi-resource-gpuform
+        "GPUFORM_STATE": str(paths.state),  # the program derives the kubeconfig's path from it
         "KUBECONFIG": str(paths.kubeconfig),
         "PATH": os.pathsep.join([*(ours if offline else ours[1:]), *others]),
     }
 
 
 def _beside(places: Places) -> dict[str, str]:
-    """The state beside the checkout, where none is declared."""
     return {
         "PULUMI_BACKEND_URL": backend.address(f"file://{quote(str(places.backend))}"),
         "PULUMI_CONFIG_PASSPHRASE": PASSPHRASE,
@@ -124,15 +122,14 @@ def _beside(places: Places) -> dict[str, str]:
 
 
 def _program(paths: Paths) -> dict[str, str]:
-    """A program of another checkout than the installed one imports that checkout's packages."""
+    """Lets a program of another checkout than the installed one import that checkout's packages."""
     if (paths.root / "infra").resolve() == INSTALLED / "infra":
         return {}
     return {"PYTHONPATH": str(paths.root)}
 
 
 def _clouds(paths: Paths, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """OpenStack's clouds.yaml of the checkout: its clients look for it in the working directory, and the
-    engine starts plugins in the program's."""
+    """The checkout's clouds.yaml by its path: plugins run in the program's folder, and would not find it."""
     file = paths.root / "clouds.yaml"
     if environ.get("OS_CLIENT_CONFIG_FILE") or not file.is_file():
         return {}
@@ -144,18 +141,17 @@ def _offline(places: Places) -> dict[str, str]:
         "GPUFORM_CHARTS": str(places.finder),
         "GPUFORM_OFFLINE": "1",
         "GPUFORM_OFFLINE_KUBECONFIG": str(places.paths.kubeconfig),
-        "PULUMI_IGNORE_AMBIENT_PLUGINS": "true",  # an official pulumi-resource-aws there would ask for AWS
+        "PULUMI_IGNORE_AMBIENT_PLUGINS": "true",  # an official pulumi-resource-aws on PATH would call AWS
     }
 
 
 def export_lines(env: Mapping[str, str]) -> str:
-    """Shell lines that give a shell this environment; quoted, so that any path is safe to ``eval``."""
+    """Shell lines that set this environment, quoted so that any path is safe to ``eval``."""
     exports = [f"export {name}={shlex.quote(value)}" for name, value in sorted(env.items())]
     return "\n".join([f"unset {' '.join(backend.unset(UNSET, env, PASSPHRASE))}", *exports])
 
 
 def prepare(places: Places, tools: Tools, stack: str) -> None:
-    """Put wrapper, links and plugins in place."""
     places.backend.mkdir(parents=True, exist_ok=True)
     pulumi = tool(places, tools, "pulumi")
     link(places.pulumi, pulumi)

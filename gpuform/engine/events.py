@@ -1,4 +1,4 @@
-"""What the engine reports while it works, read from its event stream."""
+"""Events that the engine reports during a run, parsed from its event log."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PAST = {
 
 @dataclass(frozen=True)
 class Change:
-    """A resource's inputs before and after (empty where there is none), and the paths that differ.
+    """A resource's inputs before and after (empty if it does not exist then), and the paths that differ.
 
-    ``replaces`` are those of the paths that make a new object necessary. The engine writes ``[secret]`` for
-    a secret, and an unknown value as a text that nothing else has.
+    ``replaces`` are the paths that force a replacement. The engine writes ``[secret]`` for a secret, and a
+    unique marker text for an unknown value.
     """
 
     before: Mapping[str, Any]
@@ -39,9 +39,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Step:
-    """One operation on one resource; ``op`` is the engine's word, ``phase`` where it stands.
+    """One operation on one resource; ``op`` is the engine's name for it.
 
-    In a preview nothing is done, and ``planned`` stands for it. ``change`` is there once a step has ended.
+    In a preview ``phase`` is ``planned``. ``change`` is set once a step is planned or done.
     """
 
     op: str
@@ -56,13 +56,12 @@ class Step:
 
     @property
     def name(self) -> str:
-        """Name in the program."""
         return self.urn.split("::", 3)[3]
 
 
 @dataclass(frozen=True)
 class Message:
-    """Something said about a resource (``urn``), or about the run when that is empty. May span lines."""
+    """A message about a resource (``urn``), or about the run if ``urn`` is empty; may have several lines."""
 
     severity: Severity
     text: str
@@ -71,7 +70,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Violation:
-    """A policy that a resource breaks; ``mandatory`` ones fail the run."""
+    """A violation of a policy; a ``mandatory`` one fails the run."""
 
     policy: str
     mandatory: bool
@@ -81,7 +80,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Summary:
-    """The engine's own count of operations, and how long it took in whole seconds."""
+    """The engine's count of operations, and the run's duration in whole seconds."""
 
     changes: Mapping[str, int] = field(default_factory=dict)
     duration_s: int = 0
@@ -92,9 +91,9 @@ Event = Step | Message | Violation | Summary
 
 
 def parse(line: str) -> Event | None:
-    """The event in one line of the engine's event log; None for what nobody needs and for debug output.
+    """The event in one line of the engine's event log; None for debug output and events that are not used.
 
-    Raises ValueError when the line is no JSON object.
+    Raises ValueError if the line is not a JSON object.
     """
     content = json.loads(line)
     if not isinstance(content, dict):
@@ -126,7 +125,7 @@ def _summary(body: Mapping[str, Any]) -> Summary:
 
 
 def _started(body: Mapping[str, Any]) -> Step | None:
-    """The step, unless it is of a preview, where a start means nothing."""
+    """None in a preview, where a start means nothing."""
     return None if body.get("planning") else Step(body["metadata"]["op"], body["metadata"]["urn"], "started")
 
 
@@ -140,8 +139,8 @@ def _change(metadata: Mapping[str, Any]) -> Change:
     before, after = ((metadata.get(key) or {}).get("inputs") or {} for key in ("old", "new"))
     detailed = metadata.get("detailedDiff") or {}
     replaces = {path for path, how in detailed.items() if how["diffKind"].endswith("-replace")}
-    # Where a trigger of the program's forces a replacement, the engine asks no provider what differs.
-    if "provider" in (metadata.get("keys") or ()):  # what a chart's defaults differ in is no reason
+    # If a replacement trigger of the program forces the replacement, the engine asks no provider for a diff.
+    if "provider" in (metadata.get("keys") or ()):  # differing chart defaults are not a reason
         return Change(before, after, ("provider",), ("provider",))
     differing = {key for key in {*before, *after} if before.get(key) != after.get(key)}
     forced = differing if metadata["op"] == "replace" else ()
@@ -165,10 +164,10 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Event | None]] = {
 
 
 def line(event: Event) -> str | None:
-    """The event for a log or a pipe, one line where it is one; None for what is not worth one."""
+    """Text of an event for a log or a pipe; None for events that are not shown."""
     match event:
         case Step("replace", _, _):
-            return None  # only stands between the making of the new one and the end of the old one
+            return None  # the create and the delete are shown instead
         case Step(op, _, "done") if op != "same" and event.type != "pulumi:pulumi:Stack":
             return f"{_PAST.get(op, op)} {event.type} {event.name}"
         case Step(op, _, "planned") if op != "same" and event.type != "pulumi:pulumi:Stack":
@@ -183,7 +182,7 @@ def line(event: Event) -> str | None:
 
 
 def counted(changes: Mapping[str, int], planned: bool = False) -> str:
-    """``{"create": 3, "same": 2}`` as ``3 created, 2 unchanged``; planned, ``3 to create``."""
+    """``{"create": 3, "same": 2}`` as ``3 created, 2 unchanged``; with ``planned``, ``3 to create``."""
     said = {op: f"to {op}" for op in changes} if planned else _PAST
     shown = [f"{count} {said.get(op, op)}" for op, count in sorted(changes.items()) if count]
     return ", ".join(shown) or "nothing to do"

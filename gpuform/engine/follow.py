@@ -1,7 +1,7 @@
-"""Runs an official plugin that ends with the engine: ``python follow.py PLUGIN ARGUMENTS...``.
+"""Runs an official plugin so that it ends with the engine: ``python follow.py PLUGIN ARGUMENTS...``.
 
-By itself it goes on after a kill -9 of the engine: an installation of a Helm release that the state knows
-nothing of ends minutes later. The standard library alone is imported.
+On its own it survives a kill -9 of the engine: minutes later it completes the installation of a Helm release
+that is not in the state. Only the standard library is imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main(command: list[str]) -> int:
-    """Exit code of the plugin; it gets every signal that the engine ends plugins by."""
+    """Run the plugin and return its exit code; SIGINT and SIGTERM are forwarded to it."""
     parent = os.getppid()
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 

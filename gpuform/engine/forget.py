@@ -1,4 +1,4 @@
-"""Forgets everything that the engine knows of this checkout."""
+"""Removes all engine state of this checkout."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PROVIDERS = "pulumi:providers:"
 
 
 def forget(paths: Paths) -> None:
-    """Remove the state of every stack, our PULUMI_HOME, wrapper and links; what the stacks made stays.
+    """Remove the state of every stack, our PULUMI_HOME, wrapper and links; the stacks' resources stay.
 
-    Raises Failure while a run holds one of the stacks, and as ``require_forgettable``; removes nothing then.
+    Raises Failure, and removes nothing, while a run holds one of the stacks, and as ``require_forgettable``.
     """
     require_forgettable(paths)
     places = Places(paths)
@@ -31,7 +31,7 @@ def forget(paths: Paths) -> None:
 
 
 def require_forgettable(paths: Paths) -> None:
-    """Raise Failure while a stack has things outside the embedded cluster: only its state knows them."""
+    """Raise Failure while a stack has resources outside the embedded cluster: only its state records them."""
     for file in sorted(Places(paths).backend.glob(".pulumi/stacks/*/*.json")):
         resources = checkpoint.deployment(file)["deployment"].get("resources") or ()
         if any(_elsewhere(one, paths.kubeconfig) for one in resources):

@@ -1,4 +1,4 @@
-"""What a killed run leaves in the file backend, and how the next run gets past it."""
+"""Stack locks in the file backend, and removal of those that a killed run has left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from gpuform.errors import Failure
 
-_DYING_S = 1.0  # an engine whose gpuform was killed just now takes a moment to go
+_DYING_S = 1.0  # an engine takes a moment to exit after its gpuform was killed
 _WRITING_S = 2.0  # a lock file without content is being written, or its writer was killed
 _LOCKED = "the stack is currently locked by"
 _HELD = re.compile(r"created by (\S*)@(\S+) \(pid (\d+)\) at (\S+)")
@@ -23,7 +23,7 @@ _HELD = re.compile(r"created by (\S*)@(\S+) \(pid (\d+)\) at (\S+)")
 
 @dataclass(frozen=True)
 class Owner:
-    """The process that holds a lock, as it wrote itself down."""
+    """The process that holds a lock, as recorded in the lock file."""
 
     pid: int
     host: str
@@ -39,10 +39,10 @@ class Owner:
 
 
 def release_dead(folder: Path, stack: str) -> list[str]:
-    """Remove the stack's locks whose owner is gone; one line per lock says so.
+    """Remove the stack's locks if their owner has exited; returns one line per removed lock.
 
-    Raises Failure, naming process and command, when an owner still runs, and when an owner ran on another
-    host, where nobody here can tell.
+    Raises Failure, naming process and command, if an owner still runs, and if it ran on another host, where
+    this cannot be checked.
     """
     said = []
     for path, owner in entries(folder):
@@ -56,9 +56,9 @@ def release_dead(folder: Path, stack: str) -> list[str]:
 
 
 def held(said: str, stack: str) -> Failure | None:
-    """The failure of a run that met somebody else's lock, from the engine's answer; None for another answer.
+    """The Failure for a run that was stopped by another run's lock; None if the output names no lock.
 
-    Such a lock is never taken from here: only who knows that its owner is gone may do that.
+    ``said`` is the engine's output. The lock stays: only the user can know that its owner has exited.
     """
     owners = [
         Owner(int(pid), host, datetime.fromisoformat(since).astimezone(UTC), user or "somebody")
@@ -79,9 +79,9 @@ def held(said: str, stack: str) -> Failure | None:
 
 
 def lives(owner: Owner) -> bool | None:
-    """Whether the owner still runs; None for one on another host, where nobody here can tell.
+    """Whether the owner still runs; None for an owner on another host, which cannot be checked.
 
-    One that was killed a moment ago gets a second to go.
+    A process that was just killed gets one second to exit.
     """
     return bool(_running(owner)) if owner.host == socket.gethostname() else None
 
@@ -113,7 +113,7 @@ def _running(owner: Owner) -> str:
 
 
 def entries(folder: Path) -> Iterator[tuple[Path, Owner | None]]:
-    """The lock files of a folder and their owners; None where its writer was killed while it wrote it."""
+    """Lock files and their owners; the owner is None if it was killed while it wrote the file."""
     for path in sorted(folder.glob("*")) if folder.is_dir() else ():
         if path.suffix == ".attrs" or not path.is_file():
             continue
@@ -133,7 +133,7 @@ def _read(path: Path) -> Owner | None:
 
 
 def written(text: str) -> Owner | None:
-    """Who wrote this lock; None where the text is no whole lock."""
+    """Owner in the text of a lock file; None if the text is incomplete."""
     try:
         content: dict[str, Any] = json.loads(text)
         since = datetime.fromisoformat(content["timestamp"]).astimezone(UTC)
@@ -145,7 +145,7 @@ def written(text: str) -> Owner | None:
 
 
 def _command(pid: int) -> str:
-    """Command line of a running pulumi; nothing if it is gone or its number was given to something else."""
+    """Command line of a running pulumi; empty if the process has exited or its PID was reused."""
     if Path("/proc/self").exists():
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")

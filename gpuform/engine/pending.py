@@ -1,4 +1,4 @@
-"""What an interrupted run was doing when it ended, as its state says."""
+"""Operations that an interrupted run has left pending in the state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuform.errors import Failure
 
 CREATING, UPDATING, IMPORTING = "creating", "updating", "importing"
 GIVEN_UP = "waiting for Magnum"
-"""Not the engine's word: Magnum was asked, and the provider's wait for it ended in an error."""
+"""Not an operation of the engine: Magnum took the request, and the provider's wait ended in an error."""
 MAGNUM = "openstack:containerinfra/"
 RELEASE = "kubernetes:helm.sh/v3:Release"
 FIELD_MANAGER = "__fieldManager"
@@ -20,7 +20,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation that was begun and never ended; ``resource`` is the state's entry, inputs included."""
+    """An operation that was begun and never ended; ``resource`` is its state entry, inputs included."""
 
     kind: str
     resource: Mapping[str, Any]
@@ -39,10 +39,10 @@ class Operation:
 
 
 def operations(state: Mapping[str, Any]) -> list[Operation]:
-    """The pending operations of a state as `pulumi stack export` gives it, in its order.
+    """The pending operations of a state as `pulumi stack export` prints it, in its order.
 
-    A resource with inputs and without outputs is one that `gpuform recover` put there and could not read. One
-    of Magnum's with an error of its initialisation may have come about since: the engine knows no more.
+    Includes resources with inputs but no outputs, which `gpuform recover` imported and could not read, and
+    resources of Magnum with ``initErrors``, which may have become ready since.
     """
     latest = state.get("deployment") or {}
     pending = [Operation(one["type"], one["resource"]) for one in latest.get("pending_operations") or ()]
@@ -67,10 +67,11 @@ def _is_unread(resource: Mapping[str, Any]) -> bool:
 
 
 def require_none(state: Mapping[str, Any], stack: str, destroyed: bool = False) -> None:
-    """Raise Failure where a killed run was making something: the next would make it again, or leave it.
+    """Raise Failure if a killed run was creating a resource: the next run would create it again or orphan it.
 
-    What was updating or deleting is in the state, and the next run goes on with it. What waits for Magnum can
-    be ``destroyed``; an update would compare it with what the provider saw of it, and might replace it.
+    A resource being updated or deleted is in the state, and the next run resumes it. One that waits for
+    Magnum can be ``destroyed``; an update would diff it against the provider's old reading, and might replace
+    it.
     """
     left = (CREATING, IMPORTING) if destroyed else (CREATING, IMPORTING, GIVEN_UP)
     making = [one for one in operations(state) if one.kind in left]

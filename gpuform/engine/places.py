@@ -1,4 +1,4 @@
-"""Where engine runs of one checkout keep their things, and which tools they use."""
+"""Files and tools of the engine runs of one checkout."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gpuform.paths import Paths
 
 
 class Tools(Protocol):
-    """What this package needs of ``gpuform.toolchain.Toolchain``."""
+    """The part of ``gpuform.toolchain.Toolchain`` that this package uses."""
 
     def path(self, name: str) -> Path:
-        """Absolute path of the tool; gets it first if it is missing."""
+        """Absolute path of the tool, which is fetched first if it is missing."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,6 @@ class Places:
 
     @property
     def folder(self) -> Path:
-        """Everything below belongs to the engine."""
         return self.paths.state / "engine"
 
     @property
@@ -36,17 +35,17 @@ class Places:
 
     @property
     def backend(self) -> Path:
-        """The file backend: checkpoints, locks, history. What runs offline made up must not pass for real."""
+        """The file backend: checkpoints, locks, history. Offline runs, with made-up state, have their own."""
         return self.folder / ("offline" if self.offline else "backend")
 
     @property
     def answering(self) -> Path:
-        """Folder that comes first on the PATH of offline runs: ``aws`` as they have it."""
+        """First folder on the PATH of offline runs, with their stand-in for ``aws``."""
         return self.folder / "offline-commands"
 
     @property
     def finder(self) -> Path:
-        """The command that prints the folder of a stand-in for a chart."""
+        """Command that prints the folder of a chart's stand-in."""
         return self.answering / "find-chart"
 
     @property
@@ -56,17 +55,17 @@ class Places:
 
     @property
     def project(self) -> Path:
-        """A project folder with nothing but a name, to create stacks from."""
+        """A project folder that contains only a name, to create stacks from."""
         return self.folder / "project"
 
     @property
     def runs(self) -> Path:
-        """A folder per run under way, see :mod:`gpuform.scratch`."""
+        """One folder per running run, see :mod:`gpuform.scratch`."""
         return self.folder / "runs"
 
     @property
     def pulumi(self) -> Path:
-        """Link to the real pulumi that the wrapper of that name in ``Paths.shims`` starts."""
+        """Link to the real pulumi, which the wrapper in ``Paths.shims`` starts."""
         return self.folder / "pulumi"
 
     def stack_file(self, stack: str) -> Path:
@@ -74,18 +73,17 @@ class Places:
         return self.folder / f"Pulumi.{stack}.yaml"
 
     def checkpoint(self, project: str, stack: str) -> Path:
-        """State of one stack."""
         return self.backend / ".pulumi" / "stacks" / project / f"{stack}.json"
 
     def locks(self, project: str, stack: str) -> Path:
-        """Folder of the stack's lock files; usually not there."""
+        """Folder of the stack's lock files; usually missing."""
         return self.backend / ".pulumi" / "locks" / "organization" / project / stack
 
 
 def tool(places: Places, tools: Tools, name: str) -> Path:
-    """Path of a tool, past our own wrappers and links.
+    """Path of the real tool behind our own wrappers and links.
 
-    After ``eval "$(gpuform local env)"`` these come first on PATH, and the toolchain takes them for tools.
+    After ``eval "$(gpuform local env)"`` these come first on PATH, and the toolchain mistakes them for tools.
     """
     found = tools.path(name)
     if found.parent == places.paths.shims:
@@ -95,7 +93,7 @@ def tool(places: Places, tools: Tools, name: str) -> Path:
 
 
 def write(path: Path, content: str, mode: int) -> None:
-    """Put a file in place in one step; a reader sees the old content or the new. Unchanged files stay."""
+    """Write a file atomically; an unchanged file is not written."""
     if path.is_file() and not path.is_symlink() and path.read_text(encoding="utf-8") == content:
         path.chmod(mode)
         return
@@ -107,7 +105,6 @@ def write(path: Path, content: str, mode: int) -> None:
 
 
 def link(path: Path, target: Path) -> None:
-    """Put a symbolic link in place in one step."""
     if path.is_symlink() and path.readlink() == target:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

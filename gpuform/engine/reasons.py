@@ -10,7 +10,7 @@ _INVOKED = re.compile(r"^Exception: invoke of (\S+) failed: invocation of \1 ret
 
 
 def fact(errors: Sequence[str], code: int, log: Path | None) -> str:
-    """The first of the errors that were reported, else the engine's own last words in its log."""
+    """The first reported error, else the first in the engine's log, else the exit code."""
     said = list(errors)
     if not said:
         said = [
@@ -23,7 +23,6 @@ def fact(errors: Sequence[str], code: int, log: Path | None) -> str:
 
 
 def written(log: Path | None) -> str:
-    """What the engine wrote there; nothing where it wrote to the terminal."""
     return log.read_text(encoding="utf-8", errors="replace") if log is not None else ""
 
 

@@ -1,4 +1,4 @@
-"""What a run of the engine did, and how one failed."""
+"""The result of an engine run, and the error of a failed one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class Result:
 
     @property
     def changed(self) -> bool:
-        """Whether anything was, or would be, done to a resource."""
         return any(count for op, count in self.changes.items() if op != "same")
 
     @property
@@ -35,7 +34,7 @@ class Result:
         return f"{counted(self.changes)} in {self.duration_s:.1f} s"
 
     def after(self, earlier: Iterable[Result]) -> Result:
-        """This run and those before it that ended in an error, as one."""
+        """This run and the failed runs before it, as one result."""
         runs = (*earlier, self)
         done = Counter({"same": self.changes.get("same", 0)})
         for run in runs:
@@ -49,32 +48,31 @@ class Result:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Every broken mandatory policy and every error; the engine's ``update failed`` only if alone."""
+        """Mandatory policy violations and errors; the engine's ``update failed`` only if it is alone."""
         said = [f"policy {v.policy}: {v.text}" for v in self.violations if v.mandatory]
         said += [message.text for message in self.messages if message.severity == "error"]
         return tuple(text for text in said if text not in _VAGUE) or tuple(said)
 
 
 class EngineFailure(Failure):
-    """A run that the engine ended with an error; ``result`` is what it did until then."""
+    """A run that the engine ended with an error; ``result`` is what it did before."""
 
     def __init__(self, result: Result, fact: str, remedy: str) -> None:
-        """Name operation and stack as the subject."""
         super().__init__(f"pulumi {result.operation} of stack {result.stack}", fact, remedy)
         self.result = result
 
 
 @dataclass
 class Record:
-    """What a run has said so far."""
+    """Events of a run so far."""
 
-    steps: dict[Step, None] = field(default_factory=dict)  # ordered, and quick to ask
+    steps: dict[Step, None] = field(default_factory=dict)  # an ordered set
     messages: list[Message] = field(default_factory=list)
     violations: dict[Violation, None] = field(default_factory=dict)
     summary: Summary = field(default_factory=Summary)
 
     def take(self, event: Event) -> bool:
-        """Note the event; False if it says nothing new (a component with outputs is reported twice)."""
+        """Record the event; False if it adds nothing (a component with outputs is reported twice)."""
         match event:
             case Step(op, _, phase):
                 if op == "same" or phase == "started" or event in self.steps:

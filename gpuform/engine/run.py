@@ -30,17 +30,17 @@ OnEvent = Callable[[Event], None]
 class Engine:
     """The engine of one checkout, with its own home, backend and plugins.
 
-    Every operation creates the stack if it is missing, and gets past what a killed run left. Raises Failure
-    when another run holds the stack, EngineFailure when the engine ends with an error.
+    Every operation creates the stack if it is missing, and cleans up after a killed run. Raises Failure if
+    another run holds the stack, EngineFailure if the engine ends with an error.
     """
 
     def __init__(
         self, paths: Paths, toolchain: Tools, say: Callable[[str], None] = print, offline: bool = False
     ) -> None:
-        """Start nothing; ``say`` takes notices, and, without a terminal, a line per change.
+        """``say`` takes notices and, without a terminal, one line per change.
 
-        ``offline`` runs reach no cloud: a stand-in answers for AWS, and the state is kept apart from that of
-        real runs. Clusters at AWS are then the embedded control plane, where that is up.
+        ``offline`` runs reach no cloud: a stand-in replaces AWS, and the state is separate from that of real
+        runs. Clusters at AWS are then the embedded control plane, if that runs.
         """
         self._paths = paths
         self._places = Places(paths, offline)
@@ -55,10 +55,10 @@ class Engine:
         policy_packs: Sequence[Path] = (),
         settle: Callable[[Sequence[pending.Operation]], object] | None = None,
     ) -> Result:
-        """Make the stack what the program says. No preview is run before it.
+        """Update the stack; no preview is run before it.
 
-        ``settle`` is given the pending operations of a killed run, if there are any, and may change the
-        state. Raises Failure, and begins nothing, while the state names resources that were being made.
+        ``settle`` gets the pending operations of a killed run, if any, and may change the state. Raises
+        Failure, and changes nothing, while the state has pending creates.
         """
         arguments = ["--yes", "--skip-preview", *_packs(policy_packs)]
         return self._operate("up", stack, arguments, on_event, settle)
@@ -66,7 +66,6 @@ class Engine:
     def preview(
         self, stack: str = "local", on_event: OnEvent | None = None, policy_packs: Sequence[Path] = ()
     ) -> Result:
-        """What ``up`` would do."""
         return self._operate("preview", stack, _packs(policy_packs), on_event)
 
     def destroy(
@@ -74,9 +73,10 @@ class Engine:
     ) -> Result:
         """Delete everything in the stack's state except ``spared`` (URNs) and what these depend on.
 
-        Nothing is targeted: for each target the engine (3.256) asks the Kubernetes provider about an unknown
-        kubeconfig, and then uses the connection that it closed because of the answer. The stack itself stays.
-        Raises Failure, and begins nothing, as ``up`` does: what a killed run was making would be left behind.
+        The stack stays. Targets are not used: for each target the engine (3.256) asks the Kubernetes provider
+        about an unknown kubeconfig, and then uses the connection that it closed because of the answer. Raises
+        Failure, and deletes nothing, as ``up`` does: resources that a killed run was creating would be
+        orphaned.
         """
         kept = [word for urn in spared for word in ("--exclude", urn)]
         return self._operate("destroy", stack, ["--yes", "--skip-preview", *kept], on_event)
@@ -84,15 +84,15 @@ class Engine:
     def refresh(
         self, stack: str = "local", on_event: OnEvent | None = None, targets: Sequence[str] = ()
     ) -> Result:
-        """Take over into the state what is really there; of ``targets`` (URNs) alone where some are given."""
+        """Refresh the state from the live resources, or from ``targets`` (URNs) only."""
         return self._operate("refresh", stack, ["--yes", "--skip-preview", *_only(targets)], on_event)
 
     def drift(self, stack: str = "local", on_event: OnEvent | None = None) -> Result:
-        """What ``refresh`` would take over: a step per resource that is not as it was; writes nothing."""
+        """What ``refresh`` would change: one step per resource with drift; writes nothing."""
         return self._operate("refresh", stack, ["--preview-only"], on_event)
 
     def outputs(self, stack: str = "local", show_secrets: bool = False) -> dict[str, Any]:
-        """What the program exported; a secret is ``[secret]`` unless asked for."""
+        """Outputs of the stack; a secret is ``[secret]`` unless ``show_secrets``."""
         shown = ["--show-secrets"] if show_secrets else []
         env = self.prepare(stack)
         said = self.ask(env, "stack", "output", "--json", "--stack", stack, *shown)
@@ -104,13 +104,12 @@ class Engine:
         return self.deployment(self.prepare(stack), stack)
 
     def deployment(self, env: Mapping[str, str], stack: str, show_secrets: bool = False) -> dict[str, Any]:
-        """The same of a stack that nothing is done for before, with the environment of its runs."""
+        """As ``export``, with the given environment and without preparing the stack."""
         shown = ["--show-secrets"] if show_secrets else []
         state: dict[str, Any] = json.loads(self.ask(env, "stack", "export", "--stack", stack, *shown))
         return state
 
     def tool(self, name: str) -> Path:
-        """Path of a tool of the toolchain, which gets it first if it is missing."""
         return self._tools.path(name)
 
     def interrupted(self, stack: str = "local") -> list[pending.Operation]:
@@ -118,17 +117,17 @@ class Engine:
         return pending.operations(self._state(self.prepare(stack), stack))
 
     def _state(self, env: Mapping[str, str], stack: str) -> dict[str, Any]:
-        """As ``deployment``, without starting an engine where the state is a file beside the checkout."""
+        """As ``deployment``, without starting an engine if the state is a file beside the checkout."""
         if self.environment(stack)[1] is not None:
             return self.deployment(env, stack)
         return checkpoint.deployment(self._places.checkpoint(backend.project(self._paths.root), stack))
 
     def restore(self, stack: str, state: Mapping[str, Any]) -> None:
-        """Put a state in place of the stack's own, as ``pulumi stack import`` does."""
+        """Replace the stack's state, as ``pulumi stack import`` does."""
         self.ask(self.prepare(stack), "stack", "import", "--stack", stack, given=json.dumps(state))
 
     def prepare(self, stack: str = "local") -> dict[str, str]:
-        """Make sure that ``stack`` exists and can be worked on; the environment of its runs."""
+        """Create or repair ``stack`` if necessary; returns the environment of its runs."""
         env, shared = self.environment(stack)
         project = backend.project(self._paths.root)
         if shared is not None:
@@ -140,19 +139,19 @@ class Engine:
         for said in checkpoint.repair(state, stack, self._places.offline):
             self._say(said)
         if not state.exists():
-            # From a folder of its own: the engine writes a new stack's salt next to the project file.
+            # In a separate folder: the engine writes a new stack's salt next to the project file.
             write(self._places.project / "Pulumi.yaml", f"name: {project}\nruntime: python\n", 0o600)
             self.ask(env, "stack", "init", stack, "--no-select", "--cwd", str(self._places.project))
         return env
 
     def environment(self, stack: str) -> tuple[dict[str, str], State | None]:
-        """The environment of its runs and the state that is declared; makes, repairs and asks for nothing."""
+        """Environment of the stack's runs, and its declared state; neither creates nor repairs the stack."""
         if known := self._runs.get(stack):
             return known
         writable.require_state(self._paths.state)
         shared = None if self._places.offline else backend.declared(self._paths.root, stack)
         ours = engine_env(self._paths, self._tools, stack, self._places.offline)
-        # Whoever runs the engine by us has asked the account before, or wants it left alone.
+        # Callers of this class run the preflight themselves, or skip it on purpose.
         env = backend.without(UNSET, ours, PASSPHRASE) | ours | {"GPUFORM_SKIP_PREFLIGHT": "1"}
         if shared is not None:
             backend.require_passphrase(stack, shared, env)
@@ -213,7 +212,7 @@ class Engine:
         return result
 
     def ask(self, env: Mapping[str, str], *arguments: str, given: str | None = None) -> str:
-        """What pulumi prints; ``given`` is its input. Raises Failure where it ends with an error."""
+        """Output of a pulumi command; ``given`` is its input. Raises Failure if it ends with an error."""
         command = [str(self._paths.shims / "pulumi"), *arguments, "--non-interactive", "--color", "never"]
         answer = subprocess.run(
             command, env=env, cwd=self._paths.root, input=given, capture_output=True, text=True
@@ -238,7 +237,6 @@ def _packs(folders: Sequence[Path]) -> list[str]:
 
 
 def _failure(result: Result, code: int, log: Path | None) -> Failure:
-    """The failure of a run, with the engine's own reason where it gave one, or with who holds the stack."""
     if held := locks.held(reasons.written(log), result.stack):
         return held
     fact = reasons.fact(result.errors, code, log)

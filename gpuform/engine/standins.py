@@ -1,7 +1,7 @@
-"""The plugins of engine runs: official ones where they are installed or can be had, else the project's own.
+"""The plugins of engine runs: official ones if available, else the project's own stand-ins.
 
-They lie in the plugin folder of our own PULUMI_HOME. The engine looks there last, after PATH and after what
-ships next to ``pulumi``.
+They are installed in our own PULUMI_HOME. The engine looks there last, after PATH and after the plugins
+next to ``pulumi``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SOURCES = {
 """What the toolchain builds a provider from."""
 _REAL = re.compile(r"kind:.*\b(aws|openstack|existing|hosts)\b")
 _SDKS = ("kubernetes", "aws", "openstack")
-"""Providers whose SDK is a package of its own, which says the version."""
+"""Providers with an SDK package of their own, which determines the version."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class _Ours:
 
     @property
     def word(self) -> str:
-        """What the stack files of its users have; empty where every stack starts it."""
+        """Word in the stack files that need the plugin; empty if every stack needs it."""
         return "openstack" if self.name == "openstack" else ""
 
     @property
@@ -64,35 +64,35 @@ class _Ours:
 _OURS = (
     _Ours("language", "python", "gpuform.plugins.language", stands_in=True),
     _Ours("resource", "kubernetes", tool="pulumi-resource-kubernetes", stands_in=True),
-    # Only where the SDK is installed, which asks for its own version: it comes with gpuform[openstack].
+    # Only if the SDK (gpuform[openstack]) is installed, because it requests its own version.
     *(
         [_Ours("resource", "openstack", tool="pulumi-resource-openstack", stands_in=True)]
         if find_spec("pulumi_openstack")
         else []
     ),
-    _Ours("resource", "pulumi-python", "pulumi.dynamic"),  # part of the SDK, started as it says
+    _Ours("resource", "pulumi-python", "pulumi.dynamic"),  # part of the SDK
     _Ours("resource", "gpuform", "gpuform.plugins.own"),
 )
 
 
-# Where only offline runs look, which do not look on PATH: no other run may take one for the real one, and
-# offline runs take none that would ask for the cloud.
+# Only for offline runs, which ignore PATH: other runs must not use a stand-in of a cloud, and offline runs
+# must not use a plugin that calls the cloud.
 _OFFLINE = tuple(
     ours
     for ours in (
         _Ours("resource", "aws", "gpuform.plugins.offline"),
         _Ours("resource", "openstack", tool="pulumi-openstack-offline"),
     )
-    if find_spec(f"pulumi_{ours.name}")  # whoever uses one cloud need not have the other's SDK
+    if find_spec(f"pulumi_{ours.name}")  # users of one cloud need not install the other's SDK
 )
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin that may be official; ``official`` is its executable, or None where it is not installed.
+    """A plugin that has an official version; ``official`` is its executable, or None if not installed.
 
-    ``source`` is what the toolchain builds it from; empty where our stand-in is used. ``word`` is in the
-    stack files of those that start it.
+    ``source`` is what the toolchain builds it from; empty if our stand-in is used. ``word`` is in the
+    stack files that need the plugin.
     """
 
     name: str
@@ -102,13 +102,12 @@ class Plugin:
     word: str = ""
 
     def starts_for(self, stack_file: Path) -> bool:
-        """Whether runs of a stack use it."""
         return self.word in (_read(stack_file) if self.word else "")
 
     def notice(self, stack_file: Path, offline: bool = False) -> str:
-        """What runs of a stack say of a plugin that is not official, else nothing.
+        """Notice for runs of a stack if the plugin is not official, else empty.
 
-        The source of January 2026 takes an object that is there for its own (pulumi-kubernetes PR 4278).
+        The source of January 2026 adopts an object that exists already (pulumi-kubernetes PR 4278).
         """
         if self.official or not self.starts_for(stack_file):
             return ""
@@ -125,12 +124,12 @@ class Plugin:
 
 
 def is_real(stack_file: Path) -> bool:
-    """Whether a stack is more than this machine: on a cloud, on own hosts or in a cluster that is there."""
+    """Whether a stack reaches beyond this machine: a cloud, own hosts or an existing cluster."""
     return bool(_REAL.search(_read(stack_file)))
 
 
 def plugins(paths: Paths | None = None, offline: bool = False) -> list[Plugin]:
-    """Every plugin that may be official, with the official one where it is installed.
+    """Every plugin that has an official version, with its executable if that is installed.
 
     Looks on PATH, next to the ``pulumi`` of these runs, in the user's own PULUMI_HOME, and among the tools;
     starts nothing.
@@ -144,17 +143,14 @@ def plugins(paths: Paths | None = None, offline: bool = False) -> list[Plugin]:
 
 
 def install(places: Places, tools: Tools, stack: str) -> None:
-    """Make every plugin that the stack starts known to the engine. Run again it changes nothing.
-
-    Errors as ``Tools.path``.
-    """
+    """Install every plugin that the stack needs; idempotent. Errors as ``Tools.path``."""
     declared = _read(places.paths.root / f"Pulumi.{stack}.yaml")
     official = {plugin.name: plugin.official for plugin in plugins(places.paths, places.offline)}
     folder = places.home / "plugins"
     for ours in _wanted(places.offline):
         for other in folder.glob(f"{ours.kind}-{ours.name}-v*"):
             if other.name != ours.folder:
-                shutil.rmtree(other)  # of an older version of ours: this PULUMI_HOME is nobody else's
+                shutil.rmtree(other)  # an older version of ours: only gpuform uses this PULUMI_HOME
         if ours.word not in declared:
             continue
         target = folder / ours.folder / ours.file
@@ -176,19 +172,18 @@ def install(places: Places, tools: Tools, stack: str) -> None:
 
 
 def _only_ours(ours: _Ours, offline: bool) -> bool:
-    """Whether an official plugin must not take its place: offline our language host finds the charts."""
+    """Whether an official plugin must not replace it: offline, our language host finds the charts."""
     return ours in _OFFLINE or (offline and ours.kind == "language")
 
 
 def _wanted(offline: bool) -> list[_Ours]:
-    """The plugins of a run; offline ours in the place of any other of the same name."""
     instead = {one.file for one in _OFFLINE} if offline else set()
     return [one for one in _OURS if one.file not in instead] + (list(_OFFLINE) if offline else [])
 
 
 def _launcher(module: str, *arguments: Path) -> str:
-    # -P: the engine starts plugins in the program's folder, whose modules must not pass for ours; nor may
-    # those of another checkout, which PYTHONPATH names for its program. The language host gives it that.
+    # -P and no PYTHONPATH: modules in the program's folder, where the engine starts plugins, and those of
+    # another checkout must not shadow ours. The language host passes PYTHONPATH on to the program.
     words = " ".join(shlex.quote(str(word)) for word in (sys.executable, "-P", "-m", module, *arguments))
     kept = "GPUFORM_PYTHONPATH=${PYTHONPATH-}\nexport GPUFORM_PYTHONPATH\n"
     return f'#!/bin/sh\n{kept}unset PYTHONPATH\nexec {words} "$@"\n'

@@ -1,4 +1,4 @@
-"""Runs one engine process and hands on its events while it works."""
+"""Runs one engine process and passes on its events while it runs."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def follow(
     output: IO[bytes] | None,
     on_event: Callable[[Event], None],
 ) -> int:
-    """Run an engine command that changes or previews a stack; its exit code, negative for a signal.
+    """Run an engine command that changes or previews a stack; returns its exit code, negative for a signal.
 
     ``output`` takes its display; None leaves the display to the terminal, which then also delivers Ctrl-C.
-    Otherwise SIGINT and SIGTERM to this process become one SIGINT to the engine, which ends what it has
-    begun and no more; so does what ``on_event`` raises, once it has ended. Events pass through
-    a pipe, for the engine writes secrets into them; it lies in a folder of this run below ``runs``. On
-    Linux the engine does not outlive this process, however that ends.
+    Otherwise SIGINT and SIGTERM to this process become one SIGINT to the engine, which then finishes the
+    operations it has begun. So does an exception of ``on_event``, which is raised once the engine has ended.
+    Events pass through a pipe, because the engine writes secrets into them; it lies in a folder of this run
+    below ``runs``. On Linux the engine does not outlive this process, even if that is killed.
     """
     with scratch.folder(runs) as folder:
         pipe = folder / "events"
@@ -48,7 +48,7 @@ def follow(
         try:
             process = subprocess.Popen(
                 [*command, "--event-log", str(pipe)],
-                env={**env, "PULUMI_DEBUG_COMMANDS": "true"},  # without it there is no --event-log
+                env={**env, "PULUMI_DEBUG_COMMANDS": "true"},  # --event-log requires it
                 cwd=cwd,
                 stdin=None if output is None else subprocess.DEVNULL,
                 stdout=output,
@@ -71,9 +71,9 @@ def follow(
 
 
 def _end(reader: int, process: subprocess.Popen[bytes]) -> None:
-    """Let it end what it has begun: with us it would die in the middle of that. Nobody hears what it says."""
+    """Let the engine finish the operations it has begun; its events are dropped."""
     process.send_signal(signal.SIGINT)
-    for _ in _lines(reader, process):  # a pipe that is full would hold it
+    for _ in _lines(reader, process):  # a full pipe would block the engine
         pass
     process.wait()
 
@@ -81,7 +81,7 @@ def _end(reader: int, process: subprocess.Popen[bytes]) -> None:
 def _lines(reader: int, process: subprocess.Popen[bytes]) -> Iterator[str]:
     rest = b""
     while True:
-        ended = process.poll() is not None  # asked before the read: what came until then is read below
+        ended = process.poll() is not None  # polled first, so that nothing written before the end is missed
         ready, _, _ = select.select([reader], [], [], _POLL_S)
         data = os.read(reader, _CHUNK) if ready else b""
         if data:
@@ -90,14 +90,14 @@ def _lines(reader: int, process: subprocess.Popen[bytes]) -> Iterator[str]:
         elif ended:
             return
         elif ready:
-            time.sleep(_POLL_S)  # nobody has opened the pipe yet, or the engine has closed it and winds up
+            time.sleep(_POLL_S)  # the engine has not opened the pipe yet, or has closed it and is exiting
 
 
 @contextmanager
 def _signals_to(process: subprocess.Popen[bytes], *, terminal: bool) -> Iterator[None]:
-    """Turn what would end this process into a request to the engine to end.
+    """Turn signals that would end this process into a request to the engine to end.
 
-    Raises KeyboardInterrupt when the engine has ended after a SIGINT: nobody asks then what it has reported.
+    Raises KeyboardInterrupt when the engine has ended after a SIGINT; its result is then not needed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""Own hosts: playbooks run over ssh, with a result for each host and nothing left behind."""
+"""Own hosts: runs playbooks over ssh, with a result for each host, and leaves nothing behind."""
 
 from gpuform.hosts.events import Event, HostResult, Outcome
 from gpuform.hosts.runner import run

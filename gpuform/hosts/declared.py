@@ -1,4 +1,4 @@
-"""The hosts that a stack declares: its inventory, and what the nodes of joined ones carry."""
+"""The hosts that a stack declares: their inventory, and the labels and taints of the joined nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from infra.plan.startup import until_proven
 
 @dataclass(frozen=True)
 class Declared:
-    """A stack of own hosts; ``kubeconfig`` is None before they have joined a cluster."""
+    """A stack of own hosts; ``kubeconfig`` is None before the hosts have joined a cluster."""
 
     stack: str
     environment: Environment
@@ -30,7 +30,6 @@ class Declared:
 
     @property
     def pools(self) -> list[PoolHosts]:
-        """What each pool's nodes are to carry."""
         env = self.environment
         return [
             PoolHosts(
@@ -46,7 +45,7 @@ class Declared:
 
 
 def declared(stack: str, paths: Paths) -> Declared:
-    """Read ``Pulumi.STACK.yaml``; raises InputError, also for a stack whose cluster is of another kind."""
+    """Read ``Pulumi.STACK.yaml``; raises InputError, also for a stack with another kind of cluster."""
     env = environment(stack, paths)
     cluster = env.cluster
     if not isinstance(cluster, HostsCluster):

@@ -1,4 +1,4 @@
-"""What a run tells while it works, and what it came to for each host."""
+"""Events of a run, and its result for each host."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 from gpuform.hosts import reasons
 
-END = "gpuform end of run"  # the task that every host reaches which nothing has stopped
-DONE = "Count the host as done"  # the same at the end of a play that takes its hosts one by one (serial)
+END = "gpuform end of run"  # the task that every host reaches unless it was stopped
+DONE = "Count the host as done"  # the same at the end of a play that takes its hosts in batches (serial)
 STOPPED = "the run stopped before this host was done; run the same again"
-_KEPT_OUTPUT = 40  # lines: an error of ansible-playbook itself is said in its last few
+_KEPT_OUTPUT = 40  # lines: an error of ansible-playbook itself is in its last few
 _ENDINGS = ("ok", "changed", "failed", "unreachable", "skipped")
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened.
+    """One event of a run.
 
     ``kind`` is ``play``, ``task`` (it begins, on every host), ``started``, ``ok``, ``changed``, ``skipped``,
     ``failed``, ``unreachable``, ``done`` (of one host; the last is at its end), ``output`` (a line outside
-    any task) or ``stats``. ``ignored`` is a failure that the playbook passes over,
-    ``play`` tells plays apart: one that goes over the hosts in turns begins more than once.
+    any task) or ``stats``. ``ignored`` is a failure that the playbook ignores, ``play`` is the play's id: a
+    play that runs in batches begins more than once.
     """
 
     kind: str
@@ -39,10 +39,10 @@ class Event:
 
 @dataclass(frozen=True)
 class HostResult:
-    """What the run came to on one host.
+    """The run's result on one host.
 
-    ``changed`` and ``failed`` count tasks. ``message`` is empty where ``ok``. ``task`` is the one that
-    failed, ``changes`` are those that changed something (in a check: would), and ``diffs`` what in files.
+    ``changed`` and ``failed`` count tasks. ``message`` is empty if ``ok``. ``task`` is the one that failed,
+    ``changes`` are those that changed something (in check mode: would), and ``diffs`` their changes of files.
     """
 
     ok: bool
@@ -56,16 +56,15 @@ class HostResult:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """What the state and ``--json`` have of it."""
         keys = ("ok", "changed", "failed", "unreachable", "message")
         return {key: getattr(self, key) for key in keys}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A finished run: each asked host by name, ansible-playbook's exit code, and whether it was cancelled.
+    """A finished run: the requested hosts by name, ansible-playbook's exit code, whether it was cancelled.
 
-    ``message`` says what ended the run where that was no host's doing.
+    ``message`` says what ended the run if no host did.
     """
 
     hosts: Mapping[str, HostResult]
@@ -75,12 +74,10 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Every host did everything."""
         return self.rc == 0 and not self.message and all(result.ok for result in self.hosts.values())
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """One line for each host that is not ok, or one for the run."""
         named = tuple(
             f"host {name}: {result.message}" for name, result in self.hosts.items() if not result.ok
         )
@@ -88,10 +85,10 @@ class Outcome:
 
 
 class Ledger:
-    """Collects the events of one run on the hosts that were asked for."""
+    """Collects the events of one run on the requested hosts."""
 
     def __init__(self, hosts: Sequence[str], plays: Sequence[Collection[str]] = ()) -> None:
-        """``hosts`` are those that a result is owed for, ``plays`` the hosts of each play as far as known."""
+        """``hosts`` need a result, ``plays`` are the hosts of each play, if known."""
         self._hosts = tuple(hosts)
         self._plays = tuple(plays)
         self._begun: set[str] = set()
@@ -104,9 +101,8 @@ class Ledger:
         self._done: set[str] = set()
 
     def add(self, event: Event) -> None:
-        """Take the next event."""
         if event.kind in ("failed", "unreachable") and not event.ignored:
-            self._failures[event.host] = (event.task, event.message)  # the last one ended the host's part
+            self._failures[event.host] = (event.task, event.message)  # the last one ended the host's run
         elif event.kind == "changed":
             self._changes.setdefault(event.host, []).append(event.task)
             if event.diff:
@@ -123,7 +119,6 @@ class Ledger:
             self._facts.setdefault(event.host, {}).update(event.facts)
 
     def outcome(self, rc: int, *, cancelled: bool = False) -> Outcome:
-        """The results, once the run has ended with ``rc``."""
         message = ""
         if cancelled:
             message = "cancelled; run the same again to go on"
@@ -157,13 +152,13 @@ class Ledger:
         )
 
     def _past(self, name: str) -> bool:
-        """Whether the play that the run ended in, and those behind it, are not about this host."""
+        """Whether the host is in neither the play in which the run ended nor a later one."""
         rest = self._plays[max(len(self._begun) - 1, 0) :]
         return bool(rest) and not any(name in members for members in rest)
 
 
 def read(raw: Mapping[str, Any]) -> Event | None:
-    """An event as ansible-runner hands it over, without what nobody asks for; None where nothing is left."""
+    """Convert an event of ansible-runner to the fields that we use; None if it has none of them."""
     kind, data = str(raw.get("event")), raw.get("event_data") or {}
     task = _task(data)
     if kind == "playbook_on_stats":
@@ -207,7 +202,7 @@ def _task(data: Mapping[str, Any]) -> str:
 
 
 def _facts(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a playbook of ours wants to be known: the fact gpuform_status, and nothing else of the host."""
+    """Facts that our playbooks report: gpuform_status, and nothing else of the host."""
     facts = (result.get("ansible_facts") or {}).get("gpuform_status")
     return dict(facts) if isinstance(facts, Mapping) else {}
 
@@ -225,14 +220,13 @@ def _diff(diff: Mapping[str, Any]) -> str:
         return str(diff["prepared"]).strip()
     before, after = diff.get("before"), diff.get("after")
     if not isinstance(before, str) or not isinstance(after, str):
-        return ""  # a state of the file's attributes, which the task's name tells
+        return ""  # attributes of the file, which the task's name tells
     names = (str(diff.get("before_header") or "before"), str(diff.get("after_header") or "after"))
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), *names, lineterm="", n=1)
-    return "\n".join(list(lines)[:60])  # what is longer is looked at on the host
+    return "\n".join(list(lines)[:60])  # longer diffs have to be read on the host
 
 
 def _last_words(output: Sequence[str]) -> str:
-    """The error that ansible-playbook ended with, on one line."""
     whole = "\n".join(output)
     mark = max(whole.rfind("ERROR"), whole.rfind("[ERROR]"))
     return " ".join(whole[mark:].split())[:600] if mark >= 0 else " ".join(whole.split())[-300:]

@@ -1,7 +1,7 @@
 """The inventory that the checks of a stack compare its hosts with.
 
-For own hosts it is Ansible's, with the slices that the operator's MIG manager is to make. For any other
-cluster the nodes of each pool are looked up, and what the operator installs on them is what is expected.
+For own hosts it is Ansible's, with the slices that the operator's MIG manager is to create. For any other
+cluster it has the live nodes of each pool, and what the operator installs on them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Variables = dict[str, Any]
 
 
 def of_hosts(env: Environment) -> dict[str, Any]:
-    """The inventory of own hosts; the repositories' keys are left out, for no check reads them."""
+    """The inventory of own hosts, without the repositories' keys, which no check reads."""
     assert isinstance(env.cluster, HostsCluster)
     found = ansible_inventory(env, {path: "" for _, path in key_paths(env)})
     for pool in env.pools:
@@ -35,7 +35,6 @@ def of_hosts(env: Environment) -> dict[str, Any]:
 def of_nodes(
     env: Environment, nodes: Iterable[Mapping[str, Any]], kubeconfig: Path, context: str | None
 ) -> dict[str, Any]:
-    """An inventory of the live nodes that carry a pool's label."""
     pools = {pool.name: pool for pool in env.pools}
     hosts: dict[str, Variables] = {}
     for node in nodes:
@@ -76,7 +75,7 @@ def _gpus(env: Environment, pool: Pool, gpus: int) -> Variables:
 
 
 def _mig(pool: Pool) -> Variables:
-    """The slices of each GPU that the operator cuts, and which GPUs those are if not all of them."""
+    """The MIG slices of each GPU that the operator creates, and the indices of these GPUs if not all."""
     devices = mig_names.cut(pool)
     found: Variables = {"gpuform_mig": dict(pool.layout or {})}
     return found if devices is None else {**found, "gpuform_mig_devices": list(devices)}

@@ -1,4 +1,4 @@
-"""What the process of a run is told."""
+"""The job description that a run's process gets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 class Job:
     """What to run; paths are absolute.
 
-    ``variables`` are set for ansible-playbook, ``command`` are more words for it. ``folders`` are removed at
-    the end.
+    ``variables`` are set for ansible-playbook, ``command`` has further arguments for it. ``folders`` are
+    removed at the end.
     """
 
     folder: str

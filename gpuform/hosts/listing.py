@@ -1,4 +1,4 @@
-"""Inventories: which hosts are asked for, and from what scripts print to what lies in a file."""
+"""Inventories: the hosts that a run is about, and conversion from script output to a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuform.errors import InputError
 
 
 def hosts_of(inventory: Mapping[str, Any], group: str = "all") -> list[str]:
-    """The hosts of a group and of the groups below it, by name; an unknown group has none."""
+    """The hosts of a group and of its child groups, sorted by name; empty for an unknown group."""
     if group == "all":
         groups: Iterable[Any] = [item for key, item in inventory.items() if key != "_meta"]
         known = set((inventory.get("_meta") or {}).get("hostvars") or {})
@@ -24,7 +24,7 @@ def hosts_of(inventory: Mapping[str, Any], group: str = "all") -> list[str]:
 
 
 def asked(inventory: Mapping[str, Any], limit: Sequence[str]) -> list[str]:
-    """The hosts that a run with this limit is about; raises InputError for a name that is neither."""
+    """The hosts that a run with this limit includes; InputError for a name that is not a host or group."""
     every = hosts_of(inventory)
     if not limit:
         return every
@@ -43,7 +43,7 @@ def asked(inventory: Mapping[str, Any], limit: Sequence[str]) -> list[str]:
 
 
 def plays_of(playbook: Any, inventory: Mapping[str, Any]) -> list[set[str]]:
-    """The hosts of each play of a playbook, in order; none where that cannot be read off it.
+    """The hosts of each play of a playbook, in order; empty if the playbook cannot be analysed.
 
     A pattern that is more than names joined by ``:`` or ``,`` counts as every host.
     """
@@ -64,7 +64,7 @@ def _members(inventory: Mapping[str, Any], name: str, every: Sequence[str]) -> S
 
 
 def static(inventory: Mapping[str, Any]) -> dict[str, Any]:
-    """The inventory in the form of Ansible's YAML files, of which JSON is one."""
+    """The inventory in the form of Ansible's YAML files, a superset of JSON."""
     hostvars = (inventory.get("_meta") or {}).get("hostvars") or {}
     groups: dict[str, Any] = {}
     for name, item in inventory.items():

@@ -1,4 +1,4 @@
-"""Labels and taints of hosts that have joined a cluster, put on by the code that Pulumi's runs use."""
+"""Labels and taints of hosts that have joined a cluster, set by the code that Pulumi's runs use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPE = "gpuform:nodes:PoolNodes"
 
 @dataclass(frozen=True)
 class PoolHosts:
-    """What the nodes of one pool's hosts are to carry."""
+    """Labels, taints and sharing for the nodes of one pool's hosts."""
 
     pool: str
     hosts: Sequence[str]
@@ -33,10 +33,10 @@ class PoolHosts:
 def put(
     stack: str, pools: Sequence[PoolHosts], kubeconfig: str, context: str | None = None
 ) -> dict[str, list[str]]:
-    """Put labels and taints on; the names of each pool's nodes, empty for one of which no host has joined.
+    """Set labels and taints; returns the node names of each pool, empty for a pool without joined hosts.
 
-    The field manager follows from stack and pool, so a label that is declared no longer is taken off again;
-    a taint is not. Raises `Failure` with the cluster's own reason.
+    The field manager is derived from stack and pool, so a label that is no longer declared is removed; a
+    taint is not. Raises `Failure` with the cluster's own reason.
     """
     return asyncio.run(_put(stack, pools, {"kubeconfig": kubeconfig, "context": context or ""}))
 
@@ -78,7 +78,7 @@ async def _pool(stack: str, pool: PoolHosts, clusters: Clusters, cluster: Mappin
 def ready(hosts: Sequence[str], kubeconfig: Path | None, context: str | None = None) -> dict[str, str]:
     """Whether each host's node is ``ready``, ``not ready`` or ``not joined``.
 
-    ``-`` without a kubeconfig, ``unknown`` where the cluster does not answer.
+    ``-`` without a kubeconfig, ``unknown`` if the cluster does not answer.
     """
     if kubeconfig is None:
         return dict.fromkeys(hosts, "-")
@@ -105,5 +105,4 @@ def _ready(node: Manifest) -> str:
 
 
 def selector_of(hosts: Sequence[str]) -> str:
-    """The selector of these hosts' nodes."""
     return f"{HOSTNAME} in ({','.join(hosts)})"

@@ -1,10 +1,10 @@
-"""The process of one run: ansible-runner, and around it the promise that nothing stays.
+"""The process of one run: starts ansible-runner, and makes sure that nothing is left afterwards.
 
     python -P -m gpuform.hosts.process      with a `Job` as JSON in the first line of stdin
 
-Events come out as JSON, one to a line, the last one ``{"kind": "end"}``. SIGTERM, and the end of stdin (its
-parent was told to end, or was killed), end the run: ansible-playbook is asked first, and its workers with
-it; whatever is left after a few seconds is killed. Then the folder of the run is removed.
+Events are printed as JSON, one to a line, the last one ``{"kind": "end"}``. SIGTERM, and the end of stdin
+(its parent was told to end, or was killed), end the run: ansible-playbook and its workers get a SIGTERM
+first; whatever is left after a few seconds is killed. Then the folder of the run is removed.
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ from typing import Any
 from gpuform.hosts.events import read
 from gpuform.hosts.job import Job
 
-_PR_SET_CHILD_SUBREAPER = 36  # prctl(2): what a child leaves behind becomes ours, and can be ended
+_PR_SET_CHILD_SUBREAPER = 36  # prctl(2): orphans of our children become ours, and can be ended
 _GRACE_S = 5.0  # ansible-playbook ends its workers and ssh within a second of a SIGTERM
 _PROC = Path("/proc")
 
 
 def main() -> int:
-    """Run the job that the first line of stdin is."""
     job = Job(**json.loads(sys.stdin.readline()))
     out = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
-    os.dup2(2, 1)  # what anything prints is no event
+    os.dup2(2, 1)  # other output is not an event
 
     def tell(item: Mapping[str, Any]) -> None:
         try:
             print(json.dumps(item), file=out, flush=True)
         except BrokenPipeError:
-            cancel.set()  # nobody listens any more
+            cancel.set()  # the reader has gone
 
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -59,7 +58,7 @@ def main() -> int:
 
 
 def _until_alone(cancel: threading.Event) -> None:
-    """Wait for the end of stdin, which is the end of the parent, or its wish that this run ends."""
+    """Wait for the end of stdin: the parent has ended, or wants this run to end."""
     while os.read(0, 4096):
         continue
     cancel.set()
@@ -71,7 +70,7 @@ def _play(job: Job, tell: Callable[[Mapping[str, Any]], None], cancel: threading
     asked: list[float] = []
 
     def ending() -> bool:
-        """Whether ansible-runner shall kill now; ansible-playbook is asked first."""
+        """Whether ansible-runner shall kill now; ansible-playbook gets a SIGTERM first."""
         if cancel.is_set() and not asked:
             asked.append(time.monotonic())
             for pid in _children():
@@ -107,7 +106,7 @@ def _children() -> list[int]:
 
 
 def _end_children(grace: float) -> None:
-    """End what the run has left: orphaned workers, and ssh's masters, which outlive it on purpose."""
+    """End processes that the run has left: orphaned workers, and ssh masters, which outlive it by design."""
     deadline = time.monotonic() + grace
     number = signal.SIGTERM
     while children := _children():

@@ -1,4 +1,4 @@
-"""What a person sees while a playbook runs: a table that changes in place on a terminal, lines elsewhere."""
+"""Progress of a playbook run: a table that is updated in place on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _STYLES = {"changed": "yellow", "failed": "red", "unreachable": "red", "at work"
 def reporting(
     console: Console, hosts: Sequence[str], write: Callable[[str], None] | None
 ) -> Iterator[OnEvent]:
-    """What takes a run's events: ``console``'s table where it is a terminal, else lines for ``write``.
+    """The handler of a run's events: ``console``'s table on a terminal, else lines for ``write``.
 
-    Without ``write`` nothing is shown: the result alone is asked for.
+    Without ``write`` nothing is shown.
     """
     if write is None:
         yield lambda event: None
@@ -36,7 +36,7 @@ def reporting(
 
 
 def lines(write: Callable[[str], None]) -> OnEvent:
-    """One line for each task that changed something or failed; a task that found nothing to do is silent."""
+    """One line for each task that changed something or failed; others print nothing."""
 
     def add(event: Event) -> None:
         if event.kind == "play":
@@ -51,16 +51,14 @@ def lines(write: Callable[[str], None]) -> OnEvent:
 
 
 class Board:
-    """Where each host stands now."""
+    """Table with the current state of each host."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
-        """Every host waits."""
         self._play = ""
         self._rows = {name: ["waiting", ""] for name in hosts}
         self._changed = dict.fromkeys(hosts, 0)
 
     def add(self, event: Event) -> None:
-        """Take the next event."""
         if event.kind == "play":
             self._play = event.message
         row = self._rows.get(event.host)
@@ -75,7 +73,6 @@ class Board:
             self._changed[event.host] += event.kind == "changed"
 
     def table(self) -> Table:
-        """As it is now."""
         table = Table(title=self._play or "Connecting", title_justify="left", box=None, pad_edge=False)
         for name in ("host", "state", "changed"):
             table.add_column(name, no_wrap=True)

@@ -1,4 +1,4 @@
-"""Which hosts answer at all, asked before a run that nobody wants to wait for."""
+"""Which hosts answer, checked before a run so that it does not wait for the others."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ SECONDS = 5.0  # a host in the same network answers in milliseconds; a preview d
 async def reachable(
     inventory: Mapping[str, Any], hosts: Sequence[str], seconds: float = SECONDS
 ) -> dict[str, str]:
-    """Why a host's ssh port cannot be reached, for each of ``hosts``; empty for one that can.
+    """Why a host's ssh port cannot be reached, for each of ``hosts``; empty if it can.
 
-    All are asked at once. One behind a jump host, or with a connection of another kind, counts as reachable.
+    All are checked at once. A host behind a jump host, or with another kind of connection, counts as
+    reachable.
     """
     hostvars = (inventory.get("_meta") or {}).get("hostvars") or {}
     reasons = await asyncio.gather(*(_why_not(hostvars.get(name) or {}, name, seconds) for name in hosts))

@@ -1,4 +1,4 @@
-"""Why a task failed or a host was not reached, in one line that names what to do."""
+"""Why a task failed or a host was unreachable, in one line with a remedy."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_LIMIT = 600  # characters: an apt failure is a page, and its first lines say it
+_LIMIT = 600  # characters: an apt failure is a page, and its first lines have the reason
 _FINGERPRINT = re.compile(r"(SHA256:[A-Za-z0-9+/=]+)")
-# What ssh says, and what it means. Texts of OpenSSH: sshconnect.c, readconf of the host key, auth.
+# ssh's messages and their meaning. Texts of OpenSSH: sshconnect.c, readconf of the host key, auth.
 _SSH = {
     "REMOTE HOST IDENTIFICATION HAS CHANGED": (
         "wrong host key: it shows {key}, not the one in known_hosts; somebody else answers at its address, "
@@ -33,21 +33,19 @@ _NETWORK = re.compile(
 
 
 def unreachable(result: Mapping[str, Any]) -> str:
-    """Why a host was not reached, from the result of the task that should have run there."""
     if "censored" in result:
         return "cannot be reached; why is hidden with the task's output: log in to it by ssh to see"
     return _meant(str(result.get("msg") or ""))
 
 
 def failed(result: Mapping[str, Any]) -> str:
-    """The reason in a module's result; what was hidden by no_log stays hidden."""
+    """The reason in a module's result; what no_log hides stays hidden."""
     if "censored" in result:
         return "failed; its output is hidden, for it may hold secrets: look at the host"
     return _line("; ".join(dict.fromkeys(_messages(result))) or "failed without a message")
 
 
 def _meant(message: str) -> str:
-    """What ssh meant."""
     for mark, meaning in _SSH.items():
         if mark in message:
             found = _FINGERPRINT.search(message)

@@ -1,4 +1,4 @@
-"""One playbook on an inventory's hosts, through ansible-runner, in a private folder that does not stay."""
+"""Runs a playbook on an inventory's hosts, through ansible-runner, in a private temporary folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gpuform.hosts.listing import asked, plays_of, static
 from gpuform.hosts.secrets import Hiding, secrets_of
 from gpuform.paths import Paths
 
-# What the run sees of the caller's environment: no setting of Ansible's, no secret of Pulumi's or a cloud's.
+# The only variables that a run gets: no setting of Ansible's, no secret of Pulumi's or a cloud's.
 _PASSED = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "SSH_AUTH_SOCK")
 # sun_path holds 108 bytes, and ssh adds a dot and 16 characters to the name that it binds first.
 _SOCKET_ROOM = 108 - 1 - 17 - len("/0123456789")
@@ -45,14 +45,14 @@ def run(
     cancelled: Callable[[], bool] | None = None,
     paths: Paths | None = None,
 ) -> Outcome:
-    """Run ``playbook``, a file of ``ansible/playbooks``, on what ``ansible-inventory --list`` would print.
+    """Run ``playbook``, a file of ``ansible/playbooks``, on an inventory as of ``ansible-inventory --list``.
 
-    ``check`` changes nothing and says what would change. ``limit`` are names of hosts or groups.
-    ``cancelled`` is asked twice a second. A KeyboardInterrupt goes on only when everything has ended. What
-    runs on this machine (kubectl) is looked for on PATH, then in the folders ``tools``.
+    ``check`` changes nothing and reports what would change. ``limit`` are names of hosts or groups.
+    ``cancelled`` is called twice a second. A KeyboardInterrupt is raised again only when everything has
+    ended. Programs for this machine (kubectl) are looked up on PATH, then in the folders ``tools``.
     Secrets in the inventory, and ``secrets``, are in no event and no result. Host keys are verified, whatever
     the user's own configuration of ssh or Ansible says. Raises InputError for an unknown playbook or limit,
-    `Failure` where ansible-runner is missing; what fails on hosts is in the outcome.
+    `Failure` if ansible-runner is missing; failures on hosts are in the outcome.
     """
     paths = paths or Paths.here()
     ansible = ansible or paths.root / "ansible"
@@ -78,7 +78,6 @@ def run(
 def _job(
     playbook: Path, ansible: Path, inventory: Mapping[str, Any], command: str, paths: Paths
 ) -> Iterator[Job]:
-    """What the run needs, in a folder of its own."""
     with scratch.folder(paths.state / "hosts") as folder, _sockets(folder) as sockets:
         (folder / "tmp").mkdir(mode=0o700)
         yield Job(
@@ -109,7 +108,7 @@ def _require() -> None:
 
 
 def _read(playbook: Path) -> Any:
-    """The playbook, or None where it is no YAML: what is wrong with it is Ansible's to say."""
+    """The playbook, or None if it is not YAML: Ansible reports the error."""
     try:
         return yaml.safe_load(playbook.read_text())
     except yaml.YAMLError:
@@ -117,10 +116,10 @@ def _read(playbook: Path) -> Any:
 
 
 def _plays(playbook: Path) -> list[dict[str, Any]]:
-    """The playbook, and at its end a task for every host that is still there.
+    """The playbook, with a final task for every host that is still active.
 
-    A host that neither failed nor got so far was stopped by another one's failure (serial, any_errors_fatal),
-    which Ansible tells nobody.
+    A host that neither failed nor got so far was stopped by another host's failure (serial,
+    any_errors_fatal), which Ansible does not report.
     """
     task = {"name": END, "ansible.builtin.debug": {"msg": ""}}
     last = {"name": END, "hosts": "all", "gather_facts": False, "tasks": [task]}
@@ -143,7 +142,7 @@ def _variables(folder: Path, sockets: Path, config: Path) -> dict[str, str]:
         "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(sockets),
         "ANSIBLE_INVENTORY_ENABLED": "yaml",
-        "ANSIBLE_HOST_KEY_CHECKING": "True",  # ansible-runner turns it off where nothing is said
+        "ANSIBLE_HOST_KEY_CHECKING": "True",  # ansible-runner turns it off by default
         "ANSIBLE_SSH_EXTRA_ARGS": "-o StrictHostKeyChecking=yes",
         "ANSIBLE_NOCOLOR": "True",
         "ANSIBLE_DISPLAY_ARGS_TO_STDOUT": "False",
@@ -151,7 +150,6 @@ def _variables(folder: Path, sockets: Path, config: Path) -> dict[str, str]:
 
 
 def _private(file: Path, text: str) -> Path:
-    """Write a file that only this user reads, in a folder that only this user enters."""
     file.parent.mkdir(mode=0o700, exist_ok=True)
     file.touch(mode=0o600, exist_ok=False)
     file.write_text(text)
@@ -160,7 +158,7 @@ def _private(file: Path, text: str) -> Path:
 
 @contextmanager
 def _sockets(folder: Path) -> Iterator[Path]:
-    """A folder of mode 0700 for ssh's sockets: in the run's, or a short one where its path is too long."""
+    """A folder of mode 0700 for ssh's sockets: in the run's, or a short one if that path is too long."""
     inside = folder / "cp"
     if len(os.fsencode(inside)) <= _SOCKET_ROOM:
         inside.mkdir(mode=0o700)
@@ -174,8 +172,8 @@ def _sockets(folder: Path) -> Iterator[Path]:
 
 
 def _environment(job: Job, tools: Sequence[Path]) -> dict[str, str]:
-    """A short environment: ansible-runner writes the whole of it into its artifacts."""
-    beside = str(Path(sys.executable).parent)  # where ansible-playbook lies
+    """A short environment: ansible-runner writes all of it into its artifacts."""
+    beside = str(Path(sys.executable).parent)  # the folder of ansible-playbook
     path = [beside, *(entry for entry in os.get_exec_path() if entry != beside), *map(str, tools)]
     return {
         **{name: os.environ[name] for name in _PASSED if name in os.environ},
@@ -186,14 +184,14 @@ def _environment(job: Job, tools: Sequence[Path]) -> dict[str, str]:
 
 
 def _items(job: Job, env: Mapping[str, str], cancelled: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-    """What the process of the run says; it has ended, and removed its folder, when this does."""
+    """Events of the run's process, which has ended, and removed its folder, when the iterator does."""
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "gpuform.hosts.process"],
         env=env,
         cwd=job.folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C at the terminal is for this process alone, which ends that one
+        start_new_session=True,  # Ctrl-C at the terminal reaches only this process, which ends the child
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -209,7 +207,7 @@ def _items(job: Job, env: Mapping[str, str], cancelled: Callable[[], bool]) -> I
     watcher.start()
     try:
         process.stdin.write(json.dumps(asdict(job)).encode() + b"\n")
-        process.stdin.flush()  # and left open: its end is the end of the run
+        process.stdin.flush()  # left open: closing it ends the run
         for line in process.stdout:
             yield json.loads(line)
     finally:

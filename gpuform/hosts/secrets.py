@@ -1,4 +1,4 @@
-"""What must not be shown: the secrets that an inventory holds, and hiding them in every text."""
+"""Secrets of an inventory, and hiding them in every text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 HIDDEN = "(hidden)"
-# Ansible's own variables that hold a secret, and how ours are named: by the last word.
+# Ansible's own variables that hold a secret, and ours, by the last word of the name.
 _NAMES = re.compile(r"(^|_)(pass|password|passphrase|secret|token|private_key)$")
 _IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 _LONG = 8  # characters
@@ -15,7 +15,7 @@ _SHORTEST = 4  # characters: hiding "a" everywhere hides the message
 
 
 def secrets_of(value: Any, name: str = "") -> Iterator[str]:
-    """Every secret text in an inventory: variables named as one, and passwords inside URLs."""
+    """Every secret text in an inventory: variables with a secret's name, and passwords inside URLs."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from secrets_of(item, str(key))
@@ -29,9 +29,9 @@ def secrets_of(value: Any, name: str = "") -> Iterator[str]:
 
 
 def texts_of(value: Any, name: str = "") -> Iterator[str]:
-    """Every text that may be one, in an inventory that is a secret as a whole.
+    """Every text that may be a secret, in an inventory that is secret as a whole.
 
-    Short ones are words that messages need, and what Ansible itself reads is how a host is reached.
+    Short texts are words that messages need, and Ansible's own variables only say how a host is reached.
     """
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -44,15 +44,14 @@ def texts_of(value: Any, name: str = "") -> Iterator[str]:
 
 
 class Hiding:
-    """Takes secrets out of texts."""
+    """Replaces secrets in texts."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        """Longer ones first, so that one that holds another goes whole."""
+        """Longer secrets are replaced first, so that one that contains another is hidden as a whole."""
         known = {text for secret in secrets for text in (secret, *secret.splitlines())}
         self._secrets = sorted((text for text in known if len(text) >= _SHORTEST), key=len, reverse=True)
 
     def __call__(self, value: Any) -> Any:
-        """A copy of a text, or of what is made of texts, without them."""
         if isinstance(value, str):
             for secret in self._secrets:
                 value = value.replace(secret, HIDDEN)

@@ -1,4 +1,4 @@
-"""What is on each host, from a run of the playbook status.yml, beside what is declared for it."""
+"""The state of each host, from a run of the playbook status.yml, beside what is declared for it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gpuform.hosts.nodes import ready
 
 
 def rows(found: Declared, outcome: Outcome) -> list[dict[str, Any]]:
-    """One row per asked host, as ``gpuform hosts status --json`` documents it.
+    """One row per requested host, as ``gpuform hosts status --json`` documents it.
 
-    ``node`` is ``ready``, ``not ready`` or ``not joined``, ``-`` without a kubeconfig, ``unknown`` where the
+    ``node`` is ``ready``, ``not ready`` or ``not joined``, ``-`` without a kubeconfig, ``unknown`` if the
     cluster does not answer.
     """
     nodes = ready(list(outcome.hosts), found.kubeconfig, found.context)
@@ -44,7 +44,6 @@ def _row(name: str, result: HostResult, variables: Mapping[str, Any], node: str)
 
 
 def _driver_message(facts: Mapping[str, Any], variables: Mapping[str, Any]) -> str:
-    """What nvidia-smi says where it should list GPUs and does not."""
     if facts.get("gpus") or not variables.get("nvidia_driver_version"):
         return ""
     return str(facts.get("driver_says") or "nvidia-smi is not installed")

@@ -1,6 +1,6 @@
-"""Whether hosts are what is declared: the checks of ``tests/hosts``, run over ssh or in the operator's pods.
+"""Whether hosts match their declaration: runs the checks of ``tests/hosts`` over ssh or in operator pods.
 
-The checks get an inventory and nothing else of this program. Nothing is changed on a host.
+The checks get an inventory and nothing else of this program. They change nothing on a host.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_PROCESSES = 8
 
 @dataclass(frozen=True)
 class Verdict:
-    """One check of one host; ``verdict`` is PASS, FAIL or SKIP, ``fact`` says why it is not PASS."""
+    """One check of one host; ``verdict`` is PASS, FAIL or SKIP, ``fact`` is the reason if not PASS."""
 
     host: str
     check: str
@@ -39,7 +39,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Report:
-    """Every check of every host, hosts by name and checks in the order in which they ran."""
+    """Every check of every host, sorted by host, then in the order in which the checks ran."""
 
     stack: str
     backend: str
@@ -47,25 +47,23 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """No check failed, and there was one that passed."""
+        """No check failed, and at least one passed."""
         found = {one.verdict for one in self.verdicts}
         return "FAIL" not in found and "PASS" in found
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The hosts, each once."""
         return tuple(dict.fromkeys(one.host for one in self.verdicts))
 
     @property
     def checks(self) -> tuple[str, ...]:
-        """The checks, each once."""
         return tuple(dict.fromkeys(one.check for one in self.verdicts))
 
     def to_json(self) -> dict[str, Any]:
         """The documented form of ``gpuform hosts verify --json``.
 
         ``{"stack", "backend", "ok", "hosts": {NAME: {"ok", "checks": {CHECK: {"verdict", "fact",
-        "remedy"}}}}}``. A key stays once it is there; checks may be added.
+        "remedy"}}}}}``. No key is ever removed; checks may be added.
         """
         hosts = {}
         for host in self.hosts:
@@ -89,7 +87,7 @@ def verify(
     """Run every check on every host of an inventory, or on those of ``limit``.
 
     ``root`` is the checkout with the checks; ``kubectl`` is put on their PATH. Raises InputError for a host
-    or group that is not in the inventory, and Failure where the checks themselves cannot run.
+    or group that is not in the inventory, and Failure if the checks themselves cannot run.
     """
     _require(root)
     hosts = _chosen(inventory, limit)

@@ -1,4 +1,4 @@
-"""What the keepers beside the control plane have alike: a question to the server, a program kept running.
+"""Shared by the keepers beside the control plane: API requests, and a program that is kept running.
 
-Standard library and yaml alone: a keeper is always there, and mostly has nothing to do.
+Standard library and yaml alone: a keeper always runs and is mostly idle.
 """

@@ -1,4 +1,4 @@
-"""Keeping one program as somebody wants it: not at all, with this configuration, with another one, again."""
+"""Keeps one program running: restarts it after an exit or a change of what is wanted, and ends it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ _LIBC = ctypes.CDLL(None)
 
 
 class Said:
-    """What a keeper says, to stderr, the same thing once in a row."""
+    """A keeper's messages on stderr; a message is not repeated directly after itself."""
 
     def __init__(self) -> None:
-        """Has said nothing."""
         self._last = ""
 
     def __call__(self, text: str) -> None:
-        """Say it, unless it was the last thing."""
         if text != self._last:
             print(text, file=sys.stderr, flush=True)
         self._last = text
@@ -34,7 +32,7 @@ class Child:
     """One program, which does not outlive this process."""
 
     def __init__(self, name: str, log: Path, say: Said, folder: Path | None = None) -> None:
-        """Starts nothing yet; its output is appended to ``log``, ``folder`` is where it is run."""
+        """Output is appended to ``log``; ``folder`` is the working directory."""
         self.name = name
         self._log, self._say, self._folder = log, say, folder
         self._has: object = None
@@ -43,18 +41,18 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether it was running when it was last looked at."""
+        """Whether it was running at the last ``keep``."""
         return self._process is not None
 
     @property
     def trouble(self) -> str:
-        """That it ends by itself again and again; empty otherwise."""
+        """A message if it is down and has ended by itself at least twice; empty otherwise."""
         if self._process is not None or self._ended < 2:
             return ""
         return f"{self.name} has ended {self._ended} times; see {self._log}"
 
     def keep(self, wanted: object, command: Callable[[], Sequence[str]]) -> None:
-        """Bring it in line with what is wanted, None for nothing; ``command`` is asked at each start."""
+        """Run it while ``wanted`` is not None; restart it if that changes. Each start calls ``command``."""
         if wanted != self._has:
             self.end()
             self._has, self._again_at, self._ended = wanted, 0.0, 0
@@ -68,7 +66,7 @@ class Child:
             self._say(f"{self.name} runs")
 
     def end(self) -> None:
-        """End it if it runs: asked first, then not."""
+        """End it if it runs: SIGTERM, then SIGKILL after ``_GRACE_S``."""
         if self._process is None:
             return
         self._process.terminate()

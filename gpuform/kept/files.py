@@ -1,4 +1,4 @@
-"""Files that nobody else may read."""
+"""Files that only their owner may read."""
 
 from __future__ import annotations
 

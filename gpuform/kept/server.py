@@ -1,4 +1,4 @@
-"""Questions to the API server with the administrator's certificate, and kubeconfigs of other accounts."""
+"""Requests to the API server with the administrator's certificate, and kubeconfigs of other accounts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import yaml
 
 JSON = "application/json"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-"""Of a list: names, versions and labels without the objects."""
+"""Media type of a list of names, versions and labels without the full objects."""
 YEAR_S = 365 * 24 * 3600
 TROUBLE = (OSError, http.client.HTTPException, ValueError, KeyError)
-"""What a server that does not answer, or not as it should, raises here."""
+"""Exceptions raised here if the server does not answer, or answers with an error."""
 
 Json = dict[str, Any]
 
@@ -27,10 +27,10 @@ class Missing(ValueError):
 
 
 class Server:
-    """One server; a connection that is lost is made anew."""
+    """One API server; the next request reopens a lost connection."""
 
     def __init__(self, kubeconfig: Path, pki: Path) -> None:
-        """Reads the files now, connects later."""
+        """Reads the files now; the first request connects."""
         cluster = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]
         self._cluster: Json = {
             "server": cluster["server"],
@@ -42,13 +42,13 @@ class Server:
         self._connection = http.client.HTTPSConnection(url.hostname or "", url.port, timeout=10, context=tls)
 
     def ask(self, path: str, body: Mapping[str, Any] | None = None, accept: str = JSON) -> Json:
-        """The answer to a GET, to a POST where there is a ``body``; where there is none, ``TROUBLE``."""
+        """The answer to a GET, or to a POST if ``body`` is given. Raises ``TROUBLE``."""
         if body is None:
             return self._answer("GET", path, None, {"Accept": accept})
         return self._answer("POST", path, json.dumps(body), {"Content-Type": JSON})
 
     def apply(self, path: str, manifest: str) -> None:
-        """Make an object as the manifest, in YAML, has it, whoever made it before; errors as ``ask``."""
+        """Server-side apply of a YAML manifest, which takes over conflicting fields; errors as ``ask``."""
         where = f"{path}?fieldManager=gpuform&force=true"
         self._answer("PATCH", where, manifest, {"Content-Type": "application/apply-patch+yaml"})
 
@@ -68,12 +68,13 @@ class Server:
 
     def items(self, path: str, accept: str = JSON) -> list[Json]:
         """The objects of a list; errors as ``ask``."""
-        found: list[Json] = self.ask(path, accept=accept)["items"] or []  # nothing is null
+        found: list[Json] = self.ask(path, accept=accept)["items"] or []  # an empty list may be null
         return found
 
     def kubeconfig(self, namespace: str, account: str) -> str:
-        """A kubeconfig with the account's own token, good for a year: what its roles do not allow fails here
-        as it would elsewhere.
+        """A kubeconfig with the account's own token, valid for a year.
+
+        What its roles do not allow fails here as it would elsewhere.
         """
         body = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -93,7 +94,6 @@ class Server:
 
 
 def _message(content: bytes) -> str:
-    """What the server says is wrong, in a line."""
     text = content.decode(errors="replace")
     try:
         return str(json.loads(text)["message"])[:300]

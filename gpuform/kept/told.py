@@ -1,4 +1,4 @@
-"""Being told to stop."""
+"""SIGTERM and SIGINT as an event."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 def told_to_stop() -> threading.Event:
-    """Set from SIGTERM or SIGINT on; to be called by the main thread."""
+    """An event that SIGTERM or SIGINT sets; call it from the main thread."""
     over = threading.Event()
 
     def told(number: int, frame: FrameType | None) -> None:

@@ -1,1 +1,1 @@
-"""An asynchronous Kubernetes client: kubeconfigs, credentials, requests, and what pods wait for."""
+"""An asynchronous Kubernetes client: kubeconfigs, credentials, requests, and why pods are not ready."""

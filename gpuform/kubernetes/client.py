@@ -17,18 +17,17 @@ from gpuform.plugins.handler import PluginError
 APPLY = "application/apply-patch+yaml"
 _RETRIED = (429, 500, 502, 503, 504)
 _ATTEMPTS = 4
-_UNREACHABLE_SECONDS = 10  # how long a cluster that did not answer is not asked again
+_UNREACHABLE_SECONDS = 10  # no new attempt for this long after a cluster did not answer
 
 
 class Unreachable(PluginError):
-    """There is no cluster to talk to, or it does not answer."""
+    """No cluster is configured, or it does not answer."""
 
 
 class ApiError(PluginError):
-    """The server refused; ``code`` is the HTTP status, ``reason`` its word, ``causes`` the fields."""
+    """An error response; ``code`` is the HTTP status, the rest is from the server's Status object."""
 
     def __init__(self, code: int, status: Mapping[str, Any]) -> None:
-        """Take the server's Status object."""
         self.code = code
         self.reason = str(status.get("reason") or "")
         self.message = str(status.get("message") or f"HTTP status {code}")
@@ -39,21 +38,19 @@ class ApiError(PluginError):
 
 
 class Client:
-    """Requests to one cluster over kept-alive connections.
+    """Requests to one cluster over kept-alive connections, opened with the first request.
 
-    Raises `Unreachable` when nobody answers and `ApiError` for every answer that is no success. Requests
-    that the server was too busy for are repeated with growing pauses, 5 s in all.
+    Raises `Unreachable` if the server does not answer and `ApiError` for every error response. Requests that
+    the server rejects as overloaded are retried with growing pauses, 5 s in all.
     """
 
     def __init__(self, access: Access) -> None:
-        """Talk to ``access``; connects with the first request."""
         self.access = access
         self._tokens = Tokens(access.user)
         self._http: httpx.AsyncClient | None = None
         self._down: tuple[float, str] | None = None
 
     async def close(self) -> None:
-        """Close the connections."""
         if self._http:
             await self._http.aclose()
 
@@ -90,7 +87,7 @@ class Client:
         content_type: str = "application/json",
         repeat: bool = True,
     ) -> httpx.Response:
-        """Send one request and return the successful answer; ``repeat`` it while the server asks to wait."""
+        """Send one request and return the successful response; ``repeat`` retries an overloaded server."""
         if self._down and time.monotonic() - self._down[0] < _UNREACHABLE_SECONDS:
             raise Unreachable(self._down[1])
         content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
@@ -144,12 +141,10 @@ class Client:
             ) from None
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """GET one JSON document."""
         result: dict[str, Any] = (await self.request("GET", path, params=params)).json()
         return result
 
     async def find(self, path: str) -> dict[str, Any] | None:
-        """GET one object, or ``None`` where there is none."""
         try:
             return await self.get(path)
         except ApiError as error:

@@ -1,4 +1,4 @@
-"""How a user of a kubeconfig shows who it is: TLS material, bearer tokens, exec plugins."""
+"""Credentials of a kubeconfig user: TLS material, bearer tokens, exec plugins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 from gpuform.kubernetes.kubeconfig import Access
 
 _CERTIFICATE = ("client-certificate-data", "client-key-data")
-_EXEC_SECONDS = 60  # an exec plugin that asks a person cannot be answered from here
+_EXEC_SECONDS = 60  # an exec plugin that prompts a person gets no answer
 
 
 def tls(access: Access, user: Mapping[str, Any] | None = None) -> ssl.SSLContext | bool:
@@ -50,9 +50,9 @@ def _client_certificate(context: ssl.SSLContext, user: Mapping[str, Any]) -> Non
 
 @contextmanager
 def as_file(content: bytes) -> Iterator[str]:
-    """A name under which ``content`` can be read, for the ssl module loads a key from a file only.
+    """Name of a file with ``content``: the ssl module loads a key from a file only.
 
-    On Linux the file is in memory, so that a key never gets on a disk, where a kill would leave it.
+    On Linux the file is in memory, so that a killed process leaves no key on a disk.
     """
     if sys.platform == "linux":
         with os.fdopen(os.memfd_create("client-key"), "wb") as file:
@@ -67,10 +67,9 @@ def as_file(content: bytes) -> Iterator[str]:
 
 
 class Tokens:
-    """The Authorization header of a user, renewed when an exec plugin's token runs out."""
+    """The Authorization header of a kubeconfig user, renewed when an exec plugin's token expires."""
 
     def __init__(self, user: Mapping[str, Any]) -> None:
-        """Speak for ``user``, an entry of the kubeconfig."""
         self._user = user
         self._lock = asyncio.Lock()
         self._token = ""
@@ -78,18 +77,17 @@ class Tokens:
         self._expires: datetime | None = None
 
     async def certified(self) -> Mapping[str, Any]:
-        """The user with the client certificate that its exec plugin gives, if it gives one; `OSError`."""
+        """The user with the client certificate that its exec plugin returns, if any. Raises as `header`."""
         if self._user.get("exec"):
             await self.header()
         return {**self._user, **self._certificate}
 
     @property
     def renewable(self) -> bool:
-        """Whether a refused token may be asked for anew."""
         return bool(self._user.get("exec") or self._user.get("tokenFile"))
 
     async def header(self, renew: bool = False) -> dict[str, str]:
-        """The header, empty for users who show a certificate; `OSError` when the exec plugin fails."""
+        """The header, empty for users with a client certificate. Raises OSError if the exec plugin fails."""
         user = self._user
         if user.get("token"):
             return {"Authorization": f"Bearer {user['token']}"}

@@ -1,8 +1,8 @@
-"""Which cluster is meant: kubeconfig, context and namespace as the official provider takes them.
+"""Selects kubeconfig, context and namespace as the official provider does.
 
 Order: the provider's ``kubeconfig`` (contents or a path), ``KUBECONFIG`` (one or more paths),
-``~/.kube/config``. Nothing here talks to a cluster; a kubeconfig that is missing or broken is kept as the
-reason why the cluster cannot be reached, because a preview still works without one.
+``~/.kube/config``. Nothing here talks to a cluster; a missing or invalid kubeconfig is kept as the reason why
+the cluster cannot be reached, because a preview works without one.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _FILES = {"clusters": ("certificate-authority",), "users": ("client-certificate"
 
 @dataclass(frozen=True)
 class Access:
-    """One cluster and one user, chosen out of a kubeconfig.
+    """One cluster and one user, chosen from a kubeconfig.
 
-    ``problem`` says why there is none; every other field is then empty.
+    ``problem`` says why none could be chosen; every other field except ``namespace`` is then empty.
     """
 
     server: str = ""
@@ -34,7 +34,7 @@ class Access:
 
     @property
     def document(self) -> dict[str, Any]:
-        """A kubeconfig of this cluster and this user alone, for another tool; it holds credentials."""
+        """A kubeconfig with only this cluster and this user, for another tool; it contains credentials."""
         return {
             "apiVersion": "v1",
             "kind": "Config",
@@ -46,11 +46,11 @@ class Access:
 
 
 def resolve(config: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Access:
-    """The cluster that the provider's configuration means (plain values)."""
+    """The cluster selected by the provider's configuration (plain values)."""
     try:
         return _choose(_load(config.get("kubeconfig"), environ), config)
     except (OSError, ValueError, yaml.YAMLError) as problem:
-        # A YAML error quotes the line it stumbled over, which may be a credential.
+        # A YAML error quotes the line with the error, which may be a credential.
         text = "it is not valid YAML" if isinstance(problem, yaml.YAMLError) else str(problem)
         return Access(problem=text, namespace=str(config.get("namespace") or "default"))
 
@@ -75,7 +75,7 @@ def _load(given: Any, environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _as_path(text: str) -> Path | None:
-    """The file that ``text`` names; contents of a kubeconfig have several lines or are JSON."""
+    """The file that ``text`` names; None for the contents of a kubeconfig (several lines, or JSON)."""
     if "\n" in text.strip() or text.lstrip().startswith("{") or len(text) > 4096:
         return None
     path = Path(text).expanduser()
@@ -102,7 +102,7 @@ def _parsed(document: Any, where: str) -> dict[str, Any]:
 
 
 def _merge(documents: list[dict[str, Any]]) -> dict[str, Any]:
-    """As kubectl does: the first file that says something about a name wins."""
+    """Merges as kubectl does: the first file that defines a name wins."""
     merged: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"}
     for section in ("clusters", "users", "contexts"):
         names: dict[str, Any] = {}

@@ -9,7 +9,6 @@ Manifest = Mapping[str, Any]
 
 
 def condition(manifest: Manifest, type: str) -> Mapping[str, Any]:
-    """The condition of that type, or an empty one."""
     for item in (manifest.get("status") or {}).get("conditions") or ():
         if item.get("type") == type:
             found: Mapping[str, Any] = item
@@ -24,7 +23,7 @@ def explained(item: Mapping[str, Any]) -> str:
 
 
 def missing(pod: Manifest) -> str:
-    """What a pod waits for, or why it failed; empty for one that is ready or has succeeded."""
+    """What a pod waits for, or why it failed; empty if it is ready or has succeeded."""
     status = pod.get("status") or {}
     phase = status.get("phase") or "Pending"
     if phase == "Succeeded" or (phase == "Running" and condition(pod, "Ready").get("status") == "True"):

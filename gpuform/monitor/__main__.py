@@ -13,7 +13,6 @@ from gpuform.monitor.targets import Ports
 
 
 def main() -> int:
-    """Parse the arguments and run; 0 when told to stop."""
     parser = argparse.ArgumentParser(prog="gpuform.monitor", description=__doc__)
     for name, said in (
         ("--kubeconfig", "of the cluster; its server is what the programs are told, too"),

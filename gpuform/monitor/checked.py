@@ -1,6 +1,6 @@
-"""Prometheus's files on disk: nothing gets there that promtool does not take.
+"""Prometheus's files on disk: only files that promtool accepts are written.
 
-What is refused leaves in place what was there, as the operator's admission would have, and that is said.
+A refused file leaves the previous one in place, as the operator's admission webhook would, and is reported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Files:
     """The configuration and the files of rules in one folder, mode 0600."""
 
     def __init__(self, home: Path, promtool: Path) -> None:
-        """What an earlier keeper left in ``home`` was taken then, and is taken now."""
+        """Files of an earlier keeper in ``home`` count as accepted: it has checked them."""
         self._home, self._promtool = home, promtool
         for folder in (home / RULES, home / _DRAFT / RULES):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -30,19 +30,18 @@ class Files:
         self._config = config.read_text() if config.is_file() else ""
         self._refused: dict[tuple[str, str], str] = {}
         self.troubles: tuple[str, ...] = ()
-        """What is refused now, and why."""
+        """Files that are refused now, each with the reason."""
 
     def finds(self) -> bool:
-        """Whether Prometheus looks for targets in Kubernetes itself; Debian's promtool knows no such key."""
+        """Whether Prometheus has Kubernetes service discovery; Debian's promtool does not know the key."""
         return not self._wrong(CONFIG, _PROBE, "config")
 
     @property
     def usable(self) -> bool:
-        """Whether there is a configuration that Prometheus takes."""
         return bool(self._config)
 
     def bring(self, wanted: Wanted) -> bool:
-        """Write what has changed and is right; whether anything was written. Raises OSError."""
+        """Write the changed files that promtool accepts; returns whether any file changed. Raises OSError."""
         changed, troubles = False, []
         for name, text in wanted.rules.items():
             if text == self._rules.get(name):
@@ -70,7 +69,7 @@ class Files:
         return changed
 
     def _wrong(self, name: str, text: str, kind: str) -> str:
-        """Why promtool refuses it, empty where it does not; the same text is asked about once."""
+        """Why promtool refuses ``text``, empty if it accepts; a refusal is remembered per text."""
         if (name, text) in self._refused:
             return self._refused[name, text]
         draft = self._home / _DRAFT / name
@@ -94,6 +93,5 @@ class Files:
 
 
 def _reason(said: str) -> str:
-    """What promtool says is wrong, in one line."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return "; ".join(line for line in lines if not line.startswith(("Checking", "SUCCESS", "FAILED")))[:500]

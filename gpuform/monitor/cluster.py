@@ -1,4 +1,4 @@
-"""What the cluster says of its monitoring, read again and again at little cost."""
+"""Reads the cluster's monitoring objects repeatedly; a list is fetched in full only after a change."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from gpuform.kept.server import METADATA, Missing, Server
 Json = dict[str, Any]
 APP = "kube-state-metrics"
 HEALTH = "gpuform-health"
-"""The health loop's namespace and Deployment (infra.model.health says the same, for the plan)."""
+"""Namespace and Deployment of the health loop; infra.model.health has the same name for the plan."""
 _KINDS = "/apis/monitoring.coreos.com/v1"
 _OF_HEALTH = f"/apis/apps/v1/namespaces/{HEALTH}/deployments"
 
 
 @dataclass(frozen=True)
 class World:
-    """One ``Prometheus`` and all that it may be about; ``also`` are others, which nobody runs here."""
+    """One ``Prometheus`` and the objects it may select; ``also`` names further ones, which are not run."""
 
     prometheus: Json
     monitors: tuple[Json, ...] = ()
     rules: tuple[Json, ...] = ()
     namespaces: Mapping[str, Mapping[str, str]] | None = None
-    """Labels by name."""
+    """Namespace name -> labels."""
     by_hand: str = ""
     """The text of ``additionalScrapeConfigs``."""
     state_metrics: Json | None = None
@@ -37,29 +37,26 @@ class World:
 
     @property
     def namespace(self) -> str:
-        """Where the ``Prometheus`` is."""
         return str(self.prometheus["metadata"]["namespace"])
 
     @property
     def spec(self) -> Json:
-        """What the ``Prometheus`` says."""
         found: Json = self.prometheus["spec"]
         return found
 
 
 class Cluster:
-    """One server, asked as administrator, as prometheus-operator may."""
+    """One API server, read as administrator; prometheus-operator may read the same objects."""
 
     def __init__(self, kubeconfig: Path, pki: Path) -> None:
-        """Reads the files now, connects later."""
         self._server = Server(kubeconfig, pki)
         self._seen: dict[str, tuple[object, tuple[Json, ...]]] = {}
 
     def look(self) -> World | None:
-        """What there is now, None where nobody has declared a Prometheus; ``kept.server.TROUBLE``."""
+        """The objects now, None if no ``Prometheus`` is declared. Raises ``kept.server.TROUBLE``."""
         try:
             found = self.items(f"{_KINDS}/prometheuses")
-        except Missing:  # nor is the kind known
+        except Missing:  # not even the kind is defined
             return None
         wanted = [one for one in found if one["spec"].get("replicas", 1) != 0]
         if not wanted:
@@ -81,31 +78,31 @@ class Cluster:
         )
 
     def kubeconfig(self, namespace: str, account: str) -> str:
-        """A kubeconfig of that account; ``kept.server.TROUBLE``."""
+        """A kubeconfig of that account. Raises ``kept.server.TROUBLE``."""
         return self._server.kubeconfig(namespace, account)
 
     def config_map(self, namespace: str, name: str) -> dict[str, str]:
-        """Its content; ``kept.server.TROUBLE``."""
+        """The ConfigMap's data. Raises ``kept.server.TROUBLE``."""
         found: dict[str, str] = self._server.ask(f"/api/v1/namespaces/{namespace}/configmaps/{name}")["data"]
         return found
 
     def read(self, path: str) -> list[Json]:
-        """The objects of a list now; ``kept.server.TROUBLE``."""
+        """The objects of a list, without the cache. Raises ``kept.server.TROUBLE``."""
         return self._server.items(path)
 
     def items(self, path: str) -> tuple[Json, ...]:
-        """The objects of a list; read in full only when one of them is new or another one."""
+        """The objects of a list; fetched in full only if a uid or resourceVersion has changed."""
         versions = frozenset(
             (one["metadata"]["uid"], one["metadata"]["resourceVersion"])
             for one in self._server.items(path, METADATA)
         )
         if path not in self._seen or self._seen[path][0] != versions:
-            # What changes between the two questions is read once more at the next look.
+            # A change between the two requests is read again at the next look.
             self._seen[path] = versions, tuple(self._server.items(path))
         return self._seen[path][1]
 
     def _secret(self, namespace: str, chosen: Mapping[str, Any] | None) -> str:
-        """The text behind a reference to a Secret's key; empty where it is not there yet."""
+        """The value of a Secret key selector; empty if the Secret or the key does not exist yet."""
         if not chosen:
             return ""
         try:

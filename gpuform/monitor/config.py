@@ -1,4 +1,4 @@
-"""What Prometheus is told, made of what the cluster says: pure."""
+"""Prometheus's configuration and flags, computed from the cluster's objects; pure functions."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ Json = dict[str, Any]
 RULES = "rules"
 TARGETS = "targets"
 KUBECONFIG = "prometheus.kubeconfig"
-# prometheus-operator's own, where the Prometheus says none.
+# prometheus-operator's defaults, if the Prometheus sets none.
 _INTERVAL, _TIMEOUT, _RETENTION = "30s", "10s", "24h"
 _UNPLAYED = ("remoteWrite", "remoteRead", "thanos", "alerting", "additionalAlertManagerConfigs")
-"""They lead to others, of whom nobody is here."""
+"""Fields that refer to other services, which do not run here."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Texts: the configuration, and files of rules by name; ``notes`` are what of it is not played."""
+    """Texts of the configuration and of the rule files by name; ``notes`` name what is not supported here."""
 
     config: str
     rules: Mapping[str, str]
     notes: tuple[str, ...] = ()
     lookups: Mapping[str, Lookup] = field(default_factory=dict)
-    """File below the folder -> what is to be found there, for a Prometheus that does not look itself."""
+    """Target file, relative to the folder -> its lookup; for a Prometheus without Kubernetes discovery."""
 
 
 def wanted(world: World, ports: Ports, finds: bool = True) -> Wanted:
-    """All files for this world; ``finds`` is whether Prometheus can look for targets in Kubernetes itself.
+    """All files for this world; ``finds``: Prometheus has Kubernetes service discovery.
 
-    Raises ValueError or KeyError where an object is not as its kind has it.
+    Raises ValueError or KeyError for an object that does not match its kind's schema.
     """
     notes = [f"Prometheus {name} is not run: one is, here" for name in world.also]
     notes += [f"the Prometheus's {key} is not played here" for key in _UNPLAYED if world.spec.get(key)]
@@ -69,7 +69,7 @@ def wanted(world: World, ports: Ports, finds: bool = True) -> Wanted:
 
 
 def flags(world: World, ports: Ports) -> tuple[str, ...]:
-    """Prometheus's arguments; other ones need a new start. It is run in the folder of its files."""
+    """Prometheus's arguments; a change requires a restart. It is run in the folder of its files."""
     spec = world.spec
     made = [
         "--config.file=prometheus.yml",
@@ -84,7 +84,7 @@ def flags(world: World, ports: Ports) -> tuple[str, ...]:
 
 
 def state_metrics(deployment: Mapping[str, Any], ports: Ports, kubeconfig: str) -> tuple[str, ...]:
-    """Its arguments as its Deployment has them, but for where it listens and who it is."""
+    """kube-state-metrics's arguments from its Deployment, except its addresses and kubeconfig."""
     own = {
         "host": "127.0.0.1",
         "port": str(ports.state_metrics),
@@ -94,18 +94,17 @@ def state_metrics(deployment: Mapping[str, Any], ports: Ports, kubeconfig: str) 
     }
     (container, *_) = deployment["spec"]["template"]["spec"]["containers"]
     args = [str(one) for one in container.get("args") or ()]
-    # Sharding by pod leans on variables that only a pod has.
+    # Sharding by pod needs environment variables that only a pod has.
     kept = [one for one in args if _flag(one) not in {*own, "apiserver", "pod", "pod-namespace"}]
     return (*kept, *(f"--{name}={value}" for name, value in own.items()))
 
 
 def account(spec: Mapping[str, Any]) -> str:
-    """The service account of a pod, or of a Prometheus."""
     return str(spec.get("serviceAccountName") or "default")
 
 
 def _found_for(jobs: list[Json], world: World, notes: list[str]) -> dict[str, Lookup]:
-    """Have the jobs read files instead of Kubernetes; which files, and what has to be in them."""
+    """Replace the jobs' Kubernetes discovery by target files; returns the lookup of each file."""
     selectors = {
         f"serviceMonitor/{one['metadata']['namespace']}/{one['metadata']['name']}": one["spec"].get(
             "selector"
@@ -130,7 +129,7 @@ def _found_for(jobs: list[Json], world: World, notes: list[str]) -> dict[str, Lo
 
 
 def _external(world: World) -> Json:
-    """As the operator has them, so that an alert says the same here as elsewhere."""
+    """The operator's external labels, so that an alert has the same labels here as elsewhere."""
     name = world.prometheus["metadata"]["name"]
     known = {
         "prometheus": f"{world.namespace}/{name}",
@@ -140,7 +139,7 @@ def _external(world: World) -> Json:
 
 
 def _selected(world: World, kind: str) -> Iterator[Json]:
-    """The monitors or rules that the Prometheus takes; no selector of namespaces means its own."""
+    """The monitors or rules that the Prometheus selects; no namespace selector means its own namespace."""
     spec = world.spec
     selector, spaces = spec.get(f"{kind}Selector"), spec.get(f"{kind}NamespaceSelector")
     for one in world.monitors if kind == "serviceMonitor" else world.rules:

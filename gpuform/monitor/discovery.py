@@ -1,7 +1,8 @@
-"""Targets for a Prometheus that cannot find them in Kubernetes itself: Debian's is built without that.
+"""Targets for a Prometheus without Kubernetes service discovery, as Debian builds it.
 
-What it would have found is written to files that it watches, with the same labels. Read as administrator,
-where Prometheus would use its own account. Roles endpoints, endpointslice and pod; no other one.
+The targets that discovery would find are written, with the same labels, to files that Prometheus watches.
+Objects are read as administrator, where Prometheus would use its own account. Supported roles: endpoints,
+endpointslice and pod.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gpuform.monitor.selecting import chosen
 Json = dict[str, Any]
 META = "__meta_kubernetes_"
 OFTEN_S = 30.0
-"""A pod may change without its endpoints; it is looked at again after so long."""
+"""Seconds until targets are recomputed without a change: a pod may change without its endpoints."""
 LIST = {
     "endpoints": "/api/v1{0}/endpoints",
     "endpointslice": "/apis/discovery.k8s.io/v1{0}/endpointslices",
@@ -35,7 +36,7 @@ Read = Callable[[str], list[Json]]
 
 @dataclass(frozen=True)
 class Lookup:
-    """What a job looks for; ``namespaces`` empty for all. Only services that ``selector`` takes."""
+    """A job's discovery: ``namespaces`` is empty for all; ``selector`` (JSON) selects services."""
 
     role: str
     namespaces: tuple[str, ...] = ()
@@ -43,13 +44,12 @@ class Lookup:
 
     @property
     def paths(self) -> list[str]:
-        """Where a namespace stands in a path."""
         return [f"/namespaces/{name}" for name in self.namespaces] or [""]
 
 
 @dataclass
 class Found:
-    """The targets of one lookup, read anew when something has changed, or after a while."""
+    """The targets of one lookup, recomputed after a change or after ``OFTEN_S``."""
 
     lookup: Lookup
     seen: tuple[object, ...] = ()
@@ -57,7 +57,7 @@ class Found:
     text: str = field(default="[]")
 
     def look(self, items: Items, read: Read) -> str:
-        """The targets now, as a file of Prometheus's. Errors of ``items`` and ``read`` pass through."""
+        """The targets now, as text for ``file_sd_configs``. Errors of ``items`` and ``read`` pass through."""
         role = self.lookup.role
         if role not in LIST:
             return self.text
@@ -81,7 +81,7 @@ class Found:
         return {_key(one): one for one in services if chosen(selector, one["metadata"].get("labels") or {})}
 
     def _pods(self, services: Iterable[Json], read: Read) -> dict[tuple[str, str], Json]:
-        """Only those of the services: a namespace may have ten pods a node."""
+        """Pods of the services only: a namespace may have ten pods per node."""
         found: dict[tuple[str, str], Json] = {}
         for one in services:
             if selector := one["spec"].get("selector"):
@@ -162,7 +162,7 @@ def _endpoint(
 
 
 def of_pod(pod: Json) -> Iterator[Json]:
-    """One target for each port of its containers; none before it has an address."""
+    """One target per container port; none before the pod has an IP address."""
     ip = (pod.get("status") or {}).get("podIP")
     if not ip:
         return
@@ -175,7 +175,6 @@ def of_pod(pod: Json) -> Iterator[Json]:
 
 
 def pod_labels(pod: Json) -> dict[str, str]:
-    """What Prometheus calls the fields of a pod."""
     meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     ready = next(
         (one["status"] for one in status.get("conditions") or () if one["type"] == "Ready"), "unknown"
@@ -197,7 +196,7 @@ def pod_labels(pod: Json) -> dict[str, str]:
 
 
 def marks(kind: str, meta: Json) -> dict[str, str]:
-    """Labels and annotations, each with the mark that it is there."""
+    """Meta labels of labels and annotations, each with its ``present`` label."""
     found = {}
     for field_name, short in (("labels", "label"), ("annotations", "annotation")):
         for key, value in (meta.get(field_name) or {}).items():

@@ -1,7 +1,7 @@
-"""The health loop as its pod would run it: the program of its ConfigMap, its account, the real Prometheus.
+"""Runs the health loop as its pod would: the program of its ConfigMap, its account, the real Prometheus.
 
-Only where it listens and whom it asks is this machine's; Python is this one, not the image's. What it says,
-its audit log, is appended to a file.
+Only its listen address and the addresses of Prometheus and the API server are this machine's; Python is this
+interpreter, not the image's. Its output, the audit log, is appended to a file.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ FOLDER = "health"
 
 
 class HealthLoop:
-    """One process of it, while its Deployment is there; made anew when that names another ConfigMap."""
+    """One health loop process while its Deployment exists; restarted if that names another ConfigMap."""
 
     def __init__(self, cluster: Cluster, home: Path, logs: Path, say: Said) -> None:
-        """Looks at nothing yet; its files go to a folder below ``home``."""
         self._cluster, self._folder = cluster, home / FOLDER
         self._child = Child(HEALTH, logs / f"{HEALTH}.log", say, folder=home)
         self.port = 0
-        """Where its figures are; 0 as long as it has not been started."""
+        """Port of its metrics; 0 while it does not run."""
 
     def keep(self, deployment: Json | None, prometheus: int) -> None:
-        """Bring it in line; ``prometheus`` is that one's port. Raises ``kept.server.TROUBLE``."""
+        """Make the process match the Deployment; ``prometheus`` is a port. Raises ``kept.server.TROUBLE``."""
         if deployment is None:
             self.end()
             return
@@ -61,12 +60,11 @@ class HealthLoop:
         self._child.keep((files, account, tuple(container["command"]), prometheus), command)
 
     def end(self) -> None:
-        """End it if it runs."""
         self._child.keep(None, tuple)
         self.port = 0
 
     def _prepare(self, files: str, account: str) -> str:
-        """Its files, and a token of its account, as its pod would find them; where the API server is."""
+        """Write the program and the account's files as a pod finds them; returns the API server's URL."""
         folder = self._folder / "account"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, text in self._cluster.config_map(HEALTH, files).items():
@@ -80,7 +78,7 @@ class HealthLoop:
 
 
 def _free() -> int:
-    """A port that nobody listens on now; where it is taken meanwhile, the next start has another one."""
+    """A port that is free now; if it is taken before use, the next start chooses another one."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Keeping Prometheus, kube-state-metrics and the health loop as the cluster wants them: none, or these."""
+"""Runs Prometheus, kube-state-metrics and the health loop as declared in the cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVERY_S = 1.0  # between two looks
 PROMETHEUS = "prometheus"
 PROMTOOL = "promtool"
 SAID = "said.json"
-"""In the folder of its files: what is not as declared, for `gpuform local status`."""
+"""File in the keeper's folder: what is not as declared, for `gpuform local status`."""
 _RELOAD_S = 20  # reading thousands of rules takes a second
 
 
@@ -43,7 +43,6 @@ class Keeper:
     """One Prometheus, one kube-state-metrics and one health loop, which do not outlive this process."""
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
-        """Looks at nothing yet."""
         self._cluster, self._set, self._say = cluster, settings, Said()
         self._prometheus = Child(
             PROMETHEUS, settings.logs / f"{PROMETHEUS}.log", self._say, folder=settings.home
@@ -58,14 +57,13 @@ class Keeper:
         self._said: tuple[str, ...] = ()
 
     def run(self, over: threading.Event) -> None:
-        """Look at the cluster until told to stop, and leave nothing running."""
         self._note(())
         try:
             while not over.is_set():
                 try:
                     self.step()
                 except (*TROUBLE, subprocess.SubprocessError) as error:
-                    # The server is away or says no: what runs goes on.
+                    # The server is unreachable or refuses: running processes go on.
                     self._say(f"{type(error).__name__}: {error}")
                 over.wait(EVERY_S)
         finally:
@@ -74,7 +72,7 @@ class Keeper:
             self._metrics.end()
 
     def step(self) -> None:
-        """Look once, and bring both in line with what there is."""
+        """Read the cluster once, and start, restart or end the processes accordingly."""
         world = self._cluster.look()
         lacking = [] if world is None else self._lacking()
         if world is None or lacking:
@@ -88,13 +86,13 @@ class Keeper:
         for name, keep in parts.items():
             try:
                 found += keep(world)
-            except TROUBLE as error:  # an account that is not there, say; the others do not wait for it
+            except TROUBLE as error:  # such as a missing account; the other parts do not wait for it
                 found.append(f"{name}: {error or type(error).__name__}")
         found += [child.trouble for child in (self._prometheus, self._metrics) if child.trouble]
         self._note(found)
 
     def _keep_prometheus(self, world: World) -> tuple[str, ...]:
-        """Its files and its process; what of it is not as declared."""
+        """Update Prometheus's files and process; returns what is not as declared."""
         promtool = self._set.program(PROMTOOL).readlink()
         if self._files is None or promtool != self._promtool:
             self._files, self._promtool = Files(self._set.home, promtool), promtool
@@ -112,7 +110,7 @@ class Keeper:
         return *told.notes, *self._files.troubles, *filter(None, [self._refused])
 
     def _find(self, told: config.Wanted) -> None:
-        """Write the targets for a Prometheus that does not look itself; it watches these files."""
+        """Write the target files for a Prometheus without Kubernetes discovery; it watches them."""
         folder = self._set.home / config.TARGETS
         folder.mkdir(mode=0o700, exist_ok=True)
         self._targets = {
@@ -127,7 +125,6 @@ class Keeper:
                 file.unlink()
 
     def _lacking(self) -> list[str]:
-        """What is missing for a start, each with its remedy."""
         names = (PROMETHEUS, PROMTOOL, APP)
         missing = [name for name in names if not self._set.program(name).is_file()]
         remedy = "`gpuform local up` or `gpuform local env` gets it"
@@ -136,7 +133,7 @@ class Keeper:
     def _start_prometheus(self, world: World, flags: tuple[str, ...]) -> list[str]:
         text = self._cluster.kubeconfig(world.namespace, config.account(world.spec))
         write_private(self._set.home / config.KUBECONFIG, text)
-        self._unread = True  # asked to read again what it has just read, it says that it is there
+        self._unread = True  # a successful reload shows that it has started
         return [str(self._set.program(PROMETHEUS)), *flags]
 
     def _keep_health(self, world: World) -> tuple[str, ...]:
@@ -161,7 +158,7 @@ class Keeper:
         return ()
 
     def _reload(self) -> None:
-        """Have Prometheus read its files again. One that still starts is asked at a later look."""
+        """Reload Prometheus's files; if it is still starting, a later look tries again."""
         connection = http.client.HTTPConnection("127.0.0.1", self._set.ports.prometheus, timeout=_RELOAD_S)
         try:
             connection.request("POST", "/-/reload")
@@ -180,7 +177,6 @@ class Keeper:
             self._refused = f"prometheus refuses its configuration: {said[:500]}"
 
     def _note(self, said: list[str] | tuple[str, ...]) -> None:
-        """Say what is not as declared, and leave it for `gpuform local status`."""
         text = json.dumps(list(said))
         file = self._set.home / SAID
         if tuple(said) != self._said or not file.is_file() or file.read_text() != text:

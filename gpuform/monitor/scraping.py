@@ -40,11 +40,11 @@ _ENDPOINT = {
 }
 _READ = {*_ENDPOINT, "port", "targetPort", "interval", "scrapeTimeout", "relabelings", "metricRelabelings"}
 _CREDENTIALS = ("basic_auth", "authorization", "oauth2", "bearer_token", "bearer_token_file", "tls_config")
-"""They belong to the target's own address, which is not asked; their files are in a pod that runs no code."""
+"""Left out: they are for the target's own address, which is not contacted; their files are in a pod."""
 
 
 def seconds(text: str) -> float:
-    """A duration as Prometheus writes it (``1h30m``). Raises ValueError for what is none."""
+    """Seconds of a Prometheus duration (``1h30m``). Raises ValueError for any other text."""
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is no duration")
     return sum(int(count) * _MS[unit] for count, unit in _PART.findall(text)) / 1000
@@ -52,7 +52,7 @@ def seconds(text: str) -> float:
 
 @dataclass(frozen=True)
 class Scraping:
-    """What all jobs have alike. ``interval`` and ``timeout`` are the Prometheus's own."""
+    """Settings that all jobs share; ``interval`` and ``timeout`` are the Prometheus's defaults."""
 
     kubeconfig: str
     ports: Ports
@@ -85,7 +85,7 @@ class Scraping:
             }
 
     def by_hand(self, configs: Iterable[Mapping[str, Any]]) -> Iterator[Json]:
-        """Jobs of ``additionalScrapeConfigs``, in Prometheus's own words."""
+        """Jobs of ``additionalScrapeConfigs``, which are in Prometheus's own format."""
         for config in configs:
             made = {key: value for key, value in config.items() if key not in _CREDENTIALS}
             found = [
@@ -102,7 +102,7 @@ class Scraping:
             yield made
 
     def _times(self, interval: str | None, timeout: str | None) -> Json:
-        """A timeout longer than its interval is none that Prometheus takes."""
+        """Prometheus refuses a timeout longer than the interval, so it is capped."""
         every = str(interval or self.interval)
         patience = min(str(timeout or self.timeout), every, key=seconds)
         return {"scrape_interval": every, "scrape_timeout": patience}
@@ -125,7 +125,6 @@ class Scraping:
         return []
 
     def _labels(self, spec: Mapping[str, Any], endpoint: Mapping[str, Any]) -> Iterator[Json]:
-        """What every series of the target gets."""
         at = f"__meta_kubernetes_{self._kind}_address_target_"
         for kind, label in (("Node", "node"), ("Pod", "pod")):
             yield _copy((f"{at}kind", f"{at}name"), label, f"{kind};(.*)")
@@ -153,7 +152,6 @@ class Scraping:
 
 
 def relabelling(one: Mapping[str, Any]) -> Json:
-    """One of a monitor's relabellings, in Prometheus's own words."""
     names = {"sourceLabels": "source_labels", "targetLabel": "target_label"}
     made = {names.get(key, key): value for key, value in one.items()}
     return made | ({"action": str(made["action"]).lower()} if "action" in made else {})
@@ -195,5 +193,4 @@ def _copy(labels: tuple[str, ...], to: str, regex: str = "") -> Json:
 
 
 def _plain(label: str) -> str:
-    """A label's name as Prometheus can have it."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", label)

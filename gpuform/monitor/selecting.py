@@ -7,9 +7,9 @@ from typing import Any
 
 
 def chosen(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Whether a selector takes what has these labels: none takes nothing, an empty one everything.
+    """Whether the selector matches these labels: None matches nothing, an empty selector everything.
 
-    Raises ValueError for an operator that there is not.
+    Raises ValueError for an unknown operator.
     """
     if selector is None:
         return False

@@ -1,9 +1,9 @@
-"""Where what is scraped really answers: a pod runs no code here, so its address leads nowhere.
+"""Redirects scrapes to the processes that answer them: pods run no code here, so they do not answer.
 
-The request goes to the simulator or to the real program on this machine instead; everything that the series
-are known by stays what it would be elsewhere, ``instance`` included. What nobody can answer is not scraped:
-node exporters, kubelets, Grafana, Alertmanager, operators, and a rehearsal's Karpenter, which may listen on
-no port (:mod:`gpuform.rehearse.born`).
+Requests go to the simulator or to the real program on this machine. All labels of the series, ``instance``
+included, stay as they would be elsewhere. Targets without such a process are not scraped: node exporters,
+kubelets, Grafana, Alertmanager, operators, and a rehearsal's Karpenter, which may not listen on any port
+(:mod:`gpuform.rehearse.born`).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Ports:
     telemetry: int
     exporters: int
     health: int = 0
-    """That of the health loop; 0 while it is not there."""
+    """Port of the health loop; 0 while it does not run."""
 
 
 def redirected(ports: Ports) -> list[Json]:
-    """Relabellings that come last: to where the target answers, and none that does not."""
+    """Last relabelings of a job: redirect each target to its process, and drop targets without one."""
     return [
         {"source_labels": ["instance", "__address__"], "regex": ";(.+)", "target_label": "instance"},
         *_to((_OPERAND, _NODE), "dcgm-exporter;(.+)", ports.exporters, "/nodes/$1/metrics"),
         *_to((_APP,), "kube-state-metrics", ports.state_metrics),
-        # Its own health is on a second port, which the chart calls "metrics".
+        # Its own telemetry is on a second port, which the chart calls "metrics".
         *_to((_APP, *_PORT_NAMES), "kube-state-metrics;(metrics;.*|;metrics;.*|;;metrics)", ports.telemetry),
         *_to((_APP,), "prometheus", ports.prometheus),
         *(_to((_APP,), "gpuform-health", ports.health) if ports.health else ()),

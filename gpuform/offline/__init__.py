@@ -1,1 +1,1 @@
-"""What offline runs have in place of what lies on the internet or at a cloud: charts, and nodes."""
+"""Stand-ins of offline runs for published charts and for cloud nodes."""

@@ -1,7 +1,7 @@
-"""Charts that others publish, as stand-ins made on this machine.
+"""Stand-ins for published charts, made on this machine.
 
 NVIDIA's operator, device plugin, exporter and DRA driver and kube-prometheus-stack are the simulated ones of
-this repository, Karpenter's CRDs are the real ones, and every other chart is a ConfigMap that holds its
+this repository, Karpenter's CRDs are the real ones, and every other chart is a ConfigMap that contains its
 values.
 
 ``python -m gpuform.offline.charts ROOT CACHE MADE NAME VERSION`` prints the folder of one, see `Charts`.
@@ -26,7 +26,7 @@ _SIMULATED: Mapping[str, str] = {
     "dra-driver-nvidia-gpu": "dra-driver-sim",
     "kube-prometheus-stack": "kube-prometheus-stack-sim",
 }
-"""Charts of which this repository has a simulated one."""
+"""Published charts that have a simulated one in this repository."""
 CRDS = "karpenter-crd"
 _HERE = Path(__file__).resolve().parents[2]
 _VALUES = b"""\
@@ -41,7 +41,7 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class Charts:
-    """Stand-ins for the program of the checkout ``root``, kept below ``made``; ``cache`` is Paths.cache."""
+    """Stand-ins for the program in ``root``, written below ``made``; ``cache`` is Paths.cache."""
 
     root: Path
     cache: Path
@@ -50,8 +50,8 @@ class Charts:
     def folder(self, name: str, version: str) -> Path:
         """The folder ``made/NAME``, with a chart of that name and version.
 
-        The path names no version, so that a preview shows a new version and not a new chart. Raises Failure
-        or InputError where Karpenter's CRDs cannot be had.
+        The path contains no version, so that a preview shows a changed version and not another chart. Raises
+        Failure or InputError if Karpenter's CRDs cannot be fetched.
         """
         files, target = self._files(name, version or "0.0.0"), self.made / name
         if _read(target) != files:
@@ -62,7 +62,7 @@ class Charts:
         if name in _SIMULATED:
             return _renamed(self._ours(f"charts/{_SIMULATED[name]}"), name, version)
         if name == CRDS:
-            from gpuform.offline import karpenter_crds  # and the toolchain, which few charts need
+            from gpuform.offline import karpenter_crds  # imports the toolchain, which few charts need
 
             pinned = self._ours(karpenter_crds.FOLDER)
             return _renamed(karpenter_crds.chart(pinned, self.cache), name, version)
@@ -90,7 +90,7 @@ def _read(folder: Path) -> Files:
 
 
 def _write(target: Path, files: Files) -> None:
-    """All of it or nothing; what another run has put there in the meantime stays."""
+    """Write atomically; a folder that another run has written in the meantime stays."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with private(target.parent / ".making") as folder:
         ready = folder / "chart"
@@ -108,7 +108,7 @@ def _write(target: Path, files: Files) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the folder; end with exit code 1 and the reason on stderr where the chart cannot be made."""
+    """Print the folder, or end with exit code 1 and the reason on stderr."""
     root, cache, made, name, version = arguments
     try:
         print(Charts(Path(root), Path(cache), Path(made)).folder(name, version))

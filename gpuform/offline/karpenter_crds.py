@@ -1,4 +1,4 @@
-"""Karpenter's chart of its CRDs, from its Go module: the one published chart that a package proxy has."""
+"""Karpenter's CRD chart from its Go module: the only published chart that a package proxy has."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ _CHART = Source("karpenter-crds", _CALLED, MODULE, Path("charts", "karpenter-crd
 def chart(pinned: Path, cache: Path) -> Path:
     """Folder with the chart of the version that ``pinned``/go.mod requires; fetched once, then cached.
 
-    Raises Failure where the module is not to be had, InputError where no Go is.
+    Raises Failure if the module cannot be fetched, InputError if Go is missing.
     """
     return cached(_CHART, pinned, cache)

@@ -1,4 +1,4 @@
-"""Files out of a Go module that is not compiled: fetched once, checked against go.sum, then cached."""
+"""Files from a Go module that is not compiled: fetched once, checked against go.sum, then cached."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _TIMEOUT_S = 300
 
 @dataclass(frozen=True)
 class Source:
-    """Where in a module they lie: a folder, and a file in it without which it is not what we want.
+    """A folder in a Go module; ``proof`` is a file that it must contain.
 
-    ``name`` is that of the folder in the cache, ``called`` what a person is told is fetched.
+    ``name`` is the name of the folder in the cache, ``called`` the name in messages.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Source:
 def cached(source: Source, pinned: Path, cache: Path) -> Path:
     """Folder with the files, of the version that ``pinned``/go.mod requires.
 
-    Raises Failure where the module is not to be had, InputError where no Go is.
+    Raises Failure if the module cannot be fetched, InputError if Go is missing.
     """
     store = Store(cache)
     version, digest = _pin(source.module, pinned)
@@ -50,7 +50,6 @@ def cached(source: Source, pinned: Path, cache: Path) -> Path:
 
 
 def _pin(module: str, pinned: Path) -> tuple[str, str]:
-    """Version in go.mod, and a hash over the sums that belong to it."""
     required = re.search(rf"{re.escape(module)} v(\S+)", (pinned / "go.mod").read_text(encoding="utf-8"))
     if not required:
         raise Failure(str(pinned / "go.mod"), f"does not require {module}", "restore it from the repository")
@@ -61,7 +60,7 @@ def _fetch(wanted: Source, pinned: Path, version: str, store: Store, folder: str
     go = find_go(store, report)
     report.line(f"{wanted.called} {version}: fetching the Go module {wanted.module}")
     with store.scratch(wanted.name) as scratch:
-        for name in ("go.mod", "go.sum"):  # a copy: go writes into what it is given
+        for name in ("go.mod", "go.sum"):  # a copy, because go changes both files
             shutil.copyfile(pinned / name, scratch / name)
         source = _download(go, wanted, version, scratch) / wanted.folder
         ready = scratch / "ready"
@@ -76,7 +75,7 @@ def _fetch(wanted: Source, pinned: Path, version: str, store: Store, folder: str
 
 
 def _download(go: Path, wanted: Source, version: str, folder: Path) -> Path:
-    """Where Go unpacked the module, whose hash it has compared with go.sum."""
+    """Folder of the unpacked module; Go has compared its hash with go.sum."""
     asked = f"{wanted.module}@v{version}"
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The nodes of a cloud's stack on the embedded control plane, simulated: made, changed and taken away."""
+"""Simulated nodes of a cloud stack on the embedded control plane: created, changed and deleted."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from infra.model.environment import Environment
 from infra.plan import magnum, played_groups, played_nodes
 
 KINDS = ("aws", "openstack")
-"""Kinds of cluster whose nodes a cloud makes, and which are played here."""
+"""Kinds of cluster with nodes that a cloud creates, and that are simulated here."""
 _TIMEOUT_S = 120
 
 
 class Tools(Protocol):
-    """What is needed of ``gpuform.toolchain.Toolchain``."""
+    """The part of ``gpuform.toolchain.Toolchain`` that is used here."""
 
     def path(self, name: str) -> Any:
         """Absolute path of the tool."""
 
 
 def play(env: Environment, paths: Paths, tools: Tools, waiting: bool = False) -> Mapping[str, int]:
-    """Make the cluster's nodes those of the environment; how many there are now, by pool.
+    """Make the cluster's nodes match the environment; returns the number of nodes by pool.
 
-    ``waiting`` nodes have proven nothing yet, for runs with a readiness gate. Run again it changes what
-    differs, and takes away what is too much, with no regard to pods. Raises InputError for a cluster of
-    another kind, Failure where the control plane does not answer.
+    ``waiting`` nodes have not passed the readiness gate yet. Idempotent: changes nodes that differ, and
+    deletes surplus nodes without draining them. Raises InputError for a cluster of another kind, Failure if
+    the control plane does not answer.
     """
     if env.cluster.kind not in KINDS:
         fact = f"{env.cluster.kind} has no nodes to play"
@@ -50,7 +50,7 @@ def play(env: Environment, paths: Paths, tools: Tools, waiting: bool = False) ->
 
 
 def _wanted(env: Environment, waiting: bool) -> tuple[tuple[played_nodes.Manifest, ...], str, str]:
-    """The nodes, the selector by which they are known, and the label with their pool's or group's name."""
+    """Nodes, their selector, and the label that holds the name of their pool or group."""
     if env.cluster.kind == "aws":
         return played_nodes.manifests(env, waiting), f"{labels.ENVIRONMENT}={env.name}", labels.POOL
     group = magnum.GROUP_LABELS[magnum.cluster_of(env).driver]

@@ -19,8 +19,8 @@ _CRDS = Source(
 def crds(pinned: Path, cache: Path) -> Path:
     """Folder with ``monitoring.coreos.com_<plural>.yaml`` of each kind; fetched once, then cached.
 
-    ``pinned`` is the folder of the go.mod that requires the version. A value in one of them is a bare ``=``,
-    which PyYAML's safe loader refuses. Raises Failure where the module is not to be had, InputError where no
-    Go is.
+    ``pinned`` is the folder of the go.mod that requires the version. One file contains a bare ``=`` as a
+    value, which PyYAML's safe loader refuses. Raises Failure if the module cannot be fetched, InputError if
+    Go is missing.
     """
     return cached(_CRDS, pinned, cache)

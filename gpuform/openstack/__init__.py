@@ -1,1 +1,1 @@
-"""OpenStack's APIs, asked with the caller's own credentials."""
+"""Requests to OpenStack's APIs with the caller's own credentials."""

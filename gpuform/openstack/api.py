@@ -1,4 +1,4 @@
-"""Questions to OpenStack's services by path; only ``delete`` changes anything."""
+"""Requests to OpenStack's services by path; only ``delete`` changes anything."""
 
 from __future__ import annotations
 
@@ -20,26 +20,23 @@ SERVICES: Mapping[str, str] = {
     "octavia": "load_balancer",
     "heat": "orchestration",
 }
-"""Services by the names that everybody uses, and openstacksdk's clients of them (its ``Connection``'s)."""
+"""Services by their project names, with the attribute of openstacksdk's ``Connection`` for each."""
 
 _MISSING = 404
 _NODE_GROUPS = "1.9"
-"""The oldest API of Magnum's with node groups (magnum/api/rest_api_version_history.rst)."""
+"""The oldest API version of Magnum with node groups (magnum/api/rest_api_version_history.rst)."""
 
 
 class Api:
-    """A project, as its cloud's services answer for it. Errors as `gpuform.openstack.cloud.answers`."""
+    """A cloud's services within one project. Errors as `gpuform.openstack.cloud.answers`."""
 
     def __init__(self, connection: Any) -> None:
-        """``connection`` is openstacksdk's; nothing is asked yet."""
         self._connection = connection
 
     def get(self, service: str, path: str, **params: Any) -> Json:
-        """What a service says at a path below its endpoint."""
         return dict(self._ask("GET", service, path, params).json())
 
     def find(self, service: str, path: str) -> Json | None:
-        """The same; None where there is no such thing."""
         try:
             return self.get(service, path)
         except Refused as refused:
@@ -48,7 +45,7 @@ class Api:
             raise
 
     def listed(self, service: str, path: str, key: str, **params: Any) -> list[Json]:
-        """Everything of a list, all pages of it; ``key`` is what the answer has it under."""
+        """All items of a list, over all pages; ``key`` is the name of the list in the response."""
         found: list[Json] = []
         more: dict[str, Any] | None = params
         while more is not None:
@@ -58,7 +55,7 @@ class Api:
         return found
 
     def delete(self, service: str, path: str, **params: Any) -> None:
-        """Ask for the end of one thing; one that is gone is fine."""
+        """Request a deletion; an object that is already gone is not an error."""
         try:
             self._ask("DELETE", service, path, params)
         except Refused as refused:
@@ -68,7 +65,7 @@ class Api:
     def _ask(self, method: str, service: str, path: str, params: Mapping[str, Any]) -> Any:
         call = f"{method} {service}{path}"
         headers = {"Accept": "application/json"}
-        if service == "magnum":  # which calls itself otherwise than openstacksdk would
+        if service == "magnum":  # openstacksdk would send another name
             headers["OpenStack-API-Version"] = f"container-infra {_NODE_GROUPS}"
         with answers(call):
             client = getattr(self._connection, SERVICES[service])
@@ -79,8 +76,9 @@ class Api:
 
 
 def next_page(answer: Json, key: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The parameters of the next page: services say it as a link, of which only the question is taken, for
-    its host may be one that only the cloud itself reaches.
+    """The parameters of the next page; None after the last one.
+
+    Services give it as a link. Only its query is used: its host may be reachable only within the cloud.
     """
     links = answer.get(f"{key}_links") or ()
     link = answer.get("next") or next((one["href"] for one in links if one.get("rel") == "next"), None)
@@ -91,7 +89,7 @@ def next_page(answer: Json, key: str, asked: Mapping[str, Any]) -> dict[str, Any
 
 
 def moment(text: object) -> datetime | None:
-    """A time as a service writes it, which is UTC whether it says so or not; None where it is none."""
+    """A service's timestamp, in UTC if it names no offset; None if the text is not a timestamp."""
     try:
         found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
     except ValueError:
@@ -100,7 +98,7 @@ def moment(text: object) -> datetime | None:
 
 
 def _said(answer: Any) -> str:
-    """The message in an answer that is an error, in whatever form its service gives one."""
+    """The message of an error response, which every service formats differently."""
     from openstack import exceptions
 
     try:

@@ -11,7 +11,7 @@ from gpuform.openstack.api import Api, Json
 
 @dataclass(frozen=True)
 class LoadBalancer:
-    """One of them; ``why`` it is the cluster's; ``status`` is octavia's."""
+    """A load balancer; ``why`` is the description that names the cluster, ``status`` is octavia's."""
 
     id: str
     name: str
@@ -20,20 +20,18 @@ class LoadBalancer:
 
     @property
     def going(self) -> bool:
-        """Whether octavia is at it already."""
         return self.status == "PENDING_DELETE"
 
 
 def load_balancers(api: Api, cluster: Json) -> Iterator[LoadBalancer]:
-    """The cluster's, of all that the project has."""
     yield from of_cluster(api.listed("octavia", "/lbaas/loadbalancers", "loadbalancers"), cluster)
 
 
 def of_cluster(found: Iterable[Json], cluster: Json) -> Iterator[LoadBalancer]:
-    """Those whose description ends in the cluster's id, or in its stack's, and that are not gone.
+    """Load balancers with a description that ends in the id of the cluster or its stack, unless deleted.
 
-    cloud-provider-openstack writes it so, and Magnum reads it (magnum/common/octavia.py). A name proves
-    nothing: ``research-2-api`` is not of the cluster ``research``.
+    cloud-provider-openstack writes this description, and Magnum reads it (magnum/common/octavia.py). A name
+    proves nothing: ``research-2-api`` does not belong to the cluster ``research``.
     """
     ids = "|".join(re.escape(str(id)) for key in ("uuid", "stack_id") if (id := cluster.get(key)))
     mark = re.compile(rf"Kubernetes .+ from cluster (?:{ids})$")

@@ -17,10 +17,10 @@ _NEUTRON = "network:"
 
 
 def blockers(cloud: Cloud, cluster: Mapping[str, Any]) -> list[str]:
-    """One line each for what octavia, neutron and heat name of a cluster, as Magnum's API describes it.
+    """One line for each resource that octavia, neutron and heat report; ``cluster`` is as from Magnum's API.
 
-    A service that the cloud does not have, or that does not answer, adds nothing: this is help with an error,
-    and must not become another. Nothing is changed.
+    A service that the cloud does not have, or that does not answer, adds nothing: this helps with an error,
+    and must not raise another. Changes nothing.
     """
     found: list[str] = []
     try:
@@ -37,14 +37,14 @@ def blockers(cloud: Cloud, cluster: Mapping[str, Any]) -> list[str]:
 
 
 def _stack(cloud: Cloud, cluster: Mapping[str, Any]) -> list[Resource]:
-    """The resources of the cluster's heat stack, nested ones too; none where it has no stack."""
+    """The resources of the cluster's heat stack, nested ones included; empty if it has no stack."""
     id = _stack_id(cluster)
     path = f"/stacks/{id}/resources"
     return _ask(cloud, "orchestration", path, "resources", {"nested_depth": 5}) if id else []
 
 
 def _load_balancers(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resource]) -> Iterator[str]:
-    """Those of Services and Ingresses; the API's own, if it is in the way, is a resource of the stack."""
+    """Those of Services and Ingresses; the load balancer of the API server is a resource of the stack."""
     found = _ask(cloud, "load-balancer", "/v2/lbaas/loadbalancers", "loadbalancers")
     for one in balancers.of_cluster(found, cluster):
         what = f"load balancer {one.name} ({one.id}, {one.status})"
@@ -52,11 +52,11 @@ def _load_balancers(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resour
 
 
 def _ports(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resource]) -> Iterator[str]:
-    """The stack's own ports, all in a network that the stack made, and those that bear the cluster's uuid.
+    """The stack's own ports, all ports in a network of the stack, and ports that name the cluster's uuid.
 
-    Behind these, and said to be in doubt, those that begin with its name: the nodes' of its groups, which are
-    stacks of their own, or another cluster's. Ports of neutron itself (``network:...``) go with their network
-    or router, and not by a command.
+    After these, marked as uncertain, ports with the cluster's name as prefix: they belong to its node groups,
+    which are stacks of their own, or to another cluster. Ports of neutron itself (``network:...``) are
+    deleted with their network or router, not by a command.
     """
     doubtful: list[str] = []
     own, networks = _ids(stack, "::Neutron::Port"), _ids(stack, "::Neutron::Net")
@@ -75,7 +75,7 @@ def _ports(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resource]) -> I
 
 
 def _resources(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resource]) -> Iterator[str]:
-    """What of the cluster's heat stack is not gone because it failed."""
+    """Resources of the cluster's heat stack that are not deleted, or failed to be."""
     for one in stack:
         if str(one.get("resource_status")) in ("DELETE_FAILED", "DELETE_IN_PROGRESS"):
             yield (
@@ -90,15 +90,17 @@ def _stack_id(cluster: Mapping[str, Any]) -> str:
 
 
 def _ids(stack: list[Resource], kind: str) -> set[str]:
-    """What neutron knows the stack's resources of a kind by; Magnum's templates have names of their own for
-    kinds that are optional: ``Magnum::Optional::Neutron::Net`` (templates/network.yaml, until 31b84327).
+    """Neutron's ids of the stack's resources of a kind.
+
+    In Magnum's templates an optional kind has a name of its own: ``Magnum::Optional::Neutron::Net``
+    (templates/network.yaml, until 31b84327).
     """
     made = (one for one in stack if str(one.get("resource_type")).endswith(kind))
     return {str(id) for one in made if (id := one.get("physical_resource_id"))}
 
 
 def _named(one: Mapping[str, Any], cluster: Mapping[str, Any]) -> bool:
-    """Whether a thing bears the cluster's name as its drivers begin others with it: ``name-...``."""
+    """Whether a resource's name is the cluster's, or begins with it as Magnum's drivers do: ``name-...``."""
     name = str(cluster.get("name") or "")
     own = str(one.get("name") or "")
     return bool(name) and (own == name or own.startswith(f"{name}-"))
@@ -107,7 +109,7 @@ def _named(one: Mapping[str, Any], cluster: Mapping[str, Any]) -> bool:
 def _ask(
     cloud: Cloud, service: str, path: str, key: str, asked: Mapping[str, Any] | None = None
 ) -> list[Any]:
-    """A list of a service, all pages of it. Raises Failure where there is no such service, or it refuses."""
+    """All pages of a list; empty if the cloud has no such service. Raises Failure as `answers`."""
     with answers(f"openstack {service}"):
         session = cloud.session
         address = session.get_endpoint(service_type=service, region_name=cloud.region or None)

@@ -1,7 +1,7 @@
-"""One OpenStack cloud: whose credentials, which region, and the clients of its services.
+"""One OpenStack cloud: credentials, region, and the clients of its services.
 
 Credentials come from where OpenStack's own clients take them: an entry of ``clouds.yaml``, else the ``OS_``
-variables of an openrc file. Nothing is asked of the cloud before a client is used, and nothing is stored.
+variables of an openrc file. No request is sent before a client is used, and nothing is stored.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from gpuform.errors import Failure, InputError, Refusal
 from gpuform.openstack import clouds_yaml
 
 MICROVERSION = "1.10"
-"""The container-infra API that is asked for: node groups are 1.9, empty ones 1.10.
+"""The requested version of the container-infra API: node groups need 1.9, empty ones 1.10.
 
-Source: magnum/api/rest_api_version_history.rst. A later one is not asked for: 1.13 renames ``stack_id``.
+Source: magnum/api/rest_api_version_history.rst. Not a later one: 1.13 renames ``stack_id``.
 """
 
 _MAGNUM = "container-infra"
 _FORBIDDEN = 403
-_BY_PASSWORD = ("password", "v3password")  # keystoneauth takes them without one, and fails at the login
+_BY_PASSWORD = ("password", "v3password")  # keystoneauth accepts them without one, and fails at login
 _NEWEST = "OpenStack-API-Maximum-Version"
-_TIMEOUT_S = 60  # of one request; Magnum answers a create before it makes anything
+_TIMEOUT_S = 60  # per request; Magnum answers a create before it creates anything
 _FILES = (
     "clouds.yaml (here, in ~/.config/openstack or in /etc/openstack, or where OS_CLIENT_CONFIG_FILE says)"
 )
@@ -36,25 +36,23 @@ _NO_ANSWER = "check the network, the address in clouds.yaml or OS_AUTH_URL, and 
 
 
 class Refused(Refusal):
-    """An answer of the cloud that is an error; ``status`` is HTTP's, ``said`` the service's own words."""
+    """An error response of the cloud; ``status`` is the HTTP status, ``said`` the service's message."""
 
     def __init__(self, call: str, status: int, said: str) -> None:
-        """Name the call as the subject."""
         super().__init__(call, f"HTTP {status}: {said}", "check the credentials, their roles and the region")
         self.status = status
         self.said = said
 
     @property
     def denied(self) -> bool:
-        """Whether the service's policy does not let the caller ask."""
         return self.status == _FORBIDDEN
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """A cloud as `connect` found it; ``name`` is its entry of clouds.yaml, or ``OS_ variables``.
+    """A cloud as returned by `connect`; ``name`` is its entry of clouds.yaml, or ``of the OS_ variables``.
 
-    Each client logs in when first used; use them within `answers`, which turns their errors into ours.
+    Each client logs in at first use; use them within `answers`, which turns their errors into ours.
     """
 
     name: str
@@ -75,7 +73,7 @@ class Cloud:
 
     @cached_property
     def magnum_address(self) -> str:
-        """Where Magnum answers, as the catalogue says; logs in."""
+        """Magnum's endpoint in the service catalogue; logs in. Raises Failure if it has none."""
         override = self.config.config.get("container_infra_endpoint_override")
         if override:
             return str(override)
@@ -93,11 +91,11 @@ class Cloud:
         return str(found)
 
     def newest_api(self) -> str:
-        """The newest container-infra API that the cloud speaks, as its answers say: ``1.14``."""
+        """The newest version of the container-infra API that the cloud reports: ``1.14``."""
         with answers("openstack coe cluster list"):
             answer = self.session.get(self.magnum_address, raise_exc=False)
         newest = str(answer.headers.get(_NEWEST) or "").split()
-        return newest[-1] if newest else "1.1"  # what a Magnum speaks that says nothing of versions
+        return newest[-1] if newest else "1.1"  # the version of a Magnum that reports none
 
 
 def connect(
@@ -105,9 +103,9 @@ def connect(
 ) -> Cloud:
     """The cloud of a clouds.yaml entry, else of OS_CLOUD, else of the OS_ variables.
 
-    ``auth`` and ``other`` are settings of keystoneauth and of clouds.yaml that go before what is found there.
-    Raises InputError where openstacksdk is not installed, where clouds.yaml is broken, where the entry or
-    region does not exist, and where no credentials are found; nothing is asked of the cloud yet.
+    ``auth`` and ``other`` are settings of keystoneauth and clouds.yaml that override those in the file.
+    Raises InputError if openstacksdk is not installed, if clouds.yaml is invalid, if the entry or region does
+    not exist, and if credentials are missing; no request is sent yet.
     """
     try:
         import openstack.config
@@ -120,13 +118,13 @@ def connect(
     if region:
         given["region_name"] = region
     try:
-        with warnings.catch_warnings():  # it warns of what it will drop, though nobody here uses it
+        with warnings.catch_warnings():  # its deprecation warnings do not apply here
             warnings.simplefilter("ignore")
             files = openstack.config.OpenStackConfig()
             config = files.get_one(cloud=wanted, **given)
     except exceptions.ConfigException as error:
         raise clouds_yaml.trouble(wanted) or _wrong(wanted, region, str(error)) from None
-    except Exception as error:  # keystoneauth names what is missing, each plugin by an error of its own
+    except Exception as error:  # each keystoneauth plugin has its own error for a missing setting
         raise clouds_yaml.trouble(wanted) or no_credentials(wanted, str(error)) from None
     missing = _missing(config.config)
     if missing:
@@ -140,7 +138,6 @@ def connect(
 
 
 def _missing(config: Mapping[str, Any]) -> str:
-    """What of a login is not there, in words."""
     auth = config.get("auth", {})
     if not auth.get("auth_url") and config.get("auth_type") != "none":
         return "no address of an identity service (auth_url)"
@@ -150,8 +147,11 @@ def _missing(config: Mapping[str, Any]) -> str:
 
 
 def _auth(auth: Mapping[str, Any], cloud: str | None) -> dict[str, Any]:
-    """What goes before clouds.yaml. An application credential needs no OS_AUTH_TYPE with us, as with Pulumi's
-    provider; with OpenStack's clients it does."""
+    """Settings that override clouds.yaml.
+
+    As with Pulumi's provider, and unlike OpenStack's clients, an application credential needs no
+    OS_AUTH_TYPE.
+    """
     given = {key: value for key, value in auth.items() if value not in (None, "")}
     secret = given.get("application_credential_secret")
     if not cloud and not os.environ.get("OS_AUTH_TYPE"):
@@ -161,7 +161,6 @@ def _auth(auth: Mapping[str, Any], cloud: str | None) -> dict[str, Any]:
 
 
 def no_credentials(cloud: str | None, found: str) -> InputError:
-    """The error for missing credentials; it names both places where they could be."""
     path = f"cluster.cloud ({cloud})" if cloud else "cluster.cloud"
     return InputError(
         path,
@@ -179,10 +178,10 @@ def _wrong(cloud: str | None, region: str | None, said: str) -> InputError:
 
 @contextmanager
 def answers(call: str) -> Iterator[None]:
-    """Turn what the clients raise into ours; ``call`` is the command to try by hand, or what was asked.
+    """Turn the clients' errors into ours; ``call`` is the request, or the command to try by hand.
 
-    Raises Refused where the cloud answers with an error, Failure where it does not answer, refuses the login,
-    or has no such service.
+    Raises Refused if the cloud responds with an error, Failure if it does not respond, refuses the login, or
+    lacks the service.
     """
     import keystoneauth1.exceptions as keystone
     import openstack.exceptions as sdk

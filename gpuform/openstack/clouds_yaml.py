@@ -1,7 +1,7 @@
-"""What is wrong with a clouds.yaml, where openstacksdk cannot say it.
+"""Errors in a clouds.yaml that openstacksdk does not report.
 
-It passes over a file that it cannot read or that is not YAML, and so ends in "Cloud cern was not found"; over
-an entry that is no mapping it trips (openstack/config/loader.py, ``_load_yaml_json_file``).
+It skips a file that it cannot read or that is not YAML, and then reports "Cloud cern was not found"; on an
+entry that is not a mapping it fails (openstack/config/loader.py, ``_load_yaml_json_file``).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _ENTRY = "give it 'auth' with auth_url, username, password, project_name and use
 
 
 def trouble(cloud: str | None) -> InputError | None:
-    """The error of the files in which an entry is looked for, if any; asked once openstacksdk has failed.
+    """The error in the files that openstacksdk searches, if any; called once openstacksdk has failed.
 
-    As openstacksdk does, the first file that can be read is the one that counts; those before it were to
-    count and could not. Without a ``cloud``, files are not to blame where the OS_ variables are set.
+    As in openstacksdk, the first readable file counts; an unreadable file before it is an error. Without a
+    ``cloud``, unreadable files are not an error if OS_AUTH_URL is set.
     """
     from openstack.config import loader
 
@@ -49,13 +49,13 @@ def trouble(cloud: str | None) -> InputError | None:
 
 
 def address(auth_url: object, source: str) -> InputError | None:
-    """The error of an identity service's address that is none; ``source`` is where it stands."""
+    """The error if ``auth_url`` is not a valid URL; ``source`` is where it is set."""
     text = str(auth_url)
     try:
         split = urlsplit(text)
         if split.scheme in ("http", "https") and split.hostname:
             return None
-    except ValueError:  # of brackets that do not close
+    except ValueError:  # unbalanced brackets
         pass
     fact = f"{text!r} is no address of an identity service"
     if "://" not in text:
@@ -64,12 +64,12 @@ def address(auth_url: object, source: str) -> InputError | None:
 
 
 def source(file: str | None, cloud: str | None) -> str:
-    """Where an auth_url stands: in an entry of a clouds.yaml, else in the OS_ variables."""
+    """Where auth_url is set: in an entry of a clouds.yaml, else in the OS_ variables."""
     return f"{file or 'clouds.yaml'}: clouds.{cloud}.auth.auth_url" if cloud else "OS_AUTH_URL"
 
 
 def _read(file: str) -> Any:
-    """A file's content. Raises InputError with its line, and never with a word of it: it holds passwords."""
+    """A file's content. Raises InputError with the line number, but no text: the file holds passwords."""
     try:
         text = Path(file).read_text()
         return json.loads(text) if file.endswith("json") else yaml.safe_load(text)
@@ -79,7 +79,7 @@ def _read(file: str) -> Any:
     except json.JSONDecodeError as error:
         raise InputError(f"{file}:{error.lineno}", f"is not JSON: {error.msg}", "correct it there") from None
     except (yaml.composer.ComposerError, yaml.constructor.ConstructorError) as error:
-        # These quote what they stumbled over, and that may be a password: *secret is an alias to YAML.
+        # These errors quote the text, which may be a password: YAML takes *secret for an alias.
         raise InputError(_at(file, error), "is not YAML: an alias or a tag of no meaning", _QUOTE) from None
     except yaml.MarkedYAMLError as error:
         said = "a tag of no meaning" if "tag" in str(error.problem) else error.problem
@@ -94,7 +94,7 @@ def _at(file: str, error: yaml.MarkedYAMLError) -> str:
 
 
 def _shape(file: str, found: Any, cloud: str | None) -> InputError | None:
-    """The first thing on the way to an entry's ``auth`` that is no mapping; an empty file has no entries."""
+    """The error for the first level down to ``auth`` that is not a mapping; an empty file is valid."""
     if found is None:
         return None
     if not isinstance(found, Mapping):

@@ -12,7 +12,6 @@ from gpuform.packer.keeper import Keeper
 
 
 def main() -> int:
-    """Parse the arguments and run; 0 when told to stop."""
     parser = argparse.ArgumentParser(prog="gpuform.packer", description=__doc__)
     for name, said in (
         ("--kubeconfig", "of the cluster; its server is what the scheduler is told, too"),

@@ -1,4 +1,4 @@
-"""Keeping one kube-scheduler as the cluster wants it: none, this configuration, another one, again."""
+"""Runs one kube-scheduler with the configuration in the cluster, and restarts it after a change or exit."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ class Keeper:
     """One scheduler, which does not outlive this process."""
 
     def __init__(self, api: Api, program: Path, log: Path) -> None:
-        """Looks at nothing yet; ``program`` lies in a folder of its own, where its files go."""
+        """``program`` is in a folder of its own, where its configuration and kubeconfig are written."""
         self._api, self._program = api, program
         self._say = Said()
         self._child = Child(NAME, log, self._say)
 
     def run(self, over: threading.Event) -> None:
-        """Look at the cluster until told to stop, and leave nothing running."""
         try:
             while not over.is_set():
                 try:
                     wanted = self._api.configuration()
                     self._child.keep(wanted, partial(self._command, wanted or ""))
                 except (*TROUBLE, yaml.YAMLError) as error:
-                    # The server is away or says no: what runs goes on.
+                    # The server is unreachable or refuses: a running scheduler goes on.
                     self._say(f"{type(error).__name__}: {error}")
                 over.wait(EVERY_S)
         finally:
@@ -49,6 +48,6 @@ class Keeper:
         }
         write_private(kubeconfig, self._api.kubeconfig())
         write_private(folder / "config.yaml", yaml.safe_dump(config))
-        # There is one only, so that it need not wait for its own old lease; and nobody asks it on a port.
+        # Only one runs: without election it need not wait for its own old lease. No client uses its port.
         command = [str(self._program), f"--config={folder / 'config.yaml'}"]
         return [*command, "--leader-elect=false", "--secure-port=0"]

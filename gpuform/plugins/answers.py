@@ -1,4 +1,4 @@
-"""Between the wire's messages and a handler's values: requests in, answers and errors out."""
+"""Converts between gRPC messages and a handler's values: requests, responses and errors."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ _KINDS = {
 
 
 def answered(method: _Method) -> _Method:
-    """Turn what a method raises into the status that the engine understands.
+    """Turn a method's exceptions into gRPC statuses that the engine understands.
 
-    `InitFailed` travels as an ``ErrorResourceInitFailed`` detail, so that the engine keeps the half-made
-    object. Anything unforeseen is an error with its type; its traceback goes to stderr, which is logged.
+    `InitFailed` is sent as an ``ErrorResourceInitFailed`` detail, so that the engine keeps the half-made
+    object. An unexpected exception becomes an error with its type; its traceback goes to stderr, which is
+    logged.
     """
 
     @functools.wraps(method)
@@ -69,7 +70,6 @@ def _init_failed(failure: InitFailed) -> bytes:
 
 
 def call(request: Any, engine: Engine, cancelled: asyncio.Event) -> Call:
-    """Read what is common to the requests; fields that a request lacks keep their defaults."""
     result = Call(urn=request.urn, type=request.type, name=request.name, engine=engine, cancelled=cancelled)
     result.preview = getattr(request, "preview", False)
     result.timeout = getattr(request, "timeout", 0.0) or None
@@ -82,13 +82,12 @@ def call(request: Any, engine: Engine, cancelled: asyncio.Event) -> Call:
 
 
 def checked(result: Checked) -> provider_pb2.CheckResponse:
-    """The wire's answer of check."""
     failures = [provider_pb2.CheckFailure(property=name, reason=reason) for name, reason in result.failures]
     return provider_pb2.CheckResponse(inputs=to_struct(result.inputs), failures=failures)
 
 
 def diffed(result: Diffed) -> provider_pb2.DiffResponse:
-    """The wire's answer of diff; a path in ``replaces`` turns its change into a replacing one."""
+    """The response of diff; a change at a path in ``replaces`` becomes a replacement."""
     response = provider_pb2.DiffResponse(
         changes=provider_pb2.DiffResponse.DIFF_SOME
         if result.changes or result.replaces
@@ -106,7 +105,6 @@ def diffed(result: Diffed) -> provider_pb2.DiffResponse:
 
 
 def no_function(provider: str, token: str) -> PluginError:
-    """The error for a function that the stand-in does not have."""
     return PluginError(
         f"{token}: the stand-in of the {provider} provider has no functions; "
         f"install the official pulumi-resource-{provider} plugin, or leave the call out"

@@ -42,11 +42,11 @@ _NO_LIMIT = (
 
 
 async def serve(register: Callable[[grpc.aio.Server], None]) -> None:
-    """Serve on a free port of 127.0.0.1, print the port as the engine expects it, run until told to end.
+    """Serve on a free port of 127.0.0.1, print the port as the engine expects it, run until stopped.
 
-    ``register`` adds the servicers. There is no limit on message sizes. Returns on SIGTERM; on SIGINT, by
-    which the engine ends a plugin (a plugin has a process group of its own, so the user's Ctrl-C does not
-    reach it); and within 2 s after the process that started this one is gone.
+    ``register`` adds the servicers. Message sizes are unlimited. Returns on SIGTERM; on SIGINT, with which
+    the engine ends a plugin (a plugin has a process group of its own, so the user's Ctrl-C does not reach
+    it); and within 2 s after the parent process has exited.
     """
     server = grpc.aio.server(options=_NO_LIMIT)
     register(server)
@@ -66,13 +66,13 @@ async def serve(register: Callable[[grpc.aio.Server], None]) -> None:
 def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
     """An event that SIGINT and SIGTERM set.
 
-    Not by the loop's own handlers: those go with the loop, and a signal that comes while the process ends
-    would print a KeyboardInterrupt, which the engine shows as if the program had said it.
+    Not with the loop's own handlers: they are gone once the loop is closed, and a signal during shutdown
+    would print a KeyboardInterrupt, which the engine shows as output of the program.
     """
     stop = asyncio.Event()
 
     def end(number: int, frame: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: it is ending already
+        with contextlib.suppress(RuntimeError):  # the loop is closed: shutdown has begun
             loop.call_soon_threadsafe(stop.set)
 
     for ending in (signal.SIGINT, signal.SIGTERM):
@@ -93,10 +93,10 @@ async def serve_provider(make: Callable[[Engine], ResourceProvider], argv: list[
 
 
 class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
-    """A provider whose resource types are handlers; subclasses give ``name``, ``version`` and `handler`.
+    """A provider with one handler per resource type; subclasses define ``name``, ``version`` and `handler`.
 
-    Secrets reach the handlers as `Secret`; outputs are not asked for (the values come plain), and previews
-    create and update through the handlers with ``call.preview``.
+    Handlers get secrets as `Secret` and outputs as plain values; in a preview, create and update are called
+    with ``call.preview``.
     """
 
     name: str = ""
@@ -104,71 +104,61 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
     supports_autonaming: bool = True
 
     def __init__(self, engine: Engine) -> None:
-        """Answer the engine that started this process."""
         self.engine = engine
         self.cancelled = asyncio.Event()
 
-    # What a subclass gives.
+    # Defined by subclasses.
 
     def handler(self, token: str) -> Handler:
-        """Return the handler of a token like ``kubernetes:core/v1:Pod``; `PluginError` if there is none."""
+        """Return the handler of a token like ``kubernetes:core/v1:Pod``; `PluginError` for an unknown one."""
         raise NotImplementedError
 
     async def check_config(self, olds: Properties, news: Properties) -> Checked:
-        """Validate the provider's own configuration; accepts everything unless overridden."""
         return Checked(news)
 
     async def diff_config(self, olds: Properties, news: Properties) -> Diffed:
-        """Say what a change of configuration means; nothing unless overridden."""
         return Diffed(detailed=False)
 
     async def configure(self, config: Properties) -> None:
         """Take the configuration (plain values, secrets revealed by the subclass as it needs them)."""
 
     async def invoke(self, token: str, args: Properties) -> Properties:
-        """Answer a function call; there is none unless overridden."""
         raise answers.no_function(self.name, token)
 
     def schema(self) -> Properties:
-        """The package schema as far as the engine asks for it."""
         return {"name": self.name, "version": self.version, "resources": {}}
 
     async def close(self) -> None:
-        """Give back what `configure` opened."""
+        """Release what `configure` opened."""
 
     # The protocol. Names are the service's.
 
     @answers.answered
     async def Handshake(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Answer the engine's greeting."""
         return provider_pb2.ProviderHandshakeResponse(
             accept_secrets=True, supports_autonaming_configuration=self.supports_autonaming
         )
 
     @answers.answered
     async def GetPluginInfo(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Answer with the version."""
         return plugin_pb2.PluginInfo(version=self.version)
 
     @answers.answered
     async def GetSchema(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Answer with `schema`."""
         return provider_pb2.GetSchemaResponse(schema=json.dumps(self.schema()))
 
     @answers.answered
     async def CheckConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Answer through `check_config`."""
         return answers.checked(await self.check_config(from_struct(request.olds), from_struct(request.news)))
 
     @answers.answered
     async def DiffConfig(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Answer through `diff_config`; the old inputs decide where the engine sends them."""
+        """Compares with the old inputs if the engine sends them, else with the old outputs."""
         olds = request.old_inputs if request.old_inputs.fields else request.olds
         return answers.diffed(await self.diff_config(from_struct(olds), from_struct(request.news)))
 
     @answers.answered
     async def Configure(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Hand the configuration to `configure`."""
         await self.configure(
             from_struct(request.args) if request.HasField("args") else dict(request.variables)
         )
@@ -180,19 +170,16 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     @answers.answered
     async def Cancel(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """End every wait of every running call."""
         self.cancelled.set()
         return empty_pb2.Empty()
 
     @answers.answered
     async def Invoke(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Answer through `invoke`."""
         result = await self.invoke(request.tok, from_struct(request.args))
         return provider_pb2.InvokeResponse(**{"return": to_struct(result)})  # type: ignore[arg-type]  # a keyword
 
     @answers.answered
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Answer through the handler's check."""
         result = await self.handler(request.type).check(
             self._call(request), from_struct(request.olds), from_struct(request.news)
         )
@@ -200,7 +187,6 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     @answers.answered
     async def Diff(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Answer through the handler's diff."""
         result = await self.handler(request.type).diff(
             self._call(request),
             request.id,
@@ -212,7 +198,6 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     @answers.answered
     async def Create(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Answer through the handler's create."""
         id, outputs = await self.handler(request.type).create(
             self._call(request), from_struct(request.properties)
         )
@@ -220,7 +205,7 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     @answers.answered
     async def Read(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Answer through the handler's read; an empty id says that the object is gone."""
+        """An empty id in the response means that the object is gone."""
         result = await self.handler(request.type).read(
             self._call(request), request.id, from_struct(request.inputs), from_struct(request.properties)
         )
@@ -232,7 +217,6 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     @answers.answered
     async def Update(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Answer through the handler's update."""
         outputs = await self.handler(request.type).update(
             self._call(request),
             request.id,
@@ -244,7 +228,6 @@ class ResourceProvider(provider_pb2_grpc.ResourceProviderServicer):
 
     @answers.answered
     async def Delete(self, request: Any, context: Any) -> Any:  # noqa: N802
-        """Answer through the handler's delete."""
         await self.handler(request.type).delete(
             self._call(request), request.id, from_struct(request.old_inputs), from_struct(request.properties)
         )

@@ -1,4 +1,4 @@
-"""What a resource type of a plugin is made of: the call it answers, its answers and its errors."""
+"""The interface of a plugin's resource type: the call, the answers and the errors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ Kind = provider_pb2.PropertyDiff.Kind
 
 
 class Engine:
-    """The engine that started this plugin, as far as a plugin talks back to it: messages to the user.
+    """The connection to the engine that started this plugin, for messages to the user.
 
-    Without an address (a test, a plugin started by hand) every message is dropped. A message that cannot be
-    delivered is dropped too: it must not fail the operation that it tells about.
+    Without an address (a test, a plugin started by hand) every message is dropped. So is a message that
+    cannot be delivered: it must not fail the operation.
     """
 
     def __init__(self, stub: engine_pb2_grpc.EngineStub | None = None) -> None:
-        """Talk to the engine behind ``stub``."""
         self._stub = stub
 
     async def log(self, text: str, *, severity: int, urn: str = "", ephemeral: bool = False) -> None:
-        """Show ``text`` at ``urn``; an ephemeral one is a status that the next one replaces."""
+        """Show ``text`` at ``urn``; an ephemeral text is a status that the next one replaces."""
         if self._stub is None:
             return
         request = engine_pb2.LogRequest(
@@ -41,15 +40,15 @@ class Engine:
 
 
 class Cancelled(Exception):
-    """The user asked the engine to stop; raised out of `Call.sleep`."""
+    """The user cancelled the run; raised by `Call.sleep`."""
 
 
 @dataclass
 class Call:
-    """One call of the engine: which resource, how, and the way to talk about it.
+    """One call of the engine: its resource, its options, and messages to the user.
 
-    ``timeout`` is the user's customTimeouts in seconds, ``None`` where unset. ``autonaming`` is ``None``, or
-    the engine's wish ``(mode, proposed_name)`` with mode ``propose``, ``enforce`` or ``disable``.
+    ``timeout`` is the user's customTimeouts in seconds, ``None`` if unset. ``autonaming`` is ``None``, or the
+    engine's proposal ``(mode, proposed_name)`` with mode ``propose``, ``enforce`` or ``disable``.
     """
 
     urn: str
@@ -64,15 +63,14 @@ class Call:
     ignore_changes: Sequence[str] = ()
 
     async def status(self, text: str) -> None:
-        """Say what the operation is doing now; the next status replaces it."""
+        """Show a status; the next status replaces it."""
         await self.engine.log(text, severity=engine_pb2.INFO, urn=self.urn, ephemeral=True)
 
     async def info(self, text: str) -> None:
-        """Tell the user something that stays on the screen."""
+        """Show a message that stays on the screen."""
         await self.engine.log(text, severity=engine_pb2.INFO, urn=self.urn)
 
     async def warn(self, text: str) -> None:
-        """Warn the user; the operation goes on."""
         await self.engine.log(text, severity=engine_pb2.WARNING, urn=self.urn)
 
     async def sleep(self, seconds: float) -> None:
@@ -89,7 +87,7 @@ class PluginError(Exception):
 
 
 class InitFailed(Exception):
-    """The object exists but did not become what it should be: the engine keeps it in its state.
+    """The object exists but is not ready: the engine keeps it in its state.
 
     Raised by create and update (the next update tries again) and by read. ``reasons`` say what is not ready.
     """
@@ -97,7 +95,7 @@ class InitFailed(Exception):
     def __init__(
         self, id: str, properties: Properties, reasons: Sequence[str], inputs: Properties | None = None
     ) -> None:
-        """Keep what the engine stores: ``properties`` as a create would answer, ``inputs`` for read only."""
+        """``properties`` are what a create would return; ``inputs`` are for read only."""
         super().__init__("; ".join(reasons))
         self.id = id
         self.properties = properties
@@ -125,9 +123,9 @@ class Change(Enum):
 class Diffed:
     """Answer of diff.
 
-    ``changes`` maps a property path (``spec.replicas``, ``spec.ports[0].port``) to what happens to it;
-    ``replaces`` are those of these paths that make a new object necessary. No change is an empty map.
-    ``diffs`` are top-level property names, computed from the paths where not given.
+    ``changes`` maps a property path (``spec.replicas``, ``spec.ports[0].port``) to its kind of change;
+    ``replaces`` are the paths that force a replacement. No change is an empty map. ``diffs`` are top-level
+    property names, computed from the paths if not given.
     """
 
     changes: Mapping[str, Change] = field(default_factory=dict)
@@ -139,7 +137,7 @@ class Diffed:
 
 @dataclass(frozen=True)
 class ReadResult:
-    """Answer of read: ``inputs`` are what a program would have to say to get this object."""
+    """Answer of read: ``inputs`` are what a program would declare to get this object."""
 
     id: str
     properties: Properties
@@ -147,7 +145,7 @@ class ReadResult:
 
 
 class Handler(Protocol):
-    """One resource type, or several that behave alike. Dicts may hold `Secret` and `UNKNOWN`.
+    """One resource type, or several that behave alike. Dicts may contain `Secret` and `UNKNOWN`.
 
     Errors: `PluginError` for what the user must see, `InitFailed` for an object that exists but is not ready.
     Handlers run concurrently in one event loop and keep no state per resource.
@@ -159,18 +157,18 @@ class Handler(Protocol):
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Diffed:
-        """Say what turning ``olds`` (the outputs in state) into ``news`` would change."""
+        """Compare ``news`` with the old inputs and with ``olds`` (the outputs in the state)."""
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
-        """Make it and return (id, outputs); with ``call.preview`` change nothing and return an empty id."""
+        """Create the object and return (id, outputs); in a preview change nothing and return an empty id."""
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
-        """Look at the live object; ``None`` when it is gone. On import ``inputs`` and ``olds`` are empty."""
+        """Read the live object; None if it is gone. On import ``inputs`` and ``olds`` are empty."""
 
     async def update(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Properties:
-        """Change it in place and return the outputs; with ``call.preview`` change nothing."""
+        """Update the object in place and return the outputs; with ``call.preview`` change nothing."""
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
-        """Remove it; already gone is success."""
+        """Delete the object; an object that is already gone is not an error."""

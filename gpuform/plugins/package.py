@@ -1,10 +1,10 @@
-"""The whole platform as one component for programs in any Pulumi language, and its workloads one by one.
+"""The whole platform as one component for programs in any Pulumi language, and each workload as its own.
 
 The package is called ``gpuform-platform``, not ``gpuform``: that is the provider of our own resource types,
 and a program that uses this component needs both.
 """
 
-# No postponed annotations here: the schema's reader takes them as they are.
+# No postponed annotations here: the schema's reader needs the types themselves.
 
 import sys
 from importlib.metadata import version
@@ -32,13 +32,13 @@ PACKAGE = "gpuform-platform"
 
 
 class GpuPlatformArgs(TypedDict):
-    """What the component takes. The package schema is read from these annotations."""
+    """Inputs of the component; the package schema is read from these annotations."""
 
     environment: dict[str, Any]
-    """The environment, as `gpuform:environment` of a stack file has it. Decides which resources there are, so
+    """The environment, as under `gpuform:environment` in a stack file. It decides which resources exist, so
     it must be known before the run."""
     kubeconfig: Optional[pulumi.Input[str]]  # noqa: UP045 - the schema's reader knows no other spelling
-    """Path of a kubeconfig, where the environment's cluster is embedded; an existing one names its own."""
+    """Path of a kubeconfig, if the environment's cluster is embedded; an existing cluster names its own."""
 
 
 class GpuPlatform(pulumi.ComponentResource):
@@ -53,7 +53,7 @@ class GpuPlatform(pulumi.ComponentResource):
         args: GpuPlatformArgs,
         opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
     ) -> None:
-        """Register everything; bad input fails with its path, the fact and the remedy."""
+        """Invalid input raises InputPropertyError with its path, the fact and the remedy."""
         super().__init__(f"{PACKAGE}:index:GpuPlatform", name, {}, opts)
         try:
             environment = parse(_whole(args["environment"]))
@@ -68,7 +68,7 @@ class GpuPlatform(pulumi.ComponentResource):
 
 
 def _whole(value: Any) -> Any:
-    """``value`` with its whole numbers as such: between the engine and a plugin every number is a float."""
+    """``value`` with whole numbers as int: the engine passes every number to a plugin as a float."""
     if isinstance(value, dict):
         return {key: _whole(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -100,21 +100,21 @@ def _cluster(
 
 
 class GpuWorkloadArgs(TypedDict):
-    """What each component of one workload takes."""
+    """Inputs of the component of one workload."""
 
     environment: dict[str, Any]
-    """The environment that has the pools; its own workloads are left out. Must be known before the run."""
+    """The environment that has the pools; its own workloads are ignored. Must be known before the run."""
     workload: dict[str, Any]
-    """The workload as an entry of the environment's `workloads`, its kind left out. Must be known as well."""
+    """The workload as an entry of the environment's `workloads`, without its kind. Must be known as well."""
     kubeconfig: Optional[pulumi.Input[str]]  # noqa: UP045
-    """Path of a kubeconfig, where the environment's cluster is embedded; an existing one names its own."""
+    """Path of a kubeconfig, if the environment's cluster is embedded; an existing cluster names its own."""
 
 
 class _One(pulumi.ComponentResource):
-    """What the three have in common: one workload on the cluster of an environment."""
+    """Base of the three components: one workload on the cluster of an environment."""
 
     asks: pulumi.Output[dict[str, str]]
-    """GPUs, shares or slices that each pod asks for, by resource name."""
+    """GPUs, shares or slices that each pod requests, by resource name."""
 
     def _make(self, kind: str, name: str, args: GpuWorkloadArgs) -> None:
         environment, work = _with(kind, args)
@@ -126,10 +126,10 @@ class _One(pulumi.ComponentResource):
 
 
 class GpuDeployment(_One):
-    """A Deployment on the GPUs of a pool, with its Service and its way to be updated."""
+    """A Deployment on the GPUs of a pool, with its Service and its update strategy."""
 
     asks: pulumi.Output[dict[str, str]]
-    """GPUs, shares or slices that each pod asks for, by resource name."""
+    """GPUs, shares or slices that each pod requests, by resource name."""
 
     def __init__(
         self,
@@ -137,7 +137,6 @@ class GpuDeployment(_One):
         args: GpuWorkloadArgs,
         opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
     ) -> None:
-        """Register it; bad input fails with its path, the fact and the remedy."""
         super().__init__(f"{PACKAGE}:index:GpuDeployment", name, {}, opts)
         self._make("deployment", name, args)
 
@@ -146,7 +145,7 @@ class GpuJob(_One):
     """A Job on the GPUs of a pool."""
 
     asks: pulumi.Output[dict[str, str]]
-    """GPUs, shares or slices that each pod asks for, by resource name."""
+    """GPUs, shares or slices that each pod requests, by resource name."""
 
     def __init__(
         self,
@@ -154,7 +153,6 @@ class GpuJob(_One):
         args: GpuWorkloadArgs,
         opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
     ) -> None:
-        """Register it; bad input fails with its path, the fact and the remedy."""
         super().__init__(f"{PACKAGE}:index:GpuJob", name, {}, opts)
         self._make("job", name, args)
 
@@ -163,7 +161,7 @@ class GpuPod(_One):
     """One bare Pod on the GPUs of a pool."""
 
     asks: pulumi.Output[dict[str, str]]
-    """GPUs, shares or slices that each pod asks for, by resource name."""
+    """GPUs, shares or slices that each pod requests, by resource name."""
 
     def __init__(
         self,
@@ -171,7 +169,6 @@ class GpuPod(_One):
         args: GpuWorkloadArgs,
         opts: Optional[pulumi.ResourceOptions] = None,  # noqa: UP045
     ) -> None:
-        """Register it; bad input fails with its path, the fact and the remedy."""
         super().__init__(f"{PACKAGE}:index:GpuPod", name, {}, opts)
         self._make("pod", name, args)
 
@@ -203,12 +200,11 @@ class _Provider(ComponentProvider):
             return super().construct(name, resource_type, inputs, options)
         except ComponentInitError as error:
             if isinstance(error.inner, pulumi.InputPropertyError):
-                raise error.inner from None  # as the SDK has it, the user would get our traceback
+                raise error.inner from None  # as raised by the SDK, it would show our traceback
             raise
 
 
 def main() -> None:
-    """Serve the components to the engine that started this process."""
     serve(
         _Provider([GpuPlatform, GpuDeployment, GpuJob, GpuPod], PACKAGE, version=version("gpuform")),
         sys.argv[1:],

@@ -105,7 +105,7 @@ def _from_object(struct: struct_pb2.Struct) -> Any:
 
 
 def to_struct(values: Mapping[str, Any]) -> struct_pb2.Struct:
-    """Return ``values`` as the wire wants them; a nested `Secret` or `UNKNOWN` is encoded."""
+    """Return ``values`` as a ``Struct``; a nested `Secret` or `UNKNOWN` is encoded."""
     struct = struct_pb2.Struct()
     for key, value in values.items():
         _set(struct.fields[key], value)

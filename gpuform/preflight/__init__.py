@@ -1,4 +1,4 @@
-"""Preflight: what can be known of an account before anything is made in it. It asks, and changes nothing."""
+"""Preflight: checks of an account before anything is created in it. Read-only."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from infra.model.openstack import OpenstackCluster
 __all__ = ["ASKED", "findings"]
 
 ASKED = ("aws", "openstack")
-"""Kinds of clusters that have an account or a project, which is asked before an update."""
+"""Kinds of clusters with an account or a project, which is checked before an update."""
 
 _ELSEWHERE = {
     "embedded": ("the cluster runs on this machine: `gpuform doctor` without a stack says it all", ""),
     "existing": ("the cluster and its nodes are there already, and are not made from here", ""),
     "hosts": ("own hosts are asked over ssh, which this does not do", "gpuform hosts check {stack}"),
 }
-"""Clusters that no account is asked about: why, and the command that does look."""
+"""Cluster kinds without an account to check: the reason, and the command that checks them."""
 
 
 def findings(
     env: Environment, stack: str = "STACK", clients: Clients | None = None, paths: Paths | None = None
 ) -> Iterator[Finding]:
-    """Every check that follows from the environment, one after another; ``stack`` is for the commands.
+    """All checks for the environment, one after another; ``stack`` is the name to use in suggested commands.
 
-    Without credentials, or without the region, the rest is SKIP. ``clients`` makes those of AWS; ``paths`` is
-    where the stack's state may lie, by which a cluster of its name at OpenStack is known as its own.
+    Without credentials, or without the region, the rest is SKIP. ``clients`` creates AWS clients; ``paths``
+    locates the stack's state, which shows whether an OpenStack cluster of this name is the stack's own.
     """
     if isinstance(env.cluster, AwsCluster):
         yield from _of_aws(env, env.cluster, clients)
@@ -68,7 +68,7 @@ def _checks(env: Environment, cluster: AwsCluster) -> Iterator[Check]:
 
 
 def _without_botocore() -> str:
-    """Why nothing can be asked; gpuform makes a stack without botocore, so that this is no failure."""
+    """Why nothing can be checked; gpuform creates stacks without botocore, so this is not a failure."""
     if importlib.util.find_spec("botocore"):
         return ""
     return "botocore is not installed: pip install 'gpuform[offline]'"

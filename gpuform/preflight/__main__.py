@@ -1,7 +1,7 @@
-"""``python -m gpuform.preflight CHECKOUT STACK``: what ``gpuform local env``'s pulumi runs before an update.
+"""``python -m gpuform.preflight CHECKOUT STACK``: run before an update by ``gpuform local env``'s pulumi.
 
-Says on stderr what did not pass, for stdout is pulumi's. Exit code 1 if a check failed, 2 for a stack file
-that is wrong; 0 for a stack that has no account, and nothing is said.
+Prints on stderr what did not pass (stdout is pulumi's). Exit code 1 if a check failed, 2 for an invalid stack
+file; 0, without output, for a stack that has no account.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from gpuform.paths import Paths
 
 
 def main(root: str, stack: str) -> int:
-    """The exit code."""
     from rich.console import Console
 
     from gpuform.preflight import ASKED, findings

@@ -1,4 +1,4 @@
-"""Whether the caller will be let into the cluster that it makes, or that is there already."""
+"""Whether the caller will have access to the cluster, new or existing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from infra.plan.node_groups import cluster_of
 
 
 def checks(env: Environment) -> Iterator[Check]:
-    """One check: EKS lets nobody in by their IAM permissions alone, so half an `up` could fail.
+    """One check: IAM permissions alone give no access to an EKS cluster, so an `up` could fail half-way.
 
-    A new cluster has an access entry of whoever makes it, and EKS refuses a second one for the same
-    (`components/eks_cluster.py`). One that is there must have an entry of the caller.
+    A new cluster has an access entry for its creator, and EKS refuses a second one for the same principal
+    (`components/eks_cluster.py`). An existing cluster must have an entry for the caller.
     """
     cluster = cluster_of(env)
 
@@ -48,10 +48,10 @@ def _new(caller: str, admins: tuple[str, ...]) -> Judged:
 
 
 def same(caller: str, principal: str) -> bool:
-    """Whether STS's name of a caller is of that IAM principal.
+    """Whether STS's ARN of a caller belongs to that IAM principal.
 
-    A session says its role's name without the path, so two roles of one account that differ by path alone
-    are taken for one.
+    A session's ARN has its role's name without the path, so two roles of one account that differ only in
+    their path are considered equal.
     """
     return _who(caller) == _who(principal)
 

@@ -1,4 +1,4 @@
-"""Who asks, and whether the region and its zones are there for them."""
+"""The caller's identity, and whether the region and its zones are available to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.model.aws import AwsCluster
 
 
 def credentials(cluster: AwsCluster) -> Check:
-    """The caller's identity: whatever else is asked, AWS answers only somebody."""
+    """The caller's identity: every other check needs valid credentials."""
     by_hand = f"aws sts get-caller-identity --region {home(cluster.region)}"
 
     def judge(aws: Aws) -> Judged:
@@ -26,7 +26,7 @@ def credentials(cluster: AwsCluster) -> Check:
 
 
 def region(cluster: AwsCluster) -> Check:
-    """The region exists and the account has it: those since 2019 are enabled by hand (AWS account guide)."""
+    """The region exists and the account has it: regions since 2019 must be enabled (AWS account guide)."""
     name = cluster.region
     by_hand = f"aws ec2 describe-regions --all-regions --region-names {name} --region {home(name)}"
 
@@ -52,7 +52,7 @@ def region(cluster: AwsCluster) -> Check:
 
 
 def zones(cluster: AwsCluster) -> Iterator[Check]:
-    """The zones of the network, as this account calls them, are there and take new machines."""
+    """The network's zones exist, under this account's zone names, and accept new machines."""
     names = cluster.network.zones
     listed = " ".join(names)
 

@@ -1,4 +1,4 @@
-"""What an account says of itself: questions to AWS that change nothing, each asked once."""
+"""Read-only queries to AWS about an account, each sent once."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from typing import Any
 from gpuform.aws.api import answers, client
 
 Clients = Callable[[str, str], Any]
-"""Makes a client of a service in a region, as ``gpuform.aws.api.client``."""
+"""Creates a client of a service in a region, like ``gpuform.aws.api.client``."""
 
 _IAM_PREFIX = {"service-quotas": "servicequotas"}
-"""Services that IAM spells otherwise than botocore does (service authorization reference)."""
+"""Services with another name in IAM than in botocore (service authorization reference)."""
 
 _HOME = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}
-"""A region of each partition that every account has, to ask about regions that it may not have."""
+"""A region of each partition that every account has, for queries about regions that it may not have."""
 
 
 class Aws:
     """The caller's account, seen from one region.
 
-    An answer is kept: nothing that is asked here changes within the seconds of a preflight. ``asked`` are the
+    Answers are cached: nothing queried here changes within the seconds of a preflight. ``asked`` holds the
     IAM actions that were needed so far.
     """
 
     def __init__(self, region: str, clients: Clients = client) -> None:
-        """Ask nothing yet."""
         self.region = region
         self.asked: set[str] = set()
         self._make = clients
@@ -36,7 +35,7 @@ class Aws:
     def ask(
         self, service: str, operation: str, *, region: str | None = None, **parameters: Any
     ) -> Mapping[str, Any]:
-        """The answer, all pages of it. Errors are those of `gpuform.aws.api.answers`, about the action."""
+        """All pages of the answer. Errors are those of `gpuform.aws.api.answers`, about the action."""
         with answers(service):
             there = self._client(service, region or self.region)
         action = f"{_IAM_PREFIX.get(service, service)}:{there.meta.method_to_api_mapping[operation]}"
@@ -49,7 +48,7 @@ class Aws:
 
     @property
     def home(self) -> str:
-        """A region of the same partition that nobody has to enable; ours where none is known."""
+        """A region of the same partition that is always enabled; our own region if botocore is missing."""
         return home(self.region)
 
     def _client(self, service: str, region: str) -> Any:
@@ -61,7 +60,6 @@ class Aws:
 
 @functools.cache
 def home(region: str) -> str:
-    """As ``Aws.home``."""
     try:
         import botocore.exceptions
         import botocore.session

@@ -1,4 +1,4 @@
-"""One check of an account, and what becomes of a question that the cloud does not answer."""
+"""One check of an account; a query that the cloud does not answer becomes SKIP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuform.finding import Finding, Verdict
 
 @dataclass(frozen=True)
 class Judged:
-    """What was found out; ``fix`` is a command, or words where no command does it."""
+    """Result of a check; ``fix`` is a command, or text if no command fixes it."""
 
     verdict: Verdict
     fact: str
@@ -21,9 +21,9 @@ class Judged:
 
 @dataclass(frozen=True)
 class Check:
-    """What is looked at, the command that looks at it by hand, and the judgement.
+    """The subject, the command that checks it by hand, and the function that judges it.
 
-    ``judge`` is given whoever asks the account: `gpuform.preflight.aws.Aws` or
+    ``judge`` is called with the client of the account: `gpuform.preflight.aws.Aws` or
     `gpuform.preflight.openstack.project.Project`.
     """
 
@@ -32,7 +32,7 @@ class Check:
     judge: Callable[[Any], Judged]
 
     def run(self, account: Any) -> Finding:
-        """The finding. What could not be asked is SKIP, and says which permission was missing."""
+        """SKIP if the query failed; the finding then names the missing permission."""
         try:
             found = self.judge(account)
         except Refusal as refused:
@@ -46,5 +46,4 @@ class Check:
         return Finding(self.subject, found.verdict, found.fact, found.fix, self.by_hand)
 
     def skipped(self, why: str) -> Finding:
-        """The finding where asking makes no sense."""
         return Finding(self.subject, "SKIP", f"not checked: {why}", check=self.by_hand)

@@ -1,4 +1,4 @@
-"""What a stack may buy at most: every pool, by each of its ways of buying."""
+"""The most that a stack may buy: each pool, in each of its capacity types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.plan.cost import limited, most_nodes
 
 @dataclass(frozen=True)
 class Purchase:
-    """Nodes of one pool, bought in one way, of any of these machines."""
+    """Nodes of one pool, bought as one capacity type, of any of these machines."""
 
     environment: Environment
     pool: Pool
@@ -24,19 +24,19 @@ class Purchase:
 
     @property
     def fixed(self) -> bool:
-        """Whether the nodes are always there."""
+        """Whether the number of nodes is fixed, so that they always run."""
         return self.pool.nodes is not None
 
     @property
     def nodes(self) -> int:
-        """The most nodes, were all of them the machine of which the most may come."""
+        """The most nodes, if all were of the machine type that allows the most."""
         return max(self._count(machine) for machine in self.machines)
 
     @property
     def vcpu(self) -> int:
-        """vCPUs that no mix of the machines within the limits has more of.
+        """Upper bound of the vCPUs, for any mix of the machines within the limits.
 
-        Not counted is what a managed node group starts beside its nodes while it is updated.
+        Does not count the extra nodes of a managed node group while it is updated.
         """
         if self.fixed or len(self.machines) == 1:
             return max(self._count(machine) * machine.vcpu for machine in self.machines)
@@ -54,17 +54,15 @@ class Purchase:
         return self.pool.nodes + (SURGE if self.pool.by_claim else 0)
 
     def of(self, machines: Sequence[Machine]) -> Purchase:
-        """The same, were only these machines to be had."""
+        """The same purchase, limited to these machines."""
         return Purchase(self.environment, self.pool, self.capacity, tuple(machines))
 
 
 def pools(env: Environment) -> tuple[Pool, ...]:
-    """The system nodes and the declared pools."""
     return (node_groups.system_pool(env), *env.pools)
 
 
 def purchases(env: Environment) -> Iterator[Purchase]:
-    """Everything that the stack may buy."""
     for pool in pools(env):
         for capacity in pool.capacity:
             yield Purchase(env, pool, capacity, pool.machines)

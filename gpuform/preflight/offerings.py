@@ -1,6 +1,6 @@
-"""Whether EC2 sells a pool's machines where its nodes may be, and in the ways that they are bought.
+"""Whether EC2 offers a pool's machines in its zones and in its capacity types.
 
-What is sold somewhere may still be sold out there: capacity is known only to who asks for a machine.
+An offered type may still be sold out: only a request for a machine shows the capacity.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _SOLD: Mapping[Capacity, tuple[str, ...]] = {
     "on_demand": ("on-demand",),
     "spot": ("spot",),
 }
-"""EC2's SupportedUsageClasses for each way of buying; a reservation may be a capacity block."""
+"""EC2's SupportedUsageClasses for each capacity type; a reservation may be a capacity block."""
 
 
 def checks(env: Environment) -> Iterator[Check]:
-    """Two checks for each pool: its zones, and its ways of buying."""
+    """Two checks for each pool: its zones, and its capacity types."""
     region = node_groups.cluster_of(env).region
     for pool in pools(env):
         names = [machine.name for machine in pool.machines]
@@ -39,7 +39,7 @@ def checks(env: Environment) -> Iterator[Check]:
 
 
 def offered(aws: Aws, names: Sequence[str]) -> dict[str, set[str]]:
-    """The zones that each type is sold in, by its name; types that the region does not have are left out."""
+    """Zones by instance type; types that the region does not offer are left out."""
     found = aws.ask(
         "ec2",
         "describe_instance_type_offerings",
@@ -70,7 +70,7 @@ def _in_zones(names: Sequence[str], zones: Sequence[str], aws: Aws) -> Judged:
 
 
 def _ways(pool: Pool, names: Sequence[str], zones: Sequence[str], aws: Aws) -> Judged:
-    """Each way of buying must be open to at least one type that one of the zones has."""
+    """Each capacity type must be offered for at least one instance type that one of the zones has."""
     sold = offered(aws, names)
     able = [name for name in names if sold.get(name, set()) & set(zones)]
     if not able:

@@ -1,9 +1,9 @@
-"""EC2's quotas of vCPUs, and which families of instance types each of them counts.
+"""EC2's vCPU quotas, and the families of instance types that each of them counts.
 
 Names and codes are those of AWS's page "Amazon EC2 instance type quotas" (EC2 instance types guide; each name
-there links to its code), read on 2026-11-21. A family is listed where the name of the quota says so: by its
-letter (G and VT, P, Standard: A, C, D, H, I, M, R, T, Z) or by its series (P2, P3, P4, P5). ``UNKNOWN`` has
-the families of our machines that no name there settles.
+there links to its code), read on 2026-11-21. A family is listed if the quota's name covers it: by its letter
+(G and VT, P, Standard: A, C, D, H, I, M, R, T, Z) or by its series (P2, P3, P4, P5). ``UNKNOWN`` has the
+families of our machines that no quota name clearly covers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ _P5_AND_LATER = frozenset(("p5", "p5e", "p5en", "p6-b200", "p6-b300"))
 
 @dataclass(frozen=True)
 class Quota:
-    """One quota. ``families`` are parts before the dot of instance types; ``letters`` stand for all families
-    that begin with just this letter and a digit; ``what`` is all of them in AWS's words.
+    """One quota.
+
+    ``families`` are the parts of instance types before the dot; ``letters`` stand for all families that begin
+    with just this letter and a digit; ``what`` is all of them in AWS's words.
     """
 
     code: str
@@ -38,7 +40,6 @@ class Quota:
     letters: frozenset[str] = frozenset()
 
     def counts(self, instance_type: str) -> bool:
-        """Whether machines of that type, bought that way, count against it."""
         family = instance_type.partition(".")[0]
         letters = re.match(r"[a-z]+", family)
         return family in self.families or (letters is not None and letters[0] in self.letters)
@@ -76,9 +77,9 @@ UNKNOWN: Mapping[tuple[Market, str], str] = {
     ("spot", "p5en"): _BESIDE_P5,
     ("spot", "p6-b200"): "AWS names spot quotas for P2 to P5, and none for P6",
 }
-"""Why no quota is known of a family, by how it is bought."""
+"""Why the quota of a family is not known, by market."""
 
 
 def quota_of(market: Market, instance_type: str) -> Quota | None:
-    """The quota that counts it; None where none is known."""
+    """The quota that counts this type; None if not known."""
     return next((one for one in QUOTAS if one.market == market and one.counts(instance_type)), None)

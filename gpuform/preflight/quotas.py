@@ -1,4 +1,4 @@
-"""vCPU quotas: what the stack may buy at most, beside what others run, against what the account may have."""
+"""vCPU quotas: the most that the stack may buy plus what others run, against the account's limit."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from infra.model.environment import Environment
 from infra.plan.node_groups import cluster_of
 
 MARKETS: Mapping[Capacity, Market] = {"on_demand": "on-demand", "spot": "spot"}
-"""Which quotas a way of buying needs. A reservation has been counted since it was made, a capacity block is
-never counted (EC2 user guide), so launching into them needs no more.
-"""
+"""Market of the quota that a capacity type needs. A reservation has counted since its creation, a capacity
+block never counts (EC2 user guide), so launching into them needs no more quota."""
 
 _NO_SUCH = "NoSuchResourceException"
 
 
 def checks(env: Environment) -> Iterator[Check]:
-    """One check for each quota that the stack needs, and one for each family whose quota is not known."""
+    """One check for each quota that the stack needs, and one for each family without a known quota."""
     bought = [one for one in purchases(env) if one.capacity in MARKETS]
     for quota in QUOTAS:
         wanted = list(_counted(bought, quota))
@@ -70,7 +69,7 @@ def _check(env: Environment, quota: Quota, wanted: Sequence[Purchase]) -> Check:
 
 
 def _limit(aws: Aws, quota: Quota) -> float | None:
-    """The quota as it is applied to the account, else AWS's default; None where there is no such quota."""
+    """The quota applied to the account, else AWS's default; None if the quota does not exist."""
     asked = {"ServiceCode": "ec2", "QuotaCode": quota.code}
     for operation in ("get_service_quota", "get_aws_default_service_quota"):
         try:
@@ -82,7 +81,7 @@ def _limit(aws: Aws, quota: Quota) -> float | None:
 
 
 def _unknown(bought: Sequence[Purchase], region: str) -> Iterator[Check]:
-    """Families that no quota is known of: said, and never guessed."""
+    """Families without a known quota: reported, never guessed."""
     families: dict[tuple[Market, str], dict[str, None]] = {}
     for one in bought:
         for machine in one.machines:
@@ -97,5 +96,4 @@ def _unknown(bought: Sequence[Purchase], region: str) -> Iterator[Check]:
 
 
 def _said(judged: Judged, aws: Aws) -> Judged:
-    """What is known without asking."""
     return judged

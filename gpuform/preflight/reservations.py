@@ -1,4 +1,4 @@
-"""Capacity reservations that pools name: they are there, they fit, and there is room in them."""
+"""Capacity reservations that pools name: they exist, they fit the pool, and have room."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ _BLOCK = "capacity-block"
 
 
 def checks(env: Environment) -> Iterator[Check]:
-    """One check for each pool that names reservations."""
     region = node_groups.cluster_of(env).region
     for one in purchases(env):
         if one.capacity == "reserved":
@@ -50,7 +49,6 @@ def _judge(env: Environment, wanted: Purchase, aws: Aws) -> Judged:
 
 
 def _unfit(env: Environment, wanted: Purchase, one: Mapping[str, Any]) -> Iterator[str]:
-    """What keeps the pool's nodes out of the reservation."""
     name, pool = one["CapacityReservationId"], wanted.pool
     if one["State"] != "active":
         begins = one.get("StartDate")
@@ -71,7 +69,6 @@ def _unfit(env: Environment, wanted: Purchase, one: Mapping[str, Any]) -> Iterat
 
 
 def _room(env: Environment, wanted: Purchase, found: list[Mapping[str, Any]], aws: Aws) -> Judged:
-    """Free places, and those that the stack's own nodes have already, against the nodes that may come."""
     ids = {one["CapacityReservationId"] for one in found}
     free = sum(one["AvailableInstanceCount"] for one in found)
     own = sum(

@@ -1,11 +1,11 @@
-"""Service-linked roles: by them, EKS and EC2 act in the account on their own.
+"""Service-linked roles, with which EKS and EC2 act in the account.
 
-Most are made by AWS on the way. EKS makes its two with the first cluster and node group (EKS user guide,
-using service-linked roles), EC2 Auto Scaling its own with the first group, all where the caller may
-``iam:CreateServiceLinkedRole``. EC2 does not make that of spot for a request by API from somebody who may not
-make it (EC2 user guide), and Karpenter's role may not (`infra/plan/iam.py`): without the role, no spot node
-of Karpenter's starts. For spot nodes of a managed node group, Auto Scaling makes it (AWS managed policy
-AutoScalingServiceRolePolicy, statement EC2SpotManagement).
+AWS creates most of them on demand. EKS creates its two with the first cluster and node group (EKS user guide,
+using service-linked roles), EC2 Auto Scaling its own with the first group, all if the caller may
+``iam:CreateServiceLinkedRole``. EC2 does not create the spot role for an API request from a caller without
+that permission (EC2 user guide), and Karpenter's role does not have it (`infra/plan/iam.py`): without the
+spot role, Karpenter starts no spot node. For spot nodes of a managed node group, Auto Scaling creates it (AWS
+managed policy AutoScalingServiceRolePolicy, statement EC2SpotManagement).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ MADE_BY_AWS = {
     "AWSServiceRoleForAmazonEKSNodegroup": ("eks-nodegroup.amazonaws.com", "the first node group"),
     "AWSServiceRoleForAutoScaling": ("autoscaling.amazonaws.com", "the first node group"),
 }
-"""Roles that AWS makes by itself: the service they belong to, and with what."""
+"""Roles that AWS creates: the service they belong to, and the resource with which they are created."""
 
 
 def checks(env: Environment) -> Iterator[Check]:
-    """One check for each role; that of spot only where a pool buys spot."""
+    """One check for each role; the spot role only if a pool buys spot."""
     for name, (service, when) in MADE_BY_AWS.items():
         missing = f"AWS makes it with {when}, if the caller may iam:CreateServiceLinkedRole"
         yield _check(name, Judged("SKIP", f"not there yet: {missing}", _make(service)))

@@ -1,4 +1,4 @@
-"""What people are told of a preflight before an update: what did not pass, and how many did."""
+"""Prints a preflight's result before an update: what did not pass, and how many checks did."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuform.reports import tables
 
 
 def require(stack: str, findings: Iterable[Finding], console: Console) -> None:
-    """Show what was found; Failure if a check failed."""
+    """Print the findings that did not pass; Failure if a check failed."""
     found = list(findings)
     shown = [finding for finding in found if finding.verdict != "PASS"]
     failed = sum(finding.verdict == "FAIL" for finding in shown)

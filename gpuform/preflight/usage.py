@@ -1,4 +1,4 @@
-"""How many vCPUs of each quota others use: what runs in the region that is not this stack's."""
+"""vCPUs of each quota that are used by others: everything in the region that is not this stack's."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 
 _MARKET: Mapping[str, Market] = {"": "on-demand", "scheduled": "on-demand", "spot": "spot"}
-"""Ways of buying by EC2's InstanceLifecycle. Instances in a capacity block count against no quota of vCPUs
-(EC2 user guide, Capacity Blocks, considerations).
-"""
+"""Market by EC2's InstanceLifecycle. Instances in a capacity block count against no vCPU quota (EC2 user
+guide, Capacity Blocks, considerations)."""
 
 _COUNTED = ("assessing", "scheduled", "pending", "active", "delayed")
 """States in which a capacity reservation counts against the quota, used or not (EC2 user guide, quotas)."""
@@ -29,16 +28,16 @@ def instances(aws: Aws) -> list[Mapping[str, Any]]:
 
 
 def ours(instance: Mapping[str, Any], environment: str) -> bool:
-    """Whether the stack has launched it: what `infra/plan/tags.py` writes on every node."""
+    """Whether the stack launched the instance: `infra/plan/tags.py` sets this tag on every node."""
     return {"Key": labels.ENVIRONMENT, "Value": environment} in instance.get("Tags", [])
 
 
 def by_others(aws: Aws, quota: Quota, env: Environment, own_types: frozenset[str]) -> int:
-    """vCPUs of the quota that are not there for the stack's nodes.
+    """vCPUs of the quota that are not available to the stack's nodes.
 
-    Its own instances are left out, for they are in what it may buy, except those in a reservation that a pool
-    declares, which are not. A reservation counts whole, so its unused part is added, unless it is open to
-    ``own_types``, the types that the stack buys: then the stack's nodes come to lie in it.
+    The stack's own instances are left out, since the most it may buy includes them, except those in a
+    reservation that a pool declares. A reservation counts as a whole, so its unused part is added, unless it
+    is open to ``own_types``, the types that the stack buys: then the stack's nodes will use it.
     """
     declared = {name for pool in env.pools for name in pool.on_aws.reservations}
     count: Counter[str] = Counter()
@@ -56,7 +55,7 @@ def by_others(aws: Aws, quota: Quota, env: Environment, own_types: frozenset[str
 
 
 def reservations(aws: Aws) -> list[Mapping[str, Any]]:
-    """All capacity reservations that the account sees in the region, those of other accounts included."""
+    """All capacity reservations that the account sees in the region, including those of other accounts."""
     return list(aws.ask("ec2", "describe_capacity_reservations")["CapacityReservations"])
 
 
@@ -72,7 +71,7 @@ def _unused(aws: Aws, own_types: frozenset[str]) -> Iterator[tuple[str, int]]:
 
 
 def _vcpus(aws: Aws, types: list[str]) -> dict[str, int]:
-    """vCPUs of each type; AWS is asked only about types that are not among our machines."""
+    """vCPUs of each type; AWS is queried only for types that are not in MACHINES."""
     found = {name: MACHINES[name].vcpu for name in types if name in MACHINES}
     other = sorted(set(types) - set(found))
     if other:

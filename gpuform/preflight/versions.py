@@ -1,4 +1,4 @@
-"""Versions that are pinned: Kubernetes, add-ons and node images are still to be had in this region."""
+"""Pinned versions: Kubernetes, add-ons and node images are still available in this region."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ _NO_AMI = ("InvalidAMIID.NotFound", "InvalidAMIID.Malformed", "InvalidAMIID.Unav
 
 
 def checks(env: Environment) -> Iterator[Check]:
-    """One check for the cluster, for each add-on and for each image."""
     cluster = node_groups.cluster_of(env)
     here = f"--region {cluster.region}"
     by_hand = f"aws eks describe-cluster-versions --cluster-versions {cluster.version} {here}"
@@ -38,7 +37,7 @@ def checks(env: Environment) -> Iterator[Check]:
 
 
 def _parameters(env: Environment) -> dict[str, str]:
-    """What a dated alias is looked up by: the AMI for Karpenter, the release for a managed node group."""
+    """SSM parameters of dated aliases: the AMI for Karpenter, the release for a managed node group."""
     version = node_groups.cluster_of(env).version
     found = {}
     for pool in pools(env):
@@ -51,7 +50,7 @@ def _parameters(env: Environment) -> dict[str, str]:
 
 
 def _kubernetes(version: str, aws: Aws) -> Judged:
-    """In standard support: the cluster is made without the extended one (`components/eks_cluster.py`)."""
+    """Must have standard support: the cluster has no extended support (`components/eks_cluster.py`)."""
     found = aws.ask("eks", "describe_cluster_versions", clusterVersions=[version])["clusterVersions"]
     status = next(
         (

@@ -1,1 +1,1 @@
-"""What a change would do before anybody does it: to nodes and pods, to the bill, and to what must hold."""
+"""Previews a change: its effects on nodes and pods, on the bill, and on policies."""

@@ -1,4 +1,4 @@
-"""What changes at AWS do to nodes and pods: node groups, Karpenter's pools, and the network below them."""
+"""Effects of AWS changes on nodes and pods: node groups, Karpenter's pools, and their network."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from infra.model import labels
 CLUSTER = "aws:eks/cluster:Cluster"
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"
-# Paths of a NodePool's spec that Karpenter acts on without touching nodes that are there.
+# Paths of a NodePool's spec that Karpenter acts on without touching existing nodes.
 _NO_DRIFT = ("spec.limits", "spec.disruption", "spec.weight", "spec.replicas", "metadata")
 _GROUP_ROLLS = ("version", "releaseVersion", "launchTemplate", "amiType", "instanceTypes")
 
 
 def goes_with_its_vpc(step: Step) -> bool:
-    """Whether a subnet is replaced only because its VPC is, which says it all."""
+    """Whether a subnet is replaced only because of its VPC, so that reporting the VPC suffices."""
     return step.type == SUBNET and step.change is not None and "vpcId" in step.change.replaces
 
 
 def stranded(steps: Iterable[Step]) -> Found:
-    """Clusters that a new VPC leaves behind.
+    """Clusters that a new VPC would strand.
 
-    EKS takes other subnets for a cluster, but of its own VPC alone (API reference, UpdateClusterConfig), so
-    what looks like an update is none.
+    EKS accepts other subnets for a cluster, but only of its own VPC (API reference, UpdateClusterConfig), so
+    the planned update would fail.
     """
     listed = list(steps)
     if any(step.type == VPC and step.op in ("replace", "delete") for step in listed):
@@ -37,7 +37,7 @@ def stranded(steps: Iterable[Step]) -> Found:
 
 
 def node_group(step: Step, world: World) -> Found:
-    """A managed node group: rolled, replaced, shrunk or gone."""
+    """A managed node group: rolling update, replacement, fewer nodes, or deletion."""
     pool = str(before(step, "labels", labels.POOL) or step.name)
     nodes = world.nodes.get(pool, ())
     if step.op == "delete":
@@ -66,7 +66,7 @@ def _fewer(step: Step) -> bool:
 
 
 def elastic(step: Step, world: World) -> Found:
-    """A NodePool: gone, or changed so that Karpenter replaces its nodes."""
+    """A NodePool: deletion, or a change for which Karpenter replaces its nodes."""
     pool = str(before(step, "metadata", "labels", labels.POOL) or step.name)
     nodes = world.nodes.get(pool, ())
     if step.op in ("delete", "replace"):
@@ -77,7 +77,7 @@ def elastic(step: Step, world: World) -> Found:
 
 
 def node_class(step: Step, world: World) -> Found:
-    """An EC2NodeClass: any change of its spec makes nodes drift."""
+    """An EC2NodeClass: any change of its spec causes drift of its nodes."""
     pool = str(before(step, "metadata", "labels", labels.POOL) or step.name)
     if step.op == "update" and changed(step, "spec"):
         yield _drift(step, world, pool)

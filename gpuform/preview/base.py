@@ -18,9 +18,9 @@ _NOT_OURS = shutil.ignore_patterns(".git", ".venv", ".gpuform", "node_modules", 
 
 @contextmanager
 def checkout(root: Path, base: str) -> Iterator[Path]:
-    """A copy of ``base`` for as long as it lasts, with the packages that ``root`` has installed.
+    """A temporary copy of ``base``, with the packages that ``root`` has installed.
 
-    Folder and repository are only read. InputError for what is neither a checkout nor a commit.
+    Folder and repository are only read. InputError if ``base`` is neither a checkout nor a commit.
     """
     with TemporaryDirectory(prefix="gpuform-base-") as temporary:
         folder = Path(temporary) / "base"

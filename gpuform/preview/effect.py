@@ -1,4 +1,4 @@
-"""One effect of a change, and what every rule asks of the engine's step."""
+"""One effect of a change, and helpers to read the engine's step."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from gpuform.preview.world import PodRef
 
 
 class Weight(IntEnum):
-    """How bad it is; what comes first in a summary is the lowest."""
+    """Severity; a summary lists lower values first."""
 
-    LOSS = 0  # a cluster, or something that holds data, goes
+    LOSS = 0  # a cluster, or a resource that holds data, is lost
     EVICTION = 1
-    RESTART = 2  # what the change is about: workloads of the environment
+    RESTART = 2  # the change itself: workloads of the environment
     NOTICE = 3
 
 
 @dataclass(frozen=True)
 class Effect:
-    """One thing that happens: to what, how, in which order, and the pods that end by it."""
+    """One effect: its subject, what happens in which order, and the pods that it ends."""
 
     weight: Weight
     what: str
@@ -38,18 +38,17 @@ Found = Iterator[Effect]
 
 
 def paths_of(step: Step) -> str:
-    """The paths that make a replacement necessary, else those that differ."""
+    """The paths that require a replacement, else those that differ."""
     change = step.change
     return ", ".join((change.replaces or change.paths) if change else ()) or "no reason given"
 
 
 def changed(step: Step, *prefixes: str) -> bool:
-    """Whether something below one of the paths differs."""
     return step.change is not None and any(path.startswith(prefixes) for path in step.change.paths)
 
 
 def before(step: Step, *path: str) -> Any:
-    """The value at a path of the old inputs; None where there is none."""
+    """The value at a path of the old inputs; None if missing."""
     found: Any = step.change.before if step.change else {}
     for key in path:
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -57,7 +56,7 @@ def before(step: Step, *path: str) -> Any:
 
 
 def after(step: Step, *path: str) -> Any:
-    """The value at a path of the new inputs; None where there is none."""
+    """The value at a path of the new inputs; None if missing."""
     found: Any = step.change.after if step.change else {}
     for key in path:
         found = found.get(key) if isinstance(found, Mapping) else None

@@ -1,6 +1,6 @@
-"""From the engine's steps to what happens to nodes and pods: the blast radius of a change.
+"""From the engine's steps to the effects on nodes and pods: the blast radius of a change.
 
-One function for each type of resource whose change reaches a node. What is not in the table touches no node.
+One function for each type of resource that can affect a node. Types that are not in the table affect no node.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PRECIOUS: Mapping[str, str] = {
 
 
 def effects(steps: Iterable[Step], world: World) -> tuple[Effect, ...]:
-    """Every effect, the worst first; the same steps in another order give the same answer."""
+    """Every effect, the worst first; independent of the order of the steps."""
     listed = list(steps)
     told = [step for step in listed if not _goes_with_its_cluster(step, listed)]
     found = [effect for step in told for effect in _of(step, world)]
@@ -50,7 +50,7 @@ def effects(steps: Iterable[Step], world: World) -> tuple[Effect, ...]:
 
 
 def _goes_with_its_cluster(step: Step, steps: Iterable[Step]) -> bool:
-    """Whether an object is replaced only because its cluster is, which says it all."""
+    """Whether an object is replaced only because of its cluster, so that reporting the cluster suffices."""
     replaced = step.change is not None and step.change.replaces == ("provider",)
     if not replaced or not step.type.startswith("kubernetes:"):
         return False
@@ -161,7 +161,7 @@ def _release(step: Step, world: World) -> Found:
 
 
 def _replaces_driver(step: Step) -> bool:
-    """How it is upgraded changes no driver; neither does naming the modules that were the default."""
+    """Its upgrade policy changes no driver; neither does naming the kernel modules that were the default."""
     driver = ("values", "driver", "kernelModuleType")
     modules = (before(step, *driver) or "auto") != (after(step, *driver) or "auto")
     replaced = modules or changed(step, "version", "values.driver.version", "values.driver.enabled")
@@ -182,7 +182,7 @@ def _driver(step: Step, world: World) -> Found:
 
 
 def _hosts(step: Step, world: World) -> Found:
-    """Hosts whose driver changes; the inventory is JSON text, and every host's variables lie in ``_meta``."""
+    """Hosts with a changed driver; the inventory is JSON text, with every host's variables in ``_meta``."""
     had, has = (_drivers(side(step, "inventory")) for side in (before, after))
     for host in sorted(had.keys() & has.keys()):
         if had[host] != has[host]:
@@ -221,7 +221,7 @@ def _workload(step: Step, world: World) -> Found:
 
 
 def _blue_green(step: Step, world: World) -> Found:
-    """Both colours count as the Deployment's own pods; the declared world knows it without a colour."""
+    """Both colours count as the Deployment's pods; the declared world has the name without a colour."""
     metadata = (before(step, "deployment") or {}).get("metadata", {})
     namespace, name = metadata.get("namespace", "default"), metadata.get("name", step.name)
     owners = {f"Deployment/{name}{end}" for end in ("", "-blue", "-green")}

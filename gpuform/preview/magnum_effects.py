@@ -1,7 +1,7 @@
-"""What changes at Magnum do to nodes and pods: node groups, and the cluster with its default workers.
+"""Effects of Magnum changes on nodes and pods: node groups, and the cluster with its default workers.
 
-Sources: the OpenStack provider's resources (a count is patched, another template is an upgrade, all else is
-another object) and Magnum's API, whose resize lets the driver choose which nodes go.
+Sources: the OpenStack provider's resources (a count is patched, another template is an upgrade, any other
+change is a replacement) and Magnum's API, in which a resize lets the driver choose the nodes to remove.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BOUNDS = ("minNodeCount", "maxNodeCount")
 
 
 def cluster(step: Step, world: World) -> Found:
-    """A cluster that stays: fewer default workers, or another template. One that goes is a loss."""
+    """An updated cluster: fewer default workers, or another template. A deleted one is a loss."""
     if step.op != "update":
         return
     if changed(step, "clusterTemplateId"):
@@ -30,14 +30,14 @@ def cluster(step: Step, world: World) -> Found:
 
 
 def node_group(step: Step, world: World) -> Found:
-    """A node group: gone, replaced, shrunk, or with other bounds."""
+    """A node group: deleted, replaced, with fewer nodes, or with other bounds."""
     pool = str(before(step, "name") or step.name)
     nodes, pods = world.nodes.get(pool, ()), world.on(pool)
     if step.op == "delete":
         yield Effect(Weight.EVICTION, f"pool {pool}", "goes with all its nodes", nodes, pods)
     elif step.op == "replace":
         if step.change and "clusterId" in (*step.change.replaces, *step.change.paths):
-            return  # goes with its cluster, which says it all
+            return  # reported with its cluster
         how = f"node group is replaced ({reason(step)}): its nodes go together before new ones come"
         yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, pods)
     elif fewer := _fewer(step):
@@ -47,12 +47,11 @@ def node_group(step: Step, world: World) -> Found:
 
 
 def reason(step: Step) -> str:
-    """The paths that differ; labels are ignored by the engine, and what the program replaces a group for."""
+    """The paths that differ, or "labels", which only the program compares: it replaces a group for them."""
     return paths_of(step) if step.change and step.change.paths else "labels"
 
 
 def _fewer(step: Step) -> str:
-    """How many nodes go; empty where none does."""
     had, has = (side(step, "nodeCount") for side in (before, after))
     if not isinstance(had, int | float) or not isinstance(has, int | float) or has >= had:
         return ""
@@ -60,7 +59,7 @@ def _fewer(step: Step) -> str:
 
 
 def _bounds(step: Step, pool: str, world: World) -> Found:
-    """Bounds of a group that cluster-autoscaler grows and shrinks; it lets no node go at once."""
+    """Bounds of a group that cluster-autoscaler scales; a change removes no node at once."""
     (least, most), (_, had) = ([side(step, key) for key in _BOUNDS] for side in (after, before))
     if most is None:
         yield Effect(Weight.NOTICE, f"pool {pool}", "has no bounds any more: its number of nodes is fixed")

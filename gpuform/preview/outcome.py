@@ -1,4 +1,4 @@
-"""What a preview found, and the verdict that follows from it."""
+"""The result of a preview, and the verdict."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ UNKNOWABLE = "can't be known during preview"
 class Outcome:
     """One previewed change of one stack.
 
-    ``error`` is why there is no preview; ``live`` says whether pods were read from a cluster or only from
-    what is declared; ``acknowledged`` are names of what may be lost; ``unplayed`` says that nothing of the
-    base is there to compare with.
+    ``error`` is why there is no preview; ``live`` is True if pods were read from a cluster, False if only the
+    declared ones are known; ``acknowledged`` are names of resources that may be lost; ``unplayed``: the base
+    could not be simulated, so there is nothing to compare with.
     """
 
     stack: str
@@ -38,7 +38,6 @@ class Outcome:
 
     @property
     def losses(self) -> tuple[Effect, ...]:
-        """What would be lost and nobody has acknowledged."""
         return tuple(
             one
             for one in self.effects
@@ -47,29 +46,27 @@ class Outcome:
 
     @property
     def broken(self) -> tuple[Violation, ...]:
-        """Policies that forbid the change."""
         return tuple(one for one in self.violations if one.mandatory)
 
     @property
     def said(self) -> tuple[Violation, ...]:
-        """Policies that are broken or warn, broken ones first; without those that cannot be judged yet."""
+        """Violations and warnings, mandatory policies first; without those that cannot be judged yet."""
         known = [one for one in self.violations if not one.text.endswith(UNKNOWABLE)]
         return tuple(sorted(known, key=lambda one: (not one.mandatory, one.policy, one.urn, one.text)))
 
     @property
     def evicted(self) -> int:
-        """Pods that end though nothing about them is changed."""
+        """Number of pods that end although their own definition does not change."""
         pods = {pod for one in self.effects if one.weight <= Weight.EVICTION for pod in one.evicts}
         return len(pods)
 
     @property
     def over_budget(self) -> bool:
-        """Whether it may come to more than the environment's budget."""
         return self.after is not None and self.after.over_budget
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the change must not be merged as it is; none where it may."""
+        """Why the change must not be merged as it is; empty if it may."""
         found = [f"cannot be previewed: {self.error}"] if self.error else []
         found += [f"{one.what} {one.how}: not acknowledged" for one in self.losses]
         if self.broken:
@@ -81,7 +78,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """One line: what a reviewer must know first."""
+        """One line with the most important fact for a reviewer."""
         if self.reasons:
             more = f" (and {len(self.reasons) - 1} more)" if len(self.reasons) > 1 else ""
             return self.reasons[0] + more
@@ -123,12 +120,11 @@ class Outcome:
 
 
 def paths(step: Step) -> tuple[str, ...]:
-    """What differs, by path; never a value, for that might be a secret."""
+    """Paths that differ; never values, which might be secrets."""
     return step.change.paths if step.change else ()
 
 
 def name(urn: str) -> str:
-    """The resource's name in a URN; empty for none."""
     return urn.rsplit("::", 1)[-1]
 
 

@@ -1,4 +1,4 @@
-"""Previews: what is there, the base where one is given, and what the engine would do."""
+"""Runs previews: reads the current cluster or simulates the base, then lets the engine preview the change."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from infra.plan.cost import bill
 
 Say = Callable[[str], None]
 _GUARDED = re.compile(r"^failed: gpuform:openstack:ReplacementGuard resource '[^']+' has a problem: ")
-"""What the engine puts before a guard's refusal, which says itself what it is about."""
+"""The engine's prefix of a guard's refusal, which names its resource itself."""
 PLAYED = ("aws", "openstack", "embedded")
-"""Kinds of cluster that a base is made on; nothing here stands for own hosts and existing clusters."""
+"""Kinds of cluster on which a base can be simulated; own hosts and existing clusters cannot."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """A control plane and a state with what a base declares; ``before`` is None if it has no such stack."""
+    """A control plane and a state with a base's resources; ``before`` None: the base has no such stack."""
 
     paths: Paths
     before: Environment | None
@@ -45,10 +45,10 @@ class Played:
 
 @contextmanager
 def played(paths: Paths, tools: Tools, stack: str, base: str | None, say: Say) -> Iterator[Played]:
-    """A control plane and a state of their own, gone afterwards, on which the base's stack has been made."""
+    """A temporary control plane and state on which the base's stack has been created."""
     apart = replace(paths, state=paths.state / "preview" / stack)
     plane = ControlPlane(apart, tools)
-    _forget(plane, apart)  # of a preview that was killed
+    _forget(plane, apart)  # left by a killed preview
     say("starting a control plane for the preview")
     try:
         plane.start(progress=lambda text: None)
@@ -66,12 +66,12 @@ def played(paths: Paths, tools: Tools, stack: str, base: str | None, say: Say) -
 
 
 def _teach(plane: ControlPlane, file: Path) -> None:
-    """Let the cluster know monitoring's kinds, where the stack has it: the chart's stand-in brings none."""
+    """Install the kinds of monitoring if the stack has it: the chart's stand-in has no CRDs."""
     try:
         if load(file).monitoring:
             plane.knows_monitoring()
     except InputError:
-        return  # said by whoever reads it next
+        return  # reported by the next reader of the file
 
 
 def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment | None, World]:
@@ -95,9 +95,9 @@ def _forget(plane: ControlPlane, paths: Paths) -> None:
 
 @dataclass(frozen=True)
 class Preview:
-    """One preview: of which stack, how, and what its reader already knows of.
+    """One preview: its stack, its options, and the losses that its reader has acknowledged.
 
-    ``base`` is a folder or a commit, and previews offline then begin with what it declares.
+    ``base`` is a folder or a commit; offline previews then start from what it declares.
     """
 
     paths: Paths
@@ -109,9 +109,9 @@ class Preview:
     say: Say = print
 
     def run(self) -> Outcome:
-        """The outcome; bad input in the change itself is one, too, for its author reads the summary.
+        """The outcome; an invalid stack file in the change is part of it, since its author reads the summary.
 
-        Raises InputError for a base that is none, and Failure where nothing could be found out at all.
+        Raises InputError for an invalid base, and Failure if nothing could be determined at all.
         """
         if self.base is not None and not self.offline:
             raise InputError(
@@ -126,7 +126,7 @@ class Preview:
             return self._against(base, blank)
 
     def _declared(self) -> tuple[Environment | None, Outcome]:
-        """What the change declares, and the outcome so far; no environment where its stack file is wrong."""
+        """The change's environment and the outcome so far; the environment is None if its file is invalid."""
         blank = Outcome(self.stack, self.offline, False, {}, acknowledged=self.acknowledged)
         file = file_of(self.stack, self.paths)
         try:
@@ -144,13 +144,13 @@ class Preview:
         try:
             with access(env, self.paths, self.stack) as found:
                 world = read(*found)
-        except (Failure, InputError, OSError, httpx.HTTPError, ValueError):  # none yet, or out of reach
+        except (Failure, InputError, OSError, httpx.HTTPError, ValueError):  # not created yet, or unreachable
             world = declared(before)
         blank = replace(blank, before=bill(before, price_list(before)) if before else None)
         return self._previewed(engine, world, blank)
 
     def against(self, base: Played) -> Outcome:
-        """The outcome of a preview offline, on what the base has made."""
+        """The outcome of an offline preview on what the base has created."""
         env, blank = self._declared()
         return blank if env is None else self._against(base, blank)
 
@@ -181,7 +181,7 @@ class Preview:
 
 
 def _error(failure: EngineFailure) -> str:
-    """Why the engine ended; nothing where it was a policy, for these are shown by themselves."""
+    """Why the engine failed; empty if a policy was the reason, since violations are shown separately."""
     said = [message.text for message in failure.result.messages if message.severity == "error"]
     if failure.result.violations and all(text == "preview failed" for text in said):
         return ""
@@ -189,7 +189,7 @@ def _error(failure: EngineFailure) -> str:
 
 
 def _deployed(engine: Engine, stack: str) -> Environment | None:
-    """The environment that the last `up` made; None before the first, or where an older program made it."""
+    """The environment of the last `up`; None before the first, or if an older program wrote it."""
     from infra.config import parse
 
     found = engine.outputs(stack).get("environment")

@@ -1,4 +1,4 @@
-"""The comment on a pull request: what a reviewer must know first, and never too long.
+"""The comment on a pull request: the most important facts first, with a limited length.
 
 GitHub refuses comments above 65,536 characters. The diff goes last and is cut first; rows of a table beyond
 the fiftieth are counted, not shown.
@@ -21,12 +21,12 @@ LIMIT = 60_000
 ROWS = 50
 WIDTH = 300
 _LONGEST = 4000
-"""Of a sentence that says what would be lost."""
+"""Maximum characters of a sentence that says what would be lost."""
 _SHOWN = ("replace", "delete", "update", "create")
 
 
 def marker(stack: str) -> str:
-    """The line by which the comment of a stack is found again."""
+    """The line that identifies the comment of a stack."""
     return f"<!-- gpuform preview {stack} -->"
 
 
@@ -51,7 +51,7 @@ def markdown(outcome: Outcome) -> str:
 
 
 def _sentences(outcome: Outcome) -> list[str]:
-    """The verdict; where a long error is all of it, what is wrong first and the rest of it below."""
+    """The verdict; a long error is split into sentences, so that the first says what is wrong."""
     if len(outcome.verdict) <= WIDTH or len(outcome.reasons) != 1 or not outcome.error:
         return [outcome.verdict]
     return outcome.verdict.split("; ")
@@ -74,7 +74,7 @@ def _nodes(effect: Effect) -> str:
 
 
 def pods(found: Sequence[PodRef]) -> str:
-    """``science/Deployment/simulation (2, PDB one)``: by owner, what nothing brings back marked."""
+    """``science/Deployment/simulation (2, PDB one)``: by owner; marks pods that no controller recreates."""
     by_owner: Counter[tuple[str, str, str]] = Counter()
     for pod in found:
         by_owner[
@@ -111,7 +111,7 @@ def _cost(outcome: Outcome) -> str:
 
 
 def _difference(before: Bill | None, after: Bill) -> str:
-    """Of the rounded figures, so that the line adds up."""
+    """Difference of the rounded figures, so that the row adds up."""
     had = round(per_month(before.high)) if before else 0
     return f"{round(per_month(after.high)) - had:+,}"
 
@@ -178,7 +178,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _text(text: str, most: int = 600) -> str:
-    """Text that is one cell, however it was written; nobody is mentioned and nothing is marked up by it."""
+    """Text for one table cell: no line breaks, no @mentions, no markup."""
     flat = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("@", "@\u200b")
     return _cut(flat, most)
 

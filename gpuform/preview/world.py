@@ -1,4 +1,4 @@
-"""The cluster as it is before the change: nodes of each pool, pods on them, and what protects those."""
+"""The cluster before the change: nodes of each pool, their pods, and the disruption budgets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from infra.plan.magnum import GROUP_LABELS
 
 @dataclass(frozen=True, order=True)
 class PodRef:
-    """A pod that a change would end: who owns it, where it runs, and the budget that bounds its eviction."""
+    """A pod that a change would end: its owner, its node, and the budget that limits its eviction."""
 
     namespace: str
     owner: str
@@ -29,20 +29,18 @@ class PodRef:
 
     @property
     def lost(self) -> bool:
-        """Whether nothing brings it back."""
         return not self.owner
 
 
 @dataclass(frozen=True)
 class World:
-    """Nodes by pool, and the pods of tenants; ``live`` is False where only what is declared is known."""
+    """Nodes by pool, and the tenants' pods; ``live`` is False if only the declared ones are known."""
 
     nodes: Mapping[str, tuple[str, ...]]
     pods: tuple[PodRef, ...]
     live: bool = True
 
     def on(self, pool: str, gpu_only: bool = False, nodes: Iterable[str] | None = None) -> tuple[PodRef, ...]:
-        """Pods of a pool, those alone that use a GPU, or those alone of some nodes."""
         some = None if nodes is None else set(nodes)
         return tuple(
             pod
@@ -52,7 +50,7 @@ class World:
 
 
 def declared(env: Environment | None) -> World:
-    """What the environment alone says: the pods of its workloads on the pools that they name."""
+    """The environment's declared workloads, as pods on the pools that they name."""
     if env is None:
         return World({}, (), live=False)
     nodes = {pool.name: tuple(f"{pool.name}-{i}" for i in range(_always(env, pool))) for pool in env.pools}
@@ -76,7 +74,7 @@ def _declared(env: Environment) -> Iterator[PodRef]:
 
 
 def read(kubeconfig: Path, context: str | None = None) -> World:
-    """Ask the cluster. Raises what httpx raises when it cannot be reached, or an OSError where it refuses."""
+    """Read the cluster. Raises httpx errors if it cannot be reached, or an OSError if it refuses."""
     import kr8s
     from kr8s.objects import Node, Pod, PodDisruptionBudget
 
@@ -97,7 +95,7 @@ def seen(
     pods: Iterable[Mapping[str, Any]],
     budgets: Iterable[Mapping[str, Any]],
 ) -> World:
-    """The world in a cluster's objects; pods that have ended, and those of the system, are left out."""
+    """The world of these objects, without finished pods and system pods."""
     pool_of = {node["metadata"]["name"]: _pool_of(node["metadata"].get("labels", {})) for node in nodes}
     by_pool: dict[str, list[str]] = {}
     for node, pool in sorted(pool_of.items()):
@@ -107,7 +105,7 @@ def seen(
 
 
 def _pool_of(tags: Mapping[str, str]) -> str:
-    """The node's pool, or the group of Magnum's that it is in: the default workers are of no pool."""
+    """The node's pool, or its Magnum node group: the default workers belong to no pool."""
     return tags.get(labels.POOL) or next((tags[key] for key in GROUP_LABELS.values() if key in tags), "")
 
 
@@ -119,7 +117,7 @@ def _counts(pod: Mapping[str, Any]) -> bool:
 
 
 def _measures(metadata: Mapping[str, Any]) -> bool:
-    """Whether the pod is monitoring's own; a namespace of that name may be anybody's, too."""
+    """Whether the pod belongs to our monitoring: other pods may be in a namespace of that name, too."""
     instance = str(metadata.get("labels", {}).get("app.kubernetes.io/instance", ""))
     return metadata["namespace"] == monitoring.NAMESPACE and instance.startswith(monitoring.RELEASE)
 
@@ -138,7 +136,7 @@ def _pod(pod: Mapping[str, Any], pool_of: Mapping[str, str], budgets: Iterable[M
 
 
 def _owner(metadata: Mapping[str, Any]) -> str:
-    """``Deployment/simulation`` for a pod of its ReplicaSet; empty for a pod of nobody."""
+    """As in ``Deployment/simulation``, also for a pod of its ReplicaSet; empty without a controller."""
     for owner in metadata.get("ownerReferences", []):
         if owner.get("controller"):
             name, kind = owner["name"], owner["kind"]
@@ -160,7 +158,7 @@ def _uses_gpu(spec: Mapping[str, Any]) -> bool:
 
 
 def _covers(budget: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
-    """Whether a PodDisruptionBudget selects the pod; its expressions are taken to match."""
+    """Whether a PodDisruptionBudget selects the pod; matchExpressions are assumed to match."""
     if budget["metadata"]["namespace"] != metadata["namespace"]:
         return False
     wanted = budget["spec"].get("selector", {}).get("matchLabels", {})

@@ -1,4 +1,4 @@
-"""What an interrupted update leaves: locks, pending operations, releases; found, shown, and got past."""
+"""Finds, shows and resolves what an interrupted update leaves: locks, pending operations, releases."""
 
 from gpuform.recover.apply import carry_out
 from gpuform.recover.find import Stack, Told, find

@@ -1,4 +1,4 @@
-"""Carries a plan out, part by part; each part first makes sure that nothing has moved meanwhile."""
+"""Executes a plan, part by part; each part first checks that nothing has changed meanwhile."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Say = Callable[[str], None]
 
 
 def carry_out(stack: Stack, plan: Plan, say: Say) -> None:
-    """Do what ``plan`` says and tell each thing done; what it leaves to the reader stays.
+    """Execute ``plan`` and report each action; what the plan leaves to the user stays.
 
-    The state stays as it is while a single operation is left to the reader: it is written as a whole. Raises
-    Failure where something has changed meanwhile, and where the cluster or the engine answer with an error;
-    the same command goes on from there.
+    The state is written as a whole, so it stays unchanged while a single operation is left to the user.
+    Raises Failure if something has changed meanwhile, and if the cluster or the engine answer with an error;
+    the same command continues from there.
     """
     for line in locks.remove(stack.place(), plan.locks, stack.name):
         say(line)
@@ -90,7 +90,7 @@ def _state(stack: Stack, plan: Plan, say: Say) -> None:
 
 
 def _missing(stack: Stack, plan: Plan) -> list[Step]:
-    """What was imported and is not in the state any more: a refresh takes out what it does not find."""
+    """Imported resources that are no longer in the state: a refresh removes those that it cannot read."""
     imported = [
         one for one in plan.steps if one.does in ("import", "finish", "renew") or one.was == IMPORTING
     ]
@@ -102,4 +102,4 @@ def _missing(stack: Stack, plan: Plan) -> list[Step]:
 
 
 def _silent(event: Event) -> None:
-    """The plan has said it all."""
+    """The plan has reported everything already."""

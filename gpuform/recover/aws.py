@@ -1,4 +1,4 @@
-"""Asks AWS whether what a killed run was making is there; nothing is changed."""
+"""Checks at AWS whether a resource that a killed run was creating exists; read-only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ACCOUNT = re.compile(r"arn:[\w-]+:[\w-]+:[\w-]*:(\d{12}):")
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is looked for: the inputs of the resource, its region, and every tag that it would carry."""
+    """The resource to look for: its inputs, its region, and every tag that it would have."""
 
     operation: Operation
     inputs: Mapping[str, Any]
@@ -49,14 +49,14 @@ class _Wanted:
         return [{"Name": f"tag:{key}", "Values": [value]} for key, value in self.tags.items()]
 
     def _tags(self, name: str) -> Any:
-        assert name == "TagFilters"  # of the tagging API, the only one that takes them so
+        assert name == "TagFilters"  # parameter of the tagging API, the only one with this form
         return [{"Key": key, "Values": [value]} for key, value in self.tags.items()]
 
 
 def require_account(stack: str, state: Mapping[str, Any]) -> None:
-    """Raise Failure where the credentials are of an account in which the stack has nothing.
+    """Raise Failure if the credentials are of an account in which the stack has nothing.
 
-    There, whatever is looked for would not be found, and would be made a second time.
+    There, no resource would be found, and each would be created a second time.
     """
     mine = {
         match[1]
@@ -76,16 +76,16 @@ def require_account(stack: str, state: Mapping[str, Any]) -> None:
 
 
 def _region(state: Mapping[str, Any]) -> str:
-    """Any region of the stack's: every one of them tells the account."""
+    """Any region of the stack: the account is the same in each."""
     through = [one for one in states.resources(state) if one["type"] == "pulumi:providers:aws"]
     regions = [states.plain(one.get("inputs") or {}).get("region") for one in through]
     return str(next(filter(None, regions), "us-east-1"))
 
 
 def look(operation: Operation, state: Mapping[str, Any]) -> Step:
-    """What becomes of one resource that was being made; ``state`` is an export with its secrets.
+    """How to resolve one interrupted create; ``state`` is an export with its secrets.
 
-    Raises Failure where two that could be it are there, and as `gpuform.aws.api.answers`.
+    Raises Failure if two resources match, and the errors of `gpuform.aws.api.answers`.
     """
     row = LOOKS.get(operation.type)
     if row is None:
@@ -128,12 +128,11 @@ def _by_tags(row: Look) -> bool:
 
 
 def _filters(row: Look) -> bool:
-    """Whether the call itself asks for our tags."""
     return any(item == TAGS or (isinstance(item, list) and TAGS in item) for item in row.call.asked.values())
 
 
 def _candidates(row: Look, wanted: _Wanted, known: Collection[str]) -> tuple[list[str], list[str]]:
-    """Import ids of what could be it, and names of what has its name and is not ours."""
+    """Import ids of matching resources, and names of resources that have its name but are not ours."""
     found: list[str] = []
     foreign: list[str] = []
     for item in _items(row, wanted):
@@ -164,7 +163,7 @@ def _items(row: Look, wanted: _Wanted) -> list[Any]:
 
 
 def _is_ours(row: Look, wanted: _Wanted, item: Any, name: str) -> bool | None:
-    """Whether the candidate carries our tags; None where it is going, or was not asked for."""
+    """Whether the candidate has our tags; None if it is being deleted, or does not match the tag filter."""
     said = item
     if row.asks:
         said = _ask(row.asks, wanted.region, wanted.filled(row.asks.asked, found=name, item=item))
@@ -178,14 +177,14 @@ def _is_ours(row: Look, wanted: _Wanted, item: Any, name: str) -> bool | None:
 
 
 def _at(path: str, value: Any) -> Any:
-    """What a JMESPath finds; comes with botocore, which only AWS stacks need."""
+    """Evaluates a JMESPath; jmespath comes with botocore, which only AWS stacks need."""
     import jmespath  # type: ignore[import-untyped]
 
     return jmespath.search(path, value)
 
 
 def _flat(tags: Any) -> dict[str, str]:
-    """Tags as AWS's services give them: a map, or a list of pairs."""
+    """Tags as AWS's services return them: a map, or a list of pairs."""
     if isinstance(tags, Sequence):
         return {str(one["Key"]): str(one["Value"]) for one in tags}
     return {str(key): str(value) for key, value in (tags or {}).items()}

@@ -1,4 +1,4 @@
-"""``aws:ec2`` and ``aws:vpc``: what our program makes there, and how it is found."""
+"""``aws:ec2`` and ``aws:vpc``: the types that our program creates, and how each is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``aws:eks``, ``aws:iam`` and the rest that our program makes: most have a name, and tags that say whose."""
+"""``aws:eks``, ``aws:iam`` and our other types; most are found by name, and their tags show the owner."""
 
 from __future__ import annotations
 

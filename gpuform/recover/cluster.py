@@ -1,4 +1,4 @@
-"""Asks the stack's clusters whether what a killed run was making is there; nothing is changed."""
+"""Checks in the stack's clusters whether an object that a killed run was creating exists; read-only."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from gpuform.recover.plan import FOR_YOU, Release, Step
 from infra.model import labels
 
 PREFIX = "kubernetes:"
-_MANAGER = "pulumi-kubernetes-"  # and a random end, which is in no pending operation
+_MANAGER = "pulumi-kubernetes-"  # followed by a random suffix, which no pending operation has
 _OF_A_LOGIN = ("GPUFORM_OFFLINE", "GPUFORM_OFFLINE_KUBECONFIG", "GPUFORM_STATE", "KUBECONFIG")
 
 
 @dataclass
 class Clusters:
-    """The clusters that the providers in a state reach, each asked over one client.
+    """The clusters that the providers in a state reach, one client each.
 
-    ``env`` is that of the engine's runs: commands that get tokens are found on its PATH.
+    ``env`` is that of the engine's runs: commands that get tokens are looked up on its PATH.
     """
 
     state: Mapping[str, Any]
@@ -35,7 +35,6 @@ class Clusters:
     _open: dict[str, Client] = field(default_factory=dict)
 
     def of(self, resource: Mapping[str, Any]) -> Client:
-        """A client of the cluster that a resource is in."""
         key = str(resource.get("provider"))
         if key not in self._open:
             config = states.provider(self.state, resource)
@@ -43,14 +42,13 @@ class Clusters:
         return self._open[key]
 
     async def close(self) -> None:
-        """Close the connections."""
         for client in self._open.values():
             await client.close()
 
 
 @asynccontextmanager
 async def opened(state: Mapping[str, Any], env: Mapping[str, str]) -> AsyncIterator[Clusters]:
-    """Clusters of a state, exported with its secrets, for as long as this lasts."""
+    """Clusters of a state that was exported with its secrets; closes the connections at the end."""
     clusters = Clusters(state, env)
     try:
         yield clusters
@@ -71,7 +69,7 @@ def _with_logins(access: Access, env: Mapping[str, str]) -> Access:
 async def pending_releases(
     clusters: Clusters, making: Sequence[Operation], now: datetime, quiet_s: int
 ) -> tuple[Release, ...]:
-    """Every release of the stack that Helm has left pending, those that were being made included."""
+    """Every release of the stack that Helm has left pending, including those that were being installed."""
     known = [one for one in states.resources(clusters.state) if one["type"] == RELEASE]
     new = [one.resource for one in making if one.type == RELEASE]
     found = []
@@ -90,7 +88,7 @@ async def pending_releases(
 
 
 async def look(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
-    """What becomes of one object that was being made, or of a release that was being made or changed."""
+    """How to resolve an interrupted create of an object, or a create or update of a release."""
     try:
         if operation.type == RELEASE:
             return await _release(clusters, operation, settled)
@@ -108,7 +106,7 @@ async def _release(clusters: Clusters, operation: Operation, settled: Sequence[R
         return Step.of(operation, FOR_YOU, mine.why)
     found = await releases.read(clusters.of(operation.resource), id)
     if operation.kind != CREATING:
-        if found.status in ("deployed", "") or mine:  # that is rolled back first
+        if found.status in ("deployed", "") or mine:  # it is rolled back first
             return Step.of(operation, "refresh", "what is there is read again")
         return Step.of(operation, "finish", f"revision {found.number} is {found.status}", id)
     if not found.number:
@@ -144,7 +142,7 @@ async def _object(clusters: Clusters, operation: Operation) -> Step:
 
 
 async def _find(client: Client, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The live object of a manifest; None also where the cluster does not know its kind."""
+    """The live object of a manifest; None also if the cluster does not have its kind."""
     version, metadata = str(manifest["apiVersion"]), manifest["metadata"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     served = await client.find(root)

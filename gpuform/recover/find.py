@@ -1,4 +1,4 @@
-"""Looks for everything that an interrupted run of one stack has left, and changes nothing."""
+"""Finds everything that an interrupted run of one stack has left; read-only."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ from gpuform.recover.plan import FOR_YOU, Plan, Release, Step
 from gpuform.recover.releases import QUIET_HERE_S, QUIET_S
 
 _HARMLESS = ("gpuform:", "pulumi:")
-"""Made again without harm: our own provider's work ends in the same, and a provider makes nothing."""
+"""Safe to create again: our own provider's operations are idempotent, and a provider resource creates
+nothing."""
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """A cloud whose own word counts: how what was being made there is found, and whether this is the place.
+    """A cloud with its own lookup of interrupted creates, and its check of the account or project.
 
-    A refresh with the credentials of another account or project finds nothing, and takes it out of the state.
+    A refresh with the credentials of another account or project does not find the resources, and removes them
+    from the state.
     """
 
     name: str
@@ -42,7 +44,7 @@ class Cloud:
     look: Callable[[Operation, Mapping[str, Any]], Step]
 
 
-CLOUDS = (  # looked up when they are asked, for tests put others in their place
+CLOUDS = (  # looked up at call time, so that tests can replace them
     Cloud("AWS", aws.PREFIX, lambda *asked: aws.require_account(*asked), aws.look),
     Cloud("OpenStack", openstack.PREFIX, lambda *asked: openstack.require_project(*asked), openstack.look),
 )
@@ -50,8 +52,11 @@ CLOUDS = (  # looked up when they are asked, for tests put others in their place
 
 @dataclass(frozen=True)
 class Told:
-    """What the user says: locks with an owner that is gone, resources that were made, resources that were not
-    made, and whether Magnum signs the cluster's kubeconfig anew."""
+    """The user's statements about the interrupted run.
+
+    Locks with a dead owner, resources that were created, resources that were not created, and whether Magnum
+    issues a new kubeconfig for the cluster.
+    """
 
     gone: Sequence[str] = ()
     made: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +66,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack and who runs it. ``at_cloud``: its cloud itself is asked; offline runs make nothing there."""
+    """A stack and its engine. ``at_cloud``: the cloud is queried; offline runs create nothing there."""
 
     name: str
     paths: Paths
@@ -70,24 +75,23 @@ class Stack:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of the engine's runs."""
         return self.engine.environment(self.name)[0]
 
     @property
     def quiet_s(self) -> int:
-        """How old a pending release is before it is touched."""
+        """Seconds after which a pending release may be changed."""
         return QUIET_S if self.at_cloud else QUIET_HERE_S
 
     def place(self) -> locks.Store:
-        """Where its locks lie."""
         return locks.store(self.env["PULUMI_BACKEND_URL"], backend.project(self.paths.root), self.name)
 
 
 def find(stack: Stack, told: Told | None = None, now: datetime | None = None) -> Plan:
-    """All that is left of interrupted runs, and what becomes of it.
+    """Everything that interrupted runs have left, and how to resolve it.
 
-    Raises Failure while a run lives, or may live, on the stack; where the state cannot be read; and where
-    it cannot be told which of two resources was made. InputError for what was told of nothing pending.
+    Raises Failure while a run lives, or may live, on the stack; if the state cannot be read; and if it is
+    ambiguous which of two resources was created. InputError for a statement about a resource that is not
+    pending.
     """
     told = told or Told()
     if told.renew_kubeconfig and not stack.at_cloud:
@@ -153,7 +157,7 @@ async def _step(
 
 
 def _require_pending(todo: Sequence[Operation], told: Told) -> None:
-    """Raise InputError for a name that was told and is not pending, is that of several, or is told twice."""
+    """Raise InputError for a given name that is not pending, is ambiguous, or is given twice."""
     making = [one for one in todo if one.kind == CREATING]
     names = Counter(word for one in making for word in {one.urn, one.name})
     for option, words in (("--import", told.made), ("--clear", told.never_made)):

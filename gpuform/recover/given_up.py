@@ -1,8 +1,8 @@
-"""Runs of the engine in which the OpenStack provider gives up what Magnum then does.
+"""Continues engine runs in which the OpenStack provider gives up before Magnum is done.
 
-It polls as soon as Magnum's API has answered, and the conductor begins later: what is not stored yet passes
-for deleted, what is not begun yet for refused (terraform-provider-openstack 3.4,
-containerinfra_shared_v1.go, and the StateChangeConf of each operation).
+The provider polls as soon as Magnum's API has answered, but the conductor begins later: the provider takes an
+object that is not stored yet for deleted, and an operation that has not begun for refused
+(terraform-provider-openstack 3.4, containerinfra_shared_v1.go, and the StateChangeConf of each operation).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SAID = "Error waiting for openstack_containerinfra_"
 def run_to_the_end(
     stack: Stack, failure: EngineFailure, run: Callable[[], Result], say: Callable[[str], None]
 ) -> Result:
-    """``run`` again after its ``failure``, once Magnum has done what the provider gave up.
+    """Repeat ``run`` after its ``failure``, once Magnum has done what the provider gave up.
 
-    Each resource is forgiven once. Raises EngineFailure with Magnum's own reason where Magnum failed,
-    and any other failure as it is.
+    Each resource is retried once. Raises EngineFailure with Magnum's own reason if Magnum failed, and any
+    other failure unchanged.
     """
     forgiven: set[tuple[str, str]] = set()
     failures: list[EngineFailure] = []
@@ -47,7 +47,7 @@ def run_to_the_end(
 
 
 def _ended_badly(stack: Stack, deleting: set[str], say: Callable[[str], None]) -> str:
-    """Wait for Magnum; why it did not do what it was asked, empty where it did."""
+    """Wait for Magnum; returns why it did not do what was requested, empty if it did."""
     state = stack.engine.deployment(stack.env, stack.name, show_secrets=True)
     left = [one for one in states.resources(state) if one["urn"] in deleting and one.get("id")]
     said = [why for one in left if (why := openstack.ended(one, state, say))]

@@ -1,7 +1,7 @@
-"""The locks on a stack, wherever its state is kept, and taking away those that nobody holds any more.
+"""The locks on a stack, in any backend, and the removal of those with a dead owner.
 
-The engine gives every run a lock file with a name of its own, so one that is removed here by its name can
-never be that of a run which began meanwhile.
+The engine gives every run a lock file with a name of its own, so removing one by its name can never remove
+the lock of a run that began meanwhile.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _FOLDER = ".pulumi/locks/organization"
 
 
 class Store(Protocol):
-    """Where the locks of one stack lie."""
+    """Storage of one stack's locks."""
 
     def locks(self) -> list[Lock]:
-        """Every lock that there is now."""
+        """All current locks."""
 
     def content(self, key: str) -> bytes | None:
-        """What a lock holds; None where it is gone."""
+        """A lock's content; None if it is gone."""
 
     def remove(self, key: str) -> None:
-        """Take a lock away; gone already is fine."""
+        """Remove a lock; a missing lock is fine."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Folder:
     folder: Path
 
     def locks(self) -> list[Lock]:
-        """Read the folder; a lock that is being written is waited for."""
+        """Waits for a lock that is being written."""
         return [
             Lock(
                 str(path),
@@ -53,14 +53,13 @@ class Folder:
         ]
 
     def content(self, key: str) -> bytes | None:
-        """The file's bytes."""
         try:
             return Path(key).read_bytes()
         except FileNotFoundError:
             return None
 
     def remove(self, key: str) -> None:
-        """The file, and what the engine's storage library keeps beside it."""
+        """Removes the file, and the attributes that the engine's storage library keeps beside it."""
         Path(key).unlink(missing_ok=True)
         Path(f"{key}.attrs").unlink(missing_ok=True)
 
@@ -74,7 +73,6 @@ class Bucket:
     s3: Any
 
     def locks(self) -> list[Lock]:
-        """List the stack's folder and read each lock."""
         with answers(f"aws s3 ls s3://{self.bucket}/{self.prefix}"):
             pages = self.s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=self.prefix)
             keys = [item["Key"] for item in pages.build_full_result().get("Contents", ())]
@@ -82,13 +80,12 @@ class Bucket:
         for key in keys:
             if (content := self.content(key)) is not None:
                 owner = engine_locks.written(content.decode(errors="replace"))
-                # Objects are written whole: one that cannot be read is not of a run that was killed at it.
+                # Objects are written whole: an unreadable one does not come from a killed run.
                 alive = engine_locks.lives(owner) if owner else None
                 found.append(Lock(key, owner, content, alive))
         return found
 
     def content(self, key: str) -> bytes | None:
-        """The object's bytes."""
         with answers(f"aws s3 cp s3://{self.bucket}/{key} -"):
             try:
                 content: bytes = self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()
@@ -97,13 +94,12 @@ class Bucket:
         return content
 
     def remove(self, key: str) -> None:
-        """Delete the object."""
         with answers(f"aws s3 rm s3://{self.bucket}/{key}"):
             self.s3.delete_object(Bucket=self.bucket, Key=key)
 
 
 def store(backend: str, project: str, stack: str) -> Store:
-    """The locks of a stack in this backend. Raises InputError for a kind that is not looked into."""
+    """The lock store of a stack. Raises InputError for a kind of backend that is not supported here."""
     parts = urlsplit(backend)
     own = f"{_FOLDER}/{project}/{stack}"
     if parts.scheme == "file":
@@ -129,9 +125,9 @@ def store(backend: str, project: str, stack: str) -> Store:
 
 
 def require_removable(stack: str, locks: Iterable[Lock], gone: Sequence[str]) -> tuple[Lock, ...]:
-    """The locks whose owner is gone, or said to be gone (``HOST:PID``, for other hosts only).
+    """The locks with a dead owner, or one that the user calls dead (``HOST:PID``, for other hosts only).
 
-    Raises Failure for any other, InputError for a ``gone`` that holds no such lock.
+    Raises Failure for any other lock, InputError for an entry of ``gone`` that holds no such lock.
     """
     found = tuple(locks)
     owners = {f"{one.owner.host}:{one.owner.pid}": one for one in found if one.owner and one.alive is None}
@@ -149,9 +145,9 @@ def require_removable(stack: str, locks: Iterable[Lock], gone: Sequence[str]) ->
 
 
 def remove(place: Store, planned: Sequence[Lock], stack: str) -> list[str]:
-    """Take the planned locks away, each only if it is still what it was; one line per lock.
+    """Remove the planned locks, each only if it is unchanged; returns one line per lock.
 
-    Raises Failure, and takes nothing more, where a lock changed, or an owner lives after all, or a run has
+    Raises Failure, and removes nothing more, if a lock changed, or an owner lives after all, or a run has
     begun meanwhile.
     """
     said = []

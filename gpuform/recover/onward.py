@@ -1,4 +1,4 @@
-"""Goes on after an interrupted run before an `up`, where nothing is guessed: at Magnum and in clusters."""
+"""Resumes after an interrupted run before an `up`, if nothing has to be guessed: Magnum and clusters."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _LOOK_S = 2.0
 
 
 def go_on(stack: Stack, pending: Sequence[Operation], say: Say) -> Plan | None:
-    """Settle what an interrupted run was making, if that is decided for every operation; else leave it.
+    """Resolve an interrupted run if every operation is decided; else leave it.
 
-    A release that is still being installed, and what Magnum is at work on, is waited for. What is left, the
-    engine then refuses to run on, and names `gpuform recover`. Returns the plan that was carried out. Errors
-    as `find`.
+    Waits for a release that is still being installed, and for Magnum's operations in progress. The engine
+    then refuses to run on what is left, and names `gpuform recover`. Returns the plan that was executed.
+    Errors as `find`.
     """
     making = any(
         one.kind in (CREATING, IMPORTING, GIVEN_UP) and one.type.startswith((KUBERNETES, MAGNUM))
@@ -38,8 +38,10 @@ def go_on(stack: Stack, pending: Sequence[Operation], say: Say) -> Plan | None:
 
 
 def _quiet(stack: Stack, say: Say) -> Plan:
-    """The plan once no release is young and pending, for the run's own provider may be at work on it, and
-    nothing is in progress at Magnum."""
+    """The plan once no pending release is young and nothing is in progress at Magnum.
+
+    The run's own provider may still be working on a young release.
+    """
     began, said = time.monotonic(), ""
     while True:
         plan = find(stack)

@@ -1,8 +1,8 @@
-"""Asks Magnum whether what a killed run was making is there; nothing is changed.
+"""Checks at Magnum whether a resource that a killed run was creating exists; read-only.
 
-Magnum's objects have nothing to carry a mark, so ours is told by what only ours can be: a node group is part
-of a cluster that the state has; a cluster or a template has the name, the maker and the arguments in `LOOKS`
-of what was being made, and was made after the provider that the state has of that stack.
+Magnum's objects cannot carry a tag, so ours are recognised by what only ours can have: a node group is part
+of a cluster in the state; a cluster or a template has the name, the creator and the arguments (`LOOKS`) of
+the interrupted create, and was created after the stack's provider in the state.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from gpuform.recover.plan import FOR_YOU, Does, Step, ambiguous
 
 PREFIX = "openstack:"
 T = TypeVar("T")
-_CLOCKS = timedelta(minutes=5)  # how far this machine's and the cloud's may differ
+_CLOCKS = timedelta(minutes=5)  # allowed skew between this machine's clock and the cloud's
 _BEGINS_S = 60.0
-"""How long Magnum's conductor may take to begin what its API has taken: the bound of its own RPC calls
+"""Seconds that Magnum's conductor may take to begin what its API has accepted: the limit of its own RPC calls
 (oslo.messaging's rpc_response_timeout, 60 s)."""
 _LOOK_S = 1.0
 CLUSTER = "openstack:containerinfra/cluster:Cluster"
 NODE_GROUP = "openstack:containerinfra/nodeGroup:NodeGroup"
 _AT_WORK_S = 3600.0
-"""How long Magnum is waited for where the program sets no bound (the provider's own: 60 minutes)."""
+"""Seconds to wait for Magnum if the program sets no limit (the provider's own: 60 minutes)."""
 _UNREADABLE = 400
-"""Magnum's answer about a cluster before its node groups are stored: 0 masters, which its API refuses."""
+"""Magnum's status code for a cluster before its node groups are stored: 0 masters, which its API refuses."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """How one type is looked for: where its list is, and which inputs must be what Magnum has.
+    """How resources of one type are found: the path of their list, and the inputs that Magnum must match.
 
-    ``same`` are inputs and Magnum's names of them. What Magnum may write otherwise than it was given, as
-    networks by name, tells nothing.
+    ``same`` maps inputs to Magnum's field names. Fields that Magnum may write differently from the input,
+    such as networks by name, are not compared.
     """
 
     path: Callable[[Mapping[str, Any]], str]
@@ -82,13 +82,13 @@ LOOKS: Mapping[str, Look] = {
         part=True,
     ),
 }
-"""The three types of Magnum's that the program makes; ids as ``pulumi import`` takes them."""
+"""The three Magnum types that the program creates; ids as ``pulumi import`` takes them."""
 
 
 def require_project(stack: str, state: Mapping[str, Any]) -> None:
-    """Raise Failure where the credentials are of a project in which the stack has nothing.
+    """Raise Failure if the credentials are of a project in which the stack has nothing.
 
-    There, whatever is looked for would not be found, and would be made a second time.
+    There, no resource would be found, and each would be created a second time.
     """
     for one in states.resources(state):
         project = (one.get("outputs") or {}).get("projectId")
@@ -99,7 +99,7 @@ def require_project(stack: str, state: Mapping[str, Any]) -> None:
 
 
 def require_credentials_of(project: str, stack: str, cloud: Cloud) -> None:
-    """Raise Failure where the credentials are of another project than the stack's; "" is not known yet."""
+    """Raise Failure if the credentials are of another project; "" means that the stack's is not known yet."""
     with answers("openstack token issue"):
         mine = str(cloud.session.get_project_id() or "")
     if project and project != mine:
@@ -111,10 +111,10 @@ def require_credentials_of(project: str, stack: str, cloud: Cloud) -> None:
 
 
 def look(operation: Operation, state: Mapping[str, Any]) -> Step:
-    """What becomes of one resource that was being made; ``state`` is an export with its secrets.
+    """How to resolve one interrupted create; ``state`` is an export with its secrets.
 
-    What Magnum does not show is looked for as long as Magnum may take to begin it. Raises Failure where two
-    that could be it are there, and as `gpuform.openstack.cloud.answers`.
+    What Magnum does not list is looked for as long as Magnum may take to begin it. Raises Failure if two
+    resources match, and the errors of `gpuform.openstack.cloud.answers`.
     """
     row = LOOKS.get(operation.type)
     if row is None:
@@ -148,17 +148,17 @@ def look(operation: Operation, state: Mapping[str, Any]) -> Step:
 
 
 def again(operation: Operation, state: Mapping[str, Any], does: Does = "refresh") -> Step:
-    """What becomes of a resource that the state has and that is to be read again; ``does`` says how.
+    """How to resolve a resource that the state has and that is to be read again, by ``does``.
 
-    The provider gave up waiting for it: it polls at once, before Magnum has begun (Delay 0 of its
-    StateChangeConf), and takes what is not stored yet for deleted. Or a run was killed that had asked Magnum
-    for an update. Or its kubeconfig is to be had anew, for the provider keeps one that it has. Errors as
+    Reasons: the provider gave up waiting for it (it polls at once, before Magnum has begun: Delay 0 of its
+    StateChangeConf, and takes what is not stored yet for deleted); or a run was killed that had requested an
+    update from Magnum; or a new kubeconfig is wanted, for the provider keeps the one that it has. Errors as
     `look`.
     """
     said = "inputs" if operation.kind == UPDATING else "outputs"
     declared = states.plain(operation.resource.get(said) or {})
     there = [one for one in states.resources(state) if one["urn"] == operation.urn]
-    path = _path(next(iter(there), operation.resource))  # an update that is pending has no id of its own
+    path = _path(next(iter(there), operation.resource))  # a pending update has no id of its own
     api = Api(_cloud(operation.resource, state).connection)
 
     def begun(live: Json | None) -> bool:
@@ -174,7 +174,7 @@ def again(operation: Operation, state: Mapping[str, Any], does: Does = "refresh"
 
 
 def clusters(state: Mapping[str, Any]) -> list[Operation]:
-    """The clusters of which a kubeconfig can be had anew. Raises InputError where the stack has none."""
+    """The clusters that can get a new kubeconfig. Raises InputError if the stack has none."""
     found = [one for one in states.resources(state) if one["type"] == CLUSTER and one.get("id")]
     if not found:
         raise InputError("--renew-kubeconfig", "the stack has no cluster of Magnum's", "leave it out")
@@ -182,7 +182,7 @@ def clusters(state: Mapping[str, Any]) -> list[Operation]:
 
 
 def ended(resource: Mapping[str, Any], state: Mapping[str, Any], say: Callable[[str], None]) -> str:
-    """Wait for the end of what Magnum was asked to delete; why it is still there, empty where it is not.
+    """Wait until Magnum has deleted a resource; returns why it still exists, empty if it does not.
 
     Errors as `look`.
     """
@@ -211,8 +211,10 @@ def _path(resource: Mapping[str, Any]) -> str:
 
 
 def _judged(operation: Operation, live: Json, does: Does, why: str, id: str | None = None) -> Step:
-    """``does``, once Magnum is at rest: of a cluster without an address the provider would keep a kubeconfig
-    without one for good. What failed to be made is made anew."""
+    """``does``, once Magnum has nothing in progress; a failed create becomes ``make anew``.
+
+    For a cluster that has no address yet, the provider would permanently keep a kubeconfig without one.
+    """
     status = str(live.get("status"))
     if _busy(live):
         timeouts = operation.resource.get("customTimeouts") or {}
@@ -231,7 +233,7 @@ def _busy(live: Json) -> bool:
 
 
 def _found(api: Api, path: str) -> Json | None:
-    """A whole object; None where it is not there, or not there as a whole."""
+    """A complete object; None if it does not exist, or only in part."""
     try:
         return api.find("magnum", path)
     except Refused as refused:
@@ -241,7 +243,7 @@ def _found(api: Api, path: str) -> Json | None:
 
 
 def _until(look: Callable[[], T], shown: Callable[[T], bool], seconds: float | None = None) -> T:
-    """What is seen once it is ``shown``, or time is up; by default, what Magnum may take to begin."""
+    """Poll until ``shown`` or until the time is up; by default the time that Magnum may take to begin."""
     end = time.monotonic() + (_BEGINS_S if seconds is None else seconds)
     while not shown(seen := look()) and time.monotonic() < end:
         time.sleep(_LOOK_S)
@@ -249,14 +251,14 @@ def _until(look: Callable[[], T], shown: Callable[[T], bool], seconds: float | N
 
 
 def _cloud(resource: Mapping[str, Any], state: Mapping[str, Any]) -> Cloud:
-    """The cloud of a resource: the program tells its provider which one and which region, and no more."""
+    """The cloud of a resource: the program gives its provider only the cloud's name and the region."""
     inputs = states.plain(resource.get("inputs") or {})
     told = states.provider(state, resource)
     return connect(told.get("cloud"), inputs.get("region") or told.get("region"))
 
 
 def _named(api: Api, row: Look, inputs: Mapping[str, Any], known: Collection[str]) -> list[Json]:
-    """Whole objects of that name which the state does not have: a list shows them in short."""
+    """Complete objects of that name that the state does not have: a list shows only some fields."""
     path = row.path(inputs)
     found = [one for one in api.listed("magnum", path, row.key) if one["name"] == inputs["name"]]
     new = [one for one in found if row.id(inputs, str(one["uuid"])) not in known]
@@ -264,7 +266,7 @@ def _named(api: Api, row: Look, inputs: Mapping[str, Any], known: Collection[str
 
 
 def _is_not(row: Look, inputs: Mapping[str, Any], one: Json, user: str, begun: datetime | None) -> str:
-    """Why it cannot be ours; empty where it can."""
+    """Why it cannot be ours; empty if it can."""
     if one.get("user_id", user) != user:
         return f"user {one['user_id']} made it"
     made = moment(one.get("created_at"))
@@ -285,7 +287,7 @@ def _differs(row: Look, inputs: Mapping[str, Any], one: Json) -> str:
 
 
 def _begun(resource: Mapping[str, Any], state: Mapping[str, Any]) -> datetime | None:
-    """When the provider that it is made through came into the state: not after its first resource."""
+    """When the resource's provider was added to the state: before the stack's first resource."""
     urn = str(resource.get("provider") or "").rpartition("::")[0]
     made = (one.get("created") for one in states.resources(state) if one["urn"] == urn)
     return moment(next(made, None))

@@ -1,4 +1,4 @@
-"""What was found of an interrupted run, and what will be done about each part of it."""
+"""What was found of an interrupted run, and how each part of it will be resolved."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ Does = Literal[
 ]
 
 FOR_YOU: Final = "leave"
-"""Nothing is done: the reason says why, and who does it then."""
+"""Nothing is done; the reason says why, and who resolves it."""
 
 
 @dataclass(frozen=True)
 class Lock:
-    """One lock on the stack. ``alive`` is None where its owner was on another host, and nobody can tell.
+    """One lock on the stack. ``alive`` is None if its owner ran on another host, so it is unknown.
 
-    ``content`` is what it holds: a lock that holds anything else by the time it is removed is another one.
+    ``content`` is the lock's content when it was read: a lock with other content by the time it is removed is
+    a different one.
     """
 
     key: str
@@ -41,20 +42,19 @@ class Lock:
 
     @property
     def state(self) -> str:
-        """``alive``, ``gone`` or ``unknown``."""
         return {True: "alive", False: "gone", None: "unknown"}[self.alive]
 
 
 @dataclass(frozen=True)
 class Step:
-    """One pending operation of the state, and what becomes of it.
+    """One pending operation of the state, and its resolution.
 
-    ``import``: it was made; the state gets it under ``id``. ``finish``: it was made in part; the state gets
-    it as one that the next update must go on with. ``make anew``: its making failed, and the next update
-    replaces it. ``clear``: it was not made, and nothing is left of it. ``refresh``: the state has it, and
-    what is really there is read again; ``renew``: so, and nothing of its outputs is kept. ``leave``: see
-    ``why``; for ``busy_s`` seconds at most the cloud is at work on it. ``manager`` is the field manager that
-    has applied an object.
+    ``import``: it was created; the state gets it under ``id``. ``finish``: it was created in part; the state
+    gets it as one that the next update must complete. ``make anew``: its creation failed, and the next update
+    replaces it. ``clear``: it was not created, and nothing is left of it. ``refresh``: the state has it, and
+    the real resource is read again; ``renew``: the same, and its outputs are discarded. ``leave``: see
+    ``why``; ``busy_s`` is the most seconds that the cloud will still work on it. ``manager`` is the field
+    manager that applied an object.
     """
 
     urn: str
@@ -68,23 +68,19 @@ class Step:
 
     @classmethod
     def of(cls, operation: Operation, does: Does, why: str, id: str | None = None, manager: str = "") -> Self:
-        """What becomes of an operation."""
         return cls(operation.urn, operation.type, operation.kind, does, why, id, manager)
 
     @classmethod
     def left(cls, operation: Operation, why: str) -> Self:
-        """It is for the reader to look up whether it was made."""
         name = operation.name
         return cls.of(operation, FOR_YOU, f"{why}; look it up, then --import {name}=ID or --clear {name}")
 
     @property
     def name(self) -> str:
-        """The resource's name in the program."""
         return self.urn.rpartition("::")[2]
 
 
 def ambiguous(operation: Operation, ids: Sequence[str]) -> Failure:
-    """The failure where several are there that it could have made."""
     return Failure(
         operation.urn,
         f"could be any of {' and '.join(ids)}",
@@ -96,7 +92,8 @@ def ambiguous(operation: Operation, ids: Sequence[str]) -> Failure:
 class Release:
     """A Helm release of a resource of this stack with a pending ``newest`` revision.
 
-    ``roll back`` to ``revision``; ``mark failed`` where there is none, so that Helm upgrades it; ``leave``.
+    ``roll back`` to ``revision``; ``mark failed`` if there is no such revision, so that Helm upgrades it;
+    ``leave``.
     """
 
     urn: str
@@ -110,7 +107,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Plan:
-    """All of it. ``state`` is the stack's as it was looked at, with its secrets: it is never shown."""
+    """The whole plan. ``state`` is the stack's state when it was read, with its secrets: never shown."""
 
     stack: str
     backend: str
@@ -121,22 +118,19 @@ class Plan:
 
     @property
     def to_do(self) -> bool:
-        """Whether anything is left of an interrupted run."""
         return bool(self.locks or self.steps or self.releases)
 
     @property
     def left(self) -> tuple[Step | Release, ...]:
-        """What is nobody's to decide but the reader's."""
         steps = tuple(one for one in self.steps if one.does == FOR_YOU)
         return (*steps, *(one for one in self.releases if one.does == FOR_YOU))
 
     @property
     def decided(self) -> bool:
-        """Whether it is known what becomes of every operation."""
         return all(one.does != FOR_YOU for one in self.steps)
 
     def to_json(self) -> dict[str, Any]:
-        """The documented form; nothing in it is a secret."""
+        """The documented form; contains no secrets."""
         return {
             "stack": self.stack,
             "backend": self.backend,

@@ -1,4 +1,4 @@
-"""Helm releases that a killed run left pending: Helm refuses every further step until they are settled."""
+"""Helm releases that a killed run left pending: Helm refuses further operations until they are resolved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuform.plugins.handler import PluginError
 from gpuform.recover.plan import FOR_YOU, Release
 
 QUIET_S = 180
-"""How old a pending revision is before it is touched: another machine may be at work on it."""
+"""Seconds before a pending revision may be changed: another machine may be working on it."""
 QUIET_HERE_S = 10
 """The same on the embedded control plane: the provider of a run on this machine ends with its engine."""
 _PENDING = ("pending-install", "pending-upgrade", "pending-rollback")
@@ -27,10 +27,10 @@ _MERGE = "application/merge-patch+json"
 
 @dataclass(frozen=True)
 class Found:
-    """The newest revision of a release; ``number`` is 0 where the cluster has none.
+    """The newest revision of a release; ``number`` is 0 if the cluster has none.
 
-    ``since`` is when it was begun, ``stored`` what Helm's Secret holds, ``secret`` that Secret's name and
-    ``version`` its resourceVersion. ``good`` is the revision to go back to, 0 without one.
+    ``since`` is when it began, ``stored`` the content of Helm's Secret, ``secret`` that Secret's name and
+    ``version`` its resourceVersion. ``good`` is the revision to roll back to, 0 without one.
     """
 
     id: str
@@ -44,7 +44,6 @@ class Found:
 
     @property
     def pending(self) -> bool:
-        """Whether Helm is at work on it, or was when it was killed."""
         return self.status in _PENDING
 
     def made_by(self, inputs: Mapping[str, Any]) -> bool:
@@ -65,7 +64,7 @@ class Found:
 
 
 async def read(client: Client, id: str) -> Found:
-    """The newest revision that Helm keeps of ``NAMESPACE/NAME``."""
+    """The newest revision that Helm has stored of ``NAMESPACE/NAME``."""
     namespace, _, name = id.partition("/")
     answer = await client.get(_secrets(namespace), {"labelSelector": f"owner=helm,name={name}"})
     kept = {int(item["metadata"]["labels"]["version"]): item for item in answer["items"]}
@@ -88,10 +87,10 @@ async def read(client: Client, id: str) -> Found:
 
 
 def settled(urn: str, found: Found, ours: bool, now: datetime, quiet_s: int = QUIET_S) -> Release | None:
-    """What becomes of a release; None where it is not pending.
+    """How to resolve a release; None if it is not pending.
 
-    ``ours`` is where the state has it, or this resource made it. A young one is left alone. An upgrade is
-    rolled back: a further upgrade would not delete what the interrupted one had added.
+    ``ours``: the state has it, or this resource created it. A young one is left alone. An upgrade is rolled
+    back: a further upgrade would not delete what the interrupted one had added.
     """
     if not found.pending or found.since is None:
         return None
@@ -111,9 +110,9 @@ def settled(urn: str, found: Found, ours: bool, now: datetime, quiet_s: int = QU
 
 
 async def settle(client: Client, release: Release, helm: Path, runs: Path) -> str:
-    """Do what was planned, if the release is still as it was; a line that says so.
+    """Execute the plan if the release is unchanged; returns a line that says so.
 
-    ``mark failed`` writes what Helm itself writes when an installation ends with an error: it upgrades such
+    ``mark failed`` writes what Helm itself writes when an installation ends with an error: Helm upgrades such
     a release. ``runs`` is a folder for a kubeconfig while ``helm`` runs. Raises PluginError.
     """
     found = await read(client, release.id)
@@ -137,7 +136,7 @@ async def settle(client: Client, release: Release, helm: Path, runs: Path) -> st
 def _roll_back(client: Client, release: Release, helm: Path, runs: Path) -> None:
     namespace, _, name = release.id.partition("/")
     with scratch.folder(runs) as folder:
-        kubeconfig = folder / "kubeconfig"  # the folder is this user's alone
+        kubeconfig = folder / "kubeconfig"  # only this user can read the folder
         kubeconfig.write_text(json.dumps(client.access.document))
         words = ("rollback", name, str(release.revision), "-n", namespace, "--kubeconfig", kubeconfig)
         done = subprocess.run([helm, *words], capture_output=True, text=True)
@@ -148,7 +147,7 @@ def _roll_back(client: Client, release: Release, helm: Path, runs: Path) -> None
 
 
 def id_of(resource: Mapping[str, Any], inputs: Mapping[str, Any]) -> str:
-    """``NAMESPACE/NAME``; one that the engine does not know yet is where its inputs say."""
+    """``NAMESPACE/NAME``; from the inputs if the engine has no id yet."""
     known = resource.get("id")
     return str(known) if known else f"{inputs.get('namespace') or 'default'}/{inputs.get('name')}"
 
@@ -158,7 +157,7 @@ def _secrets(namespace: str) -> str:
 
 
 def _unpacked(stored: str) -> dict[str, Any]:
-    """A release as Helm writes it: gzipped JSON, in base64 as in every Secret and once more by Helm."""
+    """A release as Helm stores it: gzipped JSON, in base64 by Helm and once more as in every Secret."""
     content: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(stored))))
     return content
 

@@ -1,4 +1,4 @@
-"""The engine's state of a stack: what is said in it of the world, and how a plan changes it."""
+"""The engine's state of a stack: its resources, and how a plan changes it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _BEGUN = "an earlier run was interrupted before this was done"
 
 
 def resources(state: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the state has, in the engine's order."""
+    """The state's resources, in the engine's order."""
     found: list[dict[str, Any]] = (state.get("deployment") or {}).get("resources") or []
     return found
 
 
 def plain(value: Any) -> Any:
-    """A value of an export with ``--show-secrets``, its secrets in the clear: for asking, not for showing."""
+    """A value of an export with ``--show-secrets``, with its secrets in plain text: never for display."""
     if isinstance(value, Mapping):
         if _SIGNATURE in value:
             text = value.get("plaintext")
@@ -33,9 +33,10 @@ def plain(value: Any) -> Any:
 
 
 def ids(state: Mapping[str, Any], type: str) -> set[str]:
-    """Ids that the state has for a type: what they name is not what is missing.
+    """Ids that the state has for a type: these resources are not the missing one.
 
-    One that is deleted and yet to be replaced is only remembered: its replacement may have its name.
+    Without one that was deleted and awaits its replacement (``pendingReplacement``): its replacement may have
+    its name.
     """
     return {
         str(one.get("id"))
@@ -45,7 +46,7 @@ def ids(state: Mapping[str, Any], type: str) -> set[str]:
 
 
 def provider(state: Mapping[str, Any], resource: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs of the provider that a resource was made through; none where the state has none."""
+    """Inputs of a resource's provider; empty if the state does not have it."""
     urn, _, id = str(resource.get("provider") or "").rpartition("::")
     for one in resources(state):
         if one["urn"] == urn and one.get("id") == id:
@@ -58,15 +59,15 @@ def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, A
     """The state after the plan, and the URNs that must then be read again.
 
     The engine's own `refresh --import-pending-creates` (3.256) marks an operation as an import and then
-    forgets it without reading anything, so what was made is put among the resources here. It has its inputs;
-    its outputs come with the refresh. Where it was to replace another, that one is now to be deleted, as the
-    engine would have noted; one that was deleted first (``pendingReplacement``) makes room for it, or the
-    next run would delete by the old one's id, which may be the new one's name. No operation is pending after
-    that: `pulumi stack import` keeps none. The Kubernetes provider goes on under the field manager that its
-    state has; another one would be in conflict with that of the interrupted run.
+    forgets it without reading anything, so a created resource is added to the resources here. It has its
+    inputs; its outputs come with the refresh. If it was to replace another, that one is marked for deletion,
+    as the engine would have done; it takes the place of one that was deleted first (``pendingReplacement``),
+    or the next run would delete by the old one's id, which may be the new one's name. No operation is pending
+    after that: `pulumi stack import` keeps none. The Kubernetes provider continues with the field manager in
+    its state; another one would be in conflict with that of the interrupted run.
 
-    What is to be made anew is tainted, as by `pulumi state taint`. What is to be finished gets an error of
-    its initialisation: the engine updates such a resource even where its inputs are the program's. It is not
+    What is to be made anew is tainted, as by `pulumi state taint`. What is to be finished gets an
+    initialisation error: the engine updates such a resource even if its inputs equal the program's. It is not
     read again, for the engine would forget the error.
     """
     changed = copy.deepcopy(dict(state))
@@ -97,13 +98,15 @@ def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, A
 
 
 def _to_be_read(resource: Mapping[str, Any]) -> dict[str, Any]:
-    """One of Magnum's with its inputs as outputs: the provider reads no ``mergeLabels``, and would replace a
-    cluster that has none. An error of its initialisation says that it has to be read yet."""
+    """A Magnum resource with its inputs as outputs and an initialisation error, so that it is read again.
+
+    The provider does not read ``mergeLabels``, and would replace a cluster that has none.
+    """
     return {**resource, "outputs": resource.get("inputs") or {}, "initErrors": [_BEGUN]}
 
 
 def _put(have: list[dict[str, Any]], made: dict[str, Any]) -> None:
-    """Put what was made among the resources: in the place of one that was deleted for it, else at the end."""
+    """Add a created resource: in the place of one that was deleted for it, else at the end."""
     place = None
     for index, replaced in enumerate(have):
         if replaced["urn"] == made["urn"] and replaced.get("pendingReplacement"):
@@ -117,7 +120,7 @@ def _put(have: list[dict[str, Any]], made: dict[str, Any]) -> None:
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two exports are of the same state, their secrets aside: one may show them, one may not."""
+    """Whether two exports are of the same state, ignoring secrets: one may show them, one may not."""
     return bool(_shape(one) == _shape(other))
 
 
@@ -134,6 +137,5 @@ def _without_secrets(value: Any) -> Any:
 
 
 def require_planned(plan: Plan, now: Mapping[str, Any]) -> None:
-    """Raise Failure where the state is no longer the one that the plan is of."""
     if not same(plan.state, now):
         raise Failure(f"stack {plan.stack}", "its state has changed meanwhile", "look again")

@@ -1,1 +1,1 @@
-"""Rehearsals: a whole environment on this machine, with what would buy its nodes, before any is paid for."""
+"""Rehearsals: a whole environment and its node provisioner on this machine, before any node is paid for."""

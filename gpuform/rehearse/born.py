@@ -1,10 +1,10 @@
-"""Becomes another program, which ends with the process that started this one and which nobody can connect to.
+"""Becomes another program that ends with the process that started this one and accepts no connections.
 
     born.py PARENT PROGRAM [ARGUMENT...]
 
-PARENT is the process id of who starts it. Karpenter serves its metrics and its health on every address of the
-machine and has no option to leave that be; here its call to listen succeeds and does nothing, so that its
-ports stay closed and it never learns. Linux on amd64 and arm64; run as a file, standard library alone.
+PARENT is the process id of the starting process. Karpenter serves metrics and health on every address of the
+machine and has no option to turn that off. Here its listen call succeeds and does nothing, so that its ports
+stay closed without an error. Linux on amd64 and arm64; run as a file, standard library alone.
 """
 
 import ctypes
@@ -51,14 +51,14 @@ def _prctl(*arguments: object) -> None:
 
 
 def end_with(parent: int) -> None:
-    """Have the kernel kill this process, also after exec, when the thread that started it is gone."""
+    """Have the kernel kill this process, also after exec, when the thread that started it ends."""
     _prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
-    if os.getppid() != parent:  # it was gone before that call
+    if os.getppid() != parent:  # it had ended before that call
         sys.exit("who started this has ended")
 
 
 def close_ports() -> None:
-    """From now on listen does nothing and says that it worked, and accept has nobody there, for good."""
+    """From now on, irrevocably, listen succeeds and does nothing, and accept fails with EAGAIN."""
     try:
         machine, listen, accept, accept4 = _CALLS[platform.machine()]
     except KeyError:
@@ -81,7 +81,7 @@ def close_ports() -> None:
 
 
 def main() -> None:
-    """Never returns: it is the program then, or ended with a word on why not."""
+    """Never returns: becomes the program, or exits with an error message."""
     parent, program = int(sys.argv[1]), sys.argv[2]
     end_with(parent)
     close_ports()

@@ -1,4 +1,4 @@
-"""Whoever makes nodes in a rehearsal, as far as the rest of it asks; by itself nobody."""
+"""The interface of what creates nodes in a rehearsal; the base class creates none."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from gpuform.rehearse.watch import Watch
 
 
 class Buyer:
-    """Nobody: every node is there from the beginning."""
+    """Buys nothing: every node exists from the start."""
 
     way: Way = "none"
     quiet_s = 10.0
-    """After so long without a change nothing comes any more."""
+    """Seconds without a change after which no further change is expected."""
     gone = "no event says why"
-    """Why a node is gone of which no event says it."""
+    """The reason shown for a removed node without an event."""
 
     def paid(self) -> Mapping[str, float | None]:
-        """USD per hour of each node that was bought, by its name."""
+        """USD per hour of each bought node, by name."""
         return {}
 
     def unjoined(self, pool: str) -> tuple[str, ...]:
@@ -28,21 +28,19 @@ class Buyer:
         return ()
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """What there was no capacity for."""
         return ()
 
     def interrupt(self, watch: Watch, timeout_s: float) -> str:
-        """Take a spot node away as AWS does; what came of it, in words."""
+        """Interrupt a spot node as AWS does; returns the result in words."""
         return "no spot node was bought, so none was interrupted"
 
     def hurry(self, cluster: Cluster) -> str:
-        """Have nodes that nobody needs go sooner than declared; what of it is not as declared, in words."""
+        """Have idle nodes removed sooner than declared; returns, in words, what is not as declared."""
         return "nobody takes nodes away here: every pool has a fixed number"
 
     def memory(self) -> Mapping[str, int]:
-        """Resident bytes of what buys, by process."""
+        """Resident bytes of the buyer's processes, by name."""
         return {}
 
     def troubles(self) -> tuple[str, ...]:
-        """What keeps it from buying, in words."""
         return ()

@@ -1,4 +1,4 @@
-"""What makes the nodes of a rehearsal: Karpenter, arithmetic for Magnum's groups, or the program alone."""
+"""What creates a rehearsal's nodes: Karpenter, arithmetic for Magnum's node groups, or only the program."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 
 CONSOLIDATE_AFTER = "5s"
-"""Of every NodePool while it shrinks; as declared it is minutes, which nobody wants to sit through."""
+"""``consolidateAfter`` of every NodePool in the shrink step; the declared minutes are too long to wait."""
 
 
 class ByKarpenter(Buyer):
-    """Karpenter, wherever it buys."""
+    """Karpenter, on any cloud."""
 
     quiet_s = 45.0
-    """It tries a pod again after at most ten seconds, and takes as long to see what became of a node."""
+    """Karpenter retries a pod after at most ten seconds, and takes as long to notice a node's state."""
 
     def hurry(self, cluster: Cluster) -> str:
-        """Give NodePools that scale a shorter wait; those with a fixed number never consolidate."""
+        """Shorten ``consolidateAfter`` of NodePools that scale; fixed ones never consolidate."""
         for pool in cluster.items(NODE_POOLS):
             if "replicas" not in pool["spec"]:
                 body = {"spec": {"disruption": {"consolidateAfter": CONSOLIDATE_AFTER}}}
@@ -52,29 +52,25 @@ class ByKarpenter(Buyer):
 
 
 class FromAws(ByKarpenter):
-    """The real Karpenter, from a played AWS."""
+    """The real Karpenter, which buys from a simulated AWS."""
 
     way = "aws"
 
     def __init__(self, cloud: Cloud, karpenter: Karpenter) -> None:
-        """Both run."""
         self._cloud, self._karpenter = cloud, karpenter
 
     def paid(self) -> Mapping[str, float | None]:
-        """USD per hour of each node that was bought, by its name."""
         return {one.node: one.usd_per_hour for one in self._cloud.bought() if one.node}
 
     def unjoined(self, pool: str) -> tuple[str, ...]:
-        """Instances of a pool that were bought and never became a node."""
         return tuple(one.id for one in self._cloud.bought() if one.pool == pool and not one.node)
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """What there was no capacity for."""
         found = self._cloud.refused()
         return tuple(Refusal(one.machine, one.zone, one.capacity, one.times) for one in found)
 
     def interrupt(self, watch: Watch, timeout_s: float) -> str:
-        """Warn of a spot interruption through the queue, and see where the node's pods go."""
+        """Send a spot interruption warning through the queue, and wait until the pods run elsewhere."""
         before = watch.now
         chosen = self._on_spot(before)
         if chosen is None or chosen.node is None:
@@ -96,7 +92,6 @@ class FromAws(ByKarpenter):
         return f"{what}: not over after {timeout_s:.0f} s"
 
     def _on_spot(self, now: Now) -> Bought | None:
-        """The spot instance with the most pods of workloads."""
         count = {node.name: sum(pod.node == node.name for pod in now.workloads) for node in now.nodes}
         there = [
             one
@@ -106,11 +101,9 @@ class FromAws(ByKarpenter):
         return max(there, key=lambda one: count[one.node or ""], default=None)
 
     def memory(self) -> Mapping[str, int]:
-        """Resident bytes of what buys, by process."""
         return {"karpenter": self._karpenter.rss_bytes}
 
     def troubles(self) -> tuple[str, ...]:
-        """What keeps it from buying, in words."""
         found = [f"the played AWS: {one}" for one in self._cloud.trouble]
         if not self._karpenter.running:
             found.append(f"Karpenter does not run: {self._karpenter.trouble or 'see its log'}")
@@ -119,7 +112,7 @@ class FromAws(ByKarpenter):
 
 @contextmanager
 def buyer(env: Environment, own: Paths, tools: Tools, options: Options, cluster: Cluster) -> Iterator[Buyer]:
-    """Who buys nodes for this environment, for as long as the context lasts."""
+    """The buyer of this environment's nodes, with its processes, while the context lasts."""
     own.logs.mkdir(parents=True, exist_ok=True)
     log = own.logs / "karpenter.log"
     with ExitStack() as held:

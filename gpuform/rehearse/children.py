@@ -1,7 +1,7 @@
-"""Processes that a rehearsal starts beside its control plane; none of them outlives it for long.
+"""Processes that a rehearsal starts beside its control plane; they do not outlive it for long.
 
-Each runs a file that lies in one folder, and is known by that. The kernel ends it with the thread that
-started it; one that is left all the same is ended by the next ``end_left`` of that folder, and nothing else.
+Each runs a file in one folder, by which it is recognised. The kernel ends it with the thread that started it.
+One that is left all the same is ended by the next ``end_left`` of that folder, which ends nothing else.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ GRACE_S = 5.0  # for a process that is asked to end
 
 
 class Children:
-    """What runs from one folder, which is made if it is missing."""
+    """The processes that run from one folder, which is created if missing."""
 
     def __init__(self, folder: Path) -> None:
-        """A path that is spelled in one way only, because processes are known by it."""
+        """The path is resolved, because processes are recognised by it."""
         self.folder = folder.resolve()
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def start(self, command: Sequence[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-        """Start a program with exactly this environment; it answers on no port, and its output is appended.
+        """Start a program with exactly this environment; its ports stay closed, its output goes to ``log``.
 
-        One of the arguments is a file of the folder, the program itself or what Python is given. It ends when
-        the calling thread does.
+        One of the arguments is a file of the folder: the program itself, or a script for Python. The output
+        is appended. The process ends with the calling thread.
         """
         assert any(Path(word).parent == self.folder for word in command), command
         mine = [sys.executable, "-I", "-S", str(Path(born.__file__)), str(os.getpid())]
@@ -46,7 +46,7 @@ class Children:
             )
 
     def name_of(self, arguments: Sequence[str]) -> str | None:
-        """The file's name: what runs is it, or Python that was given it."""
+        """The name of the folder's file that runs, by itself or as a script of Python; None if neither."""
         program = Path(arguments[0])
         if program.parent == self.folder:
             return program.name
@@ -55,16 +55,15 @@ class Children:
         return None
 
     def running(self) -> list[Process]:
-        """What runs from the folder now, whoever started it."""
+        """The processes that run from the folder now, whichever process started them."""
         return scan_for(self.name_of)
 
     def end_left(self) -> None:
-        """End everything that runs from the folder."""
         end_for(self.name_of, self.running(), GRACE_S)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """As a kubelet ends a pod: asked first, then not."""
+    """End it as a kubelet does: SIGTERM, then SIGKILL after ``GRACE_S``."""
     process.terminate()
     try:
         process.wait(timeout=GRACE_S)

@@ -26,10 +26,9 @@ _TIMEOUT_S = 120
 
 
 class Cluster:
-    """One embedded control plane that runs; to be closed. Several threads may read at once."""
+    """A running embedded control plane; must be closed. Several threads may read at once."""
 
     def __init__(self, paths: Paths, kubectl: Path) -> None:
-        """Connect with the administrator's certificate."""
         layout = Layout(paths)
         tls = ssl.create_default_context(cafile=str(layout.pki / "ca.crt"))
         tls.load_cert_chain(layout.pki / "admin.crt", layout.pki / "admin.key")
@@ -40,11 +39,10 @@ class Cluster:
         self._kubectl = [str(kubectl), "--kubeconfig", str(paths.kubeconfig)]
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
 
     def items(self, path: str) -> list[Json]:
-        """The objects of a list; none where the server does not know their kind. Raises Failure."""
+        """The objects of a list; empty if the server does not know the kind. Raises Failure."""
         response = self._ask("GET", path)
         if response.status_code == httpx.codes.NOT_FOUND:
             return []
@@ -58,19 +56,19 @@ class Cluster:
         _checked(self._ask("PATCH", path, content=content, headers=headers), path)
 
     def create(self, path: str, body: Mapping[str, Any]) -> None:
-        """Make an object that may be there already. Raises Failure."""
+        """Create an object unless it exists. Raises Failure."""
         response = self._ask("POST", path, json=dict(body))
         if response.status_code != httpx.codes.CONFLICT:
             _checked(response, path)
 
     def delete(self, path: str) -> None:
-        """Delete an object that may be gone already. Raises Failure."""
+        """Delete an object if it exists. Raises Failure."""
         response = self._ask("DELETE", path)
         if response.status_code != httpx.codes.NOT_FOUND:
             _checked(response, path)
 
     def apply(self, manifests: Iterable[Mapping[str, Any]]) -> None:
-        """Make objects as these manifests say. Raises Failure with what the server says."""
+        """Server-side apply of manifests. Raises Failure with the server's message."""
         items = list(manifests)
         if not items:
             return

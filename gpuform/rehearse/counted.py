@@ -1,4 +1,4 @@
-"""Magnum's groups that grow, in a rehearsal: their nodes are counted. No cluster-autoscaler runs.
+"""Magnum's autoscaled node groups in a rehearsal: their size is computed. No cluster-autoscaler runs.
 
 A group has as many nodes as the workloads need, by what one of its nodes holds, within its bounds
 (`infra.plan.played_groups.size`).
@@ -14,17 +14,16 @@ from infra.plan import played_groups
 
 
 class Counted(Buyer):
-    """The nodes of groups with bounds, all there from the beginning."""
+    """The nodes of groups with bounds; all exist from the start."""
 
     way = "counted"
     gone = "its group needs fewer nodes for what is left (counted)"
 
     def __init__(self, env: Environment) -> None:
-        """Of an environment on OpenStack."""
         self._env = env
 
     def hurry(self, cluster: Cluster) -> str:
-        """Take the nodes that half of the pods do not need; one with a bare pod stays."""
+        """Delete the nodes that half of the pods do not need; a node with a bare pod stays."""
         there, fewer = cluster.items(PODS), pods.halved(self._env)
         bare = {pod["spec"].get("nodeName") for pod in there if not pod["metadata"].get("ownerReferences")}
         going = set()

@@ -1,4 +1,4 @@
-"""A rehearsal's outcome for programs. The form is documented in docs/rehearse.md and stays as it is."""
+"""A rehearsal's outcome as JSON; the format is documented in docs/rehearse.md and stable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from gpuform.rehearse.pods import Pending
 
 
 def document(outcome: Outcome) -> dict[str, Any]:
-    """The documented form of ``gpuform rehearse --json``."""
     return {
         "stack": outcome.stack,
         "kind": outcome.kind,

@@ -1,4 +1,4 @@
-"""One process that is there while something lies in the cluster, as a Deployment's pod would be."""
+"""Runs one process while an object exists in the cluster, as a Deployment runs its pod."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from gpuform.rehearse.children import end
 from gpuform.simulator.api import Api
 
 EVERY_S = 0.5  # between two looks
-LONGEST_BACK_OFF_S = 10.0  # a kubelet goes up to five minutes; nobody waits so long here
+LONGEST_BACK_OFF_S = 10.0  # a kubelet goes up to five minutes, too long here
 
 Wanted = TypeVar("Wanted")
 TROUBLE = (Failure, httpx.HTTPError, OSError, ValueError, KeyError, IndexError)
 
 
 class Following(Generic[Wanted]):
-    """Looks at the cluster from a thread of its own, for as long as the context lasts.
+    """Reads the cluster from a thread of its own while the context lasts.
 
-    ``look`` says what is wanted, None for nothing; ``start`` makes a process of it. The process is made anew
-    when something else is wanted, and, later from time to time, when it has ended by itself. What goes wrong
-    is in ``trouble`` and in the log, and leaves things as they are: a cluster that does not answer, say.
+    ``look`` returns what is wanted, None for nothing; ``start`` starts a process for it. The process is
+    restarted when something else is wanted and, with a back-off, when it has exited by itself. An error, such
+    as a cluster that does not answer, is in ``trouble`` and in the log, and leaves things as they are.
     """
 
     def __init__(
@@ -39,7 +39,6 @@ class Following(Generic[Wanted]):
         start: Callable[[Wanted], subprocess.Popen[bytes]],
         log: Path,
     ) -> None:
-        """Looks at nothing yet."""
         self._kubeconfig, self._look, self._start, self.log = kubeconfig, look, start, log
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
@@ -49,12 +48,10 @@ class Following(Generic[Wanted]):
 
     @property
     def running(self) -> bool:
-        """Whether the process is there now."""
         process = self.process
         return process is not None and process.poll() is None
 
     def __enter__(self) -> Following[Wanted]:
-        """Begin to look."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.touch()
         self._thread.start()
@@ -66,7 +63,7 @@ class Following(Generic[Wanted]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the process; the thread that started it has to outlive it."""
+        """Ends the process through its thread: the thread that started it has to outlive it."""
         self._over.set()
         self._thread.join(timeout=60)
 
@@ -94,7 +91,7 @@ class Following(Generic[Wanted]):
     def _step(
         self, wanted: Wanted | None, has: Wanted | None, again_at: float
     ) -> tuple[Wanted | None, float]:
-        """Bring the process in line; what it is now, and when one that ends is started again."""
+        """Make the process match ``wanted``; returns what it runs, and when it may be started again."""
         if wanted != has:
             self._end()
             again_at = 0.0

@@ -1,4 +1,4 @@
-"""The readiness gate where pods run no code: its own program, beside the cluster, with its own account."""
+"""Runs the readiness gate's program beside the cluster, with its own account, since pods run no code."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ EVERY_S = 0.2  # between two looks of the gate; five seconds in its pod
 
 
 class Gate(Program):
-    """The gate of one cluster; what it says is in ``log``, in its folder."""
+    """The readiness gate of one cluster; its output is in the file ``log`` of its folder."""
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
-        """Looks at nothing yet."""
         super().__init__(Where(NAME, NAMESPACE, "the readiness gate"), kubeconfig, folder, EVERY_S)
 
 
 @contextmanager
 def readiness_gate(paths: Paths, tools: object, folder: Path) -> Iterator[Following[Pod]]:
-    """The gate of the control plane of ``paths``, while its Deployment is there; ``folder`` is its own.
+    """Run the gate for the control plane of ``paths`` while its Deployment exists, in its own ``folder``.
 
-    ``tools`` is not asked for anything: the gate needs this very Python and nothing else.
+    ``tools`` is unused: the gate needs only this Python.
     """
     with Gate(paths.kubeconfig, folder).following() as following:
         yield following

@@ -1,4 +1,4 @@
-"""What of a rehearsal is real, and what is simulated; said with every result."""
+"""Which parts of a rehearsal are real and which are simulated; shown with every result."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ KEEPER = "the pool keeper's program"
 def real(
     way: Way, packs: bool = False, gated: bool = False, monitored: bool = False, kept: bool = False
 ) -> tuple[str, ...]:
-    """What is the real thing; ``packs`` where the stack has a scheduler of its own.
+    """The real parts; ``packs``: the stack has a scheduler of its own.
 
-    ``gated`` where nodes have to prove themselves, ``monitored`` where the stack declares monitoring,
-    ``kept`` where nodes that join get what their pool's nodes have.
+    ``gated``: nodes must pass the readiness gate. ``monitored``: the stack declares monitoring. ``kept``: the
+    pool keeper gives joining nodes their pool's labels and taints.
     """
     own = [said for said, there in ((PACKER, packs), (MONITORING, monitored)) if there]
     programs = [said for said, there in ((GATE, gated), (KEEPER, kept)) if there]
@@ -55,10 +55,9 @@ def real(
 
 
 def simulated(way: Way) -> tuple[str, ...]:
-    """What is played."""
     return (_SIMULATED, *_MORE_SIMULATED[way])
 
 
 def blind(way: Way) -> tuple[str, ...]:
-    """What cannot be seen this way."""
+    """What this way of buying cannot show."""
     return _BLIND if way == "counted" else ()

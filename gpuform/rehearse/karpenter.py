@@ -1,8 +1,8 @@
-"""Karpenter's own controller for AWS, unmodified, beside the embedded control plane and not in a pod of it.
+"""Karpenter's AWS controller, unmodified, as a process beside the embedded control plane, not in a pod.
 
-Real: the program and what it decides. Played: AWS, which it reaches where it is told to. It has the
-administrator's rights, not those that its chart gives it, for the chart's stand-in holds values alone; and it
-is one process, where the chart may have several of which one works.
+Real: the program and its decisions. Simulated: AWS, at the endpoint that the controller is given. It has
+administrator permissions, not those of its chart, since the chart's stand-in holds only the values. It is one
+process, where the chart may run several, of which one leads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gpuform.simulator.api import Api
 from infra.model.workload import cpu_millis, memory_bytes
 
 CONFIG_MAP = "karpenter-values"
-"""What the chart's stand-in leaves in the cluster: the release's values, as JSON under the key ``values``."""
+"""ConfigMap that stands in for the chart: the release's values, as JSON under the key ``values``."""
 TOOL = "karpenter"
 
 _SETTINGS: Mapping[str, str] = {
@@ -50,7 +50,7 @@ _SETTINGS: Mapping[str, str] = {
     "subnetRefreshInterval": "SUBNET_REFRESH_INTERVAL",
     "vmMemoryOverheadPercent": "VM_MEMORY_OVERHEAD_PERCENT",
 }
-"""The chart's ``settings`` and the variables that its Deployment makes of them; feature gates apart."""
+"""The chart's ``settings`` -> environment variables of its Deployment; without feature gates."""
 
 Json = dict[str, Any]
 
@@ -64,15 +64,14 @@ class Release:
 
 
 class Karpenter:
-    """The controller as it is now; asked from any thread."""
+    """The current state of the controller; may be read from any thread."""
 
     def __init__(self, following: Following[Release], children: Children) -> None:
-        """Of one context of :func:`karpenter`."""
         self._following, self._children = following, children
 
     @property
     def running(self) -> bool:
-        """Whether it runs now: after its release has been read, and before that is gone."""
+        """Whether it runs now; it runs while its release exists."""
         return self._following.running
 
     @property
@@ -82,27 +81,27 @@ class Karpenter:
 
     @property
     def ended(self) -> int:
-        """How often it has ended by itself since the release changed last; the log says why."""
+        """How often it has exited by itself since the release last changed; the log says why."""
         return self._following.ended
 
     @property
     def trouble(self) -> str:
-        """What keeps it from running, in a line; empty while it runs, or is not wanted."""
+        """Why it does not run, in one line; empty while it runs or has no release."""
         return self._following.trouble
 
     @property
     def log(self) -> Path:
-        """What it says; JSON, a line each."""
+        """Its log, in JSON lines."""
         return self._following.log
 
 
 @contextmanager
 def karpenter(paths: Paths, tools: Tools, aws: Mapping[str, str], log: Path) -> Iterator[Karpenter]:
-    """Karpenter while its release is in the cluster and its kinds are known there; anew when that changes.
+    """Run Karpenter while its release and its kinds are in the cluster; restart it when the release changes.
 
-    ``aws`` are the variables that say where AWS is and who asks; nothing else of this process's environment
-    is passed on. What an earlier rehearsal of the same ``paths`` has left running is ended first. Raises what
-    ``tools`` raises where the controller cannot be had.
+    ``aws`` are the variables with AWS's endpoint and the credentials; nothing else of this process's
+    environment is passed on. Processes left by an earlier rehearsal of the same ``paths`` are ended first.
+    Raises what ``tools`` raises if the controller cannot be had.
     """
     binary = tools.path(TOOL)
     children = Children(paths.state / "controllers" / TOOL)
@@ -122,9 +121,9 @@ def karpenter(paths: Paths, tools: Tools, aws: Mapping[str, str], log: Path) -> 
 
 
 def environment(release: Release) -> dict[str, str]:
-    """The variables that the chart's Deployment would give its pod, of these values.
+    """The environment variables that the chart's Deployment would make of these values.
 
-    Raises Failure for a setting that this does not know, for it would be left out in silence.
+    Raises Failure for an unknown setting, which would otherwise be dropped silently.
     """
     values = json.loads(release.values)
     settings = dict(values.get("settings") or {})
@@ -150,14 +149,14 @@ def environment(release: Release) -> dict[str, str]:
         "AWS_CONFIG_FILE": os.devnull,  # the user's own would be found even without HOME
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "DISABLE_LEADER_ELECTION": "true",
-        # Any free ones, and closed: see gpuform/rehearse/born.py.
+        # Any free ports, which stay closed: see gpuform/rehearse/born.py.
         "METRICS_PORT": "0",
         "HEALTH_PROBE_PORT": "0",
     }
 
 
 def _resources(resources: Json) -> dict[str, str]:
-    """By these the controller decides how much it does at a time, and when it frees memory."""
+    """From these the controller derives its concurrency, and when it frees memory."""
     cpu, memory = (resources.get("requests") or {}).get("cpu"), (resources.get("limits") or {}).get("memory")
     return {
         **({"CPU_REQUESTS": str(cpu_millis(str(cpu)))} if cpu else {}),
@@ -170,7 +169,7 @@ def _text(value: object) -> str:
 
 
 async def installed(api: Api) -> Release | None:
-    """The release in the cluster, once Karpenter's kinds are there."""
+    """The release in the cluster; None until Karpenter's kinds are served."""
     query = {"fieldSelector": f"metadata.name={CONFIG_MAP}"}
     async for items, _ in api.pages("/api/v1/configmaps", query):
         if items:
@@ -182,7 +181,6 @@ async def installed(api: Api) -> Release | None:
 
 
 async def served(api: Api, path: str) -> bool:
-    """Whether the API server knows the kind that is listed at this path."""
     try:
         async for _ in api.pages(path, {}):
             pass
@@ -194,7 +192,7 @@ async def served(api: Api, path: str) -> bool:
 
 
 def linked(link: Path, binary: Path) -> Path:
-    """The link, which shows what it is in the list of processes; made or turned."""
+    """Create or replace the link, which gives the process a recognisable name; returns it."""
     link.unlink(missing_ok=True)
     link.symlink_to(binary)
     return link

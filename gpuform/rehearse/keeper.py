@@ -1,4 +1,4 @@
-"""The pool keeper where pods run no code: its own program, beside the cluster, with its own account."""
+"""Runs the pool keeper's program beside the cluster, with its own account, since pods run no code."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from gpuform.rehearse.program import Pod, Program, Where
 from infra.plan.pool_keeper import NAME
 from infra.plan.sharing import NAMESPACE
 
-EVERY_S = 2.0  # until every node is listed anew; half a minute in its pod
+EVERY_S = 2.0  # between two lists of all nodes; half a minute in its pod
 
 
 class Keeper(Program):
-    """The pool keeper of one cluster; what it says is in ``log``, in its folder."""
+    """The pool keeper of one cluster; its output is in the file ``log`` of its folder."""
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
-        """Looks at nothing yet."""
         super().__init__(Where(NAME, NAMESPACE, "the pool keeper"), kubeconfig, folder, EVERY_S)
 
 
 @contextmanager
 def pool_keeper(paths: Paths, tools: object, folder: Path) -> Iterator[Following[Pod]]:
-    """The keeper of the control plane of ``paths``, while its Deployment is there; ``folder`` is its own.
+    """Run the keeper for the control plane of ``paths`` while its Deployment exists, in its own ``folder``.
 
-    ``tools`` is not asked for anything: the keeper needs this very Python and nothing else.
+    ``tools`` is unused: the keeper needs only this Python.
     """
     with Keeper(paths.kubeconfig, folder).following() as following:
         yield following

@@ -1,4 +1,4 @@
-"""Whether the rehearsal's Prometheus has scraped the GPU nodes, asked of itself."""
+"""Asks the rehearsal's Prometheus whether it has scraped the GPU nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuform.prometheus import NOT_STARTED, Direct, Prometheus
 from infra.plan.scraping import JOB
 
 INTERVAL = "5s"
-"""Between two scrapes of a rehearsal, whatever is declared: the node that was bought last shows, too."""
+"""Scrape interval of a rehearsal, whatever is declared, so that the newest node is scraped in time."""
 PATIENCE_S = 20.0
 """Discovery takes a few seconds, a scrape six at most."""
 _EVERY_S = 0.5
@@ -22,12 +22,12 @@ _QUERY = f'up{{job="{JOB}"}} == 1'
 
 @dataclass(frozen=True)
 class Scraped:
-    """Of how many GPU nodes there are measurements, and which have none."""
+    """The number of GPU nodes, and those without measurements."""
 
     nodes: int
     missing: tuple[str, ...]
     said: str = ""
-    """What of monitoring is not as declared, or why there was nobody to ask."""
+    """What is not as declared in monitoring, or why Prometheus could not be asked."""
 
     def __str__(self) -> str:
         head = f"Prometheus (real) has scraped {self.nodes - len(self.missing)} of {self.nodes} GPU nodes"
@@ -37,7 +37,7 @@ class Scraped:
 
 
 def scraped(plane: ControlPlane, nodes: Collection[str]) -> Scraped:
-    """Wait until each of the nodes was scraped, or patience is at an end."""
+    """Wait until every node was scraped, at most ``PATIENCE_S``."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         status = plane.status()
@@ -51,7 +51,7 @@ def scraped(plane: ControlPlane, nodes: Collection[str]) -> Scraped:
 
 
 def _nodes(port: int) -> set[str] | None:
-    """The nodes whose exporter answered the last scrape; None where Prometheus does not answer."""
+    """Nodes with a successful last scrape of their exporter; None if Prometheus does not answer."""
     transport = Direct(f"http://127.0.0.1:{port}")
     try:
         return {one.labels.get("node", "") for one in Prometheus(transport, NOT_STARTED).query(_QUERY)}

@@ -1,7 +1,7 @@
-"""Nodes that nobody buys in a rehearsal: fixed groups on AWS, own hosts, nodes that a selector finds.
+"""Nodes that no buyer creates in a rehearsal: node groups, own hosts, nodes matched by a selector.
 
-Simulated all of them. Own hosts have their declared GPUs and driver; how many cores and how much memory they
-have is not declared, so they are played so large that GPUs alone decide.
+All of them are simulated. Own hosts have their declared GPUs and driver. Their cores and memory are not
+declared, so they are simulated large enough that only GPUs limit placement.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _CORES, _GIB = played_nodes.UNDECLARED
 
 @dataclass(frozen=True)
 class Played:
-    """The manifests, and what about them is made up, in words."""
+    """The manifests, and the assumptions in them, in words."""
 
     manifests: tuple[Manifest, ...]
     made_up: tuple[str, ...] = ()
 
 
 def played(env: Environment) -> Played:
-    """The nodes to make before the engine runs; none on an embedded cluster, whose program makes its own.
+    """The nodes to create before the engine runs; none on an embedded cluster: its program creates them.
 
-    Raises InputError for a pool of an existing cluster whose machine nobody can know.
+    Raises InputError for a pool of an existing cluster if no known machine matches it.
     """
     if env.cluster.kind == "aws":
         return Played(played_nodes.manifests(env, waiting=True, fixed_only=True), (_STAND_IN, *_held(env)))
@@ -75,7 +75,7 @@ def _hosts(env: Environment, pool: Pool) -> Iterator[Manifest]:
     machine = Machine(OWN_HOST, "openstack", _CORES, _GIB, gpu, pool.gpu_count)
     for host in pool.hosts or ():
         made = bare(machine, host.name, {SELECTED: pool.name})
-        del made["metadata"]["labels"][labels.INSTANCE_TYPE]  # nobody sold it
+        del made["metadata"]["labels"][labels.INSTANCE_TYPE]  # own hosts have none
         if pool.gpus:
             made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver_of(env.cluster, pool).version
         yield made

@@ -1,4 +1,4 @@
-"""What a rehearsal is asked to do beside placing the stack's pods."""
+"""Options of a rehearsal besides placing the stack's pods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CAPACITIES = ("on-demand", "spot", "reserved")
 
 @dataclass(frozen=True)
 class Short:
-    """What AWS shall have no capacity for; ``*`` is any."""
+    """Capacity that the simulated AWS does not have; ``*`` is any."""
 
     machine: str
     zone: str = "*"
@@ -40,7 +40,7 @@ class Options:
     interrupt_spot: bool = False
 
     def check(self, env: Environment) -> None:
-        """Refuse what this environment has no use for. Raises InputError."""
+        """Refuse an option that this environment cannot use. Raises InputError."""
         asked = [
             name
             for name, given in (
@@ -59,7 +59,7 @@ class Options:
 
 
 def growing(env: Environment) -> bool:
-    """Whether there are groups that cluster-autoscaler grows."""
+    """Whether cluster-autoscaler scales any node group."""
     return env.cluster.kind == "openstack" and any(pool.elastic for pool in env.pools)
 
 
@@ -70,7 +70,7 @@ def _check_short(env: Environment, short: tuple[Short, ...]) -> None:
         path = f"--short {one.machine}"
         if one.machine not in ("*", *machines):
             raise InputError(path, "no pool that Karpenter fills may have it", listing(machines, one.machine))
-        assert env.cluster.kind == "aws"  # check() has seen that somebody buys nodes
+        assert env.cluster.kind == "aws"  # check() has seen that Karpenter buys nodes
         zones = env.cluster.network.zones
         if one.zone not in ("*", *zones):
             raise InputError(f"{path}:{one.zone}", "is no zone of the stack", listing(zones, one.zone))

@@ -1,4 +1,4 @@
-"""What came of a rehearsal."""
+"""The outcome of a rehearsal."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Machines:
-    """Equal nodes of a pool; ``usd_per_hour`` is of one, None where nobody knows.
+    """Identical nodes of a pool; ``usd_per_hour`` is per node, None if unknown.
 
-    ``zone`` and ``capacity`` (on-demand, spot, reserved) are empty where nothing is bought.
+    ``zone`` and ``capacity`` (on-demand, spot, reserved) are empty if nodes are not bought.
     """
 
     machine: str
@@ -34,14 +34,13 @@ class Machines:
 
 @dataclass(frozen=True)
 class Amount:
-    """A resource of a pool's nodes: cores, GiB, or a number."""
+    """A resource of a pool's nodes: cores, GiB, or a count."""
 
     offers: float
     used: float
 
     @property
     def idle(self) -> float:
-        """What nobody has asked for."""
         return max(0.0, self.offers - self.used)
 
 
@@ -49,9 +48,9 @@ class Amount:
 class PoolOutcome:
     """One pool once the pods are placed.
 
-    ``machines`` are those that were there then; ``launched`` counts every node that the pool ever had here,
-    and ``in_vain`` names those that were bought, not to be kept free, and never had a pod of a workload.
-    ``idle_usd_per_hour`` is None where a price is unknown, or what is idle (GPUs that are had by claim).
+    ``machines`` are the nodes at that time. ``launched`` counts every node that the pool has had in this
+    rehearsal. ``in_vain`` names bought nodes that never had a pod of a workload, except those kept free on
+    purpose. ``idle_usd_per_hour`` is None if a price or the idle part is unknown (GPUs allocated by claim).
     """
 
     name: str
@@ -70,7 +69,7 @@ class PoolOutcome:
 
 @dataclass(frozen=True)
 class Cell:
-    """A share of a GPU, a slice, or a whole one; ``pod`` has it, where somebody has."""
+    """A share of a GPU, a slice, or a whole GPU; ``pod`` is the pod that has it, empty if it is free."""
 
     resource: str
     namespace: str = ""
@@ -80,7 +79,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class NodeDrawn:
-    """One node as the picture has it: a row of cells for each GPU, ``others`` the pods that have none."""
+    """One node of the picture: a row of cells for each GPU; ``others`` are the pods without a GPU."""
 
     name: str
     pool: str
@@ -94,7 +93,7 @@ class NodeDrawn:
 
 @dataclass(frozen=True)
 class Line:
-    """One node's time: seconds after the beginning; ``end`` is None for one that stayed."""
+    """One node's timeline in seconds after the start; ``end`` is None for a node that stayed."""
 
     node: str
     pool: str
@@ -108,7 +107,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Side:
-    """How much there is, before or after half of the pods went."""
+    """Totals before or after half of the pods were removed."""
 
     nodes: int
     pods: int
@@ -117,7 +116,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Gone:
-    """A node that was taken away, why, and what who did it said of it."""
+    """A removed node, the reason, and the original event texts (``said``)."""
 
     node: str
     pool: str
@@ -129,7 +128,7 @@ class Gone:
 
 @dataclass(frozen=True)
 class Shrink:
-    """Half of the pods go; ``stays`` says why what is left is left, where somebody said so."""
+    """Half of the pods are removed; ``stays`` are the reported reasons why nodes remain."""
 
     before: Side
     after: Side
@@ -140,7 +139,7 @@ class Shrink:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What AWS (played) had no capacity for, and how often it was asked."""
+    """Capacity that the simulated AWS did not have, and how often it was requested."""
 
     machine: str
     zone: str
@@ -150,7 +149,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The whole of it. ``troubles`` are what fails it beside pods that wait."""
+    """The whole outcome; ``troubles`` fail the rehearsal, as pending pods do."""
 
     stack: str
     kind: str
@@ -168,38 +167,37 @@ class Outcome:
     blind: tuple[str, ...] = ()
     """What this way of buying cannot show."""
     seconds: float = 0.0
-    """From the control plane's start to the end; the timeline's measure."""
+    """From the control plane's start to the end; the timeline's scale."""
     played: tuple[str, ...] = ()
-    """What was switched on: shortages, an interruption, a reservation used up."""
+    """What was switched on: shortages, an interruption, a used-up reservation."""
     refusals: tuple[Refusal, ...] = ()
     shrink: Shrink | None = None
     troubles: tuple[str, ...] = ()
     rss_bytes: Mapping[str, int] = field(default_factory=dict)
     measured: Scraped | None = None
-    """What the stack's Prometheus has seen, None where the stack declares no monitoring."""
+    """What the stack's Prometheus has scraped; None if the stack declares no monitoring."""
 
     @property
     def failed(self) -> bool:
-        """Whether a pod waits, or a node does not offer what was planned."""
+        """Whether a pod is pending, or a node does not offer what was planned."""
         return bool(self.pending or self.troubles)
 
     @property
     def usd_per_hour(self) -> float | None:
-        """All nodes once the pods were placed; None where the price of one is unknown."""
+        """All nodes once the pods were placed; None if the price of a node is unknown."""
         return total(pool.usd_per_hour for pool in self.pools)
 
     @property
     def known_usd_per_hour(self) -> float:
-        """The same, of those whose price is known."""
+        """The same, without pools of unknown price."""
         return sum(pool.usd_per_hour or 0.0 for pool in self.pools)
 
     @property
     def unpriced(self) -> tuple[str, ...]:
-        """Pools with a node whose price is unknown."""
         return tuple(pool.name for pool in self.pools if pool.usd_per_hour is None)
 
 
 def total(prices: Any) -> float | None:
-    """The sum of prices; None where one of them is unknown."""
+    """The sum of prices; None if a price is unknown."""
     found = list(prices)
     return None if any(one is None for one in found) else sum(found, 0.0)

@@ -1,7 +1,7 @@
-"""A control plane for one rehearsal, with a state of its own, gone afterwards.
+"""A temporary control plane for one rehearsal, with its own state.
 
-It has nothing to do with the one of `make up`: other ports, other data, its own engine state. What a
-rehearsal that was killed left behind is ended by the next one of the same stack.
+It is independent of the one of `make up`: other ports, other data, its own engine state. Whatever a killed
+rehearsal has left is removed by the next one of the same stack.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ def apart(paths: Paths, stack: str) -> Paths:
 
 
 def kept_logs(paths: Paths, stack: str) -> Path:
-    """Where the logs of a stack's last rehearsal stay."""
     return apart(paths, stack).state.with_name(f"{stack}.logs")
 
 
 @contextmanager
 def plane(paths: Paths, tools: Tools, stack: str, say: Say) -> Iterator[Paths]:
-    """A fresh control plane for as long as this lasts; its folders.
+    """A fresh control plane while the context lasts; yields its folders.
 
-    One rehearsal of a stack at a time: a second one waits. Told to end (SIGTERM, or SIGHUP of a terminal that
-    is closed), it still ends what it started. Raises InputError where the state cannot be written, Failure
-    where a member does not come up.
+    One rehearsal of a stack at a time: a second one waits. On SIGTERM, or SIGHUP from a closed terminal, it
+    still ends what it started. Raises InputError if the state cannot be written, Failure if a member does not
+    come up.
     """
     writable.require_state(paths.state)
     own = apart(paths, stack)
@@ -70,7 +69,7 @@ def _forget(started: ControlPlane, own: Paths) -> None:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """SIGTERM and SIGHUP as Ctrl-C, but for those that are ignored; only the main thread may say so."""
+    """Handle SIGTERM and SIGHUP as Ctrl-C unless ignored; only the main thread may set handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The workloads of a rehearsal as pods: made, counted, told why they wait, and made half as many."""
+"""A rehearsal's workloads as pods: created, counted, explained if pending, and halved."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.model.workload import DeploymentWorkload, Workload
 from infra.plan import played_groups, sharing, workloads
 
 DURATION = "simulator.gpuform.io/duration"
-"""Annotation of a pod: how long it works. A job's pods would else end in half a second."""
+"""Annotation of a pod: how long it runs. Without it a job's pods end in half a second."""
 _LONG = "24h"
 _COUNT = {"deployment": "replicas", "job": "parallelism"}
 _PATHS = {
@@ -27,8 +27,9 @@ _PATHS = {
 
 @dataclass(frozen=True)
 class Pending:
-    """A pod that does not run: why, in words, and what was said of it; ``name`` is the workload's where the
-    pod was not even made.
+    """A pod that does not run: why, in words, and the event texts (``said``).
+
+    ``name`` is the workload's if the pod was not even created.
     """
 
     namespace: str
@@ -41,7 +42,7 @@ class Pending:
 
 
 def manifests(env: Environment) -> tuple[dict[str, Any], ...]:
-    """The workloads' objects and namespaces, as the program would make them; jobs work for a day."""
+    """The workloads' objects and namespaces, as the program would create them; jobs run for a day."""
     spaces = [one for one in workloads.namespaces(env) if one["metadata"]["name"] != sharing.NAMESPACE]
     return (*spaces, *(_lasting(one) for one in workloads.manifests(env)))
 
@@ -60,7 +61,6 @@ def wanted(env: Environment) -> int:
 
 
 def halve(cluster: Cluster, env: Environment, pods: Iterable[Pod]) -> None:
-    """Bring the cluster to what `halved` says."""
     left = {(work.namespace, work.name): work.pods for work in halved(env).workloads}
     for work in env.workloads:
         key = work.namespace, work.name
@@ -72,7 +72,7 @@ def halve(cluster: Cluster, env: Environment, pods: Iterable[Pod]) -> None:
 
 
 def halved(env: Environment) -> Environment:
-    """Half of each workload's pods, none of a single one; of bare pods every second, in order of name."""
+    """Half of each workload's pods, rounded down; of bare pods every second, in order of name."""
     bare = sorted((work.namespace, work.name) for work in env.workloads if work.kind == "pod")
     work = [
         one.model_copy(update={_COUNT[one.kind]: one.pods // 2} if one.kind in _COUNT else {})
@@ -87,18 +87,17 @@ def _is(pod: Pod, work: Workload) -> bool:
 
 
 def _owner(work: Workload) -> str:
-    """Name of what makes its pods: of two colours the first is live."""
+    """Name of the object that creates the pods; with blue-green, the first colour is live."""
     coloured = isinstance(work, DeploymentWorkload) and work.blue_green
     return f"{work.name}-{COLOURS[0]}" if coloured else work.name
 
 
 def events(cluster: Cluster) -> list[Event]:
-    """What controllers have said last."""
     return latest(cluster.items(EVENTS))
 
 
 def pending(env: Environment, pods: Iterable[Pod], said: Iterable[Event]) -> tuple[Pending, ...]:
-    """Every pod of a workload that does not run, and one entry for those of a workload that were not made."""
+    """Every workload pod that does not run, and one entry per workload for pods that were not created."""
     said, pods = list(said), list(pods)
     by_pod: dict[tuple[str, str], list[Event]] = {}
     for one in said:
@@ -117,14 +116,14 @@ def pending(env: Environment, pods: Iterable[Pod], said: Iterable[Event]) -> tup
 
 
 def _empty(env: Environment, work: Workload, said: Iterable[Event]) -> list[Event]:
-    """What Karpenter says of NodePools of the workload's pool from which nothing is to be had."""
+    """Karpenter's events about NodePools of the workload's pool without an available instance type."""
     names = env.pool(work.pool).node_pools if work.pool else ()
     reason = "NoCompatibleInstanceTypes"
     return [one for one in said if one.kind == "NodePool" and one.reason == reason and one.name in names]
 
 
 def _full(env: Environment, work: Workload) -> str:
-    """That the group of the workload's pool has all the nodes that it may have, if so."""
+    """A remark if the node group of the workload's pool is at its maximum; empty otherwise."""
     pool = env.pool(work.pool) if work.pool and env.cluster.kind == "openstack" else None
     if pool is None or pool.elastic is None or played_groups.size(env, pool) < pool.most:
         return ""
@@ -147,7 +146,7 @@ def _waiting(work: Workload, pod: Pod, said: list[Event], empty: list[Event], fu
 def _unmade(work: Workload, missing: int, said: Iterable[Event]) -> Iterator[Pending]:
     if missing < 0:
         return
-    # Of a ReplicaSet, whose name is the workload's and a hash, or of the Job.
+    # Events of a ReplicaSet, named after the workload and a hash, or of the Job.
     refused = [
         one.message
         for one in said

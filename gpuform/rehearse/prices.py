@@ -1,4 +1,4 @@
-"""Karpenter buys by price, so a pool of which nobody knows a price gets no nodes, here as at AWS."""
+"""Karpenter buys by price, so a pool without a known price gets no nodes, here as on AWS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from infra.plan.cost import listed, machine_price
 
 
 def said(env: Environment, prices: PriceList) -> str:
-    """Whose prices the outcome is of, in words."""
+    """The source of the outcome's prices, in words."""
     if not listed(env):
         own = env.cost is not None and bool(env.cost.prices)
         whose = (
@@ -27,9 +27,9 @@ def said(env: Environment, prices: PriceList) -> str:
 
 
 def check(env: Environment, prices: PriceList) -> None:
-    """Refuse a pool that Karpenter fills and of whose machines none has a price. Raises InputError.
+    """Refuse a pool that Karpenter fills if none of its machines has a price. Raises InputError.
 
-    A pool with a fixed number may do without: its price is shown as unknown, as in the bill.
+    A pool with a fixed number needs no price: it is shown as unknown, as in the bill.
     """
     for index, pool in enumerate(env.pools):
         if not env.by_karpenter(pool):

@@ -1,7 +1,7 @@
-"""A program of ours where pods run no code: it itself, beside the cluster, with its own account.
+"""Runs one of our in-cluster programs beside the cluster, with its own account, since pods run no code.
 
-It is what its pod would be: the program from the ConfigMap that the Deployment mounts, its command, and a
-token of its ServiceAccount, so that it may do here what it may do there. Python is this one, not the image's.
+It runs as in its pod: the program from the ConfigMap that the Deployment mounts, its command, and a token of
+its ServiceAccount, so that it has the same permissions. Python is this interpreter, not the image's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Pod:
-    """What the Deployment's pod would be given; ``files`` by the path in its container."""
+    """What the Deployment's pod would get; ``files`` are names below ``mounted`` with their text."""
 
     command: tuple[str, ...]
     account: str
@@ -42,7 +42,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Where:
-    """Which program: its Deployment's name and namespace, and what people call it."""
+    """Which program: its Deployment's name and namespace, and its name in messages (``words``)."""
 
     name: str
     namespace: str
@@ -50,28 +50,26 @@ class Where:
 
     @property
     def deployments(self) -> str:
-        """Path of the Deployments beside it."""
         return f"/apis/apps/v1/namespaces/{self.namespace}/deployments"
 
     @property
     def core(self) -> str:
-        """Path of its namespace."""
         return f"/api/v1/namespaces/{self.namespace}"
 
 
 class Program:
-    """The program of one cluster; what it says is in ``log``, in its folder."""
+    """The program of one cluster; its output is in the file ``log`` of its folder."""
 
     def __init__(self, where: Where, kubeconfig: Path, folder: Path, every: float) -> None:
-        """Looks at nothing yet; ``every`` is the interval in seconds that it is told, as ``--every``."""
+        """``every`` is its interval in seconds (``--every``)."""
         self._where, self._kubeconfig, self._every = where, kubeconfig, every
         self._children = Children(folder)
         self.log = self._children.folder / "log"
 
     def start(self, server: str = "") -> subprocess.Popen[bytes]:
-        """Run it as the Deployment says; another ``server`` stands in between. Raises Failure without one.
+        """Run it as the Deployment says; ``server`` replaces the API server's URL.
 
-        It ends with the calling thread at the latest.
+        The process ends with the calling thread at the latest. Raises Failure without a Deployment.
         """
         pod = asyncio.run(self._once())
         if pod is None:
@@ -80,7 +78,7 @@ class Program:
 
     @contextmanager
     def running(self, server: str = "") -> Iterator[subprocess.Popen[bytes]]:
-        """It runs for as long as the context lasts, and must still run at its end, else Failure."""
+        """Run it while the context lasts. Raises Failure if it no longer runs at the end."""
         process = self.start(server)
         try:
             yield process
@@ -91,7 +89,7 @@ class Program:
 
     @contextmanager
     def following(self) -> Iterator[Following[Pod]]:
-        """It runs while its Deployment is there, anew when that has changed, as a kubelet would see to it."""
+        """Run it while its Deployment exists, and restart it when that has changed, as a kubelet would."""
         self._children.end_left()
         try:
             with Following(self._kubeconfig, self._wanted, self._run, self.log) as following:
@@ -121,7 +119,7 @@ class Program:
         return self._children.start(command, env, self.log)
 
     def _account(self, name: str) -> tuple[Path, str]:
-        """The folder that a pod finds its account in, with a real token; and where the API server is."""
+        """Write the account's folder as in a pod, with a real token; returns it and the API server's URL."""
         config = yaml.safe_load(self._kubeconfig.read_text(encoding="utf-8"))
         cluster: Json = config["clusters"][0]["cluster"]
         account = self._children.folder / "account"
@@ -148,7 +146,6 @@ class Program:
         return token
 
     async def _wanted(self, api: Api) -> Pod | None:
-        """What the Deployment wants to run; None where there is none."""
         query = {"fieldSelector": f"metadata.name={self._where.name}"}
         try:
             async for items, _ in api.pages(self._where.deployments, query):

@@ -1,7 +1,7 @@
-"""Why a pod waits, in words, from what the scheduler and who buys nodes say of it.
+"""Why a pod is pending, in words, from the events of the scheduler and of Karpenter.
 
-The texts are those of kube-scheduler 1.34 and Karpenter 1.14; the events' own text is always shown beside, so
-a sentence that this does not know is not lost.
+The texts are those of kube-scheduler 1.34 and Karpenter 1.14. The original event text is always shown as
+well, so an unknown text is not lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from infra.model import labels
 SCHEDULER = "default-scheduler"
 KARPENTER = "karpenter"
 TOLD = "FailedScheduling"
-"""The reason of the events that say why a pod waits."""
+"""Reason of the events that say why a pod is pending."""
 
 _HEAD = re.compile(r"0/(\d+) nodes are available: (.*)", re.DOTALL)
 _COUNTED = re.compile(r"(\d+) (.+)", re.DOTALL)
@@ -30,10 +30,10 @@ _NODE_TEXTS = {
 
 
 def words(events: Iterable[Event], empty: Iterable[str] = ()) -> str:
-    """The reason in one sentence; empty where nobody has said anything.
+    """The reason in one sentence; empty if no event gives one.
 
-    ``empty`` are NodePools of the pod's pool of which Karpenter has said that nothing of theirs is to be had:
-    it then leaves them out of what it says of the pod.
+    ``empty`` are the NodePools of the pod's pool for which Karpenter has reported no available instance type;
+    it then leaves them out of the pod's event.
     """
     told = [one for one in events if one.reason == TOLD]
     bought = [karpenter(one.message, empty) for one in told if one.source == KARPENTER]
@@ -42,7 +42,7 @@ def words(events: Iterable[Event], empty: Iterable[str] = ()) -> str:
 
 
 def scheduler(message: str) -> str:
-    """The scheduler's sentence: what is missing first, then where it may not go."""
+    """The scheduler's message in words: missing resources first, then nodes that are not allowed."""
     head = _HEAD.match(message)
     if not head:
         return f"the scheduler waits: {message}" if message else ""
@@ -57,7 +57,7 @@ def scheduler(message: str) -> str:
 
 
 def _node(count: int, text: str) -> tuple[int, str]:
-    """How near it is to being placed there, and the words."""
+    """A rank, lower if the pod nearly fits there, and the words."""
     if missing := _INSUFFICIENT.fullmatch(text):
         return 0, f"{count} {_have(count)} too little {_short(missing[1])} left"
     if taint := _TAINT.fullmatch(text):
@@ -84,7 +84,7 @@ def _short(resource: str) -> str:
 
 
 def karpenter(message: str, empty: Iterable[str] = ()) -> str:
-    """Karpenter's sentence: why each NodePool that could have bought a node for the pod did not."""
+    """Karpenter's message in words: why each suitable NodePool launched no node for the pod."""
     text = message.removeprefix("Failed to schedule pod, ")
     parts = list(dict.fromkeys(filter(None, (_bought(part) for part in _separate(text)))))
     if not parts:
@@ -93,7 +93,7 @@ def karpenter(message: str, empty: Iterable[str] = ()) -> str:
 
 
 def _separate(text: str) -> Iterator[str]:
-    """The errors of several NodePools; those that they consist of are joined the same way."""
+    """Split the errors of several NodePools; the parts of one error have the same separator."""
     yield from (part.strip() for part in text.split("; ") if part.strip())
 
 
@@ -105,13 +105,13 @@ def _bought(part: str) -> str:
 
 
 def _pool(part: str) -> str:
-    """Which NodePool an error is about, where its requirements name it."""
+    """The NodePool of an error, if the error's requirements name it."""
     found = re.search(rf"{re.escape(labels.NODE_POOL)} In \[([^\]]+)\]", part)
     return f"NodePool {found[1]}" if found else "the pool"
 
 
 def _resources(part: str) -> str:
-    """What was asked for with what the DaemonSets take on top, without the number of pods."""
+    """The requested resources, DaemonSets included, without the number of pods."""
     found = re.search(r"resources=(?:min=)?\{([^}]*)\}", part)
     pairs = re.findall(r'"([^"]+)":"([^"]+)"', found[1]) if found else []
     asked = ", ".join(f"{_short(key)} {value}" for key, value in pairs if key != "pods")

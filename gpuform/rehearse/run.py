@@ -1,4 +1,4 @@
-"""A rehearsal from its beginning to its end, on a control plane of its own."""
+"""A rehearsal from start to end, on a control plane of its own."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ Say = Callable[[str], None]
 
 @dataclass
 class Clock:
-    """The steps so far."""
+    """The times of the steps so far."""
 
     say: Say
     steps: list[Step] = field(default_factory=list)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Take the time of a step, one that fails as well."""
+        """Time a step, also if it fails."""
         self.say(f"{name} ...")
         began = time.monotonic()
         try:
@@ -57,7 +57,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """One rehearsal of one stack; nothing of the checkout but its state folder is written."""
+    """One rehearsal of one stack; of the checkout only the state folder is written."""
 
     paths: Paths
     tools: Tools
@@ -66,10 +66,10 @@ class Rehearsal:
     say: Say = print
 
     def run(self) -> Outcome:
-        """Play it through.
+        """Run the rehearsal.
 
-        Raises InputError before anything is started for what is wrong with the stack, the workloads or the
-        options, and Failure where the rehearsal itself does not work. Pods that find no node are an outcome.
+        Raises InputError for a wrong stack, workload or option before anything is started, and Failure if the
+        rehearsal itself does not work. Pods that find no node are an outcome.
         """
         declared = stack_file.read(self.paths.root, self.stack)
         env = workloads.environment(declared, f"Pulumi.{self.stack}.yaml", self.options.workloads)
@@ -99,7 +99,7 @@ class Rehearsal:
             return _Play(env, own, self, cluster, watch, buying, clock, made_up).played()
 
     def _up(self, own: Paths, root: Path) -> None:
-        """The platform half, by the real engine and program; what is AWS's by a stand-in."""
+        """Deploy the platform with the real engine and program; a stand-in replaces AWS."""
         paths = Paths(root=root, state=own.state, cache=own.cache)
         try:
             Engine(paths, self.tools, say=self.say, offline=True).up(self.stack, on_event=lambda event: None)
@@ -182,9 +182,7 @@ class _Play:
             return monitored.scraped(ControlPlane(self.own, self.asked.tools), found)
 
     def _settled(self, now: Now) -> bool:
-        """Every pod has its place, the nodes that are kept free are there, and every node offers what it
-        shall and is let in.
-        """
+        """Whether pods and placeholders are placed, and every node is ready and offers what was planned."""
         there = now.workloads
         if len(there) < pods.wanted(self.env) or not all(pod.placed for pod in there):
             return False
@@ -211,12 +209,10 @@ class _Play:
                     yield f"node {node.name} of pool {pool.name} is not ready, or still held back"
 
     def _memory(self) -> dict[str, int]:
-        """Resident bytes of what stands for the cluster, each process with its binary's pages."""
         members = ControlPlane(self.own, self.asked.tools).status().members
         return {**{one.name: one.rss_bytes for one in members if one.running}, **self.buying.memory()}
 
 
 def _claimable(node: Node) -> dict[str, float]:
-    """What the node has to claim, by device class."""
     classes = (labels.GPU_DEVICE_CLASS, labels.MIG_DEVICE_CLASS)
     return {name: node.offers[name] for name in classes if name in node.offers}

@@ -1,4 +1,4 @@
-"""What a rehearsal keeps of the nodes and pods in its cluster."""
+"""A rehearsal's records of nodes, pods and events in its cluster."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from infra.plan.magnum import GROUP_LABELS
 
 CPU = "cpu"
 MEMORY_GIB = "memory_gib"
-"""Cores and GiB, as an elastic pool's limits call them."""
+"""Keys for cores and GiB, as in an elastic pool's limits."""
 _SCALES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
            "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}  # fmt: skip
 _GROUPS = tuple(GROUP_LABELS.values())
-"""Labels of nodes by Magnum's groups, before they have the pool's; default workers never get that."""
+"""Magnum's node group labels, for nodes without a pool label yet; default workers never get one."""
 _QUANTITY = re.compile(r"([0-9.]+)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 _GIB = 2**30
 
@@ -30,10 +30,10 @@ Amounts = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Node:
-    """One node; ``offers`` in cores, GiB and numbers of ``nvidia.com/...``, those above zero alone.
+    """One node; ``offers`` is in cores, GiB and numbers of ``nvidia.com/...``, only those above zero.
 
-    ``held`` while a startup taint keeps workloads off it. ``layout`` is where each GPU's slices lie, as the
-    simulator keeps it: ``{"0": ["3g.20gb@4", ...]}``.
+    ``held``: a startup taint keeps workloads off the node. ``layout``: the MIG slices of each GPU with their
+    start, as the simulator stores it: ``{"0": ["3g.20gb@4", ...]}``.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Pod:
-    """One pod; ``workload`` is empty for pods of the platform, ``devices`` are those that it was given."""
+    """One pod; ``workload`` is empty for pods of the platform, ``devices`` are its allocated devices."""
 
     namespace: str
     name: str
@@ -64,18 +64,18 @@ class Pod:
 
     @property
     def over(self) -> bool:
-        """Whether it takes nothing any more."""
+        """Whether it has ended and no longer uses resources."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
     def placed(self) -> bool:
-        """Whether it runs, or has run to its end."""
+        """Whether it runs or has succeeded."""
         return bool(self.node) and self.phase in ("Running", "Succeeded")
 
 
 @dataclass(frozen=True)
 class Event:
-    """What a controller said of an object, last; ``when`` as the API writes it, to the second."""
+    """A controller's last event about an object; ``when`` as the API writes it, to the second."""
 
     kind: str
     namespace: str
@@ -87,7 +87,7 @@ class Event:
 
 
 def quantity(text: str) -> float:
-    """A Kubernetes quantity as a number: ``1500m`` is 1.5, ``2Ki`` 2048. Raises ValueError for none."""
+    """A Kubernetes quantity as a number: ``1500m`` is 1.5, ``2Ki`` 2048. Raises ValueError for other text."""
     found = _QUANTITY.fullmatch(str(text))
     if not found:
         raise ValueError(f"{text!r} is no quantity")
@@ -95,7 +95,7 @@ def quantity(text: str) -> float:
 
 
 def amounts(resources: Mapping[str, str]) -> dict[str, float]:
-    """Cores, GiB and GPU resources of a list of resources, those above zero."""
+    """Cores, GiB and GPU resources above zero of a Kubernetes resource list."""
     found = {}
     for key, text in resources.items():
         if key == "cpu":
@@ -108,7 +108,7 @@ def amounts(resources: Mapping[str, str]) -> dict[str, float]:
 
 
 def node(raw: Json, claims: Claims = Claims()) -> Node:  # noqa: B008  (frozen)
-    """What is kept of a Node; devices that are had by claim count as offered, by their class."""
+    """The record of a Node; DRA devices count as offered, by device class."""
     meta, status = raw["metadata"], raw.get("status", {})
     tags, notes = meta.get("labels", {}), meta.get("annotations", {})
     taints = {taint["key"] for taint in raw.get("spec", {}).get("taints", [])}
@@ -129,7 +129,7 @@ def node(raw: Json, claims: Claims = Claims()) -> Node:  # noqa: B008  (frozen)
 
 
 def pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa: B008  (frozen)
-    """What is kept of a Pod; a workload's is known by the label of its environment."""
+    """The record of a Pod; a workload's pod is recognised by its environment label."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status", {})
     tags = meta.get("labels", {})
     ours = tags.get(labels.ENVIRONMENT) == environment and labels.APP_NAME in tags
@@ -149,13 +149,13 @@ def pod(raw: Json, environment: str, claims: Claims = Claims()) -> Pod:  # noqa:
 
 
 def resources(container: Json) -> dict[str, str]:
-    """What it asks for; limits are requests where nothing else is said."""
+    """The container's requests; a limit without a request counts as request."""
     said = container.get("resources", {})
     return {**said.get("limits", {}), **said.get("requests", {})}
 
 
 def event(raw: Json) -> Event:
-    """What is kept of an Event, of either of the two APIs that write them."""
+    """The record of an Event, written by either of the two event APIs."""
     about = raw.get("involvedObject", {})
     return Event(
         kind=about.get("kind", ""),
@@ -186,5 +186,5 @@ def _when(raw: Json) -> str:
         raw.get("eventTime"),
         raw.get("metadata", {}).get("creationTimestamp"),
     )
-    # To the second: one API writes micros, the other does not.
+    # To the second: only one of the two APIs writes microseconds.
     return str(next((time for time in times if time), ""))[:19]

@@ -1,4 +1,4 @@
-"""Half of the pods go: which nodes follow them, and why the others stay."""
+"""Removes half of the pods: which nodes are then removed, and why the others stay."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gpuform.rehearse.watch import Now, Watch
 from infra.model.environment import Environment
 
 _PASSING = re.compile(r"nominated|isn't initialized|is being|already|marked for")
-"""What is said of a node for a moment only."""
+"""Messages about a node that hold only for a moment."""
 _TAKEN = "DisruptionTerminating"
-"""Karpenter's reason."""
+"""Karpenter's event reason for a node that it removes."""
 _WORDS = {
     "Empty": "no pod was left on it",
     "Underutilized": "its pods fit on other nodes, or on a cheaper one",
@@ -36,7 +36,7 @@ def shrink(
     quiet_s: float,
     timeout_s: float,
 ) -> Shrink:
-    """Let half of each workload's pods go, and wait until nothing follows any more."""
+    """Remove half of each workload's pods, and wait until no further change follows."""
     before = watch.look()
     began = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     elastic = buying.way != "none"
@@ -75,7 +75,7 @@ def _why(node: str, said: list[Event], unsaid: str) -> tuple[str, tuple[str, ...
 
 
 def _stays(said: list[Event], nodes: set[str]) -> Iterator[str]:
-    """What Karpenter says of nodes that are left, and of budgets that hold it back."""
+    """Karpenter's messages about remaining nodes, and about budgets that block it."""
     for one in said:
         if one.reason not in ("Unconsolidatable", "DisruptionBlocked") or _PASSING.search(one.message):
             continue

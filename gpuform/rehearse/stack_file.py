@@ -1,8 +1,8 @@
-"""The stack file that a rehearsal's engine is given: the stack without its workloads, on a cluster of ours.
+"""The stack file for a rehearsal's engine: the stack without its workloads, on the rehearsal's cluster.
 
-Workloads are left out because the engine would wait for each of their pods, and say nothing about the others
-meanwhile. Own hosts and existing clusters become an existing cluster whose kubeconfig is the rehearsal's;
-their nodes are played (`gpuform.rehearse.nodes`), and scraped more often. Everything else is as declared.
+Workloads are left out because the engine would wait for each of their pods, and report nothing about the
+others meanwhile. Own hosts and existing clusters become an existing cluster with the rehearsal's kubeconfig;
+their nodes are simulated (`gpuform.rehearse.nodes`), and scraped more often. Everything else is as declared.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from infra.model.base import listing
 from infra.model.environment import Environment
 
 SELECTED = "rehearsal.gpuform.io/pool"
-"""Label by which the played nodes of own hosts are found, in the place of the hosts' names."""
+"""Label that selects the simulated nodes of own hosts, instead of the hosts' names."""
 PLAIN = "m6i.4xlarge"
-"""A machine for pools of hosts without a GPU, where an existing cluster wants one; nothing is made of it."""
+"""Machine for pools of hosts without a GPU: an existing cluster requires one. It is not created."""
 _OF_HOSTS = ("hosts", "driver")
 
 Declared = dict[str, Any]
 
 
 def read(root: Path, stack: str) -> Declared:
-    """The environment as the stack file has it; checked, but for its workloads, which others may replace.
+    """The environment from the stack file; checked, except for its workloads, which may be replaced.
 
-    Raises InputError for a stack that is not there, with those that are, and for bad content.
+    Raises InputError for an unknown stack, with the known ones, and for bad content.
     """
     file = root / f"Pulumi.{stack}.yaml"
     if not file.is_file():

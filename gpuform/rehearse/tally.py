@@ -1,4 +1,4 @@
-"""From what was seen to what is told: pools with their machines, what is idle, and the picture's cells."""
+"""Turns observations into results: pools with their machines, idle resources, and the picture's cells."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from infra.plan.sharing import offered
 
 @dataclass(frozen=True)
 class Tally:
-    """What turns nodes into money; ``paid`` is what was paid for those that were bought, by node."""
+    """Computes the cost of nodes; ``paid`` is USD per hour of each bought node, by name."""
 
     env: Environment
     prices: PriceList
@@ -34,33 +34,31 @@ class Tally:
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """Every pool that may have nodes, that of the system among them."""
+        """Every pool that may have nodes, including the system's pool."""
         cluster = self.env.cluster
         if isinstance(cluster, AwsCluster):
             return (node_groups.system_pool(self.env), *self.env.pools)
-        if isinstance(cluster, OpenstackCluster):  # its flavor may be one that nobody here knows
+        if isinstance(cluster, OpenstackCluster):  # its flavor may be unknown here
             workers = Pool.model_construct(name=magnum.DEFAULT_WORKERS, nodes=cluster.workers.nodes)
             return (workers, *self.env.pools)
         return self.env.pools
 
     def _made_up(self, pool: Pool) -> tuple[str, ...]:
-        """Resources that only the rehearsal's own nodes have so much of: nobody declares a host's size, nor,
-        with a flavor that nobody here knows, that of Magnum's default workers.
-        """
+        """Resources with assumed amounts: on own hosts, and on default workers of unknown flavor."""
         cluster = self.env.cluster
         unknown = isinstance(cluster, OpenstackCluster) and played_groups.unknown(self.env)
         workers = pool.name == magnum.DEFAULT_WORKERS
         return (CPU, MEMORY_GIB) if cluster.kind == "hosts" or (unknown and workers) else ()
 
     def _machine(self, node: Node) -> Machine | None:
-        """What the node runs on; the cluster's own flavors go before the catalogue's."""
+        """The node's machine; the cluster's own flavors take precedence over the catalogue's."""
         cluster = self.env.cluster
         if isinstance(cluster, OpenstackCluster):
             return cluster.machine(node.machine)
         return MACHINES.get(node.machine)
 
     def usd(self, node: Node) -> float | None:
-        """USD per hour of a node, without its volumes; None where nobody knows."""
+        """USD per hour of a node, without its volumes; None if unknown."""
         if node.name in self.paid:
             return self.paid[node.name]
         pool = next((one for one in self.pools if one.name == node.pool), None)
@@ -74,7 +72,7 @@ class Tally:
         return price * factor if price is not None and factor and self.capacity(node) == "spot" else price
 
     def capacity(self, node: Node) -> str:
-        """How the node is bought, in Karpenter's words; empty where nothing is."""
+        """The node's capacity type in Karpenter's terms; empty if nodes are not bought."""
         if node.capacity or not isinstance(self.env.cluster, AwsCluster):
             return node.capacity
         pool = next((one for one in self.pools if one.name == node.pool), None)
@@ -85,7 +83,7 @@ class Tally:
     ) -> PoolOutcome:
         """One pool at one moment, and every node that it has had until then.
 
-        ``unjoined`` are instances that were bought and became no node.
+        ``unjoined`` are instances that were bought and never became a node.
         """
         nodes = [node for node in now.nodes if node.pool == pool.name]
         offers: Counter[str] = Counter()
@@ -111,7 +109,7 @@ class Tally:
         )
 
     def _bought(self, pool: Pool, life: Life) -> bool:
-        """Whether the node came for pods: of a group of Magnum's its least are always there."""
+        """Whether the node was added for pods; a Magnum node group always has its minimum."""
         if isinstance(self.env.cluster, OpenstackCluster):
             always = {f"{pool.name}-{index}" for index in range(pool.least)}
             return pool.elastic is not None and life.node.name not in always
@@ -122,7 +120,7 @@ class Tally:
         return None if share is None or usd is None else usd * (1 - share)
 
     def lines(self, lives: Iterable[Life]) -> Iterator[Line]:
-        """The timeline, in the order in which the nodes came."""
+        """The timeline, in the order in which the nodes joined."""
         grow = isinstance(self.env.cluster, OpenstackCluster)
         bought = {pool.name for pool in self.pools if self.env.by_karpenter(pool) or (grow and pool.elastic)}
         for life in sorted(lives, key=lambda one: (one.born, one.node.name)):
@@ -131,7 +129,6 @@ class Tally:
             yield Line(node.name, node.pool, node.machine, self.usd(node), *times, node.pool not in bought)
 
     def drawn(self, now: Now) -> Iterator[NodeDrawn]:
-        """The nodes of the picture, pool after pool."""
         for pool in self.pools:
             for node in now.nodes:
                 if node.pool == pool.name:
@@ -152,8 +149,9 @@ class Tally:
 
 
 def used_share(env: Environment, pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
-    """The part of a node that is asked for, 0 to 1: of its GPUs where it has some, else the larger one of
-    cores and memory. Slices count by their compute slices. None where nothing is told of claimed GPUs.
+    """The requested share of a node, 0 to 1: of its GPUs, or without GPUs the larger of cores and memory.
+
+    MIG slices count by their compute slices. None for claimed GPUs that no driver has reported.
     """
     asked: Counter[str] = Counter()
     pods = tuple(pods)
@@ -171,7 +169,7 @@ def used_share(env: Environment, pool: Pool, node: Node, pods: Iterable[Pod]) ->
 
 
 def _claimed_share(pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
-    """By the devices that claims have got; None before the node's driver has told of any."""
+    """By the devices allocated to claims; None until the node's driver has reported devices."""
     if not claimable(pool).keys() & node.offers.keys() or not node.gpus:
         return None
     held = {device for pod in pods for device in pod.devices}
@@ -186,9 +184,9 @@ def _claimed_share(pool: Pool, node: Node, pods: Iterable[Pod]) -> float | None:
 
 
 def cells(node: Node, pods: Iterable[Pod]) -> tuple[tuple[Cell, ...], ...]:
-    """A row for each GPU: its slices as they lie on it, its shares, or the whole of it, and who has which.
+    """A row for each GPU: its slices as placed on it, its shares, or the whole GPU, each with its pod.
 
-    The devices are those that the simulated device manager gave out.
+    The devices are those that the simulated device manager has allocated.
     """
     holders = {device: pod for pod in pods for device in pod.devices}
     return tuple(_row(node, index, holders) for index in range(node.gpus))
@@ -217,9 +215,9 @@ def _row(node: Node, index: int, holders: Mapping[str, Pod]) -> tuple[Cell, ...]
 
 
 def _shares(node: Node) -> tuple[int, str]:
-    """How many pods each slice of the node is for, and what the name of its resource ends in."""
+    """The replicas of each slice of the node, and the suffix of its resource name."""
     offers = {key: count for key, count in node.offers.items() if key.startswith(labels.NVIDIA_MIG_PREFIX)}
-    if not offers:  # under the strategy single they have the whole GPU's name
+    if not offers:  # under the strategy single slices have the whole GPU's name
         offers = {key: node.offers.get(key, 0) for key in (labels.NVIDIA_GPU, labels.NVIDIA_GPU_SHARED)}
     shared = any(count for key, count in offers.items() if key.endswith(labels.SHARED))
     slices = sum(len(placed) for placed in node.layout.values())

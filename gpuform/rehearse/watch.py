@@ -1,4 +1,4 @@
-"""Watches a rehearsal's nodes and pods from its beginning to its end: who came, who went, who was used."""
+"""Watches a rehearsal's nodes and pods: when a node joins, leaves, and whether it is used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVERY_S = 0.5
 
 @dataclass(frozen=True)
 class Now:
-    """The cluster at one moment, ``at`` seconds after the rehearsal's beginning."""
+    """The cluster at one moment, ``at`` seconds after the rehearsal's start."""
 
     at: float
     nodes: tuple[Node, ...] = ()
@@ -29,27 +29,24 @@ class Now:
 
     @property
     def workloads(self) -> tuple[Pod, ...]:
-        """The pods of workloads."""
         return tuple(one for one in self.pods if one.workload)
 
     @property
     def state(self) -> object:
-        """What differs when something goes on."""
+        """Differs from the previous state if something has changed."""
         pods = tuple((one.namespace, one.name, one.node, one.phase) for one in self.pods)
         nodes = tuple((n.name, n.ready, n.held, tuple(n.offers.items())) for n in self.nodes)
         return pods, nodes, self.claims
 
     def on(self, name: str) -> tuple[Pod, ...]:
-        """The pods that take something of a node; one that only keeps room takes nothing from anybody."""
+        """The pods that use the node's resources; placeholders, which only reserve room, are left out."""
         mine = [one for one in self.pods if one.node == name and not one.over]
         return tuple(one for one in mine if one.namespace != PLACEHOLDER)
 
 
 @dataclass
 class Life:
-    """One node from its coming to its going, in seconds after the beginning; ``used`` by a workload's pod, or
-    kept free on purpose.
-    """
+    """A node's lifetime in seconds after the start; ``used`` by a workload's pod, or kept free on purpose."""
 
     node: Node
     born: float
@@ -60,7 +57,7 @@ class Life:
 
 @dataclass
 class Watch:
-    """What has been seen so far; anybody may look, and one thread does all the time."""
+    """What was observed so far; any thread may call ``look``, and one does so continuously."""
 
     cluster: Cluster
     environment: str
@@ -68,15 +65,15 @@ class Watch:
     lives: dict[str, Life] = field(default_factory=dict)
     now: Now = field(default_factory=lambda: Now(0.0))
     changed: float = field(default_factory=time.monotonic)
-    """When (monotonic) the state was last another one."""
+    """Time (monotonic) of the last change of state."""
     by_claim: bool = False
-    """Whether devices that are had by claim are looked at, too."""
+    """Whether DRA devices and claims are read too."""
     broken: Exception | None = None
-    """What ended the looking, if anything did."""
+    """The error that ended the watching thread, if any."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self) -> Now:
-        """Look once. Raises Failure where the control plane does not answer."""
+        """Read the cluster once. Raises Failure if the control plane does not answer."""
         with self.lock:
             return self._look()
 
@@ -116,12 +113,11 @@ class Watch:
 
     @property
     def quiet_s(self) -> float:
-        """Seconds since something was last seen to change."""
         return time.monotonic() - self.changed
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Look again and again, for as long as this lasts."""
+        """Call ``look`` every ``EVERY_S`` while the context lasts."""
         over = threading.Event()
 
         def follow() -> None:
@@ -129,8 +125,8 @@ class Watch:
                 try:
                     self.look()
                 except Failure:
-                    continue  # it is being ended, or busy; who waits for something says so in time
-                except Exception as error:  # an object that is not understood; who waits has to know
+                    continue  # the control plane is ending or busy; ``until`` has a timeout
+                except Exception as error:  # an object that cannot be read; ``until`` reports it
                     self.broken = error
                     return
 
@@ -143,7 +139,7 @@ class Watch:
             thread.join(timeout=30)
 
     def until(self, done: Callable[[Now], bool], quiet_s: float, timeout_s: float) -> bool:
-        """Wait until ``done``, nothing has changed for ``quiet_s``, or the time is up; whether it is done."""
+        """Wait until ``done``, ``quiet_s`` without a change, or ``timeout_s``; returns whether ``done``."""
         began = time.monotonic()
         self.changed = began
         while True:

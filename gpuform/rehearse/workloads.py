@@ -1,4 +1,4 @@
-"""What a rehearsal places: the stack's own workloads or those of a file, and which pool fails on what."""
+"""A rehearsal's workloads, from the stack or from a file, and why a pool cannot hold one."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _GIB = 2**30
 
 
 def environment(declared: Mapping[str, Any], source: str, file: Path | None = None) -> Environment:
-    """The declared environment, with the workloads of ``file`` in the place of its own where one is given.
+    """The declared environment, with the workloads of ``file``, if given, instead of its own.
 
-    Raises InputError: its path begins with the file's name where that is what is wrong, and where no pool can
-    hold a workload, it says of each pool on what it fails.
+    Raises InputError. Its path begins with the file's name if the error is in the file. If no pool can hold a
+    workload, the error names the reason for each pool.
     """
     found = deepcopy(dict(declared))
     if file is not None:
         found[KEY] = _read(file)
         source = str(file)
         if found["cluster"]["kind"] == "hosts":
-            # What is asked is what the hosts would hold, not whether they have joined a cluster yet.
+            # The question is what the hosts would hold, not whether they have joined a cluster yet.
             found["cluster"].setdefault("kubeconfig", "/rehearsed")
     try:
         env = parse(found, source)
@@ -78,7 +78,7 @@ def _index(path: str) -> int | None:
 
 
 def _said(declared: Mapping[str, Any], index: int) -> str:
-    """On what each pool fails with a workload; empty where it is wrong by itself, or some pool takes it."""
+    """Why each pool cannot hold the workload; empty if the workload is invalid, or a pool can hold it."""
     try:
         adapter: TypeAdapter[Workload] = TypeAdapter(Workload)
         work = adapter.validate_python(declared[KEY][index])
@@ -96,10 +96,10 @@ def _all_refuse(env: Environment, work: Workload) -> str:
 
 
 def refusals(env: Environment, work: Workload) -> Iterator[tuple[str, str]]:
-    """``(pool, why)`` for each pool that holds no pod of the workload even with empty nodes.
+    """``(pool, why)`` for each pool that cannot hold a pod of the workload even with empty nodes.
 
-    Of machines that are not known (own hosts, found nodes) only the GPUs count. What the system and the
-    operands take of a node is left out, so a pod that just fits may still stay pending.
+    For machines that are not known (own hosts, nodes matched by a selector) only the GPUs count. What the
+    system and the operands use of a node is left out, so a pod that just fits may still stay pending.
     """
     for pool in env.pools:
         if work.pool not in (None, pool.name):
@@ -130,13 +130,13 @@ def _reasons(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
         yield f"cpu, {work.cpu} asked of {most} cores"
     if memory_bytes(work.memory) > (most := max(one.memory for one in machines)) * _GIB:
         yield f"memory, {work.memory} asked of {most}Gi"
-    # Each alone is to be had, but of different machines.
+    # Each alone fits a machine, but not the same one.
     if not any(_holds(one, work) for one in machines):
         yield f"cpu and memory, {work.cpu} cores with {work.memory} are on no machine of it together"
 
 
 def _gpus(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
-    """What the pool's GPUs cannot give; they are asked for by whoever names the pool."""
+    """What the pool's GPUs cannot provide; a workload that names the pool requests them."""
     if not pool.gpus:
         if work.slice or work.count:
             yield "GPUs, it has none"

@@ -1,4 +1,4 @@
-"""What an environment costs, as people read it: USD a month, before and after a change."""
+"""The cost of an environment as a table: USD a month, before and after a change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from infra.plan.bill import Bill, per_month
 
 
 def table(before: Bill | None, after: Bill) -> Table:
-    """One line for each thing that is paid for; a price that nobody knows is said."""
     title = f"Cost, USD a month; {after.whose}"
     shown = empty(title, "what", *(["before"] if before else []), "now", "USD an hour for one")
     for what, had, has in rows(before, after):
@@ -23,14 +22,14 @@ def table(before: Bill | None, after: Bill) -> Table:
 
 
 def rows(before: Bill | None, after: Bill) -> Iterator[tuple[str, str, str]]:
-    """``(what, before, after)`` for everything that either has."""
+    """``(what, before, after)`` for each item of either bill."""
     lines = {line.what: line for line in (*(before.lines if before else ()), *after.lines)}
     for what in lines:
         yield what, _line(before, what), _line(after, what)
 
 
 def all_of(bill: Bill | None) -> str:
-    """The sum of what has a price; a plus where something has none, and no number where nothing has one."""
+    """Sum of the known prices, with ``+`` if some are unknown; ``unknown`` if all are."""
     if bill and bill.lines and bill.nothing_known:
         return "unknown"
     return _between(bill.low, bill.high) + ("+" if bill.unknown else "") if bill else "-"

@@ -1,4 +1,4 @@
-"""What was changed by hand, for people."""
+"""Drift as tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuform.reports.tables import empty
 
 
 def tables(drift: Drift) -> Iterator[Table | Text | str]:
-    """One line for each finding, and how many there are; one line alone where there is none."""
+    """One row per finding, then their number; a single line without drift."""
     if not drift.findings:
         yield Text(f"{drift.stack}: no drift", style="bold")
         return

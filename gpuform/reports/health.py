@@ -1,4 +1,4 @@
-"""What the health loop has done, as tables for people."""
+"""What the health loop has done, as tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from infra.model.health import HEALTH
 
 
 def table(seen: Seen) -> Table:
-    """Every node that is out of use."""
     shown = empty("", "node", "pool", "class", "since", "fault", "repaired")
     for node in seen.nodes:
         shown.add_row(node.name, node.pool, node.kind, node.since, node.why, node.repaired or "")
@@ -21,7 +20,7 @@ def table(seen: Seen) -> Table:
 
 
 def lines(seen: Seen, mode: str) -> Iterator[str]:
-    """What is to be said beside it."""
+    """Mode, open tickets, the breaker and how to reset it, and how to mark a node as repaired."""
     opened = sum(one.open for one in seen.tickets)
     yield f"mode {mode}; {len(seen.nodes)} out of use, {opened} ticket{'' if opened == 1 else 's'} open"
     if seen.breaker is not None:

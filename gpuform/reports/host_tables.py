@@ -1,4 +1,4 @@
-"""What people read of the checks of hosts: a table of checks by hosts, and each finding in a line."""
+"""The checks of hosts: tables of checks by host, and a line per failed check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORDS = {"PASS": "ok", "SKIP": "-", "FAIL": "FAIL"}
 
 
 def verdicts(report: Report) -> Iterator[Table]:
-    """A table for each few hosts: a line per check, a column per host."""
+    """One table per ``COLUMNS`` hosts: a row per check, a column per host."""
     by_place = {(one.host, one.check): one.verdict for one in report.verdicts}
     for start in range(0, len(report.hosts), COLUMNS):
         hosts = report.hosts[start : start + COLUMNS]
@@ -32,7 +32,7 @@ def verdicts(report: Report) -> Iterator[Table]:
 
 
 def findings(report: Report) -> Iterator[str]:
-    """What failed and what mends it, then how much of each verdict there is."""
+    """Each failed check with its remedy, then the number of checks per verdict."""
     for one in report.verdicts:
         if one.verdict == "FAIL":
             yield f"{one.host}: {one.check}: {one.fact}; {one.remedy}"

@@ -1,4 +1,4 @@
-"""The tables about own hosts. Each takes what ``--json`` prints and adds nothing to it."""
+"""The tables about own hosts; each shows only what ``--json`` prints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuform.hosts import HostResult
 
 
 def results(hosts: Mapping[str, HostResult], *, check: bool) -> Table:
-    """One line per host: what a run came to, or in a check would change."""
+    """One row per host: the result of a run, or what a check would change."""
     table = _table("Hosts", "host", "result", "would change" if check else "changed")
     for name, result in hosts.items():
         table.add_row(name, _verdict(result, check), str(result.changed))
@@ -31,7 +31,7 @@ def details(hosts: Mapping[str, HostResult], *, check: bool, diffs: bool = False
 
 
 def states(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """One line per host: what is on it, with what was declared where that is another."""
+    """One row per host: what it has, and what is declared if that differs."""
     table = _table("Hosts", "host", "pool", "reached", "system", "driver", "GPUs", "toolkit", "node")
     for row in rows:
         table.add_row(

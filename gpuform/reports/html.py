@@ -1,6 +1,4 @@
-"""What the project's pages have in common: one file without scripts, which asks nobody for anything; light or
-dark as the reader's system is.
-"""
+"""Common parts of the HTML pages: one file, no scripts, no requests, light or dark as the reader's system."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from pathlib import Path
 COLOURS = 8
 """Classes w0 to w7 of the style."""
 LETTER = 6.4
-"""Width of a letter at 11 px, on the wide side: a name must not run into what stands beside it."""
+"""Width of a letter at 11 px, rounded up: a name must not run into its neighbour."""
 SMALL_LETTER = 5.8
 """The same at 10 px."""
 STYLE = Path(__file__).with_name("page.css")
@@ -28,7 +26,7 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Text in columns; wider than the window, it scrolls by itself, with the keyboard, too."""
+    """A table of plain text; if wider than the window, it scrolls on its own, also by keyboard."""
     top = "".join(f"<th>{escape(one)}</th>" for one in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(one)}</td>" for one in row) + "</tr>" for row in rows)
     return f'<div class="scroll" tabindex="0"><table><tr>{top}</tr>{body}</table></div>'
@@ -40,6 +38,6 @@ def paragraphs(lines: Iterable[str], kind: str = "") -> str:
 
 
 def cut(text: str, width: float, letter: float = LETTER) -> str:
-    """The text, with an ellipsis where it is wider than so many pixels; nothing where that says nothing."""
+    """The text, cut with an ellipsis to ``width`` pixels; empty if only three letters of it would fit."""
     letters = int(width / letter)
     return text if len(text) <= letters else f"{text[: letters - 1]}\u2026" if letters > 3 else ""

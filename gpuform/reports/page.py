@@ -1,4 +1,4 @@
-"""The report: who landed where, what is used and what it costs, as one page for a browser.
+"""The report as one HTML page: placement of pods, use and cost.
 
 Written by ``gpuform report`` and at the end of ``make up``. The same facts give the same bytes.
 """
@@ -43,7 +43,7 @@ def write(folder: Path, facts: Facts, root: Path) -> Path:
 
 
 def save(file: Path, facts: Facts, root: Path) -> Path:
-    """Write the page, its folder made if missing; ``root`` is the checkout with the runbooks."""
+    """Write the page and create its folder; ``root`` is the checkout with the runbooks."""
     file.parent.mkdir(parents=True, exist_ok=True)
     checkout = os.path.relpath(root.resolve(), file.parent.resolve())
     file.write_text(page(facts, checkout), encoding="utf-8")
@@ -51,7 +51,7 @@ def save(file: Path, facts: Facts, root: Path) -> Path:
 
 
 def page(facts: Facts, checkout: str = "") -> str:
-    """The page as HTML; ``checkout`` leads from its folder to where our own runbooks lie."""
+    """The page as HTML; ``checkout`` is the path from the page's folder to the checkout with our runbooks."""
     title = f"gpuform: {facts.stack}"
     return html.page(title, _body(facts, title, checkout))
 
@@ -141,7 +141,7 @@ def _alert(alert: Alert, checkout: str) -> str:
 
 
 def _runbook(alert: Alert, checkout: str) -> str:
-    """A link only where it is one of the web or one of our own: anybody may have written an annotation."""
+    """A link only for http(s) and our own runbooks: anyone may have written the annotation."""
     url = alert.annotations.get("runbook_url", "")
     if OUR_RUNBOOK.fullmatch(url) and checkout:
         url = f"{checkout}/{url}"

@@ -1,4 +1,4 @@
-"""The part of the report with the nodes: a box for each, in it its GPUs as pictures and who has them."""
+"""The report's section on nodes: a box per node, with pictures of its GPUs and the pods on them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from gpuform.top.history import drawn
 from gpuform.top.view import Gpu, Node, PodUse
 
 MOST_PODS = 8
-"""Pods that are listed below a GPU; its picture has them all."""
+"""Pods listed below a GPU; its picture shows all."""
 MOST_IN_ALL = 300
-"""Boxes of the page: a browser still moves easily through so many."""
+"""Boxes of the page; a browser still scrolls smoothly through that many."""
 
 
 def nodes(facts: Facts) -> Iterator[str]:
-    """Pool after pool; how many more nodes there are is said."""
+    """The nodes by pool; nodes beyond ``MOST_IN_ALL`` are only counted."""
     every = [gpu for node in facts.view.nodes for gpu in node.gpus]
     known = picture.colours(every, (pod for node in facts.view.nodes for pod in node.loose))
     by_pool = {pool.status.name: pool for pool in facts.pools}
@@ -85,7 +85,7 @@ def _gpu(facts: Facts, node: Node, gpu: Gpu, known: picture.Colours) -> str:
 
 
 def _numbers(gpu: Gpu) -> list[str]:
-    """``51 %``, ``5.8/15.0 GiB``, ``61 W``, and the temperature, for which only a tooltip has room."""
+    """``51 %``, ``5.8/15.0 GiB``, ``61 W``, and the temperature, which fits only into the tooltip."""
     use = gpu.use
     busy = "" if use.util is None else top.percent(use)
     watts = "" if use.power_watts is None else f"{use.power_watts:.0f} W"

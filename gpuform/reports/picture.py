@@ -1,8 +1,8 @@
-"""A GPU as a picture: its slices to scale, its shares as parts of it, whose they are, and how busy it is.
+"""A GPU as a picture: its MIG slices to scale, its shares, the pods that hold them, and its load.
 
-A GPU that is cut is as wide as its memory slices, and each slice as wide as those that it has; the small
-squares in it are its compute slices. What no slice has is left open. Where nobody tells at which memory
-slice an instance begins (DCGM does not), instances stand one after another.
+The width is the GPU's memory slices, and each MIG slice is as wide as its own memory slices; the small
+squares are compute slices. Memory slices in no instance are left open. If the first memory slice of an
+instance is unknown (DCGM does not report it), instances are drawn one after another.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from gpuform.top.view import Gpu, PodUse, Slice, Use
 
 WIDTH, HEIGHT = 320, 34
 BAR, GAP = 4, 2
-"""Pixels: how high the two bars below are, and what is free above each."""
+"""Pixels: height of the two bars below the picture, and the gap above each."""
 _UNIT, _STEP = 4, 6
 _PAD, _LITTLE, _WIDE = 5, 2.5, 60
-"""What is free beside a text; little in a part that is not wide."""
+"""Padding beside a text; ``_LITTLE`` in a part of at most ``_WIDE`` pixels."""
 
 Colours = Mapping[tuple[str, str], int]
-"""A class of the style for each workload, by namespace and name."""
+"""Number of the style's class for each workload, by namespace and name."""
 
 
 def colours(gpus: Iterable[Gpu], more: Iterable[PodUse] = ()) -> dict[tuple[str, str], int]:
-    """One for each workload, in the order in which they appear; beyond eight they come again."""
+    """A colour for each workload in order of appearance; after eight they repeat."""
     found: dict[tuple[str, str], int] = {}
     for pod in [*(pod for gpu in gpus for pod in gpu.everyone), *more]:
         found.setdefault((pod.namespace, pod.workload), len(found) % html.COLOURS)
@@ -33,7 +33,7 @@ def colours(gpus: Iterable[Gpu], more: Iterable[PodUse] = ()) -> dict[tuple[str,
 
 
 def picture(gpu: Gpu, known: Colours) -> str:
-    """The SVG of one GPU; what it says is in its label, too."""
+    """The SVG of one GPU; its label has the same content as text."""
     parts = list(_cut(gpu, known)) if gpu.slices else list(_part(gpu, known))
     height = HEIGHT + (2 * (BAR + GAP) if _measured(gpu) else 0)
     label = escape(said(gpu), quote=True)
@@ -79,7 +79,7 @@ def _cut(gpu: Gpu, known: Colours) -> Iterator[str]:
 
 
 def _places(gpu: Gpu) -> list[tuple[int, int]]:
-    """First memory slice and how many, for each instance; all alike where no table knows their size."""
+    """(first memory slice, number of slices) of each instance; size 1 if unknown."""
     sizes = [one.memory or 1 for one in gpu.slices]
     if all(one.start is not None for one in gpu.slices):
         return [(one.start or 0, size) for one, size in zip(gpu.slices, sizes, strict=True)]
@@ -89,7 +89,7 @@ def _places(gpu: Gpu) -> list[tuple[int, int]]:
 def _shares(
     place: tuple[float, float], gpu: Gpu, of: Gpu | Slice, kind: str, known: Colours
 ) -> Iterator[str]:
-    """A slice or a GPU in as many parts as it has shares, those that are had first."""
+    """A slice or a GPU divided into its shares, shares held by pods first."""
     held = [pod for pod in of.pods for _ in range(min(pod.count, of.shares))]
     count = max(of.shares, len(held))
     left, each = place[0], place[1] / count
@@ -123,7 +123,6 @@ def _units(one: Slice, x: float, width: float) -> Iterator[str]:
 
 
 def _bars(x: float, width: float, use: Use) -> Iterator[str]:
-    """How busy, and below it how much of the memory is in use."""
     y = HEIGHT + GAP
     if use.util is not None:
         yield from _bar("bar", x, width, y, use.util, f"{top.percent(use)} busy")

@@ -1,4 +1,4 @@
-"""A preview for people at a terminal: the summary's parts as tables."""
+"""A preview as tables: the parts of the summary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def tables(outcome: Outcome) -> Iterator[Table | Text | str]:
-    """What happens, what it costs, which policies are broken; the verdict last, where the eye is."""
     from gpuform.preview.outcome import fact
     from gpuform.preview.summary import pods
 

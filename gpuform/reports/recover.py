@@ -1,4 +1,4 @@
-"""What an interrupted run has left, for people."""
+"""What an interrupted run has left, as tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuform.reports.tables import empty
 
 
 def tables(plan: Plan) -> Iterator[Table | Text | str]:
-    """Locks, operations and releases with what becomes of each; one line alone where nothing is left."""
+    """Locks, operations and releases, each with its planned action; a single line if nothing is left."""
     if not plan.to_do:
         yield Text(f"{plan.stack}: nothing is left of an interrupted run", style="bold")
         return

@@ -1,4 +1,4 @@
-"""A rehearsal for people at a terminal."""
+"""A rehearsal's outcome as tables."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gpuform.reports.tables import empty
 
 Part = Table | Text | str
 _PODS = 5
-"""Names of pods that a line has; how many more there are is said."""
+"""Pod names per line; further ones are only counted."""
 
 
 def tables(outcome: Outcome) -> Iterator[Part]:
-    """Pools and money, how it shrinks, how long it took, what is real; last what stays pending."""
+    """Pools and cost, shrinking, durations, what is real; what stays pending comes last."""
     yield _pools(outcome)
     yield ""
     yield from _bought_in_vain(outcome)
@@ -42,7 +42,6 @@ def tables(outcome: Outcome) -> Iterator[Part]:
 
 
 def verdict(outcome: Outcome) -> str:
-    """One line: how many pods have a place, and what that costs."""
     if outcome.pods:
         head = f"{outcome.placed} of {outcome.pods} pods placed"
     else:
@@ -52,7 +51,6 @@ def verdict(outcome: Outcome) -> str:
 
 
 def cost(outcome: Outcome) -> str:
-    """What all nodes cost an hour, and which pools nobody knows the price of."""
     unknown = ", ".join(outcome.unpriced)
     if not unknown:
         return f"{usd(outcome.usd_per_hour)} an hour"
@@ -62,7 +60,6 @@ def cost(outcome: Outcome) -> str:
 
 
 def usd(amount: float | None) -> str:
-    """Money as the tables have it."""
     return "unknown price" if amount is None else f"{amount:,.2f} USD"
 
 
@@ -72,14 +69,14 @@ def number(count: int, noun: str) -> str:
 
 
 def machines(found: tuple[Machines, ...]) -> Iterator[str]:
-    """``2x p4d.24xlarge, on-demand, us-west-2a: 21.96`` for each kind."""
+    """``2x p4d.24xlarge, on-demand, us-west-2a`` for each kind."""
     for one in found:
         where = ", ".join(filter(None, (one.machine or "own host", one.capacity, one.zone)))
         yield f"{one.count}x {where}"
 
 
 def amount(name: str, found: Amount) -> str:
-    """``gpu.shared 4 of 8``: in use, and what there is."""
+    """``gpu.shared 4 of 8``: in use, of what is offered."""
     unit = {CPU: "cores", MEMORY_GIB: "GiB"}.get(name, name.removeprefix("nvidia.com/"))
     return f"{unit} {found.used:.4g} of {found.offers:.4g}"
 
@@ -123,7 +120,7 @@ def _bought_in_vain(outcome: Outcome) -> Iterator[Text | str]:
 
 
 def switched(outcome: Outcome) -> Iterator[Text]:
-    """What was played beside the stack itself, and what AWS had none of."""
+    """What was simulated beside the stack itself, and which capacity AWS did not have."""
     for one in outcome.played:
         yield Text(f"switched on: {one}")
     asked: dict[tuple[str, str], list[Refusal]] = {}
@@ -145,7 +142,6 @@ def _shrunk(shrink: Shrink) -> Iterator[Table | Text]:
 
 
 def shrunk(shrink: Shrink) -> Iterator[str]:
-    """The same in sentences."""
     for name, side in (("before", shrink.before), ("after", shrink.after)):
         cost = f"{usd(side.usd_per_hour)} an hour"
         yield f"{name}: {number(side.pods, 'pod')} on {number(side.nodes, 'node')}, {cost}"
@@ -161,7 +157,7 @@ def _followed(shrink: Shrink) -> Iterator[str]:
 
 
 def pending(outcome: Outcome) -> Iterator[Text | str]:
-    """Pods that wait, those with the same reason together, and the events' own words; then other troubles."""
+    """Pending pods, grouped by reason, with the events' messages; then other troubles."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for pod in outcome.pending:
         key = (pod.pool, pod.why, *pod.said)

@@ -1,4 +1,4 @@
-"""The page that a rehearsal leaves behind: the nodes and who is on them, and what that costs over time."""
+"""The HTML page of a rehearsal: nodes, the pods on them, and cost over time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gpuform.reports import rehearsal as words
 from gpuform.reports.rehearsal_timeline import timeline
 
 MOST_NODES = 60
-"""Boxes of a pool; how many more nodes there are is said, and ``--json`` has them all."""
+"""Boxes per pool; further nodes are only counted, and ``--json`` has all."""
 _OTHERS = 6
 _NARROW = 4
-"""Cells beside each other that a box of the usual width has room for."""
+"""Cells that fit side by side into a box of the usual width."""
 
 
 def page(outcome: Outcome) -> str:
@@ -86,7 +86,6 @@ def _of(pool: PoolOutcome) -> str:
 
 
 def _colours(nodes: Iterable[NodeDrawn]) -> dict[tuple[str, str], int]:
-    """A colour for each workload, in the order in which they appear."""
     found: dict[tuple[str, str], int] = {}
     for node in nodes:
         for row in node.gpus:
@@ -122,7 +121,7 @@ def _cell(cell: Cell, colours: dict[tuple[str, str], int]) -> str:
     if not cell.pod:
         return f'<span class="cell free" title="{kind}, free">free<small>{kind}</small></span>'
     whole = escape(f"{cell.namespace}/{cell.pod}")
-    # What differs between a workload's pods is the end of their names.
+    # The pods of a workload differ in the end of their names.
     last = cell.pod.rpartition("-")[2] if cell.pod != cell.workload else ""
     colour = colours[cell.namespace, cell.workload]
     return (

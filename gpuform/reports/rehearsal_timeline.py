@@ -1,4 +1,4 @@
-"""Nodes over time as a picture: a bar for each that came or went, above them what all cost an hour."""
+"""Nodes over time as a picture: a bar per node, and above the bars the hourly cost of all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_ROWS = 60
 
 @dataclass(frozen=True)
 class Row:
-    """One bar: ``begin`` to ``ready`` it starts, to ``end`` it is there."""
+    """One bar, in seconds: the node starts from ``begin`` to ``ready`` and exists until ``end``."""
 
     text: str
     begin: float
@@ -27,7 +27,7 @@ class Row:
 
 
 def timeline(lines: Sequence[Line], seconds: float) -> str:
-    """An SVG of so many seconds; a sentence where no node was ever there."""
+    """An SVG of ``seconds`` seconds; a sentence if no node ever existed."""
     if not lines:
         return "<p>No node was ever there.</p>"
     last = max(seconds, *(max(line.begin, line.ready or 0.0, line.end or 0.0) for line in lines), 1.0)
@@ -46,7 +46,7 @@ def timeline(lines: Sequence[Line], seconds: float) -> str:
 
 
 def rows(lines: Iterable[Line], last: float) -> Iterator[Row]:
-    """Nodes of fixed pools together, one row for each pool; every other node has its own."""
+    """One row per fixed pool, and one per node of the other pools."""
     fixed: dict[str, list[Line]] = {}
     for line in lines:
         if line.fixed:
@@ -64,12 +64,12 @@ def rows(lines: Iterable[Line], last: float) -> Iterator[Row]:
 
 
 def across(at: float, last: float) -> float:
-    """Where a second lies, in pixels."""
+    """X position of a second, in pixels."""
     return LEFT + (WIDTH - LEFT - RIGHT) * at / last
 
 
 def costs(lines: Iterable[Line]) -> list[tuple[float, float]]:
-    """USD per hour from each moment on at which it changes; nodes without a price are left out."""
+    """(second, USD per hour from then on) at each change; nodes without a price are left out."""
     changes: dict[float, float] = {0.0: 0.0}
     for line in lines:
         if line.usd_per_hour is None:
@@ -95,7 +95,7 @@ _STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 3600)
 
 
 def _ticks(last: float) -> list[float]:
-    """About ten, at round seconds, and none so late that its text would leave the picture."""
+    """About ten round seconds, without late ones that would put text outside the picture."""
     step = next((step for step in _STEPS if last / step <= 10), 7200)
     return [float(second) for second in range(0, int(last) + 1, step) if across(second, last) < WIDTH - 24]
 

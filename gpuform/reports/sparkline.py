@@ -1,4 +1,4 @@
-"""A small picture of one value over time; what it says is in its label, too."""
+"""A small picture of one value over time; its label has the same content as text."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ def sparkline(
 ) -> str:
     """An SVG from ``span[0]`` to ``span[1]`` (Unix seconds) and from 0 to ``top``; empty without a point.
 
-    ``beside`` is a second value, a line without a ground. Where nothing was measured for longer than a few
-    steps, the line is broken.
+    ``beside`` is a second value, a line without a filled area. A gap of over three steps breaks the line.
     """
     if not points:
         return ""
@@ -39,7 +38,7 @@ def sparkline(
 
 
 def _parts(points: Points) -> list[Points]:
-    """The values without the gaps: a gap is three times as long as the usual step."""
+    """The points split at gaps: steps of more than three times the median step."""
     if len(points) < 2:
         return [points] if points else []
     steps = sorted(after[0] - before[0] for before, after in pairwise(points))

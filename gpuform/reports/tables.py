@@ -1,4 +1,4 @@
-"""The tables that people read. Each takes what ``--json`` prints and adds nothing to it."""
+"""The tables of the commands; each shows only what ``--json`` prints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ PACKED = (
 
 
 def pools(current: ClusterStatus) -> Table:
-    """One line per pool: what it is, and what each of its nodes offers and has in use."""
     table = empty("Pools", "pool", "machine", "sharing", "nodes", "each node offers", "in use")
     for pool in current.pools:
         table.add_row(
@@ -44,9 +43,7 @@ def pools(current: ClusterStatus) -> Table:
 
 
 def nodes(pool: PoolStatus) -> str:
-    """Ready nodes of those declared, else of those that are there, and how many there may be: ``1/2``,
-    ``1/1, 1 to 4``.
-    """
+    """Ready of declared (else existing) nodes, with an elastic pool's bounds: ``1/2``, ``1/1, 1 to 4``."""
     ready = sum(node.ready for node in pool.nodes)
     of = len(pool.nodes) if pool.declared is None else pool.declared
     return ", ".join([f"{ready}/{of}", *([reach(pool.bounds)] if pool.bounds else [])])
@@ -58,9 +55,9 @@ def reach(bounds: tuple[int, int]) -> str:
 
 
 def pods(current: ClusterStatus) -> Table:
-    """One line per pod outside the system namespaces: what it asked for and where it landed.
+    """One row per pod outside the system namespaces: what it requests and its node.
 
-    Why one is not as it should be is said by ``troubles``: a scheduler's message fits into no column.
+    ``troubles`` gives the reason for a pod in trouble: a scheduler's message does not fit into a column.
     """
     table = empty("Pods", "namespace", "pod", "asks for", "node", "phase")
     for pod in current.pods:
@@ -72,8 +69,7 @@ def pods(current: ClusterStatus) -> Table:
 
 
 def troubles(current: ClusterStatus) -> list[str]:
-    """One line for each node that is not let in yet or belongs to no pool, and each pod, system namespaces
-    included, that is not as it should be."""
+    """A line per node not admitted yet or without a pool, and per pod in trouble, system ones included."""
     nodes = (node for pool in current.pools for node in pool.nodes if node.waits_for)
     found = [f"node {node.name} takes no pods yet: {node.waits_for}" for node in nodes]
     for name, label in current.strays.items():
@@ -83,7 +79,6 @@ def troubles(current: ClusterStatus) -> list[str]:
 
 
 def members(status: Status) -> Table:
-    """One line per process of the control plane."""
     up = "ready" if status.ready else "not ready"
     title = (
         f"Control plane: Kubernetes {status.kubernetes}, {up}"
@@ -99,9 +94,7 @@ def members(status: Status) -> Table:
 
 
 def monitored(status: Status) -> list[str]:
-    """Where Prometheus answers, how fast its time passes, and what of monitoring is not as declared; nothing
-    where none runs.
-    """
+    """Prometheus's address, if it runs, and where monitoring differs from the declaration."""
     there = {member.name: member for member in status.members if member.running}
     found = []
     if "prometheus" in there:
@@ -113,7 +106,6 @@ def monitored(status: Status) -> list[str]:
 
 
 def tools(found: Iterable[Found]) -> Table:
-    """One line per tool and where it comes from."""
     table = empty("Tools", "tool", "version", "from", "path")
     for tool in found:
         table.add_row(tool.name, tool.version, tool.source, str(tool.path or "-"))
@@ -121,7 +113,7 @@ def tools(found: Iterable[Found]) -> Table:
 
 
 def findings(found: Iterable[Finding]) -> Table:
-    """One line per finding; the commands that check the same are ``by_hand``'s."""
+    """One row per finding; ``by_hand`` has the commands that check the same."""
     table = empty("", "", "what", "finding", "to mend it")
     styles = {"PASS": "green", "SKIP": "yellow", "FAIL": "red"}
     for finding in found:
@@ -131,13 +123,13 @@ def findings(found: Iterable[Finding]) -> Table:
 
 
 def by_hand(found: Iterable[Finding]) -> list[str]:
-    """The commands that check the same by hand, each in a line of its own, so that it can be copied."""
+    """The commands that check the same by hand, one per line so that they can be copied."""
     lines = [f"  {finding.check}  # {finding.subject}" for finding in found if finding.check]
     return ["to check by hand:", *lines] if lines else []
 
 
 def gpus(catalogue: Iterable[Mapping[str, Any]]) -> Table:
-    """One line per GPU model: MIG profiles without their variants, the cheapest machine per GPU-hour."""
+    """One row per GPU model: MIG profiles without their variants, the cheapest machine per GPU-hour."""
     columns = (
         "GPU",
         "also called",
@@ -173,13 +165,11 @@ def counts(resources: Mapping[str, int]) -> str:
 
 
 def played(stack: str, status: ClusterStatus) -> str:
-    """Whose cluster this is, where a cloud's stack has none that is known here."""
     some = any(pool.nodes for pool in status.pools)
     return (PLAYED if some else PLAYED + NO_NODES).format(stack)
 
 
 def empty(title: str, *columns: str) -> Table:
-    """A table of the house's look, without rows."""
     table = Table(
         title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
@@ -189,12 +179,11 @@ def empty(title: str, *columns: str) -> Table:
 
 
 def _plain(profile: str) -> bool:
-    """Whether it is a profile without media or graphics attributes; ``--json`` has those too."""
+    """Whether the MIG profile has no media or graphics attribute; ``--json`` has all profiles."""
     return "+" not in profile and "-" not in profile
 
 
 def _all_ready(pool: PoolStatus) -> bool:
-    """Whether as many as declared are there, and all that are there are ready."""
     return len(pool.nodes) >= (pool.declared or 0) and all(node.ready for node in pool.nodes)
 
 
@@ -205,7 +194,6 @@ def _sharing(pool: PoolStatus) -> str:
 
 
 def _offers(nodes: tuple[NodeStatus, ...]) -> str:
-    """What the nodes offer, each kind of node once."""
     kinds = dict.fromkeys(counts(node.allocatable) or "no GPU" for node in nodes)
     return "\n".join(kinds) or "-"
 

@@ -1,4 +1,4 @@
-"""``gpuform top`` as people read it: a tree of nodes, GPUs, slices and pods, with numbers beside it."""
+"""``gpuform top`` as a table: a tree of nodes, GPUs, slices and pods, with figures beside it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gpuform.top.view import Gpu, Node, PodUse, Slice, Use, View
 
 ATTRIBUTED = "~: by request; several pods are on that device, or nobody tells which device a pod has"
 UNMEASURED = "not measured"
-"""Said of what Prometheus has no series of, while it has those of others."""
+"""Shown where Prometheus has no series of an object, but has those of others."""
 _GIB = 2**30
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line: ``depth`` in the tree, and what stands beside it."""
+    """One line: its ``depth`` in the tree, and its columns."""
 
     depth: int
     what: str
@@ -32,7 +32,7 @@ class Row:
 
 
 def table(view: View) -> Table:
-    """The tree; without Prometheus, who asks for what alone."""
+    """The tree; without Prometheus only with what is requested."""
     measured = ("used", "GPU memory", "power") if view.measured else ()
     shown = empty("", "node, GPU, slice, pod", "requested", *measured)
     rows = list(rows_of(view))
@@ -45,7 +45,6 @@ def table(view: View) -> Table:
 
 
 def notes(view: View) -> list[str]:
-    """What has to be said below it."""
     found = []
     if not view.nodes:
         found.append("no node with GPUs is there, or none that was asked for")
@@ -61,7 +60,6 @@ def notes(view: View) -> list[str]:
 
 
 def rows_of(view: View) -> Iterator[Row]:
-    """The lines, top down."""
     for node in view.nodes:
         yield _node(node)
         for gpu in node.gpus:
@@ -111,7 +109,7 @@ def _pod(pod: PodUse, depth: int) -> Row:
 
 
 def used_by(pod: PodUse) -> str:
-    """GPUs that a pod uses, with ``~`` where that is its part by request."""
+    """GPUs that a pod uses; ``~`` marks a share attributed by request."""
     if pod.used is None:
         return UNMEASURED
     return f"{'~' if pod.attributed else ''}{amount(pod.used)}"
@@ -126,7 +124,7 @@ def percent(use: Use) -> str:
 
 
 def memory(use: Use) -> str:
-    """``9.8 of 15.0 GiB``; empty where nobody has measured it."""
+    """``9.8 of 15.0 GiB``; empty if not measured."""
     if use.memory_used is None:
         return ""
     used = f"{use.memory_used / _GIB:.1f}"
@@ -134,7 +132,6 @@ def memory(use: Use) -> str:
 
 
 def amount(gpus: float) -> str:
-    """GPUs, with two digits at most."""
     return f"{gpus:.2f}".rstrip("0").rstrip(".")
 
 
@@ -155,5 +152,5 @@ def leads(depths: Sequence[int]) -> list[str]:
 
 
 def _goes_on(after: Iterable[int], level: int) -> bool:
-    """Whether another row of that level comes before one that is higher up."""
+    """Whether another row of that level follows before a row of a smaller depth."""
     return next((depth == level for depth in after if depth <= level), False)

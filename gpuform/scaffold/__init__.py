@@ -1,4 +1,4 @@
-"""What a new stack on AWS begins with: its file, and the commands that make what its state needs."""
+"""Scaffold of a new AWS stack: its file, and the commands that create the storage for its state."""
 
 from gpuform.scaffold.bucket import Place, script
 from gpuform.scaffold.stack_file import example, region_of, stack_file

@@ -1,4 +1,4 @@
-"""Commands for a bucket and a key that keep a stack's state; they are written down here and never run."""
+"""Commands that create a bucket and a key for a stack's state; printed, never run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from gpuform.errors import InputError
 _STACK = re.compile(r"^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?\Z")  # part of names at AWS, and of a script
 _BUCKET = re.compile(r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z")  # S3 user guide, bucket naming rules
 _ALIAS = re.compile(r"^[A-Za-z0-9/_-]{1,249}\Z")  # KMS CreateAlias, without its prefix alias/
-_KEPT_DAYS = 365  # versions of a state that is not the newest: a year, to see what an incident began with
+_KEPT_DAYS = 365  # noncurrent versions of a state: a year, to see how an incident began
 
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where the state of one stack is to be kept: a folder of its own in the bucket, so that a pipeline
-    reaches its own stack's state and no other. Raises InputError for names that AWS does not take.
+    """Location of one stack's state. Raises InputError for names that AWS rejects.
+
+    A folder of its own in the bucket, so that a pipeline can access only its own stack's state.
     """
 
     stack: str
@@ -41,22 +42,20 @@ class Place:
 
     @property
     def backend(self) -> str:
-        """As ``state.backend`` has it."""
         return f"s3://{self.bucket}/{self.stack}?region={self.region}"
 
     @property
     def secrets_provider(self) -> str:
-        """As ``state.secrets_provider`` has it."""
         return f"awskms://alias/{self.alias}?region={self.region}"
 
 
 def reading(place: Place) -> Document:
-    """IAM policy for who previews and looks for drift: neither takes a lock or writes."""
+    """IAM policy for `preview` and `drift`: neither takes a lock or writes."""
     return _policy(place, ["s3:GetObject"], ["kms:Decrypt"])
 
 
 def changing(place: Place) -> Document:
-    """IAM policy for who runs `up`: the state and its locks are objects, encrypted by the key."""
+    """IAM policy for `up`: the state and its locks are objects, encrypted with the key."""
     objects = ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]
     return _policy(place, objects, ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"])
 
@@ -129,7 +128,7 @@ _PRIVATE: Document = {
 
 
 def script(place: Place) -> str:
-    """A bash script for somebody who may make buckets, keys and policies; nothing is made twice."""
+    """A bash script for a user who may create buckets, keys and policies; running it twice is safe."""
     where = (
         "" if place.region == "us-east-1" else ' --create-bucket-configuration LocationConstraint="$region"'
     )
@@ -161,7 +160,7 @@ def script(place: Place) -> str:
 
 
 def _document(content: Document) -> str:
-    """JSON in double quotes of the shell, where variables get their values."""
+    """JSON in double quotes for the shell, so that variables are expanded."""
     text = json.dumps(content)
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

@@ -1,4 +1,4 @@
-"""A stack file from the example that is nearest to what its name says."""
+"""Creates a stack file from the example that fits the stack's name best."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _STATE = """
 
 
 def example(stack: str) -> str:
-    """Name of the example for a stack of this name: for production the one that outlives a zone."""
+    """Name of the example for a stack of this name: for production the one that survives a zone failure."""
     return "aws-prod" if re.search(r"prod|live", stack) else "aws-dev"
 
 
 def stack_file(stack: str, text: str, place: Place) -> str:
     """The example's ``text`` as ``stack``'s own file, with the region and the state of ``place``.
 
-    Raises InputError for a name or an address that no environment can have.
+    Raises InputError for an invalid name or address.
     """
     if not _REGION.match(place.region):
         raise InputError("--region", f"{place.region!r} is no region of AWS", "write it as eu-central-1")
@@ -41,5 +41,4 @@ def stack_file(stack: str, text: str, place: Place) -> str:
 
 
 def region_of(text: str) -> str:
-    """The region that an example declares."""
     return str(read_yaml(text, "example")["config"][KEY]["cluster"]["region"])

@@ -1,6 +1,6 @@
 """``python -m gpuform.simulator --kubeconfig PATH --nvidia-config PATH``: run until SIGTERM.
 
-With ``--metrics-port N`` it answers scrapes of the simulated nodes, too.
+With ``--metrics-port N`` it also answers scrapes of the simulated nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpuform.simulator.reconciler import Reconciler
 
 
 def main() -> int:
-    """Parse the arguments and run; 0 when told to stop, 2 when the arguments are of no use."""
+    """Return 0 after SIGTERM or SIGINT, 2 for unusable arguments."""
     parser = argparse.ArgumentParser(prog="gpuform.simulator", description=__doc__)
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument(
@@ -64,7 +64,7 @@ async def _run(kubeconfig: Path, binary: Path, port: int) -> None:
 
 
 async def _serve(exporters: Exporters, port: int) -> asyncio.Server | None:
-    """Answer scrapes; where the port is taken the simulator goes on without, and says so."""
+    """None, after a log line, if the port is taken: the simulator then runs without metrics."""
     try:
         return await server.serve(exporters.scrape, port)
     except OSError as error:

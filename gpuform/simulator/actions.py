@@ -1,4 +1,4 @@
-"""What the operands want done; the reconciler carries it out and writes nothing that is so already."""
+"""Actions that operands return for the executor, only for what differs from the current state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuform.simulator.objects import Pod
 
 @dataclass(frozen=True, slots=True)
 class NodeMeta:
-    """Labels and annotations of the node; None takes a key off."""
+    """Labels and annotations to set on the node; None removes a key."""
 
     by: str
     labels: dict[str, str | None] = field(default_factory=dict)
@@ -19,7 +19,7 @@ class NodeMeta:
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
-    """Extended resources in the node's status, per node."""
+    """Extended resources to set in the node's status."""
 
     capacity: dict[str, int]
     allocatable: dict[str, int]
@@ -27,7 +27,7 @@ class NodeResources:
 
 @dataclass(frozen=True, slots=True)
 class Annotate:
-    """Annotations of a pod; kwok starts it once nothing holds it."""
+    """Annotations to set on a pod; kwok starts a pod once it has the annotations that it waits for."""
 
     pod: Pod
     annotations: dict[str, str]
@@ -36,7 +36,7 @@ class Annotate:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """One container of the pod is in CrashLoopBackOff, and an Event says why."""
+    """Put one container of the pod into CrashLoopBackOff, with an Event that says why."""
 
     pod: Pod
     container: str
@@ -75,7 +75,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """A ResourceSlice is as in the manifest; ``there``: one of that name is there already."""
+    """Create the ResourceSlice of the manifest; update it if ``there`` says that it exists."""
 
     manifest: dict[str, Any]
     there: bool

@@ -17,7 +17,7 @@ Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 PAGE = 250
-"""Objects per page of a list: what is parsed at once bounds the memory."""
+"""Objects per page of a list; bounds the memory for parsing."""
 
 
 class Gone(Exception):
@@ -28,7 +28,7 @@ class Api:
     """JSON over HTTPS with the client certificate or token of a kubeconfig's current context."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        """Read the kubeconfig; nothing is sent yet. Raises KeyError or OSError on one that is not usable."""
+        """Raises KeyError or OSError if the kubeconfig is not usable."""
         config = yaml.safe_load(kubeconfig.read_text())
         context = _named(config["contexts"], config["current-context"])["context"]
         cluster = _named(config["clusters"], context["cluster"])["cluster"]
@@ -43,7 +43,6 @@ class Api:
         )
 
     async def close(self) -> None:
-        """Close all connections."""
         await self._http.aclose()
 
     async def pages(self, path: str, params: dict[str, str]) -> AsyncIterator[tuple[list[Json], str]]:
@@ -71,7 +70,6 @@ class Api:
                 yield event["type"], event["object"]
 
     async def patch(self, path: str, body: Json, kind: str = MERGE) -> Json:
-        """Patch an object; returns it. Raises httpx.HTTPStatusError."""
         return await self._json("PATCH", path, content=json.dumps(body), headers={"Content-Type": kind})
 
     async def create(self, path: str, body: Json) -> Json:
@@ -79,7 +77,6 @@ class Api:
         return await self._json("POST", path, json=body)
 
     async def delete(self, path: str, body: Json) -> Json:
-        """Delete an object. Raises httpx.HTTPStatusError."""
         return await self._json("DELETE", path, json=body)
 
     async def _json(self, method: str, path: str, **kwargs: Any) -> Json:
@@ -103,7 +100,7 @@ def _tls(cluster: Json, user: Json, folder: Path) -> ssl.SSLContext | bool:
         context.verify_mode = ssl.CERT_NONE
     certificate, key = _bytes(user, "client-certificate", folder), _bytes(user, "client-key", folder)
     if certificate and key:
-        # The ssl module reads a key pair from a file only; this one is in memory, which a kill frees, too.
+        # The ssl module reads a key pair only from a file; in memory, it is gone even after a kill.
         with os.fdopen(os.memfd_create("client-key"), "wb") as file:
             file.write(certificate + b"\n" + key)
             file.flush()

@@ -1,4 +1,4 @@
-"""Devices that pods have by claim, as the API server holds them: what is published, and what is allocated."""
+"""DRA objects of the API server: published ResourceSlices and allocated ResourceClaims."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OURS = {"fieldSelector": f"spec.driver={keys.DRA_DRIVER}"}
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A ResourceSlice of ours; ``digest`` is of the devices that it was meant to have."""
+    """A ResourceSlice of NVIDIA's DRA driver; ``digest`` hashes the devices that it meant to publish."""
 
     name: str
     node: str
@@ -27,7 +27,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A ResourceClaim whose devices are allocated: on which node which, and for which pods."""
+    """An allocated ResourceClaim: its node, its devices, and its pods as ``namespace/name``."""
 
     namespace: str
     name: str
@@ -37,12 +37,11 @@ class Claim:
 
     @property
     def gpus(self) -> frozenset[int]:
-        """The GPUs that these devices are, or lie on: the number in ``gpu-0`` and ``gpu-0-mig-...``."""
+        """Indexes of the GPUs behind the devices: the number in ``gpu-0`` and ``gpu-0-mig-...``."""
         return frozenset(int(device.split("-")[1]) for device in self.devices)
 
 
 def slice_of(raw: Json) -> Slice:
-    """Keep what matters of a ResourceSlice."""
     meta, spec = raw["metadata"], raw["spec"]
     digest = (meta.get("annotations") or {}).get(keys.PUBLISHED, "")
     generation = spec["pool"]["generation"]
@@ -50,7 +49,7 @@ def slice_of(raw: Json) -> Slice:
 
 
 def claim_of(raw: Json) -> Claim | None:
-    """Keep what matters of a ResourceClaim; None for one that holds no device of ours."""
+    """None if the claim has no device of NVIDIA's driver."""
     meta, status = raw["metadata"], raw.get("status") or {}
     results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
     ours = [one for one in results if one["driver"] == keys.DRA_DRIVER]
@@ -65,18 +64,16 @@ class Claimed:
     """Slices by node and claims by node, kept up to date by the store's watches."""
 
     def __init__(self, changed: Callable[[Iterable[str]], None]) -> None:
-        """``changed`` is called with the names of nodes that are to be looked at."""
         self._changed = changed
         self.slices: dict[str, Slice] = {}
         self._claims: dict[tuple[str, str], Claim] = {}
         self._on_node: dict[str, dict[tuple[str, str], Claim]] = {}
 
     def on(self, node: str) -> tuple[Claim, ...]:
-        """Claims that hold devices of the node."""
         return tuple(self._on_node.get(node, {}).values())
 
     def put_slice(self, raw: Json, listed: bool = False) -> None:
-        """Take a slice over, unless a newer version is known; what was ``listed`` counts in any case."""
+        """Ignore a slice older than the known one, unless it was ``listed``."""
         found = slice_of(raw)
         old = self.slices.get(found.node)
         if listed or old is None or old.name != found.name or old.version < found.version:
@@ -84,14 +81,14 @@ class Claimed:
             self._changed((found.node,))
 
     def drop_slice(self, _: str, name: str) -> None:
-        """It is gone, and whoever published it looks again."""
+        """Reconcile the node, so that its driver publishes the slice again."""
         gone = [node for node, one in self.slices.items() if one.name == name]
         for node in gone:
             del self.slices[node]
         self._changed(gone)
 
     def put_claim(self, raw: Json, _: bool = False) -> None:
-        """Take a claim over; one without devices of ours is as good as gone."""
+        """A claim without devices of NVIDIA's driver counts as deleted."""
         key = (raw["metadata"]["namespace"], raw["metadata"]["name"])
         found = claim_of(raw)
         if found == self._claims.get(key):
@@ -103,7 +100,6 @@ class Claimed:
             self._changed((found.node,))
 
     def drop_claim(self, namespace: str, name: str) -> None:
-        """It holds nothing any more."""
         old = self._claims.pop((namespace, name), None)
         if old:
             self._on_node[old.node].pop((namespace, name), None)

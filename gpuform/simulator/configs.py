@@ -37,8 +37,7 @@ async def _plugin(node: Node, pod: Pod, maps: ConfigMaps, helper: NvidiaConfig) 
     label = node.labels.get(keys.PLUGIN_CONFIG, "")
     mounted = (pod.namespace, pod.template.config_map) in maps
     if pod.loaded:
-        # It reads again when the label changes and at no other time: an edited ConfigMap goes unnoticed, and
-        # one that is deleted under a running pod does too.
+        # The pod reads again only when the label changes: an edited or deleted ConfigMap goes unnoticed.
         kept = json.loads(pod.loaded)
         if kept["label"] == label or not mounted:
             return Config(kept["label"], kept["strategy"], kept["config"])
@@ -55,7 +54,7 @@ async def _plugin(node: Node, pod: Pod, maps: ConfigMaps, helper: NvidiaConfig) 
 
 async def _mig(pod: Pod, maps: ConfigMaps, helper: NvidiaConfig) -> Config | Broken:
     if not pod.template.config_map:
-        return Config("")  # it generates one from the hardware
+        return Config("")  # the MIG manager generates one from the hardware
     data = maps.get((pod.namespace, pod.template.config_map))
     if data is None:
         return _unmounted(pod)

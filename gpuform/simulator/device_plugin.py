@@ -23,17 +23,16 @@ class PluginError(ValueError):
 
 
 def strategy(config: Config, pod: Pod) -> str:
-    """MIG strategy that the plugin or GFD of this pod follows."""
     return pod.template.value("MIG_STRATEGY") or (config.data.get("flags") or {}).get("migStrategy") or "none"
 
 
 def shared(config: Config) -> list[dict[str, Any]]:
-    """Replicated resources of the active strategy, as NVIDIA's types wrote them."""
+    """Replicated resources of the active sharing strategy, in the form of NVIDIA's types."""
     return list(block(config).get("resources") or ())
 
 
 def block(config: Config) -> dict[str, Any]:
-    """The active sharing strategy's block: MPS where there is one, time-slicing otherwise."""
+    """The active sharing strategy's block: MPS if configured, else time-slicing."""
     sharing = config.data.get("sharing") or {}
     return sharing.get("mps") or sharing.get("timeSlicing") or {}
 
@@ -72,7 +71,7 @@ def _whole_and_mig(world: World, mode: str) -> Devices:
 
 
 def _assert_uniform(world: World, whole: bool) -> None:
-    """Under ``single`` all GPUs are cut, none is empty, and all slices have one profile."""
+    """Strategy ``single`` needs MIG on all GPUs, an instance on each, and one profile for all."""
     layout = world.layout
     empty = next((index for index in sorted(layout) if not layout[index]), None)
     if empty is not None:
@@ -87,29 +86,27 @@ def _assert_uniform(world: World, whole: bool) -> None:
 
 
 def gpu_uuid(world: World, index: int) -> str:
-    """Id of a GPU: the same for as long as the node lives."""
+    """Id of a GPU; stays the same for the lifetime of the node."""
     return gpu_id(world.node.uid, index)
 
 
 def gpu_id(node: str, index: int) -> str:
-    """Id of a GPU of the node with that uid."""
+    """Id of a GPU; ``node`` is the node's uid."""
     return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{index}')}"
 
 
 def mig_uuid(world: World, index: int, profile: str, start: int) -> str:
-    """Id of a MIG device."""
     return mig_id(world.node.uid, index, profile, start)
 
 
 def mig_id(node: str, index: int, profile: str, start: int) -> str:
-    """Id of a MIG device of the node with that uid."""
     return f"MIG-{uuid.uuid5(_NAMESPACE, f'{node}/{index}/{profile}/{start}')}"
 
 
 def problem(world: World, pod: Pod, config: Config) -> str | None:
-    """Why the plugin's main container exits; None when it runs.
+    """Why the plugin's main container exits; None if it runs.
 
-    One that has started keeps the driver that it has loaded: it goes on when the driver's pod is replaced.
+    A started plugin keeps the driver that it loaded: it goes on when the driver's pod is replaced.
     """
     if pod.start != "granted" and driver.version(world) is None:
         return NO_DRIVER
@@ -121,7 +118,7 @@ def problem(world: World, pod: Pod, config: Config) -> str | None:
 
 
 def offered(world: World) -> Devices:
-    """What is registered with the kubelet now: nothing unless the plugin (and under MPS its daemon) runs."""
+    """Devices registered with the kubelet now; empty unless the plugin (and under MPS its daemon) runs."""
     pod, config = world.running("device-plugin"), world.config("device-plugin")
     if pod is None or config is None or world.gpu is None:
         return {}
@@ -134,7 +131,7 @@ def offered(world: World) -> Devices:
 
 
 def select(label: str, default: str, names: list[str]) -> str | Broken:
-    """The ConfigMap's key that a node reads, as the config manager chooses; "" is an empty configuration."""
+    """The ConfigMap key that the config manager selects for the node; "" is an empty configuration."""
     if not names:
         return Broken("no configuration files available", manager=True)
     wanted = label or default

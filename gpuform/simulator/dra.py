@@ -1,13 +1,13 @@
-"""NVIDIA's DRA driver: the devices of a node that pods have by claim, as one ResourceSlice.
+"""NVIDIA's DRA driver: publishes the node's claimable devices as one ResourceSlice.
 
 Names, attributes and capacities are those of the driver's release 0.5 (github.com/kubernetes-sigs/
-dra-driver-nvidia-gpu, cmd/gpu-kubelet-plugin: deviceinfo.go, mig.go, device_health.go) with its feature gates
-as they come: a GPU is either whole or the MIG instances that it had when the driver started. What NVML alone
-knows of a machine (PCI addresses, NUMA nodes, engines of an instance) is left out rather than made up.
+dra-driver-nvidia-gpu, cmd/gpu-kubelet-plugin: deviceinfo.go, mig.go, device_health.go) with its default
+feature gates: a GPU is either whole or the MIG instances that it had when the driver started. Facts that only
+NVML knows (PCI addresses, NUMA nodes, engines of an instance) are left out rather than made up.
 
-A sick GPU stays in the slice, and claimable: the driver looks at health behind an alpha gate only
-(NVMLDeviceHealthCheck). With it the device gets a taint, which an API server of Kubernetes 1.34 drops, unless
-its own alpha gate (DRADeviceTaints) is set.
+An unhealthy GPU stays in the slice and claimable: the driver checks health only behind an alpha gate
+(NVMLDeviceHealthCheck). With the gate the device gets a taint, which the API server of Kubernetes 1.34 drops
+unless its own alpha gate (DRADeviceTaints) is set.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from gpuform.simulator.world import Config, World, layout_of
 OPERAND = keys.DRA_OPERAND
 DRIVER = keys.DRA_DRIVER
 LOST = {"key": f"{DRIVER}/gpu-lost", "effect": "NoSchedule"}
-"""What the driver says of a device that is gone; here no XID says why a GPU is sick."""
+"""Taint of a lost device; used here for every unhealthy GPU, as no XID gives the cause."""
 WIPED_AFTER = 30.0
 """Seconds after which the kubelet deletes the slices of a driver that is gone (Kubernetes 1.34)."""
 
 _ARCHITECTURES = {"ada-lovelace": "Ada Lovelace"}
-"""go-nvlib's names, where they are not the family's with a capital."""
+"""go-nvlib's names that are not the capitalized family."""
 _PROFILES = {
     7: {(1, 1): 19, (1, 2): 15, (2, 2): 14, (3, 4): 9, (4, 4): 5, (7, 8): 0},
     4: {(1, 1): 14, (2, 2): 5, (4, 4): 0},
 }
 """GPU instance profile ids (nvidia-smi mig -lgip, NVIDIA's MIG user guide): by the GPU's compute slices, then
-by the profile's compute and memory slices; profiles with a suffix have others, of which a few are known."""
+by the profile's compute and memory slices; ``_SUFFIXED`` has the known ids of profiles with a suffix."""
 _SUFFIXED = {
     (7, 1, "+me"): 20,
     (4, 1, "+me"): 21,
@@ -57,7 +57,7 @@ Json = dict[str, Any]
 
 
 def discovered(node: Node, pod: Pod) -> Config:
-    """What the driver's pod found when it started; slices that are cut later it does not see."""
+    """MIG layout when the driver's pod started; the driver does not see later changes."""
     if pod.loaded:
         kept = json.loads(pod.loaded)
         return Config(kept["label"], kept["strategy"], kept["config"])
@@ -65,7 +65,7 @@ def discovered(node: Node, pod: Pod) -> Config:
 
 
 def act(world: World) -> list[Action]:
-    """Publish what has changed; withdraw it once the driver has been gone for so long that nobody waits."""
+    """Publish a changed slice; withdraw it ``WIPED_AFTER`` seconds after the driver has gone."""
     config, version, old = world.config(OPERAND), driver.version(world), world.published
     if config is None or world.gpu is None or version is None:
         return [Withdraw(old.name)] if old and keys.DRA_DRIVER in world.expired else []
@@ -77,7 +77,7 @@ def act(world: World) -> list[Action]:
 
 
 def resource_slice(node: Node, found: list[Json], digest: str, generation: int) -> Json:
-    """The node's slice, which goes with it; ``digest`` is of what was meant, for a server may drop fields."""
+    """The node's slice, deleted with the node; ``digest`` is of what is sent, as a server may drop fields."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid, "controller": True}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -141,7 +141,6 @@ def _instance(world: World, gpu: Gpu, version: str, index: int, placed: Placed) 
 
 
 def profile_id(gpu: Gpu, profile: str) -> int:
-    """NVML's number of the GPU instance profile."""
     assert gpu.mig is not None
     shape, suffix = gpu.mig.profiles[profile], profile[len(profile.split("gb")[0]) + 2 :]
     if suffix:
@@ -168,7 +167,6 @@ def _attributes(gpu: Gpu, version: str, **texts: str) -> Json:
 
 
 def _semver(text: str) -> str:
-    """As semantic versions are written: three numbers without leading zeros."""
     numbers = [str(int(part)) for part in text.split(".")]
     return ".".join([*numbers, "0", "0"][:3])
 

@@ -1,4 +1,4 @@
-"""The driver: which version a node has, and whether its GPU still runs with it."""
+"""The driver: which version a node has, and whether it supports the node's GPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CUDA = (
 
 
 def version(world: World) -> str | None:
-    """Version of the driver that is loaded: the driver pod's, or the host's; None when there is none."""
+    """Version of the loaded driver: the driver pod's, else the host's; None without a driver."""
     pod = world.running("driver")
     if pod:
         return tag(pod)
@@ -34,13 +34,12 @@ def version(world: World) -> str | None:
 
 
 def cuda(driver: str) -> str:
-    """CUDA version that a driver of this branch brings, as ``12.4``."""
+    """CUDA version of the driver's branch, for example ``12.4``."""
     branch = int(driver.split(".")[0])
     return next(name for lowest, name in CUDA if branch >= lowest)
 
 
 def problem(world: World, pod: Pod) -> str | None:
-    """Why this driver does not load on this node's GPU; None when it does."""
     gpu, wanted = world.gpu, tag(pod)
     if gpu is None:
         return f"no GPU with PCI id {world.node.annotations.get(keys.GPU_ID)} is known to this driver"

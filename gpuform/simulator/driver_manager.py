@@ -1,8 +1,8 @@
-"""The driver's init container: before another driver is loaded, everything that uses the old one has to go.
+"""The driver's init container: stops every user of the old driver before another one is loaded.
 
-The operands are sent away by their labels, as the MIG manager does it, and called back when the new driver is
-about to start; they wait for it then as on a new node. Pods that request GPUs stay: NVIDIA's upgrade
-controller, which evicts them, is not played, and without it the real one would fail to unload the module.
+Operands are paused by their labels, as the MIG manager does it, and resumed when the new driver is about to
+start; they then wait for it as on a new node. Pods that request GPUs stay: NVIDIA's upgrade controller, which
+evicts them, is not simulated, and without it the real container would fail to unload the module.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ CLIENTS = {
     "mig-manager": "mig-manager",
     "operator-validator": "validator",
 }
-"""Label of ``nvidia.com/gpu.deploy.`` to the operand; the MPS daemon goes by the device plugin's."""
+"""Operand by suffix of its label ``nvidia.com/gpu.deploy.``; the MPS daemon follows the device plugin's."""
 
 
 def clear(world: World, pod: Pod, version: str) -> list[Action] | None:
-    """What still has to be done before this driver may start; None when nothing has."""
+    """Actions before this driver may start ([]: wait for operands to end); None if it may start now."""
     loaded = world.node.labels.get(keys.DRIVER_LABEL)
     if pod.crash or loaded in (None, version):
         return None
@@ -38,7 +38,7 @@ def clear(world: World, pod: Pod, version: str) -> list[Action] | None:
 
 
 def restore(world: World) -> list[Action]:
-    """Call the operands back; what the old driver was validated with is of no worth."""
+    """Resume the operands; delete the CUDA validator's pods, which validated the old driver."""
     back = _labels(world, PAUSED, "true")
     old: list[Action] = [Delete(pod) for pod in world.of("cuda-validator") if not pod.deleting]
     return [*old, NodeMeta("driver-manager", back)] if back else []

@@ -20,18 +20,17 @@ log = logging.getLogger("simulator")
 
 
 class Executor:
-    """Writes to the cluster and hands what the server answers to the store at once."""
+    """Writes to the cluster and passes the server's answers to the store at once."""
 
     def __init__(self, api: Api, store: Store) -> None:
-        """Write through ``api``; nothing is sent yet."""
         self._api = api
         self._store = store
         self._said: dict[str, set[str]] = {}
 
     async def carry_out(self, node: Node, action: actions.Action) -> bool:
-        """Do one thing. An object that is gone or has changed meanwhile is left to the next look.
+        """Carry out one action; an object deleted or changed meanwhile is left to the next reconciliation.
 
-        False when it could not be done yet: the node has to be looked at again though nothing changes.
+        False if the server answered 429: the node must be reconciled again even if nothing changes.
         """
         try:
             await self._do(node, action)
@@ -118,7 +117,7 @@ class Executor:
         self._store.put_pod(await self._api.patch(f"{_path(pod)}/status", body, STRATEGIC))
 
     async def _event(self, node: Node, event: actions.Event) -> None:
-        """Create an Event once per object and message; one that is there already is left."""
+        """Create an Event once per object, reason and message."""
         uid = event.pod.uid if event.pod else node.uid
         digest = hashlib.sha256(f"{uid}{event.reason}{event.message}".encode()).hexdigest()[:16]
         if digest in self._said.setdefault(uid, set()):
@@ -169,7 +168,7 @@ def _conditions(ready: bool) -> list[Json]:
 
 
 def _crashing(pod: Pod, container: str, message: str) -> Json:
-    """Pod status with one container in CrashLoopBackOff; the others wait where it is an init container."""
+    """Pod status with one container in CrashLoopBackOff; if it is an init container, the others wait."""
     init = any(name == container for name, _ in pod.template.init)
     broken = {
         "ready": False,

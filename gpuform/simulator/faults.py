@@ -1,10 +1,10 @@
-"""What is broken on a node: the annotation ``simulator.gpuform.io/faults``, a JSON list.
+"""Simulated faults of a node: the annotation ``simulator.gpuform.io/faults``, a JSON list.
 
-Each entry is ``{"kind": "thermal", "gpu": 2, "since": "2026-01-31T12:00:00.000+00:00"}``; an XID has ``"xid":
-79`` besides, and what breaks the node has no GPU. An annotation that is not such a list is as good as
-none: nothing here ends the simulator. What each kind does to the series stands in ``dcgm.device``.
+Each entry is ``{"kind": "thermal", "gpu": 2, "since": "2026-01-31T12:00:00.000+00:00"}``; kind ``xid`` also
+has ``"xid": 79``, and a fault of the node has no ``gpu``. A malformed annotation counts as no fault, so that
+it cannot end the simulator. ``dcgm.device`` describes what each kind does to the series.
 
-Left out: faults that come and go by themselves, and one that makes another one likelier.
+Not modelled: intermittent faults, and faults that make others likelier.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ XID, ECC, GPU_LOST, THERMAL, POWER = "xid", "ecc", "gpu-lost", "thermal", "power
 NVLINK, ROW_REMAP = "nvlink", "row-remap"
 FABRIC, EXPORTER_DOWN = "fabric-manager", "exporter-down"
 OF_NODE = frozenset({FABRIC, EXPORTER_DOWN})
-"""What breaks the node and no GPU of its own."""
+"""Faults of the node rather than of one GPU."""
 KINDS = (XID, ECC, GPU_LOST, THERMAL, POWER, NVLINK, ROW_REMAP, FABRIC, EXPORTER_DOWN)
 AGAIN_AFTER = 60.0
-"""Seconds between two double-bit errors of a GPU whose memory is broken."""
+"""Seconds between two double-bit errors of a GPU with fault ``ecc``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is broken; ``gpu`` is -1 where it is the node's, ``since`` in seconds since 1970."""
+    """One fault; ``gpu`` is -1 for a fault of the node, ``since`` is in seconds since 1970."""
 
     kind: str
     gpu: int
@@ -39,7 +39,6 @@ class Fault:
     xid: int = 0
 
     def stored(self) -> dict[str, Any]:
-        """The entry as the annotation holds it."""
         since = datetime.fromtimestamp(self.since, UTC).isoformat(timespec="milliseconds")
         entry: dict[str, Any] = {"kind": self.kind, "since": since}
         if self.gpu >= 0:
@@ -48,30 +47,29 @@ class Fault:
 
     @property
     def sent(self) -> int:
-        """The XID that the driver sends when it begins; 0 for none."""
+        """XID that the driver reports when the fault begins; 0 for none."""
         return {XID: self.xid, ECC: xids.DOUBLE_BIT, GPU_LOST: xids.FALLEN_OFF}.get(self.kind, 0)
 
     @property
     def sickening(self) -> bool:
-        """Whether the device plugin takes the GPU away for it."""
+        """Whether the device plugin reports the GPU as unhealthy for this fault."""
         return bool(self.sent) and self.sent not in xids.SKIPPED
 
 
 def stored(faults: Iterable[Fault]) -> str | None:
-    """The annotation's value; None where nothing is broken."""
+    """Value of the annotation; None without faults."""
     entries = [fault.stored() for fault in faults]
     return json.dumps(entries) if entries else None
 
 
 def of(node: Node) -> tuple[Fault, ...]:
-    """What is broken on the node."""
     text = node.annotations.get(keys.FAULTS)
     return read(text) if text else ()
 
 
 @lru_cache(maxsize=1024)
 def read(text: str) -> tuple[Fault, ...]:
-    """The entries of an annotation; () for one that is no list of them."""
+    """Faults in an annotation; () if it is malformed."""
     try:
         return tuple(_one(entry) for entry in json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -87,10 +85,9 @@ def _one(entry: dict[str, Any]) -> Fault:
 
 
 def sick(node: Node, plugin: Pod | None) -> frozenset[int]:
-    """GPUs that the device plugin takes away now.
+    """Indexes of the GPUs that the device plugin reports as unhealthy now.
 
-    A lost GPU is lost for whoever looks. An XID is an event: a plugin that was started after it has not seen
-    it.
+    A lost GPU is unhealthy for every plugin. An XID is an event: a plugin started after it has not seen it.
     """
     found = [fault for fault in of(node) if fault.sickening]
     if not found:
@@ -100,5 +97,4 @@ def sick(node: Node, plugin: Pod | None) -> frozenset[int]:
 
 
 def breaks(node: Node, kind: str) -> bool:
-    """Whether the node itself is broken in this way."""
     return any(fault.kind == kind for fault in of(node))

@@ -21,12 +21,11 @@ _OWNED = re.compile(
 
 
 def owned(labels: Mapping[str, str]) -> set[str]:
-    """Labels that GFD writes, among these."""
     return {key for key in labels if _OWNED.match(key)}
 
 
 def act(world: World) -> list[Action]:
-    """GFD's labels, published through NFD; kept while its pod is away."""
+    """GFD's labels, published through NFD; kept while its pod is down."""
     pod, config, gpu = world.running("gfd"), world.config("gfd"), world.gpu
     version = driver.version(world)
     if not (pod and config and gpu and version and world.cluster.nfd_running):
@@ -36,7 +35,6 @@ def act(world: World) -> list[Action]:
 
 
 def labels(world: World, gpu: Gpu, config: Config, pod: Pod, version: str) -> dict[str, str]:
-    """Every label of GFD for this node."""
     mode = device_plugin.strategy(config, pod)
     found = _versions(version) | {
         "gfd.timestamp": str(int(datetime.fromisoformat(pod.created).timestamp())),
@@ -46,7 +44,7 @@ def labels(world: World, gpu: Gpu, config: Config, pod: Pod, version: str) -> di
         "mps.capable": _bool(config.strategy == "mps"),
         "vgpu.present": "false",
     }
-    # Where MIG is on, the whole GPUs' labels know nothing of sharing: no replicas.
+    # With MIG on every GPU, the labels of whole GPUs show 0 replicas and no sharing.
     full = _shared(config, keys.GPU) if len(world.layout) < world.gpus else (0, "none", False)
     found |= _resource("gpu", (gpu.product,), world.gpus, full) | {
         "gpu.memory": str(gpu.memory_mib),
@@ -97,7 +95,7 @@ def _versions(version: str) -> dict[str, str]:
 
 
 def _shared(config: Config, resource: str) -> tuple[int, str, bool]:
-    """Replicas, sharing strategy, and whether the product says that it is shared."""
+    """Replicas, sharing strategy, and whether the product label ends with ``-SHARED``."""
     for entry in device_plugin.shared(config):
         if entry["name"] == resource:
             return entry["replicas"], config.strategy, not entry.get("rename")
@@ -147,7 +145,7 @@ def _instances(world: World) -> dict[str, int]:
 def _slice(prefix: str, gpu: Gpu, profile: str, count: int, share: tuple[int, str, bool]) -> dict[str, str]:
     assert gpu.mig is not None
     shape: Profile = gpu.mig.profiles[profile]
-    # GFD names a slice as its resource is named: where a profile has "+" there is a dot.
+    # GFD writes the profile as in the resource name: "." for "+".
     found = _resource(prefix, (gpu.product, "MIG", profile.replace("+", ".")), count, share)
     found |= {f"{prefix}.slices.gi": str(shape.compute), f"{prefix}.slices.ci": str(shape.compute)}
     if gpu.mig.multiprocessors:

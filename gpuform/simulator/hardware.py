@@ -1,8 +1,8 @@
 """The simulator's own hardware table, keyed by PCI device id.
 
-Typed by hand from NVIDIA's product pages, its MIG user guide and mig-parted's shipped table of device ids. On
-purpose it is not the planner's: two tables that disagree are found, one table that is wrong is not.
-Product names are what NVML reports; memory is NVML's total in MiB.
+Typed by hand from NVIDIA's product pages, its MIG user guide and mig-parted's shipped table of device ids. It
+is not the planner's on purpose: tests notice two tables that disagree, but not one shared table that is
+wrong. Product names are what NVML reports; memory is NVML's total in MiB.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 class Profile:
     """A MIG profile: its slices, the memory slices it may start at, MiB (0: unknown).
 
-    One instance of a GPU at most has the ``media`` engines (``+me``).
+    At most one instance per GPU has the ``media`` engines (``+me``).
     """
 
     compute: int
@@ -26,7 +26,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Mig:
-    """How a GPU is cut: memory and compute slices in all, multiprocessors per compute slice (0: unknown)."""
+    """MIG geometry of a GPU: all memory and compute slices, SMs per compute slice (0: unknown)."""
 
     slices: int
     compute: int
@@ -36,7 +36,7 @@ class Mig:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU model; ``last_branch`` is the last driver branch that runs it (None: none has dropped it)."""
+    """One GPU model; ``last_branch`` is the last driver branch that supports it (None: still supported)."""
 
     product: str
     memory_mib: int

@@ -1,9 +1,9 @@
 """Health of GPUs, as the device plugin reports it.
 
-A device that the plugin has once called unhealthy stays so until the plugin is started again or reads another
-configuration: NVIDIA's has no way back (server.go of 0.19: "there is no way to recover from the Unhealthy
-state"). On a real node the cause is an XID; here it is one of the node's annotations, that of ``faults`` with
-its XIDs or the one that just says who is sick. A GPU takes its slices and replicas with it.
+A device once reported as unhealthy stays so until the plugin restarts or reads another configuration:
+NVIDIA's plugin never recovers it (server.go of 0.19: "there is no way to recover from the Unhealthy state").
+On a real node the cause is an XID; here it is a node annotation: ``faults`` with XIDs, or ``unhealthy``,
+which just lists devices. An unhealthy GPU makes its MIG instances and replicas unhealthy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DRA_GATE = "NVMLDeviceHealthCheck=true"
 
 
 def act(world: World) -> list[Action]:
-    """The running plugin notes what it has found sick; nothing is ever taken off the note here."""
+    """Annotate the running plugin's pod with newly unhealthy devices; this never removes a device."""
     pod = world.running("device-plugin") or watching(world)
     if pod is None or not _marked(world):
         return []
@@ -30,19 +30,18 @@ def act(world: World) -> list[Action]:
 
 
 def watching(world: World) -> Pod | None:
-    """The DRA driver's running pod, where its alpha gate lets it look at health; else it never does."""
+    """The DRA driver's running pod if its alpha gate ``DRA_GATE`` enables health checks, else None."""
     pod = world.running(keys.DRA_OPERAND)
     return pod if pod and DRA_GATE in pod.template.value("FEATURE_GATES") else None
 
 
 def tainted(world: World) -> frozenset[str]:
-    """Ids of the devices that the DRA driver taints: what it has found, until it is started again."""
+    """Ids of the devices that the DRA driver taints; it forgets them when it restarts."""
     pod = watching(world)
     return _noted(pod.unhealthy) if pod else frozenset()
 
 
 def healthy(world: World, offered: device_plugin.Devices) -> device_plugin.Devices:
-    """Of what is offered, the devices that the kubelet may give away."""
     pod = world.running("device-plugin")
     noted = _noted(pod.unhealthy) if pod else frozenset()
     if not noted and not _marked(world):
@@ -56,7 +55,7 @@ def _marked(world: World) -> bool:
 
 
 def _sick(world: World, pod: Pod | None) -> frozenset[str]:
-    """Ids of the devices that are sick now for this plugin; names of none of them are passed over."""
+    """Ids of the devices that are unhealthy now for this plugin; unknown names are ignored."""
     named = set(filter(None, world.node.annotations.get(keys.UNHEALTHY, "").replace(" ", "").split(",")))
     found = parts(world)
     gpus = {part.gpu for id_, part in found.items() if id_.startswith("GPU-") and id_ in named}

@@ -3,30 +3,30 @@
 GPU_ID = "simulator.gpuform.io/gpu"
 """Node: PCI ``vendor:device`` of its GPUs, hexadecimal."""
 GPU_COUNT = "simulator.gpuform.io/gpu-count"
-"""Node: how many of them."""
+"""Node: number of its GPUs."""
 HOST_DRIVER = "simulator.gpuform.io/host-driver"
-"""Node: version of a driver that is on the host already, for clusters whose operator installs none."""
+"""Node: version of a driver preinstalled on the host, for clusters without the operator's driver."""
 DMI_PRODUCT = "simulator.gpuform.io/dmi-product"
-"""Node: the machine's DMI product name, as ``OpenStack Compute``; else the instance type is taken."""
+"""Node: DMI product name, for example ``OpenStack Compute``; without it the instance type is used."""
 MIG_LAYOUT = "simulator.gpuform.io/mig"
 """Node: the GPUs' MIG state, written by the MIG manager; a GPU that is not listed has MIG switched off."""
 MIG_DONE = "simulator.gpuform.io/mig-config-done"
-"""Node: the value of ``nvidia.com/mig.config`` that the MIG manager has last dealt with."""
+"""Node: the value of ``nvidia.com/mig.config`` that the MIG manager processed last."""
 
 UNHEALTHY = "simulator.gpuform.io/unhealthy"
-"""Node: GPUs that are sick now, by index or uuid, or MIG devices by uuid; comma-separated.
+"""Node: unhealthy GPUs by index or uuid, or MIG devices by uuid; comma-separated.
 
-Pod of the device plugin, or of a DRA driver that looks: ids of the devices that it has reported as unhealthy,
-and will until it is started again.
+Pod of the device plugin, or of a DRA driver with health checks: ids of the devices that it reports as
+unhealthy until it restarts.
 """
 
 FAULTS = "simulator.gpuform.io/faults"
-"""Node: what is broken there, as ``gpuform simulate fault`` writes it: a JSON list, see ``faults``."""
+"""Node: its faults, as ``gpuform simulate fault`` writes them: a JSON list, see ``faults``."""
 LOAD = "simulator.gpuform.io/gpu-load"
 """Pod that holds GPUs: how busy it keeps them, 0 to 1, ``sine`` or ``idle``; see ``dcgm.load``."""
 
 MPS_LIMITS = "simulator.gpuform.io/mps-limits"
-"""MPS daemon pod: what it sets for every client of a GPU."""
+"""MPS daemon pod: the limits that it sets for every client of a GPU."""
 
 START = "simulator.gpuform.io/start"
 """Operand pod: ``waits`` until its turn, then ``granted``."""
@@ -35,11 +35,11 @@ AFTER = "simulator.gpuform.io/after"
 LOADED = "simulator.gpuform.io/config"
 """Operand pod: the configuration it has read; an edited ConfigMap changes nothing until it reads again."""
 DEVICES = "simulator.gpuform.io/devices"
-"""Pod: ids of the devices that the device manager gave it, comma-separated."""
+"""Pod: ids of the devices that the device manager allocated to it, comma-separated."""
 MEMORY = "simulator.gpuform.io/gpu-memory"
-"""Pod that requests GPUs: MiB that its process wants of each device's GPU; ``all``: whatever it can get."""
+"""Pod that requests GPUs: MiB that its process asks for on each device's GPU; ``all``: what is free."""
 MEMORY_HELD = "simulator.gpuform.io/gpu-memory-held"
-"""The same pod: MiB that it has, written by the simulator; nothing while its process is down."""
+"""The same pod: MiB that it holds, written by the simulator; empty while its process is down."""
 PUBLISHED = "simulator.gpuform.io/published"
 """ResourceSlice: hash of the devices that the driver meant to publish."""
 RUN_ONCE = "simulator.gpuform.io/run-to-completion"
@@ -48,7 +48,7 @@ OPERAND = "simulator.gpuform.io/operand"
 PART_OF = "app.kubernetes.io/part-of"
 CHART = "gpu-operator-sim"
 CHARTS = (CHART, "device-plugin-sim", "dcgm-exporter-sim", "dra-driver-sim")
-"""What the pods of our charts are part of: operator, device plugin and exporter without one, DRA driver."""
+"""``part-of`` labels of our charts: operator, device plugin and exporter without an operator, DRA driver."""
 DRA_OPERAND = "dra-driver"
 SIMULATOR = "simulator.gpuform.io/"
 

@@ -1,4 +1,4 @@
-"""The kubelet's device manager: reports the node's devices, gives them to pods, or refuses the pod.
+"""The kubelet's device manager: reports the node's devices, and allocates them to pods or rejects the pod.
 
 Messages are those of Kubernetes 1.34 and of NVIDIA's plugin, because people search for them.
 """
@@ -21,18 +21,17 @@ NONE_HEALTHY = (
 
 
 class Refused(Exception):
-    """The pod is refused; ``reason`` is the pod's."""
+    """The pod is rejected; ``reason`` becomes the reason in the pod's status."""
 
     def __init__(self, reason: str, message: str) -> None:
-        """Keep the reason apart from the message."""
         super().__init__(message)
         self.reason = reason
 
 
 def report(world: World) -> list[Action]:
-    """Node status: a device that is unhealthy counts as capacity, and is not allocatable.
+    """Node status: an unhealthy device counts in capacity, but not in allocatable.
 
-    Without its plugin a resource has nothing allocatable at once, and no capacity five minutes later.
+    Without its plugin a resource has allocatable 0 at once, and capacity 0 five minutes later.
     """
     offered = device_plugin.offered(world)
     found = {name: len(ids) for name, ids in offered.items()}
@@ -70,13 +69,13 @@ def act(world: World) -> list[Action]:
 
 
 def allocate(world: World, pod: Pod, offered: device_plugin.Devices, taken: set[str]) -> list[str]:
-    """Device ids for one pod. Raises Refused."""
+    """Device ids to allocate to one pod. Raises Refused."""
     needs: Counter[str] = Counter()
     before: Counter[str] = Counter()
     for _, init, wanted in pod.requests:
         for resource, count in wanted:
             _check(world, resource, count, offered)
-            # An init container's devices are used again by the containers that follow.
+            # The containers that follow reuse an init container's devices.
             if init:
                 before[resource] = max(before[resource], count)
             else:
@@ -107,7 +106,7 @@ def _check(world: World, resource: str, count: int, offered: device_plugin.Devic
     if not health.healthy(world, offered)[resource]:
         raise Refused(UNEXPECTED, NONE_HEALTHY.format(resource))
     config = world.config("device-plugin")
-    assert config is not None  # it offers something
+    assert config is not None  # a plugin that offers devices has a configuration
     replicated = any((e.get("rename") or e["name"]) == resource for e in device_plugin.shared(config))
     strict = config.strategy == "mps" or device_plugin.block(config).get("failRequestsGreaterThanOne")
     if replicated and strict and count > 1:
@@ -120,7 +119,7 @@ def _check(world: World, resource: str, count: int, offered: device_plugin.Devic
 
 
 def _spread(free: list[str], every: list[str], count: int) -> list[str]:
-    """Replicas come from the GPU with the fewest taken, as NVIDIA's plugin prefers; others in order."""
+    """Take replicas from the GPU with the fewest allocated, as NVIDIA's plugin does; others in order."""
     used = Counter(original(device) for device in set(every) - set(free))
     chosen: list[str] = []
     left = list(free)

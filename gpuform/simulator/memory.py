@@ -1,16 +1,16 @@
-"""GPU memory: a model of who runs out of it, for pods that say what their process takes. No GPU is behind it.
+"""GPU memory: a model of which pod runs out of it, without a real GPU.
 
-A pod's annotation ``simulator.gpuform.io/gpu-memory`` says what its process wants of each GPU that it was
-given, in MiB, and may be changed while it runs: the process grows or shrinks. ``all`` leaks: it takes what is
-free, and never gives any back. Pods without the annotation, or with another word in it, take nothing.
+A pod's annotation ``simulator.gpuform.io/gpu-memory`` is the memory in MiB that its process asks for on each
+allocated GPU. It may change while the pod runs: the process grows or shrinks. ``all`` is a leak: the process
+takes all free memory, and never frees any. Pods without the annotation, or with another value, use no memory.
 
-- On a GPU shared by time the memory is one pool. Whoever asks for more than is left gets CUDA's out-of-memory
-  error: its container fails, what it had is free, and it is started again once there is room.
-- A MIG device is a pool of its own, also when several pods share it by time.
-- Under MPS each client has its part of the GPU and no more.
+- With time-slicing a GPU's memory is one pool. A process that asks for more than is free gets CUDA's
+  out-of-memory error: its container fails, its memory is freed, and it restarts once there is room.
+- A MIG device has a pool of its own, also when several pods share it by time-slicing.
+- Under MPS each client is limited to its part of the GPU.
 
-Left out: memory that the driver and CUDA's contexts take, fragments, several processes in one pod, unified
-memory that is swapped, and how much slower a full GPU is.
+Not modelled: memory of the driver and of CUDA's contexts, fragmentation, several processes in one pod,
+swapped unified memory, and how much slower a full GPU is.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Pools = dict[str, int]
 
 
 def act(world: World) -> list[Action]:
-    """What each process gets now: who has memory comes first, then the oldest.
+    """Allocate memory to each process: first to those that hold some already, then by age.
 
-    While the plugin is away nothing changes: its configuration says how large a client's part is.
+    Nothing changes while the plugin is down: its configuration gives the size of a client's part.
     """
     processes = [pod for pod in world.consumers if pod.devices and pod.phase == "Running" and _asks(pod)]
     config = world.config("device-plugin")
@@ -49,7 +49,7 @@ def act(world: World) -> list[Action]:
 
 
 def _grow(pod: Pod, sizes: Mapping[str, int], used: Pools) -> list[Action]:
-    """One process asks for what it wants; ``used`` becomes what is so afterwards."""
+    """Grow or shrink one process; updates ``used``."""
     pools, has = _pools(pod, sizes), _held(pod)
     if not pools or pod.deleting or (pod.crash and not pod.crash.startswith(OUT)):
         return []
@@ -70,7 +70,7 @@ def _grow(pod: Pod, sizes: Mapping[str, int], used: Pools) -> list[Action]:
 
 def _fail(pod: Pod, pool: str, sizes: Mapping[str, int], used: Mapping[str, int]) -> list[Action]:
     if pod.crash:
-        return []  # it is in its back-off already
+        return []  # already in back-off
     asks = "memory" if pod.memory == ALL else f"{pod.memory} MiB"
     message = (
         f"{OUT}. Tried to allocate {asks}. {pool.partition('::')[0]} has a capacity of {sizes[pool]} MiB, "
@@ -95,7 +95,7 @@ def _sizes(world: World, config: Config) -> Pools:
 
 
 def _pools(pod: Pod, sizes: Mapping[str, int]) -> list[str]:
-    """Where this pod's memory comes from: a client's part, or the device that its replicas stand for."""
+    """The pod's memory pools: a client's part, or the device behind its replicas."""
     devices = (device if device in sizes else original(device) for device in pod.devices.split(","))
     return [pool for pool in dict.fromkeys(devices) if pool in sizes]
 

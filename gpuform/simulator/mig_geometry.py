@@ -72,7 +72,6 @@ def most(mig: Mig, name: str) -> int:
 
 
 def counted(placed: tuple[Placed, ...]) -> Counter[str]:
-    """The layout without its placements."""
     return Counter(name for name, _ in placed)
 
 

@@ -1,8 +1,8 @@
-"""The MIG manager: takes the node's GPUs to the layout that its label names.
+"""The MIG manager: applies the MIG layout that the node's label names.
 
-Order of the real one: state ``pending``, the operands that use the GPU are sent away by their labels, the
-layout is applied, the operands come back, state ``success`` or ``failed``. It acts once per value of the
-label; what it has dealt with is noted on the node, so that it can be killed at any point.
+Steps as in NVIDIA's: state ``pending``, the operands that use the GPU are paused by their labels, the layout
+is applied, the operands are resumed, state ``success`` or ``failed``. It acts once per value of the label;
+the processed value is stored on the node, so that the manager can be killed at any point.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLIENT_OPERANDS = ("device-plugin", "gfd", "dcgm-exporter", "mps-control-daemon"
 
 
 def act(world: World) -> list[Action]:
-    """The next step towards the label's layout; nothing once it has been dealt with."""
+    """The next step towards the label's layout; [] once the label's value is processed."""
     pod = world.running("mig-manager")
     wanted = world.node.labels.get(keys.MIG_CONFIG, "")
     state = world.node.labels.get(keys.MIG_STATE)
@@ -42,9 +42,9 @@ def act(world: World) -> list[Action]:
     if state != "pending" or _labels(world, "true"):
         return [NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **_paused(world)})]
     if any(world.of(operand) for operand in CLIENT_OPERANDS):
-        return []  # their pods are still going
+        return []  # their pods are still terminating
     if any(pod.template.while_cut for pod in world.of(keys.DRA_OPERAND)):
-        return []  # cutting takes longer than the DaemonSet controller, which takes it away on "pending"
+        return []  # the DaemonSet controller removes them on "pending", before MIG is reconfigured
     try:
         layout = _apply(world, entries)
     except DoesNotFit as error:
@@ -72,13 +72,13 @@ def _concerns(entry: Mapping[str, Any], ours: str) -> bool:
 
 
 def _targets(world: World, entry: Mapping[str, Any]) -> list[int]:
-    """GPUs that an entry means; an index past the last is none, for mig-parted walks the node's GPUs."""
+    """Indexes of the entry's GPUs; one past the last is ignored: mig-parted walks the node's GPUs."""
     named = entry["devices"]
     return [index for index in range(world.gpus) if named == "all" or index in named]
 
 
 def _changing(world: World, entries: list[Mapping[str, Any]]) -> set[int]:
-    """GPUs that are not yet as the entries want them; where two mean one GPU, each is looked at."""
+    """Indexes of the GPUs that differ from an entry; if two entries name one GPU, both are compared."""
     layout = world.layout
     return {
         index
@@ -96,8 +96,8 @@ def _devices(entry: Mapping[str, Any]) -> dict[str, int]:
 def _apply(world: World, entries: list[Mapping[str, Any]]) -> Layout:
     """The node's MIG state with the entries applied.
 
-    Raises DoesNotFit, also while a pod holds a GPU that has to change; a GPU that is as it should be is left
-    alone with whoever uses it.
+    Raises DoesNotFit, also while a pod holds a GPU that has to change; a GPU that already matches is left
+    alone, even in use.
     """
     changing, found = _changing(world, entries), parts(world)
     holders = {
@@ -146,13 +146,12 @@ def _paused(world: World) -> dict[str, str | None]:
 
 
 def _labels(world: World, now: str, then: str = "") -> dict[str, str]:
-    """The clients' labels that are ``now``, as they become ``then``."""
     names = (f"{keys.DEPLOY}{client}" for client in CLIENTS)
     return {name: then for name in names if world.node.labels.get(name) == now}
 
 
 def generated(world: World) -> dict[str, list[dict[str, Any]]]:
-    """What the MIG manager has without a ConfigMap: everything off, and each profile as often as it fits."""
+    """Configurations without a ConfigMap: MIG off, and for each profile as many instances as fit."""
     configs: dict[str, list[dict[str, Any]]] = {"all-disabled": [{"devices": "all", "mig-enabled": False}]}
     mig = world.gpu.mig if world.gpu else None
     for name in mig.profiles if mig else ():

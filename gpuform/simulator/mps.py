@@ -18,7 +18,7 @@ DAEMON = "mps-control-daemon"
 
 
 def replicas(config: Config) -> int:
-    """Clients that a GPU is divided for; 1 where it is not."""
+    """MPS clients that share a GPU; 1 without MPS."""
     if config.strategy != "mps":
         return 1
     found = (entry["replicas"] for entry in device_plugin.shared(config) if entry["name"] == keys.GPU)
@@ -26,12 +26,11 @@ def replicas(config: Config) -> int:
 
 
 def most_clients(gpu: Gpu) -> int:
-    """Clients of one MPS server. NVIDIA's daemon means Volta and asks for Turing (7.5): a V100 gets 16."""
+    """Maximum clients of one MPS server. NVIDIA's daemon means Volta but checks for 7.5: a V100 gets 16."""
     return 48 if gpu.compute >= (7, 5) else 16
 
 
 def part_mib(gpu: Gpu, config: Config) -> int:
-    """MiB that one client may take of its GPU."""
     return gpu.memory_mib // replicas(config)
 
 
@@ -49,7 +48,6 @@ def problem(world: World, pod: Pod, config: Config) -> str | None:
 
 
 def act(world: World) -> list[Action]:
-    """The daemon's limits, noted on its pod."""
     pod, config, gpu = world.running(DAEMON), world.config(DAEMON), world.gpu
     if pod is None or config is None or gpu is None or replicas(config) == 1:
         return []

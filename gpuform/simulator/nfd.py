@@ -13,13 +13,13 @@ OS_RELEASE = {
 
 
 def act(world: World) -> list[Action]:
-    """Labels of the node's features; taken off when NFD is uninstalled, kept while its pods are away."""
+    """The node's feature labels; removed when NFD is uninstalled, kept while its pods are down."""
     desired = dict(OS_RELEASE)
     if keys.GPU_ID in world.node.annotations:
         desired[keys.PCI_PRESENT] = "true"
     if not world.cluster.nfd_installed:
         if not OS_RELEASE.keys() & world.node.labels.keys():
-            return []  # it has never been here: the node was born with what it has
+            return []  # NFD never ran here: the labels are the node's own
         desired = {}
     elif not (world.cluster.nfd_running and world.running("nfd-worker")):
         return []
@@ -27,7 +27,7 @@ def act(world: World) -> list[Action]:
 
 
 def difference(by: str, world: World, desired: dict[str, str], owned: set[str]) -> list[Action]:
-    """What takes the node's labels to ``desired``; owned labels that are not desired go."""
+    """Changes from the node's labels to ``desired``; owned labels that are not desired are removed."""
     labels = world.node.labels
     changes: dict[str, str | None] = {k: v for k, v in desired.items() if labels.get(k) != v}
     changes.update(dict.fromkeys(sorted((owned & labels.keys()) - desired.keys())))

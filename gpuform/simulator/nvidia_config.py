@@ -1,4 +1,4 @@
-"""Configurations read by NVIDIA's own types, through the helper ``nvidia-config`` that runs beside us."""
+"""Parses configurations with NVIDIA's own types, in the helper process ``nvidia-config``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ class HelperError(RuntimeError):
 
 
 class NvidiaConfig:
-    """One helper process, started when needed and again when it has ended; answers are kept by content."""
+    """One helper process, started on demand and restarted if it has ended; answers are cached by content."""
 
     def __init__(self, binary: Path) -> None:
-        """Remember where the helper is; nothing runs yet."""
         self._binary = binary
         self._process: asyncio.subprocess.Process | None = None
         self._lock = asyncio.Lock()
@@ -31,7 +30,7 @@ class NvidiaConfig:
         self._asked = 0
 
     async def read(self, kind: str, text: str, label: str) -> Config | Broken:
-        """What NVIDIA's types make of ``text``. Raises HelperError."""
+        """Parse ``text`` with NVIDIA's types. Raises HelperError."""
         answer = await self._answer(kind, text)
         if answer["error"] is not None:
             return Broken(f"unable to load config: error parsing config file: {answer['error']}")
@@ -79,7 +78,6 @@ class NvidiaConfig:
         return self._process
 
     async def close(self) -> None:
-        """End the helper."""
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             process.kill()

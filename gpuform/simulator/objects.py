@@ -1,6 +1,6 @@
-"""The few fields of nodes and pods that the simulator keeps of what the API server sends.
+"""The few fields of nodes and pods that the simulator keeps.
 
-A thousand nodes run ten thousand operand pods; whole objects would not fit into the memory it is given.
+A thousand nodes run ten thousand operand pods; whole objects would not fit into the simulator's memory limit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What a pod's template says; pods of one DaemonSet share one."""
+    """Fields of a pod's template; pods of one DaemonSet share one object."""
 
     containers: tuple[tuple[str, str], ...]
     init: tuple[tuple[str, str], ...]
@@ -27,10 +27,9 @@ class Template:
     after: tuple[str, ...]
     tolerations: tuple[tuple[tuple[str, Any], ...], ...]
     while_cut: bool = False
-    """Whether it may run only where the MIG manager's state says so: another state sends it away."""
+    """Whether node affinity names the MIG state: in another state the pod is removed."""
 
     def value(self, name: str) -> str:
-        """Value of an environment variable of the main containers, "" when it is not set."""
         return dict(self.env).get(name, "")
 
 
@@ -63,12 +62,10 @@ class Pod:
 
     @property
     def running(self) -> bool:
-        """Running, ready, not on its way out."""
         return self.phase == "Running" and self.ready and not self.deleting and not self.crash
 
     @property
     def finished(self) -> bool:
-        """Succeeded or Failed: it holds no device any more."""
         return self.phase in ("Succeeded", "Failed")
 
 
@@ -89,7 +86,6 @@ _templates: dict[Template, Template] = {}
 
 
 def node_of(raw: Json) -> Node:
-    """Keep what matters of a Node."""
     meta, status = raw["metadata"], raw.get("status") or {}
     return Node(
         name=intern(meta["name"]),
@@ -107,7 +103,7 @@ def node_of(raw: Json) -> Node:
 
 
 def pod_of(raw: Json) -> Pod | None:
-    """Keep what matters of a Pod; None for one that is neither an operand nor requests GPUs."""
+    """None if the pod is neither an operand nor requests GPUs."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     operand = labels.get(keys.OPERAND, "") if labels.get(keys.PART_OF) in keys.CHARTS else ""
@@ -167,7 +163,7 @@ def _requests(spec: Json) -> Iterator[tuple[str, bool, tuple[tuple[str, int], ..
 
 
 def _crash(status: Json) -> str:
-    """Why a container crash-loops, "" when none does."""
+    """Message of the first container that crash-loops, "" without one."""
     for kind in ("initContainerStatuses", "containerStatuses"):
         for container in status.get(kind) or ():
             if ((container.get("state") or {}).get("waiting") or {}).get("reason") == "CrashLoopBackOff":
@@ -177,7 +173,7 @@ def _crash(status: Json) -> str:
 
 
 def _template(spec: Json, annotations: Mapping[str, str], operand: bool) -> Template:
-    """The template of an operand; of another pod, whose process may fail, the containers alone."""
+    """All fields for an operand; only the containers for another pod, as its process may fail."""
 
     def images(field: str) -> tuple[tuple[str, str], ...]:
         return tuple((c["name"], c["image"]) for c in spec.get(field) or ())

@@ -20,7 +20,7 @@ CONFIGURED = tuple(PROBLEMS)
 
 
 def act(world: World) -> list[Action]:
-    """Start what may start, crash what cannot run, bring back what can run again."""
+    """Start operands that may start, crash those that cannot run, recover those that can run again."""
     found: list[Action] = []
     for pod in world.pods:
         if not pod.operand or pod.deleting or pod.finished or not pod.start:
@@ -55,13 +55,13 @@ def _started(world: World, pod: Pod) -> list[Action]:
         return []
     failure = problem(world, pod)
     if failure and pod.operand == validator.OPERAND:
-        return [Delete(pod)]  # it fails as it starts: a node whose fabric is broken has been started again
+        return [Delete(pod)]  # it fails only at start: a node with a broken fabric counts as rebooted
     if failure:
         return _crash(pod, *failure)
     found: list[Action] = [Recover(pod)] if pod.crash else []
     config = world.configs.get(pod.uid)
     if isinstance(config, Config) and pod.loaded != config.stored():
-        # It starts anew with what it reads: what it has called unhealthy is forgotten.
+        # The plugin restarts with the new configuration and forgets unhealthy devices.
         annotations = {keys.LOADED: config.stored()} | ({keys.UNHEALTHY: ""} if pod.unhealthy else {})
         found.append(Annotate(pod, annotations, f'reads configuration "{config.label}"'))
     return found
@@ -72,7 +72,7 @@ def _crash(pod: Pod, container: str, message: str) -> list[Action]:
 
 
 def problem(world: World, pod: Pod) -> tuple[str, str] | None:
-    """Container and message of what keeps an operand from running; None when it runs."""
+    """Failing container and message; None if the operand runs."""
     main = pod.template.containers[0][0]
     if pod.operand == "driver":
         message = driver.problem(world, pod)

@@ -18,19 +18,19 @@ COMPONENTS = (
     "operator-validator",
 )
 PLUGIN_CHART = "nvidia-device-plugin-"
-"""Beginning of the names of the DaemonSets beside the plugin in its own chart."""
+"""Name prefix of the other DaemonSets in the device plugin's own chart."""
 DEFAULT_LAYOUT = "all-disabled"
 MIG_DEFAULT = "MIG_MANAGER_DEFAULT_CONFIG"
-"""Environment variable of the operator: the layout of MIG-capable nodes that nobody has labelled."""
+"""Environment variable of the operator: MIG layout of MIG-capable nodes without the label."""
 
 
 def act(world: World) -> list[Action]:
-    """The operator's labels; a value that somebody has set (``paused-for-mig-change``, ``false``) is left."""
+    """The operator's labels; values set by others (``paused-for-mig-change``, ``false``) are kept."""
     labels = world.node.labels
     ours = {key for key in labels if key.startswith(keys.DEPLOY)} - {keys.DEPLOY_OPERANDS} | {keys.PRESENT}
     if not world.cluster.operator_installed:
-        own = {key for key in ours if labels.get(key) != "false"}  # that is not a word of the operator's own
-        # Without an operator the device plugin's chart may bring discovery, under the chart's name.
+        own = {key for key in ours if labels.get(key) != "false"}  # the operator never sets "false"
+        # Without an operator the device plugin's chart may install GFD, with the chart's name prefix.
         alone = any(pod.owner[1].startswith(PLUGIN_CHART) for pod in world.of("gfd"))
         found = set() if alone else gfd.owned(labels)
         return difference("gpu-operator", world, {}, own | found | {keys.MIG_STATE})
@@ -42,7 +42,7 @@ def act(world: World) -> list[Action]:
     if labels.get(keys.DEPLOY_OPERANDS) != "false":
         wanted = {f"{keys.DEPLOY}{component}": "true" for component in COMPONENTS}
         if labels.get(f"{keys.DEPLOY}device-plugin") == "false":
-            # The real validator waits there for ever, and nobody minds; our release waits for its DaemonSets.
+            # The real validator would wait for ever; our Helm release waits for its DaemonSets.
             del wanted[f"{keys.DEPLOY}operator-validator"]
         if labels.get(keys.MIG_CAPABLE) == "true":
             wanted[f"{keys.DEPLOY}mig-manager"] = "true"

@@ -1,4 +1,4 @@
-"""What a node's devices are made of: each whole GPU and each MIG instance, with its memory."""
+"""The devices of a node: each whole GPU and each MIG instance, with its memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Part:
 
 
 def original(device: str) -> str:
-    """The device that a replica stands for; a device that is none, itself."""
+    """Id of the device behind a replica; any other id is returned unchanged."""
     return device.partition("::")[0]
 
 
@@ -36,7 +36,7 @@ def parts(world: World) -> dict[str, Part]:
 
 
 def _memory(gpu: Gpu, profile: str) -> int:
-    """Memory of an instance; where the table does not know it, its slices' share of the GPU's."""
+    """MiB of an instance; if the table lacks it, the GPU's memory by share of memory slices."""
     assert gpu.mig is not None
     shape = gpu.mig.profiles[profile]
     return shape.memory_mib or gpu.memory_mib * shape.memory_slices // gpu.mig.slices

@@ -1,4 +1,4 @@
-"""Looks at one node after another as they change, and lets every operand act on it."""
+"""Reconciles nodes as they change: every operand acts on the node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from gpuform.simulator.world import World
 log = logging.getLogger("simulator")
 WORKERS = 8
 STOP_GRACE = 300.0
-"""Seconds for which the kubelet keeps the capacity of a resource whose plugin is gone."""
+"""Seconds for which the kubelet keeps a resource's capacity after its plugin has gone."""
 
 OPERANDS: tuple[Callable[[World], list[Action]], ...] = (
     nfd.act,
@@ -53,10 +53,9 @@ OPERANDS: tuple[Callable[[World], list[Action]], ...] = (
 
 
 class Reconciler:
-    """A queue of node names and a few workers; a node is looked at by one worker at a time."""
+    """A queue of node names and a few workers; one worker at a time reconciles a node."""
 
     def __init__(self, api: Api, helper: NvidiaConfig) -> None:
-        """Wire the parts; nothing runs before ``run``."""
         self.store = Store(api, self.changed)
         self._executor = Executor(api, self.store)
         self._helper = helper
@@ -68,7 +67,6 @@ class Reconciler:
         self._expired: dict[str, set[str]] = {}
 
     def changed(self, names: Iterable[str]) -> None:
-        """These nodes are to be looked at."""
         for name in names:
             if name in self._busy:
                 self._again.add(name)
@@ -77,7 +75,6 @@ class Reconciler:
                 self._queue.put_nowait(name)
 
     async def run(self) -> None:
-        """Watch and act until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.store.run())
             for _ in range(WORKERS):
@@ -104,7 +101,7 @@ class Reconciler:
                 asyncio.get_running_loop().call_later(retry, self.changed, (name,))
 
     async def _look(self, name: str) -> bool:
-        """Let every operand act; False when something could not be done yet."""
+        """False if an action has to be retried."""
         node = self.store.nodes.get(name)
         pods = list(self.store.on_node.get(name, {}).values())
         if node is None or not self.store.knows(pods):
@@ -122,7 +119,7 @@ class Reconciler:
         return done
 
     def _watch_stopped(self, world: World) -> None:
-        """Start the kubelet's grace for resources that nobody offers, end it for those that are back."""
+        """Start the kubelet's grace period for resources without a plugin; end it for those offered again."""
         offered = device_plugin.offered(world)
         for resource, count in world.node.capacity.items():
             self._wait(world, resource, resource in offered, bool(count), STOP_GRACE)
@@ -130,7 +127,6 @@ class Reconciler:
         self._wait(world, keys.DRA_DRIVER, runs, published, dra.WIPED_AFTER)
 
     def _wait(self, world: World, what: str, there: bool, missed: bool, grace: float) -> None:
-        """End the grace of what is there, and begin that of what is not and is missed."""
         name = world.node.name
         key = (name, what)
         if there:

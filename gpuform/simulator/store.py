@@ -1,4 +1,4 @@
-"""What the cluster holds, kept up to date by list and watch; a change names the nodes that it concerns."""
+"""The cluster's objects, kept up to date by list and watch; each change reports the nodes affected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Store:
     """Nodes, operand and GPU pods, the operator's Deployments and the ConfigMaps of their namespaces."""
 
     def __init__(self, api: Api, changed: Callable[[Iterable[str]], None]) -> None:
-        """``changed`` is called with the names of nodes that are to be looked at."""
+        """``changed`` gets the names of the nodes to reconcile."""
         self._api = api
         self._changed = changed
         self.nodes: dict[str, Node] = {}
@@ -41,7 +41,6 @@ class Store:
         self._config_watches: dict[str, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             group.create_task(self._follow(NODES, {}, self.put_node, self._drop_node))
@@ -54,7 +53,7 @@ class Store:
             group.create_task(self._follow(CLAIMS, {}, mine.put_claim, mine.drop_claim))
 
     def knows(self, pods: Sequence[Pod]) -> bool:
-        """Whether everything that decides about these pods' node has been listed; nothing is done before."""
+        """Whether all that these pods' node depends on has been listed; the node is not reconciled before."""
         maps = {_config_maps(pod.namespace) for pod in pods if pod.template.config_map}
         claimed = {SLICES, CLAIMS} if any(pod.operand == keys.DRA_OPERAND for pod in pods) else set()
         return self._synced >= {NODES, PODS, DEPLOYMENTS, *maps, *claimed}
@@ -66,7 +65,7 @@ class Store:
         put: Callable[[Json, bool], None],
         drop: Callable[[str, str], None],
     ) -> None:
-        """List, watch, and list again whenever the watch breaks: the server may be restarted under us."""
+        """List, watch, and list again whenever the watch breaks: the server may restart."""
         known: set[tuple[str, str]] = set()
         pause = 0.2
         while True:
@@ -101,7 +100,7 @@ class Store:
                 pause = min(pause * 2, 3.0)
 
     def put_node(self, raw: Json, listed: bool = False) -> None:
-        """Take a node over, unless a newer version is known; what was ``listed`` counts in any case."""
+        """Ignore a node older than the known one, unless it was ``listed``."""
         node = node_of(raw)
         old = self.nodes.get(node.name)
         if listed or old is None or old.uid != node.uid or old.version < node.version:
@@ -113,7 +112,7 @@ class Store:
         self.nodes.pop(name, None)
 
     def put_pod(self, raw: Json, listed: bool = False) -> None:
-        """Take a pod over, unless a newer version is known; what was ``listed`` counts in any case."""
+        """Ignore a pod older than the known one, unless it was ``listed``."""
         pod = pod_of(raw)
         if pod is None:
             return
@@ -129,7 +128,6 @@ class Store:
         self._changed((pod.node,))
 
     def _watch_config_maps(self, namespace: str) -> None:
-        """Follow the ConfigMaps of a namespace with operands that read one."""
         path = _config_maps(namespace)
         if path not in self._config_watches:
             follow = self._follow(path, {}, self._put_config_map, self._drop_config_map)
@@ -163,7 +161,7 @@ class Store:
         self._changed({pod.node for pod in readers if pod.namespace == namespace})
 
     def _cluster_changed(self, pod: Pod | None) -> None:
-        """Work out what is true for all nodes; if that changes, all nodes are looked at."""
+        """Recompute the facts of the whole cluster; if they change, all nodes are reconciled."""
         if pod is not None and pod.operand not in ("operator", "nfd-master"):
             return
         apps = set(self.deployments.values())
@@ -190,5 +188,5 @@ def _key(raw: Json) -> tuple[str, str]:
 
 
 def _differs(old: Node, new: Node) -> bool:
-    """Heartbeats change nothing that concerns us."""
+    """False for a heartbeat, which changes only the version."""
     return replace(old, version=0) != replace(new, version=0)

@@ -1,4 +1,4 @@
-"""The operator validator: one CUDA job per node once the plugin runs, and only then is the node validated."""
+"""The operator validator: one CUDA job per node once the plugin runs; its success validates the node."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ NOT_INITIALIZED = "CUDA error: system not yet initialized (802): the fabric mana
 
 
 def ready(world: World, pod: Pod) -> bool:
-    """Whether nothing but its turn holds this operand: the validator waits for its CUDA job."""
+    """Whether the operand may start in its turn; the validator also waits for its CUDA job to succeed."""
     return pod.operand != OPERAND or any(job.phase == "Succeeded" for job in world.of(CUDA))
 
 
 def problem(world: World) -> tuple[str, str] | None:
-    """Container and message of what keeps the validator from starting: without a fabric there is no CUDA."""
+    """Failing container and message, or None; CUDA does not start without the fabric manager."""
     return ("cuda-validation", NOT_INITIALIZED) if faults.breaks(world.node, faults.FABRIC) else None
 
 
 def act(world: World) -> list[Action]:
-    """Create the CUDA job for a validator that waits for it."""
     pod = next((p for p in world.of(OPERAND) if p.start == "waits" and not p.deleting), None)
     if pod is None or world.of(CUDA) or not all(world.running(operand) for operand in pod.template.after):
         return []

@@ -19,7 +19,7 @@ Layout = dict[int, tuple[Placed, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What is true for all nodes at once."""
+    """Facts that are the same for all nodes."""
 
     operator_installed: bool = False
     operator_running: bool = False
@@ -45,7 +45,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """No configuration: which container fails and why; ``mount`` when the pod cannot even start."""
+    """An unusable configuration; ``manager``: the config manager fails, ``mount``: the volume is missing."""
 
     message: str
     manager: bool = False
@@ -62,15 +62,15 @@ class World:
     configs: dict[str, Config | Broken] = field(default_factory=dict)
     """Per operand pod uid, for pods that read a configuration."""
     expired: frozenset[str] = frozenset()
-    """Resources whose plugin has been gone for longer than the kubelet waits."""
+    """Resources and DRA drivers that have been gone for longer than the kubelet's grace period."""
     published: Slice | None = None
-    """What the DRA driver has published of this node."""
+    """The ResourceSlice that the DRA driver has published for this node."""
     claims: tuple[Claim, ...] = ()
     """Claims that hold devices of this node."""
 
     @property
     def gpu(self) -> Gpu | None:
-        """The GPU model in this node; None for a node without, or with one that the table lacks."""
+        """The node's GPU model; None without a GPU, or if the table lacks the model."""
         vendor, _, device = self.node.annotations.get(keys.GPU_ID, "").lower().partition(":")
         return GPUS.get(device) if vendor == "10de" else None
 
@@ -81,23 +81,22 @@ class World:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs."""
+        """Number of GPUs; 0 if the model is unknown."""
         return int(self.node.annotations.get(keys.GPU_COUNT, "1")) if self.gpu else 0
 
     @property
     def layout(self) -> Layout:
-        """The GPUs' MIG state."""
         return layout_of(self.node.annotations.get(keys.MIG_LAYOUT, "{}"))
 
     def of(self, operand: str) -> list[Pod]:
-        """Pods of an operand on this node, those on their way out included."""
+        """The operand's pods on this node, including terminating ones."""
         return [pod for pod in self.pods if pod.operand == operand]
 
     def running(self, operand: str) -> Pod | None:
         return next((pod for pod in self.of(operand) if pod.running), None)
 
     def config(self, operand: str) -> Config | None:
-        """What the operand's running pod has read."""
+        """Configuration of the operand's running pod; None without a usable one."""
         pod = self.running(operand)
         found = self.configs.get(pod.uid) if pod else None
         return found if isinstance(found, Config) else None
@@ -109,7 +108,6 @@ class World:
 
 
 def layout_of(stored: str) -> Layout:
-    """The MIG state from what the node's annotation holds."""
     return {
         int(index): tuple((name, int(start)) for name, _, start in (s.partition("@") for s in placed))
         for index, placed in json.loads(stored).items()
@@ -117,7 +115,6 @@ def layout_of(stored: str) -> Layout:
 
 
 def stored_layout(layout: Layout) -> str:
-    """The MIG state as the node's annotation holds it."""
     return json.dumps(
         {str(i): [f"{name}@{start}" for name, start in placed] for i, placed in sorted(layout.items())}
     )

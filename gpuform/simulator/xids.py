@@ -1,7 +1,7 @@
-"""XIDs: the driver's numbers for what went wrong, and which of them the device plugin passes over.
+"""XIDs: the driver's error numbers, and those that the device plugin ignores.
 
-Numbers and names follow NVIDIA's list of XID errors (docs.nvidia.com/deploy/xid-errors). What concerns
-displays and units of old GPUs is left out, so that a slip of the finger is found.
+Numbers and names follow NVIDIA's list of XID errors (docs.nvidia.com/deploy/xid-errors). XIDs of displays and
+of units of old GPUs are left out, so that a mistyped number is noticed.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ NAMES: dict[int, str] = {
 }
 
 SKIPPED = frozenset({13, 31, 43, 45, 68, 109})
-"""The application's own, for which NVIDIA's device plugin 0.20 takes no GPU away (internal/rm/health.go)."""
+"""Application errors: NVIDIA's device plugin 0.20 keeps the GPU healthy (internal/rm/health.go)."""
 
 DOUBLE_BIT, FALLEN_OFF = 48, 79
 
 
 def name(xid: int) -> str:
-    """What dcgm-exporter says in ``err_msg``."""
+    """Text of dcgm-exporter's label ``err_msg``."""
     return NAMES.get(xid, "Unknown Error") if xid else "No Error"

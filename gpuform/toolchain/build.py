@@ -68,7 +68,7 @@ class _Output:
 
 
 def command(go: Path, module: Module, tools: Sequence[Tool], output: Path) -> list[str]:
-    """The arguments of the build, the same for everybody, so that the same sources give the same bytes."""
+    """Arguments of the build, the same on every machine, so that the same sources give the same bytes."""
     flags = " ".join(("-s", "-w", *module.ldflags))
     return [
         *(str(go), "build", "-v", "-trimpath", "-buildvcs=false"),
@@ -83,8 +83,8 @@ def build(
 ) -> Path:
     """Build ``tools`` of the module in ``folder``; returns the folder with the binaries, below ``scratch``.
 
-    Go's own caches stay where the user has them, so a killed build goes on where it was. Raises Failure that
-    names the tools and the log.
+    Go uses the user's own caches, so a killed build is resumed. Raises Failure, which names the tools and the
+    log.
     """
     output, work = scratch / "out", scratch / "work"
     output.mkdir()
@@ -122,7 +122,7 @@ def build(
 
 
 def _c_compiler(module: Module) -> dict[str, str]:
-    """What Go must know to compile C; nothing for a module without C."""
+    """Environment for cgo; empty for a module without C. Raises InputError if PATH has no C compiler."""
     if not module.cgo:
         return {}
     for name in filter(None, (os.environ.get("CC"), "gcc", "clang", "cc")):
@@ -136,7 +136,7 @@ def _c_compiler(module: Module) -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End go as Ctrl-C would: it removes its own temporary files then."""
+    """Send SIGINT, on which go removes its temporary files; kill it after 10 seconds."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
         try:

@@ -1,4 +1,4 @@
-"""Every tool: the Go module that it is built from, how it says its version, and when it is needed.
+"""Every tool: the Go module that it is built from, how it prints its version, and when it is needed.
 
 The versions are those of ``infra/versions.py``; each folder ``toolchain/<module>`` repeats its own in go.mod.
 """
@@ -15,18 +15,17 @@ from typing import Literal
 from infra import versions
 
 When = Literal["up", "gate", "nightly"]
-"""What needs a tool first: `make up`, `make test`, `make test-all`. Rehearsals get what they need."""
+"""First command that needs a tool: `make up`, `make test`, `make test-all`. Rehearsals get what they need."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
     """One Go module: the folder ``toolchain/<name>`` with its own go.mod and go.sum.
 
-    ``pins`` is the module that its go.mod requires at ``version``. ``mb`` is what a first build takes in MB
-    of 10^6 bytes: what Go downloads and unpacks, what it keeps of the compilation, and the binaries, as
-    measured on linux/amd64 and rounded up; what two modules share is counted twice. ``cgo`` says that a C
-    compiler is needed, ``tags`` are Go's build tags. ``called`` is the version by which the tools go where
-    the module's is numbered in another way.
+    ``pins`` is the module that its go.mod requires at ``version``. ``mb`` is the disk space of a first build
+    in MB of 10^6 bytes: Go's downloads, its build cache and the binaries, as measured on linux/amd64 and
+    rounded up; what two modules share is counted twice. ``cgo`` says that a C compiler is needed, ``tags``
+    are Go's build tags. ``called`` is the tools' own version, if it differs from the module's.
     """
 
     name: str
@@ -40,15 +39,14 @@ class Module:
 
     @property
     def says(self) -> str:
-        """The version that its tools are known by."""
         return self.called or self.version
 
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """A package of Debian and of what is made from it; ``member`` is the binary's path inside it.
+    """A package of Debian and its derivatives; ``member`` is the binary's path inside it.
 
-    Its version is the distribution's choice: it is used if it lies in the tool's range.
+    The distribution chooses the version; the package is used if it lies in the tool's range.
     """
 
     name: str
@@ -57,13 +55,13 @@ class Package:
 
 @dataclass(frozen=True)
 class Tool:
-    """One binary, built from ``package``, which is below what its module pins if it begins with ``/``.
+    """One binary; ``place`` is its Go package, below the module's ``pins`` if empty or beginning with ``/``.
 
-    ``ask`` are the arguments that make it print its version; a tool that says none, as those of our own, is
-    never looked for on PATH. ``accepts`` is the range of versions that may stand on PATH or come from
-    ``debian``, from the first up to and without the second: only the module's own where it is left out.
-    ``plugin`` is the version of an official Pulumi plugin that is downloaded where that is possible. ``when``
-    is the first command that builds it; a program that needs a missing tool later builds it then.
+    ``ask`` are the arguments that make it print its version; a tool without them, such as our own, is never
+    looked for on PATH. ``accepts`` is the range of versions accepted from PATH or ``debian``, from the first
+    up to and without the second; default: only the module's own. ``plugin`` is the version of an official
+    Pulumi plugin, downloaded where possible. ``when`` is the first command that builds it; a program that
+    needs a missing tool later builds it then.
     """
 
     name: str
@@ -77,29 +75,27 @@ class Tool:
 
     @property
     def accepted(self) -> tuple[str, str]:
-        """``accepts``, or what holds the module's own version alone."""
+        """``accepts``, or a range with only the module's own version."""
         major, minor, patch = self.module.says.split(".")
         return self.accepts or (self.module.says, f"{major}.{minor}.{int(patch) + 1}")
 
     @property
     def package(self) -> str:
-        """What ``go build`` is told."""
         return f"{self.module.pins}{self.place}" if self.place[:1] in ("", "/") else self.place
 
     @property
     def output(self) -> str:
-        """The name that ``go build`` gives it: the last part of the package that is no major version."""
+        """File name that ``go build`` gives it: the last part of the package that is not a major version."""
         parts = [part for part in self.package.split("/") if not re.fullmatch(r"v\d+", part)]
         return self.module.name if parts == ["."] else parts[-1]
 
 
 def _set(package: str, **values: str) -> tuple[str, ...]:
-    """Linker arguments that set string variables of a Go package."""
     return tuple(f"-X {package}.{name}={value}" for name, value in values.items())
 
 
 def _installed(package: str, lowest: str) -> str:
-    """The version of a package that need not be there; ``lowest`` is the one that pyproject.toml asks for."""
+    """Version of an optional Python package; ``lowest``, as in pyproject.toml, if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -140,7 +136,7 @@ KUBERNETES = Module(
     version=versions.KUBERNETES,
     mb=4040,
     # Both packages, as Kubernetes' own build does: the second one ends up in the user agent of every client.
-    # The commit is left empty, for a module has none; "archive" is its own word for a tree without git.
+    # The commit is empty: a module has none. "archive" is Kubernetes' word for a tree without git.
     ldflags=tuple(
         flag
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -164,13 +160,13 @@ _HELM = Module(
     mb=1370,
     ldflags=(
         *_set("helm.sh/helm/v3/internal/version", version=f"v{versions.HELM}"),
-        # What `helm template` takes for the cluster's version when it is told nothing: 1.20 unless set.
+        # Default cluster version of `helm template`; 1.20 unless set.
         *_set("helm.sh/helm/v3/pkg/chartutil", k8sVersionMajor=_MAJOR, k8sVersionMinor=_MINOR),
         *_set("helm.sh/helm/v3/pkg/lint/rules", k8sVersionMajor=_MAJOR, k8sVersionMinor=_MINOR),
     ),
 )
-# Without its web page, which no Go module holds, and with one of its thirty ways to find targets: the others
-# bring the clients of every cloud.
+# Without its web UI, which no Go module contains, and with one of its thirty service discoveries: the others
+# pull in the clients of every cloud.
 _PROMETHEUS = Module(
     name="prometheus",
     pins="github.com/prometheus/prometheus",
@@ -187,11 +183,11 @@ _KUBE_STATE_METRICS = Module(
     mb=1620,
     ldflags=_set("github.com/prometheus/common/version", Version=f"v{versions.KUBE_STATE_METRICS}"),
 )
-# The four below are C in part: go-nvml.
+# The four modules below need cgo, for go-nvml.
 NVIDIA_CONFIG = Module(
     name="nvidia-config",
     pins="github.com/NVIDIA/k8s-device-plugin",
-    # Not versions.DEVICE_PLUGIN, which names the image: this is the newest one to be had as a Go module.
+    # Not versions.DEVICE_PLUGIN, which names the image: this is the newest one published as a Go module.
     version="0.19.0",
     mb=420,
     cgo=True,
@@ -199,7 +195,7 @@ NVIDIA_CONFIG = Module(
 NVIDIA_CTK = Module(
     name="nvidia-ctk",
     pins="github.com/NVIDIA/nvidia-container-toolkit",
-    # Not versions.CONTAINER_TOOLKIT, which names the operator's image: this is what the hosts of tests get.
+    # Not versions.CONTAINER_TOOLKIT, which names the operator's image: the hosts of the tests get this one.
     version="1.19.1",
     mb=250,
     ldflags=_set("github.com/NVIDIA/nvidia-container-toolkit/internal/info", version="1.19.1"),
@@ -208,7 +204,7 @@ NVIDIA_CTK = Module(
 _MIG_PARTED = Module(
     name="mig-parted",
     pins="github.com/NVIDIA/mig-parted",
-    # Of those that the operator's release might have (0.15.0) or that came before it, the newest to be had.
+    # The newest Go module up to 0.15.0, the version that the operator's release might have.
     version="0.13.1",
     mb=160,
     ldflags=_set("github.com/NVIDIA/mig-parted/internal/info", version="0.13.1"),
@@ -220,14 +216,14 @@ _KARPENTER = Module(
     pins="github.com/aws/karpenter-provider-aws",
     version=versions.KARPENTER_MODULE,
     mb=2130,
-    # Its controllers for AWS and for kwok are both started from the same core, which has the version.
+    # Its controllers for AWS and for kwok share the core package that has the version.
     ldflags=_set("sigs.k8s.io/karpenter/pkg/operator", Version=versions.KARPENTER_MODULE),
 )
 _ACTIONLINT = Module(name="actionlint", pins="github.com/rhysd/actionlint", version="1.7.12", mb=110)
 
-# 2.42 is Debian 12's; our rules are written for it and for every 3.x alike.
+# Debian 12 has 2.42; our rules work with it and with every 3.x.
 _DEBIANS = ("2.42.0", "4.0.0")
-# Exact versions where the stages or the tests depend on what that version does; etcd keeps its data format
+# Exact versions where the stages or the tests depend on a version's behaviour; etcd keeps its data format
 # within a minor version, helm its command line within a major one.
 _TOOLS = (
     Tool("pulumi", _PULUMI, "/cmd/pulumi", ("version",)),

@@ -1,4 +1,4 @@
-"""The toolchain: gives the path of each tool, and gets it first if it is not there."""
+"""The toolchain: gives the path of each tool, and gets a missing tool first."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 class Toolchain:
     """Tools in this order: PATH if the version fits, official plugin, Debian package, Go build.
 
-    Tools that were got lie in ``Paths.cache`` for every checkout of this user. An object remembers what it
-    found, so a tool that is taken away while it lives is not noticed.
+    Fetched and built tools lie in ``Paths.cache`` for every checkout of this user. An object remembers what
+    it found, so it does not notice a tool that is removed later.
     """
 
     def __init__(self, paths: Paths, catalogue: Mapping[str, Tool] = CATALOGUE) -> None:
-        """Looks at nothing yet."""
         self._modules = paths.root / "toolchain"
         self._cache = paths.cache
         self._store = Store(paths.cache)
@@ -39,7 +38,7 @@ class Toolchain:
         self._known: dict[str, Found] = {}
 
     def path(self, name: str) -> Path:
-        """Absolute path of the tool, which is got first if it is missing. Errors as ``ensure``."""
+        """Absolute path of the tool; gets it first if it is missing. Errors as ``ensure``."""
         self.ensure(name)
         found = self.locate(name).path
         assert found is not None
@@ -59,7 +58,7 @@ class Toolchain:
         return self._known[name]
 
     def ensure(self, *names: str, progress: Progress = None) -> None:
-        """Get every tool that is missing; says nothing when none is.
+        """Get every missing tool; reports nothing if all exist.
 
         ``progress`` takes one line of text per call, or is a ``Reporter``; None writes to stderr. Raises
         InputError (unknown name, no disk space, no Go and no network) or Failure (a build or a download went
@@ -102,7 +101,7 @@ class Toolchain:
                     self._build(module, rest, scratch, report)
 
     def _fetch(self, tool: Tool, scratch: Path, report: Reporter) -> bool:
-        """Get a tool as others built it; False where nobody has one that can be had here."""
+        """Fetch a tool as plugin or package; False if neither is available for this machine."""
         if tool.plugin and (binary := download(tool, self.path("pulumi"), scratch, report)):
             folder = downloaded(self._cache, tool.name, tool.plugin).parent.name
             self._publish(tool, binary, scratch, folder)
@@ -125,7 +124,7 @@ class Toolchain:
             self._publish(tool, output / tool.output, scratch, self._built_folder(tool))
 
     def _publish(self, tool: Tool, binary: Path, scratch: Path, folder: str) -> None:
-        """Put a binary into the cache, if it says the version that it should have, or never says any."""
+        """Put a binary into the cache; raises Failure if it prints a version that is not accepted."""
         version = ask_version(binary, tool.ask) if tool.ask else None
         if tool.ask and (version is None or not fits(version, tool.accepted)):
             raise Failure(

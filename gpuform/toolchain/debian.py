@@ -1,9 +1,9 @@
-"""A tool out of the distribution's package: fetched by apt, unpacked into the cache, never installed.
+"""A tool from the distribution's package: fetched by apt, unpacked into the cache, never installed.
 
-Nothing is installed, no service is started and no file outside the cache is written, but for apt's lists,
-which are renewed only by root and only where they do not know the package. What came is what the
-distribution signed: apt compares it with its lists and refuses anything else. On a machine without apt,
-without network, or with another version than the tool's range, there is none, and the Go module is built.
+No service is started and no file outside the cache is written, except apt's lists, which are updated only by
+root and only if they do not know the package. apt compares the package with its signed lists and refuses
+anything else. Without apt, without network, or with a version outside the tool's range, the Go module is
+built instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpuform.toolchain.progress import Reporter
 _LOOK_S = 10
 _FETCH_S = 120
 _PROGRAMS = ("apt-get", "apt-cache", "dpkg-deb")
-# apt itself waits two minutes for a server that does not answer, and tries again.
+# apt's default is to wait two minutes for a server that does not answer, and to retry.
 _IMPATIENT = (
     "-o",
     "Acquire::http::Timeout=10",
@@ -36,19 +36,19 @@ _IMPATIENT = (
 
 @dataclass(frozen=True)
 class Packed:
-    """A binary that came out of a package, and the version that it says."""
+    """A binary from a package, and the version that it prints."""
 
     version: str
     binary: Path
 
 
 def package_folder(tool: Tool, version: str) -> str:
-    """Its folder in the cache; the version is all that is known of it beforehand."""
+    """The tool's folder in the cache; without a hash, as only the version is known beforehand."""
     return f"{tool.name}-{version}-package"
 
 
 def cached_package(tool: Tool, tools: Path) -> Packed | None:
-    """The newest one in the cache whose version lies in the tool's range."""
+    """The newest cached package with a version in the tool's range."""
     if tool.debian is None:
         return None
     found = {}
@@ -60,14 +60,13 @@ def cached_package(tool: Tool, tools: Path) -> Packed | None:
 
 
 class Packages:
-    """Fetches packages; one that could not be had is not asked for again."""
+    """Fetches packages; a package that could not be fetched is not tried again."""
 
     def __init__(self) -> None:
-        """Nothing is run before the first package is asked for."""
         self._refused: set[str] = set()
 
     def fetch(self, tool: Tool, scratch: Path, report: Reporter) -> Packed | None:
-        """The tool's binary below ``scratch``; None, after one line that says why, where it cannot be had."""
+        """The tool's binary below ``scratch``; None, after a line with the reason, if it is unavailable."""
         package = tool.debian
         if package is None or package.name in self._refused or not all(map(shutil.which, _PROGRAMS)):
             return None
@@ -82,7 +81,7 @@ class Packages:
 
 
 class _No(Exception):
-    """Why a package cannot be had here."""
+    """Why a package cannot be fetched here."""
 
 
 def _unpacked(tool: Tool, package: Package, scratch: Path, report: Reporter) -> Packed:
@@ -105,7 +104,7 @@ def _unpacked(tool: Tool, package: Package, scratch: Path, report: Reporter) -> 
 
 
 def _candidate(package: Package, accepts: tuple[str, str], report: Reporter) -> str:
-    """The version that apt would take, in the distribution's words."""
+    """The version that apt would install, as the distribution writes it. Raises _No."""
     candidate = _policy(package)
     if candidate is None and os.geteuid() == 0:
         report.update(f"{package.name}: apt-get update")
@@ -128,7 +127,7 @@ def _policy(package: Package) -> str | None:
 
 
 def _run(command: Sequence[str], folder: Path, seconds: int) -> str:
-    """What a command prints; raises _No with its last words where it fails or takes too long."""
+    """Output of a command; raises _No with its last line if it fails or takes too long."""
     shown = " ".join(word for word in command if word not in _IMPATIENT)
     try:
         done = subprocess.run(

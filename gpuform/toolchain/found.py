@@ -1,4 +1,4 @@
-"""Looks for a tool that is there already, and asks it for its version."""
+"""Finds a tool on PATH, and asks it for its version."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ask_version(binary: Path, ask: tuple[str, ...]) -> str | None:
 
 
 def on_path(tool: Tool) -> Found | None:
-    """The first one on PATH whose version fits; others of that name are passed over."""
+    """The first binary on PATH with an accepted version; others of that name are skipped."""
     for candidate in _candidates(tool.name) if tool.ask else ():
         version = ask_version(candidate, tool.ask or ())
         if version and fits(version, tool.accepted):

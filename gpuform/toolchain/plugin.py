@@ -15,18 +15,17 @@ _INSTALL_S = 300
 
 
 def downloaded(cache: Path, name: str, version: str) -> Path:
-    """Where the official plugin lies in a cache once it was downloaded."""
     return cache / "tools" / f"{name}-{version}-plugin" / name
 
 
 def installing(name: str, version: str) -> list[str]:
-    """The words after ``pulumi`` that install a plugin."""
+    """Arguments of ``pulumi`` that install a plugin."""
     kind, _, of = name.removeprefix("pulumi-").partition("-")
     return ["plugin", "install", kind, of, version]
 
 
 def download(tool: Tool, pulumi: Path, scratch: Path, report: Reporter, server: str = SERVER) -> Path | None:
-    """The official plugin below ``scratch``; None where it cannot be had from ``server``."""
+    """The official plugin below ``scratch``; None, after a line with the reason, if ``server`` has none."""
     import httpx
 
     try:

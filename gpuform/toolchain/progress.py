@@ -1,4 +1,4 @@
-"""What a person sees while a tool is got: one live line on a terminal, a line every ten seconds elsewhere."""
+"""Progress while a tool is fetched or built: a live line on a terminal, else a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rich.status import Status
 
 @runtime_checkable
 class Reporter(Protocol):
-    """Takes what is going on now (``update``, replaced by the next) and what is worth keeping (``line``)."""
+    """Takes the current state (``update``, replaced by the next) and lines to keep (``line``)."""
 
     def update(self, text: str) -> None:
-        """Say what is going on now; called about once a second."""
+        """Show the current state; called about once a second."""
 
     def line(self, text: str) -> None:
-        """Say something that stays."""
+        """Print a line that stays."""
 
 
 Progress = Callable[[str], None] | Reporter | None
@@ -36,12 +36,10 @@ class Lines:
         self._last = time.monotonic()
 
     def update(self, text: str) -> None:
-        """Pass the text on unless something was written less than ``every`` seconds ago."""
         if time.monotonic() - self._last >= self._every:
             self.line(text)
 
     def line(self, text: str) -> None:
-        """Pass the text on."""
         self._last = time.monotonic()
         self._write(text)
 
@@ -50,12 +48,10 @@ class Live:
     """One line that changes in place, on a terminal."""
 
     def __init__(self, console: Console) -> None:
-        """Nothing is drawn before the first update."""
         self._console = console
         self._status: Status | None = None
 
     def update(self, text: str) -> None:
-        """Replace the live line."""
         if self._status is None:
             self._status = self._console.status(text)
             self._status.start()
@@ -63,12 +59,10 @@ class Live:
             self._status.update(text)
 
     def line(self, text: str) -> None:
-        """Print above the live line."""
         self.close()
         self._console.print(text, highlight=False, markup=False)
 
     def close(self) -> None:
-        """Take the live line away."""
         if self._status is not None:
             self._status.stop()
             self._status = None
@@ -80,7 +74,7 @@ def _to_stderr(text: str) -> None:
 
 @contextmanager
 def reporting(progress: Progress) -> Iterator[Reporter]:
-    """A reporter for what the caller gave: its own one, a function of one line, or None for stderr."""
+    """A reporter for ``progress``: itself, a function of one line, or None for stderr."""
     if isinstance(progress, Reporter):
         yield progress
     elif progress is not None:

@@ -13,7 +13,7 @@ from gpuform.toolchain.catalogue import Module
 
 
 def go_caches() -> tuple[Path, Path]:
-    """Go's module cache and build cache, by Go's own rules; what ``go env -w`` set is not known here."""
+    """Go's module cache and build cache, by Go's own rules; values set by ``go env -w`` are not read."""
     home = Path.home()
     gopath = os.environ.get("GOPATH", "").split(os.pathsep)[0] or home / "go"
     cache = os.environ.get("XDG_CACHE_HOME") or home / ".cache"
@@ -36,10 +36,10 @@ def require(tools: Path, *modules: Module) -> None:
 
 
 def require_mb(place: Path, megabytes: int, variable: str = "GPUFORM_CACHE") -> None:
-    """Raise InputError unless that many MB (10^6 bytes) are free at ``place``; ``variable`` moves it."""
+    """Raise InputError unless that many MB (10^6 bytes) are free at ``place``, which ``variable`` moves."""
     free = shutil.disk_usage(_existing(place)).free
     if free < megabytes * 10**6:
-        writable.require(place, _remedy(variable))  # a file system that takes no files has no room either
+        writable.require(place, _remedy(variable))  # a read-only file system can have no space, too
         raise InputError(
             "toolchain",
             f"{free / 10**9:.1f} GB free at {place}, {megabytes / 1000:.1f} GB needed",
@@ -56,6 +56,6 @@ def _existing(place: Path) -> Path:
 
 
 def _downloaded(cache: Path, module: Module) -> bool:
-    """Go writes a capital letter as ``!`` and the small one in the names of its module cache."""
+    """Whether Go's module cache has the module; a capital letter in its path is ``!`` and the small one."""
     escaped = re.sub("[A-Z]", lambda letter: "!" + letter[0].lower(), module.pins)
     return (cache / f"{escaped}@v{module.version}").is_dir()

@@ -18,11 +18,11 @@ from pathlib import Path
 from gpuform.errors import Failure
 from gpuform.toolchain.progress import Reporter
 
-_POLL = 0.2  # seconds between two looks at a lock that another run holds
+_POLL = 0.2  # seconds between two attempts at a lock that another run holds
 
 
 class Store:
-    """Folders, locks and free space of one cache; creates what it needs when it is used, not before."""
+    """Folders and locks of one cache, created on first use."""
 
     def __init__(self, cache: Path) -> None:
         self.tools = cache / "tools"
@@ -31,20 +31,20 @@ class Store:
         self._scratch = self.tools / ".build"
 
     def log(self, name: str) -> Path:
-        """Where the output of building ``name`` goes; the folder is there afterwards."""
+        """The log file of building ``name``; creates its folder."""
         self.logs.mkdir(parents=True, exist_ok=True)
         return self.logs / f"build-{name}.log"
 
     @contextmanager
     def lock(self, name: str, report: Reporter) -> Iterator[None]:
-        """Hold the lock ``name``; the reporter is told, again and again, who else holds it.
+        """Hold the lock ``name``; while it waits, the reporter shows which process holds it.
 
-        The kernel lets go of it when the holder dies, however it dies.
+        The kernel releases the lock when its holder dies, even by a kill.
         """
         self._locks.mkdir(parents=True, exist_ok=True)
         with (self._locks / f"{name}.lock").open("a+") as handle:
             started = time.monotonic()
-            say = report.line  # once at once, then as often as the reporter likes
+            say = report.line  # the first line at once, then at the reporter's pace
             while not _try_lock(handle.fileno()):
                 handle.seek(0)
                 owner = handle.read().strip()
@@ -69,9 +69,9 @@ class Store:
             shutil.rmtree(parent, ignore_errors=True)
 
     def publish(self, source: Path, folder: str) -> Path:
-        """Move the filled folder ``source`` to ``tools/<folder>`` in one step; returns where it lies then."""
+        """Move the filled folder ``source`` to ``tools/<folder>`` in one step; returns its new path."""
         target = self.tools / folder
-        shutil.rmtree(target, ignore_errors=True)  # a folder without its binary: somebody's hand was in there
+        shutil.rmtree(target, ignore_errors=True)  # a folder that lost its binary by hand
         source.replace(target)
         return target
 

@@ -1,1 +1,1 @@
-"""Who asks for which GPU, and who uses it: the cluster's objects and Prometheus' numbers brought together."""
+"""Which pod requests which GPU and uses it: the cluster's objects combined with Prometheus' values."""

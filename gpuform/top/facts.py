@@ -1,4 +1,4 @@
-"""Everything that the report tells of a stack, read once."""
+"""All data of a stack's report, read once."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ _SEVERITIES = ("critical", "warning", "info")
 
 @dataclass(frozen=True)
 class Money:
-    """USD per hour; None where nobody knows. ``idle`` is of what nobody has asked for, ``unused`` of what is
-    asked for and not used, by utilisation; the rest is at work.
+    """USD per hour; None if not known.
+
+    ``idle`` is the cost of what is not requested, ``unused`` of what is requested and not used, by
+    utilisation; the rest is in use.
     """
 
     paid: float | None
@@ -39,7 +41,7 @@ class Money:
 
 @dataclass(frozen=True)
 class PoolFacts:
-    """A pool as the report has it; ``nodes`` are those with GPUs, ``busy`` counts GPUs by utilisation."""
+    """A pool of the report; ``nodes`` are those with GPUs, ``busy`` counts GPUs by utilisation."""
 
     status: PoolStatus
     nodes: tuple[Node, ...]
@@ -47,24 +49,22 @@ class PoolFacts:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs its nodes have."""
         return sum(len(node.gpus) for node in self.nodes)
 
     @property
     def requested(self) -> float:
-        """How many of them are asked for."""
         return sum(node.requested for node in self.nodes)
 
     @property
     def busy(self) -> float | None:
-        """How many of them work; None where nothing was measured."""
+        """Number of busy GPUs; None without measurements."""
         found = [node.busy for node in self.nodes if node.busy is not None]
         return sum(found) if found else None
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What Karpenter may buy of a resource for a NodePool, and what it has bought, in the same unit."""
+    """Karpenter's limit of a resource for a NodePool, and what it has bought, in the same unit."""
 
     node_pool: str
     resource: str
@@ -74,7 +74,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Facts:
-    """The whole; ``at`` in Unix seconds. ``alerts`` are those that fire, the worst first."""
+    """The whole report; ``at`` in Unix seconds. ``alerts`` are the firing ones, the most severe first."""
 
     stack: str
     at: float
@@ -93,7 +93,7 @@ class Facts:
 def gather(
     env: Environment, stack: str, objects: Objects, prometheus: Prometheus, prices: PriceList, at: float
 ) -> Facts:
-    """Bring it together. Where Prometheus is away, what it would have told is missing; the view says why."""
+    """Combine all sources. Without Prometheus its data is missing, and the view says why."""
     measured, why = measure(prometheus)
     looked = view(env, objects, measured, why)
     status = summarise(env, objects.nodes, objects.pods, objects.claims)
@@ -164,7 +164,7 @@ def _unused(usd: float | None, node: Node) -> float | None:
 
 
 def _alerts(prometheus: Prometheus) -> tuple[tuple[Alert, ...], int]:
-    """Those that fire, the worst first, and how many are pending; one without a severity tells of itself."""
+    """Firing alerts, the most severe first, and the number of pending ones; only those with a severity."""
     try:
         found = prometheus.alerts()
     except Failure:
@@ -176,7 +176,7 @@ def _alerts(prometheus: Prometheus) -> tuple[tuple[Alert, ...], int]:
 
 
 def _limits(node_pools: Iterable[Json]) -> Iterator[Limit]:
-    """Of NodePools that have a limit; what nothing is bought of yet is 0."""
+    """Limits of the NodePools that have any; 0 for a resource that is not bought yet."""
     for raw in sorted(node_pools, key=lambda raw: str(raw["metadata"]["name"])):
         has = (raw.get("status") or {}).get("resources") or {}
         for resource, most in sorted((raw["spec"].get("limits") or {}).items()):

@@ -1,8 +1,8 @@
-"""The devices of a node that pods can have: whole GPUs, and MIG instances.
+"""The devices of a node that pods can get: whole GPUs, and MIG instances.
 
-Where they are known from, best first: on a simulated node the simulator's own notes, which also say where
-each slice lies and by which id it is handed out; else DCGM's series; else what the pool declares, which is
-what the node should have and not what somebody has seen.
+Sources, best first: on a simulated node the simulator's own annotations, which also have the placement of
+each slice and the id under which it is allocated; else DCGM's series; else the pool's declaration, which is
+only what the node should have.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from infra.model.sharing import Mig, Mps, TimeSlicing
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU, or a slice of one. ``size`` is how much of a GPU it is, by compute slices; ``of`` are the
-    compute and memory slices of the whole GPU, 0 where it has none.
+    """A GPU, or a slice of one.
 
-    ``ident`` is the id by which a simulated device manager hands it out, empty elsewhere. ``key`` is where
-    its numbers are, None where nothing was measured of it.
+    ``size`` is its part of a GPU, by compute slices; ``of`` are the compute and memory slices of the whole
+    GPU, 0 without MIG. ``ident`` is the id under which a simulated device manager allocates it, empty
+    elsewhere. ``key`` locates its measurements, None without any.
     """
 
     gpu: int
@@ -47,7 +47,7 @@ class Device:
 def devices(
     env: Environment, pool: Pool, node: Node, tags: Mapping[str, str], measured: Measured
 ) -> tuple[Device, ...]:
-    """Every device of a node, GPU after GPU; ``tags`` are the node's labels."""
+    """Every device of a node, ordered by GPU; ``tags`` are the node's labels."""
     model = _model(pool, tags)
     naming = Naming(env, pool, model)
     if node.gpus:
@@ -59,24 +59,22 @@ def devices(
 
 @dataclass(frozen=True)
 class Naming:
-    """What devices of a pool are called, and for how many pods each is."""
+    """Names of a pool's devices, and the number of pods that can share each."""
 
     env: Environment
     pool: Pool
     model: Gpu | None
 
     def called(self, measured: str = "") -> str:
-        """The model, in the words of the node's label; as it was measured where no table has it."""
+        """The model as in the node's label; as measured if it is not in our table."""
         return self.model.product if self.model else measured or "GPU"
 
     @property
     def of(self) -> tuple[int, int]:
-        """Compute and memory slices of a GPU."""
         geometry = self.model.geometry if self.model else None
         return (geometry.compute, geometry.memory) if geometry else (0, 0)
 
     def whole(self, index: int, uuid: str = "", model: str = "", key: Key | None = None) -> Device:
-        """A GPU that is not cut."""
         sharing = self.pool.sharing
         shares = sharing.replicas if isinstance(sharing, TimeSlicing | Mps) else 1
         resource = offer.shared_name(labels.NVIDIA_GPU, sharing if isinstance(sharing, TimeSlicing) else None)
@@ -85,9 +83,7 @@ class Naming:
         return Device(index, uuid, self.called(model), resource, shares, of=self.of, ident=uuid, key=key)
 
     def part(self, index: int, uuid: str, profile: str, size: float) -> Device:
-        """A MIG instance; ``size`` is what it counts for where neither the pool nor the catalogue has such a
-        profile.
-        """
+        """A MIG instance; ``size`` is used if neither the pool nor the catalogue has the profile."""
         geometry = self.model.geometry if self.model else None
         shape = geometry.profile(profile) if geometry else None
         compute, memory = (shape.compute, shape.memory) if shape else (0, 0)
@@ -157,7 +153,7 @@ def _declared(naming: Naming, pool: Pool, tags: Mapping[str, str]) -> Iterator[D
 
 
 def _model(pool: Pool, tags: Mapping[str, str]) -> Gpu | None:
-    """The model that discovery names, with or without what sharing adds to the name; else the pool's only."""
+    """The model in the discovery label, with or without a sharing suffix; else the pool's first."""
     product = tags.get(labels.GPU_PRODUCT, "")
     named = [gpu for gpu in GPUS.values() if product == gpu.product or product.startswith(f"{gpu.product}-")]
     if named:

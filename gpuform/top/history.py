@@ -1,4 +1,4 @@
-"""The last hour of pools and GPUs, in about sixty steps."""
+"""History of the last hour for pools and GPUs, in about sixty steps."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from infra.plan.rules.devices import UTILISATION
 HOUR_S = 3600.0
 STEPS = 60
 _FEW = 12
-"""Points: where there are fewer, Prometheus is young, and what there is of it is asked for again, finer."""
+"""With fewer points, Prometheus is young, and its short history is queried again at a finer step."""
 MOST_NODES = 60
-"""Nodes of a pool whose GPUs are asked for: as many as the report draws."""
+"""Nodes of a pool with GPU history: as many as the report draws."""
 LEAST_S = 60.0
-"""Each point is a mean over its step, and over so much at least: rules may be evaluated only so often."""
+"""Each point is a mean over its step, and at least over this: rules are evaluated only so often."""
 
 Points = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
 class History:
-    """Values over time; ``since`` is when the first of them was, in Unix seconds.
+    """Values over time; ``since`` is the time of the first, in Unix seconds.
 
     ``pools`` by pool and series, in GPUs; ``gpus`` by node and index, 0 to 1.
     """
@@ -38,7 +38,7 @@ class History:
 
 
 def ask(prometheus: Prometheus, view: View, at: float) -> History:
-    """Ask for the hour before ``at``; what does not answer is left out."""
+    """Query the hour before ``at``; empty if Prometheus does not answer."""
     start, step = at - HOUR_S, HOUR_S / STEPS
     try:
         used = prometheus.query_range(_pools(POOL_USED, step), start, at, step)
@@ -65,7 +65,7 @@ def ask(prometheus: Prometheus, view: View, at: float) -> History:
 
 
 def _whole(found: Iterable[Series], view: View) -> dict[tuple[str, int], Points]:
-    """Of a GPU that is cut, its slices by their size, as ``top`` has it now."""
+    """History per GPU; for one with MIG, the sum of its slices by their current size."""
     sizes = {
         (node.name, gpu.index, one.instance): one.size
         for node in view.nodes
@@ -84,7 +84,7 @@ def _whole(found: Iterable[Series], view: View) -> dict[tuple[str, int], Points]
 
 
 def drawn(view: View) -> list[Sequence[Node]]:
-    """The nodes of each pool that are worth a picture: those that take no pods first, then by name."""
+    """The nodes of each pool to draw: those that take no pods first, then by name."""
     found: list[Sequence[Node]] = []
     for _, group in groupby(view.nodes, key=lambda node: node.pool):
         nodes = sorted(group, key=lambda node: (node.ready and not node.closed, node.name))
@@ -101,7 +101,7 @@ def _pools(series: str, step: float) -> str:
 
 
 def _gpus(nodes: Iterable[Node], step: float) -> str:
-    """Nodes' names are DNS names: of what they may hold only the dot means something in a pattern."""
+    """Node names are DNS names, so the dot is the only special character of a pattern in them."""
     names = "|".join(node.name.replace(".", "[.]") for node in nodes)
     return _mean(f'{UTILISATION}{{node=~"{names}"}}', step)
 

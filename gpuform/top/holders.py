@@ -1,7 +1,8 @@
-"""Which pod has which device of a node, and what its part of that device's use is.
+"""Which pod has which device of a node, and its part of the device's utilisation.
 
-Best first: the ids that the simulated device manager, or a claim, has noted; the pods that DCGM names; and
-where a node has no more devices of a kind than a pod asks for, that. What is left is told of the node alone.
+Sources, best first: the ids that the simulated device manager, or a claim, has recorded; the pods that DCGM
+names; and, if a pod requests all devices of a kind on its node, these. Other pods are reported for the node
+only.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from gpuform.top.measured import Key, Measured, PodName
 from gpuform.top.view import PodUse, Use
 
 Shares = Counter[PodName]
-"""How many shares of a device each pod has."""
+"""Number of shares of a device that each pod has."""
 
 
 def keyed(devices: Sequence[Device], pods: Sequence[Pod], node: str, measured: Measured) -> list[Device]:
-    """The devices, each with where its numbers are.
+    """The devices, each with the key of its measurements.
 
     A simulated node's slices are known by their ids, and DCGM's instances by their number: those with the
-    same pod belong together, the others of a GPU's profile in the order in which both come.
+    same pod belong together, the others of a GPU's profile are matched in the order of both lists.
     """
     free = {key: measured.devices[key].profile for key in measured.on(node)}
     holders, found = _by_id(devices, pods), list(devices)
@@ -54,7 +55,7 @@ def _match(device: Device, free: dict[Key, str], shares: Shares | None, measured
 def placed(
     devices: Sequence[Device], pods: Sequence[Pod], measured: Measured
 ) -> tuple[dict[int, Shares], list[Pod]]:
-    """Shares by the device's place in the list, and the pods of which nobody tells."""
+    """Shares by the device's index in the list, and the pods on an unknown device."""
     found = _by_id(devices, pods)
     told = {pod for shares in found.values() for pod in shares}
     for index, device in enumerate(devices):
@@ -85,7 +86,7 @@ def _by_id(devices: Sequence[Device], pods: Iterable[Pod]) -> dict[int, Shares]:
 
 
 def _only_place(devices: Sequence[Device], pod: Pod) -> dict[int, int]:
-    """Where it must be: every device of a kind, or the only one."""
+    """The only possible devices: all of a kind, or the only one."""
     found: dict[int, int] = {}
     for resource, count in pod.asks.items():
         fitting = [index for index, device in enumerate(devices) if device.resource == resource]
@@ -97,8 +98,10 @@ def _only_place(devices: Sequence[Device], pod: Pod) -> dict[int, int]:
 
 
 def uses(device: Device, use: Use, shares: Shares, pods: Sequence[Pod], measured: Measured) -> list[PodUse]:
-    """The pods on one device, by name. A pod alone on it uses what was measured; several have their part of
-    it by request, as the recorded series says, or as the device's own use comes to.
+    """The pods on one device, by name.
+
+    A single pod uses what was measured; several have their part of it by request, from the recorded series,
+    or else from the device's own utilisation.
     """
     named = {(pod.namespace, pod.name): pod for pod in pods}
     all_shares, found = sum(shares.values()), []
@@ -123,7 +126,7 @@ def uses(device: Device, use: Use, shares: Shares, pods: Sequence[Pod], measured
 
 
 def loose(devices: Sequence[Device], pods: Iterable[Pod], measured: Measured) -> list[PodUse]:
-    """Pods of which nobody tells which device they have: what they ask for, and their part by request."""
+    """Pods on an unknown device: what they request, and their part by request."""
     sizes = {device.resource: device.size / device.shares for device in devices}
     found = []
     for pod in pods:
@@ -147,5 +150,5 @@ def loose(devices: Sequence[Device], pods: Iterable[Pod], measured: Measured) ->
 
 
 def _asked(pod: Pod) -> int:
-    """How many shares it asks for in all: a recorded number is of all of them."""
+    """Number of shares that the pod requests in all: a recorded value is for all of them."""
     return round(sum(count for name, count in pod.asks.items() if "nvidia.com" in name))

@@ -1,8 +1,7 @@
-"""What Prometheus knows of GPUs and pods, from the recorded series and from DCGM's pod labels.
+"""Prometheus' data on GPUs and pods, from the recorded series and from DCGM's pod labels.
 
-Two questions for everything: the recorded series of devices, GPUs, pods and faults, and which pods DCGM saw
-on which device. DCGM names pods on whole GPUs and MIG instances, never on a GPU that is shared by time
-or by MPS.
+Two queries in all: the recorded series of devices, GPUs, pods and faults, and which pods DCGM saw on which
+device. DCGM names pods on whole GPUs and MIG instances, never on a GPU that is shared by time-slicing or MPS.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ SERIES = (UTILISATION, MEMORY_USED, MEMORY_TOTAL, POWER, TEMPERATURE, POD_USED, 
 HOLDERS = 'group by (node, gpu, GPU_I_ID, namespace, pod) (DCGM_FI_DEV_FB_USED{pod!=""})'
 
 Key = tuple[str, int, str]
-"""Node, index of the GPU, GPU_I_ID; the last is empty for a whole GPU."""
+"""Node, GPU index, GPU_I_ID (empty for a whole GPU)."""
 PodName = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the labels of a device's series say of it."""
+    """A device's identity from the labels of its series."""
 
     uuid: str
     model: str
@@ -36,16 +35,16 @@ class Known:
 
 @dataclass(frozen=True)
 class Measured:
-    """Everything, by device and by pod; empty where nothing is scraped yet."""
+    """All measurements, by device and by pod; empty if nothing is scraped yet."""
 
     devices: Mapping[Key, Known] = field(default_factory=dict)
     values: Mapping[tuple[str, Key], float] = field(default_factory=dict)
-    """By the series' name and the device."""
+    """By series name and device."""
     used: Mapping[PodName, float] = field(default_factory=dict)
     """GPUs that a pod uses, attributed by request."""
     holders: Mapping[Key, tuple[PodName, ...]] = field(default_factory=dict)
     faults: Mapping[tuple[str, int], tuple[Fault, ...]] = field(default_factory=dict)
-    """By node and index of the GPU."""
+    """By node and GPU index."""
 
     def on(self, node: str) -> list[Key]:
         """The devices of a node, in the order of the GPUs and of their instances."""
@@ -59,7 +58,7 @@ class Measured:
         return found
 
     def use(self, key: Key) -> Use:
-        """What was measured of a device; power and temperature only of a whole GPU."""
+        """Measurements of a device; power and temperature only for a whole GPU."""
         node, gpu, _ = key
         return Use(
             util=self.values.get((UTILISATION, key)),
@@ -75,13 +74,13 @@ def _in_order(key: Key) -> tuple[str, int, int, str]:
 
 
 def ask(prometheus: Prometheus) -> Measured:
-    """Both questions. Raises Failure where Prometheus does not answer."""
+    """Run both queries. Raises Failure if Prometheus does not answer."""
     recorded = prometheus.query(f'{{__name__=~"{"|".join(SERIES)}"}}')
     return gather(recorded, prometheus.query(HOLDERS))
 
 
 def gather(recorded: Iterable[Sample], seen: Iterable[Sample]) -> Measured:
-    """Sort samples by what they are of; one without a node or with an odd GPU is left out."""
+    """Group samples by kind; leaves out samples without a node or with an invalid GPU index."""
     devices: dict[Key, Known] = {}
     values: dict[tuple[str, Key], float] = {}
     used: dict[PodName, float] = {}
@@ -90,7 +89,7 @@ def gather(recorded: Iterable[Sample], seen: Iterable[Sample]) -> Measured:
     for sample in recorded:
         if sample.name == POD_USED:
             name = (sample.labels.get("namespace", ""), sample.labels.get("pod", ""))
-            used[name] = used.get(name, 0.0) + sample.value  # one series for each resource that it asks for
+            used[name] = used.get(name, 0.0) + sample.value  # one series for each requested resource
             continue
         for key in _key(sample):
             if sample.name == ACTIVE:
@@ -104,7 +103,7 @@ def gather(recorded: Iterable[Sample], seen: Iterable[Sample]) -> Measured:
                     sample.labels.get("modelName", ""),
                     sample.labels.get("GPU_I_PROFILE", ""),
                 )
-    # A GPU that is lost has no series but that of its fault; it is still the node's.
+    # A lost GPU has only its fault's series; it still belongs to the node.
     there = {key[:2] for key in devices}
     devices |= {key: known for key, known in gone.items() if key[:2] not in there}
     holders: dict[Key, set[PodName]] = {}
@@ -125,7 +124,6 @@ def _fault(sample: Sample) -> Fault:
 
 
 def _key(sample: Sample) -> Iterator[Key]:
-    """The device of a sample; none where its labels name no GPU."""
     node, gpu = sample.labels.get("node", ""), sample.labels.get("gpu", "")
     if node and gpu.isdecimal():
         yield node, int(gpu), sample.labels.get("GPU_I_ID", "")

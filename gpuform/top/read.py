@@ -1,4 +1,4 @@
-"""The cluster's nodes and pods, and Prometheus' numbers, brought together as one view."""
+"""Combines the cluster's nodes and pods with Prometheus' values in one view."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from infra.model.pool import Pool
 
 
 def measure(prometheus: Prometheus) -> tuple[Measured, str]:
-    """What it knows; or nothing, and why."""
+    """Measurements; if there are none, empty, with the reason."""
     try:
         found = ask(prometheus)
     except Failure as failure:
@@ -34,7 +34,7 @@ NOTHING_YET = "Prometheus answers, and has no series of a GPU yet"
 
 
 def view(env: Environment, objects: Objects, measured: Measured, why: str = "") -> View:
-    """The nodes with GPUs of the declared pools, in the pools' order, each with who has what."""
+    """The GPU nodes of the declared pools, in the pools' order, with the pods on each device."""
     pods: dict[str, list[seen.Pod]] = {}
     for raw in objects.pods:
         pod = seen.pod(raw, env.name, objects.claims)
@@ -87,7 +87,7 @@ def _node(
 
 
 def _closed(spec: Json) -> str:
-    """What keeps new pods with GPUs off: somebody has cordoned it, or our own taints."""
+    """Why new GPU pods cannot be scheduled: the node is cordoned, or has one of our taints."""
     said = ["cordoned"] if spec.get("unschedulable") else []
     for taint in spec.get("taints") or ():
         if taint["key"] == labels.GPU_UNHEALTHY:
@@ -138,7 +138,7 @@ def _slice(device: Device, shares: holders.Shares, pods: Sequence[seen.Pod], mea
 
 
 def _together(whole: Use, slices: Iterable[Slice]) -> Use:
-    """A cut GPU's use: its slices' by their size; power and temperature are its own."""
+    """Use of a GPU with MIG: its slices' by their size; power and temperature are the GPU's own."""
     slices = tuple(slices)
 
     def summed(values: Iterable[float | None]) -> float | None:

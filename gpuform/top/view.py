@@ -1,4 +1,4 @@
-"""What ``gpuform top`` shows: node, GPU, slice, pod; what is asked for and what is used."""
+"""Data of ``gpuform top``: node, GPU, slice, pod; what is requested and what is used."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Use:
-    """What was measured of a GPU or a slice; None where nobody has.
+    """Measurements of a GPU or a slice; None if not measured.
 
     ``util`` is the part of the time or of the engines that was busy, 0 to 1; memory in bytes. Power and
-    temperature are a whole GPU's: a slice has none of its own.
+    temperature exist only for a whole GPU.
     """
 
     util: float | None = None
@@ -23,16 +23,16 @@ class Use:
 
     @property
     def measured(self) -> bool:
-        """Whether there is anything."""
         return any(value is not None for value in (self.util, self.memory_used, self.power_watts))
 
 
 @dataclass(frozen=True)
 class PodUse:
-    """A pod on one device, or on one node where nobody tells which of its GPUs the pod has.
+    """A pod on one device, or on one node if its GPU is not known.
 
-    ``count`` of ``resource`` it has there; ``requested`` and ``used`` are in GPUs, ``used`` None where
-    nothing was measured. ``attributed``: several are on the device; ``used`` is the pod's part by request.
+    ``count`` of ``resource`` is what it has there; ``requested`` and ``used`` are in GPUs, ``used`` None
+    without measurements. ``attributed``: several pods are on the device; ``used`` is the pod's part by
+    request.
     """
 
     namespace: str
@@ -47,8 +47,10 @@ class PodUse:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a GPU: ``xid``, ``ecc``, ``gpu_lost`` and so on, the class that says what helps
-    (``application``, ``reset``, ``replace``, ``informational``), and the XID where it is one.
+    """A GPU fault.
+
+    ``reason`` is ``xid``, ``ecc``, ``gpu_lost`` and so on; ``kind`` is the class of remedy (``application``,
+    ``reset``, ``replace``, ``informational``); ``xid`` is the number of an XID.
     """
 
     reason: str
@@ -62,10 +64,10 @@ class Fault:
 
 @dataclass(frozen=True)
 class Slice:
-    """A MIG instance; ``start`` is its first memory slice, ``size`` how much of a GPU it is, by compute.
+    """A MIG instance; ``start`` is its first memory slice, ``size`` its part of a GPU, by compute.
 
-    ``compute`` and ``memory`` count its slices, 0 where no table knows them. ``instance`` is DCGM's GPU_I_ID,
-    empty where nothing was measured.
+    ``compute`` and ``memory`` count its slices, 0 if our table does not have them. ``instance`` is DCGM's
+    GPU_I_ID, empty without measurements.
     """
 
     profile: str
@@ -81,9 +83,9 @@ class Slice:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU. One that is cut has ``slices`` and no pods of its own; ``shares`` is for how many pods it is.
+    """A GPU. With MIG it has ``slices`` and no pods of its own; ``shares`` is how many pods can share it.
 
-    ``compute`` and ``memory`` are its slices, 0 for one without MIG.
+    ``compute`` and ``memory`` are its slices, 0 without MIG.
     """
 
     index: int
@@ -99,27 +101,26 @@ class Gpu:
 
     @property
     def vacant(self) -> str:
-        """What to say of what nobody has: a GPU that needs a reset or another one is not there to be had."""
+        """Word for unallocated parts: "sick" if the GPU needs a reset or a replacement."""
         return "sick" if any(one.kind in ("reset", "replace") for one in self.faults) else "free"
 
     @property
     def everyone(self) -> Iterator[PodUse]:
-        """Every pod on it, or on a slice of it."""
         yield from self.pods
         for one in self.slices:
             yield from one.pods
 
     @property
     def requested(self) -> float:
-        """How much of it is asked for, 0 to 1 unless somebody was given more than there is."""
+        """Requested part, 0 to 1 unless overallocated."""
         return sum(pod.requested for pod in self.everyone)
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node with GPUs; ``loose`` are pods that have a GPU of it, and nobody tells which.
+    """A node with GPUs; ``loose`` are pods that have one of its GPUs, but it is not known which.
 
-    ``closed`` says why no new pod comes to it though its GPUs are free; empty where nothing keeps them off.
+    ``closed`` says why no new pod is scheduled although GPUs are free; empty if pods can be scheduled.
     """
 
     name: str
@@ -132,26 +133,25 @@ class Node:
 
     @property
     def everyone(self) -> Iterator[PodUse]:
-        """Every pod with a GPU of this node, once for each device that it has."""
+        """Every pod with a GPU of this node, once for each of its devices."""
         for gpu in self.gpus:
             yield from gpu.everyone
         yield from self.loose
 
     @property
     def requested(self) -> float:
-        """GPUs asked for."""
         return sum(pod.requested for pod in self.everyone)
 
     @property
     def busy(self) -> float | None:
-        """GPUs in use: their utilisation added up; None where nothing was measured."""
+        """Number of GPUs in use: the sum of their utilisation; None without measurements."""
         found = [gpu.use.util for gpu in self.gpus if gpu.use.util is not None]
         return sum(found) if found else None
 
 
 @dataclass(frozen=True)
 class Growing:
-    """A pool whose nodes come and go: how many there are, whichever are shown, and how many there may be."""
+    """An elastic pool: its current number of nodes, independent of filters, and its bounds."""
 
     pool: str
     nodes: int
@@ -161,10 +161,10 @@ class Growing:
 
 @dataclass(frozen=True)
 class View:
-    """Nodes by pool and name. ``why`` says why nothing is measured; empty where Prometheus answered.
+    """Nodes by pool and name. ``why`` says why there are no measurements; empty if Prometheus answered.
 
-    ``simulated``: one of them at least is none of hardware, and so are its numbers. ``growing`` are the
-    pools whose nodes come and go within a number of them.
+    ``simulated``: at least one node has simulated GPUs, so the values are simulated. ``growing`` are the
+    elastic pools with bounds on their number of nodes.
     """
 
     nodes: tuple[Node, ...]
@@ -174,11 +174,10 @@ class View:
 
     @property
     def measured(self) -> bool:
-        """Whether Prometheus answered."""
         return not self.why
 
     def only(self, namespace: str | None, pool: str | None, node: str | None) -> View:
-        """What concerns one namespace, pool or node; GPUs without a pod of the namespace are left out."""
+        """The part for one namespace, pool or node; leaves out GPUs without a pod of the namespace."""
         found = [one for one in self.nodes if pool in (None, one.pool) and node in (None, one.name)]
         if namespace is not None:
             found = [kept for one in found if (kept := _of_namespace(one, namespace)) is not None]

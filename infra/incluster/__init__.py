@@ -1,1 +1,1 @@
-"""Programs that run inside the cluster, carried there as text; nothing of ours imports them, nor they us."""
+"""Programs that run in pods, deployed as text in a ConfigMap. They do not import gpuform, nor it them."""

@@ -1,6 +1,6 @@
-"""How what was decided is done to a node; each is the same when it is done twice.
+"""Carries out the decided steps on a node; every step is idempotent.
 
-It lies beside the health loop, in the same ConfigMap. Standard library alone, Python 3.11 or newer.
+Part of the health loop's ConfigMap. Standard library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
+sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
 if TYPE_CHECKING:
     from infra.incluster import proof, told
     from infra.incluster.cases import Node, Step
@@ -27,13 +27,13 @@ REPAIRED = "gpuform.io/gpu-repaired"
 TICKET = "gpuform.io/ticket"
 NODE_POOL = "karpenter.sh/nodepool"
 PINNED = ("karpenter.sh/do-not-disrupt", "cluster-autoscaler.kubernetes.io/scale-down-disabled")
-MOST_FAULTS = 64  # that are noted on a node
+MOST_FAULTS = 64  # recorded on a node
 
 Json = dict[str, Any]
 
 
 def read(node: Json, pool: Json) -> Node:
-    """A node as it is judged; ``pool`` says what it has promised, unless the node itself does."""
+    """The node as a judged value; ``pool`` has what it must offer, unless the node's annotation has it."""
     meta, status = node["metadata"], node.get("status", {})
     notes, labels = meta.get("annotations") or {}, meta.get("labels") or {}
     taints = {one["key"]: one.get("value", "") for one in node["spec"].get("taints") or ()}
@@ -52,7 +52,7 @@ def read(node: Json, pool: Json) -> Node:
 
 
 def _record(text: str | None) -> Json | None:
-    """What was noted; None for what nobody can read, which then only a person clears."""
+    """The record in the annotation; None if it is unreadable: then only a person can clear the taint."""
     try:
         found = json.loads(text or "null")
     except ValueError:
@@ -73,21 +73,20 @@ def _missing(node: Json, pool: Json) -> str:
         return "nobody says what the node shall offer"
     there = status.get("allocatable") or {}
     for name, count in sorted(promised.items()):
-        # What is had by claim is not in there: that all GPUs are measured has to do.
+        # Devices by claim are not in allocatable; that all GPUs are measured must suffice.
         if name.startswith(proof.RESOURCE) and proof.amount(there.get(name, "0")) < count:
             return f"it offers {there.get(name, '0')} of {count} {name}"
     return ""
 
 
 class Hand:
-    """What may change nodes; raises what the cluster raises."""
+    """Changes nodes; raises what ``Cluster`` raises."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Does nothing yet."""
         self._cluster = cluster
 
     def do(self, step: Step, node: Json, now: float) -> str:
-        """One step; in words what else there is to say of it."""
+        """Carry out one step; returns details for the log, or an empty string."""
         if step.action == "lift":
             return self._lift(node, step, now)
         if step.action == "restore":
@@ -112,22 +111,22 @@ class Hand:
             "class": step.kind,
             "faults": [fault.id for fault in step.faults][:MOST_FAULTS],
         }
-        notes = {RECORD: json.dumps(record, sort_keys=True), REPAIRED: None}  # what was said is of before
+        notes = {RECORD: json.dumps(record, sort_keys=True), REPAIRED: None}  # an earlier repair is outdated
         self._cluster.change(node, notes, _taints(node, step.kind))
         message = "; ".join(fault.words for fault in step.faults)[: told.LONGEST]
         reason = "GpuNeedsReset" if step.kind == "reset" else "GpuNeedsReplacement"
         self._cluster.condition(step.node, _condition(node, "True", reason, message, now))
 
     def _lift(self, node: Json, step: Step, now: float) -> str:
-        """The taint last: as long as it is there, all of this is done again."""
+        """Remove the taint last: while it is there, a failed lift is retried."""
         said = _condition(node, "False", "GpuRepaired", step.why, now)
-        node = self._cluster.condition(step.node, said)  # which makes the node that was seen an old one
+        node = self._cluster.condition(step.node, said)  # it has a new resourceVersion
         closed = self._close(step.node, step.why, now)
         self._cluster.change(node, {RECORD: None, REPAIRED: None}, _taints(node, None))
         return closed
 
     def _ticket(self, name: str, pool: str, kind: str, facts: list[str], now: float) -> str:
-        """What a person is to do about a node; in words where it is."""
+        """Write the node's ticket for a person; returns its name for the log."""
         ticket = told.ticket_name(name)
         own = {"name": ticket, "namespace": self._cluster.namespace, "labels": {TICKET: "open"}}
         before = self._cluster.config_map(ticket)
@@ -148,13 +147,13 @@ class Hand:
 
 
 def _taints(node: Json, kind: str | None) -> list[Json]:
-    """The node's taints with ours as it shall be; None for without."""
+    """The node's taints with ours set to ``kind``, or removed for None."""
     others = [one for one in node["spec"].get("taints") or () if one["key"] != TAINT]
     return others if kind is None else [*others, {"key": TAINT, "value": kind, "effect": "NoSchedule"}]
 
 
 def _condition(node: Json, status: str, reason: str, message: str, now: float) -> Json:
-    """It has changed only when its status has: others count from then."""
+    """Keep lastTransitionTime unless the status changes: other programs count from it."""
     before: Json = next(
         (one for one in node["status"].get("conditions") or () if one["type"] == CONDITION), {}
     )

@@ -1,6 +1,6 @@
-"""Which faults are active now and which nodes are measured, as Prometheus says; else it is no answer.
+"""Asks Prometheus which faults are active and which nodes are measured; rejects invalid answers.
 
-It lies beside the health loop, in the same ConfigMap. Standard library alone, Python 3.11 or newer.
+Part of the health loop's ConfigMap. Standard library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
+sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
 if TYPE_CHECKING:
     from infra.incluster.cases import Fault
 else:
@@ -22,21 +22,21 @@ else:
 SERIES = "gpuform:fault:active"
 _SHOWN = "count by (node) (group by (node,gpu) (gpuform:gpu:temperature_celsius))"
 MEASURED = f"{_SHOWN} >= on (node) (max by (node) (gpuform:node:gpus) or on (node) {_SHOWN})"
-"""Nodes of which as many GPUs are measured as their pool says; where it says none, any."""
+"""Nodes with as many measured GPUs as their pool declares; any number if it declares none."""
 CLASSES = ("application", "informational", "reset", "replace")
 LONGEST = 16 * 2**20  # bytes of an answer; 100 000 series are less
 TIMEOUT_S = 10.0
 TROUBLE = (OSError, http.client.HTTPException, ValueError)
-"""What is raised where there is no answer that can be read."""
+"""Exceptions raised if there is no readable answer."""
 
 
 def faults(server: str) -> list[Fault]:
-    """Every active fault; one of ``TROUBLE`` where Prometheus is away or answers nonsense."""
+    """Every active fault; raises one of ``TROUBLE`` if Prometheus is unreachable or its answer invalid."""
     return read(_answer(server, SERIES))
 
 
 def measured(server: str) -> frozenset[str]:
-    """Nodes all of whose GPUs are measured now; one of ``TROUBLE`` as for the faults."""
+    """Nodes with all GPUs measured now; raises as ``faults`` does."""
     return names(_answer(server, MEASURED))
 
 
@@ -45,7 +45,7 @@ def _answer(server: str, expression: str) -> Any:
     url = f"{server.rstrip('/')}/api/v1/query?{query}"
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"{server} is no address of a Prometheus")
-    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 (looked at above)
+    with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 (checked above)
         text = answer.read(LONGEST + 1)
     if len(text) > LONGEST:
         raise ValueError(f"its answer is longer than {LONGEST} bytes")
@@ -53,13 +53,13 @@ def _answer(server: str, expression: str) -> Any:
 
 
 def read(answer: Any) -> list[Fault]:
-    """The faults in an answer; ValueError unless all of it is as it must be.
+    """The faults in an answer; ValueError if any part of it is invalid.
 
-    One series that cannot be read makes the whole answer nonsense: half of it may be the wrong half.
+    One unreadable series rejects the whole answer: the readable part may be the wrong one.
     """
     try:
         found = [one["metric"] for one in _vector(answer) if float(one["value"][1]) == 1]
-        return [fault for fault in map(_fault, found) if fault.node]  # else nobody knows where it is
+        return [fault for fault in map(_fault, found) if fault.node]  # else its place is unknown
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(
             f"its answer has no {error}" if isinstance(error, KeyError) else str(error)
@@ -67,7 +67,7 @@ def read(answer: Any) -> list[Fault]:
 
 
 def names(answer: Any) -> frozenset[str]:
-    """The nodes in an answer; ValueError unless all of it is as it must be."""
+    """The nodes in an answer; ValueError if any part of it is invalid."""
     try:
         return frozenset(str(one["metric"]["node"]) for one in _vector(answer))
     except (KeyError, TypeError, IndexError, AttributeError) as error:

@@ -1,7 +1,6 @@
-"""What the health loop judges: faults, nodes, what was declared, what was done before, and what it decides.
+"""Values of the health loop: faults, nodes, settings, past actions and steps.
 
-Plain values without a server behind them; beside the loop, in the same ConfigMap. Standard library alone,
-Python 3.11 or newer.
+Part of the health loop's ConfigMap. Standard library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 RANK = {"reset": 1, "replace": 2}
-"""Classes that are acted on; of others (application, informational) nothing is known here."""
+"""Classes that are acted on; others (application, informational) are ignored."""
 
 Json = dict[str, Any]
 
@@ -28,43 +27,42 @@ class Fault:
 
     @property
     def id(self) -> str:
-        """The same for as long as it is the same fault of the same GPU on a node of that name."""
+        """Identifies the same fault of the same GPU on a node of that name."""
         return "|".join((self.node, self.uuid or self.gpu, self.xid, self.kind, self.reason))
 
     @property
     def words(self) -> str:
-        """For people."""
         gpu = f"GPU {self.gpu or '?'}" + (f" ({self.uuid})" if self.uuid else "")
         return f"{gpu}: {f'XID {self.xid}' if self.xid else self.reason or 'fault'}, class {self.kind}"
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node of a pool with GPUs, as far as it matters here; times in seconds since 1970."""
+    """A node of a GPU pool; times in seconds since 1970."""
 
     name: str
     uid: str
     created: float
     boot: str
     missing: str
-    """What it lacks of what its pool promises, in words; empty where it is Ready and offers all of it."""
+    """What it lacks of its pool's promise, in words; empty if it is Ready and offers all of it."""
     record: Json | None = None
-    """What the loop has noted on it: class, action, faults, boot."""
+    """What the loop recorded on it: class, action, faults, boot id."""
     taint: str | None = None
-    """Value of our taint."""
+    """Value of our taint; None without it."""
     repaired: str | None = None
-    """What a person has said of its repair."""
+    """What a person wrote about its repair; None before that."""
     claim: bool = False
-    """Whether Karpenter made it."""
+    """Whether Karpenter created it."""
     pinned: bool = False
-    """Whether it must not be disrupted."""
+    """Whether an annotation forbids its disruption."""
     measured: bool = True
-    """Whether Prometheus has measurements of all its GPUs now."""
+    """Whether Prometheus has current measurements of all its GPUs."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What was declared; times in seconds."""
+    """The declared settings; times in seconds."""
 
     mode: str
     budget: float
@@ -74,34 +72,32 @@ class Settings:
 
     @property
     def acts(self) -> bool:
-        """Whether any node is changed."""
         return self.mode != "observe"
 
 
 @dataclass
 class State:
-    """What was done, so that it is not done again, and not too often."""
+    """Past actions: prevents repeating them and exceeding the budget."""
 
     observed: bool = False
-    """Whether it tells of what would have been done."""
+    """Whether the actions were only observed, not carried out."""
     actions: list[Json] = field(default_factory=list)
     spent: dict[str, str] = field(default_factory=dict)
-    """Faults that were acted on, with the node's uid of then."""
+    """Faults that were acted on, with the node's uid at that time."""
     breaker: Json | None = None
 
     @staticmethod
     def of(found: Json) -> State:
-        """As it was written, also by a loop that had Magnum replace nodes; TypeError for anything else."""
+        """From JSON, also of loops that had Magnum replace nodes (``rebuilds``); TypeError for other keys."""
         return State(**{key: value for key, value in found.items() if key != "rebuilds"})
 
     def to_json(self) -> Json:
-        """As it is written."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do: what, to which node, for which class and faults, and why; ``at`` names its action."""
+    """One thing to do to a node, for a class and faults; ``at`` identifies its action in the state."""
 
     action: str
     node: str

@@ -1,7 +1,6 @@
-"""Events of our programs in the cluster, as the API server takes them.
+"""Kubernetes events of our programs in the cluster.
 
-It lies beside the health loop and the pool keeper, in the ConfigMap of each. Standard library alone, Python
-3.11 or newer.
+Part of the ConfigMaps of the health loop and the pool keeper. Standard library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 LONGEST = 1000  # characters of a message
 LONGEST_NAME = 253
-NODES = "default"  # the namespace of events about what has none
+NODES = "default"  # the namespace of events about cluster-scoped objects
 
 Json = dict[str, Any]
 
@@ -19,7 +18,7 @@ Json = dict[str, Any]
 def event(
     program: str, kind: str, reason: str, about: Json, message: str, at: str, namespace: str = NODES
 ) -> Json:
-    """Of type ``kind`` (Normal, Warning) about an object; ``namespace`` is the event's own."""
+    """An event of type ``kind`` (Normal, Warning) about an object; ``namespace`` is the event's own."""
     name = about["name"][: LONGEST_NAME - 20]
     return {
         "apiVersion": "v1",
@@ -39,6 +38,6 @@ def event(
 
 
 def about_node(node: Json) -> Json:
-    """What an event says of whom it is about."""
+    """The reference to a node for ``event``."""
     meta = node["metadata"]
     return {"apiVersion": "v1", "kind": "Node", "name": meta["name"], "uid": meta["uid"]}

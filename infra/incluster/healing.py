@@ -1,10 +1,9 @@
-"""When a node with our taint is let back in, and what it waits for until then.
+"""When a node with our taint may return, and what it waits for until then.
 
-A fault that is no longer seen is not repaired: a GPU that has fallen off the bus has no series, either. A
-node comes back only when somebody has done something (a person has said so, or it was booted anew where a
-reset was called for), no fault of it has been seen for the time to settle while all its GPUs were measured,
-and it is Ready and offers what its pool promises. It lies beside the health loop, in the same ConfigMap.
-Standard library alone, Python 3.11 or newer.
+A fault that is no longer reported is not repaired: a GPU that has fallen off the bus has no series, either. A
+node returns only when it was repaired (a person has said so, or it was rebooted where a reset was needed), no
+fault of it was reported for the settling time while all its GPUs were measured, and it is Ready and offers
+what its pool promises. Part of the health loop's ConfigMap. Standard library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
+sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
 if TYPE_CHECKING:
     from infra.incluster.cases import Fault, Node, Settings, State, Step
 else:
@@ -29,7 +28,7 @@ def steps(
     quiet: Mapping[str, float],
     now: float,
 ) -> list[Step]:
-    """Nodes with our taint: let back in, said what they wait for, or given the taint that somebody took."""
+    """For nodes with our taint: lift it, report what they wait for, or restore a removed taint."""
     if not settings.acts:
         return []
     found = []
@@ -56,7 +55,7 @@ def steps(
 
 
 def _repaired(node: Node) -> bool:
-    """A person has said so; or it was booted anew, which is what a reset comes to."""
+    """Whether a person has said so, or the node was rebooted, which includes a reset."""
     if node.repaired is not None:
         return True
     record = node.record or {}
@@ -65,7 +64,7 @@ def _repaired(node: Node) -> bool:
 
 
 def _waits(settings: Settings, node: Node, active: list[Fault], since: float | None, now: float) -> str:
-    """Why a repaired node stays out. A series that has gone proves nothing: a lost GPU has none."""
+    """Why a repaired node stays out, or empty. A missing series proves nothing: a lost GPU has none."""
     if active:
         return f"still there: {active[0].words}"
     if not node.measured:

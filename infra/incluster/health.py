@@ -1,15 +1,15 @@
-"""The health loop: keeps new pods off nodes with a broken GPU, and sees to it that they are replaced.
+"""The health loop: keeps new pods off nodes with a broken GPU, and has the nodes replaced.
 
     health.py [--every SECONDS] [--account FOLDER] [--listen HOST:PORT] [--prometheus URL] [--server URL]
               SETTINGS
 
-SETTINGS is a JSON file with what was declared; the options are for who runs it outside a pod. Every look asks
-Prometheus for the faults that are active now and for the nodes whose GPUs are measured, and nothing else;
-where it is away or answers nonsense, nothing is done. What was done is kept in a ConfigMap, which is written
-before a node is touched: a loop that ends in between has counted what it did. Every action is an event, a
-line of JSON on stdout, and counted at ``/metrics``.
+SETTINGS is a JSON file with the declared settings; the options are for runs outside a pod. Every round asks
+Prometheus for the active faults and for the nodes with all GPUs measured, and nothing else; if Prometheus is
+unreachable or its answer invalid, nothing is done. Actions are stored in a ConfigMap before a node is
+touched: a loop that ends in between has counted them. Every action is an event, a line of JSON on stdout, and
+counted at ``/metrics``.
 
-What is decided lies in ``judge.py`` beside it. Standard library alone, Python 3.11 or newer.
+``judge.py`` has the decisions. Standard library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
+sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
 if TYPE_CHECKING:
     from infra.incluster import cluster, told
     from infra.incluster.loop import Loop
@@ -32,13 +32,13 @@ else:
     from loop import Loop
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-SILENT = 4  # looks that may fail to come before what was heard counts no more
+SILENT = 4  # missed rounds after which earlier observations are discarded
 
 Json = dict[str, Any]
 
 
 def main() -> None:
-    """Look again and again, until the pod is told to end."""
+    """Run rounds until SIGTERM."""
     parser = argparse.ArgumentParser()
     parser.add_argument("settings", type=Path)
     parser.add_argument("--every", type=float, default=15.0)
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--prometheus", default="")
     parser.add_argument("--server", default="")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the first process of a container has no default
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # PID 1 of a container has no default handler
     declared: Json = json.loads(args.settings.read_text())
     declared["prometheus"] = args.prometheus or declared["prometheus"]
     host, _, port = (args.listen or declared["listen"]).rpartition(":")

@@ -1,12 +1,11 @@
-"""Which node is acted on and how, and when to stop; nothing here asks a server, and the same input gives the
-same answer.
+"""Decides which node is acted on and how, and when to stop; deterministic, and asks no server.
 
-What it decides from: the faults that are active now, the nodes as they are, what was done before (``State``,
-which is kept in the cluster), and since when each node has been without a fault.
+Inputs are the active faults, the nodes, past actions (``State``, stored in the cluster), and since when each
+node has been without a fault.
 
-A fault is acted on once: it is ``spent`` until it has been gone for the time to settle, whether or not the
-loop was started anew in between. What came and went while nobody looked is not made up for. It lies beside
-the health loop, in the same ConfigMap. Standard library alone, Python 3.11 or newer.
+A fault is acted on once: it is ``spent`` until it has been gone for the settling time, even across restarts
+of the loop. Faults that came and went while the loop was down are ignored. Part of the health loop's
+ConfigMap. Standard library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
+sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
 if TYPE_CHECKING:
     from infra.incluster import healing
     from infra.incluster.cases import RANK, Fault, Node, Settings, State, Step
@@ -33,10 +32,10 @@ def listen(
     now: float,
     unseen: Collection[str] = (),
 ) -> dict[str, float]:
-    """Since when each node of these names has been without a fault that counts, as far as was listened.
+    """Since when each node of these names has been observed without a fault that counts.
 
-    Call it with an empty mapping after any time without an answer: silence is no quiet. Nor is it that of
-    ``unseen``, nodes that are there and of whose GPUs one at least is not measured.
+    Pass an empty ``quiet`` after any time without an answer: no answer does not mean no fault. The time also
+    restarts for ``unseen``, existing nodes with at least one GPU that is not measured.
     """
     loud = {fault.node for fault in faults if fault.kind in RANK}
     over = {*loud, *unseen}
@@ -44,21 +43,21 @@ def listen(
 
 
 def names(nodes: Iterable[Node], state: State) -> set[str]:
-    """Of the nodes to listen to: those there are, and those of which something is remembered."""
+    """Names of the nodes to observe: existing ones, and those with spent faults."""
     return {node.name for node in nodes} | {id.partition("|")[0] for id in state.spent}
 
 
 def limit(settings: Settings, nodes: Iterable[Node], state: State) -> int:
-    """How many actions the window bears: a share of the nodes, one at least, and no more than the most."""
+    """Actions allowed per window: the budget's share of the nodes, at least 1, at most ``settings.most``."""
     found = max(1, int(settings.budget * _counted(nodes, state) + 1e-9))  # 0.29 * 100 is not quite 29
     return found if settings.most is None else min(found, settings.most)
 
 
 def _counted(nodes: Iterable[Node], state: State) -> int:
-    """Nodes that the budget is a share of.
+    """Number of nodes that the budget is a share of.
 
-    Those that were replaced count until the window is over, and those that came instead do not: else each
-    action would change what the next one is measured by.
+    Replaced nodes count until the window is over, and their successors do not: otherwise each action would
+    change the limit for the next one.
     """
     there = {node.uid for node in nodes} | {one["uid"] for one in state.actions}
     before = [int(one["of"]) for one in state.actions[:1]]
@@ -73,7 +72,7 @@ def decide(
     quiet: Mapping[str, float],
     now: float,
 ) -> tuple[list[Step], State]:
-    """What to do now, and what is remembered of it; write the latter down before the former is done."""
+    """The steps to do now, and the new state; store the state before carrying out the steps."""
     known = {node.name: node for node in nodes}
     after = _kept(settings, state, known, quiet, now)
     active: dict[str, list[Fault]] = {}
@@ -87,7 +86,7 @@ def decide(
     fresh = {name: _fresh(settings, after, known[name], found, now) for name, found in active.items()}
     due = [(name, found) for name, found in fresh.items() if found]
     for name, found in sorted(due, key=lambda one: (-_rank(one[1]), one[0])):
-        # What the node says of them is written anew with the next action, which is about others.
+        # The next action overwrites the node's record with other faults, so these are kept as spent.
         noted = {fault.id for fault in active[name]} - {fault.id for fault in found}
         after.spent |= dict.fromkeys(noted, known[name].uid)
         steps += _act(settings, after, known, name, found, now)
@@ -95,13 +94,13 @@ def decide(
 
 
 def reset(state: State) -> State:
-    """The breaker closed by a person: counting begins anew; what was begun is still brought to an end."""
+    """The state after a person closed the breaker: counting restarts; unfinished actions are kept."""
     begun = [one for one in state.actions if not one["done"]]
     return replace(state, actions=begun, breaker=None)
 
 
 def finished(state: State, at: float, node: str, now: float) -> State:
-    """The action that was decided then has been carried out; it counts from now on."""
+    """The state with the action of ``at`` and ``node`` done; it counts from ``now``."""
     done = {"at": now, "done": True}
     own = [{**one, **done} if (one["at"], one["node"]) == (at, node) else one for one in state.actions]
     return replace(state, actions=own)
@@ -110,9 +109,9 @@ def finished(state: State, at: float, node: str, now: float) -> State:
 def _kept(
     settings: Settings, state: State, known: Mapping[str, Node], quiet: Mapping[str, float], now: float
 ) -> State:
-    """The state without what no longer matters; what was only observed is nothing that was done.
+    """The state without outdated entries, and without observed actions once the loop acts.
 
-    What was begun matters until it is done, or its reason is gone: it may fail for longer than a window.
+    Unfinished actions stay until done or until their reason is gone: they may fail for longer than a window.
     """
     if state.observed and settings.acts:
         state = State()
@@ -130,7 +129,7 @@ def _kept(
 def _again(
     settings: Settings, after: State, known: Mapping[str, Node], active: Mapping[str, list[Fault]]
 ) -> list[Step]:
-    """What was begun and not ended, where it still has a reason; it has been counted."""
+    """Steps for unfinished actions that still have a reason; they are counted already."""
     steps = []
     for one in after.actions:
         if one["done"]:
@@ -146,7 +145,7 @@ def _again(
 
 
 def _fresh(settings: Settings, after: State, node: Node, found: list[Fault], now: float) -> list[Fault]:
-    """Faults that nothing was done about; on a new node of an old name, those of the old one fade first."""
+    """Faults without an action; on a new node of an old name, those of the old node must fade first."""
     noted = set((node.record or {}).get("faults", ()))
     old_enough = now - node.created >= settings.settle_s
     return [
@@ -184,7 +183,7 @@ def _act(
 
 
 def _action(settings: Settings, node: Node, kind: str) -> str:
-    """Only a broken GPU costs a node: for a reset, an autoscaler's gets empty and goes by itself."""
+    """Only class replace deletes a node: one that needs a reset empties, and its autoscaler removes it."""
     if settings.mode != "replace":
         return settings.mode
     return "replace" if kind == "replace" and node.claim and not node.pinned else "ticket"

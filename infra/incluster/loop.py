@@ -1,6 +1,6 @@
-"""One look of the health loop after the other: what is asked, decided, written down, done and told.
+"""The rounds of the health loop: ask, decide, store, act and report.
 
-It lies beside the health loop's program, in the same ConfigMap. Standard library alone, Python 3.11 or newer.
+Part of the health loop's ConfigMap. Standard library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
+sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
 if TYPE_CHECKING:
     from infra.incluster import acting, asked, cluster, events, judge, proof, told
     from infra.incluster.cases import Node, Settings, State, Step
@@ -29,13 +29,13 @@ else:
 STATE = "gpu-health-state"
 KEY = "state.json"
 RESET = "gpuform.io/reset-breaker"
-WORDS = ("observe", "withhold", "note", "wait")  # actions that are only said
+WORDS = ("observe", "withhold", "note", "wait")  # actions that are only reported
 
 Json = dict[str, Any]
 
 
 class Loop:
-    """One loop, and what it remembers between two looks: nothing that a restart may not lose."""
+    """One loop; what it remembers between two rounds may be lost in a restart."""
 
     def __init__(
         self,
@@ -43,7 +43,6 @@ class Loop:
         declared: Json,
         metrics: told.Metrics,
     ) -> None:
-        """Looks at nothing yet."""
         self._cluster, self._metrics, self._hand = server, metrics, acting.Hand(server)
         self._prometheus: str = declared["prometheus"]
         self._pools: Json = declared["pools"]
@@ -58,7 +57,7 @@ class Loop:
         self._said: dict[str, str] = {}
 
     def look(self, now: float) -> None:
-        """One look; what fails is said, once, and tried again at the next."""
+        """One round; a failure is reported once and retried in the next round."""
         try:
             faults, measured = asked.faults(self._prometheus), asked.measured(self._prometheus)
         except asked.TROUBLE as error:
@@ -76,7 +75,7 @@ class Loop:
             self._once("cluster", now, f"nothing is done: {_words(error)}")
 
     def silent(self) -> None:
-        """It has not looked for long."""
+        """Discard the observations after a long gap between rounds."""
         self._quiet.clear()
 
     def _judge(self, faults: list[Any], measured: frozenset[str], now: float) -> None:
@@ -111,7 +110,7 @@ class Loop:
             self._write(kept, done)
 
     def _do(self, step: Step, node: Json, now: float) -> bool:
-        """Whether it is done; one that is only to be said is said once."""
+        """Whether the step succeeded; steps that are only reported are reported once."""
         kind, why, result = step.kind, step.why, "done"
         if step.action in WORDS:
             if step.action == "observe":
@@ -143,7 +142,7 @@ class Loop:
         return result == "done"
 
     def _event(self, action: str, about: Json, message: str, now: float) -> None:
-        """An event that cannot be had undoes nothing."""
+        """An event that cannot be written does not undo the action."""
         try:
             space = about.get("namespace", events.NODES)
             self._cluster.event(told.event(action, about, message, now, space))
@@ -184,7 +183,7 @@ class Loop:
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": own, "data": {KEY: text}}
 
     def _once(self, subject: str, now: float, text: str) -> None:
-        """Say what is not what was said before; and of the good, only that it is so again."""
+        """Log what differs from the last text on the subject; a success only after a failure."""
         first = subject not in self._said
         if self._said.get(subject) != text:
             self._said[subject] = text

@@ -2,16 +2,16 @@
 
     pool_keeper.py [--every SECONDS] [--account FOLDER] POOLS
 
-POOLS is a JSON file: by the name of a pool, the ``selector`` that its nodes are born with, the ``labels`` and
-``taints`` that they are to have, the ``startup`` taints of nodes without proof, and the ``layout`` of GPUs
-that are cut once they have joined. It watches the nodes without the label of an environment, and so has
-nothing to do but when one joins; every so many seconds (``--every``) they are listed anew. A node that has
-the label is in its pool, and from then on left alone: what changes about pools is the program's (`gpuform
-up`), and so this one never takes anything away, nor sets a value that is there already.
+POOLS is a JSON file: by the name of a pool, the ``selector`` that its nodes are created with, the ``labels``
+and ``taints`` that they must have, the ``startup`` taints of nodes without proof, and the ``layout`` of GPUs
+that are partitioned after the node has joined. It watches the nodes without the environment label, so it
+works only when a node joins; every ``--every`` seconds they are listed again. A node with the label is in its
+pool and left alone: `gpuform up` applies changes of pools. So this program never removes anything, nor
+overwrites an existing value.
 
-The taints come first, and in the same patch the layout, on a node that was told none; the labels last, by
-which the node is done. What somebody else has set to another value is left and said, as an event. Standard
-library alone, Python 3.11 or newer.
+Taints are set first, in the same patch as the layout if the node has none; the labels last, which marks the
+node as done. Another value that another program has set stays and is reported as an event. Standard library
+only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
+sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
 if TYPE_CHECKING:
     from infra.incluster import cluster, events
 else:
@@ -36,18 +36,18 @@ else:
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 NAME = "pool-keeper"
-OURS = "gpuform.io/environment"  # of nodes that have all; Magnum may have given one the label of its pool
+OURS = "gpuform.io/environment"  # marks complete nodes; Magnum may set the pool label itself
 RELAYOUT = "gpuform.io/relayout"
 LAYOUT = "gpuform.io/mig-layout"
 MIG_CONFIG = "nvidia.com/mig.config"
-PAUSE_S = 1.0  # after a watch that has hardly begun
+PAUSE_S = 1.0  # after a watch that ended at once
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Gift:
-    """What a node gets; ``taints`` are all that it then has, ``left`` is what is there with another value."""
+    """What a node gets; ``taints`` is the complete list, ``left`` names what keeps another value."""
 
     labels: dict[str, str]
     taints: list[Json]
@@ -57,7 +57,7 @@ class Gift:
 
 
 def pool_of(node: Json, pools: Json) -> str | None:
-    """The pool whose selector the node matches; None for none, and for a node that is to be left alone."""
+    """The pool with a selector that the node matches; None without one, and for nodes to leave alone."""
     meta = node["metadata"]
     labels = meta.get("labels") or {}
     if OURS in labels or "deletionTimestamp" in meta or RELAYOUT in (meta.get("annotations") or {}):
@@ -99,16 +99,15 @@ def _taints(node: Json) -> list[Json]:
 
 
 class Keeper:
-    """What it remembers is only what it has said, and whom it has just seen to."""
+    """Handles nodes that join; remembers only what it has logged and which nodes are done."""
 
     def __init__(self, server: cluster.Cluster, pools: Json) -> None:
-        """Looks at nothing yet."""
         self._cluster, self._pools = server, pools
         self._done: set[str] = set()
         self._said: dict[str, str] = {}
 
     def watch(self, seconds: float) -> None:
-        """See to every node that is there, and to each that joins while the time lasts."""
+        """Handle every existing node, and each that joins within ``seconds``."""
         self._done.clear()
         began = time.monotonic()
         try:
@@ -121,7 +120,7 @@ class Keeper:
             time.sleep(PAUSE_S)
 
     def _see(self, node: Json) -> None:
-        """Of a node that has changed meanwhile, the next version is on its way."""
+        """A conflict is not logged: the watch delivers the node's next version."""
         name, own = node["metadata"]["name"], pool_of(node, self._pools)
         if own is None or node["metadata"]["uid"] in self._done:
             return
@@ -146,7 +145,7 @@ class Keeper:
             self._event(node, why)
 
     def _event(self, node: Json, message: str) -> None:
-        """An event that cannot be had undoes nothing."""
+        """An event that cannot be written does not undo the change."""
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         about = events.about_node(node)
         try:
@@ -155,7 +154,7 @@ class Keeper:
             print(f"{about['name']} has no event: {_words(error)}", flush=True)
 
     def _say(self, subject: str, text: str) -> None:
-        """Say what is wrong, once; nothing for what is well."""
+        """Log a problem once; an empty text clears it."""
         if text and self._said.get(subject) != text:
             print(f"{subject}: {text}", flush=True)
         if text:
@@ -173,13 +172,13 @@ def _words(error: BaseException) -> str:
 
 
 def main() -> None:
-    """Watch again and again, until the pod is told to end."""
+    """Watch until SIGTERM."""
     parser = argparse.ArgumentParser()
     parser.add_argument("pools", type=Path)
     parser.add_argument("--every", type=float, default=30.0)
     parser.add_argument("--account", type=Path, default=ACCOUNT)
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the first process of a container has no default
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # PID 1 of a container has no default handler
     keeper = Keeper(cluster.Cluster(args.account), json.loads(args.pools.read_text()))
     while True:
         keeper.watch(args.every)

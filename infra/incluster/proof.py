@@ -1,6 +1,6 @@
-"""What a GPU node has to show, and the patch that lets it in; nothing here asks a server.
+"""What a GPU node must prove, and the patch that lifts its startup taint; asks no server.
 
-It lies beside the gate's program, in the same ConfigMap. Standard library alone, Python 3.11 or newer.
+Part of the ConfigMaps of the readiness gate and the health loop. Standard library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GPUS = "karpenter.k8s.aws/instance-gpu-count"
 READY = "gpuform.io/gpu-ready"
 WAITS_FOR = "gpuform.io/gpu-waits-for"
 DRIVER_OF_CLAIMS = "gpu.nvidia.com"
-RESOURCE = "nvidia.com/"  # how extended resources begin; device classes end in it
+RESOURCE = "nvidia.com/"  # prefix of extended resources; device classes end in it
 MIG_CONFIG = "nvidia.com/mig.config"
 MIG_STATE = "nvidia.com/mig.config.state"
 DRIVER = "nvidia.com/cuda.driver-version.full"
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 
 def taints(node: Json) -> list[tuple[int, Json]]:
-    """Our taints on the node and their places among all of them, the last first."""
+    """Our taints on the node with their index among all taints, last first."""
     every = list(enumerate(node["spec"].get("taints") or ()))
     return [(place, taint) for place, taint in reversed(every) if taint["key"] == TAINT]
 
@@ -38,7 +38,7 @@ def amount(quantity: str) -> int:
 
 
 def promise(node: Json, pool: Json) -> dict[str, int]:
-    """What the node shall offer; nothing where nobody can read it, or see how many GPUs the node has."""
+    """What the node must offer; empty if it is unreadable, or the node's number of GPUs is unknown."""
     meta = node["metadata"]
     noted = meta.get("annotations") or {}
     try:
@@ -52,14 +52,14 @@ def promise(node: Json, pool: Json) -> dict[str, int]:
 
 
 def claimed(node: Json, pool: Json | None) -> bool:
-    """Whether it has promised a device class, whose devices are had by claim."""
+    """Whether the node promises a device class: its devices are allocated by claim (DRA)."""
     return any(not name.startswith(RESOURCE) for name in promise(node, pool or {}))
 
 
 def devices(slices: list[Json]) -> dict[str, int]:
-    """Devices of one node by device class: whole GPUs, and slices of them; the newest generation counts.
+    """Number of devices of one node by device class: whole GPUs, and MIG slices; newest generation only.
 
-    Other drivers have slices of the node, too, and mostly a pool of the same name, which is the node's.
+    Other drivers have ResourceSlices of the node, too, mostly with the same pool name: the node's.
     """
     specs = [one["spec"] for one in slices if one["spec"]["driver"] == DRIVER_OF_CLAIMS]
     newest: dict[str, int] = {}
@@ -77,9 +77,9 @@ def devices(slices: list[Json]) -> dict[str, int]:
 
 
 def missing(node: Json, pods: list[Json], pool: Json | None, there: dict[str, int]) -> list[str]:
-    """What keeps the node from being used, in words; nothing for a node that is as its pool promises.
+    """What keeps the node from being used, in words; empty if it is as its pool promises.
 
-    ``there`` is what it has to be claimed.
+    ``there`` has its devices by device class.
     """
     labels, promised = node["metadata"].get("labels") or {}, promise(node, pool or {})
     if pool is None:
@@ -110,14 +110,14 @@ def _not_ready(node: Json, pods: list[Json], operands: list[str]) -> list[str]:
 
 
 def counting(operand: str, node: Json, pods: list[Json]) -> list[Json]:
-    """The operand's pods; one older than the node ran on an earlier one of its name, and proves nothing."""
+    """The operand's pods; one older than the node ran on an earlier node of that name, and does not count."""
     since = node["metadata"]["creationTimestamp"]
     own = [pod for pod in pods if pod["metadata"].get("labels", {}).get("app") == operand]
     return [pod for pod in own if pod["metadata"]["creationTimestamp"] >= since]
 
 
 def ready(pod: Json) -> bool:
-    """Whether the pod has done its work, or is doing it."""
+    """Whether the pod has succeeded, or is running and Ready."""
     status = pod.get("status", {})
     if "deletionTimestamp" in pod["metadata"]:
         return False
@@ -128,7 +128,7 @@ def ready(pod: Json) -> bool:
 
 
 def evidence(node: Json, pods: list[Json], pool: Json, now: datetime.datetime) -> str:
-    """What was found, and when: the value of the node's annotation."""
+    """Value of the node's annotation: what was verified, and when."""
     labels = node["metadata"].get("labels", {})
     known = {
         "at": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -142,18 +142,18 @@ def evidence(node: Json, pods: list[Json], pool: Json, now: datetime.datetime) -
 
 
 def image(pod: Json) -> str:
-    """Name and version of what the pod runs, without the registry."""
+    """Name and tag of the pod's first image, without the registry."""
     return str(pod["spec"]["containers"][0]["image"]).rpartition("/")[2]
 
 
 def lifting(node: Json, found: str) -> list[Json]:
-    """The patch: each of our taints goes if it is still where it was, and the evidence is written."""
+    """JSON patch that removes each of our taints, if its index is unchanged, and writes the evidence."""
     noted = node["metadata"].get("annotations")
     operations: list[Json] = []
     for place, taint in taints(node):
         path = f"/spec/taints/{place}"
         operations += [{"op": "test", "path": path, "value": taint}, {"op": "remove", "path": path}]
-    if noted is None:  # the test passes where there is nothing
+    if noted is None:  # the test passes if the path is missing
         path = "/metadata/annotations"
         operations += [{"op": "test", "path": path, "value": None}, {"op": "add", "path": path, "value": {}}]
     if WAITS_FOR in (noted or {}):

@@ -2,16 +2,15 @@
 
     readiness_gate.py [--every SECONDS] [--account FOLDER] POOLS
 
-POOLS is a JSON file: by the name of a pool, the ``labels`` that discovery puts on its nodes, the ``operands``
-of which a pod (by its label ``app``) must be ready on each, and what each ``offers``. A node's annotation
-``gpuform.io/offers`` comes before that, or ``gpuform.io/offers-per-gpu`` where nodes of a pool differ in how
-many GPUs they have. Extended resources are looked for in what the node has to give, device classes in its
-ResourceSlices. Until all is there the taint stays, whatever else happens: no answer from the API server, an
-operand that fails, a promise that nobody can read; and an annotation says what is missing. Only our taint is
-taken away, in one patch that the server refuses if the taints have changed meanwhile.
+POOLS is a JSON file: by the name of a pool, the ``labels`` that discovery sets on its nodes, the ``operands``
+that need a ready pod (by its label ``app``) on each node, and what each node ``offers``. A node's annotation
+``gpuform.io/offers`` takes precedence, or ``gpuform.io/offers-per-gpu`` if nodes of a pool differ in their
+number of GPUs. Extended resources are read from the node's allocatable, device classes from its
+ResourceSlices. Until all is there the taint stays, whatever else happens (no answer from the API server, a
+failing operand, an unreadable promise), and an annotation says what is missing. Only our taint is removed, in
+one patch that the server refuses if the taints have changed meanwhile.
 
-What a node has to show is judged by ``proof.py``, which lies beside it. Else the standard library alone,
-Python 3.11 or newer.
+``proof.py`` says what a node must prove. Otherwise standard library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
+sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
 import proof  # type: ignore[import-not-found,unused-ignore]
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-PAGE = 100  # nodes in one answer, so that a large cluster needs no large pod
+PAGE = 100  # nodes in one answer; bounds the pod's memory in a large cluster
 LONGEST = 1000  # characters of a reason on the node
 TIMEOUT_S = 10.0
 
@@ -44,10 +43,10 @@ TROUBLE = (OSError, http.client.HTTPException, ValueError, KeyError)
 
 
 class Api:
-    """The API server, as the pod's service account may use it. Raises OSError where it refuses or is away."""
+    """The API server, with the pod's service account. Raises OSError if it refuses or is unreachable."""
 
     def __init__(self, account: Path) -> None:
-        """``account`` is the folder with the token, the certificate authority and our namespace."""
+        """``account`` is the folder with the token, the CA and our namespace."""
         host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
         self._server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
         self._account = account
@@ -55,7 +54,7 @@ class Api:
         self._tls = ssl.create_default_context(cafile=str(account / "ca.crt"))
 
     def waiting(self) -> Iterator[Json]:
-        """Nodes of our pools that have the taint."""
+        """Nodes of our pools with the startup taint."""
         query = {"labelSelector": proof.POOL, "limit": str(PAGE)}
         while True:
             page = self._call("/api/v1/nodes", query)
@@ -66,25 +65,23 @@ class Api:
             query = {**query, "continue": token}
 
     def pods(self, node: str) -> list[Json]:
-        """Pods of the operator's namespace, which is ours, on one node."""
+        """Pods on one node in the operator's namespace, which is also ours."""
         found: list[Json] = self._call(
             f"/api/v1/namespaces/{self._namespace}/pods", {"fieldSelector": f"spec.nodeName={node}"}
         )["items"]
         return found
 
     def slices(self, node: str) -> list[Json]:
-        """What drivers offer on one node to be claimed."""
         found: list[Json] = self._call(
             "/apis/resource.k8s.io/v1/resourceslices", {"fieldSelector": f"spec.nodeName={node}"}
         )["items"]
         return found
 
     def patch(self, node: str, operations: list[Json]) -> None:
-        """All of the operations, or none."""
+        """Apply all of the operations, or none."""
         self._call(f"/api/v1/nodes/{node}", {}, operations)
 
     def note(self, node: str, key: str, value: str) -> None:
-        """An annotation."""
         self._call(f"/api/v1/nodes/{node}", {}, {"metadata": {"annotations": {key: value}}})
 
     def _call(self, path: str, query: dict[str, str], change: list[Json] | Json | None = None) -> Json:
@@ -102,7 +99,7 @@ class Api:
 
 
 def look(api: Api, pools: Json, said: dict[str, str]) -> None:
-    """One look at every waiting node; ``said`` is what was last said of each, so that nothing is repeated."""
+    """Check every waiting node once; ``said`` has the last message on each, to avoid repeating it."""
     names = set()
     for node in api.waiting():
         name = node["metadata"]["name"]
@@ -120,7 +117,7 @@ def look(api: Api, pools: Json, said: dict[str, str]) -> None:
 
 
 def judge(api: Api, node: Json, pool: Json | None) -> str:
-    """Let the node in, or note on it what it waits for, and say so."""
+    """Lift the node's taint, or annotate what it waits for; returns that text, empty if lifted."""
     name, noted = node["metadata"]["name"], node["metadata"].get("annotations") or {}
     pods = api.pods(name)
     there = proof.devices(api.slices(name)) if proof.claimed(node, pool) else {}
@@ -135,13 +132,13 @@ def judge(api: Api, node: Json, pool: Json | None) -> str:
 
 
 def main() -> None:
-    """Look again and again, until the pod is told to end."""
+    """Check the nodes until SIGTERM."""
     parser = argparse.ArgumentParser()
     parser.add_argument("pools", type=Path)
     parser.add_argument("--every", type=float, default=5.0)
     parser.add_argument("--account", type=Path, default=ACCOUNT)
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the first process of a container has no default
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # PID 1 of a container has no default handler
     api, said, trouble = Api(args.account), dict[str, str](), ""
     pools: Json = json.loads(args.pools.read_text())
     while True:

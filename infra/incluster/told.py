@@ -1,6 +1,6 @@
-"""What the health loop tells: lines of its audit log, events, tickets, and its own metrics.
+"""Output of the health loop: audit log, events, tickets, and its own metrics.
 
-It lies beside the health loop, in the same ConfigMap. Standard library alone, Python 3.11 or newer.
+Part of the health loop's ConfigMap. Standard library only, Python 3.11 or newer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # isolated, the interpreter does not look there by itself
+sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
 if TYPE_CHECKING:
     from infra.incluster import events
 else:
@@ -50,12 +50,12 @@ def at(now: float) -> str:
 
 
 def seconds(written: str) -> float:
-    """Since 1970, of a time as Kubernetes writes it."""
+    """Seconds since 1970, of a time as Kubernetes writes it."""
     return datetime.datetime.fromisoformat(written).timestamp()
 
 
 def line(now: float, **said: Any) -> None:
-    """One line of JSON, of the audit log."""
+    """Print one JSON line of the audit log."""
     print(json.dumps({"at": at(now), "program": NAME, **said}, sort_keys=True), flush=True)
 
 
@@ -66,7 +66,7 @@ def event(action: str, about: Json, message: str, now: float, namespace: str) ->
 
 
 def ticket_name(node: str) -> str:
-    """Of the ConfigMap with the node's ticket."""
+    """Name of the ConfigMap with the node's ticket."""
     name = f"gpu-ticket-{node}"
     if len(name) <= LONGEST_NAME:
         return name
@@ -74,7 +74,7 @@ def ticket_name(node: str) -> str:
 
 
 def ticket(node: str, pool: str, kind: str, faults: list[str], now: float) -> dict[str, str]:
-    """What a person needs to know, for people and for programs."""
+    """Data of the ticket: ``ticket.md`` for people, ``ticket.json`` for programs."""
     do = "Reset the GPU, or boot the machine anew."
     if kind == "replace":
         do = "Boot the machine anew; if the fault comes again, have the GPU or the machine replaced."
@@ -90,31 +90,28 @@ def ticket(node: str, pool: str, kind: str, faults: list[str], now: float) -> di
 
 
 class Metrics:
-    """Its own figures, in Prometheus' text format."""
+    """The loop's metrics, in Prometheus' text format."""
 
     def __init__(self) -> None:
-        """Nothing done yet."""
         self._lock = threading.Lock()
         self._actions: Counter[tuple[str, str, str, str]] = Counter()
         self._gauges: dict[str, float] = {}
 
     def count(self, node: str, kind: str, action: str, result: str) -> None:
-        """One action more."""
         with self._lock:
             self._actions[node, kind, action, result] += 1
 
     def set(self, **gauges: float) -> None:
-        """Figures as they are now, by their names after ``gpuform_health_``."""
+        """Set gauges by their names without the prefix ``gpuform_health_``."""
         with self._lock:
             self._gauges |= gauges
 
     def get(self, name: str) -> float:
-        """One figure; 0 as long as it has none."""
+        """One gauge; 0 before it is set."""
         with self._lock:
             return self._gauges.get(name, 0.0)
 
     def text(self) -> str:
-        """All of it."""
         with self._lock:
             lines = ["# TYPE gpuform_health_actions_total counter"] if self._actions else []
             for labels, count in sorted(self._actions.items()):
@@ -127,7 +124,7 @@ class Metrics:
 
 
 def serve(address: tuple[str, int], metrics: Metrics, alive: Callable[[], bool]) -> ThreadingHTTPServer:
-    """Answer for ``/metrics`` and ``/healthz`` from a thread of its own."""
+    """Serve ``/metrics`` and ``/healthz`` from a thread of its own."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -147,7 +144,7 @@ def serve(address: tuple[str, int], metrics: Metrics, alive: Callable[[], bool])
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """The log is for what was done."""
+            """Log no requests: stdout is the audit log."""
 
     server = ThreadingHTTPServer(address, Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

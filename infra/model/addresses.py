@@ -37,12 +37,12 @@ class Subnets:
 
 
 def subnets(network: Network) -> tuple[Subnets, ...]:
-    """One private and one public subnet per zone, none of which overlap.
+    """One private and one public subnet per zone, without overlap.
 
-    The VPC falls into four equal blocks for two or three zones and into eight for more; each zone has one of
-    them, and the last one is cut once more for the public subnets. So a third zone moves no address of the
-    first two, while a fourth one does, and AWS then makes the subnets anew. /16 over three zones: private
-    /18, public /20. Raises InputError where the public subnets would be smaller than AWS allows.
+    The VPC is split into four equal blocks for two or three zones and into eight for more; each zone has one
+    of them, and the last one is split once more for the public subnets. So a third zone moves no subnet of
+    the first two, while a fourth one does: all subnets are then replaced. /16 over three zones: private /18,
+    public /20. Raises InputError where the public subnets would be smaller than AWS allows.
     """
     cidr, zones = network.cidr, network.zones
     vpc = ipaddress.IPv4Network(cidr)
@@ -64,7 +64,7 @@ def prefix_delegation(pools: Sequence[Pool]) -> bool:
 
 
 def most_nodes(pool: Pool, machine: Machine, offered: dict[str, int]) -> int:
-    """Nodes that the pool may have at most if all are that machine; ``offered``: what one such offers."""
+    """Maximum number of nodes of the pool if all are that machine; ``offered``: what one such node offers."""
     if pool.elastic is None:
         return (pool.nodes or 0) + (SURGE if pool.by_karpenter else 0)
     per_node = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered}
@@ -72,7 +72,6 @@ def most_nodes(pool: Pool, machine: Machine, offered: dict[str, int]) -> int:
 
 
 def _most_addresses(strategy: MigStrategy, pool: Pool, blocks: bool) -> int:
-    """Addresses that the pool may take, whichever of its machines it gets."""
     return max(
         most_nodes(pool, machine, offer.offered(strategy, pool, machine.gpus))
         * _per_node(pool.on_aws.max_pods or machine.pods, blocks)
@@ -87,7 +86,7 @@ def _per_node(pods: int, blocks: bool) -> int:
 def check(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> None:
     """Refuse a network that is too small for what the pools may grow to.
 
-    Pools that name zones must find room there, so each set of zones that a pool names is looked at by itself.
+    Pools that name zones must fit into them, so each set of zones that a pool names is checked on its own.
     """
     network, path = cluster.network, "cluster.network.cidr"
     cut = subnets(network)

@@ -1,4 +1,4 @@
-"""What only AWS has: the cluster's network and access, and what a pool's nodes are there."""
+"""The AWS part of the environment: the cluster's network and access, and a pool's node settings."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Network(Model):
 
 
 class Endpoint(Model):
-    """Who reaches the control plane's endpoint; nodes always do, from inside."""
+    """Access to the control plane's endpoint; nodes always reach it from inside the VPC."""
 
     public_cidrs: tuple[Annotated[str, Field(strict=True), AfterValidator(_public_cidr)], ...] = Field(
         default=(), description="Networks that reach it from outside; none: it is private only."
@@ -103,7 +103,7 @@ class Endpoint(Model):
 
 
 class SystemNodes(Model):
-    """Nodes for what has to run before any pool does: Karpenter, CoreDNS, the operator."""
+    """Nodes for pods that must run before any pool has nodes: Karpenter, CoreDNS, the operator."""
 
     machine: MachineName = Field(default="m6i.xlarge", description="Instance type without a GPU.")
     nodes: Count = Field(default=2, description="Number of nodes; two, so that one may go.")
@@ -157,7 +157,7 @@ class AwsCluster(Model):
 
 
 class Disk(Model):
-    """The encrypted gp3 volume of a node; containers and images lie on it, unless instance_store is given.
+    """The encrypted gp3 volume of a node; it holds containers and images, unless instance_store is given.
 
     Ranges and ratios are those of gp3 in AWS's EBS user guide.
     """
@@ -184,7 +184,7 @@ class Disk(Model):
 
 
 class AwsPool(Model):
-    """What a pool's nodes are on AWS, beside what every kind of cluster knows of them."""
+    """AWS settings of a pool's nodes, beside the pool's own fields."""
 
     image: ImageKey | None = Field(
         default=None,

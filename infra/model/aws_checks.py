@@ -1,4 +1,4 @@
-"""What an AWS environment may not ask for: each with the reason, before anything is asked of AWS."""
+"""Checks of an AWS environment, with the reason for each refusal; without calls to AWS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SYSTEM_IMAGE = "al2023"
 
 SYSTEM_POOL = "system"
 LONGEST_NAME = 40
-"""IAM takes role names of 64 characters; the rest is for the role's part, and for what Pulumi adds."""
+"""IAM role names have at most 64 characters; the rest is for the role's suffix and what Pulumi adds."""
 
 
 def check(
@@ -26,7 +26,7 @@ def check(
     pools: Sequence[Pool],
     workloads: Sequence[Workload],
 ) -> None:
-    """Refuse the first thing that AWS, EKS, Karpenter or the node images would not do."""
+    """Refuse the first setting that AWS, EKS, Karpenter or the node images do not support."""
     if len(name) > LONGEST_NAME:
         fact = f"{name!r} is too long for the names of IAM roles that begin with it"
         raise InputError("name", fact, f"use at most {LONGEST_NAME} characters")
@@ -45,7 +45,7 @@ def check(
 
 
 def _check_names(pools: Sequence[Pool]) -> None:
-    """Each way of buying has a NodePool of its own, and a fixed number: no two pools have one of one name."""
+    """Each capacity type and each static pool has a NodePool; no two pools may yield the same name."""
     seen: dict[str, Pool] = {}
     for index, pool in enumerate(pools):
         for name in pool.node_pools:
@@ -70,7 +70,7 @@ def _check_pins(cluster: AwsCluster, pools: Sequence[Pool]) -> None:
 
 
 def _check_one_family(pools: Sequence[Pool]) -> None:
-    """One release of the operator serves all nodes, and who runs the device plugin depends on the image."""
+    """One operator release serves all nodes, and the image decides who runs the device plugin."""
     first: dict[str, Pool] = {}
     for index, pool in enumerate(pools):
         if pool.gpus:
@@ -86,10 +86,10 @@ def _check_one_family(pools: Sequence[Pool]) -> None:
 
 
 def _check_apart(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
-    """A pod that names no pool must not fit two elastic ones alike: Karpenter would take either.
+    """A pod that names no pool must not fit two elastic pools: Karpenter would choose either.
 
-    Workloads of the environment are pinned by the pool's label, so this is about everybody else's pods, which
-    say only what they ask for and what they tolerate.
+    The environment's workloads are pinned by the pool's label, so this is about all other pods, which state
+    only their requests and tolerations.
     """
     seen: dict[tuple[str, frozenset[tuple[str, str, str]]], str] = {}
     for index, pool in enumerate(pools):

@@ -1,4 +1,4 @@
-"""What one pool may not ask of AWS: machine, image, zones, network cards, ways of buying, limits."""
+"""Checks of one AWS pool: machine, image, zones, network cards, capacity types, limits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from infra.model.pool import Pool
 from infra.model.sharing import Mig
 
 _FIRST_WITH_CLAIMS = (1, 34)
-"""Kubernetes' release notes: Dynamic Resource Allocation is stable, and on, from here."""
+"""First version with Dynamic Resource Allocation stable and enabled [Kubernetes' release notes]."""
 
 
 def check(cluster: AwsCluster, strategy: MigStrategy, pool: Pool, path: str) -> None:
-    """Refuse the first thing that the pool's nodes could not be; ``path`` is the pool's own."""
+    """Refuse the first setting that AWS does not support; ``path`` is the pool's."""
     _check_machines(pool, path)
     _check_image(pool, path)
     _check_claims(cluster, pool, path)
@@ -52,7 +52,6 @@ def _check_machines(pool: Pool, path: str) -> None:
 
 
 def _check_image(pool: Pool, path: str) -> None:
-    """The image fits the machine's architecture and has a driver exactly where there is a GPU."""
     image, path = pool.image, f"{path}.aws.image"
     arch = pool.machines[0].arch
     fitting = [key for key, one in IMAGES.items() if one.arch == arch and one.gpu == bool(pool.gpus)]
@@ -69,7 +68,7 @@ def _check_image(pool: Pool, path: str) -> None:
 
 
 def _check_claims(cluster: AwsCluster, pool: Pool, path: str) -> None:
-    """A claim needs an API server that knows it, nodes that are there, and nobody else to hand out GPUs."""
+    """Claims need the DRA API, a fixed number of nodes, and no device plugin that offers the same GPUs."""
     if not pool.by_claim:
         return
     if pool.elastic:
@@ -91,7 +90,7 @@ def _check_claims(cluster: AwsCluster, pool: Pool, path: str) -> None:
 
 
 def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
-    """Its settings instead of scripts and ConfigMaps: MIG at boot, one profile, as many slices as fit."""
+    """Bottlerocket has settings, not scripts or ConfigMaps: MIG at boot, one profile, all slices that fit."""
     if pool.image.family != "Bottlerocket":
         return
     if pool.on_aws.prepull:
@@ -250,7 +249,7 @@ def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
 
 
 def _least(strategy: MigStrategy, pool: Pool, gpus: int, key: str) -> int:
-    """How much the smallest of the pool's machines with so many GPUs has of what a limit counts."""
+    """Amount of ``key`` on the smallest of the pool's machines with that many GPUs."""
     offered = offer.offered(strategy, pool, gpus)
     machines = [machine for machine in pool.machines if machine.gpus == gpus]
     return min({CPU: machine.vcpu, MEMORY_GIB: machine.memory, **offered}[key] for machine in machines)

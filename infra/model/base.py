@@ -1,4 +1,4 @@
-"""What every type of the environment shares: frozen, no unknown keys, names that Kubernetes takes."""
+"""Base of every type of the environment (frozen, no unknown keys), and names valid in Kubernetes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GROUPS = ("all", "gpu", "ungrouped")
 
 
 def listing(known: Iterable[str], wrong: str = "") -> str:
-    """The known names for an error's remedy, the likeliest meant one first if one is close to ``wrong``."""
+    """The known names for an error's remedy, after the closest one if it is similar to ``wrong``."""
     names = list(known)
     close = difflib.get_close_matches(wrong, names, n=1, cutoff=0.6)
     hint = f"did you mean {close[0]}? " if close else ""
@@ -31,7 +31,7 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {}
-    """Keys that people write here and that mean something impossible: (fact, remedy) for each."""
+    """Keys that users may expect here but that are not supported: (fact, remedy) for each."""
 
     @model_validator(mode="before")
     @classmethod
@@ -80,7 +80,7 @@ def _label_value(value: str) -> str:
 
 
 def _host_name(value: str) -> str:
-    """A node's name, which the label kubernetes.io/hostname holds as well, and no group of Ansible's."""
+    """Also the value of the label kubernetes.io/hostname; must not be a name of an Ansible group."""
     if not _DNS_SUBDOMAIN.fullmatch(value) or len(value) > 63:
         raise InputError(
             "", f"{value!r} is not a name that a node can have", "use at most 63 of a-z, 0-9, - and ."
@@ -102,17 +102,17 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 
 
 def _ascending(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """One spelling for each set of numbers, so that the same set is the same bytes."""
+    """One order for each set of numbers, so that equal sets have equal bytes."""
     wanted = sorted(set(counts))
     if list(counts) != wanted:
         raise InputError("", f"{list(counts)} is not in ascending order, each number once", f"write {wanted}")
     return counts
 
 
-# The tags are in brackets, as no key of an environment is: they stand in the path of an error.
+# Tags appear in error paths; the brackets distinguish them from an environment's keys.
 Counts = Annotated[
     Annotated[Count, Tag("[number]")]
     | Annotated[tuple[Count, ...], Field(min_length=1), AfterValidator(_ascending), Tag("[list]")],
     Discriminator(lambda value: "[list]" if isinstance(value, list | tuple) else "[number]"),
 ]
-"""A number, or several of which any will do."""
+"""A number, or a list of accepted numbers."""

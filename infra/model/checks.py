@@ -1,4 +1,4 @@
-"""What only the whole environment shows: names twice, pools that are not there, requests none can meet."""
+"""Checks of the whole environment: duplicate names, unknown pools, requests that no node can meet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SYSTEM_NAMESPACES = (
 
 
 def check_cost(prices: Sequence[str], system: Sequence[str], pools: Sequence[Pool]) -> None:
-    """Every price is of a pool or of a machine that a pool may have."""
+    """Refuse a price of a name that is not a pool, a pool's machine or a system machine."""
     machines = [machine.name for pool in pools for machine in (*pool.machines, pool.node_machine) if machine]
     known = [*(pool.name for pool in pools), *dict.fromkeys([*machines, *system])]
     for name in prices:
@@ -38,7 +38,7 @@ def check_cost(prices: Sequence[str], system: Sequence[str], pools: Sequence[Poo
 
 
 def check_pools(cluster: str, strategy: MigStrategy, pools: Sequence[Pool]) -> None:
-    """Names are unique, and every pool says what this kind of cluster needs of it."""
+    """Refuse duplicate pool names, and pools that lack what this kind of cluster needs."""
     seen: dict[str, int] = {}
     for index, pool in enumerate(pools):
         path = f"pools[{index}]"
@@ -93,7 +93,7 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
             )
         return
     if cluster == "hosts":
-        return  # host_checks knows what they need
+        return  # see host_checks
     if cluster in ("aws", "openstack"):
         _check_made(pool, path)
         return
@@ -118,7 +118,7 @@ def _check_made(pool: Pool, path: str) -> None:
 
 
 def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
-    """Every workload has a name of its own, and a node could hold one pod of it."""
+    """Refuse duplicate names, and workloads with pods that no node could hold."""
     seen: dict[tuple[str, str], int] = {}
     for index, workload in enumerate(workloads):
         path = f"workloads[{index}]"
@@ -142,7 +142,7 @@ def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Seq
 
 
 def _check_colours(workloads: Sequence[Workload], index: int) -> None:
-    """No Deployment has the name of one that another workload makes beside it, of its colour."""
+    """A blue-green workload makes a Deployment per colour, with a name that no other may have."""
     mine = workloads[index]
     for other, one in enumerate(workloads):
         coloured = isinstance(one, DeploymentWorkload) and one.blue_green and mine.namespace == one.namespace
@@ -155,7 +155,7 @@ def _check_colours(workloads: Sequence[Workload], index: int) -> None:
 
 
 def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload, path: str) -> list[Pool]:
-    """The pools whose nodes the workload may run on; none for one that asks for no GPU and no pool."""
+    """The pools that the workload may run on; empty if it names no GPU and no pool."""
     if workload.pool and workload.gpu_product:
         raise InputError(f"{path}.gpu_product", "pool is given too", "pin by one of the two")
     if workload.gpu and not any(pool.by_claim and pool.name == workload.pool for pool in pools):
@@ -192,7 +192,7 @@ def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload
 
 
 def _check_claimed(pools: Sequence[Pool], product: str, path: str) -> None:
-    """A pod that is pinned by product asks for a resource, and claimed GPUs are none."""
+    """A pod that is pinned by product requests a resource, which GPUs allocated by claim are not."""
     found = [pool.name for pool in pools if pool.by_claim and product in {gpu.product for gpu in pool.gpus}]
     if found:
         raise InputError(
@@ -203,9 +203,9 @@ def _check_claimed(pools: Sequence[Pool], product: str, path: str) -> None:
 
 
 def request(strategy: MigStrategy, candidates: Sequence[Pool], workload: Workload) -> str | None:
-    """The resource that a pod of the workload asks for; None where it is not clear or not offered.
+    """The resource that a pod of the workload requests; None if ambiguous or not offered.
 
-    Where some GPUs are whole, who names no slice gets one of those.
+    If some GPUs are whole, a workload without ``slice`` gets one of those.
     """
     if workload.gpu:
         found = {one.resource for one in choice.units(strategy, candidates, workload.gpu, workload.slice)}
@@ -227,7 +227,7 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
                 raise InputError(f"{path}.{key}", f"{where} has no GPU", "leave it out, or name another pool")
         return
     if any(pool.by_claim for pool in candidates):
-        (pool,) = candidates  # it is named, for no product leads to claimed GPUs
+        (pool,) = candidates  # it is named: no product selects GPUs allocated by claim
         claims.check(pool, workload, path)
         return
     mixed = [pool for pool in candidates if offer.own_strategy(strategy, pool) == "mixed"]
@@ -247,7 +247,7 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
             f"a node of {where} offers {most} {name}",
             f"ask for {most} at most, or use more pods",
         )
-    # One of them is enough: the pod may come to its nodes, and fails there.
+    # One such pool is enough: the pod may be scheduled to its nodes, and fails there.
     fitting = [pool for pool in candidates if offer.most(strategy, pool).get(name, 0) >= workload.amount]
     refusing = [pool for pool in fitting if offer.one_per_pod(pool, name)]
     if workload.amount > 1 and refusing:
@@ -259,7 +259,7 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
 
 
 def _check_size(pools: Sequence[Pool], workload: Workload, path: str) -> None:
-    """Refuse a pod that is larger than every node whose machine is known."""
+    """Refuse a pod that is larger than every node; not checked if a pool names no machine."""
     machines = [pool.node_machine for pool in pools if pool.machine]
     if len(machines) < len(pools):
         return

@@ -1,4 +1,4 @@
-"""Which pools have what a workload needs of a GPU, in a cluster with several models of them."""
+"""Pools that meet a workload's GPU requirements, in a cluster with several GPU models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MIB_PER_GIB = 1024
 
 @dataclass(frozen=True)
 class Unit:
-    """One resource of a pool's nodes, as a pod may ask for it, and the models of the pool that satisfy."""
+    """One extended resource of a pool's nodes, and the pool's GPU models that satisfy the need."""
 
     pool: Pool
     resource: str
@@ -29,7 +29,7 @@ class Unit:
 
     @property
     def products(self) -> tuple[str, ...]:
-        """What nvidia.com/gpu.product says on the nodes that satisfy."""
+        """Values of nvidia.com/gpu.product on the nodes that satisfy the need."""
         every = offer.products(self.strategy, self.pool)
         return tuple(
             product for gpu, product in zip(self.pool.gpus, every, strict=True) if gpu in self.models
@@ -37,17 +37,17 @@ class Unit:
 
     @property
     def every_node(self) -> bool:
-        """Whether all models that the pool's nodes may have do."""
+        """Whether every GPU model of the pool satisfies the need."""
         return len(self.models) == len(self.pool.gpus)
 
 
 def units(
     strategy: MigStrategy, pools: Sequence[Pool], need: GpuNeed, slice: str | None = None
 ) -> tuple[Unit, ...]:
-    """The resources that satisfy the need, of ``slice`` alone where one is named, in the pools' order.
+    """The resources that satisfy the need (only those of ``slice``, if given), in the pools' order.
 
-    A pool that comes and goes counts only if all its models satisfy: discovery tells them apart when a node
-    runs, and Karpenter starts none for that. GPUs that are had by claim are no resource.
+    An elastic pool counts only if all its models satisfy the need: discovery labels the model once a node
+    runs, and Karpenter starts no node for that label. GPUs that are allocated by claim are not resources.
     """
     found = []
     for pool in pools:
@@ -59,7 +59,7 @@ def units(
 
 
 def pools_of(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload) -> list[Pool]:
-    """The pools whose nodes the workload names; none for a workload that asks for nothing special."""
+    """Pools that the workload selects by pool, gpu or gpu_product; empty if it sets none of the three."""
     if workload.pool:
         return [pool for pool in pools if pool.name == workload.pool]
     if workload.gpu:
@@ -75,7 +75,7 @@ def _resources(strategy: MigStrategy, pool: Pool, slice: str | None) -> list[str
 def nearest(
     strategy: MigStrategy, pools: Sequence[Pool], need: GpuNeed, slice: str | None = None
 ) -> str | None:
-    """What comes closest to the need, in words with what it lacks; None where nothing is offered."""
+    """The offered resource closest to the need and what it lacks, in words; None if nothing is offered."""
     ranked = []
     for pool in pools:
         for resource in _resources(strategy, pool, slice):
@@ -90,9 +90,9 @@ def nearest(
 
 
 def memory_mib(strategy: MigStrategy, pool: Pool, gpu: Gpu, resource: str) -> int:
-    """Memory behind one of the resource, in MiB; of a slice its share, of which the driver keeps some.
+    """Memory of one unit of the resource, in MiB; for a slice its share, part of which the driver keeps.
 
-    Under time-slicing it is the whole GPU's: each pod can take all of it, and none has any for sure.
+    With time-slicing it is the whole GPU's: each pod can take all of it, and no pod is guaranteed any.
     """
     profile = _profile(strategy, pool, gpu, resource)
     if profile is not None:
@@ -102,7 +102,7 @@ def memory_mib(strategy: MigStrategy, pool: Pool, gpu: Gpu, resource: str) -> in
 
 
 def _profile(strategy: MigStrategy, pool: Pool, gpu: Gpu, resource: str) -> Profile | None:
-    """The slice behind the resource; None for a whole GPU."""
+    """The MIG profile of the resource; None for a whole GPU."""
     if not isinstance(pool.sharing, Mig) or gpu.geometry is None:
         return None
     for name in pool.layout or {}:
@@ -112,12 +112,11 @@ def _profile(strategy: MigStrategy, pool: Pool, gpu: Gpu, resource: str) -> Prof
 
 
 def _is_slice(resource: str, profile: str) -> bool:
-    """Whether it is of that MIG profile; a slice that is shared by time has a name of its own."""
     return resource.removesuffix(labels.SHARED) == offer.mig_resource(profile)
 
 
 def lacks(need: GpuNeed, gpu: Gpu, memory: int) -> Iterator[str]:
-    """What a GPU with that much memory (MiB) does not have of the need, in words; NVLink is not looked at."""
+    """What a GPU with that much memory (MiB) lacks of the need, in words; NVLink is not checked."""
     if need.memory_gib and memory < need.memory_gib * _MIB_PER_GIB:
         yield f"{memory / _MIB_PER_GIB:.3g} GiB"
     if need.compute and gpu.compute < tuple(int(part) for part in need.compute.split(".")):
@@ -127,7 +126,6 @@ def lacks(need: GpuNeed, gpu: Gpu, memory: int) -> Iterator[str]:
 
 
 def _lacks(strategy: MigStrategy, need: GpuNeed, pool: Pool, gpu: Gpu, resource: str) -> Iterator[str]:
-    """What one of the resource on this GPU does not have of the need, in words."""
     yield from lacks(need, gpu, memory_mib(strategy, pool, gpu, resource))
     if need.nvlink:
         if _profile(strategy, pool, gpu, resource) is not None:
@@ -139,9 +137,9 @@ def _lacks(strategy: MigStrategy, need: GpuNeed, pool: Pool, gpu: Gpu, resource:
 def check(
     strategy: MigStrategy, pools: Sequence[Pool], need: GpuNeed, slice: str | None, path: str
 ) -> list[Pool]:
-    """The pools that satisfy the need; InputError where none does, or a pod could not say what it asks for.
+    """The pools that satisfy the need; InputError if no pool does, or if their resource names differ.
 
-    A pod asks for a resource by one name, so pools that offer theirs under two names are no choice.
+    A pod requests one resource name, so it cannot choose between pools that use two names.
     """
     found = units(strategy, pools, need, slice)
     if not found:

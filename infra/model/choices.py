@@ -1,4 +1,4 @@
-"""Names out of the catalogues, as types of fields: GPUs and machines."""
+"""Field types for names from the catalogues: GPUs and machines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _known_machine(name: str) -> str:
 
 
 def _known_flavor(name: str, info: ValidationInfo) -> str:
-    """A machine, or a flavor that the cluster declares; on OpenStack only flavors are offered instead."""
+    """On OpenStack the error for an unknown name lists flavors only."""
     context = info.context or {}
     own = context.get("flavors") or {}
     if name in own:

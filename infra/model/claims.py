@@ -1,7 +1,7 @@
-"""What a workload may claim on a pool whose GPUs are had by claim, and what its claim names.
+"""Claims (DRA) of workloads: what a pool offers, and what a workload's claim names.
 
-A claim is for devices of one device class: whole GPUs, or MIG slices of one profile. Which of them it gets
-the scheduler decides, so nothing here knows a node.
+A claim is for devices of one device class: whole GPUs, or MIG slices of one profile. The scheduler decides
+which devices it gets, so nothing here depends on a node.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from infra.model.workload import Workload
 
 
 def profile(pool: Pool, workload: Workload) -> str | None:
-    """The MIG profile that the workload's claim names; None for whole GPUs, or where it is not clear."""
+    """The MIG profile that the workload's claim names; None for whole GPUs, or if ambiguous."""
     layout = pool.layout or {}
     if workload.slice:
         return workload.slice if workload.slice in layout else None
@@ -23,7 +23,7 @@ def profile(pool: Pool, workload: Workload) -> str | None:
 
 
 def most(pool: Pool, workload: Workload) -> int | None:
-    """Devices of one node that the workload's claim may be met with; None where it is not clear which."""
+    """Devices of one node that can meet the workload's claim; None if its profile is unknown or ambiguous."""
     if pool.layout is None and not workload.slice:
         return sum(offer.claimable(pool).values())
     named = profile(pool, workload)
@@ -31,12 +31,12 @@ def most(pool: Pool, workload: Workload) -> int | None:
 
 
 def parts(pool: Pool) -> dict[str, float]:
-    """How much of a GPU one claimed slice of each profile is, by compute slices; nothing for whole GPUs."""
+    """Fraction of a GPU that a claimed slice of each profile is, by compute slices; empty for whole GPUs."""
     return offer.slices(pool) if pool.by_claim else {}
 
 
 def spelled(pool: Pool) -> str:
-    """What a node has to claim, in words: whole GPUs, or its kinds of slice."""
+    """What a node offers for claims, in words: whole GPUs, or its profiles."""
     return "whole GPUs" if pool.layout is None else " and ".join(pool.layout)
 
 
@@ -59,7 +59,6 @@ def check(pool: Pool, workload: Workload, path: str) -> None:
 
 
 def _check_need(pool: Pool, need: GpuNeed, path: str) -> None:
-    """Refuse what none of the pool's models has, and what the driver does not tell of a device."""
     if need.nvlink:
         remedy = "leave it out, or name a pool whose GPUs have it"
         raise InputError(f"{path}.nvlink", "a claim cannot ask for it: the driver tells of no NVLink", remedy)
@@ -72,5 +71,5 @@ def _check_need(pool: Pool, need: GpuNeed, path: str) -> None:
 
 
 def satisfied(pool: Pool, need: GpuNeed) -> bool:
-    """Whether one of the pool's models has what a claim asks for."""
+    """Whether a model of the pool meets the need."""
     return any(not list(choice.lacks(need, gpu, gpu.memory_mib)) for gpu in pool.gpus)

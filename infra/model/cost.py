@@ -1,4 +1,4 @@
-"""What the environment may cost, and what its owner knows of prices."""
+"""The environment's budget, and prices that its owner declares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Usd = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
 class Cost(Model):
-    """A budget, and prices that no list has."""
+    """A budget, and prices that extend or override the price lists."""
 
     budget_usd_per_month: Usd | None = Field(
         default=None,

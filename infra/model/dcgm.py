@@ -1,9 +1,9 @@
-"""Fields of NVIDIA's DCGM that can be exported, each with its Prometheus type and what it means.
+"""Fields of NVIDIA's DCGM that can be exported, each with its Prometheus type and help text.
 
 The names are those of dcgm-exporter 4.x's own lists, and of DCGM 4.6 (go-dcgm 1.4611.0, const_fields.go);
-the words are ours. A field that a GPU does not have is left out by the exporter, for that GPU alone: NVLink
-on a card without it, memory temperature on GDDR, profiling (``DCGM_FI_PROF_``) before Volta. A field that
-DCGM does not know ends the exporter, on every node: so one that is not in this table is refused.
+the help texts are ours. A field that a GPU does not have is left out by the exporter, for that GPU alone:
+NVLink on a card without it, memory temperature on GDDR, profiling (``DCGM_FI_PROF_``) before Volta. A field
+that DCGM does not know ends the exporter on every node, so a field that is not in this table is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MetricType = Literal["gauge", "counter", "label"]
 
 @dataclass(frozen=True)
 class DcgmField:
-    """How a field is exported: its type, and its help, which may hold no comma (it is a column of a csv)."""
+    """How a field is exported: its type, and its help, without commas (it is a column of a CSV file)."""
 
     type: MetricType
     help: str
@@ -126,7 +126,7 @@ DEFAULT: Mapping[str, DcgmField] = {
     **LICENCE,
     **LABELS,
 }
-"""What is exported without anyone asking, in the order of the csv."""
+"""Fields that are exported by default, in the order of the CSV file."""
 
 OTHERS: Mapping[str, DcgmField] = {
     **_gauges(
@@ -186,6 +186,6 @@ OTHERS: Mapping[str, DcgmField] = {
         }.items()
     },
 }
-"""What a declaration may add by name."""
+"""Fields that ``monitoring.counters`` may add by name."""
 
 FIELDS: Mapping[str, DcgmField] = {**DEFAULT, **OTHERS}

@@ -1,4 +1,4 @@
-"""Eight digits that stand for a content, for names and notes that change with it."""
+"""Short hash of a content, for names and annotations that change with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a driver drives a pool's GPUs, and whether old holes have been accepted: whoever installs it."""
+"""Checks of drivers against a pool's GPUs and of acknowledged CVEs, for Ansible and the operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from infra.model.pool import Pool
 
 
 def check(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
-    """Refuse a driver that is too new or too old for the GPU, or too old to cut it."""
+    """Refuse a driver that is too new or too old for the GPU, or too old for its MIG layout."""
     needs, last = drivers.support(gpu), gpu.last_driver_branch
     if last is not None and drivers.branch(version) > last:
         fact = f"{version} does not drive {gpu.name} (pool {pool.name}), whose last branch is {last}"
@@ -32,7 +32,7 @@ def check_modules(
     path: str,
     other: str = "leave it out",
 ) -> None:
-    """Refuse kernel modules that do not drive the GPU in this branch; None is what NVIDIA recommends."""
+    """Refuse kernel modules that do not support the GPU in this branch; None: as NVIDIA recommends."""
     able = drivers.flavours(gpu, version)
     if modules and modules not in able:
         fact = f"{modules} modules do not drive {gpu.name} in branch {drivers.branch(version)}"
@@ -47,7 +47,7 @@ def check_named(
     owner: str,
     acknowledged: Sequence[str],
 ) -> None:
-    """Refuse a version below the floor unless every one of its holes is acknowledged."""
+    """Refuse a version below the floor unless all its open CVEs are acknowledged."""
     missing = [cve for cve in holes if cve not in acknowledged]
     if missing:
         raise InputError(
@@ -58,7 +58,7 @@ def check_named(
 
 
 def check_acknowledged(owner: str, what: str, holes: Sequence[str], acknowledged: Sequence[str]) -> None:
-    """Refuse to accept what is not open, and what has been accepted already."""
+    """Refuse acknowledged CVEs that are not open in ``what``, and duplicates."""
     for index, cve in enumerate(acknowledged):
         if cve not in holes or cve in acknowledged[:index]:
             fact = "is given twice" if cve in holes else f"is closed in {what}"

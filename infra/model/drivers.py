@@ -1,12 +1,12 @@
 """Which NVIDIA driver, container toolkit and CUDA toolkit fit which GPU.
 
-Branches: NVIDIA's data center driver documentation; where no page names a GPU's first one, it is that of
-the drivers that came out with the GPU (A10G, A30, A100 80GB PCIe, L4, L40S, H200). Open kernel modules
-exist from R515 and are NVIDIA's default from R560; they need Turing or newer, and Blackwell runs with
-nothing else (driver installation guide, kernel modules). R580 is the last branch for Volta, and B200
-needs 570.133.20 (GPU operator's platform support). Drivers from which MIG works: NVIDIA's MIG user
-guide, deployment considerations, whose two lines for Ampere (450.80.02) and Hopper (525.53) stand in
-each other's place in its editions of 2025. CUDA 11, 12 and 13 run from R450, R525 and R580 on (CUDA
+Branches: NVIDIA's data center driver documentation; where no page names a GPU's first branch, it is that
+of the drivers released with the GPU (A10G, A30, A100 80GB PCIe, L4, L40S, H200). Open kernel modules
+exist from R515 and are NVIDIA's default from R560; they need Turing or newer, and Blackwell supports
+no others (driver installation guide, kernel modules). R580 is the last branch for Volta, and B200
+needs 570.133.20 (GPU operator's platform support). First drivers with MIG: NVIDIA's MIG user guide,
+deployment considerations (its editions of 2025 swap the two lines for Ampere, 450.80.02, and Hopper,
+525.53). CUDA 11, 12 and 13 run from R450, R525 and R580 on (CUDA
 compatibility, minor version compatibility); the first release that compiles for a compute capability,
 and CUDA 13 without Volta: CUDA's release notes. Product names are NVML's, as nvidia-smi prints them. Not
 in the tables: GPUs that the project's catalogue does not have, and boards with NVSwitch but fewer than
@@ -29,12 +29,12 @@ BRANCHES = (450, 460, 470, 510, 515, 525, 535, 545, 550, 555, 560, 565, 570, 575
 FIRST_OPEN = 515
 FIRST_OPEN_BY_DEFAULT = 560
 NVSWITCH_GPUS = 8
-"""GPUs of a host from which its SXM board has NVSwitch: HGX boards with four have only NVLink."""
+"""Number of GPUs from which a host's SXM board has NVSwitch: HGX boards with four have only NVLink."""
 
 
 @dataclass(frozen=True)
 class Support:
-    """What a GPU asks of its driver: ``first`` is the lowest version, ``mig`` the lowest with MIG."""
+    """A GPU's driver requirements: ``first`` is the lowest version, ``mig`` the lowest with MIG."""
 
     product: str
     first: str
@@ -76,19 +76,19 @@ FIRST_BRANCH_OF_CUDA: Mapping[int, int] = {11: 450, 12: 525, 13: 580}
 LAST_CUDA_OF_FAMILY: Mapping[str, int] = {"volta": 12}
 
 BAD_TOOLKIT = "1.18.0"
-"""It writes containerd's ``imports`` anew, so that what the cluster's installer put there is gone."""
+"""It overwrites containerd's ``imports``, so what the cluster's installer put there is lost."""
 TOOLKIT_FIXES: Mapping[str, str] = {
     "CVE-2024-0132": "1.16.2",
     "CVE-2025-23359": "1.17.4",
     "CVE-2025-23266": "1.17.8",
 }
-"""Escapes from a container to its host, and the release that closed each [NVIDIA security bulletins]."""
+"""Escapes from a container to its host, and the release that fixed each [NVIDIA security bulletins]."""
 OPERATOR_FIXES: Mapping[str, str] = {
     "CVE-2024-0132": "24.6.2",
     "CVE-2025-23359": "24.9.2",
     "CVE-2025-23266": "25.3.1",
 }
-"""The same holes in the operator, by its chart's version: an older one brings a toolkit that has them."""
+"""The operator's chart that fixed each of them: an older one installs a vulnerable toolkit."""
 
 _VERSION = re.compile(r"\d+(\.\d+)*")
 
@@ -105,7 +105,7 @@ def branch(version: str) -> int:
 
 
 def support(gpu: Gpu) -> Support:
-    """The row of a GPU of the catalogue; every one has its row."""
+    """The row of a GPU; every GPU of the catalogue has one."""
     return SUPPORT[gpu.name]
 
 
@@ -119,7 +119,7 @@ def modules(gpu: Gpu, version: str) -> Modules:
 
 
 def flavours(gpu: Gpu, version: str) -> tuple[Modules, ...]:
-    """The flavours that drive the GPU in this branch."""
+    """The flavours of kernel modules that support the GPU in this branch."""
     if gpu.family == "blackwell":
         return ("open",)
     if gpu.compute < (7, 5) or branch(version) < FIRST_OPEN:
@@ -128,7 +128,7 @@ def flavours(gpu: Gpu, version: str) -> tuple[Modules, ...]:
 
 
 def needs_fabric_manager(gpu: Gpu, count: int) -> bool:
-    """Whether the host's GPUs hang on NVSwitch: no CUDA program starts there without the fabric manager."""
+    """Whether the host's GPUs use NVSwitch: without the fabric manager no CUDA program starts there."""
     return support(gpu).nvswitch and count >= NVSWITCH_GPUS
 
 
@@ -143,12 +143,12 @@ def open_holes(toolkit: str) -> tuple[str, ...]:
 
 
 def operator_holes(chart: str) -> tuple[str, ...]:
-    """The vulnerabilities that an operator of this chart version, ``v25.3.0``, still has, oldest first."""
+    """The vulnerabilities that an operator of this chart version (``v25.3.0``) still has, oldest first."""
     return _open(OPERATOR_FIXES, chart.removeprefix("v"))
 
 
 def floor(fixes: Mapping[str, str]) -> str:
-    """The first version in which all of these are closed."""
+    """The first version in which all of these are fixed."""
     return max(fixes.values(), key=numbers)
 
 

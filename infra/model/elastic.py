@@ -1,4 +1,4 @@
-"""Pools that grow and shrink: how far, what they are bought as, and whom they serve."""
+"""Elastic pools: limits, capacity types and classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Capacity = Literal["reserved", "on_demand", "spot"]
 PoolClass = Literal["training", "inference", "interactive", "batch"]
 
 CAPACITY_TYPES: Mapping[Capacity, str] = {"reserved": "reserved", "on_demand": "on-demand", "spot": "spot"}
-"""Karpenter's words for the ways of buying."""
+"""Karpenter's names of the capacity types."""
 
 CPU = "cpu"
 MEMORY_GIB = "memory_gib"
@@ -21,7 +21,7 @@ NODES = "nodes"
 
 
 class Elastic(Model):
-    """Nodes come with the pods that need them, and go without them."""
+    """Nodes are added when pods need them, and removed when no pod does."""
 
     min: Annotated[int, Field(strict=True, ge=0)] | None = Field(
         default=None, description="Nodes that are always there (OpenStack); 1 if left out."
@@ -35,19 +35,19 @@ class Elastic(Model):
 
     @property
     def least(self) -> int:
-        """Nodes that are always there; Karpenter keeps none, whatever this says."""
+        """Minimum number of nodes; Karpenter keeps none, whatever ``min`` says."""
         return 1 if self.min is None else self.min
 
 
 SURGE = 1
-"""Nodes that a pool with a fixed number may have for a while beside them, while one is replaced."""
+"""Extra nodes that a pool with a fixed number may have while a node is replaced."""
 
 
 def node_pool_name(pool: str, kinds: Sequence[Capacity], capacity: Capacity) -> str:
-    """Name of Karpenter's NodePool: the pool's, and how it is bought where there are several ways."""
+    """Name of a Karpenter NodePool: the pool's, with the capacity type if the pool has several."""
     return pool if len(kinds) == 1 else f"{pool}-{CAPACITY_TYPES[capacity]}"
 
 
 def static_name(pool: str) -> str:
-    """Name of a NodePool with a fixed number of nodes: Karpenter lets none become one, or cease to be one."""
+    """Name of a static NodePool: its own, because Karpenter cannot turn a NodePool static or back."""
     return f"{pool}-static"

@@ -43,7 +43,7 @@ class EmbeddedCluster(Model):
 
 
 class ExistingCluster(Model):
-    """A cluster that is there already; nothing of its nodes is made or deleted."""
+    """An existing cluster; its nodes are neither made nor deleted."""
 
     kind: Literal["existing"]
     kubeconfig: str = Field(strict=True, min_length=1, description="Path of the kubeconfig.")
@@ -59,7 +59,7 @@ Cluster = Annotated[
 
 
 class Environment(Model):
-    """One stack's environment, checked as a whole: what it names exists, and what it asks for can be had."""
+    """One stack's environment, checked as a whole: its names exist, and its requests can be met."""
 
     name: Name = Field(description="Name of the environment, a label of everything it makes.")
     cluster: Cluster = Field(description="Where the platform runs.")
@@ -121,7 +121,6 @@ class Environment(Model):
 
     @property
     def _system_machines(self) -> tuple[str, ...]:
-        """Machines that are no pool's, as they are named."""
         if isinstance(self.cluster, AwsCluster):
             return (self.cluster.system.machine,)
         if isinstance(self.cluster, OpenstackCluster):
@@ -130,7 +129,7 @@ class Environment(Model):
         return ()
 
     def _namespaces(self) -> dict[str, str]:
-        """Every namespace that is named, with the path of the first who names it."""
+        """Every named namespace, with the path of the first field that names it."""
         found: dict[str, str] = {}
         for index, workload in enumerate(self.workloads):
             found.setdefault(workload.namespace, f"workloads[{index}].namespace")
@@ -139,15 +138,15 @@ class Environment(Model):
         return found
 
     def strategy(self, pool: Pool) -> offer.MigStrategy:
-        """How MIG slices are offered on the pool's nodes: as the operator says, or as the pool itself."""
+        """MIG strategy of the pool's nodes: the pool's own, or the operator's."""
         return offer.own_strategy(self.gpu_operator.mig_strategy, pool)
 
     @property
     def operator_strategy(self) -> offer.MigStrategy | None:
-        """The one strategy of every pool with GPUs; None where they differ.
+        """The MIG strategy that all pools with GPUs share; None if they differ.
 
-        Then the operator must have none: NVIDIA's device plugin gets the operator's by environment, and puts
-        that above its configuration, which is what says it for each node.
+        If they differ, the operator must not set one: NVIDIA's device plugin gets the operator's as an
+        environment variable, which overrides the configuration per node.
         """
         found = {self.strategy(pool) for pool in self.pools if pool.gpus}
         return self.gpu_operator.mig_strategy if not found else found.pop() if len(found) == 1 else None
@@ -164,12 +163,12 @@ class Environment(Model):
 
     @property
     def has_cluster(self) -> bool:
-        """Whether there is a cluster for the platform; own hosts may have joined none yet."""
+        """Whether there is a cluster for the platform; own hosts may not have joined one yet."""
         return not isinstance(self.cluster, HostsCluster) or self.cluster.kubeconfig is not None
 
     @property
     def prefix_delegation(self) -> bool:
-        """Whether the VPC CNI must hand out blocks of addresses for the pods that pools ask for; AWS only."""
+        """Whether the VPC CNI must assign blocks of addresses for the pods that pools ask for; AWS only."""
         return addresses.prefix_delegation(self.pools)
 
     @property
@@ -179,36 +178,35 @@ class Environment(Model):
         return addresses.subnets(self.cluster.network)
 
     def by_karpenter(self, pool: Pool) -> bool:
-        """Whether Karpenter makes the pool's nodes, which it does nowhere but on AWS."""
+        """Whether Karpenter makes the pool's nodes; only on AWS."""
         return isinstance(self.cluster, AwsCluster) and pool.by_karpenter
 
     @property
     def ownership(self) -> Ownership:
-        """Who owns driver, toolkit, device plugin and MIG on the nodes."""
         aws = isinstance(self.cluster, AwsCluster)
         images = {pool.image.key for pool in self.pools if pool.gpus} if aws else ()
         return ownership.of(self.cluster.kind, images, self.gpu_operator)
 
     @property
     def image_ships_device_plugin(self) -> bool:
-        """Whether sharing comes from the node image's settings, and no ConfigMap is read (Bottlerocket)."""
+        """Whether the node image's settings define sharing, and no ConfigMap is read (Bottlerocket)."""
         return self.ownership.device_plugin == "image"
 
     @property
     def has_mig_manager(self) -> bool:
-        """Whether a MIG manager cuts GPUs as labels and a ConfigMap say."""
+        """Whether a MIG manager cuts GPUs by node labels and a ConfigMap."""
         return self.ownership.mig == "operator"
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is taken as it is declared and had better be otherwise: path, fact and remedy of each."""
+        """Accepted settings that are not advisable: path, fact and remedy of each."""
         cluster = self.cluster
         if not isinstance(cluster, OpenstackCluster):
             return ()
         return openstack_checks.warnings(cluster, self.pools)
 
     def resolved(self) -> dict[str, Any]:
-        """Input that means the same: with every default, without what this kind of cluster has no use for."""
+        """Equivalent input with every default, without fields that have no effect on this kind of cluster."""
         exclude: Any = {
             "cluster": set(unused.of_cluster(self.cluster.kind, self.pools)),
             "gpu_operator": set(unused.of_operator(self.cluster.kind, self.gpu_operator, self.ownership)),
@@ -222,5 +220,5 @@ class Environment(Model):
         return self.cluster.images[pool.image.key]
 
     def pool(self, name: str) -> Pool:
-        """The pool of that name; KeyError for none."""
+        """The pool of that name; StopIteration if the environment has no such pool."""
         return next(pool for pool in self.pools if pool.name == name)

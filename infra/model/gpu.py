@@ -1,12 +1,12 @@
-"""The catalogue of GPUs: what discovery will say of each, and what it can be shared by.
+"""The catalogue of GPUs: the labels that discovery sets for each, and the ways to share it.
 
 Product strings are NVML's device names with spaces turned into dashes, as GPU feature discovery writes them;
 memory is NVML's total in MiB, which is what the label ``nvidia.com/gpu.memory`` carries: T4 15360 [CERN's
 label list]. Compute capability and family: NVIDIA's table of CUDA GPUs. PCI device ids: mig-parted's
 configuration file for the MIG-capable ones, the PCI id database for the rest. NVLink: NVIDIA's data sheets;
-said of modules (SXM, and the HGX boards of H200 and B200), which are linked on every machine, and not of
-PCIe cards, some of which take a bridge that a machine may have or not. The last driver branch of Volta is
-R580; the other families have none announced.
+set for modules (SXM, and the HGX boards of H200 and B200), which are linked on every machine, and not for
+PCIe cards, some of which take a bridge that not every machine has. The last driver branch of Volta is R580;
+NVIDIA has announced no last branch for the other families.
 """
 
 from __future__ import annotations
@@ -29,26 +29,24 @@ class Gpu:
     pci: str
     last_driver_branch: int | None = None
     nvlink: bool = False
-    """Linked to the other GPUs of its machine by NVLink, wherever it is sold."""
+    """Linked to the other GPUs of its machine by NVLink, on every machine that has it."""
 
     @property
     def geometry(self) -> Geometry | None:
-        """How MIG can cut it; None for a GPU without MIG."""
         return GEOMETRIES.get(self.name)
 
     @property
     def mig_capable(self) -> bool:
-        """Whether it has a MIG mode."""
         return self.geometry is not None
 
     @property
     def mps_capable(self) -> bool:
-        """Whether NVIDIA's device plugin shares it by MPS: it needs the memory limits of Volta."""
+        """Whether NVIDIA's device plugin can share it by MPS, which needs Volta's memory limits."""
         return self.compute >= (7, 0)
 
     @property
     def mps_clients(self) -> int:
-        """The most pods that share it by MPS: 48 from Volta on, for which NVIDIA's daemon asks 7.5."""
+        """Maximum number of MPS clients: 48 from Volta on, but NVIDIA's daemon allows it only from 7.5."""
         return 48 if self.compute >= (7, 5) else 16
 
     @property
@@ -100,7 +98,7 @@ ALIASES: Mapping[str, str] = {
 
 
 def find(name: str) -> Gpu | None:
-    """The GPU of that name or alias, written exactly so; None where the catalogue has none."""
+    """The GPU with exactly that name or alias; None if the catalogue has no such GPU."""
     return GPUS.get(ALIASES.get(name, name))
 
 

@@ -1,4 +1,4 @@
-"""GPUs by model, or by what they must have, rather than by machine."""
+"""Choice of GPUs by model or by attributes, instead of by machine."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ Compute = Annotated[
 
 
 class GpuChoice(Model):
-    """GPUs by model, or every model of the catalogue that has what is asked for, and how many on a node.
+    """GPUs by model, or every model of the catalogue with the given attributes, and their number per node.
 
-    On AWS, as the context of the validation says (``{"cluster": kind}``), only models that EC2 sells come of
-    what is asked for: a pool is not judged by GPUs that it never has.
+    On AWS (validation context ``{"cluster": kind}``) attributes select only models that EC2 sells: a pool is
+    not checked against GPUs that it never has.
     """
 
     named: tuple[GpuName, ...] | None = Field(
@@ -89,12 +89,12 @@ class GpuChoice(Model):
 
     @property
     def by_attribute(self) -> bool:
-        """Whether it says what a GPU must have rather than which it is."""
+        """Whether the GPUs are chosen by attributes, not by model."""
         return not (self.memory_gib is None and self.nvlink is None and self.compute is None)
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that will do, by their names in the catalogue and in its order if they are not named."""
+        """The accepted models: the named ones, else the matching ones in the catalogue's order."""
         if self.named is not None:
             return self.named
         met = tuple(gpu.name for gpu in catalogue.GPUS.values() if all(self._met(gpu)))
@@ -107,7 +107,6 @@ class GpuChoice(Model):
         return self.count if isinstance(self.count, tuple) else (self.count,)
 
     def _met(self, gpu: Gpu) -> tuple[bool, ...]:
-        """For each thing that is asked for, whether the GPU has it."""
         found = []
         if self.memory_gib is not None:
             found.append(gpu.memory_mib >= self.memory_gib * _MIB_PER_GIB)

@@ -1,9 +1,9 @@
-"""What happens to a node whose GPU is broken: who acts on it, how far, and how often at most.
+"""Handling of nodes with a broken GPU: which controller acts, how far, and how often at most.
 
-Exactly one may act on the nodes with GPUs. Two would take a node away under each other, and each would count
-only its own. On AWS there are three that could: EKS's repair of node groups, Karpenter's repair of its own
-nodes, and the loop of this project; the first two know of GPUs what EKS's monitoring agent tells them. On
-OpenStack Magnum's own auto-healing is another, which replaces nodes that are not Ready.
+Exactly one controller may act on the nodes with GPUs. Two would remove nodes from under each other, and each
+would count only its own actions. On AWS three could act: EKS's repair of node groups, Karpenter's repair of
+its own nodes, and the loop of this project; the first two know of GPUs only what EKS's monitoring agent
+reports. On OpenStack Magnum's auto-healing could act too: it replaces nodes that are not Ready.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 
 AUTO_HEALING = "auto_healing_enabled"
-"""Magnum's label that has nodes replaced which are not Ready (its user guide, labels)."""
+"""Magnum's label that enables replacement of nodes that are not Ready (its user guide, labels)."""
 HEALTH = "gpuform-health"
-"""Name of the loop: of its namespace, its account, its Deployment."""
+"""Name of the loop's namespace, service account and Deployment."""
 Mode = Literal["observe", "cordon", "ticket", "replace"]
 Remediator = Literal["gpuform", "karpenter", "eks"]
 
@@ -41,7 +41,7 @@ def _window(value: str) -> str:
 
 
 def seconds(duration: str) -> int:
-    """Of a duration in minutes or hours, which has been checked."""
+    """Seconds in a valid duration of minutes or hours."""
     return int(duration[:-1]) * _UNIT_S[duration[-1]]
 
 
@@ -56,7 +56,7 @@ Window = Annotated[str, Field(strict=True), AfterValidator(_window)]
 
 
 class Health(Model):
-    """What is done about faults of GPUs that ask for a reset or another GPU; others are only reported."""
+    """Handling of GPU faults that need a reset or another GPU; other faults are only reported."""
 
     mode: Mode = Field(
         default="observe",
@@ -81,12 +81,11 @@ class Health(Model):
 
     @property
     def acts(self) -> bool:
-        """Whether anything is done to nodes by the loop."""
         return self.mode != "observe"
 
     @property
     def share(self) -> float:
-        """The budget as a part of one."""
+        """The budget as a fraction, 0 to 1."""
         return int(self.budget.removesuffix("%")) / 100
 
 
@@ -97,7 +96,7 @@ def check(
     pools: Sequence[Pool],
     magnum: OpenstackCluster | None,
 ) -> None:
-    """Refuse a loop that hears of no fault, and a second hand on the same nodes."""
+    """Refuse a loop that can see no fault, and a second controller for the same nodes."""
     if health is None:
         return
     if not monitored:
@@ -110,10 +109,10 @@ def check(
 
 
 def _check_magnum(health: Health, magnum: OpenstackCluster | None) -> None:
-    """Magnum cannot replace a node: by two resizes of its group, healthy nodes went in simulations.
+    """Magnum cannot replace a node: in simulations, two resizes of its group removed healthy nodes.
 
-    Nothing in its API says whether a resize that was asked for is still to come, and an autoscaler resizes
-    the same group meanwhile.
+    Its API does not show whether a requested resize is still pending, and an autoscaler may resize the same
+    group meanwhile.
     """
     if magnum is not None and health.mode == "replace":
         fact = "Magnum has no call that replaces a node, and resizing a group twice can remove healthy ones"
@@ -138,7 +137,7 @@ def _check_remediator(cluster: str, health: Health, pools: Sequence[Pool]) -> No
     if health.acts:
         fact = f"two would act on the same nodes: {own} and this loop, which is to {health.mode}"
         raise InputError(path, fact, "use remediator: gpuform, or mode: observe")
-    # Each of the two sees to nodes of its own making alone.
+    # Each of the two repairs only nodes that it made.
     for index, pool in enumerate(pools):
         if pool.gpus and pool.by_karpenter != (own == "karpenter"):
             whose = "Karpenter's" if pool.by_karpenter else "of a managed node group"

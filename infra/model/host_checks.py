@@ -1,4 +1,4 @@
-"""What an environment of own hosts may not ask for: each with the reason, before any host is reached."""
+"""Checks of an environment of own hosts, with the reason for each refusal; without reaching a host."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from infra.model.pool import Pool
 from infra.model.sharing import Mps
 
 INSIDE = ("scheduling", "priorities", "namespaces", "workloads", "health", "monitoring")
-"""What of an environment changes nothing where there is no cluster."""
+"""Keys of the environment that have no effect without a cluster."""
 
 
 def check(
     cluster: HostsCluster, spec: GpuOperatorSpec, pools: Sequence[Pool], inside: Mapping[str, object]
 ) -> None:
-    """Refuse the first thing that the hosts, or what is installed on them, could not be.
+    """Refuse the first setting that the hosts, or the software on them, do not support.
 
-    ``inside`` is what the environment asks of a cluster alone, by its keys: ``INSIDE``.
+    ``inside``: the environment's values of the keys ``INSIDE``, which need a cluster.
     """
     _check_hosts(cluster, pools)
     for index, pool in enumerate(pools):
@@ -40,7 +40,6 @@ def driver_of(cluster: HostsCluster, pool: Pool) -> Driver:
 
 
 def _check_hosts(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
-    """Every host is in one place, and no two are reached at the same one."""
     names: dict[str, str] = {}
     addresses: dict[tuple[str, int], str] = {}
     for path, place, host in _hosts(cluster, pools):
@@ -112,7 +111,6 @@ def _check_cuda(cuda: str, driver: Driver, pool: Pool) -> None:
 
 
 def _check_used(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
-    """What goes onto hosts with GPUs needs one, and the cluster's driver a pool without its own."""
     with_gpus = [pool for pool in pools if pool.gpus]
     for key in ("driver", "toolkit", "cuda", "acknowledge"):
         if key in cluster.model_fields_set and not with_gpus:
@@ -124,7 +122,7 @@ def _check_used(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
 
 
 def _check_toolkit(cluster: HostsCluster) -> None:
-    """Below the floor only with every hole named; nothing is accepted that is not there."""
+    """A version below the floor needs each open CVE acknowledged; others must not be acknowledged."""
     version, holes = cluster.toolkit.version, drivers.open_holes(cluster.toolkit.version)
     driver_checks.check_named(
         "cluster.toolkit.version", version, holes, drivers.TOOLKIT_FIXES, "cluster", cluster.acknowledge
@@ -133,7 +131,7 @@ def _check_toolkit(cluster: HostsCluster) -> None:
 
 
 def _check_daemon(cluster: HostsCluster, spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
-    """MPS's daemon in the device plugin's chart gets the driver's programs from NVIDIA's runtime alone."""
+    """The MPS daemon of the device plugin's chart gets the driver's programs only from NVIDIA's runtime."""
     for index, pool in enumerate(pools):
         if isinstance(pool.sharing, Mps) and spec.mode == "device_plugin" and cluster.toolkit.mode == "cdi":
             raise InputError(
@@ -162,5 +160,5 @@ def _check_joined(cluster: HostsCluster, spec: GpuOperatorSpec, inside: Mapping[
 
 
 def nvidia_modules(driver: Driver, gpu: Gpu) -> drivers.Modules:
-    """The kernel modules of a pool's hosts: what was said, or what NVIDIA recommends."""
+    """Kernel modules of a pool's hosts: the declared ones, or those that NVIDIA recommends."""
     return driver.modules or drivers.modules(gpu, driver.version)

@@ -1,4 +1,4 @@
-"""The values that own hosts are declared with: versions, addresses, paths, keys; each checked by itself."""
+"""Types of the values of own hosts (versions, addresses, paths, keys), each validated on its own."""
 
 from __future__ import annotations
 

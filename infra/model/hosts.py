@@ -1,4 +1,4 @@
-"""What only own hosts have: how they are reached, and what is installed on them."""
+"""The part of the environment for own hosts: how they are reached, and what is installed on them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ class Host(Model):
 
     @property
     def reached_at(self) -> str:
-        """The address that ssh is given."""
         return self.address or self.name
 
 
@@ -49,7 +48,7 @@ AnyHost = Annotated[Host, BeforeValidator(_named, json_schema_input_type=str | H
 
 
 class Repository(Model):
-    """A package repository with the key that signs it, checked before anything comes from it."""
+    """A package repository and its signing key, which is checked before any package is installed."""
 
     url: Url = Field(description="Where it lies.")
     suite: Annotated[str, Field(strict=True, min_length=1, pattern=r"^[\w./ -]+$")] = Field(
@@ -69,7 +68,7 @@ class Runfile(Model):
 
 
 class Driver(Model):
-    """NVIDIA's driver: where it comes from, and which version it stays at until this says another."""
+    """NVIDIA's driver: its source, and the version at which it is held."""
 
     source: Literal["distribution", "nvidia", "runfile"] = Field(
         description="The distribution's packages, NVIDIA's repository, or NVIDIA's installer."
@@ -126,7 +125,7 @@ class Toolkit(Model):
 
 
 class HostsCluster(Model):
-    """Own hosts, prepared over ssh; joining them to a cluster is the business of what you use for that."""
+    """Own hosts, prepared over ssh; you join them to a cluster with a tool of your choice."""
 
     kind: Literal["hosts"]
     user: User = Field(

@@ -35,7 +35,7 @@ _EXAMPLE = {"AL2023": "al2023@v20260801", "Bottlerocket": "bottlerocket@1.50.0"}
 
 @dataclass(frozen=True)
 class Image:
-    """One kind of node image; ``data_device`` is the second disk of those that keep containers apart."""
+    """One kind of node image; ``data_device``: second disk of images that keep containers on one."""
 
     key: ImageKey
     family: Family
@@ -49,7 +49,6 @@ class Image:
 
     @property
     def gpu(self) -> bool:
-        """Whether a GPU can be used with it."""
         return self.ships_driver
 
 
@@ -84,13 +83,13 @@ BOTTLEROCKET_MIG: Mapping[str, str] = {
     "H100-SXM": "h100.80gb",
     "H200": "h200.141gb",
 }
-"""Bottlerocket's names of the GPUs that its migmanager knows, of those that EC2 sells."""
+"""Bottlerocket's names of the GPUs that its migmanager supports and EC2 sells."""
 
 IMAGES: Mapping[ImageKey, Image] = {image.key: image for image in _ROWS}
 
 
 def check_pin(image: Image, pin: str) -> None:
-    """Refuse what does not name one image for good; the error's path is empty."""
+    """Refuse a pin that does not permanently name one image; the error's path is empty."""
     example = _EXAMPLE[image.family]
     if pin.endswith(("@latest", "@recommended")):
         raise InputError(

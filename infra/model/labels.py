@@ -1,34 +1,34 @@
 """Every label, taint, annotation and resource key of the cluster, written once.
 
-The policies and the host tests spell the same keys out again on purpose; nothing else does. The keys of
-Kubernetes and NVIDIA are theirs, ``gpuform.io/`` and ``simulator.gpuform.io/`` are ours.
+Only the policies and the host tests repeat these keys, on purpose. Kubernetes and NVIDIA define their own
+keys; ``gpuform.io/`` and ``simulator.gpuform.io/`` are ours.
 """
 
-# Of Pulumi's Kubernetes provider: it does not wait until an object is ready, or a Job is done.
+# Pulumi's Kubernetes provider: do not wait until an object is ready, or a Job is done.
 SKIP_AWAIT = "pulumi.com/skipAwait"
 
 # Ours.
 POOL = "gpuform.io/pool"
 ENVIRONMENT = "gpuform.io/environment"
-# On nodes whose GPUs serve several who do not trust each other: a policy reads it.
+# On nodes with GPUs that serve several owners who do not trust each other; a policy reads it.
 TRUST = "gpuform.io/trust"
-# The startup taint of GPU nodes; the annotation with what such a node shall offer, the node, or each of its
-# GPUs where the nodes of a pool differ in their number; and what the gate notes: proof, or what it waits for.
+# The startup taint of GPU nodes; the gate's annotations, with its proof or what it waits for; the annotations
+# with what such a node shall offer: in all, or per GPU if nodes of the pool differ in their number of GPUs.
 GPU_NOT_READY = "gpuform.io/gpu-not-ready"
 GPU_READY = "gpuform.io/gpu-ready"
 GPU_WAITS_FOR = "gpuform.io/gpu-waits-for"
 OFFERS = "gpuform.io/offers"
 OFFERS_PER_GPU = "gpuform.io/offers-per-gpu"
-# A node with a broken GPU: its taint, whose value is the class of the fault, and its condition; annotations:
-# what was done and why, and how a person says that it is repaired; of the loop's memory, that its breaker may
-# close; and the label of a ticket, with its state.
+# A node with a broken GPU: its taint, with the class of the fault as value, and its condition; annotations:
+# what was done and why, and a person's note that it is repaired; on the loop's memory, permission to close
+# its breaker; and the label of a ticket, with its state.
 GPU_UNHEALTHY = "gpuform.io/gpu-unhealthy"
 GPU_UNHEALTHY_CONDITION = "GpuUnhealthy"
 GPU_HEALTH = "gpuform.io/gpu-health"
 GPU_REPAIRED = "gpuform.io/gpu-repaired"
 RESET_BREAKER = "gpuform.io/reset-breaker"
 TICKET = "gpuform.io/ticket"
-# Annotation of a node: which layout it was told by a name that was chosen, and may come to mean another one.
+# Annotation of a node: the layout of a configuration name that the user chose and may later give to another.
 MIG_LAYOUT = "gpuform.io/mig-layout"
 # Blue-green: which of a workload's two Deployments a pod belongs to; annotations of each Deployment: the
 # template that it was made of, and how many replicas it has when it is live.
@@ -69,17 +69,17 @@ GPU_COUNT = "nvidia.com/gpu.count"
 MIG_CONFIG_STATE = "nvidia.com/mig.config.state"
 DRIVER_VERSION = "nvidia.com/cuda.driver-version.full"
 
-# NVIDIA: resources. The shared name is what renameByDefault makes of the whole GPU's, and of a slice's.
+# NVIDIA: resources. renameByDefault adds the suffix for shares of whole GPUs and of slices.
 NVIDIA_PREFIX = "nvidia.com/"
 NVIDIA_GPU = "nvidia.com/gpu"
 NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared"
 NVIDIA_MIG_PREFIX = "nvidia.com/mig-"
 SHARED = ".shared"
 
-# NVIDIA: "false" keeps the operator's device plugin off a node, whose GPUs its DRA driver then offers by
-# claim: whole ones under a device class that is also the driver's name, MIG slices under another one.
-# The operator takes such labels off again as long as a node shows no GPU, and discovery says so only later:
-# the node has to be born with that label, too.
+# NVIDIA: "false" keeps the operator's device plugin off a node; its DRA driver then offers the GPUs by claim:
+# whole ones under a device class that is also the driver's name, MIG slices under another one. The operator
+# removes such labels as long as a node shows no GPU, and discovery sets the label of the GPU only later: the
+# node has to start with that label (PCI_PRESENT), too.
 DEPLOY_DEVICE_PLUGIN = "nvidia.com/gpu.deploy.device-plugin"
 PCI_PRESENT = "feature.node.kubernetes.io/pci-10de.present"
 CPU_VENDOR = "feature.node.kubernetes.io/cpu-model.vendor_id"
@@ -89,7 +89,7 @@ MIG_DEVICE_CLASS = "mig.nvidia.com"
 DRIVER_UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
 GPU_COUNT = "nvidia.com/gpu.count"
 
-# prometheus-operator and Grafana's sidecar: what they pick up.
+# prometheus-operator and Grafana's sidecar: the labels that they select by.
 RELEASE = "release"
 GRAFANA_DASHBOARD = "grafana_dashboard"
 
@@ -98,7 +98,7 @@ ELB = "kubernetes.io/role/elb"
 INTERNAL_ELB = "kubernetes.io/role/internal-elb"
 KARPENTER_DISCOVERY = "karpenter.sh/discovery"
 
-# Kubernetes and Karpenter, AWS: what an instance is; the last three are EC2's own words.
+# Kubernetes and Karpenter, AWS: properties of an instance; the values of the last three are EC2's own.
 ZONE = "topology.kubernetes.io/zone"
 NODE_POOL = "karpenter.sh/nodepool"
 CAPACITY_TYPE = "karpenter.sh/capacity-type"

@@ -1,4 +1,4 @@
-"""A pool's MIG layout: what it means on each GPU model, and why a node would not have it."""
+"""A pool's MIG layout: its slices on each GPU model, and the reasons to refuse it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def resolve(gpu: Gpu, layout: Any) -> Layout:
 
 
 def check(gpus: Sequence[Gpu], layout: dict[str, int] | str) -> None:
-    """Refuse a layout that some of these models do not hold, or that is another one on each.
+    """Refuse a layout that one of these models cannot hold, or that differs between them.
 
-    Paths begin at the pool.
+    Error paths are relative to the pool.
     """
     for gpu in gpus:
         _check(gpu, layout)
@@ -36,9 +36,9 @@ def check(gpus: Sequence[Gpu], layout: dict[str, int] | str) -> None:
 
 
 def check_devices(devices: Sequence[int], counts: Sequence[int]) -> None:
-    """Refuse GPU numbers that no node has, or that are all of them; ``counts`` are the pool's GPUs per node.
+    """Refuse GPU numbers that nodes lack, or that name all their GPUs; ``counts``: GPUs per node of the pool.
 
-    Paths begin at the pool.
+    Error paths are relative to the pool.
     """
     if len(counts) > 1:
         fact = f"nodes of the pool may have {' or '.join(map(str, counts))} GPUs"

@@ -2,8 +2,8 @@
 
 Sources: flavors from CERN's talk of 2024 (its GB are taken as GiB, as OpenStack means them; the talk gives
 no memory size for its V100, taken as the 16 GB PCIe card, and calls its A100 the PCIe card); EC2 types from
-the project's table of 2026-07-20; the three types without a GPU from AWS's instance type pages. Left out are
-types whose GPU the catalogue does not have, and fractions of a GPU: ``LEFT_OUT`` says which and why.
+the project's table of 2026-07-20; the three types without a GPU from AWS's instance type pages. ``LEFT_OUT``
+lists types with a GPU that the catalogue does not have, and with fractions of a GPU, each with the reason.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from infra.model.gpu import GPUS, Gpu
 
 @dataclass(frozen=True)
 class Machine:
-    """One flavor or instance type; ``memory`` in GiB, ``gpus`` of the one model ``gpu``.
+    """One flavor or instance type; ``memory`` in GiB, ``gpus``: number of GPUs, all of model ``gpu``.
 
-    ``pods``: how many its network interfaces have addresses for on EC2, Kubernetes' own limit elsewhere;
-    ``efa``: how many of its network cards take an Elastic Fabric Adapter; ``nvme``: GB of all its own disks.
+    ``pods``: on EC2 the pods that its network interfaces have addresses for, else Kubernetes' default limit;
+    ``efa``: network cards that support an Elastic Fabric Adapter; ``nvme``: GB of all local NVMe disks.
     """
 
     name: str
@@ -34,11 +34,10 @@ class Machine:
     nvme: int = 0
     arch: Literal["amd64", "arm64"] = "amd64"
     deprecated: bool = False
-    """The seller still has it, and says that nothing new should be made of it."""
+    """The seller still offers it, but advises against new use."""
 
     @property
     def model(self) -> Gpu | None:
-        """The catalogue's entry of its GPU; None without one."""
         return GPUS[self.gpu] if self.gpu else None
 
 
@@ -123,14 +122,14 @@ LEFT_OUT: Mapping[str, str] = {
 
 
 def smallest(models: Iterable[str], count: int) -> Machine | None:
-    """The machine with the fewest vCPUs, then the least memory, that has exactly ``count`` of one model."""
+    """The machine with the fewest vCPUs, then the least memory, with exactly ``count`` GPUs of one model."""
     wanted = set(models)
     fit = [machine for machine in _ROWS if machine.gpu in wanted and machine.gpus == count]
     return min(fit, key=lambda machine: (machine.vcpu, machine.memory, machine.name), default=None)
 
 
 def flavors(own: Mapping[str, Machine] | None = None) -> tuple[Machine, ...]:
-    """OpenStack's flavors to be had: a cluster's own, and those of the catalogue that are not deprecated."""
+    """OpenStack flavors: a cluster's own, then those of the catalogue that are not deprecated."""
     catalogue = (
         m for m in _ROWS if m.seller == "openstack" and not m.deprecated and m.name not in (own or {})
     )
@@ -138,6 +137,6 @@ def flavors(own: Mapping[str, Machine] | None = None) -> tuple[Machine, ...]:
 
 
 def ec2(models: Iterable[str], counts: Collection[int]) -> tuple[Machine, ...]:
-    """Every EC2 type that has one of the models, as many as one of ``counts`` says, in the table's order."""
+    """EC2 types with one of the models, in one of the ``counts`` per machine, in the table's order."""
     wanted = set(models)
     return tuple(m for m in _ROWS if m.seller == "ec2" and m.gpu in wanted and m.gpus in counts)

@@ -1,9 +1,9 @@
-"""Which changes Magnum makes in place, and which only a new cluster or node group can make: one table.
+"""Table of the changes that Magnum makes in place, and of those that need a replacement.
 
 Sources, all of 2026-07: the provider's resources (terraform-provider-openstack, ``resource_openstack_
 containerinfra_{cluster,nodegroup,clustertemplate}_v1.go``, which pulumi_openstack 5.5 wraps) and Magnum
 (``magnum/api/controllers/v1/{nodegroup,cluster_actions}.py``, ``magnum/api/validation.py``,
-``magnum/db/sqlalchemy/api.py``). Where both have a say, it is the stricter one that counts.
+``magnum/db/sqlalchemy/api.py``). Where both restrict a field, the stricter one counts.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _OURS = "gpuform's own: nothing of it reaches Magnum"
 
 @dataclass(frozen=True)
 class Change:
-    """One row: ``how`` a field changes, and why that is so.
+    """One row: ``how`` a field changes, and the source of that.
 
-    ``by_upgrade`` is in place where the cluster's driver can upgrade a cluster, and a replacement elsewhere.
-    ``delete``: nothing of Magnum's is left, so there is no guard either.
+    ``by_upgrade``: in place if the cluster's driver can upgrade a cluster, else a replacement.
+    ``delete``: no Magnum resource is left, so there is no guard either.
     """
 
     how: How
@@ -44,10 +44,10 @@ class Change:
 
 
 UPGRADING: tuple[str, ...] = ("capi",)
-"""Drivers with upgrades: magnum-capi-helm has ``upgrade_cluster``; for Heat see the source of that row."""
+"""Drivers that can upgrade a cluster: magnum-capi-helm has ``upgrade_cluster``; for Heat see ``_UPGRADE``."""
 
 NAME = Change("replace", "the provider's schema: ForceNew; our resources carry the name as well")
-"""The environment's name, which is the cluster's."""
+"""The environment's name, which is also the cluster's."""
 
 CLUSTER: Mapping[str, Change] = {
     "kind": Change(
@@ -98,7 +98,7 @@ CLUSTER: Mapping[str, Change] = {
     "flavors": Change("in_place", "says what a flavor is; a pool names it"),
     "allow_replace": Change("in_place", _OURS),
 }
-"""Fields below ``cluster``; ``labels`` stands for each label, with those that follow from the pools."""
+"""Fields below ``cluster``; ``labels`` stands for each label, including those derived from the pools."""
 
 POOL: Mapping[str, Change] = {
     "machine": Change("replace", _GROUP),
@@ -111,6 +111,6 @@ POOL: Mapping[str, Change] = {
     "openstack.docker_volume_gib": Change("replace", _GROUP),
     "openstack.allow_replace": Change("in_place", _OURS),
 }
-"""Fields of a pool that its node group is made of. Its name is no row: another name is another group, and
-labels, taints and sharing are put on the nodes through Kubernetes, always in place.
+"""Fields of a pool that define its node group. The name has no row: another name is another group. Labels,
+taints and sharing are set on the nodes through Kubernetes, always in place.
 """

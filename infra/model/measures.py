@@ -1,4 +1,4 @@
-"""Values that monitoring is declared with: durations, sizes, addresses, fields; each checked by itself."""
+"""Types of the monitoring values (durations, sizes, addresses, fields), each validated on its own."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """MIG geometry: which slices a GPU can be cut into, and where each may lie.
 
-A GPU in MIG mode has compute slices and memory slices. A profile takes some of both and may begin only at
-certain memory slices, so that a layout can be within both totals and still not fit, and the other way
-round: the message says which. Sources: NVIDIA's MIG user guide as noted in the project's facts (placements
-of the A100, profile names of H200 and B200) and the configuration file that NVIDIA ships with mig-parted
-0.15.0 (profiles and largest counts per PCI device id). Not in the table: the RTX PRO 6000's start slices
-are taken from its counts 4, 2, 1 on four slices, for no published list of them was at hand.
+A GPU in MIG mode has compute slices and memory slices. A profile takes some of both and may start only at
+certain memory slices, so a layout can be within both totals and have no places that do not overlap, or have
+places and exceed a total: the message says which. Sources: NVIDIA's MIG user guide as noted in the project's
+facts (placements of the A100, profile names of H200 and B200) and the configuration file that NVIDIA ships
+with mig-parted 0.15.0 (profiles and largest counts per PCI device id). The RTX PRO 6000's start slices are
+derived from its counts 4, 2, 1 on four slices, because no published list was available.
 """
 
 from __future__ import annotations
@@ -20,30 +20,29 @@ Placement = tuple[str, int]  # profile name, first memory slice
 
 @dataclass(frozen=True)
 class Profile:
-    """One kind of slice: compute slices, memory slices, and the memory slices it may begin at."""
+    """One kind of slice: compute slices, memory slices, and the memory slices it may start at."""
 
     name: str
     compute: int
     memory: int
     starts: tuple[int, ...]
     media: bool = False
-    """Takes the GPU's media engines, of which one instance at a time can have its share (``+me``)."""
+    """Takes the GPU's media engines, which only one instance at a time can have (``+me``)."""
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """The slices of one GPU model and its profiles, smallest first."""
+    """Compute and memory slices of one GPU model, and its profiles, smallest first."""
 
     compute: int
     memory: int
     profiles: tuple[Profile, ...]
 
     def profile(self, name: str) -> Profile | None:
-        """The profile of that name, or None where this GPU has none."""
         return next((profile for profile in self.profiles if profile.name == name), None)
 
     def most(self, name: str) -> int:
-        """How many slices of one profile an empty GPU holds; 0 for a profile that it has not."""
+        """How many slices of one profile an empty GPU holds; 0 for an unknown profile."""
         count = 0
         while self.refusal({name: count + 1}) is None:
             count += 1
@@ -54,7 +53,7 @@ class Geometry:
         return self.refusal(layout) is None
 
     def refusal(self, layout: Layout) -> str | None:
-        """Why an empty GPU does not hold the layout, in one clause; None where it does."""
+        """Why an empty GPU does not hold the layout, in one clause; None if it does."""
         known = {profile.name: profile for profile in self.profiles}
         unknown = [name for name in layout if name not in known]
         if unknown:
@@ -76,10 +75,9 @@ class Geometry:
         return None
 
     def placements(self, layout: Layout, taken: tuple[Placement, ...] = ()) -> tuple[Placement, ...] | None:
-        """Where each slice lies, beside live instances that stay where they are; None where there is no room.
+        """Placement of each slice beside live instances (``taken``), which stay; None if they do not fit.
 
-        Compute slices and media engines are counted too. The result lists only the new slices, larger ones
-        first.
+        Compute slices and media engines count too. The result lists only the new slices, largest first.
         """
         known = {profile.name: profile for profile in self.profiles}
         used = frozenset(cell for name, start in taken for cell in range(start, start + known[name].memory))
@@ -93,7 +91,7 @@ class Geometry:
 
 
 def _place(todo: tuple[Profile, ...], used: frozenset[int], at_least: int) -> tuple[Placement, ...] | None:
-    """Depth-first search; equal slices are placed in ascending order, so that none is tried twice."""
+    """Depth-first search; equal slices are placed in ascending order, so that no set is tried twice."""
     if not todo:
         return ()
     head, rest = todo[0], todo[1:]
@@ -110,7 +108,7 @@ def _place(todo: tuple[Profile, ...], used: frozenset[int], at_least: int) -> tu
 
 @cache
 def layouts(geometry: Geometry) -> tuple[tuple[tuple[str, int], ...], ...]:
-    """Every layout that an empty GPU holds, the empty one left out, as sorted (profile, count) pairs."""
+    """Every layout that an empty GPU holds, except the empty one, as sorted (profile, count) pairs."""
     found: list[tuple[tuple[str, int], ...]] = []
 
     def extend(index: int, chosen: dict[str, int]) -> None:

@@ -1,8 +1,8 @@
-"""Names of the MIG manager's configurations: NVIDIA's where it ships the layout, else one that spells it.
+"""Names of MIG manager configurations: NVIDIA's if it ships the layout, else one that spells it.
 
-A node's label ``nvidia.com/mig.config`` holds the name, so it has at most 63 characters. NVIDIA's names are
-those of the configuration file that it ships with mig-parted 0.15.0: ``all-disabled``, ``all-enabled``,
-``all-balanced`` and ``all-<profile>`` for as many slices of one profile as the GPU holds.
+The name is the value of the node label ``nvidia.com/mig.config``, so it has at most 63 characters. NVIDIA's
+names are those of the configuration file that it ships with mig-parted 0.15.0: ``all-disabled``,
+``all-enabled``, ``all-balanced`` and ``all-<profile>`` for as many slices of one profile as the GPU holds.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LONGEST = 63
 
 
 def config_name(pool: Pool) -> str | None:
-    """The MIG manager's configuration that the pool's nodes shall have; None for GPUs without MIG.
+    """Name of the MIG manager's configuration for the pool's nodes; None for GPUs without MIG.
 
-    A MIG-capable pool that is not cut has one too, ``all-disabled``: it may have been cut before. Where only
-    some of its models are capable none is asked for, as no MIG manager would answer on the others; the
-    operator's default, ``all-disabled``, holds on those that are.
+    A MIG-capable pool without a layout has ``all-disabled``: it may have been cut before. If only some of its
+    models are capable, the result is None, as no MIG manager would answer on the other nodes; the operator's
+    default, ``all-disabled``, applies to the capable ones.
     """
     if not pool.gpus or not all(gpu.mig_capable for gpu in pool.gpus):
         return None
@@ -47,18 +47,18 @@ def config_name(pool: Pool) -> str | None:
 
 
 def cut(pool: Pool) -> tuple[int, ...] | None:
-    """Numbers of the GPUs of a node that are cut, ascending; None for all of them."""
+    """Numbers of a node's cut GPUs, ascending; None if all are cut."""
     devices = pool.sharing.devices if isinstance(pool.sharing, Mig) else None
     return None if devices is None else tuple(sorted(devices))
 
 
 def standard(gpu: Gpu, name: str) -> Layout | None:
-    """The layout that NVIDIA's configuration of that name gives to the GPU; None where it gives it none."""
+    """The layout that NVIDIA's configuration of that name sets on the GPU; None if it sets no layout."""
     geometry = gpu.geometry
     if geometry is None:
         return None
     if name == "all-balanced":
-        # Half a GPU in its smallest slices, and the other half in larger ones: as NVIDIA's file has it.
+        # Half a GPU in its smallest slices, and the other half in larger ones: as in NVIDIA's file.
         larger = [p for p in geometry.profiles if p.compute in (2, 3) and re.fullmatch(r"\dg\.\d+gb", p.name)]
         return {geometry.profiles[0].name: 2} | {profile.name: 1 for profile in larger}
     for profile in geometry.profiles:
@@ -68,7 +68,7 @@ def standard(gpu: Gpu, name: str) -> Layout | None:
 
 
 def check(pools: Sequence[Pool]) -> None:
-    """Refuse a name that NVIDIA has for another layout, and one name of two layouts on one GPU model."""
+    """Refuse a name that NVIDIA uses for another layout, or one name for two layouts on one GPU model."""
     seen: dict[tuple[str, str], Pool] = {}
     for index, pool in enumerate(pools):
         name, layout = config_name(pool), pool.layout
@@ -105,7 +105,7 @@ def _check_standard(pool: Pool, gpu: Gpu, path: str) -> None:
 
 
 def _means(pool: Pool, gpu: Gpu) -> tuple[Layout, tuple[int, ...] | None, int | None]:
-    """What the pool's configuration does to such a GPU: the layout, and which of how many on a node."""
+    """(layout, cut GPUs, GPUs per node) of such a GPU; the last two are None if all GPUs are cut."""
     devices = cut(pool)
     layout = pool.sharing.layout if isinstance(pool.sharing, Mig) else pool.layout or {}
     return resolve(gpu, layout), devices, pool.gpu_count if devices else None

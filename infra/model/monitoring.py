@@ -1,7 +1,7 @@
-"""Monitoring: where measurements are kept and for how long, what is measured, and who is told.
+"""Monitoring: where measurements are kept and for how long, what is measured, and where alerts go.
 
-It means a kube-prometheus-stack of its own. Whoever has one on the cluster leaves the block out: NVIDIA's
-operator makes its ServiceMonitor all the same.
+The block installs a kube-prometheus-stack. If the cluster already has one, leave the block out: NVIDIA's
+operator makes its ServiceMonitor in any case.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from infra.model.workload import Memory, memory_bytes
 
 NAMESPACE = "monitoring"
 RELEASE = "monitoring"
-"""Name of the Helm release, and value of the label ``release`` by which Prometheus finds what is ours."""
+"""Name of the Helm release, and value of the label ``release`` by which Prometheus selects our objects."""
 
 WITHOUT_STORAGE = "1d"
-"""The longest retention in an emptyDir, a choice of ours: it is gone with its pod, and pods are moved when
-nodes are renewed, which most pools do within days. A day is what rules and a person on call look back at."""
+"""The longest retention in an emptyDir (our choice): it is lost with its pod, and pods move when nodes are
+replaced, in most pools within days. Rules, and a person on call, look back a day."""
 WITH_STORAGE = "15d"
 """Prometheus's own default."""
 VOLUME_SHARE = 85
-"""Percent of the volume for measurements at most; the rest is for the log that is written ahead
+"""Maximum percentage of the volume for measurements; the rest is for the write-ahead log
 [Prometheus, storage: 80 to 85 %]."""
 _GIB = 2**30
 _LEAST_VOLUME = 2 * _GIB
@@ -53,7 +53,7 @@ class Storage(Model):
 
 
 class RemoteWrite(Model):
-    """Another place that gets every measurement, too."""
+    """A second store that also gets every measurement."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         key: ("a secret does not belong into this file", "name a Secret in the cluster: secret: NAME")
@@ -68,7 +68,7 @@ class RemoteWrite(Model):
 
 
 class Alertmanager(Model):
-    """Who is told of alerts."""
+    """Where alerts are sent."""
 
     config_secret: Name = Field(
         description="Secret in namespace monitoring with the key alertmanager.yaml, which you make: routes "
@@ -77,7 +77,7 @@ class Alertmanager(Model):
 
 
 class Counter(Model):
-    """A field of DCGM, exported in another way than by itself."""
+    """A DCGM field with its own type or help text."""
 
     field: FieldName = Field(description="Name of the field.")
     type: MetricType | None = Field(
@@ -89,14 +89,14 @@ class Counter(Model):
 
 
 AnyCounter = Annotated[
-    # The tags are in brackets, as no key of an environment is: they stand in the path of an error.
+    # Tags appear in error paths; the brackets distinguish them from an environment's keys.
     Annotated[FieldName, Tag("[name]")] | Annotated[Counter, Tag("[counter]")],
     Discriminator(lambda value: "[name]" if isinstance(value, str) else "[counter]"),
 ]
 
 
 class Monitoring(Model):
-    """Prometheus, Alertmanager, Grafana and the exporters, and what they are told of GPUs."""
+    """Prometheus, Alertmanager, Grafana and the exporters, with their settings for GPUs."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "grafana_password": (
@@ -199,9 +199,9 @@ class Monitoring(Model):
 
 
 def check(cluster: str, given: Monitoring | None, namespaces: Mapping[str, str]) -> None:
-    """Refuse what the kind of cluster has no use for, and measurements kept longer than they last.
+    """Refuse fields without effect on this kind of cluster, and a retention that needs storage.
 
-    ``namespaces`` are the environment's own, each with the path of who names it.
+    ``namespaces``: the environment's namespaces, each with the path of the first field that names it.
     """
     if given is None:
         return
@@ -233,4 +233,4 @@ OF_NO_USE: Mapping[str, tuple[str, str]] = {
     "version": _OURS,
     "repository": _OURS,
 }
-"""Fields that mean nothing on the embedded cluster."""
+"""Fields without effect on the embedded cluster."""

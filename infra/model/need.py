@@ -1,4 +1,4 @@
-"""What a workload needs of a GPU, said instead of a pool."""
+"""A workload's GPU requirements, given instead of a pool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _family(value: str) -> str:
 
 
 class GpuNeed(Model):
-    """The least that a workload's GPU must have; it runs on whichever pools have that."""
+    """Minimum requirements for a workload's GPU; the workload runs on any pool that meets them."""
 
     memory_gib: Count | None = Field(
         default=None,
@@ -57,7 +57,6 @@ class GpuNeed(Model):
 
     @property
     def words(self) -> str:
-        """What is needed, for an error."""
         found = [f"{self.memory_gib} GiB or more"] if self.memory_gib else []
         found += [f"compute capability {self.compute} or later"] if self.compute else []
         found += ["NVLink"] if self.nvlink else []

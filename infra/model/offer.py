@@ -1,7 +1,7 @@
-"""What a node offers once the operands have acted: resource names, amounts and the product label.
+"""What a node offers once the operands have run: resource names, amounts and the product label.
 
-The rules are those of NVIDIA's device plugin and GPU feature discovery 0.20.0 as the project's facts note
-them; nothing here looks at a cluster.
+The rules are those of NVIDIA's device plugin and GPU feature discovery 0.20.0, as noted in the project's
+facts; no cluster is queried.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ MigStrategy = Literal["none", "single", "mixed"]
 
 
 def own_strategy(strategy: MigStrategy, pool: Pool) -> MigStrategy:
-    """The strategy that holds on the pool's nodes, where ``strategy`` is the operator's.
+    """The MIG strategy of the pool's nodes; ``strategy`` is the operator's.
 
-    A pool that is cut may name its own. MPS does not start under mixed, and its GPUs are whole: it has none.
-    Every function here takes the operator's strategy or the pool's own, and answers the same to both.
+    A MIG pool may set its own. An MPS pool has ``none`` instead of ``mixed``, with which MPS does not start.
+    Every function here takes the operator's strategy or the pool's own, with the same result.
     """
     if isinstance(pool.sharing, Mig) and pool.sharing.strategy:
         return pool.sharing.strategy
@@ -28,26 +28,26 @@ def own_strategy(strategy: MigStrategy, pool: Pool) -> MigStrategy:
 
 
 def mig_resource(profile: str) -> str:
-    """The resource of one profile under the strategy mixed; a plus cannot stand in a resource name."""
+    """Resource name of a profile with strategy mixed; a resource name cannot contain a plus."""
     return labels.NVIDIA_MIG_PREFIX + profile.replace("+", ".")
 
 
 def shared_name(resource: str, share: TimeSlicing | SliceShare | None) -> str:
-    """The name under which the shares of a resource are offered: the device plugin adds ``.shared``."""
+    """Name of a resource's shares: with ``rename`` the device plugin adds ``.shared``."""
     return f"{resource}{labels.SHARED}" if share and share.rename else resource
 
 
 def quota_key(resource: str) -> str:
-    """The resource's key in a ResourceQuota: of extended resources only requests can be limited."""
+    """The resource's key in a ResourceQuota, which limits only requests of extended resources."""
     return f"requests.{resource}"
 
 
 def offered(strategy: MigStrategy, pool: Pool, gpus: int | None = None) -> dict[str, int]:
-    """Extended resources that a node with ``gpus`` GPUs has to give, all above zero, sorted by name.
+    """Extended resources of a node with ``gpus`` GPUs, all above zero, sorted by name.
 
-    The number may be left out where all nodes of the pool have as many (ValueError where they may differ).
-    A resource that is not in the answer is 0 on the node or not there at all. Devices that are had by claim
-    are no extended resource: ``claimable`` has those.
+    ``gpus`` may be left out if all nodes of the pool have the same number (ValueError if they may differ). A
+    resource that is not in the result is 0 or absent on the node. Devices that are allocated by claim are not
+    extended resources: see ``claimable``.
     """
     sharing, gpus = pool.sharing, pool.gpu_count if gpus is None else gpus
     if gpus == 0 or isinstance(sharing, Dra):
@@ -63,7 +63,6 @@ def offered(strategy: MigStrategy, pool: Pool, gpus: int | None = None) -> dict[
 
 
 def _slices(strategy: MigStrategy, pool: Pool, sharing: Mig, gpus: int) -> dict[str, int]:
-    """Slices of the GPUs that are cut, and the GPUs that stay whole beside them."""
     layout, share = pool.layout or {}, sharing.share
     cut = gpus if sharing.devices is None else len(sharing.devices)
     each = cut * (share.replicas if share else 1)
@@ -76,17 +75,17 @@ def _slices(strategy: MigStrategy, pool: Pool, sharing: Mig, gpus: int) -> dict[
 
 
 def gpu_resources(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
-    """Every GPU resource that the pool's nodes may offer, sorted; none for GPUs that are had by claim."""
+    """GPU resources that the pool's nodes may offer, sorted; empty for GPUs allocated by claim."""
     return tuple(most(strategy, pool))
 
 
 def most(strategy: MigStrategy, pool: Pool) -> dict[str, int]:
-    """What the pool's largest node offers; every other one offers the same resources, and less of each."""
+    """What the pool's largest node offers; other nodes offer the same resources, and less of each."""
     return offered(strategy, pool, pool.gpu_counts[-1])
 
 
 def gpus_of(pool: Pool, node_labels: Mapping[str, str]) -> int | None:
-    """GPUs of one of the pool's live nodes; None where they may differ and Karpenter's label does not say."""
+    """GPUs of a live node of the pool; None if nodes may differ in it and lack Karpenter's label."""
     if len(pool.gpu_counts) == 1:
         return pool.gpu_count
     said = node_labels.get(labels.INSTANCE_GPU_COUNT, "")
@@ -94,7 +93,7 @@ def gpus_of(pool: Pool, node_labels: Mapping[str, str]) -> int | None:
 
 
 def claimable(pool: Pool) -> dict[str, int]:
-    """Devices of one node that pods have by claim, by device class; none where a resource is asked for."""
+    """Devices for claims on the pool's largest node, by device class; empty if pods request a resource."""
     if not pool.by_claim:
         return {}
     gpus = pool.gpu_counts[-1]
@@ -106,7 +105,7 @@ def claimable(pool: Pool) -> dict[str, int]:
 def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
     """The values that nvidia.com/gpu.product may take on the pool's nodes.
 
-    None where GPUs are had by claim: the label is there, but a pod that is pinned by it asks for a resource.
+    Empty for GPUs allocated by claim: the label is set, but a pod that is pinned by it requests a resource.
     """
     if pool.by_claim:
         return ()
@@ -120,10 +119,10 @@ def products(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
 
 
 def one_per_pod(pool: Pool, resource: str) -> bool:
-    """Whether the device plugin refuses a pod that asks for more than one of that resource of the pool's.
+    """Whether the device plugin refuses a pod that requests more than one of that resource of the pool.
 
-    It does so only for shares. Under MPS it does unless told otherwise, and we never do: two shares are still
-    one client's part.
+    It does so only for shares. With MPS this is the default, which we never change: two shares are still one
+    client's part.
     """
     sharing = pool.sharing
     if isinstance(sharing, Mig):
@@ -135,9 +134,9 @@ def one_per_pod(pool: Pool, resource: str) -> bool:
 
 
 def slices(pool: Pool) -> dict[str, float]:
-    """How much of a GPU one slice of each profile is, by compute slices; nothing where none is cut.
+    """Fraction of a GPU that one slice of each profile is, by compute slices; empty without a layout.
 
-    A GPU is what its slices are together: what a layout leaves unused is theirs, too.
+    The slices of a layout add up to 1: compute slices that it leaves unused are counted as theirs.
     """
     layout, geometry = pool.layout, pool.gpus[0].geometry if pool.gpus else None
     if not layout or geometry is None:
@@ -148,7 +147,7 @@ def slices(pool: Pool) -> dict[str, float]:
 
 
 def parts(strategy: MigStrategy, pool: Pool) -> dict[str, float]:
-    """How much of a GPU one of each resource is, 0 to 1; of those that are slices, or shares of one, too."""
+    """Fraction of a GPU (0 to 1) that one unit of each resource is, including slices and their shares."""
     sharing = pool.sharing
     if not pool.gpus:
         return {}
@@ -161,9 +160,9 @@ def parts(strategy: MigStrategy, pool: Pool) -> dict[str, float]:
 
 
 def mps_memory_mib(pool: Pool) -> int | None:
-    """Memory in MiB that each client of a GPU has under MPS, on the smallest of the pool's models; else None.
+    """Memory in MiB of each MPS client, on the smallest of the pool's models; None without MPS.
 
-    The device plugin gives every client an equal part of the GPU's memory, and knows no other setting.
+    The device plugin gives every client an equal part of the GPU's memory, and has no other setting.
     """
     if not isinstance(pool.sharing, Mps):
         return None

@@ -1,4 +1,4 @@
-"""What only OpenStack has: the Magnum cluster, its template and flavors, and what a pool's node group is.
+"""The OpenStack part of the environment: Magnum cluster, template, flavors, and a pool's node group.
 
 Ranges and names are those of Magnum's API (its source of 2026-07: api/controllers/v1 and api/validation.py).
 """
@@ -17,22 +17,22 @@ from infra.model.machines import MACHINES, Machine
 from infra.model.openstack_values import ImageName, MagnumLabels, MinorVersion, OpenstackName, Role
 
 GPU_LABEL = "nvidia_gpu_enabled"
-"""Magnum's label for clusters with GPUs [CERN]; derived where a pool has some, unless it is given."""
+"""Magnum's label for clusters with GPUs [CERN]; set if a pool has GPUs, unless it is declared."""
 AUTOSCALER_LABEL = "auto_scaling_enabled"
-"""Magnum's label that runs cluster-autoscaler (its user guide, labels); derived from elastic pools with a
-driver of `SCALING`, unless it is given.
+"""Magnum's label that runs cluster-autoscaler (its user guide, labels); set for elastic pools with a
+driver of `SCALING`, unless it is declared.
 """
 SCALING: tuple[str, ...] = ("capi",)
-"""Drivers that scale every node group with bounds for that label, as magnum-capi-helm does. What Magnum's
-Heat driver starts (enable-auto-scaling.sh, ``--nodes=MIN:MAX:default-worker``) scales the default workers and
-no pool.
+"""Drivers that, with that label, scale every node group that has bounds, as magnum-capi-helm does. The
+autoscaler of Magnum's Heat driver (enable-auto-scaling.sh, ``--nodes=MIN:MAX:default-worker``) scales the
+default workers and no pool.
 """
 RESERVED_GROUPS = ("default-worker", "default-master")
-"""The two node groups that every cluster of Magnum's has (conductor/utils.py)."""
+"""The two node groups that every Magnum cluster has (conductor/utils.py)."""
 
 
 class Flavor(Model):
-    """One of the cloud's own flavors, as its nodes will be: nova does not say which GPU that is."""
+    """One of the cloud's own flavors and what its nodes have: Nova does not say which GPU that is."""
 
     gpu: GpuName | None = Field(default=None, description="GPU model; none if left out.")
     count: Count | None = Field(default=None, description="GPUs of a node; 1 if left out.")
@@ -48,13 +48,12 @@ class Flavor(Model):
         return self
 
     def machine(self, name: str) -> Machine:
-        """The flavor as a machine that pools can name."""
         count = (self.count or 1) if self.gpu else 0
         return Machine(name, "openstack", self.vcpu, self.memory_gib, self.gpu, count)
 
 
 class TemplateSpec(Model):
-    """A cluster template of the stack's own; flavors, key and fixed network are the cluster's."""
+    """A cluster template that the stack makes; flavors, key pair and fixed network are the cluster's."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "name": (
@@ -88,7 +87,7 @@ class TemplateSpec(Model):
     public: bool = Field(default=False, strict=True, description="Whether other projects see it.")
 
 
-# The tags are in brackets, as no key of an environment is: they stand in the path of an error.
+# Tags appear in error paths; the brackets distinguish them from an environment's keys.
 Template = Annotated[
     Annotated[OpenstackName, Tag("[name]")] | Annotated[TemplateSpec, Tag("[template]")],
     Discriminator(lambda value: "[template]" if isinstance(value, dict | TemplateSpec) else "[name]"),
@@ -96,7 +95,7 @@ Template = Annotated[
 
 
 class ClusterNetwork(Model):
-    """Where the nodes are attached; the template's choice for what is left out."""
+    """Network of the nodes; what is left out comes from the template."""
 
     fixed_network: OpenstackName | None = Field(
         default=None, description="Network of the nodes; name or id. Magnum makes one if nobody names one."
@@ -108,7 +107,7 @@ class ClusterNetwork(Model):
 
 
 class Masters(Model):
-    """The control plane's nodes; their number stays what it was when the cluster was made."""
+    """The control plane's nodes; their number cannot change in place."""
 
     nodes: Count = Field(default=1, description="Number of masters, odd: etcd runs on them.")
     flavor: OpenstackName | None = Field(default=None, description="Flavor; the template's if left out.")
@@ -130,14 +129,14 @@ class Masters(Model):
 
 
 class Workers(Model):
-    """The node group default-worker, without GPUs: what only has to run somewhere runs here."""
+    """The node group default-worker, without GPUs, for pods that need no GPU."""
 
     nodes: Count = Field(default=1, description="Number of nodes.")
     flavor: OpenstackName | None = Field(default=None, description="Flavor; the template's if left out.")
 
 
 class OpenstackCluster(Model):
-    """A Kubernetes cluster by Magnum; each pool becomes a node group of it."""
+    """A Kubernetes cluster made by Magnum; each pool becomes one of its node groups."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "autoscaler": (
@@ -192,11 +191,11 @@ class OpenstackCluster(Model):
 
     @property
     def own_template(self) -> TemplateSpec | None:
-        """The template that the stack makes; None for one that is there already."""
+        """The template that the stack makes; None if an existing one is named."""
         return self.template if isinstance(self.template, TemplateSpec) else None
 
     def machine(self, flavor: str | None) -> Machine | None:
-        """What a flavor has: as declared, or as the catalogue says; None where neither knows it."""
+        """The machine of a flavor, as declared or else from the catalogue; None if neither has it."""
         if flavor is None:
             return None
         own = self.flavors.get(flavor)
@@ -210,7 +209,7 @@ _COUNTED = ("the pool says how many nodes it has", "give the pool nodes: N or el
 
 
 class OpenstackPool(Model):
-    """What a pool's node group is in Magnum, beside what every kind of cluster knows of it."""
+    """Magnum's settings of a pool's node group, beside the pool's own fields."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "node_count": _COUNTED,
@@ -243,9 +242,9 @@ class OpenstackPool(Model):
 
 
 def own_flavors(cluster: Any) -> dict[str, Machine]:
-    """The flavors that a cluster declares, read before it is checked, for the pools that name them.
+    """The flavors that a cluster declares, read before its validation, for the pools that name them.
 
-    What is wrong with one of them is not said here: the cluster's own check says it, with its path.
+    Invalid flavors are skipped: the cluster's own validation reports them, with their path.
     """
     given = cluster.get("flavors") if isinstance(cluster, Mapping) else None
     found: dict[str, Machine] = {}

@@ -1,4 +1,4 @@
-"""What an OpenStack environment may not ask for: each with the reason, before anything is asked of Magnum."""
+"""Checks of an OpenStack environment, with the reason for each refusal; without calls to Magnum."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from infra.model.pool import Pool
 from infra.model.workload import Workload
 
 _FIRST_WITH_CLAIMS = (1, 34)
-"""Kubernetes' release notes: Dynamic Resource Allocation is stable, and on, from here."""
+"""First version with Dynamic Resource Allocation stable and enabled [Kubernetes' release notes]."""
 
 
 def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool], monitoring: Monitoring | None) -> None:
-    """Refuse the first thing that Magnum would not do, or would do in another way."""
+    """Refuse the first setting that Magnum does not support, or treats in another way."""
     if not re.match("[a-z]", name):
         fact = f"{name!r} becomes the cluster's name, and Magnum's begin with a letter"
         raise InputError("name", fact, "put a letter before it")
@@ -38,7 +38,7 @@ def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool], monitorin
 
 
 def warnings(cluster: OpenstackCluster, pools: Sequence[Pool]) -> tuple[str, ...]:
-    """What can be had and had better not be asked for, or needs more: path, fact and remedy of each."""
+    """Accepted settings that are not advisable or need more: path, fact and remedy of each."""
     found = []
     for index, pool in enumerate(pools):
         flavor, settings = pool.flavor, pool.on_openstack
@@ -58,8 +58,8 @@ def _check_labels(cluster: OpenstackCluster) -> None:
     if cluster.own_template:
         owners.append(("cluster.template.labels", cluster.own_template.labels))
     for path, given in owners:
-        # The cluster's own may say it, so that the last elastic pool can go, or the first one come later: the
-        # label itself cannot.
+        # The cluster's own labels may set it, so that the last elastic pool can be removed, or the first one
+        # added later: the label itself cannot change.
         if AUTOSCALER_LABEL in given and path != "cluster.labels":
             fact = "cluster-autoscaler is for pools that are elastic"
             remedy = "leave it out, and give a pool elastic: {min, max: {nodes}}"
@@ -71,7 +71,7 @@ def _check_labels(cluster: OpenstackCluster) -> None:
 
 
 def _check_template(cluster: OpenstackCluster) -> None:
-    """What both the cluster and a template of our own say would be decided by the cluster alone."""
+    """If both the cluster and a template of our own set a field, only the cluster's counts."""
     own = cluster.own_template
     if own is None:
         return
@@ -108,9 +108,9 @@ def _check_groups(cluster: OpenstackCluster) -> None:
 
 
 def _check_storage(cluster: OpenstackCluster, monitoring: Monitoring | None) -> None:
-    """Magnum's user guide, post install manifest: a class is there if the cloud, or the owner, makes one.
+    """A storage class exists only if the cloud, or the owner, makes one (driver heat).
 
-    The charts of the Cluster API driver make a default one.
+    Source: Magnum's user guide, post install manifest. The charts of the Cluster API driver make a default.
     """
     storage = monitoring.storage if monitoring else None
     if cluster.driver == "heat" and storage and storage.storage_class is None:
@@ -119,7 +119,7 @@ def _check_storage(cluster: OpenstackCluster, monitoring: Monitoring | None) -> 
 
 
 def check_flavors(cluster: OpenstackCluster, pools: Sequence[Pool]) -> None:
-    """A node group is made of one flavor, which the cloud has; and no flavor is declared for nothing."""
+    """Refuse pools without an OpenStack flavor, and declared flavors that no node group uses."""
     for index, pool in enumerate(pools):
         _check_flavor(cluster, pool, f"pools[{index}]")
     used = {cluster.masters.flavor, cluster.workers.flavor, *(pool.machine for pool in pools)}
@@ -144,7 +144,7 @@ def _check_flavor(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
 
 
 def _check_elastic(pool: Pool, path: str) -> None:
-    """Magnum's bounds count nodes, and cluster-autoscaler learns of GPUs from nodes that are there."""
+    """Magnum's bounds count nodes, and cluster-autoscaler learns of GPUs from existing nodes."""
     elastic, path = pool.elastic, f"{path}.elastic"
     if elastic is None:
         return
@@ -168,10 +168,10 @@ def _check_elastic(pool: Pool, path: str) -> None:
 
 
 def check_workloads(pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
-    """Refuse pods that nobody would ever start a node for.
+    """Refuse pods for which no node would ever start.
 
     Of an empty group cluster-autoscaler knows the flavor and Magnum's own labels (magnum_cloud_provider.go);
-    the pool's label is put on nodes that have joined.
+    the pool's label is set on nodes after they join.
     """
     empty = {pool.name: index for index, pool in enumerate(pools) if pool.elastic and pool.least == 0}
     for index, work in enumerate(workloads):

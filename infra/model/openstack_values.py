@@ -1,4 +1,4 @@
-"""The values that an OpenStack environment is declared with: names, labels, versions; each checked by itself.
+"""Types of the values of an OpenStack environment (names, labels, versions), each validated on its own.
 
 Ranges are those of Magnum's API (its source of 2026-07, api/controllers/v1).
 """
@@ -48,7 +48,7 @@ def _label_key(value: str) -> str:
 
 
 def _as_text(value: Any) -> Any:
-    """Magnum's labels are texts, and YAML reads true and 20 as something else; 1.30 it would read as 1.3."""
+    """Magnum's labels are strings; YAML reads true and 20 as other types, and 1.30 as 1.3 (refused)."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int) else value
@@ -64,7 +64,7 @@ def _role(value: str) -> str:
 
 
 OpenstackName = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_named)]
-"""Name or id of something in OpenStack; whether it is there is asked before anything is made (preflight)."""
+"""Name or id of an OpenStack object; preflight checks that it exists."""
 ImageName = Annotated[str, Field(strict=True, min_length=1), AfterValidator(_image)]
 MagnumLabels = dict[
     Annotated[str, Field(strict=True), AfterValidator(_label_key)],

@@ -1,4 +1,4 @@
-"""NVIDIA's part of the platform: its operator, or its device plugin alone; what holds for every node."""
+"""Settings of NVIDIA's operator, or of its device plugin alone, for every node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _chart_version(value: str) -> str:
 
 
 class Drain(Model):
-    """How the operator empties a node of all pods, where ending those with GPUs is not enough."""
+    """How the operator drains a node, if ending only the pods with GPUs is not enough."""
 
     timeout_seconds: Count = Field(default=300, description="Seconds until a drain is given up.")
     force: Annotated[bool, Field(strict=True)] = Field(
@@ -38,7 +38,7 @@ class Drain(Model):
 
 
 class Upgrade(Model):
-    """How the operator brings another driver onto the nodes; pods with GPUs are ended on each of them."""
+    """How the operator upgrades the driver; it ends the pods with GPUs on each node."""
 
     auto: Annotated[bool, Field(strict=True)] = Field(
         default=True,
@@ -64,9 +64,9 @@ class Upgrade(Model):
 
 
 class GpuOperatorSpec(Model):
-    """NVIDIA's GPU operator, settings that hold for every node.
+    """NVIDIA's GPU operator, settings for every node.
 
-    Not all of them mean something everywhere: who owns driver and toolkit stands in infra/model/ownership.py.
+    Not all of them have an effect everywhere: infra/model/ownership.py says who owns driver and toolkit.
     """
 
     mode: Mode = Field(

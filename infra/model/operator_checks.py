@@ -1,4 +1,4 @@
-"""What may not be asked of NVIDIA's operator, or of its device plugin alone: each with the reason."""
+"""Checks of the settings of NVIDIA's operator, or of its device plugin alone, with the reasons."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PINNED = {"operator": versions.GPU_OPERATOR, "device_plugin": versions.DEVICE_P
 
 
 def check(cluster: str, spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) -> None:
-    """Refuse the first setting that changes nothing here, cannot be had, or is known to be unsafe."""
+    """Refuse the first setting that has no effect here, is not supported, or is known to be unsafe."""
     unused.check_operator(cluster, spec, owns)
     if cluster == "embedded":
         _check_embedded(spec)
@@ -30,7 +30,7 @@ def check(cluster: str, spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[
 
 
 def driver_version(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> str:
-    """One driver for all nodes: the one named, the operator's default, or the last that every GPU runs."""
+    """One driver for all nodes: the declared one, the operator's default, or the last for all GPUs."""
     branches = [gpu.last_driver_branch for pool in pools for gpu in pool.gpus]
     last = min((branch for branch in branches if branch is not None), default=None)
     chosen = versions.GPU_DRIVER if last is None else versions.GPU_DRIVER_OF_BRANCH[last]
@@ -38,12 +38,11 @@ def driver_version(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> str:
 
 
 def chart_version(spec: GpuOperatorSpec) -> str:
-    """Version of the chart of this mode."""
+    """Version of the chart: the declared one, or the pinned one of this mode."""
     return spec.version or _PINNED[spec.mode]
 
 
 def _check_embedded(spec: GpuOperatorSpec) -> None:
-    """Simulated nodes come without driver and toolkit, and the embedded cluster with charts of its own."""
     folder = "gpu-operator-sim" if spec.mode == "operator" else "device-plugin-sim"
     for key in ("repository", "version"):
         if getattr(spec, key):
@@ -62,7 +61,7 @@ def _check_embedded(spec: GpuOperatorSpec) -> None:
 
 
 def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) -> None:
-    """What needs the operator: a MIG manager, and the label that keeps two who hand out GPUs apart."""
+    """MIG needs the operator's MIG manager, and DRA its label that keeps the device plugin off a node."""
     if owns.driver == "image" and any(pool.image.ships_device_plugin for pool in pools):
         raise InputError(
             f"{PATH}.mode", "Bottlerocket brings a device plugin of its own", "use mode: operator, or AL2023"
@@ -90,7 +89,7 @@ def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) 
 
 
 def _check_driver(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
-    """The operator brings one driver to all nodes, so it has to drive every GPU."""
+    """The operator installs one driver on all nodes, so it must support every GPU."""
     version = driver_version(spec, pools)
     every = [(gpu, pool) for pool in pools for gpu in pool.gpus]
     if spec.driver_version is None:
@@ -103,7 +102,6 @@ def _check_driver(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
 
 
 def _check_one_fits(version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
-    """The oldest GPU decides the driver; a GPU that it does not drive yet cannot share it."""
     ends = [(gpu.last_driver_branch, gpu, pool) for gpu, pool in every if gpu.last_driver_branch is not None]
     for gpu, pool in every:
         first = drivers.support(gpu).first
@@ -118,7 +116,6 @@ def _check_one_fits(version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
 
 
 def _check_one_kind(modules: drivers.Modules | None, version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
-    """Where one GPU needs open modules and another proprietary ones, neither kind is for all nodes."""
     able = [(drivers.flavours(gpu, version), gpu, pool) for gpu, pool in every]
     only = {found[0]: (gpu, pool) for found, gpu, pool in reversed(able) if len(found) == 1}
     if modules and len(only) > 1:
@@ -132,7 +129,7 @@ def _check_one_kind(modules: drivers.Modules | None, version: str, every: Sequen
 
 
 def _check_floors(spec: GpuOperatorSpec) -> None:
-    """Below a floor only with every hole named; nothing is accepted that is not there."""
+    """A version below a floor needs each open CVE acknowledged; others must not be acknowledged."""
     if spec.mode == "device_plugin":
         return
     chart, toolkit = chart_version(spec), spec.toolkit_version

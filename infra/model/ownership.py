@@ -1,9 +1,9 @@
-"""Who owns driver, container toolkit, device plugin and MIG on the nodes: one table, read by everything.
+"""Who owns driver, container toolkit, device plugin and MIG on the nodes, as one table.
 
 Sources: AWS's pages on the accelerated AL2023 images (driver and toolkit inside) and on Bottlerocket's NVIDIA
 variants (all three, MIG at boot); NVIDIA's operator documentation, pre-installed drivers and toolkits.
-What is the same in every row is no column: operands tolerate every taint of GPU nodes, their namespace has
-the pod security level privileged, and NRI stays off, because nobody here switches it on in containerd.
+Not in the table, because it holds for every row: operands tolerate every taint of GPU nodes, their namespace
+has Pod Security level privileged, and NRI stays off, because nothing here enables it in containerd.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DeviceList = Literal["volume-mounts", "envvar"]
 
 @dataclass(frozen=True)
 class Ownership:
-    """One row; ``nodes`` says which nodes it is about, for people."""
+    """One row; ``nodes`` describes the nodes, for people."""
 
     nodes: str
     driver: Owner
@@ -30,15 +30,15 @@ class Ownership:
     device_plugin: PluginOwner = "operator"
     mig: MigOwner = "operator"
     system_nodes: bool = False
-    """Whether there are nodes without GPUs that are kept for what only has to run somewhere."""
+    """Whether the cluster has nodes without GPUs, kept for pods that need no GPU."""
 
     @property
     def device_list(self) -> DeviceList:
         """How a GPU gets into a container without CDI.
 
-        A toolkit of ours reads NVIDIA_VISIBLE_DEVICES in privileged containers only, or every pod could help
-        itself to GPUs; so the device plugin has to hand them out by mounts. One that is not ours may read
-        nothing but the variable.
+        A toolkit that we install reads NVIDIA_VISIBLE_DEVICES in privileged containers only, or every pod
+        could take GPUs; so the device plugin has to pass them by mounts. Any other toolkit may read only the
+        variable.
         """
         return "volume-mounts" if self.toolkit in ("operator", "ansible") else "envvar"
 
@@ -69,8 +69,8 @@ _MAGNUM = {key: f"magnum-{row}" if row != "operator" else "magnum" for key, row 
 def of(cluster: str, images: Collection[str], spec: GpuOperatorSpec) -> Ownership:
     """The row of an environment; ``images`` are the keys of the node images of its pools with GPUs (AWS).
 
-    With the device plugin alone nobody installs driver and toolkit, or cuts GPUs: where the operator would
-    own something, the nodes do.
+    With the device plugin alone nothing installs driver and toolkit, or cuts GPUs: the nodes own what the
+    operator would own.
     """
     alone = spec.mode == "device_plugin"
     row = ROWS[_key(cluster, images, spec, alone)]

@@ -42,9 +42,9 @@ class Taint(Model):
 
 
 class Pool(Model):
-    """Nodes of one kind under one name; says what they are, not which cloud makes them.
+    """Nodes of one kind under one name; describes the nodes, not the cloud that makes them.
 
-    Nodes that come and go may differ in how many GPUs they have, and then in how much they offer.
+    Nodes of an elastic pool may differ in their number of GPUs, and so in what they offer.
     """
 
     name: PoolName = Field(description="Also the beginning of the names of its nodes.")
@@ -107,9 +107,9 @@ class Pool(Model):
     )
 
     _own_flavor: Machine | None = PrivateAttr(default=None)
-    """What the cluster says of the flavor that is named; None where it says nothing.
+    """The cluster's declaration of the named flavor; None if the cluster declares no such flavor.
 
-    It comes as the context of the validation, ``{"flavors": {name: Machine}}``.
+    Source: the validation context, ``{"flavors": {name: Machine}}``.
     """
 
     @model_validator(mode="after")
@@ -131,14 +131,14 @@ class Pool(Model):
 
     @property
     def flavor(self) -> Machine | None:
-        """The machine that is named, as the cluster declares it or else the catalogue; None where none is."""
+        """The named machine, as declared by the cluster or else the catalogue; None without one."""
         if self.machine is None:
             return None
         return self._own_flavor or MACHINES[self.machine]
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPU models a node may have; one for a machine, none for a machine without GPU."""
+        """GPU models that a node may have; one for a machine, empty for a machine without GPUs."""
         if self.gpu:
             return tuple(catalogue.GPUS[name] for name in self.gpu.models)
         model = self.flavor.model if self.flavor else None
@@ -153,7 +153,7 @@ class Pool(Model):
 
     @property
     def gpu_count(self) -> int:
-        """GPUs per node, of a pool whose nodes all have as many; ValueError where they may differ."""
+        """GPUs per node; ValueError if the pool's nodes may differ in it."""
         (count,) = self.gpu_counts
         return count
 
@@ -164,25 +164,25 @@ class Pool(Model):
 
     @property
     def by_claim(self) -> bool:
-        """Whether pods have its GPUs by claim (DRA) rather than by an extended resource."""
+        """Whether pods get its GPUs by claim (DRA), not by an extended resource."""
         return isinstance(self.sharing, Dra)
 
     @property
     def by_karpenter(self) -> bool:
-        """Whether Karpenter makes its nodes: as pods need them, or a fixed number whose GPUs are claimed.
+        """Whether Karpenter makes its nodes on AWS: elastic pools, and pools with GPUs allocated by claim.
 
-        On AWS, that is; elsewhere there is no Karpenter: ``Environment.by_karpenter`` knows.
+        Valid for AWS only; ``Environment.by_karpenter`` is valid for every kind of cluster.
         """
         return self.elastic is not None or self.by_claim
 
     def laid_out_live(self, cluster: str) -> bool:
-        """Whether its nodes get their MIG layout once they have joined; Karpenter's are born with it."""
+        """Whether nodes get their MIG layout after they join; Karpenter's nodes start with it."""
         capable = bool(self.gpus) and all(gpu.mig_capable for gpu in self.gpus)
         return capable and not (cluster == "aws" and self.by_karpenter)
 
     @property
     def node_pools(self) -> dict[str, Capacity]:
-        """Karpenter's NodePools of the pool, by name: one for each way of buying, in the order declared."""
+        """Karpenter NodePools by name: one per capacity type, in the declared order."""
         if self.by_claim:
             return {static_name(self.name): self.capacity[0]}
         kinds = self.capacity if self.elastic else ()
@@ -190,39 +190,37 @@ class Pool(Model):
 
     @property
     def machines(self) -> tuple[Machine, ...]:
-        """The EC2 types its nodes may be: the one named, or every one with these GPUs; none may fit."""
+        """EC2 types of its nodes: the named one, or every type with these GPUs; empty if no type fits."""
         if self.gpu:
             return ec2(self.gpu.models, self.gpu_counts)
-        machine = self.flavor  # own hosts without a GPU are none
+        machine = self.flavor  # None for own hosts without GPUs
         return (machine,) if machine and machine.seller == "ec2" else ()
 
     @property
     def on_aws(self) -> AwsPool:
-        """Its settings on AWS, the defaults where none are given."""
         return self.aws or AwsPool()
 
     @property
     def on_openstack(self) -> OpenstackPool:
-        """Its settings on OpenStack, the defaults where none are given."""
         return self.openstack or OpenstackPool()
 
     @property
     def least(self) -> int:
-        """Nodes of its node group that are always there; OpenStack only."""
+        """Minimum number of nodes of its node group; OpenStack only."""
         return self.elastic.least if self.elastic else self.nodes or 0
 
     @property
     def most(self) -> int:
-        """Nodes of its node group at most; OpenStack only."""
+        """Maximum number of nodes of its node group; OpenStack only."""
         return self.elastic.max[NODES] if self.elastic else self.nodes or 0
 
     @property
     def image(self) -> Image:
-        """Its node image on AWS: the one named, or the AL2023 one for its GPUs."""
+        """Its node image on AWS: the named one, or AL2023, with NVIDIA's driver if it has GPUs."""
         return IMAGES[self.on_aws.image or ("al2023-nvidia" if self.gpus else "al2023")]
 
     @property
     def layout(self) -> Layout | None:
-        """Slices of each GPU that is cut, ``all-<profile>`` spelled out; None where none is."""
+        """MIG slices per cut GPU, with ``all-<profile>`` resolved to a number; None without a layout."""
         layout = getattr(self.sharing, "layout", None)
         return None if layout is None else layouts.resolve(self.gpus[0], layout)

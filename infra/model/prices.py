@@ -2,7 +2,7 @@
 
 Taken from the project's table of EC2 GPU types of that date, in which p5e.48xlarge has no price. The three
 types without a GPU and what a cluster has beside its nodes are from AWS's pricing pages (EC2, EBS, EKS, VPC,
-PrivateLink) as of 2026-04. OpenStack flavors have no price here; who asks is told that it is unknown.
+PrivateLink) as of 2026-04. OpenStack flavors have no price here; it is reported as unknown.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ HOURS_PER_MONTH = 730
 
 @dataclass(frozen=True)
 class Beside:
-    """What is paid beside machines; USD per hour, and per month for what EBS is paid by."""
+    """Costs beside machines in USD per hour; those of EBS in USD per month."""
 
     control_plane: float = 0.10  # EKS, a version in standard support
-    nat_gateway: float = 0.045  # what flows through it is paid on top, and nobody knows how much that will be
+    nat_gateway: float = 0.045  # traffic is charged on top, and its amount is not known in advance
     endpoint: float = 0.01  # an interface endpoint in one zone
     gp3_gib_month: float = 0.08
     gp3_iops_month: float = 0.005  # each beyond 3000

@@ -1,4 +1,4 @@
-"""How the nodes of a pool come to another MIG layout."""
+"""How a pool's nodes change to another MIG layout."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _share(value: str) -> str:
     return value
 
 
-# The tags are in brackets, as no key of an environment is: they stand in the path of an error.
+# Tags appear in error paths; the brackets distinguish them from an environment's keys.
 Nodes = Annotated[
     Annotated[Count, Tag("[number]")]
     | Annotated[str, Field(strict=True), AfterValidator(_share), Tag("[share]")],
@@ -27,9 +27,9 @@ Nodes = Annotated[
 
 
 class Relayout(Model):
-    """Only what happens to nodes that are there: a changed layout is put on them within these bounds.
+    """Bounds within which a changed layout is put on existing nodes.
 
-    Disruption budgets of the pods hold as well, whatever is said here.
+    Disruption budgets of the pods apply as well.
     """
 
     in_use: Literal["drain", "refuse"] = Field(

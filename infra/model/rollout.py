@@ -1,4 +1,4 @@
-"""How a Deployment's pods are reached, and how new ones take the place of old ones."""
+"""A Deployment's Service, and the ways to replace its pods in an update."""
 
 from __future__ import annotations
 
@@ -36,19 +36,18 @@ class Service(Model):
 
     @property
     def container_port(self) -> int:
-        """Port that the container listens on."""
         return self.target_port or self.port
 
 
 class Rolling(Model):
-    """Old pods go first and new ones take their GPUs: none is needed beside theirs."""
+    """Old pods end first and new ones take their GPUs, so no further GPU is needed."""
 
     kind: Literal["rolling"]
     step: Count = Field(default=1, description="Pods that are replaced at a time.")
 
 
 class Surge(Model):
-    """New pods come first: nothing serves less, and each new pod needs a GPU beside those of the old ones."""
+    """New pods start first: as many serve as before, and each new pod needs a GPU beside the old ones'."""
 
     kind: Literal["surge"]
     step: Count = Field(default=1, description="Pods that are replaced at a time.")
@@ -58,7 +57,7 @@ _NO_STEP = ("all old pods go before the first new one comes", "leave it out, or 
 
 
 class Recreate(Model):
-    """All old pods go, then all new ones come; nothing serves in between."""
+    """All old pods end, then all new ones start; no pod serves in between."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {"step": _NO_STEP}
 
@@ -68,8 +67,8 @@ class Recreate(Model):
 class BlueGreen(Model):
     """Two Deployments, one live: the other grows as the live one shrinks, and the Service switches once.
 
-    Both together never have more pods than replicas, so that no second set of GPUs is needed; while it
-    lasts, fewer pods serve. If the new pods do not get ready, all of it goes back.
+    Both together never have more pods than replicas, so no second set of GPUs is needed; during the update
+    fewer pods serve. If the new pods do not become ready, the update is rolled back.
     """
 
     kind: Literal["blue_green"]

@@ -1,4 +1,4 @@
-"""Room for pods: quotas by what pools offer, and nodes that are kept free; what cannot be is refused."""
+"""Quotas in units of what pools offer, and nodes that are kept free; checks of both."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from infra.model.workload import DeploymentWorkload, Workload
 
 WHOLE = "gpu"
 _AWAY_AT_ONCE = 4
-"""Replicas of which Kubernetes' own update takes one away before its successor has come."""
+"""From this many replicas on, Kubernetes' default update ends an old pod before a new one is ready."""
 _CLAIMED = ".deviceclass.resource.k8s.io/devices"
-"""What a ResourceQuota counts claimed devices of a class by (k8s.io/api, core/v1 ResourceClaimsPerClass)."""
+"""ResourceQuota key suffix for devices of a class (k8s.io/api, core/v1 ResourceClaimsPerClass)."""
 
 
 def keys(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
-    """A ResourceQuota's keys for everything that the pool offers; none for a pool without GPUs."""
+    """ResourceQuota keys of everything that the pool offers; empty for a pool without GPUs."""
     extended = [offer.quota_key(name) for name in offer.gpu_resources(strategy, pool)]
     return (*extended, *(device_class + _CLAIMED for device_class in offer.claimable(pool)))
 
 
 def hard(strategy: MigStrategy, pools: Sequence[Pool], space: Namespace) -> dict[str, int]:
-    """The quota by resource name, sorted: the pools' that are named, and 0 of all others.
+    """The quota by ResourceQuota key, sorted: the sums of the named pools, and 0 for all others.
 
-    Raises InputError, its path below the namespace.
+    Raises InputError, with a path relative to the namespace.
     """
     found = {key: 0 for pool in pools for key in keys(strategy, pool)}
     for name, amount in space.quota.items():
@@ -70,14 +70,13 @@ def _amounts(
 
 
 def _resource(key: str) -> str:
-    """The resource, or the device class, that a quota's key counts."""
     return key.removeprefix("requests.").removesuffix(_CLAIMED)
 
 
 def _parts(strategy: MigStrategy, pool: Pool) -> dict[str, str]:
-    """A quota's key for each kind of slice, and for ``gpu`` where whole ones lie beside them.
+    """Quota key of each MIG profile, and of ``gpu`` if the nodes have whole GPUs beside slices.
 
-    Nothing for a pool that knows one resource alone by another name than a profile's.
+    Empty if no resource of the pool is named after a profile.
     """
     share = pool.sharing.share if isinstance(pool.sharing, Mig) else None
     slices = {offer.shared_name(offer.mig_resource(name), share): name for name in pool.layout or {}}
@@ -88,7 +87,7 @@ def _parts(strategy: MigStrategy, pool: Pool) -> dict[str, str]:
 
 
 def _check_alike(strategy: MigStrategy, pools: Sequence[Pool], space: Namespace) -> None:
-    """A quota knows resources, not pools: one that names a pool counts for all that offer the same."""
+    """A quota counts resources, not pools: it applies to all pools that offer the same resource."""
     by_key: dict[str, list[str]] = {}
     for pool in pools:
         for key in keys(strategy, pool):
@@ -109,7 +108,7 @@ def _check_alike(strategy: MigStrategy, pools: Sequence[Pool], space: Namespace)
 def check_namespaces(
     strategy: MigStrategy, pools: Sequence[Pool], spaces: Sequence[Namespace], workloads: Sequence[Workload]
 ) -> None:
-    """Every namespace is there once, is not the cluster's, and has a quota that its workloads keep to."""
+    """Refuse duplicate namespaces, the cluster's own, and quotas that are too small for the workloads."""
     seen: set[str] = set()
     for index, space in enumerate(spaces):
         path = f"namespaces[{index}]"
@@ -134,9 +133,9 @@ def _check_asked(
     mine: Sequence[Workload],
     path: str,
 ) -> None:
-    """The quota lets what the workloads ask for, and what an update needs beside it, or that would never end.
+    """The quota must cover the workloads and an update's extra pods, or the update would never end.
 
-    Of several that are updated at the same time one after the other has that room.
+    Workloads that are updated at the same time use that room one after the other.
     """
     asked: Counter[str] = Counter()
     beside: dict[str, tuple[int, str]] = {}
@@ -157,10 +156,10 @@ def _check_asked(
 
 
 def _surge(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> int:
-    """Pods that an update needs beside those that are there.
+    """Extra pods that an update needs.
 
-    Kubernetes' own way lets a quarter of the pods be away, rounded down; where that is none, a new one comes
-    first. So do nodes that come and go let it, and on others we say something else.
+    Kubernetes' default lets a quarter of the pods be unavailable, rounded down; if that is 0, a new pod
+    starts first. Elastic pools keep this default; for a fixed number of nodes we set another strategy.
     """
     if not isinstance(work, DeploymentWorkload):
         return 0
@@ -171,7 +170,7 @@ def _surge(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> int:
 
 
 def _asks(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> dict[str, int]:
-    """What each pod of a workload asks for, by a quota's key; nothing where no GPU is asked for."""
+    """Requests of each pod of a workload, by quota key; empty if it requests no GPU."""
     found = choice.pools_of(strategy, pools, work)
     if not found:
         return {}
@@ -183,7 +182,7 @@ def _asks(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> dict[
 
 
 def check_spare(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
-    """Nodes that are kept free have GPUs, and fit within the pool's limits."""
+    """Refuse ``spare`` in a pool without GPUs, or beyond the pool's limits."""
     for index, pool in enumerate(pools):
         path = f"pools[{index}].spare"
         if pool.spare is None or pool.elastic is None:
@@ -196,7 +195,7 @@ def check_spare(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
         }
         has |= offer.offered(strategy, pool, pool.gpu_counts[0])
         for key, most in pool.elastic.max.items():
-            # Each way of buying has the whole limit.
+            # Each capacity type has the whole limit.
             if (needs := pool.spare * has.get(key, 0)) > most * len(pool.capacity):
                 fact = f"{pool.spare} free nodes have {needs} {key}, and elastic.max lets {most}"
                 raise InputError(path, fact, "raise elastic.max, or keep fewer free")

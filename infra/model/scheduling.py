@@ -1,4 +1,4 @@
-"""How pods are placed and who goes first: the packing scheduler, priorities, and namespaces with a quota."""
+"""Placement of pods: the packing scheduler, priorities, and namespaces with a quota."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from infra.model.base import Model, Name, PoolName, listing
 from infra.model.errors import InputError
 
 SCHEDULER = "gpuform-packer"
-"""Name of the second scheduler: of its profile, its namespace, its lease, and in its pods' schedulerName."""
+"""Name of the second scheduler, its profile, namespace and lease, and the schedulerName of its pods."""
 PLACEHOLDER = "gpuform-placeholder"
-"""Priority class, and namespace, of the pods that only keep room."""
+"""Priority class and namespace of placeholder pods, which keep nodes free."""
 PLACEHOLDER_VALUE = -1000
-"""Below every pod that says nothing (0); Karpenter buys nodes for any priority."""
+"""Below every pod without a class (0); Karpenter starts nodes for any priority."""
 HIGHEST = 1_000_000_000
-"""The most that Kubernetes leaves to users; its own classes lie above (PriorityClass, API reference)."""
+"""Highest value for users; Kubernetes' own classes are above (PriorityClass, API reference)."""
 
 
 def _version(value: str) -> str:
@@ -63,16 +63,16 @@ PriorityName = Annotated[Name, AfterValidator(_priority)]
 PriorityValue = Annotated[int, Field(strict=True, ge=PLACEHOLDER_VALUE + 1, le=HIGHEST)]
 Amount = Annotated[int, Field(strict=True, ge=0)]
 Amounts = Annotated[
-    # The tags are in brackets, as no key of an environment is: they stand in the path of an error.
+    # Tags appear in error paths; the brackets distinguish them from an environment's keys.
     Annotated[Amount, Tag("[number]")]
     | Annotated[dict[Annotated[str, Field(strict=True)], Amount], Field(min_length=1), Tag("[slices]")],
     Discriminator(lambda value: "[slices]" if isinstance(value, dict) else "[number]"),
 ]
-"""A number of what a pool offers, or a number for each of its kinds of slice."""
+"""A number of what a pool offers, or a number for each of its MIG profiles."""
 
 
 class Namespace(Model):
-    """A namespace that is made whether or not a workload names it, and the GPUs that it may ask for."""
+    """A namespace and its GPU quota; it is made whether or not a workload names it."""
 
     name: Name = Field(description="Made, with Pod Security level restricted, unless it is default.")
     quota: dict[PoolName, Amounts] = Field(
@@ -83,9 +83,9 @@ class Namespace(Model):
 
 
 def check_scheduling(cluster: str, minor: str | None, given: Scheduling | None) -> None:
-    """Refuse a version where the cluster's is known, and its absence where it is not.
+    """Refuse a version if the cluster's is known, and a missing version if it is not.
 
-    ``minor`` is the cluster's own, where it says one; a whole version follows from it where one is pinned.
+    ``minor``: the cluster's minor version, if declared; the whole version follows from it if one is pinned.
     """
     if given is None:
         return
@@ -108,7 +108,6 @@ def check_scheduling(cluster: str, minor: str | None, given: Scheduling | None) 
 
 
 def _check_own(minor: str, version: str | None) -> None:
-    """The scheduler of a minor version of which none is pinned here."""
     if version is None:
         fact = f"missing, and of Kubernetes {minor} no scheduler is pinned here"
         raise InputError("scheduling.version", fact, "say it as `kubectl version` does, without the v")
@@ -120,7 +119,7 @@ def _check_own(minor: str, version: str | None) -> None:
 
 
 def check_priorities(known: Mapping[str, int], workloads: Sequence[Any]) -> None:
-    """Every priority that a workload has is declared."""
+    """Refuse a workload with an undeclared priority."""
     for index, workload in enumerate(workloads):
         name = workload.priority
         if name is not None and name not in known:

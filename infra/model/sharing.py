@@ -65,7 +65,7 @@ class Mps(Model):
 
 
 class SliceShare(Model):
-    """Several pods take turns on each MIG slice; none gets at another slice's memory."""
+    """Several pods take turns on each MIG slice; no pod can access another slice's memory."""
 
     replicas: Annotated[
         int,
@@ -97,7 +97,7 @@ Indices = Annotated[
 
 
 class Mig(Model):
-    """Each GPU, or some of a node's, is cut into slices with memory and compute of their own."""
+    """All or some GPUs of a node are cut into MIG slices with their own memory and compute."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "mps": (
@@ -132,10 +132,10 @@ class Mig(Model):
 
 
 class Dra(Model):
-    """GPUs or MIG slices, had by claim (Dynamic Resource Allocation) instead of counted; one pod per device.
+    """GPUs or MIG slices allocated by claim (Dynamic Resource Allocation), not counted; one pod per device.
 
-    NVIDIA's DRA driver offers them, and the device plugin stays off the nodes, or both would hand them out.
-    Slices are cut by the MIG manager before any pod comes: a driver that cuts them for each claim is alpha.
+    NVIDIA's DRA driver offers them; the device plugin stays off the nodes, or both would allocate them. The
+    MIG manager cuts slices before any pod runs: a driver that cuts them for each claim is alpha.
     """
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {

@@ -1,4 +1,4 @@
-"""What a way of sharing may not be: not on this GPU, and not among those who do not trust each other."""
+"""Checks of sharing: what the GPU supports, and isolation of owners who do not trust each other."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ISOLATED = "use exclusive, mig without share, or trust: single"
 
 
 def check_sharing(gpus: Sequence[Gpu], sharing: Sharing, trust: Trust) -> None:
-    """Refuse what these GPUs cannot do, or what would let one owner's pods harm another's.
+    """Refuse what these GPUs do not support, or what would let one owner's pods harm another's.
 
-    Paths begin at the pool.
+    Error paths are relative to the pool.
     """
     if isinstance(sharing, Mps):
         for gpu in gpus:
@@ -36,7 +36,7 @@ def check_sharing(gpus: Sequence[Gpu], sharing: Sharing, trust: Trust) -> None:
 
 
 def _check_trust(sharing: Sharing) -> None:
-    """MIG slices have memory, caches and faults of their own; shares of one GPU or slice have not.
+    """MIG slices have their own memory, caches and fault isolation; shares of one GPU or slice do not.
 
     Sources: NVIDIA's pages on time-slicing (no memory or fault isolation between replicas) and on MPS (a
     client's fatal fault ends every other client of the GPU, and all must be one user's).

@@ -1,4 +1,4 @@
-"""Where the engine keeps what it knows of a stack, and which key protects the secrets in it."""
+"""Where the engine keeps a stack's state, and which key protects the secrets in it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, model_validator
 from infra.model.base import Model, listing
 from infra.model.errors import InputError
 
-# The engine's own backends and key services that need no account of their maker (Pulumi 3.256, `pulumi login`
-# and `pulumi stack init --help`), and how an address of each is written.
+# The engine's backends and key services that need no Pulumi account (Pulumi 3.256, `pulumi login` and
+# `pulumi stack init --help`), with the format of each one's address.
 BACKENDS = {
     "s3": "s3://BUCKET/PREFIX?region=REGION",
     "gs": "gs://BUCKET/PREFIX",
@@ -73,7 +73,7 @@ def _secrets_provider(value: str) -> str:
 
 
 class State(Model):
-    """The engine's state of this stack, kept where everybody who changes it finds it. Not with embedded."""
+    """The engine's state of this stack, in a place shared by all who change the stack. Not with embedded."""
 
     backend: Annotated[str, Field(strict=True), AfterValidator(_backend)] = Field(
         description="Address of the engine's backend: s3://bucket/prefix?region=..., gs://, azblob:// or file:///folder."
@@ -97,7 +97,7 @@ class State(Model):
 
 
 def check_state(cluster: str, state: State | None) -> None:
-    """Refuse a shared state of a cluster that nobody shares."""
+    """Refuse a shared state for the embedded cluster, which only this machine uses."""
     if state is not None and cluster == "embedded":
         raise InputError(
             "state",

@@ -1,6 +1,6 @@
-"""Fields of a pool and of the operator that would change nothing on this kind of cluster.
+"""Fields of a pool and of the operator that have no effect on this kind of cluster.
 
-They are refused where they are given, with the reason, and left out of what is rendered as resolved.
+If given, they are refused with the reason; the resolved environment leaves them out.
 """
 
 from __future__ import annotations
@@ -91,12 +91,12 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
     },
 }
 _THEIR_OWN = ("existing", "hosts")
-"""Kinds of cluster whose nodes nobody here makes, so that no GPU is chosen."""
+"""Kinds of cluster with nodes that gpuform does not make, so that no GPU is chosen."""
 _OF_DRIVER = ("driver_version", "kernel_modules", "upgrade")
 
 
 def _brings(what: str) -> Mapping[str, Reason]:
-    """Why the operator's version of a part is not asked for, by who owns the part instead."""
+    """Reason to refuse the operator's version of a part, by the part's owner."""
     return {
         "image": _IMAGE_OWNS,
         "ansible": _ANSIBLE_DRIVER if what == "driver" else _ANSIBLE_TOOLKIT,
@@ -118,7 +118,7 @@ _WITH_GPUS = ("driver", "toolkit", "cuda", "acknowledge")
 
 
 def of_pool(cluster: str, pool: Pool) -> Mapping[str, Reason]:
-    """Fields of the pool that this kind of cluster has no use for, each with the reason."""
+    """Fields of the pool without effect on this kind of cluster, each with the reason."""
     if cluster == "aws":
         others = {**_ONLY_HOSTS, "openstack": _NOT_OPENSTACK}
         found = others if pool.elastic else {"spare": _NOTHING_SPARE, **others}
@@ -127,12 +127,12 @@ def of_pool(cluster: str, pool: Pool) -> Mapping[str, Reason]:
 
 
 def of_cluster(cluster: str, pools: Sequence[Pool]) -> tuple[str, ...]:
-    """Fields of the cluster that matter only where a pool has GPUs, and none has."""
+    """Fields of the cluster without effect because no pool has GPUs."""
     return _WITH_GPUS if cluster == "hosts" and not any(pool.gpus for pool in pools) else ()
 
 
 def of_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> Mapping[str, Reason]:
-    """Settings that mean nothing here, by who owns what; ``owns`` is the environment's row."""
+    """Settings without effect here, each with the reason; ``owns`` is the environment's row."""
     found: dict[str, Reason] = {}
     alone = spec.mode == "device_plugin"
     if owns.driver != "operator":
@@ -153,7 +153,7 @@ def of_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> Mapping
 
 
 def check_pool(cluster: str, pool: Pool, path: str) -> None:
-    """Refuse the first field that was given and would change nothing."""
+    """Refuse the first given field that has no effect."""
     for name, reason in of_pool(cluster, pool).items():
         if name in pool.model_fields_set:
             raise InputError(f"{path}.{Pool.model_fields[name].alias or name}", *reason)
@@ -170,7 +170,6 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
 
 
 def _check_relayout(cluster: str, pool: Pool, path: str) -> None:
-    """Refuse bounds of a change that never happens to nodes of this pool."""
     leave = "leave it out"
     if cluster == "aws" and pool.by_karpenter:
         raise InputError(path, "Karpenter makes other nodes instead of changing those that are there", leave)
@@ -181,7 +180,7 @@ def _check_relayout(cluster: str, pool: Pool, path: str) -> None:
 
 
 def check_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> None:
-    """Refuse the first setting that was given and would change nothing."""
+    """Refuse the first given setting that has no effect."""
     for name, reason in of_operator(cluster, spec, owns).items():
         if name in spec.model_fields_set:
             raise InputError(f"gpu_operator.{name}", *reason)

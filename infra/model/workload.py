@@ -106,28 +106,28 @@ class _Workload(Model):
 
     @property
     def pinned(self) -> bool:
-        """Whether it says where to run, and so asks for a GPU of there, if there is any."""
+        """Whether it selects pools or GPUs, and so requests a GPU if the selected pools have any."""
         return bool(self.pool or self.gpu_product or self.gpu)
 
     @property
     def amount(self) -> int:
-        """GPUs, shares or slices per pod, where the workload asks for any."""
+        """GPUs, shares or slices per pod, if the workload requests any."""
         return self.count or 1
 
     @property
     def pods(self) -> int:
-        """Pods at a time."""
+        """Number of pods at a time."""
         return 1
 
 
 class PodWorkload(_Workload):
-    """One bare Pod: nothing starts it again."""
+    """One bare Pod, which no controller recreates."""
 
     kind: Literal["pod"]
 
 
 class DeploymentWorkload(_Workload):
-    """Pods that are started again wherever there is room."""
+    """Pods that are recreated wherever there is room."""
 
     kind: Literal["deployment"]
     replicas: Count = Field(default=1, description="Number of pods.")
@@ -174,17 +174,15 @@ class DeploymentWorkload(_Workload):
 
     @property
     def blue_green(self) -> BlueGreen | None:
-        """How it changes colour, if that is how it is updated."""
         return self.update if isinstance(self.update, BlueGreen) else None
 
     @property
     def pods(self) -> int:
-        """Pods at a time."""
         return self.replicas
 
 
 class JobWorkload(_Workload):
-    """Pods that end."""
+    """Pods that run to completion."""
 
     kind: Literal["job"]
     parallelism: Count = Field(default=1, description="Number of pods, all at the same time.")
@@ -196,7 +194,6 @@ class JobWorkload(_Workload):
 
     @property
     def pods(self) -> int:
-        """Pods at a time."""
         return self.parallelism
 
 

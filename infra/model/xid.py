@@ -1,9 +1,9 @@
-"""What each XID asks for: one table, read by the rules, the health loop and the pages.
+"""Class of each XID: one table for the alert rules, the health loop and the documentation pages.
 
-An XID is the number under which NVIDIA's driver reports an error of a GPU. Four classes say who acts:
-``application`` the owner of the pod, ``reset`` whoever may reset the GPU, ``replace`` whoever may reboot the
-node or change the card, ``informational`` nobody. An XID that is not in the table has no class here: it is
-reported as unknown and nothing is done because of it.
+An XID is the number under which NVIDIA's driver reports a GPU error. The class says who acts:
+``application`` the pod's owner, ``reset`` whoever may reset the GPU, ``replace`` whoever may reboot the node
+or change the card, ``informational`` no one. An XID that is not in the table has no class: it is reported as
+unknown and causes no action.
 
 Sources: NVIDIA's XID catalogue (its immediate action; numbers and actions as NVIDIA's own NVSentinel maps
 them), the XIDs that NVIDIA's device plugin does not count against a GPU (internal/rm/health.go), and the ones
@@ -20,7 +20,7 @@ Class = Literal["application", "reset", "replace", "informational"]
 Source = Literal["catalogue", "device plugin", "EKS agent"]
 
 CLASSES: tuple[Class, ...] = ("replace", "reset", "application", "informational")
-"""Gravest first."""
+"""Most severe first."""
 
 ASKS: Mapping[Class, str] = {
     "application": "the pod's owner looks at the program and starts it again; the GPU is sound",
@@ -30,7 +30,7 @@ ASKS: Mapping[Class, str] = {
 }
 
 DEVICE_PLUGIN_SKIPS = frozenset({13, 31, 43, 45, 68, 109})
-"""Of these NVIDIA's device plugin keeps a GPU in allocatable; of every other one it takes it out."""
+"""NVIDIA's device plugin ignores these; any other XID makes it remove the GPU from allocatable."""
 
 EKS_FATAL = frozenset(
     {46, 48, 54, 62, 63, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 142, 143, 151, 155, 156, 158}
@@ -40,18 +40,18 @@ EKS_FATAL = frozenset(
 
 @dataclass(frozen=True)
 class Xid:
-    """One row; ``source`` is whose word the class is where they differ."""
+    """One row; ``source`` is the source of the class where the sources differ."""
 
     number: int
     kind: Class
     meaning: str
     source: Source = "catalogue"
     catalogue: str | None = None
-    """What NVIDIA's catalogue asks for, where that is not the class."""
+    """Action in NVIDIA's catalogue, if it differs from the class."""
 
     @property
     def differs(self) -> str:
-        """Who says otherwise, in words; empty where all agree."""
+        """The sources that disagree with the class, in words; empty if all agree."""
         found = [f"the catalogue: {self.catalogue}"] if self.catalogue else []
         mild = self.kind in ("application", "informational")
         if mild and self.number in EKS_FATAL:

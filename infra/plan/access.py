@@ -1,4 +1,4 @@
-"""How whoever uses an EKS cluster gets in."""
+"""The kubeconfig of an EKS cluster."""
 
 from __future__ import annotations
 

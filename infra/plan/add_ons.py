@@ -1,4 +1,4 @@
-"""EKS add-ons: which come before the first node and which after, and what is set in them."""
+"""EKS add-ons: which are installed before the first node and which after, and their settings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ VPC_CNI = "vpc-cni"
 MONITORING = "eks-node-monitoring-agent"
 
 _BEFORE_NODES = (MONITORING, "eks-pod-identity-agent", "kube-proxy", VPC_CNI)
-"""DaemonSets. A node without vpc-cni never gets Ready, and then its node group fails to come up."""
+"""DaemonSets. A node without vpc-cni never becomes Ready, and its node group then fails to come up."""
 
 
 @dataclass(frozen=True)
 class PodIdentity:
-    """The service account of an add-on that calls AWS, and AWS's own policy for it."""
+    """The service account of an add-on that calls the AWS API, and its AWS managed policy."""
 
     service_account: str
     policy: str
@@ -30,26 +30,26 @@ POD_IDENTITY: Mapping[str, PodIdentity] = {
 
 
 def before_nodes(env: Environment) -> dict[str, str]:
-    """Versions of the add-ons that nodes need to get Ready."""
+    """Versions of the add-ons that nodes need to become Ready."""
     return {name: version for name, version in eks.add_ons(env).items() if name in _BEFORE_NODES}
 
 
 def after_nodes(env: Environment) -> dict[str, str]:
-    """Versions of the add-ons that need a node to get Ready: Deployments, above all CoreDNS."""
+    """Versions of the add-ons that need a node to become Ready: Deployments, above all CoreDNS."""
     return {name: version for name, version in eks.add_ons(env).items() if name not in _BEFORE_NODES}
 
 
 def settings(env: Environment) -> dict[str, Mapping[str, Any]]:
-    """Settings by add-on; what is not named keeps the add-on's own default.
+    """Settings by add-on; everything else keeps the add-on's defaults.
 
-    A pool may ask for more pods than its network interfaces have addresses for, as the source does with 110
-    on a g4dn.xlarge, which has 29: the CNI then hands out blocks of 16 addresses, one of them ahead of need.
+    A pool may set more pods than its network interfaces have addresses for (the source sets 110 on a
+    g4dn.xlarge, which has 29): the CNI then assigns prefixes of 16 addresses and keeps one prefix free.
     """
     found: dict[str, Mapping[str, Any]] = {}
     if env.prefix_delegation:
         found[VPC_CNI] = {"env": {"ENABLE_PREFIX_DELEGATION": "true", "WARM_PREFIX_TARGET": "1"}}
     if env.health is not None and env.health.remediator in ("eks", "karpenter"):
-        # Its own DCGM does not get onto tainted nodes by itself, and without it no fault of a GPU is seen
+        # The agent's DCGM does not tolerate taints of GPU nodes by default; without it GPU faults go unseen
         # [containers-roadmap issue 2567].
         found[MONITORING] = {"dcgmAgent": {"tolerations": gpu_operator.gpu_tolerations(env)}}
     return found

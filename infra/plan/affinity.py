@@ -1,4 +1,4 @@
-"""Where the pods of a workload may run that says what it needs of a GPU."""
+"""Node affinity of a workload that declares what it needs of a GPU."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Manifest = dict[str, Any]
 
 
 def required(units: Sequence[Unit]) -> Manifest:
-    """Every node of the pools that satisfy as a whole; of the others the nodes whose product does.
+    """All nodes of pools that satisfy the need as a whole; of other pools the nodes with a matching product.
 
-    By product and not by ``nvidia.com/gpu.memory``: it stands for all that a model is, NVLink included.
+    Not by ``nvidia.com/gpu.memory``: the product stands for the whole GPU model, NVLink included.
     """
     whole = sorted({unit.pool.name for unit in units if unit.every_node})
     terms = [[_in(labels.POOL, whole)]] if whole else []

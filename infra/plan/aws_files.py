@@ -1,4 +1,4 @@
-"""What an AWS environment comes to beside the platform, as documents for people and for review."""
+"""AWS resources of an environment, beside the platform, as documents for review."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Documents = list[dict[str, Any]]
 
 
 def files(env: Environment) -> dict[str, Documents]:
-    """Documents by file name; none for another kind of cluster, no Karpenter without a pool of its own."""
+    """Documents by file name, empty unless on AWS; Karpenter and IAM only if a pool uses Karpenter."""
     if env.cluster.kind != "aws":
         return {}
     nodes = [node_groups.system_pool(env), *node_groups.managed_pools(env)]
@@ -57,7 +57,6 @@ def _network(env: Environment) -> dict[str, Any]:
 
 
 def _node_group(env: Environment, pool: Pool) -> dict[str, Any]:
-    """A managed node group as it will be; what its nodes are told at boot in clear text."""
     found: dict[str, Any] = {
         "node group": pool.name,
         "nodes": pool.nodes,
@@ -71,7 +70,7 @@ def _node_group(env: Environment, pool: Pool) -> dict[str, Any]:
         "labels": sharing.pool_labels(env, pool),
         "taints": sharing.pool_taints(env, pool),
         "user data": user_data.of(pool),
-        # Said where it is not as always.
+        # Only if it is not the default.
         "repair": None if node_groups.repaired(env, pool) else "not by EKS",
     }
     if pool.on_aws.efa:
@@ -80,7 +79,6 @@ def _node_group(env: Environment, pool: Pool) -> dict[str, Any]:
 
 
 def _access() -> Documents:
-    """Karpenter's policies with the places that only AWS fills in, in braces."""
     policies = iam.controller_policies()
     return [
         *({"policy": name, "document": policy} for name, policy in sorted(policies.items())),

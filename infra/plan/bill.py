@@ -1,4 +1,4 @@
-"""A bill: what is paid for, whose prices those are, and how it is written down."""
+"""A bill: its lines, the source of its prices, and its JSON form."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from infra.model.prices import HOURS_PER_MONTH, PriceList
 
 @dataclass(frozen=True)
 class Line:
-    """One thing that is paid for.
+    """One item of the bill.
 
-    ``least`` and ``most`` count it; ``low`` and ``high`` are USD per hour, None where a price is unknown.
-    ``units`` is USD per hour of one GPU and of one of what the nodes offer, on the cheapest machine.
+    ``least`` and ``most`` are its count; ``low`` and ``high`` are USD per hour, None if a price is unknown.
+    ``units`` is USD per hour of one GPU and of one unit of each resource, on the cheapest machine.
     """
 
     what: str
@@ -28,19 +28,19 @@ class Line:
 
 @dataclass(frozen=True)
 class Bill:
-    """The lines, and whose prices they are of."""
+    """The lines, and the price list that they use."""
 
     lines: tuple[Line, ...]
     prices: PriceList
     region: str | None
     budget: float | None = None
-    """USD per month; None without one."""
+    """USD per month; None without a budget."""
     listed: bool = True
-    """Whether the list has a price of anything in it; else the environment's own are all there are."""
+    """Whether the price list may cover part of the bill; else only the environment's own prices count."""
 
     @property
     def whose(self) -> str:
-        """Whose prices these are, in words."""
+        """Source of the prices, in words."""
         if self.nothing_known and not self.listed:
             return "no price is known; cost.prices takes yours"
         if not self.listed:
@@ -49,27 +49,26 @@ class Bill:
 
     @property
     def nothing_known(self) -> bool:
-        """Whether nothing at all in it has a price, so that its sums say nothing."""
+        """Whether no line has a price, so that the sums mean nothing."""
         return all(line.high is None for line in self.lines)
 
     @property
     def over_budget(self) -> bool:
-        """Whether a month at every limit comes to more than the budget."""
+        """Whether a month with every elastic pool at its limit costs more than the budget."""
         return self.budget is not None and per_month(self.high) > self.budget
 
     @property
     def low(self) -> float:
-        """USD per hour of what is always there; of what is known."""
+        """USD per hour at minimum size; unknown prices count as 0."""
         return sum(line.low or 0.0 for line in self.lines)
 
     @property
     def high(self) -> float:
-        """USD per hour with every elastic pool at its limit; of what is known."""
+        """USD per hour with every elastic pool at its limit; unknown prices count as 0."""
         return sum(line.high or 0.0 for line in self.lines)
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """What has no price."""
         return tuple(line.what for line in self.lines if line.high is None)
 
 
@@ -79,9 +78,9 @@ def per_month(usd_per_hour: float) -> float:
 
 
 def document(bill: Bill) -> dict[str, Any]:
-    """The bill as ``--json`` and ``gpuform render`` have it: USD, null where a price is unknown.
+    """The bill as ``--json`` and ``gpuform render`` print it: USD, null if a price is unknown.
 
-    ``prices`` is null where no price of a list is in it.
+    ``prices`` is null if the price list covers nothing in the bill.
     """
     return {
         "currency": "USD",

@@ -1,6 +1,6 @@
-"""A Deployment in two colours: what the provider's workflow and the rendered files have of it in common.
+"""Blue-green Deployments: manifests that the provider's workflow and the rendered files share.
 
-Imports nothing but keys: the plugin that runs the workflow is a process of its own, started for every update.
+Imports only label keys, because the plugin that runs the workflow is a process started for every update.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ def name(deployment: Mapping[str, Any], colour: str) -> str:
 
 
 def digest(deployment: Mapping[str, Any]) -> str:
-    """Says of two Deployments whether their pods are the same, whatever their number."""
+    """Hash of the pod template: equal if the pods are the same, whatever the number of replicas."""
     text = json.dumps(deployment["spec"]["template"], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def coloured(deployment: Mapping[str, Any], colour: str, replicas: int) -> Manifest:
-    """The Deployment of one colour with that many replicas; ``deployment`` has no colour, and all of them.
+    """The Deployment of one colour with ``replicas`` replicas; ``deployment`` has no colour and all replicas.
 
-    Recreate: its template changes only while it has no pods, and it must never start one too many.
+    Recreate: the template changes only while it has no pods, and an extra pod must never start.
     """
     metadata, spec = deployment["metadata"], deployment["spec"]
     template = spec["template"]
@@ -61,6 +61,6 @@ def coloured(deployment: Mapping[str, Any], colour: str, replicas: int) -> Manif
 
 
 def pointing(service: Mapping[str, Any], colour: str) -> Manifest:
-    """The Service with one colour's pods behind it."""
+    """The Service, selecting the pods of one colour."""
     spec = service["spec"]
     return {**service, "spec": {**spec, "selector": {**spec["selector"], labels.COLOUR: colour}}}

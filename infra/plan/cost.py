@@ -1,8 +1,8 @@
-"""What an environment costs: every pool, and what AWS charges beside the nodes.
+"""Cost of an environment: every pool, and what AWS charges beside the nodes.
 
-Prices come from a list of one region and day, and from the environment's own (``cost.prices``). What neither
-has stays unknown and is named; nothing is guessed. Not in the bill: traffic, logs, snapshots, what workloads
-store, taxes, and any discount but the factor that the environment gives for spot.
+Prices come from a price list of one region and day, and from the environment (``cost.prices``). A price in
+neither is unknown and listed as such; nothing is estimated. Not in the bill: traffic, logs, snapshots,
+storage of workloads, taxes, and any discount but the environment's spot factor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from infra.plan.sharing import offered
 
 
 def bill(env: Environment, prices: PriceList) -> Bill:
-    """The bill; a pool whose nodes are not counted here (an existing cluster's) has no line."""
+    """The bill; a pool with an unknown number of nodes (on an existing cluster) has no line."""
     lines = [line for pool in _pools(env) if (line := _pool(env, pool, prices))]
     if isinstance(env.cluster, AwsCluster):
         lines += _beside(env.cluster, prices.beside)
@@ -35,7 +35,7 @@ def bill(env: Environment, prices: PriceList) -> Bill:
 
 
 def listed(env: Environment) -> bool:
-    """Whether a list may have prices of it: of what AWS sells, and is not somebody's own."""
+    """Whether a price list may cover the environment: on AWS, or with EC2 machines that are not own hosts."""
     machines = (one for pool in _pools(env) if not pool.hosts for one in _machines(env, pool))
     return isinstance(env.cluster, AwsCluster) or any(one.seller == "ec2" for one in machines)
 
@@ -79,7 +79,6 @@ def _pool(env: Environment, pool: Pool, prices: PriceList) -> Line | None:
 
 
 def _hosts(env: Environment, pool: Pool) -> Line:
-    """Own hosts: what their owner says that one costs, and nothing else."""
     count, price = len(pool.hosts or ()), (env.cost.prices if env.cost else {}).get(pool.name)
     if price is None:
         return Line(f"pool {pool.name}", count, count, None, None, notes=(f"no price of {pool.name}",))
@@ -94,7 +93,7 @@ def _machines(env: Environment, pool: Pool) -> tuple[Machine, ...]:
 
 
 def machine_price(env: Environment, pool: Pool, machine: Machine, prices: PriceList) -> float | None:
-    """USD per hour of one machine on demand, without volumes; None where nobody knows."""
+    """USD per hour of one machine on demand, without volumes; None if unknown."""
     own = env.cost.prices if env.cost else {}
     price = own.get(pool.name, own.get(machine.name))
     if price is None and machine.seller == "ec2" and not pool.hosts:
@@ -103,7 +102,7 @@ def machine_price(env: Environment, pool: Pool, machine: Machine, prices: PriceL
 
 
 def _node(env: Environment, pool: Pool, machine: Machine, prices: PriceList) -> float | None:
-    """USD per hour of one node, its volumes included; None where nobody knows."""
+    """USD per hour of one node with its volumes; None if unknown."""
     price = machine_price(env, pool, machine, prices)
     if price is None or not isinstance(env.cluster, AwsCluster):
         return price
@@ -130,21 +129,21 @@ def _factor(env: Environment, capacity: Capacity, notes: list[str]) -> float:
 
 
 def most_nodes(env: Environment, pool: Pool, machine: Machine) -> int:
-    """The most nodes of one machine within the limits of one way of buying."""
+    """Most nodes of one machine type within the limits of one capacity type."""
     assert pool.elastic is not None
     each = limited(env, pool, machine)
     return min(limit // each[key] for key, limit in pool.elastic.max.items())
 
 
 def limited(env: Environment, pool: Pool, machine: Machine) -> dict[str, int]:
-    """What one node of that machine counts for, by the keys that an elastic pool's limits may have."""
+    """What one node of that machine counts against an elastic pool's limits, by limit key."""
     return {CPU: machine.vcpu, MEMORY_GIB: machine.memory, NODES: 1, **offered(env, pool, machine.gpus)}
 
 
 def _units(env: Environment, pool: Pool, gpus: int, node: float) -> dict[str, float]:
-    """USD per hour of one GPU and of one of each resource; slices share their GPU's by compute slices.
+    """USD per hour of one GPU and of one unit of each resource; a slice costs its share of compute slices.
 
-    ``node`` is the price of a node, ``gpus`` how many it has.
+    ``node`` is the price of a node with ``gpus`` GPUs.
     """
     if not gpus:
         return {}
@@ -170,7 +169,7 @@ def _beside(cluster: AwsCluster, beside: Beside) -> Iterator[Line]:
 
 
 def _groups(env: Environment, cluster: OpenstackCluster) -> Iterator[Line]:
-    """The two node groups without a pool; a flavor that only the template knows has no price."""
+    """Masters and default workers; a flavor that only the template names has no price."""
     own = env.cost.prices if env.cost else {}
     for what, group in (("masters", cluster.masters), ("default workers", cluster.workers)):
         count, price = group.nodes, own.get(group.flavor or "")

@@ -1,4 +1,4 @@
-"""What dcgm-exporter exports: a csv in a ConfigMap, named by its content, for edits are not picked up."""
+"""dcgm-exporter's fields: a CSV in a ConfigMap named by its content, since edits are not picked up."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ KEY = "dcgm-metrics.csv"
 
 
 def fields(env: Environment) -> dict[str, DcgmField]:
-    """Every field that is exported, in the order of the csv: ours, then what the environment adds.
+    """Every exported field, in the order of the CSV: the defaults, then those that the environment adds.
 
-    One of ours that the environment names, too, is as the environment has it.
+    For a default field that the environment also names, the environment's type and help apply.
     """
     found = dict(DEFAULT)
     for counter in env.monitoring.counters if env.monitoring else ():
@@ -32,5 +32,5 @@ def csv(env: Environment) -> str:
 
 
 def config_map(env: Environment) -> Manifest | None:
-    """The ConfigMap in the exporter's namespace; None where nothing is monitored."""
+    """The ConfigMap in the exporter's namespace; None without monitoring."""
     return sharing.config_map(env, CONFIG_MAP, {KEY: csv(env)}) if env.monitoring else None

@@ -1,4 +1,4 @@
-"""dcgm-exporter by its own chart, where the device plugin stands alone and no operator brings an exporter."""
+"""dcgm-exporter from its own chart, where the device plugin runs without the GPU operator."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from infra.plan.gpu_operator import ChartRelease, Values
 CHART = "dcgm-exporter"
 SIMULATED = f"charts/{CHART}-sim"
 NAME = scraping.JOB
-"""Of the release: the chart then calls everything so, the Service and with it the job among them."""
+"""Release name; the chart names every object after it, also the Service and so the Prometheus job."""
 _FOLDER = "/etc/gpuform"
 
 
 def release(env: Environment) -> ChartRelease | None:
-    """The release; None where nothing is monitored, or the operator's exporter does it."""
+    """The release; None without monitoring or GPUs, or if the operator brings the exporter."""
     if env.monitoring is None or env.gpu_operator.mode != "device_plugin":
         return None
     if not any(pool.gpus for pool in env.pools):
@@ -36,9 +36,9 @@ def release(env: Environment) -> ChartRelease | None:
 
 
 def _values(env: Environment, monitoring: Monitoring) -> Values:
-    """The chart's own list of counters is a file in the image; ours lies in another folder.
+    """The chart's list of counters is a file in the image; ours is mounted in another folder.
 
-    By ``customMetrics`` the chart would make a ConfigMap of one name, and no pod would start anew for it.
+    With ``customMetrics`` the chart makes a ConfigMap of fixed name, and no pod restarts when it changes.
     """
     found: Values = {
         "arguments": ["-f", f"{_FOLDER}/{counters.KEY}"],
@@ -47,7 +47,7 @@ def _values(env: Environment, monitoring: Monitoring) -> Values:
             {"name": "DCGM_EXPORTER_INTERVAL", "value": scraping.exporter_interval_ms(monitoring)},
         ],
         "nodeSelector": {labels.NVIDIA_GPU: "true"},
-        "podLabels": {"app": NAME},  # the operator's exporter has it, and Prometheus looks for it
+        "podLabels": {"app": NAME},  # as on the operator's exporter; Prometheus selects by it
         "serviceMonitor": scraping.service_monitor(monitoring),
         "tolerations": gpu_operator.gpu_tolerations(env),
     }

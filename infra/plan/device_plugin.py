@@ -1,8 +1,8 @@
 """NVIDIA's device plugin without the operator: its chart, and the values that follow from the pools.
 
-For nodes that bring driver and container toolkit. The chart has GPU feature discovery, node feature discovery
-and MPS's control daemon; it has no MIG manager, no validator and no exporter. All of it runs where a pool's
-label says that there are GPUs.
+For nodes that already have driver and container toolkit. The chart has GPU feature discovery, node feature
+discovery and the MPS control daemon; it has no MIG manager, no validator and no exporter. All of it runs on
+nodes that a pool's label marks as having GPUs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from infra.plan import gpu_operator, sharing
 from infra.plan.gpu_operator import ChartRelease, Values
 
 NAME = "nvidia-device-plugin"
-"""Of the release and the chart, and the label ``app`` of every pod of its DaemonSets."""
+"""Name of the release and the chart, and the label ``app`` of every pod of its DaemonSets."""
 RUNTIME_CLASS = "nvidia"
 
 Manifest = dict[str, Any]
@@ -38,7 +38,7 @@ def release(env: Environment) -> ChartRelease:
 
 
 def values(env: Environment) -> Values:
-    """Chart values that differ from the chart's own, or must not drift with them."""
+    """Chart values that differ from the chart's defaults, or are pinned."""
     somewhere = {"tolerations": gpu_operator.somewhere_tolerations(env)}
     found: Values = {
         "affinity": _affinity(),
@@ -51,7 +51,7 @@ def values(env: Environment) -> Values:
             "worker": {"tolerations": gpu_operator.everywhere_tolerations(env)},
         },
         "nodeSelector": {labels.NVIDIA_GPU: "true"},
-        # The gate looks for operands by this label; the chart's own is of another name.
+        # The readiness gate finds operands by this label; the chart's default label has another name.
         "selectorLabelsOverride": {"app": NAME},
         "tolerations": gpu_operator.gpu_tolerations(env),
     }
@@ -64,10 +64,10 @@ def values(env: Environment) -> Values:
 
 
 def runtime_class(env: Environment) -> Manifest | None:
-    """The class by which the chart's pods get the driver's libraries where runc is the default runtime.
+    """RuntimeClass that gives the chart's pods the driver's libraries if runc is the default runtime.
 
-    Ansible adds NVIDIA's runtime to own hosts as a second one. Elsewhere the node image, or whoever prepared
-    the nodes, has made it the default.
+    Ansible adds NVIDIA's runtime to own hosts as a second one. Elsewhere the node image, or the nodes' owner,
+    has made it the default, and the result is None.
     """
     if not isinstance(env.cluster, HostsCluster) or env.cluster.toolkit.mode != "runtime":
         return None
@@ -83,7 +83,6 @@ def runtime_class(env: Environment) -> Manifest | None:
 
 
 def _affinity() -> Values:
-    """Nodes with a PCI device of NVIDIA's, or with their processor, or that a pool says have GPUs."""
     wanted = ((labels.PCI_PRESENT, "true"), (labels.CPU_VENDOR, "NVIDIA"), (labels.NVIDIA_GPU, "true"))
     terms = [{"matchExpressions": [{"key": k, "operator": "In", "values": [v]}]} for k, v in wanted]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
@@ -91,7 +90,7 @@ def _affinity() -> Values:
 
 
 def _device_list(env: Environment) -> Values:
-    """With CDI the chart writes the devices' specification, and looks for the driver on the node for it."""
+    """With CDI the chart writes the CDI specification, and looks for the driver on the node for that."""
     if env.gpu_operator.cdi:
         return {"deviceListStrategy": "cdi-cri", "nvidiaDriverRoot": "/"}
     return {"deviceListStrategy": env.ownership.device_list}

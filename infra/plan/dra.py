@@ -1,15 +1,15 @@
-"""GPUs that are had by claim (Dynamic Resource Allocation): NVIDIA's driver for them, and a workload's claim.
+"""GPUs allocated by claim (Dynamic Resource Allocation): NVIDIA's driver for it, and a workload's claim.
 
-The driver is a release of its own beside the operator's. The operator can bring it, too, but only by a
-GPUCluster, which excludes the ClusterPolicy that all other ways of sharing need, and with it the cluster
-could not have both. The two keep off each other's nodes by one label: the operator leaves its device plugin
-away where it is "false", and the driver runs only there. What is left of the operator on such a node is
-discovery and monitoring; its validator waits for the resource of a device plugin, so it does not get ready.
-Such a node is proven by the devices that the driver offers on it, in its ResourceSlices.
+The driver is a release of its own beside the operator's. The operator can install it too, but only by a
+GPUCluster, which excludes the ClusterPolicy that all other ways of sharing need, so the cluster could not
+have both. One label keeps the two off each other's nodes: where it is "false", the operator does not run its
+device plugin, and the driver runs only there. On such a node the operator still does discovery and
+monitoring; its validator waits for the resource of a device plugin, so it does not become ready. Such a node
+is proven by the devices that the driver offers on it, in its ResourceSlices.
 
-Only what release 0.5 of the driver does without a feature gate: whole GPUs, and MIG slices that are there
-when it starts. Slices cut for each claim (DynamicMIG), taints of sick devices (NVMLDeviceHealthCheck) and
-several claims on one GPU (MPSSupport, ConsumableShares) are alpha in it, and left off.
+Only what release 0.5 of the driver does without a feature gate: whole GPUs, and MIG slices that exist when it
+starts. Slices cut for each claim (DynamicMIG), taints of unhealthy devices (NVMLDeviceHealthCheck) and
+several claims on one GPU (MPSSupport, ConsumableShares) are alpha in that release, and left off.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Manifest = dict[str, Any]
 
 
 def release(env: Environment) -> ChartRelease | None:
-    """The driver's chart, or ours with a stand-in for simulated nodes; None where no pool's GPUs are claimed.
+    """The driver's chart, or ours with a stand-in for simulated nodes; None if no pool's GPUs are claimed.
 
-    It shares the operator's namespace, the only one whose pods may be privileged. Without compute domains
+    It runs in the operator's namespace, the only one that allows privileged pods. Without compute domains
     (GPUs of several nodes behind one NVLink fabric) it needs no controller, no webhook and no CRD.
     """
     pools = [pool for pool in env.pools if pool.by_claim]
@@ -53,7 +53,7 @@ def release(env: Environment) -> ChartRelease | None:
         namespace=sharing.NAMESPACE,
         name="dra-driver-nvidia-gpu",
         values={
-            # The chart wants to hear that no device plugin hands out the same GPUs.
+            # Confirms to the chart that no device plugin offers the same GPUs.
             "gpuResourcesEnabledOverride": True,
             "resources": {"gpus": {"enabled": True}, "computeDomains": {"enabled": False}},
             "webhook": {"enabled": False},
@@ -64,15 +64,14 @@ def release(env: Environment) -> ChartRelease | None:
 
 
 def _driver_root(env: Environment) -> str:
-    """Where the driver's files lie: the operator's, or the node's own."""
     return _DRIVER_OF_OPERATOR if gpu_operator.values(env)["driver"]["enabled"] else "/"
 
 
 def _kubelet_plugin(env: Environment, pools: Sequence[Pool]) -> Manifest:
-    """Where the driver's pods go.
+    """Where the driver's pods run.
 
-    It looks for GPUs and slices once, when it starts. So where the MIG manager has a say, it waits for the
-    state that the manager reports: a layout that changes sends it away, and brings it back to look again.
+    The driver lists GPUs and slices only when it starts. So where the MIG manager sets the layout, the pod
+    requires its state "success": a change of layout removes the pod, which lists them anew when it is back.
     """
     found: Manifest = {
         "nodeSelector": {labels.DEPLOY_DEVICE_PLUGIN: "false"},
@@ -89,7 +88,7 @@ def _kubelet_plugin(env: Environment, pools: Sequence[Pool]) -> Manifest:
 
 
 def _selectors(profile: str | None, need: GpuNeed | None) -> Iterator[str]:
-    """Expressions of which every one must hold for a device; its attributes are the driver's own."""
+    """CEL expressions that must all hold for a device; the attributes are those that the driver publishes."""
     attributes = f"device.attributes['{labels.GPU_DEVICE_CLASS}']"
     if profile is not None:
         yield f"{attributes}.profile == '{profile}'"
@@ -103,7 +102,7 @@ def _selectors(profile: str | None, need: GpuNeed | None) -> Iterator[str]:
 
 
 def template_name(pool: Pool, workload: Workload) -> str:
-    """Name of the workload's template: a template cannot be changed, so another claim is another one."""
+    """Name of the claim template; it depends on the claim, because a template is immutable."""
     profile = claims.profile(pool, workload)
     kind = "gpu" if profile is None else profile.replace("+", ".")
     need = workload.gpu
@@ -112,7 +111,7 @@ def template_name(pool: Pool, workload: Workload) -> str:
 
 
 def claim_template(pool: Pool, workload: Workload, metadata: Manifest) -> Manifest:
-    """What each pod of the workload claims; ``metadata`` is the workload's own."""
+    """ResourceClaimTemplate of the workload's pods; ``metadata`` is the workload's own."""
     profile = claims.profile(pool, workload)
     asked: Manifest = {
         "deviceClassName": labels.GPU_DEVICE_CLASS if profile is None else labels.MIG_DEVICE_CLASS

@@ -11,7 +11,7 @@ from infra.plan.sharing import tolerations
 
 
 def release(env: Environment) -> ChartRelease | None:
-    """AWS's chart on the nodes of the pools that have such adapters; None where no pool has."""
+    """AWS's chart on the nodes of pools with EFA; None if no pool has EFA."""
     pools = [pool for pool in env.pools if pool.on_aws.efa]
     if not pools:
         return None
@@ -21,8 +21,8 @@ def release(env: Environment) -> ChartRelease | None:
         version=versions.EFA_DEVICE_PLUGIN,
         namespace="kube-system",
         name="aws-efa-k8s-device-plugin",
-        # The chart knows its nodes by a list of instance types, and by default also those without an adapter
-        # of ours: the pool's label says it exactly.
+        # By default the chart selects nodes by a list of instance types, also in pools without EFA: the pool
+        # label is exact.
         values={
             "supportedInstanceLabels": {"keys": [labels.POOL], "values": [pool.name for pool in pools]},
             "tolerations": [*tolerations(env, pools), *startup.tolerations(env, pools)],

@@ -1,4 +1,4 @@
-"""EKS's add-ons and Karpenter's two releases: which versions, and the values that follow from the pools."""
+"""EKS add-ons and Karpenter's two releases: versions, and the values that follow from the pools."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from infra.plan import overlays
 from infra.plan.gpu_operator import ChartRelease, Values
 
 KARPENTER_NAMESPACE = "kube-system"
-"""Where the source and upstream install it; its API priority there keeps it served when others crowd."""
+"""Where the source and upstream install Karpenter; API Priority and Fairness protects its requests there."""
 SERVICE_ACCOUNT = "karpenter"
 
 
 def add_ons(env: Environment) -> dict[str, str]:
-    """Pinned version of every add-on by EKS's name for it; two follow the cluster's Kubernetes version."""
+    """Pinned version by add-on name; two depend on the cluster's Kubernetes version."""
     cluster = _cluster(env)
     return {
         "aws-ebs-csi-driver": versions.EKS_EBS_CSI,
@@ -27,12 +27,12 @@ def add_ons(env: Environment) -> dict[str, str]:
 
 
 def interruption_queue(env: Environment) -> str:
-    """Name of the queue with AWS's warnings: the cluster's own, as in the source and upstream."""
+    """Name of the SQS queue for interruption events: the cluster's, as in the source and upstream."""
     return env.name
 
 
 def karpenter_crd_release(env: Environment) -> ChartRelease:
-    """Karpenter's CRDs as a release of their own: Helm never upgrades those that a chart brings along."""
+    """Karpenter's CRDs as a release of their own: Helm never upgrades CRDs that a chart bundles."""
     return _release("karpenter-crd", {})
 
 
@@ -55,8 +55,8 @@ def _release(chart: str, values: Values) -> ChartRelease:
 def karpenter_values(env: Environment) -> Values:
     """Chart values: the source's, and the feature gates that the pools need.
 
-    The chart keeps its replicas on nodes of their own and off the nodes that Karpenter makes; there are no
-    more of them than system nodes, or the release would wait for a pod that no node takes.
+    The chart places each replica on a different node, and never on a node that Karpenter made. There are at
+    most as many replicas as system nodes, or the release would wait for a pod that fits on no node.
     """
     size = {"cpu": "1", "memory": "1Gi"}
     return {
@@ -73,9 +73,7 @@ def karpenter_values(env: Environment) -> Values:
 
 
 def _feature_gates(env: Environment) -> Values:
-    """Karpenter's gates: those of static pools and of repair are left at the chart's own "off" where
-    nobody asks for them.
-    """
+    """Feature gates; those of static pools and of repair keep the chart's default (off) unless needed."""
     repairs = env.health is not None and env.health.remediator == "karpenter"
     reserved = any(pool.by_karpenter and "reserved" in pool.capacity for pool in env.pools)
     return {
@@ -87,5 +85,5 @@ def _feature_gates(env: Environment) -> Values:
 
 
 def _cluster(env: Environment) -> AwsCluster:
-    assert isinstance(env.cluster, AwsCluster)  # only the AWS program asks
+    assert isinstance(env.cluster, AwsCluster)  # only called on AWS
     return env.cluster

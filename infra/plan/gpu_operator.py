@@ -17,12 +17,12 @@ Toleration = dict[str, str]
 
 _CONTROL_PLANE: Toleration = {"key": labels.CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule"}
 _FIRST_PLAIN_TAG = (1, 18)
-"""The toolkit's image tags name a distribution before this version [the operator's values, each release]."""
+"""Before this version the toolkit's image tags name a distribution [the operator's values, each release]."""
 
 
 @dataclass(frozen=True)
 class ChartRelease:
-    """What Helm is asked for; ``chart`` is a path below the project's root where ``version`` is None."""
+    """A Helm release; ``chart`` is a path below the project's root if ``version`` is None."""
 
     chart: str
     repository: str | None
@@ -46,22 +46,22 @@ def release(env: Environment) -> ChartRelease:
 
 
 def values(env: Environment) -> Values:
-    """Chart values that differ from the chart's own, or must not drift with them.
+    """Chart values that differ from the chart's defaults, or are pinned.
 
-    Who owns what decides them: infra/model/ownership.py.
+    What the operator owns decides them: infra/model/ownership.py.
     """
     tolerations = gpu_tolerations(env)
     somewhere = somewhere_tolerations(env)
     return {
         "cdi": {"enabled": env.gpu_operator.cdi, "nriPluginEnabled": False},
-        # The chart refuses neither of the two together, and the operator works with one alone.
+        # The chart accepts both this and gpuCluster, but the operator works with only one of them.
         "clusterPolicy": {"deployCR": True},
         "daemonsets": {"tolerations": tolerations, **_accepted(env)},
         **_dcgm_exporter(env),
         "devicePlugin": _device_plugin(env),
         "driver": _driver(env),
         "gpuCluster": {"deployCR": False},
-        "mig": {"strategy": env.operator_strategy or ""},  # unset where each node's configuration says it
+        "mig": {"strategy": env.operator_strategy or ""},  # empty if each node's configuration sets it
         "migManager": _mig_manager(env),
         "node-feature-discovery": {
             "gc": {"tolerations": somewhere},
@@ -76,23 +76,23 @@ def values(env: Environment) -> Values:
 
 
 def everywhere_tolerations(env: Environment) -> list[Toleration]:
-    """What runs on every node tolerates; Helm replaces lists, so the charts' own ones are repeated."""
+    """Tolerations of pods on every node; Helm replaces lists, so the charts' defaults are repeated."""
     return [_CONTROL_PLANE, *gpu_tolerations(env)]
 
 
 def somewhere_tolerations(env: Environment) -> list[Toleration]:
-    """What only has to run somewhere keeps off the GPU nodes, unless the environment has no others."""
+    """Tolerations of pods that may run anywhere: off the GPU nodes, unless there are no other nodes."""
     if env.ownership.system_nodes:
         return [_CONTROL_PLANE, {"key": labels.CRITICAL_ADDONS, "operator": "Exists", "effect": "NoSchedule"}]
     return everywhere_tolerations(env) if all(pool.gpus for pool in env.pools) else [_CONTROL_PLANE]
 
 
 def gpu_tolerations(env: Environment) -> list[Toleration]:
-    """Tolerations of every taint of a pool with GPUs, each once: GPU taint, startup taint, then their own."""
+    """Tolerations of every taint of a pool with GPUs, each once: GPU taint, startup taint, own taints."""
     found = [{"key": env.gpu_operator.gpu_taint, "operator": "Exists", "effect": "NoSchedule"}]
     found += startup.tolerations(env, env.pools)
-    if env.health or env.monitoring:  # what shows the fault, and what a repaired node needs, goes on there;
-        # a loop that is left out again leaves its taints behind
+    if env.health or env.monitoring:  # what reports the fault, and what a repaired node needs, keeps running;
+        # a removed health loop leaves its taints behind
         found.append({"key": labels.GPU_UNHEALTHY, "operator": "Exists", "effect": "NoSchedule"})
     for pool in env.pools:
         for taint in pool.taints if pool.gpus else ():
@@ -103,12 +103,12 @@ def gpu_tolerations(env: Environment) -> list[Toleration]:
 
 
 def driver_version(env: Environment) -> str:
-    """The operator's driver: one for all nodes."""
+    """Version of the operator's driver: one for all nodes."""
     return operator_checks.driver_version(env.gpu_operator, env.pools)
 
 
 def _accepted(env: Environment) -> Values:
-    """The holes that were accepted, where whoever looks at the operands, or judges the release, sees them."""
+    """The accepted vulnerabilities as an annotation, visible on the operands and to the policies."""
     named = env.gpu_operator.acknowledge
     return {"annotations": {labels.ACKNOWLEDGED: ",".join(named)}} if named else {}
 
@@ -143,9 +143,9 @@ def _upgrade_policy(upgrade: Upgrade) -> Values:
 def _toolkit(env: Environment) -> Values:
     if env.ownership.toolkit != "operator":
         return {"enabled": False}
-    # A pod that asks for no GPU must not see one by setting NVIDIA_VISIBLE_DEVICES.
+    # A pod that requests no GPU must not get one by setting NVIDIA_VISIBLE_DEVICES.
     found = [{"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}]
-    if not env.gpu_operator.cdi:  # one that asks has to get it in another way, then
+    if not env.gpu_operator.cdi:  # a pod that requests one then gets it by volume mounts
         found.append({"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "value": "true"})
     version = env.gpu_operator.toolkit_version
     return {"enabled": True, "env": found, **({"version": _toolkit_tag(version)} if version else {})}
@@ -156,7 +156,6 @@ def _toolkit_tag(version: str) -> str:
 
 
 def _dcgm_exporter(env: Environment) -> Values:
-    """What the exporter measures, and who asks it; the chart's own where nothing is monitored."""
     config_map = counters.config_map(env)
     if env.monitoring is None or config_map is None:
         return {}

@@ -1,9 +1,9 @@
-"""The health loop: one small pod that acts on nodes with a broken GPU, as far as the environment lets it.
+"""The health loop: one small pod that acts on nodes with a faulty GPU, within the environment's limits.
 
-Its program is ``infra/incluster/health.py`` with what lies beside it, carried by a ConfigMap that is named by
-its content; with it, what was declared. In a namespace of its own, because it may write ConfigMaps there: its
-memory and the tickets. It may list nodes, patch them unless it only observes, write events, delete NodeClaims
-where it is to have Karpenter's nodes replaced; nothing more. Prometheus is asked without a login.
+Its program is ``infra/incluster/health.py`` and the files beside it, in a ConfigMap named by its content,
+together with its settings. It has a namespace of its own, because it may write ConfigMaps there: its state
+and the tickets. It may list nodes, patch them (unless it only observes), create events, and delete NodeClaims
+if it is to have Karpenter replace nodes; nothing else. It queries Prometheus without credentials.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ SETTINGS = "settings.json"
 FOLDER = "/health"
 PORT = 8080
 EVENTS = "default"
-"""The namespace of events about nodes, which have none."""
+"""Namespace of events about nodes, which are not namespaced."""
 PROMETHEUS = f"http://{RELEASE}-kube-prometheus-prometheus.{NAMESPACE}:9090"
-"""The Service that the chart makes of the release's name [kube-prometheus-stack, templates]."""
+"""The Service, which the chart names after the release [kube-prometheus-stack, templates]."""
 SETTLE_S = 600
-"""Seconds without a fault until a repaired node comes back. An XID counts for five minutes after it was seen
-[DCGM_EXP_XID_ERRORS_COUNT, its window]; twice that, so that a second one is not missed."""
+"""Seconds without a fault until a repaired node is used again. An XID counts for five minutes after it was
+seen [window of DCGM_EXP_XID_ERRORS_COUNT]; twice that, so that a second one is not missed."""
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
-    """Everything that the loop is, in the order in which it works; nothing where none is declared."""
+    """The loop's objects, in creation order; empty if the environment declares no loop."""
     if env.health is None:
         return ()
     loop = Program(env, HEALTH, HEALTH)
@@ -64,7 +64,7 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
         loop.account(),
         *_access(env, loop),
         files,
-        # Two would each act on what the other has not yet written down.
+        # Two pods would each act on faults before the other has stored its state.
         loop.deployment(1, pod, strategy={"type": "Recreate"}),
         _service(loop),
         _monitor(loop),
@@ -72,7 +72,7 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
 
 
 def settings(env: Environment) -> dict[str, Any]:
-    """What the program is told; durations in seconds, the budget as a part of one."""
+    """The program's settings; durations in seconds, the budget as a ratio (0 to 1)."""
     assert env.health is not None
     return {
         "budget": env.health.share,
@@ -87,7 +87,7 @@ def settings(env: Environment) -> dict[str, Any]:
 
 
 def pools(env: Environment) -> dict[str, Any]:
-    """What a repaired node of each pool with GPUs has to offer; Karpenter's nodes have that with them."""
+    """What a repaired node of each GPU pool must offer; empty for Karpenter's, which carry it themselves."""
     return {
         pool.name: {} if env.by_karpenter(pool) else {"offers": startup.offers(env, pool)}
         for pool in env.pools
@@ -96,13 +96,13 @@ def pools(env: Environment) -> dict[str, Any]:
 
 
 def gives_back(env: Environment) -> bool:
-    """Whether it deletes NodeClaims."""
+    """Whether the loop deletes NodeClaims."""
     replaces = env.health is not None and env.health.mode == "replace"
     return replaces and any(pool.gpus and env.by_karpenter(pool) for pool in env.pools)
 
 
 def _access(env: Environment, loop: Program) -> tuple[Manifest, ...]:
-    """Nodes and NodeClaims are nobody's namespace; to be made, a ConfigMap cannot be named in a rule."""
+    """Nodes and NodeClaims are cluster-scoped; a rule cannot restrict ``create`` to a ConfigMap's name."""
     assert env.health is not None
     rules = [_rule("", "nodes", "list")]
     if env.health.acts:
@@ -135,7 +135,7 @@ def _service(loop: Program) -> Manifest:
 
 
 def _monitor(loop: Program) -> Manifest:
-    """Its figures: labels of its own (node, class) come before those of its pod."""
+    """With ``honorLabels`` the loop's own labels (node, class) take precedence over those of its pod."""
     metadata = loop.metadata(HEALTH, HEALTH)
     metadata["labels"] = {**metadata["labels"], labels.RELEASE: RELEASE}
     return {

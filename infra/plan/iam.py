@@ -1,8 +1,8 @@
-"""What Karpenter's controller and its nodes may do at AWS, and what may write to the interruption queue.
+"""IAM policies of Karpenter's controller and its nodes, and the policy of the interruption queue.
 
 The controller's statements are upstream's, from the CloudFormation file of Karpenter 1.14.1, under the same
-Sids: whatever it makes must carry the cluster's tags, and it ends and changes only what carries them. A test
-compares each of them with that file and lists what differs, and why.
+Sids: what it creates must carry the cluster's tags, and it changes and deletes only what carries them. A test
+compares each statement with that file and lists the differences and their reasons.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CLUSTER_ARN = "arn:{partition}:eks:{region}:{account}:cluster/{cluster}"
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """Whose documents they are; left out, the place stays in braces, to be filled in later."""
+    """Values of the placeholders in the policies; an omitted one stays in braces, to be filled in later."""
 
     cluster: str = "{cluster}"
     partition: str = "{partition}"
@@ -45,7 +45,7 @@ NODE_POLICIES = (
     "AmazonEC2ContainerRegistryPullOnly",
     "AmazonSSMManagedInstanceCore",
 )
-"""AWS's own policies of a node: join, give pods addresses, pull images, be reached by SSM instead of ssh."""
+"""AWS managed policies of a node: join, assign pod addresses, pull images, SSM access instead of ssh."""
 
 
 def node_role_policies(partition: str = "{partition}") -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def node_role_policies(partition: str = "{partition}") -> tuple[str, ...]:
 
 
 def controller_policies(scope: Scope = UNFILLED) -> dict[str, Policy]:
-    """The controller's policy documents by short name; several, for one would pass IAM's limit of size."""
+    """The controller's policy documents by short name; several, as one would exceed IAM's size limit."""
     documents = {
         "node-lifecycle": _node_lifecycle(),
         "iam-integration": _iam_integration(),
@@ -74,7 +74,7 @@ def controller_policies(scope: Scope = UNFILLED) -> dict[str, Policy]:
 
 
 def queue_policy(scope: Scope = UNFILLED) -> Policy:
-    """AWS's events may be put into the queue, and nobody talks to it without TLS."""
+    """AWS services may send events to the queue; access without TLS is denied."""
     services = ["events.amazonaws.com", "sqs.amazonaws.com"]
     allow = {
         "Sid": "AllowEvents",
@@ -108,10 +108,10 @@ INTERRUPTION_EVENTS: Mapping[str, Mapping[str, list[str]]] = {
         "detail-type": ["EC2 Capacity Reservation Instance Interruption Warning"],
     },
 }
-"""EventBridge patterns, one rule each, whose target is the queue."""
+"""EventBridge patterns, one rule each; the target of each rule is the queue."""
 
 QUEUE_RETENTION_S = 300
-"""A warning of an interruption comes two minutes ahead; later it is of no use to anybody."""
+"""An interruption warning comes two minutes ahead; later it is useless."""
 
 
 def _node_lifecycle() -> list[Statement]:
@@ -237,7 +237,6 @@ def _policy(statements: list[Statement]) -> Policy:
 
 
 def _fill(value: Any, places: Mapping[str, str]) -> Any:
-    """The document with every place in braces filled in, in keys too."""
     if isinstance(value, str):
         return value.format_map(places)
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""The inventory that Ansible gets: groups and host variables that follow from the pools.
+"""Ansible's inventory: groups and host variables that follow from the pools.
 
-Its form is that of ``ansible-inventory --list``. A path may begin with ``~/``: it is left so, that the same
-environment gives the same bytes for everybody.
+The format is that of ``ansible-inventory --list``. ``~/`` at the start of a path is not expanded, so that the
+same environment gives the same bytes for every user.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def cluster_of(env: Environment) -> HostsCluster:
 
 
 def key_paths(env: Environment) -> Iterator[tuple[str, str]]:
-    """Paths of the repositories' keys, each with the place in the environment that names it."""
+    """(field of the environment, path) of each repository's key."""
     cluster = cluster_of(env)
     found: list[tuple[str, Driver | None]] = [("cluster.driver", cluster.driver)]
     found += [(f"pools[{index}].driver", pool.driver) for index, pool in enumerate(env.pools)]
@@ -65,12 +65,12 @@ def inventory(env: Environment, keys: Keys) -> dict[str, Any]:
 
 
 def group_of(pool: Pool) -> str:
-    """The pool's own group; Ansible takes no dash in a group's name."""
+    """The pool's group; a group name in Ansible cannot contain a dash."""
     return f"pool_{pool.name.replace('-', '_')}"
 
 
 def _reached(env: Environment, host: Host) -> Variables:
-    """How ssh gets there: with the key of the host checked, always."""
+    """SSH variables; the host key is always checked."""
     cluster = cluster_of(env)
     known = f"-o UserKnownHostsFile={cluster.known_hosts} " if cluster.known_hosts else ""
     found: Variables = {
@@ -86,7 +86,6 @@ def _reached(env: Environment, host: Host) -> Variables:
 
 
 def _platform(env: Environment, pool: Pool | None) -> Variables:
-    """Where the host belongs, and what its node carries once it has joined."""
     cluster = cluster_of(env)
     return {
         "gpuform_environment": env.name,
@@ -102,7 +101,6 @@ def _platform(env: Environment, pool: Pool | None) -> Variables:
 
 
 def _gpus(env: Environment, pool: Pool, keys: Keys) -> Variables:
-    """What the roles install on a host with GPUs; nothing for another one."""
     if not pool.gpus:
         return {}
     cluster, gpu = cluster_of(env), pool.gpus[0]
@@ -153,14 +151,14 @@ def _repository(repository: Repository | None, keys: Keys) -> Variables:
 
 
 def _mig(cluster: HostsCluster, pool: Pool) -> Variables:
-    """The role's layout; none where the operator's MIG manager owns it, or the GPU has no MIG."""
+    """The layout that the role applies; empty if the operator's MIG manager owns it, or without MIG."""
     layout = None if cluster.kubeconfig else sharing.mig_config_name(pool)
     config = sharing.mig_parted_config([pool]) if layout else None
     return {"nvidia_mig_layout": layout or "", "nvidia_mig_config": config or {}}
 
 
 def hosts_of(inventory: Mapping[str, Any], group: str = "all") -> Sequence[str]:
-    """Names of the hosts of a group, sorted; a group that is not there has none."""
+    """Sorted host names of a group; empty if the group does not exist."""
     if group == "all":
         return sorted(inventory["_meta"]["hostvars"])
     return list(inventory.get(group, {}).get("hosts", []))

@@ -1,14 +1,14 @@
-"""Karpenter's NodePools: what a pool may buy, how much of it, and when a node may be taken away.
+"""Karpenter's NodePools: what a pool may buy, its limits, and when a node may be disrupted.
 
-One NodePool for each way of buying; Karpenter tries the heaviest first, so that a reservation that is paid
-for is used up before on-demand is bought, and spot is what is left. Each of them has the pool's whole limit:
-Karpenter has no limit over several NodePools, and halves would keep the fallback from filling in.
+One NodePool per capacity type. Karpenter tries the highest weight first, so a paid reservation is used up
+before on-demand is bought, and spot comes last. Each NodePool has the pool's whole limit: Karpenter has no
+limit over several NodePools, and split limits would keep the fallback from filling in.
 
-A pool whose GPUs are claimed has one static NodePool, which keeps its number of nodes: a pod that has nothing
-but a claim starts none.
+A pool with claimed GPUs has one static NodePool with a fixed number of nodes: Karpenter starts no node for a
+pod that has only a claim.
 
-A node with GPUs is born with the startup taint, which the readiness gate lifts: without it, a pod is bound as
-soon as the node offers what it asks for, whether or not a single kernel has run there.
+A GPU node joins with the startup taint, which the readiness gate removes: without it, a pod is bound as soon
+as the node offers what the pod requests, whether or not a single kernel has run there.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class Disruption:
-    """When Karpenter may take a node away; durations as Karpenter writes them.
+    """When Karpenter may disrupt a node; durations in Karpenter's format.
 
     ``expire_after`` is forceful: a node of that age is drained whatever runs on it, and
-    ``karpenter.sh/do-not-disrupt`` holds a pod only until ``grace`` is over. Without a grace period such a
-    pod is waited for, without an end.
+    ``karpenter.sh/do-not-disrupt`` protects a pod only until ``grace`` is over. Without ``grace`` Karpenter
+    waits for such a pod without limit.
     """
 
     policy: str
@@ -43,7 +43,6 @@ class Disruption:
     budgets: tuple[Mapping[str, Any], ...]
 
     def block(self) -> Manifest:
-        """The NodePool's ``disruption``."""
         return {
             "consolidationPolicy": self.policy,
             "consolidateAfter": self.after,
@@ -52,8 +51,8 @@ class Disruption:
 
 
 DISRUPTION: Mapping[PoolClass, Disruption] = {
-    # A job that runs for days is worth more than a tidy cluster: only empty nodes go, none for its age, none
-    # for a new image while it works; the next job's nodes have that image.
+    # A job may run for days: only empty nodes are removed, none for age, none for a new image while in use;
+    # the next job's nodes have that image.
     "training": Disruption(
         "WhenEmpty",
         "10m",
@@ -61,18 +60,18 @@ DISRUPTION: Mapping[PoolClass, Disruption] = {
         None,
         ({"nodes": "100%", "reasons": ["Empty"]}, {"nodes": "0", "reasons": ["Drifted", "Underutilized"]}),
     ),
-    # Replicas behind a Service move, a tenth of the nodes at a time; two weeks bound the age of a kernel. The
-    # slow start of a model server is inside the grace period.
+    # Replicas behind a Service can move, a tenth of the nodes at a time; two weeks limit the age of a kernel.
+    # The grace period covers the slow start of a model server.
     "inference": Disruption("WhenEmptyOrUnderutilized", "5m", "336h", "15m", ({"nodes": "10%"},)),
-    # Sessions of people. Two hours and packing together are what Cisco's learning labs run with; a session
-    # that says do-not-disrupt keeps its node for a working day more.
+    # Sessions of people. Cisco's learning labs use two hours and consolidation; a session with do-not-disrupt
+    # keeps its node for one more working day.
     "interactive": Disruption("WhenEmptyOrUnderutilized", "5m", "120m", "8h", ({"nodes": "10%"},)),
-    # Jobs that start again by themselves: the cheapest packing wins, and a day bounds what one may lose.
+    # Jobs that restart by themselves: the cheapest consolidation, and a day limits what a job may lose.
     "batch": Disruption("WhenEmptyOrUnderutilized", "1m", "24h", "30m", ({"nodes": "50%"},)),
 }
 
 WEIGHTS: Mapping[Capacity, int] = {"reserved": 100, "on_demand": 50, "spot": 10}
-"""A heavier NodePool is tried first; Karpenter takes 1 to 100."""
+"""The NodePool with the highest weight is tried first; Karpenter allows 1 to 100."""
 
 EC2_GPUS: Mapping[str, tuple[str, int]] = {
     "A100-SXM4-40GB": ("a100", 40960),
@@ -87,19 +86,17 @@ EC2_GPUS: Mapping[str, tuple[str, int]] = {
     "T4": ("t4", 16384),
     "V100-SXM2-32GB": ("v100", 32768),
 }
-"""Karpenter's labels instance-gpu-name and instance-gpu-memory (MiB) of the GPUs that EC2 sells.
-
-Both are what EC2 DescribeInstanceTypes says, as the project's table of EC2 GPU types of 2026-07-20 has it.
-"""
+"""Karpenter's labels instance-gpu-name and instance-gpu-memory (MiB) of the GPUs that EC2 sells. Source: EC2
+DescribeInstanceTypes, in the project's table of EC2 GPU types of 2026-07-20."""
 
 
 def node_pools(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
-    """One NodePool for each way of buying, in the order declared; none for a managed node group's pool."""
+    """One NodePool per capacity type, in the declared order; empty for a managed node group's pool."""
     return tuple(node_pool(env, pool, name, capacity) for name, capacity in pool.node_pools.items())
 
 
 def node_pool(env: Environment, pool: Pool, name: str, capacity: Capacity) -> Manifest:
-    """One NodePool of a pool, for one way of buying."""
+    """The pool's NodePool for one capacity type."""
     disruption = DISRUPTION[pool.workload_class]
     spec: Manifest = {
         "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": pool.name},
@@ -130,9 +127,9 @@ def _scaled(pool: Pool, disruption: Disruption, capacity: Capacity) -> Manifest:
 
 
 def _fixed(pool: Pool, disruption: Disruption) -> Manifest:
-    """A static NodePool: no weight and no limit but that of nodes, and nothing to consolidate.
+    """A static NodePool: no weight, no limit but that of nodes, and no consolidation.
 
-    Without room for one node more, Karpenter would keep a drifted node rather than take it away first.
+    Without room for one more node, Karpenter would keep a drifted node rather than remove it first.
     """
     assert pool.nodes is not None
     return {
@@ -143,15 +140,15 @@ def _fixed(pool: Pool, disruption: Disruption) -> Manifest:
 
 
 def own_labels(env: Environment, pool: Pool) -> dict[str, str]:
-    """Labels of Karpenter's objects themselves."""
+    """Labels of Karpenter's objects themselves, not of nodes."""
     return {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform", labels.POOL: pool.name}
 
 
 def node_metadata(env: Environment, pool: Pool) -> Manifest:
-    """Labels, and where the node waits for the readiness gate, what it has to offer.
+    """Labels of new nodes, and in annotations what a node must offer to pass the readiness gate.
 
-    With a MIG layout of a chosen name goes what the name stands for: when it comes to mean another one, that
-    alone tells Karpenter that its nodes have drifted.
+    For a MIG layout with a chosen name, an annotation has a hash of its content: if the name gets another
+    content, only the annotation tells Karpenter that its nodes have drifted.
     """
     notes = startup.promise(env, pool)
     content = mig_parted.content(pool) if env.has_mig_manager else None
@@ -161,11 +158,11 @@ def node_metadata(env: Environment, pool: Pool) -> Manifest:
 
 
 def node_labels(env: Environment, pool: Pool) -> dict[str, str]:
-    """Labels that a node is born with.
+    """Labels that a new node joins with.
 
-    A MIG layout is one of them: a fresh node runs nothing that the MIG manager would have to wait for. An
-    image with a device plugin of its own cuts its GPUs by its user data and looks at no label, and without
-    the operator nobody does.
+    A MIG layout is among them: a new node runs nothing that the MIG manager would have to wait for. Not so if
+    the image has its own device plugin, which applies MIG from user data, or without the operator: neither
+    reads the label.
     """
     found = sharing.pool_labels(env, pool)
     mig = sharing.mig_config_name(pool)
@@ -175,7 +172,7 @@ def node_labels(env: Environment, pool: Pool) -> dict[str, str]:
 
 
 def limits(pool: Pool) -> dict[str, str]:
-    """The NodePool's limits, by the names that its nodes offer once the operands have acted."""
+    """The NodePool's limits, by the resource names that its nodes offer once the operands have run."""
     assert pool.elastic is not None
     found = {}
     for key, most in pool.elastic.max.items():
@@ -187,7 +184,7 @@ def limits(pool: Pool) -> dict[str, str]:
 
 
 def requirements(pool: Pool, capacity: Capacity) -> list[Manifest]:
-    """What the instance must be: architecture, way of buying, zones, and the type or its GPUs."""
+    """Requirements: architecture, OS, capacity type, zones, and the instance type or its GPUs."""
     found = [
         _among(labels.ARCH, [pool.image.arch]),
         _among(labels.OS, ["linux"]),
@@ -201,8 +198,8 @@ def requirements(pool: Pool, capacity: Capacity) -> list[Manifest]:
 def machine_requirements(pool: Pool) -> list[Manifest]:
     """The instance type, or the GPUs' model, memory and number.
 
-    Name and memory are two lists, so two models can let a third one in (A100 40GB with H100 means A100 80GB
-    too): the types of our table that were not meant are then named as not wanted.
+    Name and memory are two lists, so two models can also match a third one (A100 40GB with H100 matches A100
+    80GB): types of our table that were not meant are then excluded by name.
     """
     if pool.gpu is None:
         return [_among(labels.INSTANCE_TYPE, [pool.machine or ""])]

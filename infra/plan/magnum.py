@@ -1,7 +1,7 @@
-"""Magnum's cluster and node groups: the arguments of each, and how their nodes are found.
+"""Arguments of Magnum's cluster and node groups, and how their nodes are selected.
 
-What nobody declared is left out of the arguments, so that the template decides, as with the same command
-typed by hand. Sources: Magnum's API reference, and its ``magnum/api/controllers/v1``.
+Undeclared arguments are omitted, so that the template decides, as with the same command typed by hand.
+Sources: Magnum's API reference, and its ``magnum/api/controllers/v1``.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ GROUP_LABELS: Mapping[str, str] = {
     "heat": "magnum.openstack.org/nodegroup",
     "capi": "capi.stackhpc.com/node-group",
 }
-"""Label of a node with its group's name, by Magnum's driver: the Heat driver's kubelets got it in
-``configure-kubernetes-minion.sh`` (until Magnum 2026.1); magnum-capi-helm's chart puts it on its machines.
-"""
+"""Node label with the node group's name, by Magnum's driver: the Heat driver set it on kubelets in
+``configure-kubernetes-minion.sh`` (until Magnum 2026.1); magnum-capi-helm's chart sets it on its machines."""
 MARGIN_MINUTES = 5
-"""How much longer than Magnum itself is waited for: its own error says more than "timed out" does."""
+"""Added to Magnum's own timeout: its error says more than "timed out"."""
 _COE = "kubernetes"
 
 
 def cluster_of(env: Environment) -> OpenstackCluster:
-    """The Magnum cluster; asked only on OpenStack."""
+    """The Magnum cluster; only called on OpenStack."""
     assert isinstance(env.cluster, OpenstackCluster)
     return env.cluster
 
 
 def labels(env: Environment) -> dict[str, str]:
-    """The cluster's labels, sorted: those that follow from the pools, then what is declared above them."""
+    """The cluster's labels, sorted: derived from the pools, overridden by declared ones."""
     derived: dict[str, str] = {}
     if any(pool.gpus for pool in env.pools):
         derived[GPU_LABEL] = ON
@@ -69,10 +68,10 @@ def cluster(env: Environment) -> Arguments:
 
 
 def template(env: Environment) -> Arguments | None:
-    """Arguments of a template of our own; None for one that is there already.
+    """Arguments of a template of our own; None if an existing one is used.
 
-    Magnum changes no template in use but for its name and whether others see it, so the name ends in a hash
-    of the content: other content is another template, to which the cluster then moves.
+    Magnum changes only name and visibility of a template in use, so the name ends in a hash of the content:
+    other content makes a new template, to which the cluster then moves.
     """
     declared = cluster_of(env).own_template
     if declared is None:
@@ -98,7 +97,7 @@ def template(env: Environment) -> Arguments | None:
 def node_group(env: Environment, pool: Pool) -> Arguments:
     """Arguments of a pool's node group, without its cluster's id.
 
-    A group of fixed size has no bounds: its size is the declared number, and nobody scales it.
+    A group of fixed size has no bounds: its size is the declared number, and nothing scales it.
     """
     declared = pool.on_openstack
     return _given(
@@ -107,7 +106,7 @@ def node_group(env: Environment, pool: Pool) -> Arguments:
         flavor_id=pool.machine,
         image_id=declared.image,
         max_node_count=pool.most if pool.elastic else None,
-        # Said even where it is 0: left out, the provider would keep what it was while the pool was elastic.
+        # Set even if 0: if omitted, the provider would keep the value from when the pool was elastic.
         min_node_count=pool.least if pool.elastic else 0,
         node_count=pool.least,
         role=declared.role,
@@ -116,22 +115,21 @@ def node_group(env: Environment, pool: Pool) -> Arguments:
 
 
 def upgrades(env: Environment) -> bool:
-    """Whether Magnum moves the cluster to another template in place, with the driver that the cloud runs."""
+    """Whether the cloud's Magnum driver can move the cluster to another template in place."""
     return cluster_of(env).driver in UPGRADING
 
 
 def selector(env: Environment, pool: Pool) -> dict[str, str]:
-    """The label by which Kubernetes knows the nodes of the pool's group, whoever made them and when."""
+    """Node label of the pool's group; it is on every node of the group, whatever created it."""
     return {GROUP_LABELS[cluster_of(env).driver]: pool.name}
 
 
 def wait_minutes(env: Environment) -> int:
-    """How long the engine waits for Magnum to make, change or delete something."""
+    """Minutes that the engine waits for Magnum to create, update or delete something."""
     return cluster_of(env).timeout_minutes + MARGIN_MINUTES
 
 
 def _labels(found: Mapping[str, str], merge: bool) -> Arguments:
-    """Labels and whether they come on top; without a label of ours there is nothing to merge."""
     return {"labels": dict(found), "merge_labels": merge or None} if found else {}
 
 

@@ -1,4 +1,4 @@
-"""What a cluster and its node groups cannot change without being replaced, and what that would lose.
+"""Fields of a cluster and its node groups that force a replacement, and what that would lose.
 
 The values go into a guard for each, which compares them with those of the last run (docs/openstack.md).
 """
@@ -23,10 +23,10 @@ _REGION = "cluster.region"
 class Guarded:
     """One guard's inputs.
 
-    ``fixed`` has what only a replacement changes, by its path below ``at``; ``template`` the same of what
-    Magnum could change by an upgrade that this cloud's driver does not do, None where it does; ``allow`` is
-    the path of the field that lets it happen; ``lost`` says in words what it would take along; ``cloud``, of
-    the cluster alone, by whose credentials its region follows where none is declared (empty: the OS_ ones).
+    ``fixed`` has the values that only a replacement changes, by path below ``at``; ``template`` those that
+    Magnum could change by an upgrade if this cloud's driver cannot do it, else None; ``allow`` is the path of
+    the field that allows the replacement; ``lost`` says in words what it would delete; ``cloud``, of the
+    cluster only, names the credentials that give the region if none is declared (empty: the OS_ variables).
     """
 
     name: str
@@ -41,8 +41,9 @@ class Guarded:
 
     @property
     def trigger(self) -> Fixed:
-        """What replaces the resource when it changes. Not the region: that of the credentials may come to be
-        written down, and the provider itself compares it with where the cluster is.
+        """Values that replace the resource when they change, without the region.
+
+        The credentials' region may be declared later, and the provider itself compares it with the cluster's.
         """
         return {path: value for path, value in self.fixed.items() if path != _REGION}
 
@@ -53,7 +54,7 @@ def guards(env: Environment) -> tuple[Guarded, ...]:
 
 
 def of_cluster(env: Environment) -> Guarded:
-    """The guard of the cluster; its name is not the environment's, or a new name would be unguarded."""
+    """The guard of the cluster; not named after the environment, or a new name would be unguarded."""
     declared = magnum.cluster_of(env)
     body = _body(declared.model_dump(mode="json"), magnum.labels(env))
     return Guarded(
@@ -80,7 +81,7 @@ def of_pool(env: Environment, pool: Pool) -> Guarded:
     }
     at = f"pools[{env.pools.index(pool)}]."
     return Guarded(
-        name=f"pool-{pool.name}",  # which may be called cluster
+        name=f"pool-{pool.name}",  # a pool may be called cluster
         what=f"node group {pool.name}",
         at=at,
         fixed=_fixed(magnum_changes.POOL, "replace", body),
@@ -92,18 +93,18 @@ def of_pool(env: Environment, pool: Pool) -> Guarded:
 
 
 def _body(declared: dict[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """What is declared, with these labels; whether they are merged says nothing where there are none."""
+    """The declared fields with these labels; without labels ``merge_labels`` has no meaning."""
     return {**declared, "labels": labels, "merge_labels": declared["merge_labels"] if labels else None}
 
 
 def _fixed(table: Mapping[str, Change], how: How, body: Mapping[str, Any], at: str = "") -> Fixed:
-    """The values of such rows by path, each label on its own; what is not set is left out."""
+    """Values of the rows with this ``how``, by path, each label on its own; unset ones are omitted."""
     found: Fixed = {}
     for path, change in table.items():
         value = _value(body, path) if change.how == how else None
         if path.rpartition(".")[2] == "labels":
             found |= {f"{at}{path}.{key}": one for key, one in (value or {}).items()}
-        elif value is not None and not isinstance(value, Mapping):  # a template of our own has rows itself
+        elif value is not None and not isinstance(value, Mapping):  # our own template has rows of its own
             found[f"{at}{path}"] = value
     return dict(sorted(found.items()))
 
@@ -131,7 +132,7 @@ def _nodes(pool: Pool) -> str:
 
 
 def _workloads(env: Environment, pool: str | None = None) -> tuple[str, ...]:
-    """The workloads, or those that name the pool; another one may be there and find room elsewhere."""
+    """All workloads, or those that name the pool; others may find room in another pool."""
     return tuple(
         f"{workload.kind} {workload.namespace}/{workload.name}"
         for workload in env.workloads

@@ -33,14 +33,13 @@ def config(pools: Iterable[Pool]) -> Manifest | None:
 
 
 def content(pool: Pool) -> str | None:
-    """What a name that was chosen for the pool's layout stands for, in eight digits; else None."""
+    """Hash (eight digits) of the content of a layout with a chosen name; else None."""
     if not (isinstance(pool.sharing, Mig) and pool.sharing.name):
         return None
     return digest(json.dumps([[gpu.device_filter, _mig_entries(gpu, pool)] for gpu in pool.gpus]))
 
 
 def _mig_entries(gpu: Gpu, pool: Pool) -> Entries:
-    """What is done to the GPUs of one model: all are cut, or some, and the others are told to stay whole."""
     devices = mig_names.cut(pool)
     layout = pool.sharing.layout if isinstance(pool.sharing, Mig | Dra) else None
     slices = dict(sorted(resolve(gpu, layout).items()))

@@ -1,8 +1,8 @@
-"""Monitoring's release, and what it picks up: rules and dashboards.
+"""The release of the monitoring, and what it loads: rules and dashboards.
 
-The chart is kube-prometheus-stack. It brings the kinds ``PrometheusRule`` and ``ServiceMonitor`` with it, so
-it comes before everything that is of those kinds, NVIDIA's operator among them, and goes after it. On the
-embedded cluster the chart is ours, and a real Prometheus beside the control plane does what it says.
+The chart is kube-prometheus-stack. It installs the kinds ``PrometheusRule`` and ``ServiceMonitor``, so it is
+created before all objects of those kinds, NVIDIA's operator included, and deleted after them. On the embedded
+cluster the chart is ours, and a real Prometheus beside the control plane does what it says.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Manifest = dict[str, Any]
 
 
 def release(env: Environment) -> ChartRelease | None:
-    """The release on this cluster: the published chart, or ours; None where nothing is monitored."""
+    """The release on this cluster: the published chart, or ours; None without monitoring."""
     monitoring = env.monitoring
     if monitoring is None:
         return None
@@ -45,18 +45,18 @@ def release(env: Environment) -> ChartRelease | None:
 
 
 def before(env: Environment) -> tuple[Manifest, ...]:
-    """What has to be there before the exporter: its counters."""
+    """Objects that must exist before the exporter: its counters."""
     found = counters.config_map(env)
     return (found,) if found else ()
 
 
 def after(env: Environment) -> tuple[Manifest, ...]:
-    """What is of kinds that the release brings, or for its Grafana: rules and dashboards."""
+    """Objects of kinds that the release installs, or for its Grafana: rules and dashboards."""
     return (*_rules(env), *_dashboards(env)) if env.monitoring else ()
 
 
 def rule_groups(env: Environment) -> list[dict[str, Any]]:
-    """Groups of rules as they are installed: without alerts where the environment wants none."""
+    """Rule groups as installed: without alerts if the environment turns them off."""
     assert env.monitoring is not None
     found = []
     for group in groups(env):
@@ -67,7 +67,7 @@ def rule_groups(env: Environment) -> list[dict[str, Any]]:
 
 
 def _rules(env: Environment) -> Iterator[Manifest]:
-    """One object for each group, so that none grows past what the API server takes."""
+    """One object per group, so that none exceeds the API server's size limit."""
     for group in rule_groups(env):
         yield {
             "apiVersion": "monitoring.coreos.com/v1",
@@ -78,7 +78,7 @@ def _rules(env: Environment) -> Iterator[Manifest]:
 
 
 def _dashboards(env: Environment) -> Iterator[Manifest]:
-    """One ConfigMap for each dashboard, which Grafana's sidecar picks up and follows."""
+    """One ConfigMap per dashboard, which Grafana's sidecar loads and watches."""
     assert env.monitoring is not None
     for name, dashboard in dashboards(env).items() if env.monitoring.dashboards else ():
         text = json.dumps(dashboard, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""kube-prometheus-stack's values: what differs from the chart's own, or must not drift with them."""
+"""kube-prometheus-stack's values that differ from the chart's defaults, or are pinned."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NODE_LABELS = (
     labels.GPU_COUNT,
     labels.INSTANCE_GPU_COUNT,
 )
-"""Labels of nodes that kube-state-metrics shows, and no others: each is a series for each node and value."""
+"""Node labels that kube-state-metrics exports, and no others: each makes a series per node and value."""
 COLLECTORS = (
     "cronjobs",
     "daemonsets",
@@ -55,15 +55,14 @@ COLLECTORS = (
     "storageclasses",
     "volumeattachments",
 )
-"""What kube-state-metrics shows, and may therefore list: Secrets and ConfigMaps are not among them."""
+"""Kinds that kube-state-metrics exports, and may therefore list; Secrets and ConfigMaps are not included."""
 _OWN = {"matchLabels": {labels.RELEASE: RELEASE}}
 
 
 def values(env: Environment, monitoring: Monitoring) -> Values:
-    """The chart's values.
+    """The chart's values, without any password or token.
 
-    Neither a password nor a token is among them. Grafana's is made by the chart when it is installed, at
-    random, and kept in the Secret ``monitoring-grafana``.
+    The chart generates Grafana's password at installation and keeps it in the Secret ``monitoring-grafana``.
     """
     tolerations = gpu_operator.somewhere_tolerations(env)
     somewhere = {"tolerations": tolerations}
@@ -73,7 +72,7 @@ def values(env: Environment, monitoring: Monitoring) -> Values:
         "crds": {
             "upgradeJob": {"enabled": True, "image": {"busybox": {"tag": versions.BUSYBOX}}, **somewhere}
         },
-        # The chart's own rules are about the cluster; what they record, its own dashboards show.
+        # The chart's own rules are about the cluster; its own dashboards show what they record.
         "defaultRules": {"create": monitoring.alerts},
         "grafana": _grafana(monitoring, tolerations),
         **_out_of_reach(),
@@ -87,9 +86,9 @@ def values(env: Environment, monitoring: Monitoring) -> Values:
             "prometheusSpec": _prometheus(env, monitoring, tolerations),
         },
         "prometheus-node-exporter": {
-            # It reads the node's /proc and /sys, in the node's network: one namespace lets pods do so.
+            # It needs the node's /proc, /sys and network, which only this namespace allows.
             "namespaceOverride": sharing.NAMESPACE,
-            # On every node, whatever its taints: a node that is not measured is not seen to be ill.
+            # On every node, whatever its taints: faults of an unmonitored node go unseen.
             "tolerations": [{"operator": "Exists"}],
         },
         "prometheusOperator": {"admissionWebhooks": {"patch": somewhere}, **somewhere},
@@ -97,13 +96,13 @@ def values(env: Environment, monitoring: Monitoring) -> Values:
 
 
 def retention(env: Environment, monitoring: Monitoring) -> str:
-    """How long measurements are kept: what is asked for, or what the place where they lie is good for."""
+    """How long samples are kept: as declared, else a default that depends on the storage."""
     lasts = monitoring.storage is not None or isinstance(env.cluster, EmbeddedCluster)
     return monitoring.retention or (WITH_STORAGE if lasts else WITHOUT_STORAGE)
 
 
 def retention_size(monitoring: Monitoring) -> str | None:
-    """How much is kept at most; None where nothing bounds it."""
+    """Size limit of the samples; None without a limit."""
     if monitoring.retention_size or monitoring.storage is None:
         return monitoring.retention_size
     return f"{memory_bytes(monitoring.storage.size) * VOLUME_SHARE // 100 // 2**20}MB"
@@ -114,11 +113,11 @@ def _prometheus(env: Environment, monitoring: Monitoring, tolerations: list[dict
     found: Values = {
         "additionalScrapeConfigs": scraping.scrape_configs(env),
         "evaluationInterval": monitoring.interval,
-        # Where a measurement comes from, for whoever gets those of several clusters.
+        # The source of a sample, for receivers of several clusters' samples.
         "externalLabels": {"cluster": env.name},
         "podMonitorSelector": _OWN,
         "probeSelector": _OWN,
-        # No limit: a Prometheus that is ended for its memory is blind in the very moment of a fault.
+        # No limit: a Prometheus killed for its memory is blind just when a fault happens.
         "resources": {"requests": {"cpu": "250m", "memory": "1Gi"}},
         "retention": retention(env, monitoring),
         **({"retentionSize": size} if size else {}),
@@ -166,7 +165,7 @@ def _grafana(monitoring: Monitoring, tolerations: list[dict[str, str]]) -> Value
         "enabled": True,
         "label": labels.GRAFANA_DASHBOARD,
         "labelValue": "1",
-        "searchNamespace": NAMESPACE,  # the chart's ALL would show what anyone in the cluster puts there
+        "searchNamespace": NAMESPACE,  # the chart's default ALL would load dashboards from any namespace
     }
     return {
         "enabled": True,
@@ -177,16 +176,16 @@ def _grafana(monitoring: Monitoring, tolerations: list[dict[str, str]]) -> Value
 
 
 def _out_of_reach() -> Values:
-    """Parts of the control plane that no pod can ask, whose alerts would say for ever that they are down.
+    """Parts of the control plane that pods cannot scrape, so that their alerts would always fire.
 
-    Managed planes keep them to themselves; kubeadm lets them, and kube-proxy, listen on the node itself only.
+    Managed planes do not expose them; with kubeadm they and kube-proxy listen on the node itself only.
     """
     parts = ("kubeControllerManager", "kubeEtcd", "kubeProxy", "kubeScheduler")
     return {part: {"enabled": False} for part in parts}
 
 
 def _karpenter(env: Environment) -> list[Values]:
-    """Karpenter's own numbers: its pools' limits and what is used of them. Its chart came before the kind."""
+    """Karpenter's metrics (limits and usage); its chart is installed before the kind ServiceMonitor."""
     if not any(env.by_karpenter(pool) for pool in env.pools):
         return []
     return [

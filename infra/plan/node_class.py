@@ -13,7 +13,7 @@ from infra.plan import karpenter, tags, user_data
 Manifest = dict[str, Any]
 
 BOTTLEROCKET_ROOT_GIB = 4
-"""The operating system's own disk; Karpenter's default for it. Containers lie on the second one."""
+"""Disk of the operating system, at Karpenter's default size; containers use the second disk."""
 
 
 def node_role(env: Environment) -> str:
@@ -35,7 +35,7 @@ def ec2_node_class(env: Environment, pool: Pool, role_name: str, discovery: str)
         "subnetSelectorTerms": found_by,
         "securityGroupSelectorTerms": found_by,
         "blockDeviceMappings": block_devices(pool),
-        # A pod is one hop further from the metadata service than its node: it shall not have its credentials.
+        # A pod is one hop further from the metadata service than its node, so it cannot get its credentials.
         "metadataOptions": {
             "httpEndpoint": "enabled",
             "httpProtocolIPv6": "disabled",
@@ -54,7 +54,6 @@ def ec2_node_class(env: Environment, pool: Pool, role_name: str, discovery: str)
 
 
 def _options(env: Environment, pool: Pool) -> Manifest:
-    """What is there only where the pool asks for it."""
     aws = pool.on_aws
     found: Manifest = {}
     kubelet = _kubelet(pool)
@@ -73,18 +72,18 @@ def _options(env: Environment, pool: Pool) -> Manifest:
 
 
 def _cluster(env: Environment) -> AwsCluster:
-    assert isinstance(env.cluster, AwsCluster)  # only the AWS program asks
+    assert isinstance(env.cluster, AwsCluster)  # only called on AWS
     return env.cluster
 
 
 def _image(cluster: AwsCluster, pool: Pool) -> dict[str, str]:
-    """One pinned image; an alias names the NVIDIA variant too, Karpenter picks it by the instance's GPU."""
+    """One pinned image; with an alias, Karpenter picks the NVIDIA variant by the instance's GPU."""
     pin = cluster.images[pool.image.key]
     return {"alias" if images.is_alias(pin) else "id": pin}
 
 
 def _kubelet(pool: Pool) -> Manifest:
-    """What Karpenter counts with; its schema knows no limit of processes, which is in the user data."""
+    """Kubelet settings; Karpenter's schema has no limit of processes, which is in the user data."""
     aws = pool.on_aws
     return {} if aws.max_pods is None else {"maxPods": aws.max_pods}
 
@@ -115,9 +114,9 @@ def block_devices(pool: Pool) -> list[Manifest]:
 
 
 def network_interfaces(pool: Pool) -> list[Manifest]:
-    """One address for the node, and an EFA without one on each network card.
+    """An interface with the node's IP address, and an EFA-only interface on each network card.
 
-    Where the pool leaves the type open, as many cards as its smallest type has.
+    If the pool leaves the instance type open, there are as many cards as its smallest type has.
     """
     cards = min(machine.efa for machine in pool.machines)
     primary = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}

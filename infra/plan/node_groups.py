@@ -1,4 +1,4 @@
-"""EKS managed node groups: the nodes of pools that have a fixed number of them, and of the cluster itself."""
+"""EKS managed node groups: for pools with a fixed number of nodes, and for the cluster's system nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAINT_EFFECTS = {
     "NoExecute": "NO_EXECUTE",
     "PreferNoSchedule": "PREFER_NO_SCHEDULE",
 }
-"""Kubernetes' effects in the words of the EKS API."""
+"""EKS API names of Kubernetes' taint effects."""
 
 _CAPACITY = {"on_demand": "ON_DEMAND", "spot": "SPOT", "reserved": "ON_DEMAND"}
 
@@ -36,16 +36,16 @@ class Joining:
 
 
 def cluster_of(env: Environment) -> AwsCluster:
-    """The AWS cluster; asked only on AWS."""
+    """The AWS cluster; only called on AWS."""
     assert isinstance(env.cluster, AwsCluster)
     return env.cluster
 
 
 def system_pool(env: Environment) -> Pool:
-    """The nodes of the cluster's own parts, as a pool that nothing else tolerates.
+    """The system nodes, as a pool with a taint that workloads do not tolerate.
 
     Without nodes of their own, Karpenter's pods could be scheduled to a node that Karpenter removes, and
-    CoreDNS would wait for room on nodes that it takes CoreDNS to start.
+    CoreDNS would wait for nodes that need CoreDNS to start.
     """
     system = cluster_of(env).system
     taint = Taint(key=labels.CRITICAL_ADDONS, value="true")
@@ -63,15 +63,15 @@ def zones(env: Environment, pool: Pool) -> tuple[str, ...]:
 
 
 def capacity_type(pool: Pool) -> str:
-    """How EKS buys the nodes; a reservation is on-demand capacity that the launch template points to."""
+    """EKS capacity type; a reservation is on-demand capacity that the launch template points to."""
     return "CAPACITY_BLOCK" if pool.on_aws.capacity_block else _CAPACITY[pool.capacity[0]]
 
 
 def taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
-    """The pool's taints in the words of the EKS API, the startup taint among them.
+    """The pool's taints in EKS API terms, with the startup taint.
 
-    A group's taints are put on its nodes as they join. Should they come again with a change of the group, the
-    gate lifts ours again.
+    EKS sets a group's taints as its nodes join. If an update of the group sets them again, the readiness gate
+    removes the startup taint again.
     """
     return [{**taint, "effect": TAINT_EFFECTS[taint["effect"]]} for taint in _born_with(env, pool)]
 
@@ -81,9 +81,9 @@ def _born_with(env: Environment, pool: Pool) -> list[dict[str, str]]:
 
 
 def repaired(env: Environment, pool: Pool) -> bool:
-    """Whether EKS may replace nodes of the pool's group that it finds ill.
+    """Whether EKS may replace unhealthy nodes of the pool's group.
 
-    Of those without GPUs always; of the others unless somebody else is the one that may act on them.
+    Always without GPUs; with GPUs unless the environment has another remediator.
     """
     return not pool.gpus or env.health is None or env.health.remediator == "eks"
 
@@ -91,9 +91,9 @@ def repaired(env: Environment, pool: Pool) -> bool:
 def release_parameter(env: Environment, pool: Pool) -> str | None:
     """Public SSM parameter with the EKS release version of a dated alias; None for an AMI id.
 
-    It lies beside the one with the AMI id: AL2023 calls it release_version (1.34.2-20260801), Bottlerocket
-    image_version (1.50.0-1a2b3c4d). So a node group keeps one release, and EKS still knows the image's type,
-    adds the cluster's facts to the user data and labels the nodes; Karpenter resolves the same alias.
+    It is beside the one with the AMI id: AL2023 calls it release_version (1.34.2-20260801), Bottlerocket
+    image_version (1.50.0-1a2b3c4d). So a node group keeps one release, and EKS knows the image's type, adds
+    the cluster's data to the user data and labels the nodes; Karpenter resolves the same alias.
     """
     cluster = cluster_of(env)
     pin = cluster.images[pool.image.key]
@@ -104,10 +104,10 @@ def release_parameter(env: Environment, pool: Pool) -> str | None:
 
 
 def boot(env: Environment, pool: Pool, joining: Joining | None = None) -> str | None:
-    """User data in base64; None for none.
+    """User data in base64; None if empty.
 
-    ``joining`` is for an image named by its AMI id: EKS then adds nothing, not even labels and taints, so the
-    node is told everything here.
+    ``joining`` is for an image given by AMI id: EKS then adds nothing, not even labels and taints, so this
+    user data has everything.
     """
     text = user_data.of(pool)
     if joining is not None:
@@ -117,7 +117,7 @@ def boot(env: Environment, pool: Pool, joining: Joining | None = None) -> str | 
 
 
 def _al2023_joins(env: Environment, pool: Pool, joining: Joining, text: str) -> str:
-    """One more NodeConfig in the archive; nodeadm merges them."""
+    """Add a NodeConfig to the archive; nodeadm merges all of them."""
     cluster = {
         "name": joining.name,
         "apiServerEndpoint": joining.endpoint,
@@ -142,7 +142,7 @@ def _al2023_joins(env: Environment, pool: Pool, joining: Joining, text: str) -> 
 
 
 def _bottlerocket_joins(env: Environment, pool: Pool, joining: Joining, text: str) -> str:
-    """The facts in ``settings.kubernetes``; TOML takes each table once, so they go into one that is there."""
+    """Add to ``settings.kubernetes``; TOML allows each table once, so an existing one is extended."""
     facts = {
         "api-server": joining.endpoint,
         "cluster-certificate": joining.certificate_authority,

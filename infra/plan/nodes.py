@@ -1,4 +1,4 @@
-"""Simulated nodes of the embedded cluster: what a node brings along before any operand has acted."""
+"""Simulated nodes of the embedded cluster, as they join before any operand has run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from infra.model.pool import Pool
 from infra.plan import sharing
 
 PODS_PER_NODE = 110
-"""Kubernetes' default for a kubelet."""
+"""The kubelet's default."""
 
 
 def simulated_nodes(env: Environment, pool: Pool) -> tuple[dict[str, Any], ...]:
-    """Node manifests of the pool, numbered from 0; none on a cluster that has its own nodes."""
+    """Node manifests of the pool, numbered from 0; empty on a cluster with nodes of its own."""
     if not isinstance(env.cluster, EmbeddedCluster):
         return ()
     machine = pool.node_machine
@@ -37,7 +37,7 @@ def gpus(machine: Machine) -> dict[str, str]:
 
 
 def bare(machine: Machine, name: str, own: Mapping[str, str]) -> dict[str, Any]:
-    """A node on that machine before the platform comes; ``own`` are the labels that its maker gives it."""
+    """A node of that machine type without the platform; ``own`` are the labels that its creator sets."""
     annotations = {
         labels.KWOK_NODE: "fake",
         labels.SIM_CPU: str(machine.vcpu),

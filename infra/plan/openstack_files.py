@@ -1,4 +1,4 @@
-"""What an OpenStack environment comes to beside the platform, as documents for people and for review."""
+"""OpenStack resources of an environment, beside the platform, as documents for review."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Documents = list[dict[str, Any]]
 
 
 def files(env: Environment) -> dict[str, Documents]:
-    """Documents by file name; none for another kind of cluster."""
+    """Documents by file name; empty unless on OpenStack."""
     if env.cluster.kind != "openstack":
         return {}
     own = magnum.template(env)
@@ -20,7 +20,6 @@ def files(env: Environment) -> dict[str, Documents]:
 
 
 def _cluster(env: Environment) -> dict[str, Any]:
-    """The cluster's arguments, and the fields for which it would be replaced."""
     guarded = magnum_guards.of_cluster(env)
     found: dict[str, Any] = {
         "cluster": magnum.cluster(env),
@@ -36,7 +35,6 @@ def _groups(env: Environment) -> Documents:
 
 
 def _group(env: Environment, pool: Pool) -> dict[str, Any]:
-    """A node group's arguments, what its nodes have and are found by, and what would replace it."""
     flavor = pool.flavor
     assert flavor is not None  # checked when the environment was parsed
     each: dict[str, Any] = {"vcpu": flavor.vcpu, "memory_gib": flavor.memory}

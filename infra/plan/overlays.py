@@ -1,9 +1,9 @@
-"""Karpenter's NodeOverlays: what a node will offer once the operands have acted.
+"""Karpenter's NodeOverlays: what a node will offer once the operands have run.
 
-Karpenter knows a new node by its instance type, and that says one GPU where there will be four shares: it
-would start four nodes for four pods (its issue 729). The overlay says what comes. Its amount is per node, not
-per GPU, so there is one overlay for each number of GPUs. NodeOverlay is alpha (``karpenter.sh/v1alpha1``) and
-off by default: the release switches it on where there is one.
+Karpenter takes a new node's capacity from its instance type, which says one GPU where there will be four
+shares: it would start four nodes for four pods (its issue 729). The overlay says the later capacity, per node
+and not per GPU, so there is one overlay for each number of GPUs. NodeOverlay is alpha
+(``karpenter.sh/v1alpha1``) and off by default: the release enables it if there is an overlay.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Manifest = dict[str, Any]
 
 
 def node_overlays(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
-    """One overlay for each number of GPUs that the pool's machines have; none where each GPU is one."""
+    """One overlay per number of GPUs of the pool's machines; none if not elastic, or with exclusive GPUs."""
     if pool.elastic is None or not pool.gpus or isinstance(pool.sharing, Exclusive):
         return ()
     counts = sorted({machine.gpus for machine in pool.machines})
@@ -45,8 +45,8 @@ def _overlay(env: Environment, pool: Pool, count: int) -> Manifest:
 def capacity(env: Environment, pool: Pool, count: int) -> dict[str, str]:
     """Extended resources of a node with ``count`` GPUs.
 
-    Where the whole GPU is not offered under its own name, it is said to be 0: else a pod that asks for one
-    would buy such a node, and wait beside it.
+    If the whole GPU is not offered under its own name, it is set to 0: else Karpenter would buy such a node
+    for a pod that requests a whole GPU, and the pod would stay pending.
     """
     found = {name: str(amount) for name, amount in sharing.offered(env, pool, count).items()}
     found.setdefault(labels.NVIDIA_GPU, "0")

@@ -1,8 +1,8 @@
-"""Nodes of Magnum's node groups, played: as they join, with the group's label and with nothing of ours.
+"""Simulated nodes of Magnum's node groups as they join: with the group's label, and none of gpuform's.
 
-Simulated, for the embedded control plane. Labels and taints of the pools are put on them by the program and
-the pool keeper, as on real ones. Groups with a fixed number have that number, those that grow as many as the
-environment's own workloads need, within their bounds.
+For the embedded control plane. The program and the pool keeper set the labels and taints of the pools, as on
+real nodes. A group of fixed size has its declared number of nodes, an elastic one as many as the
+environment's own workloads need, within its bounds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Manifest = dict[str, Any]
 def manifests(env: Environment, proven: bool = False) -> tuple[Manifest, ...]:
     """The nodes of an OpenStack environment: Magnum's default workers, then pool after pool.
 
-    ``proven`` nodes carry the readiness gate's proof, for runs in which there is no gate.
+    ``proven`` nodes carry the readiness gate's proof, for runs without a gate.
     """
     made = [*_workers(env)]
     for pool in env.pools:
@@ -46,7 +46,7 @@ def joining(env: Environment, pool: Pool, name: str, proven: bool = False) -> Ma
 
 
 def size(env: Environment, pool: Pool) -> int:
-    """Nodes that the pool has once its group has grown for the environment's workloads, within its bounds."""
+    """Number of nodes once the group has scaled for the environment's workloads, within its bounds."""
     machine = pool.flavor
     if pool.elastic is None or machine is None:
         return pool.least
@@ -57,7 +57,7 @@ def size(env: Environment, pool: Pool) -> int:
 
 
 def unknown(env: Environment) -> str:
-    """What of the default workers is not declared, in words; empty where their flavor is known."""
+    """Message that the default workers' size is not declared; empty if their flavor is known."""
     declared = magnum.cluster_of(env)
     if declared.machine(declared.workers.flavor):
         return ""

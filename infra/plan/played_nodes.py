@@ -1,9 +1,8 @@
-"""Nodes of an AWS environment where nobody buys any: what node groups and Karpenter would have made.
+"""Simulated nodes of an AWS environment: those that node groups and Karpenter would make.
 
-Simulated, for the embedded control plane. A pool with a fixed number has that number. An elastic pool has as
-many as the environment's own workloads need on its smallest machine that takes them, and those that it
-keeps free, within its limits;
-real Karpenter compares prices as well, and may choose larger machines.
+For the embedded control plane. A pool of fixed size has its declared number of nodes. An elastic pool has as
+many as the environment's own workloads need on the smallest machine that fits them, and its spare nodes,
+within its limits; real Karpenter also compares prices, and may choose larger machines.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _FOR_PODS = 0.9
 """Share of a node that workloads get; the rest is the system's and the operands'."""
 _GIB = 2**30
 UNDECLARED = (256, 2048)
-"""Cores and GiB of nodes whose size nobody declares, more than one has: no pod must wait for that."""
+"""Cores and GiB of nodes of undeclared size; larger than any real node, so that no pod waits for them."""
 
 Manifest = dict[str, Any]
 
@@ -34,9 +33,8 @@ Manifest = dict[str, Any]
 def manifests(env: Environment, waiting: bool = False, fixed_only: bool = False) -> tuple[Manifest, ...]:
     """The nodes of an AWS environment, pool after pool.
 
-    GPU nodes are as the readiness gate leaves them; ``waiting`` ones are as they are born, with the
-    startup taint that only a gate takes away. ``fixed_only`` leaves out what Karpenter makes, for runs in
-    which there is one.
+    GPU nodes are as the readiness gate leaves them; with ``waiting`` as they join, with the startup taint
+    that only a gate removes. ``fixed_only`` leaves out Karpenter's nodes, for runs with a Karpenter.
     """
     pools = [node_groups.system_pool(env), *env.pools]
     if fixed_only:
@@ -52,7 +50,7 @@ def _of(env: Environment, pool: Pool, waiting: bool) -> Iterator[Manifest]:
         made = node(env, pool, machine, f"{pool.name}-{index}")
         if machine.model:  # the image has a driver, so the operator installs none
             made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
-        if machine.model and pool.by_karpenter:  # which writes on every node what its instance type is
+        if machine.model and pool.by_karpenter:  # Karpenter labels nodes by instance type
             made["metadata"]["labels"][labels.INSTANCE_GPU_COUNT] = str(machine.gpus)
         if waiting:
             made["metadata"]["annotations"].update(startup.promise(env, pool))
@@ -62,7 +60,6 @@ def _of(env: Environment, pool: Pool, waiting: bool) -> Iterator[Manifest]:
 
 
 def _bought(env: Environment, pool: Pool) -> tuple[Machine | None, int]:
-    """Which machine, and how many of it."""
     machines = sorted(pool.machines, key=lambda one: (one.vcpu, one.memory, one.name))
     if pool.elastic is None:
         return (machines[0] if machines else None), pool.nodes or 0
@@ -77,7 +74,7 @@ def _bought(env: Environment, pool: Pool) -> tuple[Machine | None, int]:
 
 
 def taken(env: Environment, work: Workload) -> str | None:
-    """The first pool that has what the workload needs of a GPU; None where it does not say so."""
+    """First pool that satisfies the workload's GPU need; None if there is none, or no need is declared."""
     strategy = env.gpu_operator.mig_strategy
     found = choice.units(strategy, env.pools, work.gpu, work.slice) if work.gpu else ()
     return found[0].pool.name if found else None
@@ -97,7 +94,7 @@ def per_node(env: Environment, pool: Pool, machine: Machine, work: Workload) -> 
 
 
 def _most(env: Environment, pool: Pool, machine: Machine) -> int:
-    """Nodes of that machine within the pool's limits, which count for each way of buying on its own."""
+    """Most nodes of that machine within the pool's limits, which apply per capacity type."""
     assert pool.elastic is not None
     has = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **sharing.offered(env, pool, machine.gpus)}
     found = [most // has[key] for key, most in pool.elastic.max.items() if has.get(key)]

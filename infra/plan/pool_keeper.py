@@ -1,11 +1,10 @@
-"""The pool keeper: one small pod that gives nodes that join later what their pool's nodes have.
+"""The pool keeper: one small pod that sets the pool's labels and taints on nodes that join later.
 
-Where others make the nodes, they come without our labels and taints: Magnum's provider has no field for them
-[pulumi_openstack 5.5, containerinfra.NodeGroup; Magnum's API has had one since 1.14]. `gpuform up` puts them
-on the nodes that are there; this program puts the same on those that an autoscaler, a resize or a replacement
-brings between two runs. Its program is ``infra/incluster/pool_keeper.py``, carried by a ConfigMap that is
-named by its content, so that another pool is another pod. It may list, watch and patch nodes, write events
-about them, and nothing more.
+Nodes of Magnum's node groups join without our labels and taints: the provider has no field for them
+[pulumi_openstack 5.5, containerinfra.NodeGroup; Magnum's API has had one since 1.14]. `gpuform up` sets them
+on existing nodes; this program sets the same on nodes that an autoscaler, a resize or a replacement adds
+between two runs. The program is ``infra/incluster/pool_keeper.py``, in a ConfigMap named by its content, so
+that a change of the pools makes a new pod. It may only list, watch and patch nodes and create events.
 """
 
 from __future__ import annotations
@@ -26,25 +25,24 @@ FILES = ("pool_keeper.py", "cluster.py", "events.py")
 POOLS = "pools.json"
 FOLDER = "/keeper"
 EVENTS = "default"
-"""The namespace of events about nodes, which have none."""
+"""Namespace of events about nodes, which are not namespaced."""
 
 
 def kept(env: Environment) -> tuple[Pool, ...]:
-    """Pools whose nodes join without our labels at any time: those of Magnum's node groups."""
+    """Pools with nodes that may join at any time without our labels: those of Magnum's node groups."""
     return env.pools if env.cluster.kind == "openstack" else ()
 
 
 def manager(env: Environment, pool: Pool) -> str | None:
-    """The field manager of the labels of a kept pool's nodes, which is whose they are; None for others.
+    """Field manager that owns the labels of a kept pool's nodes; None for other pools.
 
-    One for both who set them, this program and `gpuform up`: what the one has set, the other may change and
-    take away.
+    This program and `gpuform up` share it: what one has set, the other may change and remove.
     """
     return f"gpuform-pool-{digest(f'{env.name}/{pool.name}')}" if pool in kept(env) else None
 
 
 def joining(env: Environment, pool: Pool) -> dict[str, Any] | None:
-    """How many of a kept pool's nodes `gpuform up` waits for, and where people look if they do not come."""
+    """Number of a kept pool's nodes that `gpuform up` waits for, and where to look if they do not join."""
     if pool not in kept(env):
         return None
     look = (
@@ -55,19 +53,19 @@ def joining(env: Environment, pool: Pool) -> dict[str, Any] | None:
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
-    """Everything that the keeper is, in the order in which it works; nothing where no pool is kept."""
+    """The keeper's objects, in creation order; empty if no pool is kept."""
     if not kept(env):
         return ()
     keeper = Program(env, NAME, sharing.NAMESPACE)
     script = Script(keeper, FILES, POOLS, FOLDER)
     files = script.config_map(pools(env))
-    # The one before must have ended: it would give nodes what their pools were.
+    # The previous pod must have ended: it would set the old labels and taints.
     deployment = keeper.deployment(1, script.pod(files, memory="128Mi"), strategy={"type": "Recreate"})
     return (keeper.account(), *_access(keeper), files, deployment)
 
 
 def pools(env: Environment) -> dict[str, Any]:
-    """What the nodes of each kept pool are known by, and what they get."""
+    """Selector, labels and taints of the nodes of each kept pool."""
     return {pool.name: _pool(env, pool) for pool in kept(env)}
 
 
@@ -89,7 +87,7 @@ def _pool(env: Environment, pool: Pool) -> dict[str, Any]:
 
 
 def _access(keeper: Program) -> tuple[Manifest, ...]:
-    """Nodes are nobody's namespace, and events about them are in the default one."""
+    """Nodes are cluster-scoped, and events about them are in the namespace default."""
     on_nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch", "patch"]}
     on_events = {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}
     name = f"gpuform-{NAME}"

@@ -1,6 +1,6 @@
-"""What a program of ours is in the cluster: an account, roles, a Deployment whose pod may do next to nothing.
+"""Objects of a gpuform program in the cluster: account, roles, a Deployment with a confined pod.
 
-For programs that only have to run somewhere. Each says for itself what it runs, what it may, and how many.
+For programs that may run on any node. Each defines its own container, rights and number of replicas.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ CONFINED: Manifest = {
     "capabilities": {"drop": ["ALL"]},
     "readOnlyRootFilesystem": True,
 }
-"""Security context of a container that needs no right and no disk."""
+"""Security context of a container that needs no privilege and no writable disk."""
 _RBAC = "rbac.authorization.k8s.io"
 
 
 @dataclass(frozen=True)
 class Program:
-    """One of them; ``name`` is its account's and its Deployment's as well."""
+    """One program; ``name`` is also the name of its account and its Deployment."""
 
     env: Environment
     name: str
     namespace: str
 
     def metadata(self, name: str, namespace: str | None = None) -> Manifest:
-        """Of any object that belongs to it."""
         own = {
             labels.APP_NAME: self.name,
             labels.ENVIRONMENT: self.env.name,
@@ -42,21 +41,19 @@ class Program:
         return {"name": name, "labels": own} | ({"namespace": namespace} if namespace else {})
 
     def account(self) -> Manifest:
-        """Its ServiceAccount."""
         return {
             "apiVersion": "v1",
             "kind": "ServiceAccount",
             "metadata": self.metadata(self.name, self.namespace),
-            "automountServiceAccountToken": False,  # the pod says that it wants it
+            "automountServiceAccountToken": False,  # the pod mounts it instead
         }
 
     def role(self, name: str, rules: list[Manifest], namespace: str | None = None) -> Manifest:
-        """A Role in the namespace, a ClusterRole without one."""
         kind = "Role" if namespace else "ClusterRole"
         return self._rbac(kind, self.metadata(name, namespace), rules=rules)
 
     def binding(self, name: str, namespace: str | None = None, role: str | None = None) -> Manifest:
-        """Its account with a role, of its own name if left out; of the whole cluster without namespace."""
+        """Binding of its account to ``role`` (default: ``name``); cluster-wide without a namespace."""
         kind = "Role" if namespace else "ClusterRole"
         return self._rbac(
             f"{kind}Binding",
@@ -66,11 +63,9 @@ class Program:
         )
 
     def granted(self, name: str, rules: list[Manifest], namespace: str | None = None) -> tuple[Manifest, ...]:
-        """A role and its binding."""
         return self.role(name, rules, namespace), self.binding(name, namespace)
 
     def deployment(self, replicas: int, pod: Manifest, **spec: Any) -> Manifest:
-        """Its Deployment."""
         selector = {labels.APP_NAME: self.name}
         return {
             "apiVersion": "apps/v1",
@@ -85,7 +80,7 @@ class Program:
         }
 
     def pod(self, container: Manifest, *volumes: Manifest, **more: Any) -> Manifest:
-        """A pod where the operator's own goes: off the GPU nodes, unless there are no others."""
+        """Pod spec, placed like the operator's own pods: off the GPU nodes, unless there are no others."""
         return {
             "automountServiceAccountToken": True,
             "containers": [container],

@@ -1,8 +1,8 @@
-"""The readiness gate: one small pod that lifts the startup taint of GPU nodes that have proven themselves.
+"""The readiness gate: one small pod that removes the startup taint from GPU nodes that are proven.
 
-Its program is ``infra/incluster/readiness_gate.py``, carried by a ConfigMap that is named by its content, so
-that another program is another pod; with it, what each pool has to show. It may list and patch nodes, list
-ResourceSlices where GPUs are claimed, list the pods beside it, and nothing more.
+Its program is ``infra/incluster/readiness_gate.py``, in a ConfigMap named by its content, so that a change
+makes a new pod; the ConfigMap also has what the nodes of each pool must show. It may list and patch nodes,
+list ResourceSlices if GPUs are claimed, list the pods of its namespace, and nothing else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOLDER = "/gate"
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
-    """Everything that the gate is, in the order in which it works; nothing where no node waits for it."""
+    """The gate's objects, in creation order; empty if no node waits for it."""
     if not startup.any_gated(env):
         return ()
     gate = Program(env, NAME, sharing.NAMESPACE)
@@ -36,9 +36,9 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
 
 
 def pools(env: Environment) -> dict[str, Any]:
-    """What a node of each pool has to show: labels of discovery, ready operands, and what it offers.
+    """What a node of each pool must show: discovery labels, ready operands, and what it offers.
 
-    Karpenter's nodes have their promise with them: an older one is as its pool was when it was born.
+    Karpenter's nodes carry what they must offer as an annotation, as the pool was when they were created.
     """
     found: dict[str, Any] = {}
     for pool in env.pools:
@@ -50,10 +50,10 @@ def pools(env: Environment) -> dict[str, Any]:
 
 
 def operands(env: Environment, pool: Pool) -> tuple[str, ...]:
-    """The label ``app`` of the operands that the release runs on the pool's nodes, of those that count.
+    """Label ``app`` of the operands that must be ready on the pool's nodes.
 
-    What the node image has already is no operand: its absence is no failure. Where GPUs are claimed, no
-    device plugin runs, and the validator, which waits for it, does not get ready.
+    What the node image brings is not an operand: its absence is not a failure. Where GPUs are claimed, no
+    device plugin runs, and the validator, which waits for it, does not become ready.
     """
     if pool.by_claim:
         return ()
@@ -70,7 +70,7 @@ def operands(env: Environment, pool: Pool) -> tuple[str, ...]:
 
 
 def _access(env: Environment, gate: Program) -> tuple[Manifest, ...]:
-    """Nodes are nobody's namespace; the operands' pods are in the gate's own."""
+    """Nodes are cluster-scoped; the operands' pods are in the gate's namespace."""
     on_nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "patch"]}
     on_pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
     on_slices = {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": ["list"]}

@@ -1,4 +1,4 @@
-"""Everything that an environment comes to, as files for people and for review."""
+"""Everything that an environment creates, as files for review."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from infra.plan.gpu_operator import ChartRelease
 def render(
     env: Environment, keys: Mapping[str, str] | None = None, prices: PriceList | None = None
 ) -> dict[str, str]:
-    """File names and their text: the resolved environment, every manifest and the chart's values.
+    """Text by file name: the resolved environment, every manifest and the chart's values.
 
-    The same environment gives the same bytes; nothing here asks a cluster or a cloud. ``keys`` has the texts
-    of the keys that sign own hosts' repositories, by their paths; ``prices`` is us-east-1's list if left out.
+    The same environment gives the same bytes; no cluster or cloud is contacted. ``keys`` has the texts of the
+    keys that sign own hosts' repositories, by path; ``prices`` is us-east-1's list if omitted.
     """
     files = {
         "environment.yaml": _documents([env.resolved()]),
@@ -58,7 +58,6 @@ def render(
 
 
 def _platform(env: Environment) -> dict[str, str]:
-    """What goes onto the cluster."""
     alone = env.gpu_operator.mode == "device_plugin"
     release = device_plugin.release(env) if alone else gpu_operator.release(env)
     claims = dra.release(env)
@@ -96,7 +95,6 @@ def _chart(release: ChartRelease) -> dict[str, Any]:
 
 
 def _pool(env: Environment, index: int) -> dict[str, Any]:
-    """One pool as it will be: what its nodes carry, the MIG layout they get, and what each then offers."""
     pool = env.pools[index]
     found: dict[str, Any] = {
         "pool": pool.name,
@@ -125,7 +123,7 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
 
 
 class _Dumper(Dumper):
-    """Texts of several lines as blocks, so that a configuration inside a ConfigMap can be read."""
+    """Dumps multi-line texts as blocks, so that a configuration inside a ConfigMap is readable."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

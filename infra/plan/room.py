@@ -1,7 +1,7 @@
-"""Who goes first, who may ask for how many GPUs, and nodes that are kept free.
+"""Priority classes, GPU quotas, and nodes that are kept free.
 
-A node is kept free by placeholder pods: they ask for what it offers, do nothing, and give way to any other
-pod at once. Where they then find no room, Karpenter buys it, so the next pods find a node that runs already.
+Placeholder pods keep a node free: they request what it offers, do nothing, and are preempted by any other pod
+at once. If they then do not fit, Karpenter buys a node for them, so the next pods find a running node.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _priority_class(env: Environment, name: str, value: int) -> Manifest:
 
 
 def quotas(env: Environment) -> tuple[Manifest, ...]:
-    """One ResourceQuota for each namespace; 0 for every GPU resource that it may not ask for."""
+    """One ResourceQuota per namespace; 0 for every GPU resource that it may not request."""
     strategy = env.gpu_operator.mig_strategy
     return tuple(
         {
@@ -68,15 +68,15 @@ def placeholders(env: Environment) -> tuple[Manifest, ...]:
 
 
 def pods(env: Environment) -> int:
-    """Placeholder pods of all pools together."""
+    """Number of placeholder pods of all pools."""
     return sum(one["spec"]["replicas"] for one in placeholders(env))
 
 
 def _of_pool(env: Environment, pool: Pool) -> Iterator[Manifest]:
-    """One with a pod for each free node, which asks for all that the node offers.
+    """A Deployment with one pod per spare node, which requests all that the node offers.
 
-    Of shares that a pod may have one of only, a Deployment of their own has a pod for each. Where nodes
-    differ in their number of GPUs, the room is that of the smallest.
+    Shares of which a pod may have only one get their own Deployment, with a pod for each share. If nodes
+    differ in their number of GPUs, the smallest node counts.
     """
     assert pool.spare is not None
     offered = sharing.offered(env, pool, pool.gpu_counts[0])
@@ -96,7 +96,7 @@ def _placeholder(env: Environment, pool: Pool, name: str, asks: dict[str, int], 
         "name": name,
         "namespace": PLACEHOLDER,
         "labels": {**_own(env), **selector, labels.POOL: pool.name},
-        # They are meant to wait now and then: an update must not wait with them.
+        # Placeholders may stay pending: an update must not wait for them.
         "annotations": {labels.SKIP_AWAIT: "true"},
     }
     return {

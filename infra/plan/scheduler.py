@@ -1,11 +1,11 @@
-"""The second scheduler, which fills GPU nodes up one after another: its configuration, its rights, its pods.
+"""The second scheduler, which packs GPU nodes one after another: configuration, rights, pods.
 
-EKS lets nobody configure its own scheduler, and a cluster of others' should not be changed for one tenant, so
-pods that ask for GPUs name this one. Two schedulers do not know of each other's decisions until they are
-bound; that the GPU taint keeps all other pods off these nodes is what keeps the two apart.
+EKS does not allow its scheduler to be configured, and that of a shared cluster should not be changed for one
+tenant, so pods that request GPUs name this one. Two schedulers do not know each other's decisions until pods
+are bound; they do not conflict, because the GPU taint keeps all other pods off these nodes.
 
-On the embedded control plane the scheduler is a process beside the plane, run with this very configuration
-and account; there is no Deployment.
+On the embedded control plane the scheduler is a process beside it, with the same configuration and account;
+there is no Deployment.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ Manifest = dict[str, Any]
 
 CONFIG = "config.yaml"
 FOLDER = "/etc/gpuform"
-PORT = 10259  # kube-scheduler's own
-REPLICAS = 2  # one works, one waits: a node that goes must not stop the placing of its own pods
+PORT = 10259  # kube-scheduler's default
+REPLICAS = 2  # one active, one standby: losing a node must not stop the scheduling of its pods
 GPU_WEIGHT = 100
-"""Of 102: how full a node's CPU and memory are decides only between nodes whose GPUs are equally taken, and
-for pods that have their GPUs by claim, of which this version's scheduler scores nothing else."""
+"""Of 102: CPU and memory decide only between nodes with equally allocated GPUs, and for pods with claimed
+GPUs, which this version's scheduler does not score."""
 
 
 def configuration(env: Environment) -> Manifest:
     """KubeSchedulerConfiguration with one profile.
 
-    MostAllocated looks at a GPU resource only where the pod asks for it, so each may have full weight. What
-    would weigh against it and that no pod has asked for is off: balance of CPU and memory, images that are on
-    a node already, spreading by default. What pods say themselves (affinity, their own spread, taints to be
-    avoided) keeps its weight, which is more than that of packing.
+    MostAllocated scores a GPU resource only if the pod requests it, so each may have full weight. What works
+    against packing and that no pod has requested is off: balance of CPU and memory, image locality, default
+    spreading. What pods ask for themselves (affinity, topology spread, taints to avoid) keeps its weight,
+    which is more than that of packing.
     """
     resources = [{"name": name, "weight": GPU_WEIGHT} for name in gpu_resources(env)]
     resources += [{"name": name, "weight": 1} for name in ("cpu", "memory")]
@@ -47,14 +47,14 @@ def configuration(env: Environment) -> Manifest:
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        # Of the 50 requests per second that it has by default, each pod takes one.
+        # The default is 50 requests per second, and each pod takes one.
         "clientConnection": {"qps": 200, "burst": 400},
         "leaderElection": {
             "leaderElect": True,
             "resourceName": SCHEDULER,
             "resourceNamespace": SCHEDULER,
         },
-        # By default some nodes of a large cluster are left out of the choice, the fullest perhaps.
+        # By default some nodes of a large cluster are not scored, perhaps the fullest.
         "percentageOfNodesToScore": 100,
         "profiles": [
             {
@@ -80,7 +80,7 @@ def gpu_resources(env: Environment) -> tuple[str, ...]:
 
 
 def manifests(env: Environment) -> tuple[Manifest, ...]:
-    """Everything that the scheduler is, in the order in which it works; nothing where none is asked for."""
+    """The scheduler's objects, in creation order; empty if the environment does not pack pods."""
     if not env.packs:
         return ()
     config = sharing.config_map(env, SCHEDULER, {CONFIG: sharing.to_yaml(configuration(env))})
@@ -94,7 +94,7 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
 
 
 def version(env: Environment) -> str:
-    """The scheduler's version, which is of the cluster's own minor one."""
+    """The scheduler's version; its minor version is the cluster's."""
     assert env.scheduling is not None
     if isinstance(env.cluster, AwsCluster | OpenstackCluster) and env.scheduling.version is None:
         return versions.KUBE_SCHEDULER[env.cluster.version]
@@ -102,9 +102,9 @@ def version(env: Environment) -> str:
 
 
 def _access(packer: Program) -> tuple[Manifest, ...]:
-    """What the cluster's own scheduler may, DRA included where the cluster has it, and a lease of its own.
+    """The rights of the cluster's own scheduler, DRA included if the cluster has it, and a lease of its own.
 
-    The role of that scheduler names its lease; and who may read its metrics is asked of the API server.
+    That scheduler's role names only its own lease; the API server checks access to the metrics.
     """
     mine = ["create", "get", "list", "patch", "update", "watch"]
     lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": mine}

@@ -1,9 +1,9 @@
-"""How Prometheus finds dcgm-exporter and what it makes of its labels, in both of the two ways.
+"""How Prometheus finds dcgm-exporter and relabels it, by ServiceMonitor or scrape configuration.
 
-dcgm-exporter says itself whose GPU it is: its ``namespace``, ``pod`` and ``container`` are the workload's,
-and are missing where it does not know. The target's labels of those names would stand in for them, as if the
-exporter used the GPU itself; so they go, and the exporter's own win. What stays of the target is its node, by
-which series of one GPU stay one series when the exporter's pod is another.
+The exporter's labels ``namespace``, ``pod`` and ``container`` name the workload on the GPU, and are missing
+if it is unknown. The target's labels of those names would then stand in for them, as if the exporter used the
+GPU itself; so they are dropped, and the exporter's own win. Of the target only the node is kept, so that the
+series of a GPU stay the same when the exporter's pod changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from infra.model.monitoring import RELEASE, Monitoring
 from infra.plan import sharing
 
 JOB = "nvidia-dcgm-exporter"
-"""Of the Service, and so of the job; the value of the label ``app`` of the exporter's pods, too."""
+"""Name of the Service, and so of the job; also the label ``app`` of the exporter's pods."""
 PORT = 9400
 _NODE = "__meta_kubernetes_pod_node_name"
 _TARGETS_OWN = "namespace|pod|container|service|endpoint"
@@ -27,17 +27,17 @@ Values = dict[str, Any]
 
 
 def timeout(monitoring: Monitoring) -> str:
-    """Time for one scrape, which may not be longer than the interval."""
+    """Timeout of a scrape, which may not be longer than the interval."""
     return f"{min(_TIMEOUT_S, seconds(monitoring.interval))}s"
 
 
 def exporter_interval_ms(monitoring: Monitoring) -> str:
-    """How often the exporter asks DCGM, in milliseconds: as often as it is asked itself."""
+    """Milliseconds between the exporter's queries of DCGM: the same as between scrapes."""
     return str(seconds(monitoring.interval) * 1000)
 
 
 def service_monitor(monitoring: Monitoring) -> Values:
-    """The block ``serviceMonitor`` of NVIDIA's charts; switched off where Prometheus is told otherwise."""
+    """The block ``serviceMonitor`` of NVIDIA's charts; disabled if Prometheus uses scrape configurations."""
     if monitoring.scrape != "service_monitor":
         return {"enabled": False}
     named = [{"action": "replace", "sourceLabels": [_NODE], "targetLabel": to} for to in ("node", "instance")]
@@ -52,7 +52,7 @@ def service_monitor(monitoring: Monitoring) -> Values:
 
 
 def scrape_configs(env: Environment) -> list[Values]:
-    """Prometheus's own scrape configuration of the exporter, as Bumble has it; none with a ServiceMonitor."""
+    """Prometheus's scrape configuration of the exporter, as Bumble has it; empty with a ServiceMonitor."""
     monitoring = env.monitoring
     if monitoring is None or monitoring.scrape != "scrape_configs":
         return []

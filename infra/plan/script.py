@@ -1,7 +1,6 @@
-"""A program of ours that is Python: files of ``infra/incluster`` in a ConfigMap, on a public image of Python.
+"""A gpuform program in Python: files of ``infra/incluster`` in a ConfigMap, on a public Python image.
 
-The ConfigMap is named by its content, so that another program, or another thing that it is told, is another
-pod.
+The ConfigMap is named by its content, so that a change of the program or its settings makes a new pod.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _GRACE_S = 5
 
 @dataclass(frozen=True)
 class Script:
-    """``files`` lie in the pod's ``folder``, the first of them runs; ``told`` is the file that it reads."""
+    """``files`` are mounted in ``folder``, and the first one runs; ``told`` is its settings file."""
 
     program: Program
     files: tuple[str, ...]
@@ -37,9 +36,9 @@ class Script:
     def pod(
         self, config_map: Manifest, memory: str, mounts: tuple[tuple[Manifest, str], ...] = (), **more: Any
     ) -> Manifest:
-        """Its pod, with a limit of ``memory``.
+        """The pod, with ``memory`` as its limit.
 
-        ``mounts`` are further volumes, each with its path; ``more`` is what else the container has.
+        ``mounts`` are further volumes, each with its path; ``more`` are further fields of the container.
         """
         files = {"name": "program", "configMap": {"name": config_map["metadata"]["name"]}}
         mounts = ((files, self.folder), *mounts)

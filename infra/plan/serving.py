@@ -1,4 +1,4 @@
-"""How a Deployment's pods are reached, and how new ones replace them, in Kubernetes' words."""
+"""Service, port and update strategy of a Deployment, as Kubernetes manifests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Manifest = dict[str, Any]
 
 
 def service(workload: Workload, metadata: Manifest) -> Manifest | None:
-    """The Service in front of a workload's pods, if it has one; it finds the container's port by its name."""
+    """The Service of a workload, if it declares one; it targets the container's port by name."""
     if not isinstance(workload, DeploymentWorkload) or workload.service is None:
         return None
     port = {"name": _PORT, "port": workload.service.port, "protocol": "TCP", "targetPort": _PORT}
@@ -27,15 +27,15 @@ def service(workload: Workload, metadata: Manifest) -> Manifest | None:
 
 
 def address(workload: DeploymentWorkload) -> str:
-    """Where the cluster's pods reach its Service; empty without one."""
+    """``host:port`` of its Service inside the cluster; empty without one."""
     host = f"{workload.name}.{workload.namespace}.svc"
     return f"{host}:{workload.service.port}" if workload.service else ""
 
 
 def strategy(workload: DeploymentWorkload, scarce: bool) -> Manifest:
-    """Its update in the words of Kubernetes; none for its default, and for what our provider does.
+    """The Deployment's strategy; empty for Kubernetes' default, and for blue-green, which our provider does.
 
-    ``scarce``: its GPUs are of a fixed number, and a new pod that came first might wait for one for ever.
+    ``scarce``: the number of GPUs is fixed, so a surge pod might wait for one forever.
     """
     update = workload.update or (Rolling(kind="rolling") if scarce else None)
     if isinstance(update, Recreate):
@@ -53,7 +53,7 @@ def _rolling(surge: int, unavailable: int) -> Manifest:
 
 
 def container(workload: Workload) -> Manifest:
-    """The container's port and when it can serve, where a Service is in front of it."""
+    """Port and readiness probe of the container; empty without a Service."""
     if not isinstance(workload, DeploymentWorkload) or workload.service is None:
         return {}
     listens = workload.service.container_port

@@ -1,7 +1,7 @@
-"""The device plugin's and the MIG manager's ConfigMaps, and what chooses from them on a node.
+"""ConfigMaps of the device plugin and the MIG manager, and the labels that select from them on a node.
 
-The operator does not look at a ConfigMap again once it has read it, so each name ends in a hash of the
-content: a changed configuration is another object, and the operands are told its name.
+The operator does not read a ConfigMap again, so each name ends in a hash of the content: a changed
+configuration is a new object, and the operands get its name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMESPACE = "gpu-operator"
 DEVICE_PLUGIN_CONFIG = "nvidia-time-slicing-config"
 MIG_CONFIG = "nvidia-mig-config"
 DEFAULT_KEY = "default"
-"""Key for nodes without a label: without one the config manager would take none and give up."""
+"""Key for nodes without a label: without a default the config manager would stop."""
 MIG_DISABLED = mig_names.DISABLED
 _LONGEST_KEY = 63
 """Characters: the key is also the value of a node's label."""
@@ -64,11 +64,10 @@ def _slicing_key(share: TimeSlicing | SliceShare) -> str:
 
 
 def device_plugin_config_map(env: Environment) -> Manifest | None:
-    """ConfigMap with one key per way of sharing; None where every GPU is exclusive or cut by MIG.
+    """ConfigMap with one key per way of sharing; None if every GPU is exclusive or partitioned by MIG.
 
-    Where pools differ in how they offer slices there is one, too: the operator has no strategy then, so that
-    each node's configuration says its own. None, too, where the node image has a device plugin of its own,
-    which reads no ConfigMap.
+    It also exists if pools differ in their MIG strategy: the operator then has none, and each node's
+    configuration sets its own. None if the node image has its own device plugin, which reads no ConfigMap.
     """
     if env.image_ships_device_plugin:
         return None
@@ -83,7 +82,6 @@ def device_plugin_config_map(env: Environment) -> Manifest | None:
 
 
 def _plugin_config(strategy: str, pool: Pool | None) -> Manifest:
-    """One configuration in the device plugin's format v1."""
     config: Manifest = {"version": "v1", "flags": {"migStrategy": strategy}}
     block = _sharing_block(strategy, pool) if pool else {}
     if block:
@@ -92,7 +90,6 @@ def _plugin_config(strategy: str, pool: Pool | None) -> Manifest:
 
 
 def _sharing_block(strategy: str, pool: Pool) -> Manifest:
-    """Which resources are offered several times; none where each GPU or slice goes to one pod."""
     sharing = pool.sharing
     if isinstance(sharing, Mps):
         return {"mps": {"resources": [{"name": labels.NVIDIA_GPU, "replicas": sharing.replicas}]}}
@@ -114,17 +111,17 @@ def _sharing_block(strategy: str, pool: Pool) -> Manifest:
 def mig_parted_config_map(env: Environment) -> Manifest | None:
     """ConfigMap with every layout the pools use, and ``all-disabled``; None without a MIG-capable GPU.
 
-    Two GPU models may mean different layouts by one name (all-1g.10gb); then each entry names its devices.
-    None where the node image cuts its GPUs itself, at boot, or where nothing cuts any.
+    Two GPU models may have different layouts under one name (all-1g.10gb); then each entry names its devices.
+    None if the node image applies the layout itself, at boot, or if nothing does.
     """
     config = mig_parted.config(env.pools) if env.has_mig_manager else None
     return config_map(env, MIG_CONFIG, {"config.yaml": to_yaml(config)}) if config else None
 
 
 def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
-    """Labels of the pool's nodes, the pool's own among them, sorted.
+    """Labels of the pool's nodes, with the declared ones, sorted.
 
-    ``nvidia.com/mig.config`` is not one of them: it is set once the operands run, node by node.
+    Without ``nvidia.com/mig.config``: it is set once the operands run, node by node.
     """
     found = {**pool.labels, labels.POOL: pool.name, labels.ENVIRONMENT: env.name}
     if pool.trust == "multi":
@@ -134,16 +131,16 @@ def pool_labels(env: Environment, pool: Pool) -> dict[str, str]:
     elif pool.gpus and device_plugin_config_map(env) is not None:
         found[labels.DEVICE_PLUGIN_CONFIG] = config_key(env, pool)
     if pool.gpus and env.ownership.device_plugin == "chart":
-        found[labels.NVIDIA_GPU] = "true"  # the operator finds the nodes itself, the plugin's chart is told
+        found[labels.NVIDIA_GPU] = "true"  # the plugin's chart needs it; the operator finds GPU nodes itself
     return dict(sorted(found.items()))
 
 
 def device_plugin_change(env: Environment, pool: Pool) -> dict[str, Any] | None:
-    """By what the device plugin's configuration is chosen on live nodes, and what each then offers.
+    """Label that selects the device plugin's configuration on live nodes, and what each node then offers.
 
-    None without GPUs. Of GPUs that are cut, ``layout`` and ``content`` say as what: a node that is to have
-    another layout is drained anyway, and only of one that keeps it are the shares at stake. ``refuses``:
-    nothing may be evicted, so a node in use must not be told anything before it is cut.
+    None without GPUs. With MIG, ``layout`` and ``content`` identify the layout: a node that gets another
+    layout is drained anyway, so shares are at stake only on a node that keeps its layout. ``refuses``:
+    nothing may be evicted, so a node in use gets no new configuration before its new layout.
     """
     if not pool.gpus:
         return None
@@ -164,7 +161,7 @@ def pool_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
 
 
 def tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]:
-    """Tolerations of these pools' taints whatever their values, each once: what a DaemonSet there needs."""
+    """Tolerations of these pools' taints with any value, each once: for a DaemonSet on their nodes."""
     found: list[dict[str, str]] = []
     for pool in pools:
         for taint in pool_taints(env, pool):
@@ -175,8 +172,9 @@ def tolerations(env: Environment, pools: Iterable[Pool]) -> list[dict[str, str]]
 
 
 def node_selector(env: Environment, pool: Pool) -> str | None:
-    """The selector of nodes that nobody here makes: the pool's own, that of its node group, or its hosts by
-    name; None for others.
+    """Selector of nodes that this program does not create; None for other pools.
+
+    The pool's own, that of its node group, or its hosts by name.
     """
     if pool.hosts:
         return f"{labels.HOSTNAME} in ({','.join(sorted(host.name for host in pool.hosts))})"
@@ -185,22 +183,22 @@ def node_selector(env: Environment, pool: Pool) -> str | None:
 
 
 def offered(env: Environment, pool: Pool, gpus: int | None = None) -> dict[str, int]:
-    """Extended resources of a node with ``gpus`` GPUs once the operands have acted; what is not named is 0.
+    """Extended resources of a node with ``gpus`` GPUs once the operands have run; all others are 0.
 
-    The number may be left out where all nodes of the pool have as many (ValueError where they may differ).
+    ``gpus`` may be omitted if all nodes of the pool have the same number (ValueError if they may differ).
     """
     return offer.offered(env.strategy(pool), pool, gpus)
 
 
 def summary(env: Environment, pool: Pool) -> dict[str, Any]:
-    """What each node offers, for people; where they differ, by its number of GPUs: ``{"1": {...}, ...}``."""
+    """What each node offers; if nodes differ, by their number of GPUs: ``{"1": {...}, ...}``."""
     if len(pool.gpu_counts) == 1:
         return dict(offered(env, pool))
     return {str(gpus): offered(env, pool, gpus) for gpus in pool.gpu_counts}
 
 
 def config_map(env: Environment, base: str, data: dict[str, str]) -> Manifest:
-    """A ConfigMap in the operator's namespace, whose name ends in a hash of its content."""
+    """A ConfigMap in the operator's namespace; its name ends in a hash of its content."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -9,9 +9,9 @@ from infra.model.pool import Pool
 
 
 def of_instances(env: Environment, pool: Pool) -> dict[str, str]:
-    """The cluster's tags, and whose an instance is.
+    """The cluster's tags, and the instance's name, environment and pool.
 
-    The provider's default tags reach what Pulumi makes, not what Karpenter or a node group launches.
+    The provider's default tags apply to what Pulumi creates, not to what Karpenter or a node group launches.
     """
     assert isinstance(env.cluster, AwsCluster)
     own = {"Name": f"{env.name}-{pool.name}", labels.ENVIRONMENT: env.name, labels.POOL: pool.name}

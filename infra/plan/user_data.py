@@ -1,11 +1,11 @@
-"""What a node on AWS is told at boot, beside what EKS or Karpenter tells it.
+"""User data of nodes on AWS, beside what EKS or Karpenter adds.
 
-Both add their own part, and theirs wins. On AL2023 Karpenter turns ours into the first parts of a MIME
-archive and appends a NodeConfig with the cluster's name, endpoint, certificate and CIDR, the node's labels,
-its taints (``karpenter.sh/unregistered`` too) and ``spec.kubelet`` of the EC2NodeClass; nodeadm merges all
-NodeConfigs, a later one over an earlier one. On Bottlerocket it parses our TOML and writes api-server,
+Both add their own part, and theirs wins. On AL2023 Karpenter makes ours the first parts of a MIME archive and
+appends a NodeConfig with the cluster's name, endpoint, certificate and CIDR, the node's labels, its taints
+(``karpenter.sh/unregistered`` too) and ``spec.kubelet`` of the EC2NodeClass; nodeadm merges all NodeConfigs,
+a later one over an earlier one. On Bottlerocket it parses our TOML and writes api-server,
 cluster-certificate, cluster-name, node-labels, node-taints and max-pods into settings.kubernetes. A managed
-node group adds the same facts. None of them is repeated here.
+node group adds the same data. Nothing of this is repeated here.
 
 Sources: nodeadm's API node.eks.aws/v1alpha1; Karpenter 1.14.1, ``pkg/providers/amifamily/bootstrap``;
 Bottlerocket's reference of ``settings.kubelet-device-plugins``, ``settings.bootstrap-commands`` and its
@@ -26,18 +26,18 @@ from infra.plan import sharing
 
 BOUNDARY = "gpuform-part"
 PREPULL_TIMEOUT_S = 1800
-"""A node gives a pre-pull half an hour; a pod that needs the image later fetches it itself."""
+"""Half an hour for a pre-pull; after that a pod that needs the image pulls it itself."""
 BOTTLEROCKET_DIRECTORIES = ("/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods")
-"""What lies on the node's own disks; the same ones as Karpenter 1.14.1 binds for instanceStorePolicy."""
+"""Directories on the node's own disks; the same as Karpenter 1.14.1 binds for instanceStorePolicy."""
 
 
 def of(pool: Pool) -> str:
-    """User data of the pool's nodes in the format of their image; empty if there is nothing to say."""
+    """User data of the pool's nodes in the format of their image; may be empty."""
     return al2023(pool) if pool.image.family == "AL2023" else bottlerocket(pool)
 
 
 def al2023(pool: Pool) -> str:
-    """A MIME archive with a NodeConfig and a shell script, each only if there is something to say."""
+    """A MIME archive with a NodeConfig and a shell script, each only if needed."""
     aws = pool.on_aws
     config: dict[str, int] = {}
     if aws.max_pods is not None:
@@ -57,15 +57,15 @@ def al2023(pool: Pool) -> str:
 
 
 def _own_disks(pool: Pool) -> bool:
-    """Whether the node is told here to use its NVMe disks; Karpenter tells its nodes by the EC2NodeClass."""
+    """Whether user data sets up the node's NVMe disks; Karpenter's nodes get that from the EC2NodeClass."""
     return pool.on_aws.instance_store == "raid0" and not pool.by_karpenter
 
 
 def prepull_script(wanted: tuple[str, ...]) -> str:
-    """A shell script that fetches images into containerd; public ones only, no login is made.
+    """A shell script that pulls images into containerd; public ones only, without a login.
 
-    cloud-init runs it before nodeadm has started containerd, so it leaves the work to a unit of its own that
-    waits for it. Whatever becomes of the pre-pull, the node joins.
+    cloud-init runs it before nodeadm has started containerd, so it leaves the work to a systemd unit that
+    waits for containerd. If the pre-pull fails, the node still joins.
     """
     pulls = "; ".join(
         f"ctr --namespace k8s.io images pull {shlex.quote(full_name(image))}" for image in wanted
@@ -84,9 +84,9 @@ def _archive(parts: list[tuple[str, str]]) -> str:
 
 
 def full_name(image: str) -> str:
-    """The image's name with its registry: containerd's own client adds none, as the kubelet does.
+    """The image's name with its registry: containerd's own client adds none, unlike the kubelet.
 
-    A first part without a dot or a port is no host, so the image is Docker Hub's.
+    A first part without a dot or a port is not a host, so the image is Docker Hub's.
     """
     first, slash, _ = image.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
@@ -95,7 +95,7 @@ def full_name(image: str) -> str:
 
 
 def with_part(archive: str, content_type: str, text: str) -> str:
-    """The MIME archive with one more part at its end; an empty text is an archive without parts."""
+    """The MIME archive with one more part at its end; an empty ``archive`` has no parts."""
     end = f"--{BOUNDARY}--\n"
     head = f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{BOUNDARY}"\n\n'
     return f"{archive.removesuffix(end) or head}--{BOUNDARY}\nContent-Type: {content_type}\n\n{text}\n{end}"
@@ -104,7 +104,7 @@ def with_part(archive: str, content_type: str, text: str) -> str:
 def bottlerocket(pool: Pool) -> str:
     """Bottlerocket's settings in TOML: kubelet limits and how its own device plugin shares the GPUs.
 
-    It has no shell for a script, so there is no pre-pull; the model refuses what it cannot be told.
+    Bottlerocket has no shell, so there is no pre-pull; the model rejects what it does not support.
     """
     aws = pool.on_aws
     kubernetes: dict[str, Any] = {}
@@ -114,7 +114,7 @@ def bottlerocket(pool: Pool) -> str:
         kubernetes["pod-pids-limit"] = aws.pod_pids_limit
     tables = {"settings.kubernetes": kubernetes, **_device_plugin(pool)}
     if _own_disks(pool):
-        # `init` makes one array of the disks, on every boot: what was on them went with the machine.
+        # `init` makes one array of the disks, on every boot: their content is lost with the machine.
         init = ["apiclient", "ephemeral-storage", "init"]
         bind = ["apiclient", "ephemeral-storage", "bind", "--dirs", *BOTTLEROCKET_DIRECTORIES]
         steps = {"commands": [init, bind], "mode": "always", "essential": True}
@@ -123,7 +123,6 @@ def bottlerocket(pool: Pool) -> str:
 
 
 def _device_plugin(pool: Pool) -> dict[str, dict[str, Any]]:
-    """Tables below settings.kubelet-device-plugins, none where each GPU is one."""
     base, shared = "settings.kubelet-device-plugins.nvidia", pool.sharing
     if isinstance(shared, TimeSlicing):
         slicing = {
@@ -141,13 +140,13 @@ def _device_plugin(pool: Pool) -> dict[str, dict[str, Any]]:
 
 
 def _mig(pool: Pool) -> dict[str, str]:
-    """One profile for each model the nodes may have; each GPU is cut into as many slices as it holds."""
+    """Profile by GPU model that the nodes may have; each GPU gets as many slices as fit."""
     (profile,) = pool.layout or {}
     return {images.BOTTLEROCKET_MIG[gpu.name]: profile for gpu in sorted(pool.gpus, key=lambda gpu: gpu.name)}
 
 
 def _table(name: str, values: Mapping[str, Any]) -> str:
-    """One TOML table of plain values; JSON's spelling of texts, numbers and truth values is TOML's too."""
+    """One TOML table of plain values; strings, numbers and booleans are the same in JSON and TOML."""
     lines = [
         f"{json.dumps(key) if '.' in key else key} = {json.dumps(value)}" for key, value in values.items()
     ]

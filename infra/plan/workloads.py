@@ -24,7 +24,7 @@ _USER = 1000  # any user but root; images that bring their own root user run as 
 
 
 def namespaces(env: Environment) -> tuple[Manifest, ...]:
-    """The operator's namespace, privileged as its operands need it, and the others', which are not."""
+    """The operator's namespace, privileged for its operands, and the others, which are not."""
     wanted = {workload.namespace for workload in env.workloads} | {space.name for space in env.namespaces}
     wanted -= set(checks.BUILT_IN_NAMESPACES)
     wanted |= {SCHEDULER} if env.packs else set()
@@ -32,7 +32,7 @@ def namespaces(env: Environment) -> tuple[Manifest, ...]:
     wanted |= {PLACEHOLDER} if any(pool.spare for pool in env.pools) else set()
     found = [_namespace(env, sharing.NAMESPACE, "privileged")]
     if env.monitoring:
-        found.append(_namespace(env, MONITORING, "baseline"))  # a chart of others, with nothing privileged
+        found.append(_namespace(env, MONITORING, "baseline"))  # a third-party chart, with nothing privileged
     return (*found, *(_namespace(env, name, "restricted") for name in sorted(wanted)))
 
 
@@ -55,9 +55,9 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
 
 
 def objects(env: Environment, workload: Workload) -> tuple[Manifest, ...]:
-    """A workload's objects as they are made first: what its pods need before them, then what makes the pods.
+    """A workload's objects in creation order: what its pods need, then what makes the pods.
 
-    Of two colours that is the first; the other is there only once the pods have changed.
+    With two colours only the first is created; the other exists only after a change of the pods.
     """
     found = [template for template in (claim_template(env, workload), service(env, workload)) if template]
     main = controller(env, workload)
@@ -69,10 +69,9 @@ def objects(env: Environment, workload: Workload) -> tuple[Manifest, ...]:
 
 
 def check(env: Environment, workload: Workload) -> None:
-    """Raise InputError, its path beginning with ``workload``, where the environment cannot hold it.
+    """Raise InputError, with a path that begins with ``workload``, if the environment cannot hold it.
 
-    For a workload that the environment does not declare itself; its own ones, which were checked with it,
-    are left out.
+    For a workload that the environment does not declare itself; its own ones were checked with it.
     """
     if workload in env.workloads:
         return
@@ -87,13 +86,13 @@ def check(env: Environment, workload: Workload) -> None:
 
 
 def asks(env: Environment, workload: Workload) -> dict[str, str]:
-    """GPUs, shares or slices that each pod asks for, by resource; none where it has them by claim."""
+    """GPUs, shares or slices that each pod requests, by resource; empty with a claim."""
     requests = _pod_spec(env, workload, "Always")["containers"][0]["resources"]["requests"]
     return {key: value for key, value in requests.items() if key.startswith(labels.NVIDIA_PREFIX)}
 
 
 def claim_template(env: Environment, workload: Workload) -> Manifest | None:
-    """The template of its pods' claims; None where they have their GPUs by an extended resource."""
+    """The template of its pods' claims; None if they use an extended resource."""
     pool = _claimed(_pools(env, workload))
     return dra.claim_template(pool, workload, _metadata(env, workload)) if pool else None
 
@@ -109,12 +108,12 @@ def _metadata(env: Environment, workload: Workload) -> Manifest:
 
 
 def _claimed(pools: Sequence[Pool]) -> Pool | None:
-    """The pool whose GPUs the workload claims: it is named, for no product leads to such a pool."""
+    """The pool with claimed GPUs; the workload names it, since no product selects such a pool."""
     return next((pool for pool in pools if pool.by_claim), None)
 
 
 def controller(env: Environment, workload: Workload) -> Manifest:
-    """The Deployment or Job that makes its pods, or the Pod itself; a Deployment has no colour yet."""
+    """The Deployment or Job that makes its pods, or the Pod itself; a Deployment without a colour."""
     metadata = _metadata(env, workload)
     template = {"metadata": {"labels": metadata["labels"]}}
     if isinstance(workload, DeploymentWorkload):

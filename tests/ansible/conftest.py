@@ -1,4 +1,4 @@
-"""Beds of booted hosts for the tests: each its own, all of them gone with the session."""
+"""Beds of booted hosts for the tests; all are removed at the end of the session."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.bed import Bed, Refused, refusal, stack, sweep
 
 
 class Beds(Protocol):
-    """Boots a new bed of so many hosts; it is taken down with the session, or by its own ``down`` before."""
+    """Boots a new bed of ``hosts`` hosts, removed at the end of the session or by its own ``down``."""
 
     def __call__(self, hosts: int = 1) -> Bed: ...
 
 
 @pytest.fixture(scope="session")
 def bed() -> Iterator[Beds]:
-    """A factory of beds; skips where this machine boots no hosts, with the reason."""
+    """A factory of beds; skips, with the reason, if this machine cannot boot hosts."""
     try:
         refusal.check()
     except Refused as refused:
@@ -59,7 +59,7 @@ class Prepared:
 
 @pytest.fixture(scope="session")
 def prepared(bed: Beds) -> Prepared:
-    """Made once; a test leaves it as it was."""
+    """Made once; a test restores its changes."""
     made = bed(2)
     made.furnish_repository()
     pools = [

@@ -1,5 +1,3 @@
-"""Hosts of a bed as an inventory declares them for the driver's role."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,11 +7,11 @@ from gpuform.hosts.runner import run
 from tests.bed import Bed, Host
 
 OLD, NEW = "580.82.07", "580.95.05"
-BOOT = "cut -d' ' -f22 /proc/1/stat"  # boot_id is that of the machine around the bed, and never changes
+BOOT = "cut -d' ' -f22 /proc/1/stat"  # boot_id is the machine's around the bed, and never changes
 
 
 def declared(bed: Bed, version: str, names: Sequence[str] = (), **more: Any) -> dict[str, Any]:
-    """The inventory of the bed's hosts, or of some, with one T4 each and ``version`` of the driver."""
+    """The inventory of all or some of the bed's hosts, with one T4 each and driver ``version``."""
     found = bed.inventory()
     variables = {
         "gpuform_environment": "bed",
@@ -43,15 +41,13 @@ def declared(bed: Bed, version: str, names: Sequence[str] = (), **more: Any) -> 
 
 
 def upgrade(inventory: dict[str, Any], **options: Any) -> Any:
-    """The playbook that brings the driver to its declared version."""
     return run("upgrade-driver.yml", inventory, **options)
 
 
 def boot(host: Host) -> str:
-    """Another value at every boot of the host."""
+    """A value that changes at every boot of the host."""
     return host.out(BOOT)
 
 
 def version(host: Host) -> str:
-    """What nvidia-smi says of the driver that runs."""
     return host.out("nvidia-smi --query-gpu=driver_version --format=csv,noheader")

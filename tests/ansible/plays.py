@@ -1,4 +1,4 @@
-"""One role on the hosts of a bed, through the runner that users' runs go through."""
+"""One role on the hosts of a bed, run by the runner of users' runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people and programs do to a prepared host, and what the checks must say of it, word for word."""
+"""Changes to a prepared host by people and programs, and the exact findings of the checks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _TOOLKIT_PACKAGES = (
 
 @dataclass(frozen=True)
 class Sabotage:
-    """One change: how it is made and undone, and fact and remedy of each check that must fail of it.
+    """One change: its command and undo, and fact and remedy of each check that must fail.
 
-    ``by_apply``: the playbook mends it, as the remedy says.
+    ``by_apply``: the playbook repairs it, as the remedy says.
     """
 
     name: str

@@ -32,7 +32,6 @@ def _links() -> str:
 
 
 def _left(bed: Bed) -> dict[str, object]:
-    """Everything of a bed that can stay behind."""
     return {
         "folder": bed.folder.exists(),
         "processes": sorted(cgroups.members(group(bed.folder))),
@@ -96,7 +95,7 @@ def test_packages_of_the_distribution(two: Bed):
     host = two.hosts[0]
     host.run("apt-get update -qq && apt-get install -y -qq --no-install-recommends jq")
     assert host.out("echo '{\"a\": 1}' | jq .a") == "1"
-    assert "Hit:1" in host.out("apt-get update")  # an unchanged archive says so
+    assert "Hit:1" in host.out("apt-get update")  # printed for an unchanged archive
 
 
 def _trust(bed: Bed, key: str) -> None:
@@ -169,7 +168,7 @@ time.sleep(600)
 
 
 def _kill_a_run(name: str, *, its_server_too: bool) -> Bed:
-    """A test run with a bed ends by SIGKILL; its web server, which would clean up, with it or not."""
+    """Kill a test run with a bed by SIGKILL, with or without its web server, which would clean up."""
     run = subprocess.Popen([sys.executable, "-c", _KILLED, name], stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert run.stdout is not None
     assert run.stdout.readline() == "up\n"

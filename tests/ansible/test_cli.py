@@ -35,8 +35,6 @@ TASKS = [
 
 @dataclass
 class Checkout:
-    """A checkout with a stack of the bed's hosts and a playbook of its own."""
-
     root: Path
     bed: Bed
 

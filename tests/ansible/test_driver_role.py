@@ -1,4 +1,4 @@
-"""The driver's role on booted hosts: where the driver comes from, what keeps it, and what is refused."""
+"""The driver role on booted hosts: sources of the driver, what holds its version, and refusals."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def packaged(hosts: Bed) -> Host:
 
 @pytest.fixture(scope="module")
 def other(hosts: Bed) -> Host:
-    """For what would leave the first host in another state."""
+    """For tests that would change the first host's state."""
     return hosts.host("gpu-2")
 
 
@@ -74,7 +74,7 @@ def test_the_driver_is_installed_pinned_held_and_runs_without_a_restart(hosts: B
     done = upgrade(declared(hosts, OLD, ["gpu-1"]))
     assert done.ok, done.failures
     assert version(packaged) == OLD
-    assert boot(packaged) == before  # nothing was loaded before, so nothing had to make room
+    assert boot(packaged) == before  # no driver was loaded before, so no reboot was needed
     held = packaged.out("apt-mark showhold").split()
     assert {"nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced", "libnvidia-ml1"} <= set(
         held
@@ -155,7 +155,7 @@ def test_the_other_modules_replace_the_first_ones(hosts: Bed, packaged: Host) ->
     before = boot(packaged)
     done = upgrade(declared(hosts, NEW, ["gpu-1"], nvidia_driver_modules="proprietary"))
     assert done.ok, done.failures
-    assert boot(packaged) != before  # the version is the same, but the old ones are in use
+    assert boot(packaged) != before  # the version is the same, but the old modules are in use
     assert packaged.out("modinfo -F license nvidia") == "NVIDIA"
 
 

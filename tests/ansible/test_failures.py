@@ -1,4 +1,4 @@
-"""One host off, one with another host key: the run names them, does the others, and goes on when mended."""
+"""One host off, one with another host key: the run reports them, does the others, resumes after a repair."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DONE = {"ok": True, "failed": 0, "unreachable": False, "message": ""}
 
 @dataclass
 class Site:
-    """Three hosts, a playbook, and known_hosts that a test may spoil."""
+    """Three hosts, a playbook, and a known_hosts file that a test may change."""
 
     bed: Bed
     folder: Path
@@ -64,7 +64,7 @@ class Site:
         return run("site.yml", self.inventory, paths=self.paths, on_event=self.events.append, **more)
 
     def known(self, *hosts: str, keys_of: dict[str, str] | None = None) -> str:
-        """ssh's options with a known_hosts of these hosts; ``keys_of`` gives one host the key of another."""
+        """Ssh options with a known_hosts of these hosts; ``keys_of`` gives one host the key of another."""
         lines = dict(
             (line.split(",")[0], line)
             for line in self.bed.known_hosts.read_text().splitlines()
@@ -133,7 +133,7 @@ def test_a_host_that_is_off_and_one_with_another_key_are_named_and_the_third_is_
 
 
 def test_a_host_whose_key_nobody_knows_is_not_trusted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by Ansible's own switch in the user's environment, nor by options that a caller forgot."""
+    """Neither Ansible's switch in the user's environment nor options missing from the caller change this."""
     monkeypatch.setenv("ANSIBLE_HOST_KEY_CHECKING", "False")
     site.use(site.known("gpu-1", "gpu-3").replace("-o StrictHostKeyChecking=yes", ""))
     outcome = site.run()
@@ -175,7 +175,6 @@ def test_the_secret_is_used_and_is_nowhere(site: Site) -> None:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Files below a folder that is not of a package or of another test's big data."""
     found = []
     for file in folder.rglob("*"):
         try:

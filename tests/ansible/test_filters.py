@@ -1,4 +1,4 @@
-"""The roles' filters for containerd's configuration and for keys, beside NVIDIA's own tool and gpg."""
+"""The roles' filters for containerd's configuration and for keys, compared with NVIDIA's tool and gpg."""
 
 from __future__ import annotations
 

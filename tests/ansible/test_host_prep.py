@@ -1,4 +1,4 @@
-"""What a host of the control plane gets, and what of it is still there after a boot."""
+"""What a control plane host gets, and what persists after a reboot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KUBE_PROXY = "table ip kube-proxy { chain services { type filter hook forward pr
 
 @pytest.fixture(scope="module")
 def prepared(bed: Beds) -> Iterator[Bed]:
-    """One host, hardened against what Kubernetes needs before our role comes."""
+    """One host with hardening that contradicts Kubernetes' requirements before our role runs."""
     made = bed(1)
     made.hosts[0].write("/etc/sysctl.d/99-sysctl.conf", "net.ipv4.ip_forward = 0\n")
     made.hosts[0].write("/etc/ssh/sshd_config.d/50-cloud-init.conf", "PasswordAuthentication yes\n")

@@ -1,4 +1,4 @@
-"""An inventory that cannot be right is refused before any host is reached: none of these exists."""
+"""An invalid inventory is refused before any host is contacted: none of these hosts exists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuform.hosts.runner import run
 pytestmark = pytest.mark.hosts
 
 GOOD = {
-    "ansible_host": "192.0.2.1",  # RFC 5737: no host has it
+    "ansible_host": "192.0.2.1",  # RFC 5737: not assigned to any host
     "gpuform_environment": "lab",
     "gpuform_pool": "t4",
     "validate_inventory_gpu": {"model": "T4", "product": "Tesla T4", "count": 1},

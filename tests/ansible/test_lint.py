@@ -53,6 +53,6 @@ TASKS = [file for file in FILES if {"tasks", "handlers", "playbooks"} & set(file
 
 @pytest.mark.parametrize("file", TASKS, ids=lambda file: str(file.relative_to(ANSIBLE)))
 def test_only_modules_of_ansible_core_are_used(file: Path) -> None:
-    """No collection is on a machine that reaches only package registries."""
+    """A machine that reaches only package registries has no collections."""
     used = re.findall(r"^ *(?:- )?([a-z_]+\.[a-z_]+)\.[a-z_]+:", file.read_text(), re.MULTILINE)
     assert set(used) <= {"ansible.builtin"}

@@ -1,4 +1,4 @@
-"""The role nvidia_mig on a booted host whose A100, driver and mig-parted are played."""
+"""The role nvidia_mig on a booted host with a played A100, driver and mig-parted."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_layout_that_cannot_be_is_refused(host: Host, mig: Role, given: dict[s
 
 
 def test_it_is_refused_while_a_process_uses_the_gpu(host: Host, mig: Role) -> None:
-    """The real nvidia-smi is asked for processes; here a wrapper before it on PATH plays one."""
+    """The real nvidia-smi lists processes; here a wrapper earlier on PATH adds one."""
     wrapper = "/usr/local/sbin/nvidia-smi"
     host.write(
         wrapper,

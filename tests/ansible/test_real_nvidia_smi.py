@@ -1,8 +1,8 @@
-"""The checks against the real nvidia-smi, which asks the library that GPUFORM_NVML_LIBRARY names.
+"""The checks against the real nvidia-smi, with the library that GPUFORM_NVML_LIBRARY names.
 
 Such a library is NVIDIA's mock (github.com/NVIDIA/k8s-test-infra, pkg/gpu/mocknvml: ``make NO_PADDING=1``);
-nvidia-smi lies beside it or on PATH (Debian's package nvidia-smi has it). Without them only our own fake is
-tried, whose format is ours.
+nvidia-smi is beside it or on PATH (in Debian's package nvidia-smi). Without them only our own fake, with
+our own output format, is tested.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every variable of a role is declared and used, and docs/roles.md says what is declared."""
+"""Every variable of a role is declared and used, and docs/roles.md lists what is declared."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ def test_what_a_role_uses_is_declared(role: Path) -> None:
 
 
 def facts(role: Path) -> set[str]:
-    """What the role itself leaves for later tasks, and for other hosts to read."""
     files = [file for name in ("tasks", "handlers") for file in (role / name).glob("*.yml")]
     return {
         name for file in files for task in tasks_in(yaml.safe_load(file.read_text())) for name in set_by(task)

@@ -1,4 +1,4 @@
-"""site.yml on bare hosts: done after one run, untouched by a second, and check mode has nothing to say."""
+"""site.yml on bare hosts: done after one run, unchanged by a second, and check mode reports no change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_check_mode_on_bare_hosts_says_what_it_would_do_and_does_nothing(bed: Be
         bare.down()
 
 
-# Files but logs and what a look leaves behind, and packages.
+# Packages, and files except logs and files that a check leaves behind.
 _SNAPSHOT = (
     "dpkg-query -W; find / -xdev -type f -not -path '/proc/*' -not -path '/sys/*' -not -path '/run/*' "
     "-not -path '/var/log/*' -not -path '/tmp/*' -not -path '/var/tmp/*' -not -path '*/.ansible/*' "

@@ -17,7 +17,7 @@ CRI = "io.containerd.grpc.v1.cri"
 PACKAGES = (
     "libnvidia-container-tools libnvidia-container1 nvidia-container-toolkit nvidia-container-toolkit-base"
 )
-# A file of somebody else's, with a comment, an import and a setting of the section that the drop-in repeats.
+# A third-party file with a comment, an import and a setting of the section that the drop-in repeats.
 THEIRS = f"""\
 # kept by hand
 version = 2
@@ -45,7 +45,7 @@ def toolkit(bed: Beds, tmp_path_factory: pytest.TempPathFactory) -> Role:
 
 @pytest.fixture(scope="module")
 def host(toolkit: Role) -> Host:
-    """Bare, then with the role; what later tests begin with."""
+    """The role's host, checked bare first: the starting point of later tests."""
     result = toolkit.play(check=True)
     assert result.ok, result.message
     assert result.changed
@@ -156,7 +156,7 @@ def test_a_bad_configuration_is_refused_before_anything_is_touched(
 
 
 def test_an_engine_that_does_not_come_back_gets_its_old_configuration(host: Host, toolkit: Role) -> None:
-    """containerd takes the file, but its service does not start with it: what was there before is back."""
+    """containerd accepts the file, but its service does not start with it: the old file is restored."""
     broken = "/etc/systemd/system/containerd.service.d/broken.conf"
     host.write(broken, f"[Service]\nExecStartPre=/bin/sh -c '! grep -q nvidia {DROP_IN}'\n")
     runc = f'[plugins."{CRI}".containerd.runtimes.runc]\nruntime_type = "io.containerd.runc.v2"\n'
@@ -205,7 +205,7 @@ def test_a_version_with_holes_is_refused(toolkit: Role, host: Host, version: str
 
 
 def test_another_version_is_installed_only_as_declared(host: Host, toolkit: Role) -> None:
-    """Down to the floor, which has no units for CDI, and up again."""
+    """Down to the minimum version, which has no CDI units, and up again."""
     result = toolkit.play(nvidia_container_toolkit_version="1.17.8")
     assert result.ok, result.message
     assert host.out("dpkg-query -W -f '${Version} ' " + PACKAGES).split() == ["1.17.8-1"] * 4

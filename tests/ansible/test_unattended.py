@@ -1,4 +1,4 @@
-"""A newer driver in the repository stays there: no upgrade of the system takes it."""
+"""A newer driver in the repository is not installed by a system upgrade."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OURS = "dpkg-query -W -f '${Package} ${Version}\\n' '*nvidia*' | grep -v ' $'"
 
 @pytest.fixture(scope="module")
 def offered(prepared: Prepared):
-    """The prepared host, its repository newer than what it has; and the packages it had before."""
+    """The prepared host, with newer packages in its repository; and its packages before."""
     repository, host = prepared.bed.repository, prepared.bed.hosts[0]
     before = host.out(OURS)
     repository.put(*driver(NEWER_DRIVER), *toolkit(NEWER_TOOLKIT))
@@ -63,9 +63,9 @@ def test_unattended_upgrades_leave_it(offered):
     host.write("/etc/apt/apt.conf.d/99all", 'Unattended-Upgrade::Origins-Pattern { "origin=*"; };\n')
     host.run("apt-get install -y -qq --allow-downgrades bystander=1.0")
     host.run("unattended-upgrade --verbose", timeout=600)
-    assert host.out("dpkg-query -W -f '${Version}' bystander") == "2.0"  # it does take what nobody keeps
+    assert host.out("dpkg-query -W -f '${Version}' bystander") == "2.0"  # not held
     assert host.out(OURS) == before
-    # Were the hold forgotten, our own list of exceptions would still stand.
+    # Without the hold, our own list of exceptions would still apply.
     held = host.out("apt-mark showhold").split()
     host.run(f"apt-mark unhold {' '.join(held)}")
     try:

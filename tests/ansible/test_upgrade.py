@@ -28,11 +28,10 @@ REASON = "gpuform.io/driver-upgrade-reason"
 
 @pytest.fixture(scope="module")
 def joined(bed: Beds, control_plane: Plane) -> Iterator[Bed]:
-    """Three hosts with the old driver, each with a node and a pod of its own."""
     made = bed(3)
     made.furnish_repository(drivers=(OLD, NEW), toolkits=(), cuda=())
     packages = " ".join(f"{name}={OLD}-1" for name in DRIVER)
-    for host in made.hosts:  # by hand, as somebody did it before: faster than a playbook, and held as well
+    for host in made.hosts:  # by hand, as before gpuform: faster than a playbook, and held as well
         host.write("/etc/apt/sources.list.d/old.list", f"deb [trusted=yes] {made.repository.url} ./\n")
         host.run(f"apt-get update -qq && apt-get install -qq -y --no-install-recommends {packages}")
         host.run(f"apt-mark hold {' '.join(DRIVER)}; rm /etc/apt/sources.list.d/old.list")
@@ -90,7 +89,7 @@ def test_a_bad_host_ends_the_upgrade_and_the_next_run_goes_on_from_there(
     assert "declared are driver 580.95.05" in _notes(control_plane, "gpu-2")[REASON]
 
     second.play("Tesla T4", 1)
-    control_plane.kubectl("cordon", "gpu-3")  # somebody's own reason
+    control_plane.kubectl("cordon", "gpu-3")  # cordoned for another reason
     boots = {host.name: boot(host) for host in joined.hosts}
     done = upgrade(_inventory(joined, control_plane))
 
@@ -99,7 +98,7 @@ def test_a_bad_host_ends_the_upgrade_and_the_next_run_goes_on_from_there(
     assert [version(host) for host in joined.hosts] == [NEW] * 3
     assert boot(first) == boots["gpu-1"]
     assert boot(third) != boots["gpu-3"]
-    assert _cordoned(control_plane) == ["gpu-3"]  # was so before, stays so
+    assert _cordoned(control_plane) == ["gpu-3"]  # was cordoned before, stays so
     assert not [
         name for host in joined.hosts for name in _notes(control_plane, host.name) if "driver" in name
     ]
@@ -117,7 +116,7 @@ def test_when_all_is_done_nothing_is_touched(joined: Bed, control_plane: Plane) 
 
 
 class _Watch:
-    """What was cordoned, by every change that the cluster saw, and which nodes lost their pod meanwhile."""
+    """Sets of cordoned nodes after every change in the cluster, and nodes that lost their pod meanwhile."""
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane

@@ -1,4 +1,4 @@
-"""``gpuform hosts verify`` on a booted host: green once prepared, red for each thing that is changed."""
+"""``gpuform hosts verify`` on a booted host: passes once prepared, fails for each sabotage."""
 
 from __future__ import annotations
 
@@ -54,8 +54,6 @@ CHECKS = (
 
 @dataclass(frozen=True)
 class Site:
-    """One prepared host and the inventory that it was prepared from."""
-
     host: Host
     inventory: dict[str, Any]
 
@@ -63,7 +61,6 @@ class Site:
         return verify(self.inventory, ROOT, stack="lab")
 
     def failed(self) -> dict[str, tuple[str, str]]:
-        """Fact and remedy of each check that fails."""
         wrong = [one for one in self.report().verdicts if one.verdict == "FAIL"]
         return {one.check: (one.fact, one.remedy) for one in wrong}
 
@@ -163,7 +160,7 @@ def test_the_other_driver_runs_after_a_reboot(site: Site) -> None:
 
 @pytest.mark.nightly
 def test_the_remedy_that_is_named_helps(site: Site) -> None:
-    """Everything at once, then the one command that most of the findings name."""
+    """Everything at once, then the one command that most findings name."""
     chosen = [one for one in SABOTAGE if one.by_apply]
     assert len(chosen) > 5
     for one in chosen:

@@ -1,6 +1,6 @@
-"""A made-up account: botocore's own clients, stubbed, so that questions and answers have the shapes of AWS.
+"""A made-up account: botocore's own clients, stubbed, so that requests and responses have AWS's format.
 
-In it everything is there that an environment needs; a test takes one thing away.
+It has everything that an environment needs; a test removes one thing.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def instance(kind: str, environment: str = "", **other: Any) -> dict[str, Any]:
 
 @dataclass
 class Account:
-    """What the account has. ``denied`` and ``failing`` are by operation; ``asked`` is what was asked."""
+    """The account's contents. ``denied`` and ``failing`` are by operation; ``asked`` records the calls."""
 
     env: Environment
     caller: str = ROLE
@@ -87,7 +87,6 @@ class Account:
     asked: list[str] = field(default_factory=list)
 
     def clients(self, service: str, region: str) -> Any:
-        """In place of ``gpuform.aws.api.client``."""
         there, known = real(service, region), ANSWERS
 
         def one(operation: str, parameters: dict[str, Any], call: Callable[[], Any]) -> Any:
@@ -254,4 +253,4 @@ ANSWERS: dict[str, Answer] = {
     "get_parameter": _parameter,
     "describe_images": lambda account, asked: {"Images": account.images},
 }
-"""What each question is answered by; one that is not here is a KeyError, and so a failed test."""
+"""Response of each operation; another operation raises KeyError, which fails the test."""

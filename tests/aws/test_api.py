@@ -1,4 +1,4 @@
-"""Clients of AWS: whom they reach, and what an error of AWS becomes."""
+"""Clients of AWS: their endpoints, and how errors of AWS are reported."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch, moto: str) -> None:
 
 
 def test_an_answer_that_is_none_of_aws(monkeypatch: pytest.MonkeyPatch, moto: str) -> None:
-    """As of a proxy, or of moto for what it does not know: a page in HTML."""
+    """A response of a proxy, or of moto for an unknown call: a page in HTML."""
     said = r"aws ec2 describe-capacity-reservations: is no answer of AWS: .*; check the network"
     with pytest.raises(Failure, match=said), answers("aws ec2 describe-capacity-reservations"):
         client("ec2", "us-west-2").describe_capacity_reservations()

@@ -1,4 +1,4 @@
-"""The whole preflight on made-up accounts: what passes, what stops it, what it asks, and what people read."""
+"""The whole preflight on made-up accounts: what passes, what stops it, its calls, and its output."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_zones(prod: Environment, zones: dict[str, str], fact: str) -> None:
 
 
 def asked_by(prod: Environment) -> dict[str, str]:
-    """Every action that can be asked, by its operation: from a good account and from less good ones."""
+    """Every API action of the preflight, by operation: from a good account and from worse ones."""
     with_ami = parse(
         changed(small({"name": "a", "machine": "m6i.xlarge", "nodes": 1}), images={"al2023": "ami-01234567"})
     )
@@ -161,7 +161,7 @@ def test_the_policy_in_the_docs_is_what_is_asked(prod: Environment) -> None:
     policy = json.loads(re.search(r"```json\n(.*?)```", text, re.DOTALL)[1])  # type: ignore[index]
     allowed = sorted(action for one in policy["Statement"] for action in one["Action"])
     asked = {action.replace("service-quotas", "servicequotas") for action in asked_by(prod).values()}
-    assert allowed == sorted(asked - {"sts:GetCallerIdentity"})  # which nobody can be denied
+    assert allowed == sorted(asked - {"sts:GetCallerIdentity"})  # this call cannot be denied
     assert {one["Effect"] for one in policy["Statement"]} == {"Allow"}
 
 
@@ -181,7 +181,7 @@ def commands(prod: Environment) -> list[str]:
 
 
 def test_every_command_is_one_of_aws_with_its_region(prod: Environment) -> None:
-    """Services, operations and options as in botocore's models, which the AWS command line is made from."""
+    """Services, operations and options as in botocore's models, the source of the AWS command line."""
     session, seen = botocore.session.get_session(), set()
     of_the_cli = {"region", "query", "output"}
     for command in commands(prod):

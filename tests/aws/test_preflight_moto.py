@@ -1,4 +1,4 @@
-"""The preflight against moto: real requests over HTTP, for what moto has; and nothing is made by it."""
+"""The preflight against moto: real requests over HTTP, where moto supports them; it creates nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def look(environment: dict[str, Any]) -> dict[str, Finding]:
 
 def test_what_moto_has_is_found_and_what_it_lacks_is_skipped(moto: str) -> None:
     iam = client("iam", REGION)
-    for name in ROLES:  # moto's create_service_linked_role has names of its own for most of them
+    for name in ROLES:  # moto's create_service_linked_role uses other names for most of them
         iam.create_role(RoleName=name, Path="/aws-service-role/", AssumeRolePolicyDocument="{}")
     found = look(stack("aws-prod"))
     assert found["credentials"].fact.startswith("account 123456789012 as arn:aws:sts::123456789012:")

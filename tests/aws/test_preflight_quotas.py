@@ -1,4 +1,4 @@
-"""Quotas: which one counts which machine, what a stack may buy at most, what others have taken already."""
+"""Quotas: which quota counts which machine, a stack's maximum purchases, and existing usage."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_each_machine_has_a_quota_or_a_reason_why_none_is_known(market: Market) 
 def test_a_machine_counts_against_the_quota_of_its_family(
     market: Market, kind: str, code: str | None
 ) -> None:
-    """Codes typed a second time."""
+    """Codes are typed here independently."""
     found = quota_of(market, kind)
     assert (found.code if found else None) == code
 
@@ -84,7 +84,6 @@ def prod(**other: Any) -> Account:
 
 
 def dedicated(**pool: Any) -> Account:
-    """One pool of machines with A100s, beside the system nodes."""
     one = {"name": "a100", "machine": "p4d.24xlarge", "elastic": {"max": {"cpu": 192}}, **pool}
     return Account(parse(small(one)), reservations=[])
 
@@ -104,7 +103,7 @@ def test_a_quota_that_just_suffices_passes_and_one_vcpu_less_fails() -> None:
 def test_pools_of_one_quota_are_added_and_reserved_ones_need_none() -> None:
     found = look(prod())
     assert found["quota of Standard, on-demand"].fact.startswith("208 vCPUs at most (system 48, cpu 160)")
-    assert found[P].fact.startswith("192 vCPUs at most (a100-mig 192) of ")  # not h100-training's
+    assert found[P].fact.startswith("192 vCPUs at most (a100-mig 192) of ")  # without h100-training's
     assert P5_SPOT not in found
 
 
@@ -129,7 +128,7 @@ def test_the_system_nodes_count_like_any_others() -> None:
         ([], 0),
         ([instance("p4d.24xlarge"), instance("p4d.24xlarge", "other")], 192),
         ([instance("p4d.24xlarge", "labs")], 0),
-        ([instance("p4d.24xlarge", "labs", CapacityReservationId="cr-0")], 0),  # it lies in an open one
+        ([instance("p4d.24xlarge", "labs", CapacityReservationId="cr-0")], 0),  # it is in an open one
         ([instance("p4d.24xlarge", InstanceLifecycle="spot")], 0),
         ([instance("p4d.24xlarge", InstanceLifecycle="capacity-block")], 0),
         ([instance("g4dn.xlarge"), instance("gr6.4xlarge"), instance("m5.xlarge")], 0),
@@ -163,14 +162,14 @@ def test_spot_is_counted_apart() -> None:
     ("kept", "taken"),
     [
         ({}, 768),
-        ({"AvailableInstanceCount": 1}, 192),  # the three in use are instances, where they are this account's
+        ({"AvailableInstanceCount": 1}, 192),  # the three in use are instances, if they are this account's
         ({"State": "scheduled", "AvailableInstanceCount": 0}, 768),
         ({"State": "expired"}, 0),
         ({"State": "cancelled"}, 0),
         ({"ReservationType": "capacity-block"}, 0),
         ({"OwnerId": "999988887777"}, 0),
         ({"InstanceMatchCriteria": "open"}, 768),
-        ({"InstanceMatchCriteria": "open", "InstanceType": "p4d.24xlarge"}, 0),  # the pool's nodes lie in it
+        ({"InstanceMatchCriteria": "open", "InstanceType": "p4d.24xlarge"}, 0),  # the pool's nodes are in it
         ({"InstanceMatchCriteria": "targeted", "InstanceType": "p4d.24xlarge"}, 384),
         ({"InstanceType": "m5.xlarge"}, 0),
     ],
@@ -211,7 +210,7 @@ def test_a_family_without_a_known_quota_is_said_and_not_guessed() -> None:
     [{"cpu": 100}, {"nvidia.com/gpu": 3}, {"cpu": 100, "nvidia.com/gpu": 3}, {"memory_gib": 200, "cpu": 90}],
 )
 def test_no_mix_of_machines_within_the_limits_has_more_vcpus(limits: dict[str, int]) -> None:
-    """Every mix tried out; and the bound is no more than the largest machine above the best of them."""
+    """Brute force over every mix; the bound exceeds the best mix by at most the largest machine."""
     pool = {"name": "l4", "gpu": {"models": ["L4"], "count": 1}, "elastic": {"max": limits}}
     env = parse(small(pool))
     (bought,) = [one for one in purchases(env) if one.pool.name == "l4"]

@@ -1,4 +1,4 @@
-"""Capacity reservations that pools name: what does not fit is said, and how much room there is."""
+"""Capacity reservations that pools name: reported mismatches, and the available capacity."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_reservation_that_is_not_there() -> None:
         (FIXED, "capacity-block", "FAIL"),
         (BLOCK, "default", "FAIL"),
         (BLOCK, "capacity-block", "PASS"),
-        (ELASTIC, "capacity-block", "PASS"),  # Karpenter sees by itself what it is
+        (ELASTIC, "capacity-block", "PASS"),  # Karpenter detects its type
     ],
 )
 def test_a_capacity_block_is_declared_as_one_where_nobody_else_sees_it(

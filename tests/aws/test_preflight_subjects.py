@@ -1,4 +1,4 @@
-"""Each subject of the preflight beside quotas: what the account lacks, and what is said of it."""
+"""Each subject of the preflight except quotas: what the account lacks, and the report."""
 
 from __future__ import annotations
 

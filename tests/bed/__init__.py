@@ -1,4 +1,4 @@
-"""Hosts that boot systemd on this machine, reached by ssh, for the tests of what prepares own hosts."""
+"""Hosts that boot systemd on this machine, reached by ssh, to test the preparation of own hosts."""
 
 from tests.bed.bed import Bed, sweep
 from tests.bed.host import Host

@@ -9,7 +9,7 @@ from tests.bed import Bed, Refused, places, sweep
 
 
 def main() -> int:
-    """Run one command; 2 where this machine boots no hosts."""
+    """Run one command; returns 2 if this machine cannot boot hosts."""
     parser = argparse.ArgumentParser(prog="python -m tests.bed", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="boot hosts until there are as many")

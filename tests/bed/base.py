@@ -1,4 +1,4 @@
-"""The root file system that every host is laid over: made once by debootstrap, never written to again."""
+"""The root file system below every host: made once by debootstrap, then read-only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.bed import mirror, places
 from tests.bed.locks import held
 from tests.bed.refusal import Refused
 
-# What a host of a fresh installation has: an init, ssh, what Ansible needs, an administrator's tools.
+# Packages of a fresh installation: an init, ssh, what Ansible needs, an administrator's tools.
 PACKAGES = [
     "systemd",
     "systemd-sysv",
@@ -35,7 +35,7 @@ MADE = "made"  # written last: a base without it was interrupted
 
 
 def base(say: Callable[[], None] = lambda: None) -> Path:
-    """The folder of the base image, made on the first call, which is announced; 72 s on two cores."""
+    """Folder of the base image; the first call announces and makes it, in 72 s on two cores."""
     main = next(source for source in mirror.sources() if mirror.SUITE in source.suites)
     key = hashlib.sha256(repr((mirror.SUITE, PACKAGES)).encode()).hexdigest()[:12]
     root = places.shared() / f"base-{key}"
@@ -70,7 +70,7 @@ def _make(root: Path, url: str) -> None:
 
 
 def _settle(root: Path) -> None:
-    """Take out what must differ between hosts, and what a container cannot have."""
+    """Remove what must differ between hosts, and what a container cannot have."""
     for left in [*(root / "etc/ssh").glob("ssh_host_*"), *(root / "var/cache/apt/archives").glob("*.deb")]:
         left.unlink()
     (root / "etc/machine-id").write_text("")

@@ -1,4 +1,4 @@
-"""A bed: hosts on a bridge of their own, with an apt repository beside them."""
+"""A bed: hosts on their own bridge, with an apt repository beside them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.bed.host import Host, group, started
 from tests.bed.locks import held
 from tests.bed.repository import Repository
 
-FIRST = 11  # the last part of the first host's address
+FIRST = 11  # last part of the first host's address
 
 
 class Bed:
-    """Hosts gpu-1, gpu-2, ... reached by ssh; everything below one folder, everything gone after ``down``."""
+    """Hosts gpu-1, gpu-2, ... reached by ssh; all files are in one folder; ``down`` removes everything."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -28,22 +28,19 @@ class Bed:
 
     @property
     def key(self) -> Path:
-        """The private key that logs in to every host."""
         return self.folder / "key"
 
     @property
     def known_hosts(self) -> Path:
-        """The hosts' keys."""
         return self.folder / "known_hosts"
 
     @property
     def ssh_config(self) -> Path:
-        """For ssh and testinfra."""
         return self.folder / "ssh_config"
 
     @property
     def record(self) -> dict[str, Any]:
-        """What was written down when the bed was made; empty where there is none."""
+        """The record written when the bed was made; empty if there is none."""
         try:
             found: dict[str, Any] = json.loads((self.folder / "bed.json").read_text())
         except (FileNotFoundError, json.JSONDecodeError):
@@ -52,31 +49,26 @@ class Bed:
 
     @property
     def hosts(self) -> list[Host]:
-        """Every host that the bed has, running or not."""
         return [Host(name, address, self.folder) for name, address in self.record.get("hosts", {}).items()]
 
     def host(self, name: str) -> Host:
-        """One host by its name."""
         return next(host for host in self.hosts if host.name == name)
 
     @property
     def gateway(self) -> str:
-        """This machine's address as the hosts see it."""
         return str(self.record["gateway"])
 
     @property
     def url(self) -> str:
-        """What the bed serves to its hosts; files put into ``web`` are below it."""
+        """Base URL of the files in ``web``, as hosts see it."""
         return f"http://{self.gateway}"
 
     @property
     def web(self) -> Path:
-        """The folder behind ``url``."""
         return self.folder / "web"
 
     @property
     def repository(self) -> Repository:
-        """The apt repository with packages named as NVIDIA's; empty until a test puts some in."""
         return self.repository_named("nvidia")
 
     def furnish_repository(
@@ -86,7 +78,7 @@ class Bed:
         toolkits: Iterable[str] = ("1.19.1",),
         cuda: Iterable[str] = ("12.2",),
     ) -> Repository:
-        """Fill ``repository`` with what NVIDIA's would have of these versions, and publish it."""
+        """Fill ``repository`` with NVIDIA's packages of these versions, and publish it."""
         repository = self.repository
         for version in drivers:
             repository.put(*packages.driver(version))
@@ -99,21 +91,20 @@ class Bed:
         return repository
 
     def repository_named(self, name: str) -> Repository:
-        """One more repository, with a key of its own."""
         return Repository(self.web / name, self.folder / "private" / name, f"{self.url}/{name}/")
 
     @property
     def abandoned(self) -> bool:
-        """Whether the process that the bed was made for has ended, or never got so far as to say so."""
+        """Whether the bed's owner process has ended, or ended before it was recorded."""
         if not self.record:
             return self.folder.exists()
         owner = self.record.get("owner")
         return owner is not None and started(owner[0]) != owner[1]
 
     def up(self, hosts: int, *, owner: int | None = None) -> list[Host]:
-        """Boot hosts until there are as many; returns them all once each answers.
+        """Boot hosts until the bed has this many; returns all of them once each answers.
 
-        ``owner``: the process that the bed is for; the next ``sweep`` after its end takes the bed down.
+        ``owner``: the process that uses the bed; the next ``sweep`` after its end takes the bed down.
         """
         refusal.check()
         refusal.make_room()
@@ -144,7 +135,7 @@ class Bed:
         return self.hosts
 
     def down(self, *, only_abandoned: bool = False) -> bool:
-        """End everything of the bed and forget it; a bed that is not there is fine. Whether it was done."""
+        """End everything of the bed and delete it; a missing bed is no error. Returns whether it was done."""
         with held(self._lock):
             if only_abandoned and not self.abandoned:
                 return False
@@ -158,7 +149,6 @@ class Bed:
             shutil.rmtree(self.folder)
 
     def inventory(self) -> dict[str, Any]:
-        """An inventory of all hosts, in the form of ``ansible-inventory --list``."""
         options = f"-o UserKnownHostsFile={self.known_hosts} -o StrictHostKeyChecking=yes"
         hostvars = {
             host.name: {
@@ -175,7 +165,7 @@ class Bed:
         return {"_meta": {"hostvars": hostvars}, "all": {"children": list(groups)}, **groups}
 
     def _begin(self, owner: int | None) -> dict[str, Any]:
-        self._end()  # what an interrupted beginning left
+        self._end()  # left by an interrupted start
         self.folder.mkdir(parents=True, mode=0o700)
         record: dict[str, Any] = {"owner": [owner, started(owner)] if owner else None, "hosts": {}}
         self._write(record)
@@ -205,7 +195,6 @@ class Bed:
 
 
 def sweep() -> list[str]:
-    """Take down the beds whose owner has ended; returns their names."""
     swept = []
     for name in places.names():
         bed = Bed(name)

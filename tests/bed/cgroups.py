@@ -1,7 +1,7 @@
 """Control groups: one per bed below every hierarchy, so that a bed's processes are known without a record.
 
-systemd in a host needs a group of its own in each hierarchy of cgroup v1 as well as in v2, or hosts share the
-root group. A process in the group is the bed's for certain: no id in a file can say that.
+systemd in a host needs its own group in each hierarchy of cgroup v1 as well as in v2, or hosts share the
+root group. A process in the group certainly belongs to the bed; an id in a file cannot prove that.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 
 ROOT = "gpuform-beds"
-# All beds together count as one group beside every single process of the machine's root group, at 1024 each:
-# on a busy machine they would get a twentieth of it, and a boot take a minute.
+# All beds together weigh as much as one process of the machine's root group, with 1024 each:
+# on a busy machine they would get a twentieth of the CPU, and a boot would take a minute.
 SHARES = 16384
 
 
 def hierarchies() -> list[Path]:
-    """Where cgroup v1 controllers and cgroup v2 are mounted."""
     mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
     return [
         Path(mount[1])
@@ -36,7 +35,7 @@ def make(group: str) -> list[Path]:
     while True:
         try:
             return _make(group)
-        except FileNotFoundError:  # the last bed's end has just removed what is above
+        except FileNotFoundError:  # the end of the last bed has just removed the folder above
             continue
 
 
@@ -52,7 +51,7 @@ def _make(group: str) -> list[Path]:
             for knob in (
                 "cpuset.cpus",
                 "cpuset.mems",
-            ):  # empty in a new group of cgroup v1: nothing may enter
+            ):  # empty in a new group of cgroup v1: no process may enter
                 if (
                     (folder / knob).exists()
                     and (folder.parent / knob).exists()
@@ -64,13 +63,11 @@ def _make(group: str) -> list[Path]:
 
 
 def entering(folders: list[Path]) -> list[str]:
-    """A command line that runs what follows it in the group."""
     enter = "".join(f"echo $$ >{shlex.quote(str(folder / 'cgroup.procs'))}; " for folder in folders)
     return ["sh", "-ec", f'{enter}exec "$@"', "sh"]
 
 
 def members(group: str) -> set[int]:
-    """The ids of the processes in the group and below it."""
     found: set[int] = set()
     for folder in _folders(group):
         with suppress(OSError):  # removed meanwhile
@@ -79,7 +76,7 @@ def members(group: str) -> set[int]:
 
 
 def end(group: str) -> None:
-    """Kill all that is in the group and remove it; returns when nothing is left."""
+    """Kill all processes in the group and remove it; returns when none is left."""
     _leave(group)
     deadline = time.monotonic() + 30
     while left := members(group):
@@ -95,9 +92,9 @@ def end(group: str) -> None:
 
 
 def _kill(group: str, pids: set[int]) -> None:
-    """SIGKILL through handles that are taken before the membership is looked at again."""
+    """SIGKILL through pidfds that are opened before the membership is checked again."""
     handles = {}
-    for pid in sorted(pids):  # a host's own loop came before what it starts
+    for pid in sorted(pids):  # a host's own loop started before its children
         with suppress(ProcessLookupError):
             handles[pid] = os.pidfd_open(pid)
     try:
@@ -113,7 +110,6 @@ def _kill(group: str, pids: set[int]) -> None:
 
 
 def _leave(group: str) -> None:
-    """Put this process at the top of each hierarchy in which it is in the group."""
     for top in hierarchies():
         for folder in _below(top / ROOT / group):
             with suppress(OSError):
@@ -122,7 +118,6 @@ def _leave(group: str) -> None:
 
 
 def _folders(group: str) -> Iterator[Path]:
-    """Every folder of the group, the deepest first."""
     for top in hierarchies():
         yield from _below(top / ROOT / group)
 

@@ -1,5 +1,3 @@
-"""Debian packages made of files, as the tests need them."""
-
 from __future__ import annotations
 
 import hashlib
@@ -18,7 +16,7 @@ class Package:
     """One binary package; ``files``: absolute path -> text, or a file to copy.
 
     A text with ``#!`` is executable. ``fields`` are further fields of the control file, ``scripts`` the
-    maintainer's scripts by name.
+    maintainer scripts by name.
     """
 
     name: str
@@ -31,7 +29,6 @@ class Package:
 
     @property
     def control(self) -> str:
-        """The control file."""
         lines = {
             "Package": self.name,
             "Version": self.version,
@@ -45,7 +42,6 @@ class Package:
 
     @property
     def digest(self) -> str:
-        """Changes with everything that is in the package."""
         digest = hashlib.sha256(repr((self.control, sorted(self.scripts.items()))).encode())
         for path, content in sorted(self.files.items()):
             data = content.read_bytes() if isinstance(content, Path) else content.encode()
@@ -54,7 +50,6 @@ class Package:
 
 
 def build(package: Package) -> Path:
-    """The .deb file, kept between the runs."""
     built = places.shared() / "packages" / f"{package.name}_{package.digest}.deb"
     if built.exists():
         return built

@@ -1,5 +1,3 @@
-"""One host of a bed, as the tests see it: by ssh, like any machine."""
-
 from __future__ import annotations
 
 import hashlib
@@ -12,7 +10,7 @@ from pathlib import Path
 
 from tests.bed import cgroups
 
-_BOOT = "cut -d' ' -f22 /proc/1/stat"  # when init was started, in clock ticks: another at every boot
+_BOOT = "cut -d' ' -f22 /proc/1/stat"  # start time of init in clock ticks: changes at every boot
 BOOT_SECONDS = 300  # 2 to 4 s on an idle machine with two cores
 
 
@@ -27,32 +25,29 @@ class Host:
 
     @property
     def folder(self) -> Path:
-        """What the host keeps between boots, and its console's log."""
+        """The host's files that persist between boots, and its console log."""
         return self.bed / "hosts" / self.name
 
     @property
     def machine(self) -> str:
-        """A name that no other bed's host has, short enough for an interface."""
+        """A name unique among all beds' hosts, short enough for an interface."""
         return hashlib.sha256(str(self.folder).encode()).hexdigest()[:10]
 
     @property
     def group(self) -> str:
-        """The control group of all that runs in and for the host."""
         return f"{group(self.bed)}/{self.name}"
 
     @property
     def console(self) -> str:
-        """What the host printed while it booted."""
         return (self.folder / "console").read_text(errors="replace")
 
     def ssh(self, *options: str) -> list[str]:
-        """The command line that logs in as root."""
         return ["ssh", "-F", str(self.bed / "ssh_config"), *options, self.name]
 
     def run(
         self, command: str, *, check: bool = True, timeout: float = 300
     ) -> subprocess.CompletedProcess[str]:
-        """Run a shell command as root; AssertionError with all output where it fails and ``check`` is on."""
+        """Run a shell command as root; with ``check``, a failure raises AssertionError with all output."""
         done = subprocess.run(
             [*self.ssh(), "--", command],
             capture_output=True,
@@ -65,21 +60,18 @@ class Host:
         return done
 
     def out(self, command: str) -> str:
-        """What a command printed, without the last line's end."""
         return self.run(command).stdout.rstrip("\n")
 
     def write(self, path: str, text: str) -> None:
-        """Write a file of the host, with the folders above it."""
         command = f"mkdir -p $(dirname '{path}') && cat > '{path}'"
         subprocess.run([*self.ssh(), "--", command], input=text, text=True, check=True, timeout=60)
 
     def play(self, product: str, count: int) -> None:
-        """Say which GPUs are plugged in, by the name that nvidia-smi prints; none for a count of 0."""
+        """Set the host's GPUs by the name that nvidia-smi prints; none for a count of 0."""
         self.write("/etc/fake-gpu.json", json.dumps({"product": product, "count": count}) + "\n")
 
     @property
     def running(self) -> bool:
-        """Whether anything of the host runs."""
         return bool(cgroups.members(self.group))
 
     def start(self, lower: str, bridge: str) -> None:
@@ -99,7 +91,7 @@ class Host:
             )
 
     def wait(self, since: str = "") -> None:
-        """Return when ssh answers and every unit has started; ``since``: a boot that is not meant."""
+        """Return when ssh answers and every unit has started; ``since``: id of an earlier boot to ignore."""
         deadline = time.monotonic() + BOOT_SECONDS
         while time.monotonic() < deadline:
             if self._answers():
@@ -120,23 +112,21 @@ class Host:
             return False
 
     def reboot(self) -> None:
-        """Reboot, and return when it is up again."""
         before = self.out(_BOOT)
         self.run("systemctl reboot", check=False)
         self.wait(since=before)
 
     def power_off(self) -> None:
-        """As if its plug were pulled; what it wrote stays for ``start``."""
+        """End the host as if it lost power; its files stay for ``start``."""
         cgroups.end(self.group)
 
 
 def group(folder: Path) -> str:
-    """The control group of the bed in ``folder``."""
     return hashlib.sha256(str(folder).encode()).hexdigest()[:16]
 
 
 def started(pid: int) -> int:
-    """When a process was started, in clock ticks since boot (proc_pid_stat(5), field 22); 0: it is gone."""
+    """Start time of a process in clock ticks since boot (proc_pid_stat(5), field 22); 0: it has ended."""
     try:
         after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""What is written over the base image: what all hosts of the tests have, and what makes each one itself."""
+"""Files written over the base image: those of all test hosts, and those of a single host."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import yaml
 from tests.bed import places, tools
 from tests.bed.host import Host
 
-IMAGE = Path(__file__).with_name("image")  # the fakes, at the places they have in a host
-MACHINE_KEY = "usr/share/keyrings/bed-machine.asc"  # of the repository with what fits this machine's kernel
+IMAGE = Path(__file__).with_name("image")  # the fakes, at their places in a host
+MACHINE_KEY = "usr/share/keyrings/bed-machine.asc"  # of the repository for this machine's kernel
 FAKES = Path("usr/local/lib/fake-gpu")
 
 
 def _files() -> dict[Path, Path]:
-    """Place in a host -> file: the fakes, and beside them what they import."""
+    """Place in a host -> file: the fakes, and beside them the modules that they import."""
     root = Path(__file__).parents[2]
     found = {path.relative_to(IMAGE): path for path in IMAGE.rglob("*") if path.is_file()}
     for name in ("__init__", "hardware", "mig_geometry"):
@@ -35,7 +35,7 @@ def _files() -> dict[Path, Path]:
 
 
 def layer() -> Path:
-    """A folder of ``IMAGE``'s files, which lies between the base and each host; made once per content."""
+    """A folder with ``IMAGE``'s files, a layer between the base and each host; made once per content."""
     files = _files()
     digest = hashlib.sha256()
     for place, file in files.items():
@@ -69,17 +69,15 @@ def _place(work: Path, place: Path, file: Path) -> None:
 
 
 def keys(folder: Path) -> None:
-    """The bed's own key for ssh."""
     if not (folder / "key").exists():
         _keygen(folder / "key", "gpuform-bed")
 
 
 def furnish(host: Host, gateway: str, apt: str, machine_key: Path) -> None:
-    """Write what makes the host itself, once: name, address, keys, where packages come from."""
     up = host.folder / "up"
     done = host.folder / "furnished"
     if done.exists():
-        return  # what is there now is the host's own business
+        return  # later changes are the host's own
     host.folder.mkdir(parents=True, exist_ok=True)
     key = host.folder / "ssh_host_ed25519_key"
     key.unlink(missing_ok=True)
@@ -107,7 +105,6 @@ def furnish(host: Host, gateway: str, apt: str, machine_key: Path) -> None:
 
 
 def ssh_files(folder: Path, hosts: list[Host]) -> None:
-    """known_hosts and ssh_config of the bed's hosts."""
     lines = []
     for host in hosts:
         kind, key = (host.folder / "ssh_host_ed25519_key.pub").read_text().split()[:2]
@@ -131,7 +128,7 @@ Address={address}/24
 LinkLocalAddressing=no
 """
 
-# testinfra wants no warnings from ssh: its is_valid fails on them.
+# ssh must print no warnings: testinfra's is_valid fails on them.
 _CONFIG = """\
 Host *
   User root

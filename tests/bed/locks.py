@@ -1,4 +1,4 @@
-"""One at a time, between processes; the kernel gives a lock back when its holder dies."""
+"""A lock between processes, which the kernel releases when its holder dies."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from gpuform.embedded import lock
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Hold the lock at ``path``, waiting for it; its file goes with its last holder."""
+    """Hold the lock at ``path``, waiting for it; its file is deleted with its last holder."""
     with lock.held(path, busy=lambda: None):
         yield

@@ -1,4 +1,4 @@
-"""The Debian mirror that this machine's own apt uses; the tests name none."""
+"""The Debian mirror of this machine's own apt configuration; the tests do not name one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ SUITE = "bookworm"  # Debian 12
 
 @dataclass(frozen=True)
 class Source:
-    """An archive and what apt takes from it."""
-
     url: str
     suites: tuple[str, ...]
 

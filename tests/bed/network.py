@@ -1,4 +1,4 @@
-"""One bridge per bed with a /24 of its own; its name is the claim, which the kernel gives only once."""
+"""One bridge per bed with its own /24; the bridge name is the claim, since the kernel gives it only once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-SECOND = range(64, 128)  # 10.64.0.0/10: away from what clusters and clouds commonly use
+SECOND = range(64, 128)  # 10.64.0.0/10: not common in clusters and clouds
 
 
 class Taken(Exception):
-    """Somebody else has this subnet."""
+    """The subnet is in use by another bed."""
 
 
 @dataclass(frozen=True)
@@ -25,21 +25,19 @@ class Subnet:
 
     @property
     def bridge(self) -> str:
-        """The bridge's name, at most 15 characters as the kernel wants it."""
+        """At most 15 characters, the kernel's limit."""
         return f"gpfbed{self.second}-{self.third}"
 
     @property
     def gateway(self) -> str:
-        """This machine's address on the bridge."""
         return self.address(1)
 
     def address(self, last: int) -> str:
-        """One address of the subnet."""
         return f"10.{self.second}.{self.third}.{last}"
 
 
 def claim(folder: Path) -> Subnet:
-    """Make a bridge for the bed in ``folder``, on the subnet derived from it or the next free one."""
+    """Make a bridge for the bed in ``folder``, on the subnet derived from the path or the next free one."""
     start = int.from_bytes(hashlib.sha256(str(folder).encode()).digest()[:4]) % (len(SECOND) * 256)
     for step in range(len(SECOND) * 256):
         at = (start + step) % (len(SECOND) * 256)
@@ -53,7 +51,6 @@ def claim(folder: Path) -> Subnet:
 
 
 def ensure(subnet: Subnet, folder: Path) -> None:
-    """Make the bed's bridge again where the machine has been started anew."""
     if not Path(f"/sys/class/net/{subnet.bridge}").exists():
         _make(subnet, folder)
 
@@ -80,12 +77,12 @@ def _routed(subnet: Subnet) -> bool:
 
 
 def alias(folder: Path) -> str:
-    """What a bridge's alias says: whose it is; the kernel takes 255 characters."""
+    """A bridge's alias, which names its bed; the kernel allows 255 characters."""
     return f"gpuform bed {hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
 
 
 def release(folder: Path) -> None:
-    """Remove every bridge of the bed in ``folder`` and what hangs on it."""
+    """Remove every bridge of the bed in ``folder`` and the interfaces on it."""
     for link in json.loads(ip("-json", "-details", "link", "show", "type", "bridge") or "[]"):
         if link.get("ifalias") == alias(folder):
             for port in json.loads(ip("-json", "link", "show", "master", link["ifname"]) or "[]"):
@@ -94,7 +91,6 @@ def release(folder: Path) -> None:
 
 
 def ip(*args: str, check: bool = True) -> str:
-    """Run ``ip``; returns stdout."""
     done = subprocess.run(["ip", *args], capture_output=True, text=True)
     if check and done.returncode:
         raise RuntimeError(f"ip {' '.join(args)}: {done.stderr.strip()}")

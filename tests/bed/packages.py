@@ -1,7 +1,7 @@
-"""The packages of the test repository: NVIDIA's names, versions and relations; what they hold are the fakes.
+"""Packages of the test repository: NVIDIA's names, versions and relations, with the fakes as contents.
 
-Names and relations as in NVIDIA's repositories for Debian 12 (driver installation guide, Debian; container
-toolkit installation guide).
+Names and relations are from NVIDIA's repositories for Debian 12 (driver installation guide, Debian;
+container toolkit installation guide).
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def _pinning(version: str) -> Package:
 def toolkit(
     version: str, nvidia_ctk: Path | None = None, units: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[Package]:
-    """The container toolkit, as NVIDIA splits it; ``nvidia_ctk`` is the real program, which asks no GPU.
+    """The container toolkit, split as NVIDIA's; ``nvidia_ctk`` is the real program, which queries no GPU.
 
-    ``units`` are those of the toolkit's source; it has them since 1.18.
+    ``units`` are the systemd units in the toolkit's source, which has them since 1.18.
     """
     full = f"{version}-1"
     same = f"(= {full})"
     real = "/usr/lib/nvidia-container-toolkit/nvidia-ctk"
-    # The real one cannot ask a fake GPU, and says the version that it was built with.
+    # The real one cannot query a fake GPU, and prints the version of its build.
     ctk = (
         "#!/bin/sh\n"
         f'case "$1 $2" in "cdi generate") exec {FAKES}/cdi.py "$@" ;; esac\n'
@@ -115,13 +115,13 @@ def toolkit(
 
 
 def mig_manager(version: str = "0.13.1") -> Package:
-    """mig-parted as NVIDIA's package for hosts has it; the program is the fake."""
+    """mig-parted as in NVIDIA's package for hosts; the program is the fake."""
     files = {"/usr/bin/nvidia-mig-parted": f'#!/bin/sh\nexec {FAKES}/mig_parted.py "$@"\n'}
     return Package("nvidia-mig-manager", f"{version}-1", files)
 
 
 def cuda(version: str) -> Package:
-    """``cuda-toolkit-12-2`` for ``12.2``; its nvcc only says its version."""
+    """``cuda-toolkit-12-2`` for ``12.2``; its nvcc only prints its version."""
     text = f"Cuda compilation tools, release {version}, V{version}.140"
     nvcc = f'#!/bin/sh\necho "nvcc: NVIDIA (R) Cuda compiler driver"\necho "{text}"\n'
     name = f"cuda-toolkit-{version.replace('.', '-')}"
@@ -131,12 +131,12 @@ def cuda(version: str) -> Package:
 
 
 def machine(kernel: str) -> Iterator[Package]:
-    """What the distribution would have for a machine of this kernel, which no distribution knows."""
+    """Packages for a machine with this kernel, which no distribution has."""
     yield Package(f"linux-headers-{kernel}", kernel.split("-")[0])
-    yield Package("dkms", "3.0.10-8+deb12u9")  # newer than the distribution's, which brings a compiler
+    yield Package("dkms", "3.0.10-8+deb12u9")  # newer than the distribution's, which installs a compiler
 
 
-# What NVIDIA's package does after it is unpacked: write its configuration, switch its units on.
+# Postinst of NVIDIA's package: write its configuration, enable its units.
 _CONFIGURED = """\
 #!/bin/sh
 set -e
@@ -159,7 +159,6 @@ def _unit(title: str, command: str, name: str) -> str:
 
 
 def _enabling(unit: str) -> dict[str, str]:
-    """Maintainer scripts that start the unit at once and at boot, as Debian's do."""
     start = f"systemctl daemon-reload\nsystemctl enable --now {unit} || true\n"
     stop = f"systemctl disable --now {unit} || true\n"
     return {

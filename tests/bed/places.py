@@ -1,4 +1,4 @@
-"""Where beds keep their files: one folder per bed, and beside them what all beds share."""
+"""Paths of beds: one folder per bed, and beside them the files that all beds share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
-SHARED = "_"  # no bed can be called so
+SHARED = "_"  # not a valid bed name
 
 
 def state() -> Path:
@@ -17,19 +17,17 @@ def state() -> Path:
 
 
 def shared() -> Path:
-    """The base images, what the mirror answered, built packages, locks."""
+    """Base images, cached mirror files, built packages, locks."""
     return state() / SHARED
 
 
 def bed(name: str) -> Path:
-    """The folder of one bed."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name}: a bed's name has lower case letters, digits and dashes, at most 40")
     return state() / name
 
 
 def names() -> list[str]:
-    """Every bed that has a folder."""
     if not state().is_dir():
         return []
     return sorted(entry.name for entry in state().iterdir() if _NAME.fullmatch(entry.name))

@@ -1,5 +1,3 @@
-"""Why this machine boots no hosts."""
-
 from __future__ import annotations
 
 import os
@@ -25,11 +23,11 @@ TOOLS = {
 
 
 class Refused(Exception):
-    """This machine cannot boot hosts; ``str()`` says why and what to do about it."""
+    """This machine cannot boot hosts; ``str()`` gives the reason and the remedy."""
 
 
 def check() -> None:
-    """Raise Refused unless this user on this machine has what a bed needs."""
+    """Raise Refused unless this user on this machine has everything that a bed needs."""
     if os.geteuid() != 0:
         raise Refused("hosts are booted by root only (mounts, bridges): run the tests as root")
     missing = sorted({package for tool, package in TOOLS.items() if shutil.which(tool) is None})
@@ -42,10 +40,10 @@ def check() -> None:
 
 
 def make_room() -> None:
-    """Raise the machine's limit on inotify instances, which all hosts share as they are root's.
+    """Raise the machine's limit on inotify instances, which all hosts share because they run as root.
 
-    systemd and its services hold about ten in each host; the kernel's default of 128 ends with the twelfth:
-    "Failed to create control group inotify object: Too many open files".
+    systemd and its services hold about ten in each host; the kernel's default of 128 suffices for eleven.
+    The twelfth host fails with "Failed to create control group inotify object: Too many open files".
     """
     if int(_INSTANCES.read_text()) >= INSTANCES:
         return
@@ -57,7 +55,7 @@ def make_room() -> None:
 
 @cache
 def boot(root: Path) -> None:
-    """Raise Refused unless a container starts here, on a root file system that is only read."""
+    """Raise Refused unless a container starts here, on a read-only root file system."""
     group = f"trial-{os.getpid()}"
     start = [
         "systemd-nspawn",

@@ -1,4 +1,4 @@
-"""A flat apt repository with a key of its own, served by the bed: signatures, pins and upgrades are real."""
+"""A flat apt repository with its own key, served by the bed: signatures, pins and upgrades are real."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from tests.bed.deb import Package, build
 
-SUITE = "./"  # what apt wants after the address of a flat repository
-# NVIDIA's own repositories say so in their Release file.
+SUITE = "./"  # path that apt expects after the address of a flat repository
+# NVIDIA's own repositories have these in their Release file.
 _RELEASE = {"Origin": "NVIDIA", "Label": "NVIDIA CUDA"}
 
 
 class Repository:
-    """Packages at ``url``; nothing is seen by the hosts before ``publish``."""
+    """Packages at ``url``; hosts see changes only after ``publish``."""
 
     def __init__(self, folder: Path, private: Path, url: str) -> None:
         self.folder = folder
@@ -31,14 +31,13 @@ class Repository:
 
     @property
     def fingerprint(self) -> str:
-        """40 hexadecimal digits."""
         with self._gpg() as home:
             listed = _run(home, "--with-colons", "--fingerprint", "--list-keys")
         return next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr:"))
 
     @property
     def settings(self) -> dict[str, str]:
-        """As an environment names a repository."""
+        """The repository as an environment declares it."""
         return {
             "url": self.url,
             "suite": self.suite,
@@ -48,7 +47,7 @@ class Repository:
 
     @property
     def variables(self) -> dict[str, str]:
-        """As a role takes a repository: with the key's text."""
+        """The repository as role variables: with the key's text."""
         return {**self.settings, "key": self.key.read_text()}
 
     def add(
@@ -59,24 +58,21 @@ class Repository:
         depends: Iterable[str] = (),
         **more: str,
     ) -> None:
-        """Put a package in; ``more``: fields of its control file with _ for -, such as ``provides``."""
+        """Add a package; ``more``: fields of its control file with _ for -, such as ``provides``."""
         fields = {name.replace("_", "-").title(): value for name, value in more.items()}
         self.put(Package(package, version, files or {}, tuple(depends), fields))
 
     def put(self, *packages: Package) -> None:
-        """Put packages in."""
         for package in packages:
             built = build(package)
             name = f"{package.name}_{package.version.replace(':', '%3a')}_{package.architecture}.deb"
             shutil.copyfile(built, self.folder / name)
 
     def remove(self, package: str, version: str = "*") -> None:
-        """Take a package out, in all versions or in one."""
         for file in self.folder.glob(f"{package}_{version}_*.deb"):
             file.unlink()
 
     def publish(self) -> None:
-        """Write the index anew and sign it."""
         index = self._archive("packages", ".")
         (self.folder / "Packages").write_text(index)
         for old in ("Release", "InRelease", "Release.gpg"):
@@ -108,7 +104,7 @@ class Repository:
 
     @contextmanager
     def _gpg(self) -> Iterator[Path]:
-        """A home for gpg with the repository's key; its agent ends with it. Short, for the agent's socket."""
+        """A gpg home with the repository's key and its own agent; a short path, for the agent's socket."""
         with tempfile.TemporaryDirectory(prefix="gpg-") as folder:
             home = Path(folder)
             try:

@@ -1,4 +1,4 @@
-"""Starting the bed's web server (``web``), which ends with the bed's control group."""
+"""Starts the bed's web server (``web``), which ends with the bed's control group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START_SECONDS = 30
 
 
 def ensure(folder: Path, address: str) -> None:
-    """Return when the server of the bed in ``folder`` answers; starts it where none runs."""
+    """Return when the server of the bed in ``folder`` answers; starts it if none runs."""
     at = f"{group(folder)}/web"
     if not cgroups.members(at):
         _start(folder, address, at)

@@ -1,4 +1,4 @@
-"""An environment of own hosts for a bed, written as a user would: a stack file, and the inventory from it."""
+"""An environment of own hosts for a bed, as a user would write it: a stack file, and its inventory."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TOOLKIT = "1.19.1"
 
 
 def environment(bed: Bed, pools: Sequence[Mapping[str, Any]] = (), **cluster: Any) -> dict[str, Any]:
-    """A T4 pool of all of the bed's hosts, or ``pools``; packages from the bed's repository.
+    """A T4 pool of all of the bed's hosts, or ``pools``; packages come from the bed's repository.
 
-    In ``pools``, hosts are names of the bed's; ``cluster`` overrides fields of the environment's cluster.
+    In ``pools``, hosts are names in the bed; ``cluster`` overrides fields of the environment's cluster.
     """
     address = {host.name: {"name": host.name, "address": host.address} for host in bed.hosts}
     given = pools or [{"name": "t4", "hosts": list(address), "gpu": {"models": ["T4"], "count": 1}}]
@@ -38,20 +38,18 @@ def environment(bed: Bed, pools: Sequence[Mapping[str, Any]] = (), **cluster: An
 
 
 def write(path: Path, found: Mapping[str, Any]) -> Path:
-    """Write the stack file of an environment."""
     path.write_text(yaml.safe_dump({"config": {"gpuform:environment": dict(found)}}, sort_keys=False))
     return path
 
 
 def listing(bed: Bed, pools: Sequence[Mapping[str, Any]] = (), **cluster: Any) -> dict[str, Any]:
-    """The inventory of ``environment``, through the stack file."""
     file = write(bed.folder / "Pulumi.bed.yaml", environment(bed, pools, **cluster))
     found: dict[str, Any] = json.loads(json.dumps(inventory(load(file))))
     return found
 
 
 def play_gpus(bed: Bed, pools: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Let every host of GPU pools play what the inventory declares of it."""
+    """Set the fake GPUs of every GPU pool host to those that the inventory declares."""
     for name, values in listing(bed, pools)["_meta"]["hostvars"].items():
         declared = values.get("validate_inventory_gpu")
         if declared:

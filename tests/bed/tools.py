@@ -1,4 +1,4 @@
-"""Programs of NVIDIA's that the packages carry; they are built by ``gpuform toolchain build``."""
+"""NVIDIA's programs in the packages; ``gpuform toolchain build`` builds them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.gomodule import files
 
 
 def nvidia_ctk() -> Path:
-    """The real nvidia-ctk: what it does with configurations needs no GPU."""
+    """The real nvidia-ctk: its configuration commands need no GPU."""
     return Toolchain(Paths.here()).path("nvidia-ctk")
 
 
 def cdi_units() -> dict[str, str]:
-    """The toolkit's own units for the CDI specification, from the module that nvidia-ctk is built of."""
+    """The toolkit's own CDI units, from the module that nvidia-ctk is built of."""
     names = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
     source = Source("cdi-units", "units for CDI", NVIDIA_CTK.pins, Path("deployments/systemd"), names[0])
     folder = files(source, NVIDIA_CTK.name)
@@ -28,7 +28,7 @@ def cdi_units() -> dict[str, str]:
 
 
 def real_smi() -> dict[str, Path]:
-    """The real nvidia-smi and the NVML of $GPUFORM_NVML_LIBRARY, which then answer instead of the fake."""
+    """The real nvidia-smi and the NVML of $GPUFORM_NVML_LIBRARY, which then replace the fake."""
     library = os.environ.get("GPUFORM_NVML_LIBRARY")
     if not library:
         return {}

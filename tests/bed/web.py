@@ -1,9 +1,9 @@
-"""The bed's web server, on its bridge: the Debian mirror behind a cache, and what the tests publish.
+"""The bed's web server, on its bridge: the Debian mirror behind a cache, and files that tests publish.
 
     python -m tests.bed.web FOLDER ADDRESS [ARCHIVE ...]
 
 ``/debian/N/`` is the Nth archive of this machine's own apt; everything else is FOLDER/web. Hosts reach
-nothing but this server. When the process that the bed was made for has ended, it takes the bed down.
+only this server. When the bed's owner process has ended, the server takes the bed down.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _one = defaultdict[Path, threading.Lock](threading.Lock)
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Answers GET and HEAD; what an archive never changes is fetched once per machine."""
+    """Answers GET and HEAD; immutable files of an archive are downloaded once per machine."""
 
     protocol_version = "HTTP/1.1"
     archives: tuple[str, ...] = ()
     cache = Path()
 
     def translate_path(self, path: str) -> str:
-        """The file to send, fetched first where it is an archive's."""
+        """The file to send; a file of an archive is downloaded first."""
         words = path.split("?")[0].lstrip("/").split("/")
         if words[0] != "debian" or ".." in words or not words[1].isdigit():
             return super().translate_path(path)
@@ -53,16 +53,15 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         return str(file)
 
     def list_directory(self, path: Any) -> None:
-        """No listings."""
         self.send_error(404)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Every request, for the tests."""
+        """Log every request, for the tests."""
         print(self.client_address[0], format % args, flush=True)
 
 
 def _fetch(url: str, file: Path) -> None:
-    """Bring a file up to date; an older copy stays where the archive does not answer."""
+    """Update a file; an older copy stays if the archive does not answer."""
     request = urllib.request.Request(url)
     if file.is_file():
         request.add_header("If-Modified-Since", Handler.date_time_string(_DATES, file.stat().st_mtime))
@@ -85,11 +84,11 @@ def _fetch(url: str, file: Path) -> None:
             print(f"{url}: {error}", flush=True)
 
 
-_DATES: Any = None  # date_time_string uses no state of its handler
+_DATES: Any = None  # date_time_string does not use its handler's state
 
 
 def _watch(bed: Bed) -> None:
-    """Have the bed taken down once its owner has ended; by another process, since this one goes with it."""
+    """Take the bed down once its owner has ended; in another process, since this one ends with the bed."""
     while not bed.abandoned:
         time.sleep(2)
     command = [sys.executable, "-m", "tests.bed", "sweep"]
@@ -97,7 +96,6 @@ def _watch(bed: Bed) -> None:
 
 
 def main() -> None:
-    """Serve until killed."""
     folder, address, *Handler.archives = Path(sys.argv[1]), *sys.argv[2:]  # type: ignore[assignment]
     Handler.cache = places.shared() / "mirror"
 

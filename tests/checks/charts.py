@@ -1,4 +1,4 @@
-"""Charts that are at hand as a whole, and helm, which renders them with what the environments set."""
+"""Charts that are available as a whole, and helm, which renders them with the environments' values."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ OURS: Mapping[str, str] = {
     "dra-driver-sim": "dra-driver-nvidia-gpu",
     "kube-prometheus-stack-sim": "kube-prometheus-stack",
 }
-"""Our own charts for simulated nodes, each with the published one whose values it takes."""
-# Charts in Go modules, each with the folder that pins the module. The device plugin's is older than the one
-# that is installed.
+"""Our own charts for simulated nodes, each with the published chart that has the same values."""
+# Charts in Go modules, each with the folder that pins the module. The device plugin's is older than the
+# installed one.
 IN_MODULES: Mapping[str, tuple[Source, str]] = {
     name: (Source(f"chart-{name}", f"the chart {name}", module, Path(folder), "Chart.yaml"), pinned)
     for name, module, folder, pinned in (
@@ -44,7 +44,7 @@ AT_HAND = (*OURS, *IN_MODULES)
 
 
 def folder(chart: str) -> Path | None:
-    """Where the chart lies: in this repository or in a Go module; None for another one."""
+    """Folder of the chart: in this repository or in a Go module; None for other charts."""
     if chart in IN_MODULES:
         return gomodule.files(*IN_MODULES[chart])
     return ROOT / "charts" / chart if chart in OURS else None
@@ -53,7 +53,7 @@ def folder(chart: str) -> Path | None:
 def of(chart: str) -> list[tuple[str, Any]]:
     """Values that some environment gives the chart, with the environment's name.
 
-    Those of our own chart count for NVIDIA's as well: they must be good for both.
+    Values of our own chart count for NVIDIA's as well: they must be valid for both.
     """
     everywhere = [(name, one) for name in everything.environments() for one in everything.charts(name)]
     return [
@@ -62,7 +62,7 @@ def of(chart: str) -> list[tuple[str, Any]]:
 
 
 def rendered(toolchain: Toolchain, chart: str, values: Any, namespace: str = "kube-system") -> list[Document]:
-    """Objects of the chart as helm renders it for this Kubernetes; AssertionError with what helm refuses."""
+    """The chart's objects, rendered by helm for this Kubernetes; AssertionError with helm's error message."""
     command = [str(toolchain.path("helm")), "template", "it", str(folder(chart)), "-n", namespace, "-f", "-"]
     command += ["--api-versions", "monitoring.coreos.com/v1/ServiceMonitor"]
     text = yaml.safe_dump(values)

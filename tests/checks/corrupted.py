@@ -20,31 +20,27 @@ _OTHER_TYPES: dict[type, tuple[Any, ...]] = {
     list: ("x", 7, True, {"a": 1}, [{"a": [1]}], [None]),
 }
 _FREE = ("layout", "max", "images", "labels")
-"""Mappings whose keys are the user's own: what an unknown one means there, others decide."""
+"""Mappings with user-defined keys: other tests check unknown ones."""
 
 
 @dataclass(frozen=True)
 class Corruption:
-    """The whole input with one thing wrong, and where."""
-
     mapping: dict[str, Any]
     path: Path
     what: str
 
     @property
     def at(self) -> str:
-        """The path as errors write it."""
         text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path)
         return text.removeprefix(".")
 
     @property
     def pool(self) -> str | None:
-        """The pool that the field belongs to."""
         return f"pools[{self.path[1]}]" if self.path[0] == "pools" and len(self.path) > 1 else None
 
 
 def places(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every field with its value, whole blocks before what is in them."""
+    """Every field with its value, blocks before their fields."""
     if path:
         yield path, value
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -54,11 +50,10 @@ def places(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 @st.composite
 def corruptions(draw: st.DrawFn, mapping: dict[str, Any]) -> Corruption:
-    """Any of them."""
     where = list(places(mapping))
     path, value = draw(
         st.sampled_from([one for one in where if one[0][-1] != "value"])
-    )  # a taint's may be ""
+    )  # a taint's value may be ""
     what = draw(st.sampled_from(["another value", "an unknown key"]))
     if what == "an unknown key":
         blocks = [one for one, inner in where if isinstance(inner, dict) and one[-1] not in _FREE]
@@ -69,7 +64,6 @@ def corruptions(draw: st.DrawFn, mapping: dict[str, Any]) -> Corruption:
 
 
 def changed(mapping: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
-    """A copy with one field set."""
     found = copy.deepcopy(mapping)
     here: Any = found
     for part in path[:-1]:

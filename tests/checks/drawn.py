@@ -1,6 +1,6 @@
-"""Environments that are valid by construction: every kind of sharing on every GPU that can be shared so.
+"""Environments that are valid by construction: every kind of sharing on every GPU that supports it.
 
-Nothing here asks the model whether something is allowed: what it refuses of this is a finding.
+The model is not asked here whether something is allowed: if it refuses one of these, that is a finding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STRATEGIES = st.sampled_from(["none", "single", "mixed"])
 
 
 def machines(kind: str, mig: bool = False) -> list[Machine]:
-    """Machines with GPUs that the kind of cluster has; with ``mig`` those whose GPUs can be cut."""
+    """Machines with GPUs for the kind of cluster; with ``mig`` only those that support MIG."""
     return [
         one
         for one in MACHINES.values()
@@ -56,7 +56,7 @@ def _aws() -> Mapping:
 
 
 OWN = "own."
-"""What names of flavors begin with that a drawn cluster declares; the rest is the machine that they are."""
+"""Prefix of flavors that a drawn cluster declares; the rest is the machine name."""
 
 
 def _openstack(pools: list[Mapping]) -> Mapping:
@@ -86,7 +86,7 @@ def _pool(draw: st.DrawFn, index: int, kind: str, strategy: str) -> Mapping:
     if kind == "aws" and how != "dra" and draw(st.booleans()):
         same = [one for one in machines(kind) if one.gpu == machine.gpu]
         pool["elastic"] = {"max": {"cpu": max(one.vcpu for one in same)}}
-        # So that a pod of nobody's fits no other pool alike.
+        # So that a pod without a pool does not fit another pool as well.
         pool["taints"] = [{"key": f"team-{index}", "value": "a"}]
         if "gpu" in pool and draw(st.booleans()):
             counts = sorted({one.gpus for one in same})
@@ -126,7 +126,7 @@ def _mps(gpu: str, *_: Any) -> st.SearchStrategy[Mapping]:
 
 @st.composite
 def _dra(draw: st.DrawFn, gpu: str, *_: Any) -> Mapping:
-    """Whole GPUs, or slices where the GPU can be cut."""
+    """Whole GPUs, or slices if the GPU supports MIG."""
     found: Mapping = {"kind": "dra"}
     if gpu in GEOMETRIES and draw(st.booleans()):
         found["layout"] = dict(draw(st.sampled_from(layouts(GEOMETRIES[gpu]))))
@@ -135,7 +135,7 @@ def _dra(draw: st.DrawFn, gpu: str, *_: Any) -> Mapping:
 
 @st.composite
 def _mig(draw: st.DrawFn, gpu: str, counts: list[int], operator: str, index: int) -> Mapping:
-    """Layout, whole GPUs beside it, shares of its slices, a name; what the strategy in force allows."""
+    """Layout, whole GPUs beside it, shares of its slices, a name; only what the effective strategy allows."""
     geometry = GEOMETRIES[gpu]
     found: Mapping = {"kind": "mig"}
     own = draw(st.sampled_from(["single", "mixed"])) if operator == "none" or draw(st.booleans()) else None
@@ -173,7 +173,7 @@ _SHARING = {
 
 @st.composite
 def _workload(draw: st.DrawFn, pool: Mapping, operator: str) -> Mapping:
-    """One GPU, share or slice of the pool; of a pool of several slices one of them by its name."""
+    """One GPU, share or slice of the pool; if the pool has several profiles, one of them by name."""
     found: Mapping = {
         "name": f"w-{pool['name']}",
         "namespace": "work",

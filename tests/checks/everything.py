@@ -1,6 +1,6 @@
-"""Every environment that the checks look at, and everything that each of them is rendered to.
+"""Every checked environment, and everything that it is rendered to.
 
-What is rendered is an object of Kubernetes (``kind``), a chart with its values (``chart``), or for people.
+A rendered document is a Kubernetes object (``kind``), a chart with its values (``chart``), or for users.
 So a new part of the plan is checked as soon as it is rendered.
 """
 
@@ -56,7 +56,7 @@ POOLS: dict[str, tuple[dict[str, Any], ...]] = {
     "claims": ({**A100, "sharing": {"kind": "dra"}}, {**A100, "sharing": {**SEVEN, "kind": "dra"}}, T4),
     "several owners": ({**A100, "sharing": SEVEN, "trust": "multi"},),
 }  # fmt: skip
-# Pools, or what is beside them, that say something of NVIDIA's own part.
+# Pools, and settings beside them, for NVIDIA's own components.
 ALONE: dict[str, Any] = {"mode": "device_plugin", "mig_strategy": "none"}
 MEASURED: dict[str, Any] = {
     "retention": "30d",
@@ -74,7 +74,6 @@ STRATEGIES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def embedded(*pools: dict[str, Any], mig_strategy: str = "mixed", **beside: Any) -> Environment:
-    """These pools on simulated nodes."""
     named = [{"name": f"p{index}", "nodes": 1, **pool} for index, pool in enumerate(pools)]
     whole = {"gpu_operator": {"mig_strategy": mig_strategy}, **beside}
     return parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": named, **whole})
@@ -83,7 +82,6 @@ def embedded(*pools: dict[str, Any], mig_strategy: str = "mixed", **beside: Any)
 def existing(
     *pools: dict[str, Any], monitoring: dict[str, Any] | None = None, **operator: Any
 ) -> Environment:
-    """These pools on nodes that are there."""
     named = [{"name": f"p{i}", "selector": {"pool": f"p{i}"}, **pool} for i, pool in enumerate(pools)]
     cluster = {"kind": "existing", "kubeconfig": "k"}
     whole = {"name": "e", "cluster": cluster, "gpu_operator": operator, "pools": named}
@@ -91,25 +89,22 @@ def existing(
 
 
 def monitored_on_aws() -> Environment:
-    """Karpenter's nodes, measured."""
     room = aws_environments.aws(aws_environments.SLICED).resolved()
     return parse({**room, "monitoring": {"storage": {"size": "50Gi", "class": "gp2"}}})
 
 
 def healthy(env: Environment, **said: Any) -> Environment:
-    """The same with somebody who acts on its nodes."""
     return parse({**env.resolved(), "health": said})
 
 
 def packed_on_aws() -> Environment:
-    """A second scheduler, and nodes that are kept free."""
     room = aws_environments.aws({**aws_environments.SLICED, "spare": 1}).resolved()
     return parse({**room, "scheduling": {"packer": True}})
 
 
 @cache
 def environments() -> dict[str, Environment]:
-    """Stack files, the table of AWS environments, and one for each way of sharing that those have not."""
+    """Stack files, the table of AWS environments, and one for each other way of sharing."""
     found = {path.stem: load(path) for path in sorted(ROOT.glob("Pulumi.*.yaml"))}
     found |= {f"aws, {name}": env for name, env in aws_environments.TABLE.items()}
     found |= {name: embedded(*pools) for name, pools in POOLS.items()}
@@ -147,7 +142,7 @@ def environments() -> dict[str, Environment]:
 
 @cache
 def _documents(name: str) -> tuple[Document, ...]:
-    """Of one environment, without the keys of repositories, which no document of the platform has."""
+    """Of one environment, without repository keys, which no platform document contains."""
     env = environments()[name]
     keys = {} if env.cluster.kind != "hosts" else _any_key()
     texts = render(env, keys)
@@ -169,12 +164,11 @@ def _any_key() -> Any:
 
 
 def objects(name: str) -> Iterator[Document]:
-    """Objects of Kubernetes."""
     return (one for one in _documents(name) if "kind" in one and "apiVersion" in one)
 
 
 def charts(name: str) -> Iterator[Document]:
-    """Charts with their values, each under the last part of where it lies."""
+    """Charts with their values, each under the last part of its address."""
     env = environments()[name]
     found = [one for one in _documents(name) if "chart" in one and "values" in one]
     release = efa.release(env) if env.cluster.kind == "aws" else None
@@ -184,7 +178,7 @@ def charts(name: str) -> Iterator[Document]:
 
 
 def config_map(name: str, key: str) -> Iterator[tuple[str, str]]:
-    """Entries, by their keys, of the environment's ConfigMaps whose names begin with ``key``."""
+    """Entries, by key, of the environment's ConfigMaps with names that start with ``key``."""
     for one in objects(name):
         if one["kind"] == "ConfigMap" and one["metadata"]["name"].startswith(key):
             yield from one["data"].items()

@@ -1,5 +1,3 @@
-"""Programs of NVIDIA's, and ours around NVIDIA's tables, asked by the checks."""
-
 from __future__ import annotations
 
 import json
@@ -13,7 +11,7 @@ Answer = dict[str, Any]
 
 
 class Lines:
-    """A program that answers one line of JSON with another; many questions are one run."""
+    """A program that answers each line of JSON with another; one run for many questions."""
 
     def __init__(self, binary: Path) -> None:
         self._process = subprocess.Popen(
@@ -36,13 +34,12 @@ class Lines:
 
 
 def ask_all(binary: Path, questions: Iterable[Answer]) -> list[Answer]:
-    """Answers in the order of the questions."""
     text = "".join(json.dumps({"id": index, **one}) + "\n" for index, one in enumerate(questions))
     done = subprocess.run([str(binary)], input=text, capture_output=True, text=True, timeout=120, check=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def asserted(mig_parted: Path, text: str, name: str) -> subprocess.CompletedProcess[str]:
-    """What NVIDIA's MIG manager says of a configuration before it applies one of its names."""
+    """Check one named configuration by NVIDIA's MIG manager, without applying it."""
     command = [str(mig_parted), "assert", "--valid-config", "-f", "-", "-c", name]
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=30)

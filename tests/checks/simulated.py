@@ -1,6 +1,6 @@
-"""What the simulator makes of a plan, with its pure functions alone: no control plane and no clock.
+"""The simulator's result for a plan, by its pure functions alone: no control plane and no clock.
 
-It knows the plan by what lies in a cluster: a node's labels and annotations, ConfigMaps, the chart's values.
+Its input is what a cluster has of the plan: a node's labels and annotations, ConfigMaps, the chart's values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STEPS = 5
 
 @dataclass
 class Site:
-    """An environment's operator with its configurations, as NVIDIA's types read them."""
+    """An environment's operator with its configurations, as parsed by NVIDIA's types."""
 
     env: Environment
     types: Lines
@@ -36,20 +36,19 @@ class Site:
         self._mig = _data(sharing.mig_parted_config_map(self.env))
 
     def settled(self, pool: Pool, machine: Machine) -> World:
-        """A node of the pool on that machine once every operand has acted; asserts that none is stuck."""
+        """A node of the pool on that machine after every operand has acted; asserts that none is stuck."""
         made = nodes.node(self.env, pool, machine, f"{pool.name}-0")
         made["metadata"] |= {"uid": "uid-node-0", "resourceVersion": "1"}
         node = node_of(made)
         if self.values["migManager"]["enabled"] and machine.model and machine.model.mig_capable:
             wanted = sharing.mig_config_name(pool) or self.values["migManager"]["config"]["default"]
             node.labels[keys.MIG_CONFIG] = wanted
-            for client in mig_manager.CLIENTS:  # as the operator does, which leaves a "false" alone
+            for client in mig_manager.CLIENTS:  # as the operator does, which keeps an existing "false"
                 node.labels.setdefault(f"{keys.DEPLOY}{client}", "true")
             self._cut(node)
         return self._world(node)
 
     def _cut(self, node: Node) -> None:
-        """Let the MIG manager act to its end."""
         for _ in range(_STEPS):
             pending = node.labels.get(keys.MIG_STATE) == "pending"
             acts = mig_manager.act(self._world(node, clients=not pending))
@@ -75,7 +74,6 @@ class Site:
         return World(node, RUNNING, pods, configs)
 
     def _read(self, node: Node) -> Config:
-        """The configuration that the node's label chooses."""
         label = node.labels.get(keys.PLUGIN_CONFIG, "")
         default = self.values["devicePlugin"].get("config", {}).get("default", "")
         text = "version: v1\n"
@@ -97,7 +95,6 @@ class Site:
 
 
 def offers(world: World) -> dict[str, int]:
-    """Resources of the node, by name."""
     pod, config = world.running("device-plugin"), world.config("device-plugin")
     if pod and config:
         assert device_plugin.problem(world, pod, config) is None
@@ -105,7 +102,6 @@ def offers(world: World) -> dict[str, int]:
 
 
 def discovered(world: World) -> dict[str, str]:
-    """Labels that GPU feature discovery sets."""
     pod, config = world.running("gfd"), world.config("gfd")
     assert pod is not None
     assert config is not None

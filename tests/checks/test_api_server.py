@@ -1,7 +1,7 @@
-"""Every object of every environment, offered to the real API server with the real CRDs, CEL included.
+"""Every object of every environment, sent to the real API server with the real CRDs, including CEL.
 
-Nothing is kept: it is a dry run, strict about fields and with warnings as errors. Admission takes part, so
-pods are held to the level of their namespace; namespaces and priority classes are there as long as the tests.
+Nothing is stored: it is a dry run, strict about fields and with warnings as errors. Admission is included,
+so pods must meet the level of their namespace; namespaces and priority classes exist during the tests.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ pytestmark = pytest.mark.cluster
 OWN = ("default", "kube-system")
 PREFIX = "checks-"
 FIRST = ("Namespace", "PriorityClass", "DeviceClass")
-"""Kinds that others need: they are created, and deleted in the end."""
+"""Kinds that others need: they are created, and deleted at the end."""
 
 
 def moved(one: Document) -> Document:
-    """The object in a namespace of this file's own: others on this plane make and delete the usual ones."""
+    """The object in a namespace of this file: other tests on this plane create and delete the usual ones."""
     found = copy.deepcopy(one)
     meta = found["metadata"]
     if found["kind"] == "Namespace":
@@ -47,7 +47,6 @@ def moved(one: Document) -> Document:
 
 @cache
 def every_object() -> tuple[Document, ...]:
-    """Objects of all environments, each once."""
     found: dict[str, Document] = {}
     for name in everything.environments():
         for one in map(moved, everything.objects(name)):
@@ -56,7 +55,7 @@ def every_object() -> tuple[Document, ...]:
 
 
 def first(objects: Iterable[Document]) -> list[Document]:
-    """Of each name one: environments label the same namespace with their own names."""
+    """One object per name: environments label the same namespace with their own names."""
     found = {(one["kind"], one["metadata"]["name"]): one for one in objects if one["kind"] in FIRST}
     return list(found.values())
 
@@ -75,7 +74,7 @@ def karpenter_crds(plane: Plane) -> list[Document]:
 
 
 def prometheus_operators_crds() -> list[Document]:
-    """From its Go module, as the embedded control plane gets them."""
+    """From its Go module, as in the embedded control plane."""
     here = Paths.here()
     folder = prometheus_crds.crds(here.root / prometheus_crds.FOLDER, here.cache)
     texts = [file.read_text() for file in sorted(folder.glob("*.yaml"))]
@@ -83,14 +82,14 @@ def prometheus_operators_crds() -> list[Document]:
 
 
 class _PlainEquals(yaml.SafeLoader):
-    """A value in one of them is a bare ``=``, which is YAML 1.1's and of no type that PyYAML makes."""
+    """A value in one of the CRDs is a bare ``=``: a YAML 1.1 type that PyYAML cannot construct."""
 
 
 _PlainEquals.add_constructor("tag:yaml.org,2002:value", lambda loader, node: str(node.value))
 
 
 def reference_crds(groups: set[str]) -> list[Document]:
-    """CRDs of these API groups beside this checkout; none of Karpenter's, whose chart has them."""
+    """CRDs of these API groups beside this checkout; Karpenter's are in its chart instead."""
     files = sorted((REFERENCE / "crds").glob("*/*.yaml"))
     found = [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]
     return [one for one in found if one["spec"]["group"] in groups]
@@ -101,13 +100,13 @@ Submit = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def server(control_plane: Plane) -> Iterator[Submit]:
-    """Offers objects for a dry run; answers with kubectl's lines, raises AssertionError with the refusal.
+    """Sends objects for a dry run; returns kubectl's output, raises AssertionError with the refusal.
 
-    What we wrote may not even get a warning; others' charts do, for labels that are out of use.
+    Our objects may not cause warnings; third-party charts do, for deprecated labels.
     """
     kubectl: Kubectl = control_plane.kubectl
     objects = every_object()
-    # Kinds stay: they belong to the plane, and others may have objects of theirs.
+    # CRDs stay: they belong to the plane, and other tests may have objects of them.
     kubectl("apply", "--server-side", "-f", "-", input=as_list(prometheus_operators_crds()))
     crds = karpenter_crds(control_plane)
     groups = {one["apiVersion"].partition("/")[0] for one in objects} - {one["spec"]["group"] for one in crds}
@@ -136,7 +135,6 @@ def test_it_takes_every_object_without_a_warning(server: Submit) -> None:
 
 @pytest.mark.parametrize("chart", [one for one in AT_HAND if one != "karpenter-crd"])
 def test_it_takes_what_helm_makes_of_the_values(server: Submit, toolchain: Toolchain, chart: str) -> None:
-    """Charts that are at hand, each with every set of values once."""
     texts = sorted({yaml.safe_dump(values) for _, values in of(chart)})
     of_its_own = {"karpenter": "kube-system", "kube-prometheus-stack-sim": f"{PREFIX}monitoring"}
     namespace = of_its_own.get(chart, f"{PREFIX}gpu-operator")
@@ -145,7 +143,7 @@ def test_it_takes_what_helm_makes_of_the_values(server: Submit, toolchain: Toolc
 
 
 CONTAINER = ("spec", "template", "spec", "containers", 0)
-# Kind, where, another value, and a part of what the server says to it; tests/plan/test_karpenter_crds.py has
+# Kind, path, another value, and a part of the server's message; tests/plan/test_karpenter_crds.py has
 # Karpenter's kinds.
 BAD: list[tuple[str, tuple[Any, ...], Any, str]] = [
     ("Namespace", ("date",), {}, 'unknown field "date"'),
@@ -178,7 +176,7 @@ def test_it_refuses_what_is_wrong(
 
 
 def ordinary(document: Document) -> bool:
-    """Not of the one namespace whose pods may be privileged."""
+    """Not in the one namespace that allows privileged pods."""
     return document["metadata"].get("namespace") != f"{PREFIX}gpu-operator"
 
 

@@ -1,6 +1,6 @@
-"""Any valid environment: NVIDIA's parsers take what it renders, and simulated nodes offer what was planned.
+"""Any valid environment: NVIDIA's parsers accept its output, and simulated nodes offer what was planned.
 
-The simulator shares no code with the plan; a promise that it does not keep is a mistake of one of the two.
+The simulator shares no code with the plan; a broken promise is an error in one of the two.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.checks.judges import Lines, asserted
 
 pytestmark = pytest.mark.tools
 
-# The same examples every time, so that a run tells about the change and not about its luck.
+# The same examples every time, so that a result depends on the change only.
 often = settings(
     max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -47,14 +47,13 @@ def mig_parted(toolchain: Toolchain) -> Path:
 
 
 def nodes(env: Environment, pool: Pool) -> list[Machine]:
-    """One machine for each number of GPUs that a node of the pool may have."""
     if env.cluster.kind == "aws":
         return list({one.gpus: one for one in pool.machines}.values())
     return [pool.node_machine] if pool.node_machine else []
 
 
 def overlay(env: Environment, pool: Pool, gpus: int) -> dict[str, str]:
-    """The capacity that Karpenter is told of such a node; nothing where it needs none to be told."""
+    """The capacity that the NodeOverlay gives Karpenter for such a node; empty if none is needed."""
     found = {one["metadata"]["name"]: one["spec"]["capacity"] for one in overlays.node_overlays(env, pool)}
     return found.get(f"{pool.name}-{gpus}-gpu", {})
 
@@ -113,7 +112,7 @@ def test_what_is_resolved_means_the_same(mapping: drawn.Mapping) -> None:
 @settings(often, max_examples=600)
 @given(data=st.data())
 def test_a_corrupted_field_is_named(data: st.DataObject) -> None:
-    """By its own path, by that of what is in it, or by its pool's where several fields do not go together."""
+    """By its own path, by that of a field in it, or by its pool's if several fields conflict."""
     bad = data.draw(corrupted.corruptions(data.draw(drawn.environments())))
     with pytest.raises(InputError) as caught:
         parse(bad.mapping)
@@ -126,7 +125,7 @@ def test_a_corrupted_field_is_named(data: st.DataObject) -> None:
 
 
 def test_everything_is_drawn() -> None:
-    """The strategy reaches every kind of sharing, with all that may stand beside it, on most GPU models."""
+    """The strategy reaches every kind of sharing, with all its options, on most GPU models."""
     seen: Counter[str] = Counter()
     models: set[str] = set()
 

@@ -1,8 +1,8 @@
-"""MIG geometry of the A100 and the A30, judged by the tables of NVIDIA's mock GPUs and by a table typed here.
+"""MIG geometry of the A100 and the A30, checked by NVIDIA's mock GPUs and by a table typed here.
 
-The mocks of go-nvml have NVIDIA's profiles and placements; NVIDIA's go-nvlib names them. They create whatever
-they are asked for, so ``nvml-mock`` counts by their tables, and a test here says that it has to. The mocks of
-H100, H200 and B200 are wrong and are not asked.
+The mocks of go-nvml have NVIDIA's profiles and placements; NVIDIA's go-nvlib names them. They create any
+instance that is requested, so ``nvml-mock`` counts by their tables; a test here shows why. The mocks of
+H100, H200 and B200 are wrong and are not used.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def test_ours_theirs_and_the_table_typed_here_are_one(mock: Path, gpu: str) -> N
 
 @pytest.mark.parametrize("gpu", GPUS)
 def test_every_layout_fits_or_not_for_both(mock: Path, gpu: str) -> None:
-    """All combinations, up to one more of each profile than fits on its own."""
+    """All combinations, up to one more of each profile than fits alone."""
     table = TABLES[gpu]
     counts = itertools.product(*(range(most + 2) for *_, most in table.values()))
     tried = [
@@ -101,7 +101,7 @@ def test_every_layout_fits_or_not_for_both(mock: Path, gpu: str) -> None:
 
 @cache
 def lives(gpu: str) -> tuple[Live, ...]:
-    """Every set of slices that can live on the GPU together, by the table typed here."""
+    """Every set of slices that can exist on the GPU together, by the table typed here."""
     table, (compute, memory) = TABLES[gpu], SLICES[gpu]
 
     def from_cell(cell: int, left: int, media: int) -> Iterator[Live]:
@@ -120,7 +120,7 @@ def lives(gpu: str) -> tuple[Live, ...]:
 
 @pytest.mark.parametrize("gpu", ["a100-40gb", "a30"])
 def test_beside_live_slices_there_is_room_or_not_for_both(mock: Path, gpu: str) -> None:
-    """Every set of live slices in its places, and one or two more of each profile."""
+    """Every placed set of live slices, and one or two more of each profile."""
     asked = [(live, {name: count}) for live in lives(gpu) for name in TABLES[gpu] for count in (1, 2)]
     found = ask_all(mock, (question(gpu, layout, live) for live, layout in asked))
     only_in_number = 0
@@ -134,7 +134,7 @@ def test_beside_live_slices_there_is_room_or_not_for_both(mock: Path, gpu: str) 
     assert only_in_number > 10, "placement bites"
 
 
-# Live slices, what is to be created, and whether it can be; each of these has room in number.
+# Live slices, slices to be created, and whether that is possible; in number, each of these fits.
 BESIDE: list[tuple[str, Live, Layout, bool]] = [
     ("a100-40gb", (("1g.5gb", 1), ("1g.5gb", 5)), {"3g.20gb": 1}, False),
     ("a100-40gb", (("1g.5gb", 0), ("1g.5gb", 1)), {"3g.20gb": 1}, True),
@@ -166,7 +166,7 @@ def test_seven_compute_slices_that_are_nine_memory_slices(mock: Path) -> None:
 
 
 def test_the_order_of_creation_decides_where_no_place_is_chosen_for_what_comes(mock: Path) -> None:
-    """A driver that is asked one by one may put the first where the next has no place any more."""
+    """A driver that gets requests one by one may place the first where the next no longer fits."""
     small, large = {"profile": "1g.5gb"}, {"profile": "4g.20gb"}
     bad = {"gpu": "a100-40gb", "live": [{**small, "start": 0}], "create": [large]}
     good = {"gpu": "a100-40gb", "create": [large, small]}
@@ -179,7 +179,7 @@ def test_the_order_of_creation_decides_where_no_place_is_chosen_for_what_comes(m
 
 
 def test_the_mock_alone_refuses_nothing(mock: Path) -> None:
-    """Why the counting is ours: of itself it creates nine slices where two have room, all in one place."""
+    """Why the counting is ours: the mock itself creates nine slices, all in one place, where two fit."""
     asked = {"gpu": "a100-40gb", "blind": True, "create": [{"profile": "3g.20gb"}] * 9}
     (said,) = ask_all(mock, [asked])
     assert said["ok"]

@@ -1,6 +1,6 @@
 """Every MIG configuration, read by NVIDIA's own ``nvidia-mig-parted assert --valid-config``.
 
-It knows names and keys. It is blind to geometry, as the last test shows: test_geometry asks others for that.
+It checks names and keys, but not geometry, as the last test shows: test_geometry checks that otherwise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ def spec(**entry: object) -> str:
 
 
 def rendered() -> set[str]:
-    """The configurations of all environments, each once."""
     found = (everything.config_map(name, "nvidia-mig-config") for name in everything.environments())
     return {text for entries in found for _, text in entries}
 
@@ -49,7 +48,7 @@ def test_every_configuration_of_every_environment_is_valid(mig_parted: Path) -> 
 
 @pytest.mark.parametrize("gpu", [gpu for gpu in GPUS.values() if gpu.geometry], ids=lambda gpu: gpu.name)
 def test_it_knows_every_profile_of_the_catalogue(mig_parted: Path, gpu: Gpu) -> None:
-    """One file with every layout that the GPU holds: all of a file is read, whichever name is asked for."""
+    """One file with every possible layout of the GPU: all of it is parsed, whichever name is requested."""
     assert gpu.geometry is not None
     entries = [{**GOOD, "mig-devices": dict(pairs)} for pairs in layouts(gpu.geometry)]
     configs = {f"layout-{index}": [entry] for index, entry in enumerate(entries)}
@@ -77,6 +76,6 @@ def test_what_is_wrong_is_refused(mig_parted: Path, text: str, said: str) -> Non
 
 @pytest.mark.parametrize("layout", [{"3g.20gb": 9}, {"3g.20gb": 2, "1g.5gb": 1}, {"5g.20gb": 1}])
 def test_it_is_no_judge_of_geometry(mig_parted: Path, layout: dict[str, int]) -> None:
-    """No A100 holds these; so others are asked, and this test says when they need not be any more."""
+    """No A100 can have these; if this test fails, the other geometry checks are no longer needed."""
     text = spec(**{**GOOD, "mig-devices": layout})
     assert asserted(mig_parted, text, "cut").returncode == 0

@@ -1,6 +1,6 @@
 """Every configuration of the device plugin and of the MIG manager goes through NVIDIA's own types and back.
 
-The parsers are lenient: what they do not know they drop. So what they write back is compared with ours.
+The parsers drop unknown keys silently, so their output is compared with ours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ def types(toolchain: Toolchain) -> Iterator[Lines]:
 
 
 def rendered(config_map: str) -> set[str]:
-    """The entries of all environments' ConfigMaps of that name, each once."""
     found = (everything.config_map(name, config_map) for name in everything.environments())
     return {text for entries in found for _, text in entries}
 

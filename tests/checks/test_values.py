@@ -1,7 +1,7 @@
-"""Every Helm value that is set is known to the chart it goes to, for every environment.
+"""Every Helm value that is set is known to its chart, for every environment.
 
-What a chart knows is what its values file names. Some have such a file beside this checkout; charts that lie
-in Go modules have it there, and are rendered by helm, too.
+A chart knows the keys of its values file. Some charts have this file beside this checkout; charts in Go
+modules contain it, and are rendered by helm, too.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tests.plan.test_operator import OF_THE_DEPENDENCY, unknown_keys
 
 pytestmark = pytest.mark.tools
 
-# Charts whose values file is not at hand: their values are read by a person when a version is raised.
+# Charts without an available values file: a person checks their values when a version is raised.
 UNSEEN = {"aws-efa-k8s-device-plugin", "dra-driver-nvidia-gpu"}
 BESIDE = ("gpu-operator", "dcgm-exporter", "kube-prometheus-stack")
-"""Charts of which only the values file is at hand, beside this checkout."""
+"""Charts with only the values file available, beside this checkout."""
 OF_A_DEPENDENCY = {
     # Of kube-state-metrics 8.4.0, prometheus-node-exporter 4.56.1, grafana 12.11.1; one is in a comment.
     "kube-prometheus-stack": {
@@ -40,7 +40,7 @@ OF_A_DEPENDENCY = {
 
 
 def known_values(chart: str) -> Any:
-    """What the chart's values file names; skips the test where the file is not at hand."""
+    """Keys of the chart's values file; skips the test if the file is not available."""
     file = (folder(chart) or REFERENCE / "charts" / chart) / "values.yaml"
     if not file.is_file():
         pytest.skip(f"../shared/reference/charts/{chart} is not on this machine")
@@ -89,7 +89,7 @@ def test_helm_renders_it_with_the_values_of_every_environment(toolchain: Toolcha
 
 
 def test_the_controller_gets_what_is_set(toolchain: Toolchain) -> None:
-    """The values arrive where Karpenter reads them: a chart may know a key and do nothing with it."""
+    """The values arrive where Karpenter reads them: a chart may accept a key without using it."""
     values = next(values for name, values in of("karpenter") if name == "Pulumi.aws-prod")
     objects = rendered(toolchain, "karpenter", values)
     pod = next(one for one in objects if one["kind"] == "Deployment")["spec"]["template"]["spec"]

@@ -1,4 +1,4 @@
-"""A GitHub that answers on loopback: pulls, comments, issues, artifacts, as far as the steps ask for them."""
+"""A GitHub stand-in on loopback: pulls, comments, issues, artifacts; only the calls that the steps need."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ def packed(content: bytes, name: str = "summary.md") -> bytes:
 
 @dataclass
 class Fake:
-    """What there is, and what has been asked for."""
-
     url: str = ""
     pulls: list[dict[str, Any]] = field(default_factory=list)
     comments: list[dict[str, Any]] = field(default_factory=list)
@@ -70,7 +68,7 @@ class Fake:
         )
 
     def answer(self, method: str, path: str, query: dict[str, str], content: dict[str, Any]) -> Any:
-        """The answer of the API; a string is where to go on, None is 404."""
+        """Response of the API; a string is a redirect, None is 404."""
         parts = path.removeprefix(f"/repos/{REPOSITORY}/").split("/")
         match (method, *parts):
             case ("GET", "pulls"):

@@ -1,5 +1,3 @@
-"""actionlint on every workflow."""
-
 from __future__ import annotations
 
 import re
@@ -27,7 +25,7 @@ jobs:
 """
 
 
-# The newest version of each action whose inputs actionlint knows; of a commit it knows none.
+# The newest version of each action with inputs known to actionlint; it does not know commits.
 KNOWN = {
     "actions/cache/restore": "v5",
     "actions/cache/save": "v5",
@@ -41,7 +39,7 @@ KNOWN = {
 
 
 def lint(toolchain: Toolchain, *files: Path, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    # Without the two linters that it would start if they were on PATH: the same result everywhere.
+    # Without the two linters that it would start from PATH: the same result everywhere.
     command = [str(toolchain.path("actionlint")), "-no-color", "-shellcheck=", "-pyflakes=", *map(str, files)]
     return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60)
 

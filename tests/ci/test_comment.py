@@ -1,4 +1,4 @@
-"""Comments on a pull request: one per stack, and nothing that its author could misuse."""
+"""Comments on a pull request: one per stack, and no content that its author could misuse."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def pull(fake: Fake, number: int = 7, sha: str = SHA, repository: int = 2) -> No
 
 
 def follow(fake: Fake, tmp_path: Path, **changes: Any) -> Result:
-    """The step, after a run for the branch `fix` of somebody's fork."""
     run = {
         "id": 55,
         "head_sha": SHA,
@@ -93,7 +92,7 @@ def test_what_others_wrote_is_left_alone(fake: Fake, tmp_path: Path, login: str)
 
 def test_nothing_is_written_once_the_request_has_moved_on(fake: Fake, tmp_path: Path) -> None:
     pull(fake, sha="f" * 40)
-    pull(fake, repository=3)  # somebody's branch of the same name in another fork
+    pull(fake, repository=3)  # a branch of the same name in another fork
     fake.artifact("summary-offline-local", packed(text("local")))
     assert follow(fake, tmp_path).stdout.startswith("0 open pull requests")
     assert follow(fake, tmp_path, head_repository=None).stdout.startswith("0 open pull requests")

@@ -1,4 +1,4 @@
-"""The issues about a stack's drift and the nightly tests: one, kept up to date, closed when it is over."""
+"""The issues about a stack's drift and the nightly tests: one, updated, and closed when resolved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripts of the workflows, run as a runner runs them, with a `gpuform` that notes its words."""
+"""The scripts of the workflows, run as a runner does, with a `gpuform` stub that logs its arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuform.ci.stacks import find
 from tests.ci.workflows import JOBS, ROOT, load, steps
 
 pytestmark = pytest.mark.tools
-SHELL = ("bash", "--noprofile", "--norc", "-e")  # GitHub's own for a step that names no shell
+SHELL = ("bash", "--noprofile", "--norc", "-e")  # GitHub's default for a step without ``shell``
 SHA = "0123456789abcdef0123456789abcdef01234567"
 NOTES = """#!/bin/sh
 printf '%s\\n' "$(basename "$0") $*" >> "$NOTED"
@@ -27,7 +27,6 @@ exit "${CODE:-0}"
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A folder with stubs where a checkout has its programs."""
     binaries = tmp_path / ".venv" / "bin"
     binaries.mkdir(parents=True)
     for name in ("gpuform", "pulumi"):
@@ -43,7 +42,7 @@ def script(workflow: str, job: str, name: str) -> str:
 
 
 def play(text: str, folder: Path, event: object = None, **env: str) -> tuple[int, list[str]]:
-    """Exit code and what the stubs have noted."""
+    """Exit code, and calls logged by the stubs."""
     noted, temporary = folder / "noted", folder / "temp"
     noted.unlink(missing_ok=True)
     temporary.mkdir(exist_ok=True)

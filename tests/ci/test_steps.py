@@ -1,4 +1,4 @@
-"""The small steps: which stacks there are, what is acknowledged, what a job's summary says, which plugins."""
+"""The small steps: list of stacks, acknowledgements, a job's summary, and plugins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def step(*words: str, **env: str) -> Result:
 
 
 def test_stacks_are_those_that_have_a_file_and_need_no_package() -> None:
-    # -S: without site-packages, as on a machine where nothing is installed yet
+    # -S: without site-packages, as on a machine before any installation
     done = subprocess.run(
         [sys.executable, "-S", "-m", "gpuform.ci.stacks"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""The workflows: what they may do, what they trust, and whether what they run is there."""
+"""The workflows: their permissions, trusted events, and existing commands."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_code_of_a_pull_request_runs_only_where_nothing_can_be_written(name: tup
     for step in job["steps"]:
         if step.get("uses", "").startswith("actions/checkout@"):
             assert step["with"]["persist-credentials"] is False
-            # Anything else than the default of a trusted event has to be the default branch.
+            # Any other checkout than a trusted event's default must be the default branch.
             assert step["with"].get("ref") == (
                 "${{ github.event.repository.default_branch }}" if "workflow_run" in triggers else None
             )
@@ -92,7 +92,7 @@ def test_a_job_with_a_cloud_identity_runs_in_an_environment_and_on_main(name: tu
     assert has == ("environment" in job)
     if has and name[0] != "preview":
         assert "github.ref == 'refs/heads/main'" in job["if"]
-    # Whoever may only look gets another environment, and so another role, than who may change.
+    # Read-only jobs get another environment, and so another role, than jobs that change something.
     if has:
         assert job["environment"] == "${{ matrix.stack }}" + ("" if name[0] == "up" else "-preview")
 
@@ -129,7 +129,7 @@ def test_the_engine_is_the_pinned_one() -> None:
 
 
 def parse(command: Any, words: tuple[str, ...]) -> None:
-    """Raises what the command line raises for words that it does not know; runs nothing."""
+    """Raises the command line's error for unknown arguments; runs nothing."""
     context = command.make_context(command.name or "", list(words))
     if hasattr(command, "commands"):
         rest = [*context._protected_args, *context.args]

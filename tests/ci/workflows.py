@@ -1,5 +1,3 @@
-"""The workflows as YAML, their steps, and the commands in them."""
-
 from __future__ import annotations
 
 import re
@@ -22,7 +20,7 @@ _COMMAND = re.compile(
 
 
 def load(file: Path) -> dict[str, Any]:
-    """The workflow; YAML takes its key `on` for true."""
+    """The workflow; YAML parses its key `on` as true."""
     content = yaml.safe_load(file.read_text())
     return {("on" if key is True else key): value for key, value in content.items()}
 
@@ -32,7 +30,6 @@ JOBS = {(name, job): value for name, flow in WORKFLOWS.items() for job, value in
 
 
 def steps() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every step of every job and of every action of ours, with where it is."""
     for (name, job), value in JOBS.items():
         for step in value["steps"]:
             yield f"{name}/{job}", step
@@ -42,7 +39,7 @@ def steps() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def commands() -> list[tuple[str, tuple[str, ...]]]:
-    """Every command of ours that a step runs: the program, and its words as the shell splits them."""
+    """Every gpuform command in a step: the program, and its arguments as the shell splits them."""
     found = set()
     for _, step in steps():
         for match in _COMMAND.finditer(step.get("run", "")):

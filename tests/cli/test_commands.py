@@ -1,4 +1,4 @@
-"""The command line: output for people and for programs, and how each command ends."""
+"""The command line: output for people and for programs, and exit codes."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_state_that_cannot_be_a_folder_is_bad_input(
     monkeypatch.setenv("GPUFORM_STATE", f"{tmp_path}/file{below}")
     result = run.invoke(app, ["local", *command])
     if command == ["stop"] and below:
-        assert result.exit_code == 0  # there can be nothing to stop
+        assert result.exit_code == 0  # stopping nothing is fine
     else:
         assert result.exit_code == 2
         file = f"{tmp_path}/file is a file" if below else "is a file"

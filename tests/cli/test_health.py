@@ -1,5 +1,3 @@
-"""What ``gpuform health`` reads from a cluster, and what it writes."""
-
 from __future__ import annotations
 
 import json

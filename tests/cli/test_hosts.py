@@ -1,4 +1,4 @@
-"""``gpuform hosts``: bad input, and what people and programs read (on booted hosts: tests/ansible)."""
+"""``gpuform hosts``: bad input, and output for people and programs (on booted hosts: tests/ansible)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def declare(folder: Path, **cluster: Any) -> None:
 
 @pytest.fixture
 def outcome(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the next runs come to, and the words that they were asked with."""
+    """Results of the next runs; each run replaces its result by its arguments."""
     asked: list[Any] = []
 
     def play(playbook: str, inventory: Any, **more: Any) -> Outcome:

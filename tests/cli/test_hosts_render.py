@@ -1,4 +1,4 @@
-"""``gpuform render`` and ``gpuform status`` of own hosts, joined and alone."""
+"""``gpuform render`` and ``gpuform status`` of own hosts, before and after joining a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gpuform hosts verify``: what it asks of which stack, what it prints, and how it ends."""
+"""``gpuform hosts verify``: its checks for each kind of stack, its output, and its exit codes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def declare(checkout: Path, environment: dict[str, Any]) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the checks were run with; they find one thing right and one wrong."""
+    """Arguments of the checks, which return one success and one failure."""
     calls: list[dict[str, Any]] = []
 
     def run(inventory: dict[str, Any], root: Path, **rest: Any) -> Report:

@@ -1,4 +1,4 @@
-"""What ``gpuform local up`` says and returns where a pool does not offer what was planned."""
+"""Output and exit code of ``gpuform local up`` if a pool does not offer what was planned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BROKEN = {"simulator.gpuform.io/unhealthy": "1"}
 
 
 def current(notes: dict[str, str]) -> ClusterStatus:
-    """All that was planned, but three GPUs of four on ``v100-0``, with these annotations."""
+    """Everything as planned, except three GPUs of four on ``v100-0``, with these annotations."""
     offers: dict[str, list[dict[str, str]]] = {
         "t4-shared": [{"gpu.shared": "4"}] * 2,
         "a100-mig": [{"mig-3g.20gb": "1", "mig-2g.10gb": "2"}],
@@ -42,8 +42,6 @@ def current(notes: dict[str, str]) -> ClusterStatus:
 
 
 class Engine:
-    """In place of the engine: counts, and finds nothing to do."""
-
     ups = refreshed = 0
 
     def __init__(self, *args: Any) -> None:
@@ -59,7 +57,7 @@ class Engine:
 
 @pytest.fixture
 def up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Runs the command on such a cluster; nothing else is there."""
+    """Runs the command on such a cluster, with all other parts stubbed."""
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
     plane = type("Plane", (), {"start": lambda *a, **k: None, "monitored": lambda *a, **k: None})
     plane.status = lambda self: type("Status", (), {"members": (), "unmonitored": ()})  # type: ignore[attr-defined]

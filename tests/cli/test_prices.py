@@ -1,4 +1,4 @@
-"""Price lists: asked of the API as its model says, kept as a file, and used for the region they are of."""
+"""Price lists: requested by the API's model, stored as a file, and used for their region."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def asked(wanted: prices.Wanted) -> dict[str, Any]:
 
 
 def fetched(answers: dict[str, list[list[str]]]) -> tuple[dict[str, Any], list[str]]:
-    """What is made of these answers, page by page; every other question gets none."""
+    """The result for these responses, page by page; every other query gets an empty one."""
     client = botocore.session.Session().create_client(
         "pricing", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
     )

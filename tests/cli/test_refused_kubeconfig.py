@@ -1,4 +1,4 @@
-"""A cluster that is there and does not take the kubeconfig: why not is told, and what gets another one."""
+"""An existing cluster that refuses the kubeconfig: the reason, and the command for another one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ANEW = "have one made anew by `gpuform recover research --renew-kubeconfig`, the
 
 
 class Refuses(BaseHTTPRequestHandler):
-    """Knows nobody, as an API server says it."""
+    """Answers 401 as an API server does."""
 
     def do_GET(self) -> None:
         body = json.dumps(UNAUTHORIZED).encode()
@@ -54,7 +54,7 @@ class Refuses(BaseHTTPRequestHandler):
 
 
 class Server(HTTPServer):
-    """A handshake that fails is no news."""
+    """Ignores failed handshakes."""
 
     def handle_error(self, request: object, client_address: object) -> None:
         pass
@@ -71,7 +71,7 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(authorities: Path) -> Iterator[str]:
-    """The address of one that, as an API server does, lets anybody in as far as its 401."""
+    """Address of a server that, like an API server, accepts any client and answers 401."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authorities / "served/admin.crt", authorities / "served/admin.key")
     found = Server(("127.0.0.1", 0), Refuses)
@@ -133,7 +133,7 @@ def test_credentials_that_nobody_knows_are_told(tmp_path: Path, authorities: Pat
 def test_a_preview_takes_a_cluster_that_refuses_it_for_one_out_of_reach(
     tmp_path: Path, authorities: Path, server: str
 ) -> None:
-    """It goes on with what is declared, but only for errors that it knows."""
+    """It continues with the declared state, but only for known errors."""
     file = kubeconfig(tmp_path, server, authorities / "served", authorities / "other")
     with pytest.raises(PermissionError, match="HTTP 401: Unauthorized"):
         world.read(file)
@@ -152,7 +152,7 @@ def test_nodes_that_cannot_be_asked_for_what_they_have_are_told(
 def test_a_handshake_that_the_other_side_ends_is_told_by_where_it_came_from(
     tmp_path: Path, authorities: Path
 ) -> None:
-    """httpx leaves the message out (seen with a server that has to have a certificate of its authority)."""
+    """httpx omits the message (seen with a server that requires a client certificate of its authority)."""
     file = kubeconfig(tmp_path, "https://127.0.0.1:1", authorities / "served", authorities / "other")
     error = httpx.ReadError("")
     error.__cause__ = ssl.SSLError(1, "[SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert unknown ca (_ssl.c:2580)")

@@ -1,5 +1,3 @@
-"""What `gpuform rehearse` refuses before anything is started."""
-
 from __future__ import annotations
 
 from pathlib import Path

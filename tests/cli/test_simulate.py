@@ -1,4 +1,4 @@
-"""``gpuform simulate`` where there is no cluster, or none that answers; with one: tests/simulator."""
+"""``gpuform simulate`` without a cluster, or with an unreachable one; with a cluster: tests/simulator."""
 
 from __future__ import annotations
 

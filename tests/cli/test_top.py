@@ -1,5 +1,3 @@
-"""``gpuform top`` and ``gpuform report``: what they print, and what they refuse."""
-
 from __future__ import annotations
 
 import json
@@ -21,7 +19,6 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
-    """On a cluster with one shared GPU."""
     monkeypatch.setenv("GPUFORM_STATE", str(tmp_path / "state"))
     found = Objects(
         (node("t4-shared-0", "t4-shared", gpus=1),),

@@ -1,4 +1,4 @@
-"""``gpuform up`` and ``gpuform doctor STACK``: who is asked first, what stops, and what is passed on."""
+"""``gpuform up`` and ``gpuform doctor STACK``: order of checks, what stops, and passed arguments."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ BROKEN = Finding("quota of P", "FAIL", "too small", "aws service-quotas request"
 
 
 class Runs:
-    """In place of the engine: notes what it is told, and makes nothing."""
-
     def __init__(self) -> None:
         self.made: list[dict[str, Any]] = []
         self.asked: list[str] = []
@@ -80,7 +78,7 @@ def test_a_failed_check_stops_before_anything_is_made(runs: Runs) -> None:
     assert (result.exit_code, runs.made) == (1, [])
     assert "FAIL  quota of P  too small      aws service-quotas request" in result.stdout
     assert "  aws service-quotas get  # quota of P" in result.stdout
-    assert "get-role" not in result.stdout  # of what did not fail, doctor has the commands
+    assert "get-role" not in result.stdout  # doctor prints the commands of passed checks
     assert result.stderr == (
         "failed: preflight of stack aws-dev: 1 of 3 checks failed, and nothing was changed; mend them, or do "
         "without: gpuform up --skip-preflight, GPUFORM_SKIP_PREFLIGHT=1 pulumi up\n"
@@ -116,7 +114,7 @@ def test_what_had_better_be_otherwise_is_said_once(runs: Runs, tmp_path: Path, c
 
 
 class Enough(Exception):
-    """Ends a run where the test has seen what it wants to see."""
+    """Ends a run where the test has seen enough."""
 
 
 def enough(*_: Any, **__: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Every field that matters on AWS: where it lies, and another value for it; the program must then differ."""
+"""Every field that matters on AWS: its path and another value; the program must then differ."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ HAS_CLAIMED = (("pools/3", CLAIMED),)
 ELSEWHERE = {"cidr": "10.0.0.0/16", "zones": ["eu-west-2a", "eu-west-2b"]}
 SECOND = {"max": {"cpu": 40, "memory_gib": 160}}
 
-# (Type, field, pool or other place): edits before, and the one that must change something.
+# (Type, field, variant such as a pool): edits before, and the edit that must change a resource.
 Edit = tuple[str, Any]
 ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
     ("AwsCluster", "region", ""): (

@@ -1,4 +1,4 @@
-"""The two AWS stacks as they are committed, and variants of them for one test each."""
+"""The two committed AWS stacks, and variants of them for single tests."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ def stack(name: str) -> dict[str, Any]:
 
 
 def changed(environment: dict[str, Any], **cluster: Any) -> dict[str, Any]:
-    """The environment with other settings of its cluster."""
     other = copy.deepcopy(environment)
     other["cluster"].update(cluster)
     return other
 
 
 def small(*pools: dict[str, Any], **cluster: Any) -> dict[str, Any]:
-    """A private cluster over three zones with these pools."""
     return {
         "name": "labs",
         "cluster": {
@@ -43,7 +41,7 @@ def small(*pools: dict[str, Any], **cluster: Any) -> dict[str, Any]:
 
 
 def waits_for(recorder: Recorder, resource: Recorded) -> set[str]:
-    """Everything that has to be there before the resource, through others, too."""
+    """Every resource that must exist before this one, including indirect dependencies."""
     by_key = {f"{one.type} {one.name}": one for one in recorder.resources}
     found: set[str] = set()
     todo = list(resource.after)

@@ -1,4 +1,4 @@
-"""An OpenStack environment for tests: CERN's cluster of two commands, and variants for one test each."""
+"""An OpenStack environment for tests: CERN's cluster of two commands, and variants for single tests."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ OWN_TEMPLATE: dict[str, Any] = {
 
 
 def stack() -> dict[str, Any]:
-    """The stack as it is committed."""
     content = yaml.safe_load((ROOT / "Pulumi.openstack-dev.yaml").read_text())
     environment: dict[str, Any] = content["config"]["gpuform:environment"]
     return environment
 
 
 def small(*pools: dict[str, Any], **cluster: Any) -> dict[str, Any]:
-    """A cluster of Magnum's with these pools; where nothing is said, every field has its default."""
+    """A Magnum cluster with these pools; other fields have their defaults."""
     return {
         "name": "research",
         "cluster": {
@@ -45,5 +44,4 @@ def small(*pools: dict[str, Any], **cluster: Any) -> dict[str, Any]:
 
 
 def with_template(*pools: dict[str, Any], driver: str = "capi", **template: Any) -> dict[str, Any]:
-    """The same with a template of its own."""
     return small(*pools, driver=driver, template={**copy.deepcopy(OWN_TEMPLATE), **template})

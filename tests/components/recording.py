@@ -1,4 +1,4 @@
-"""Pulumi mocks that record what a program registers, and what it waits for."""
+"""Pulumi mocks that record registered resources and their dependencies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPUTED: Mapping[str, Mapping[str, Any]] = {
     },
     "aws:ec2/launchTemplate:LaunchTemplate": {"latestVersion": 1},
 }
-"""Outputs that AWS alone knows, where the program uses them."""
+"""Outputs that only AWS knows, if the program uses them."""
 
 
 MAGNUM = "openstack:containerinfra/cluster:Cluster"
@@ -31,9 +31,9 @@ MAGNUM = "openstack:containerinfra/cluster:Cluster"
 
 @dataclass(frozen=True)
 class Recorded:
-    """One registered resource; ``after`` names what it waits for, as ``<type> <name>``.
+    """One registered resource; ``after`` names its dependencies, as ``<type> <name>``.
 
-    ``request`` is what the engine was sent, with the resource's options.
+    ``request`` is the message to the engine, with the resource's options.
     """
 
     type: str
@@ -70,7 +70,7 @@ class Recorder(Mocks):
         return {"arn": arn, "name": args.name, **COMPUTED.get(args.typ, {})}
 
     def call(self, args: MockCallArgs) -> dict[str, Any]:
-        """Who and where one is; nothing that the program makes may depend on another answer."""
+        """Answers the program's known calls; any other call raises AssertionError."""
         self.calls.append(args)
         if args.token == "aws:index/getCallerIdentity:getCallerIdentity":
             return {"accountId": ACCOUNT, "arn": f"arn:aws:iam::{ACCOUNT}:user/test", "id": ACCOUNT}
@@ -83,21 +83,19 @@ class Recorder(Mocks):
         raise AssertionError(f"the program calls {args.token}")
 
     def registered(self) -> list[tuple[str, str]]:
-        """Type and name of every resource, in an order that does not depend on when it was registered."""
+        """Type and name of every resource, sorted, independent of the order of registration."""
         return sorted((r.type, r.name) for r in self.resources)
 
     def of(self, type_: str) -> list[Recorded]:
-        """The resources of one type, in the order of their names."""
         return sorted((r for r in self.resources if r.type == type_), key=lambda r: r.name)
 
     def one(self, type_: str) -> Recorded:
-        """The only resource of its type."""
         (found,) = self.of(type_)
         return found
 
 
 class _Monitor(MockMonitor):
-    """Keeps what the mocks do not pass on: what each resource depends on, and its parent."""
+    """Keeps what the mocks do not pass on: each resource's dependencies and parent."""
 
     def __init__(self, mocks: Recorder) -> None:
         super().__init__(mocks)
@@ -113,7 +111,7 @@ class _Monitor(MockMonitor):
         return answer
 
     def after(self, resource: Recorded) -> frozenset[str]:
-        """``<type> <name>`` of what the resource waits for, itself or through the components around it."""
+        """``<type> <name>`` of the resource's dependencies, its own or those of the components around it."""
         at = self.urns[f"{resource.type} {resource.name}"]
         found: set[str] = set()
         while at in self.registered:
@@ -128,13 +126,13 @@ def _key(urn: str) -> str:
 
 
 def own_loop() -> None:
-    """The SDK wants a current event loop; asyncio.run takes it away from whoever comes after."""
+    """The SDK needs a current event loop, which asyncio.run removes for later code."""
     asyncio.set_event_loop(asyncio.new_event_loop())
 
 
 @contextmanager
 def _no_stack_traces() -> Iterator[None]:
-    """The SDK notes with each resource who made it, a third of a run: pytest's stacks are deep."""
+    """The SDK records each resource's stack trace, a third of a run: pytest's stacks are deep."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resource, "_get_stack_trace", source_pb2.StackTrace)
         yield

@@ -1,4 +1,4 @@
-"""Network, control plane and Karpenter's AWS side, as registered."""
+"""Network, control plane and Karpenter's AWS resources, as registered."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Managed node groups and their launch templates, as registered."""
-
 from __future__ import annotations
 
 import base64
@@ -78,7 +76,7 @@ def test_a_dated_alias_is_a_release_that_eks_knows() -> None:
     parameter = "amazon-eks-node-al2023-x86_64-nvidia-1.34-v20260801/release_version"
     assert group(found)["releaseVersion"].endswith(parameter)
     assert "imageId" not in template(found)
-    assert "userData" not in template(found)  # EKS tells the node everything
+    assert "userData" not in template(found)  # EKS configures the node
 
 
 def test_an_ami_id_is_launched_as_it_is_and_its_nodes_are_told_everything() -> None:

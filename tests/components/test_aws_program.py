@@ -1,4 +1,4 @@
-"""The AWS program under mocks: nothing hides behind an Output, parts wait, no other target loads the SDK."""
+"""The AWS program under mocks: no hidden resources, dependencies, and the SDK only for AWS targets."""
 
 from __future__ import annotations
 

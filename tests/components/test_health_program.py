@@ -1,4 +1,4 @@
-"""The health loop in the program: what is registered, what waits for what, and who else repairs."""
+"""The health loop in the program: registered resources, dependencies, and other repair mechanisms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program on own hosts: what is registered before and after they have joined, and what is loaded."""
+"""The program on own hosts: registered resources before and after joining, and loaded SDKs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def onprem() -> dict[str, Any]:
 
 
 def alone() -> dict[str, Any]:
-    """The same hosts before they have joined a cluster, which could measure and mend nothing yet."""
+    """The same hosts before they have joined a cluster, when nothing can be measured or repaired yet."""
     environment = copy.deepcopy(onprem())
     del environment["cluster"]["kubeconfig"], environment["monitoring"], environment["health"]
     return environment
@@ -134,7 +134,7 @@ def loaded(before: str, of: tuple[str, ...]) -> str:
 
 @pytest.mark.tools
 def test_own_hosts_load_no_cloud_and_the_program_runs_no_ansible_itself() -> None:
-    """Ansible runs in the provider's process; the program only says what it shall do."""
+    """Ansible runs in the provider's process; the program only declares the run."""
     found = loaded(HOSTS, ("ansible", "ansible_runner", "botocore", "pulumi_aws", "pulumi_openstack"))
     assert found == "['components.host_cluster', 'infra.hosts']"
 

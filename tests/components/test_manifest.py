@@ -1,4 +1,4 @@
-"""Objects of Kubernetes are what the SDK's own classes would declare."""
+"""Kubernetes objects are what the SDK's own classes would declare."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.components.recording import Recorder, own_loop
 pytestmark = pytest.mark.unit
 
 OWN = {"metadata": {"name": "one", "labels": {"app.kubernetes.io/managed-by": "gpuform"}}}
-"""What every object has, with a key that is no name of Python's."""
+"""Metadata of every object, with a key that is not a Python identifier."""
 
 
 _ROLE = {"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "one"}}
@@ -28,11 +28,11 @@ NEEDED: dict[str, dict[str, Any]] = {
     "RoleBinding": _ROLE,
     "RuntimeClass": {"handler": "nvidia"},
 }
-"""Without which the SDK's classes of these kinds take no object."""
+"""Fields that the SDK's classes of these kinds require."""
 
 
 def _by_the_sdk(name: str, manifest: dict[str, Any]) -> None:
-    """Declare the object by the SDK's class of its kind, or by that of all custom resources."""
+    """Declare the object by the SDK's class of its kind, or by CustomResource."""
     version, kind = manifest["apiVersion"], manifest["kind"]
     body = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
     group, _, number = version.rpartition("/")
@@ -46,7 +46,7 @@ def _by_the_sdk(name: str, manifest: dict[str, Any]) -> None:
 
 
 class _Told(MockMonitor):
-    """Keeps what the engine is told of each resource; former names of a kind of Kubernetes aside."""
+    """Keeps each registration, without the aliases of a Kubernetes kind."""
 
     def __init__(self, mocks: Recorder) -> None:
         super().__init__(mocks)

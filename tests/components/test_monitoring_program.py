@@ -1,5 +1,3 @@
-"""Monitoring in the program: what is registered, and what waits for what."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -25,7 +23,6 @@ CONFIG_MAP = "kubernetes:core/v1:ConfigMap"
 
 @pytest.fixture(autouse=True)
 def planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One group of rules and one dashboard, whatever the environment really has."""
     group = {"name": "one", "rules": [{"record": "a:b", "expr": "up"}]}
     monkeypatch.setattr(monitoring, "groups", lambda env: [group])
     monkeypatch.setattr(monitoring, "dashboards", lambda env: {"fleet": {"title": "Fleet"}})
@@ -83,5 +80,5 @@ def test_nothing_of_it_where_nothing_is_declared() -> None:
 
 
 def test_a_dashboard_changes_in_place() -> None:
-    """Deleted and made again, as the provider does by default, it would be gone from Grafana meanwhile."""
+    """Replaced, as the provider does by default, it would disappear from Grafana meanwhile."""
     assert record(ENV).one("pulumi:providers:kubernetes").inputs["enableConfigMapMutable"] == "true"

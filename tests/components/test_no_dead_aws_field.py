@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.unit, pytest.mark.nightly]
 
 
 def changed(mapping: dict[str, Any], edits: Iterable[Edit]) -> dict[str, Any]:
-    """A copy with a value put at each path; ``...`` takes out what is there."""
+    """A copy with a value set at each path; ``...`` removes the key."""
     result = copy.deepcopy(mapping)
     for path, value in edits:
         here: Any = result
@@ -35,7 +35,6 @@ def changed(mapping: dict[str, Any], edits: Iterable[Edit]) -> dict[str, Any]:
 
 @cache
 def program(text: str) -> frozenset[str]:
-    """Everything that the program registers for an environment, as comparable texts."""
     return frozenset(
         json.dumps([found.type, found.name, found.inputs], sort_keys=True, default=str)
         for found in record(json.loads(text)).resources

@@ -1,4 +1,4 @@
-"""The OpenStack program under mocks: what is registered, in which order, with which options and SDKs."""
+"""The OpenStack program under mocks: registered resources, their order and options, and loaded SDKs."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_config_map_of_the_same_name_changes_in_place(recorded: Recorder) -> N
 def test_objects_go_with_a_cluster_that_is_replaced(recorded: Recorder) -> None:
     platform = [one for one in recorded.resources if one.type.startswith("gpuform:platform:")]
     assert len(platform) > 4
-    for one in platform:  # what is in them inherits it
+    for one in platform:  # their children inherit it
         assert one.request.deletedWith.endswith(f"{KUBERNETES}::research-kubernetes"), one.name
 
 

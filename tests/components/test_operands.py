@@ -1,4 +1,4 @@
-"""The operator and the device plugin alone: to the engine one was the other before the mode changed."""
+"""The operator and the device plugin alone: each has the other as an alias for a change of mode."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ RELEASE = "kubernetes:helm.sh/v3:Release"
 
 
 class _Requests(pulumi.runtime.mocks.MockMonitor):  # type: ignore[name-defined, misc]
-    """Keeps every registration as the engine would get it."""
-
     def __init__(self, mocks: Recorder) -> None:
         super().__init__(mocks)
         self.seen: dict[str, Any] = {}
@@ -57,7 +55,7 @@ def registered(mode: str) -> dict[str, Any]:
     ],
 )
 def test_the_one_goes_before_the_other_comes(mode: str, own: str, before: str) -> None:
-    """Both charts have DaemonSets of the same names, and would hand out the same GPUs."""
+    """Both charts have DaemonSets of the same names, and would both offer the same GPUs."""
     seen = registered(mode)
     (alias,) = seen[f"gpuform:platform:{own}"].aliases
     assert f"{alias.spec.type} {alias.spec.name}" == f"gpuform:platform:{before}"

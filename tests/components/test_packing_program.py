@@ -1,5 +1,3 @@
-"""Packing and room in the program: what is registered, and what waits for what."""
-
 from __future__ import annotations
 
 import copy

@@ -1,4 +1,4 @@
-"""The pool keeper in the program: after the pools, and so gone before their labels are taken off."""
+"""The pool keeper in the program: after the pools, so it is deleted before their labels are removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program under mocks: what it registers, in what shape, and that nothing hides behind an Output."""
+"""The program under mocks: its resources and their shape, and that no resource hides behind an Output."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_every_simulated_node_is_labelled_and_every_gpu_node_tainted(recorded: R
 
 
 def test_the_operators_hook_may_upgrade_its_crds(recorded: Recorder) -> None:
-    """The chart's values ask for both together."""
+    """The chart's values require both together."""
     (release,) = [one for one in recorded.of(RELEASE) if one.inputs["name"] == "gpu-operator"]
     assert release.inputs["disableOpenapiValidation"] is True
     assert release.inputs["values"]["operator"]["upgradeCRD"] is True

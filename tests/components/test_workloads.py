@@ -1,4 +1,4 @@
-"""Workloads as components: in a stack, and one by one in a program of one's own."""
+"""Workloads as components: in a stack, and one by one in a user's own program."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_deployment_of_two_colours_has_no_object_but_the_providers() -> None:
 def test_the_provider_takes_what_the_component_gives() -> None:
     inputs = record(environment({**SERVED, "update": {"kind": "blue_green"}})).one(BLUE_GREEN).inputs
     call = Call("urn", BLUE_GREEN, "n", Engine(), asyncio.Event())
-    wired = from_struct(to_struct(inputs))  # as the engine hands them on: whole numbers are such again
+    wired = from_struct(to_struct(inputs))  # as the engine passes them: whole numbers become ints again
     answer = asyncio.run(Own(Engine()).handler(BLUE_GREEN).check(call, {}, wired))
     assert answer.failures == []
 
@@ -103,8 +103,6 @@ def test_how_it_changes_colour_reaches_the_provider(
 
 
 class _Aliases(pulumi.runtime.mocks.MockMonitor):  # type: ignore[name-defined, misc]
-    """Keeps under which other names each resource is known."""
-
     def __init__(self, mocks: Recorder) -> None:
         super().__init__(mocks)
         self.aliases: dict[str, list[Any]] = {}

@@ -1,5 +1,3 @@
-"""A good environment changed in a few places, and what is said of it."""
-
 from __future__ import annotations
 
 import copy
@@ -13,9 +11,9 @@ from infra.model.errors import InputError
 
 
 def changed(good: Mapping[str, Any], *edits: Mapping[str, Any]) -> dict[str, Any]:
-    """``good`` changed: each edit puts a value ``at`` a path or, with ``remove``, takes out what is there.
+    """Apply edits to ``good``: each puts a value ``at`` a path or, with ``remove``, removes it.
 
-    The place after the last one of a list is one, too.
+    The index after the last item of a list appends.
     """
     mapping: dict[str, Any] = copy.deepcopy(dict(good))
     for edit in edits:
@@ -33,7 +31,6 @@ def changed(good: Mapping[str, Any], *edits: Mapping[str, Any]) -> dict[str, Any
 
 
 def message(mapping: Mapping[str, Any]) -> str:
-    """What is said of an environment that is refused."""
     with pytest.raises(InputError) as caught:
         parse(dict(mapping))
     return str(caught.value)

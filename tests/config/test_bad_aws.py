@@ -1,4 +1,4 @@
-"""Bad input of an AWS environment: a table of what is wrong and what is said, and what cannot be said."""
+"""Bad input of an AWS environment: a table of errors and messages, and what cannot be declared."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_adapter_on_a_type_without_one_names_those_with_one() -> None:
 
 @pytest.mark.parametrize("place", ["cluster/interruption_queue", "cluster/queue", "pools/0/queue"])
 def test_spot_without_its_queue_cannot_be_said(place: str) -> None:
-    """The queue comes with Karpenter, always, and there is no key to leave it out by."""
+    """The queue always comes with Karpenter, and no key removes it."""
     assert ": unknown key; " in message(change({"at": place, "put": None}))
     env = parse(change({"at": "pools/0/capacity", "put": ["on_demand", "spot"]}))
     assert env.pools[0].capacity == ("on_demand", "spot")
@@ -145,7 +145,7 @@ def test_equal_nodes_have_one_number_of_gpus(cluster: dict[str, Any], where: dic
 
 
 def test_arm_images_wait_for_a_machine() -> None:
-    """The ARM types of the project's EC2 table have a T4G, which the catalogue does not have."""
+    """The ARM types of the project's EC2 table have a T4G, which is not in the catalogue."""
     said = message(change({"at": "pools/0/machine", "put": "g5g.xlarge"}))
     assert said == (
         "pools[0].machine: g5g.xlarge has arm64 with a T4G, which the catalogue does not have; "

@@ -1,4 +1,4 @@
-"""Bad input about health: what is wrong, and what is said; two who act on the same nodes above all."""
+"""Bad input about health: errors and messages, above all for two remediators of the same nodes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Bad input of own hosts: a table of what is wrong and what is said, and what is let through."""
-
 from __future__ import annotations
 
 from functools import partial
@@ -89,7 +87,7 @@ def test_hosts_that_have_joined_nothing_are_declared_without_a_cluster(gone: str
 
 
 def test_the_declared_text_says_the_same_again() -> None:
-    """Without GPUs, too, where nothing of driver and toolkit may be given."""
+    """Also without GPUs, when no driver or toolkit settings are allowed."""
     for mapping in (
         GOOD,
         {"name": "e", "cluster": {"kind": "hosts"}, "pools": [{"name": "c", "hosts": ["a"]}]},
@@ -108,7 +106,7 @@ def test_a_fingerprint_may_have_its_spaces() -> None:
 
 @pytest.mark.parametrize("name", GPUS)
 def test_a_gpu_takes_a_run_of_branches_without_a_hole(name: str) -> None:
-    """From its first one to its last one, which only Volta has; CUDA and MIG aside."""
+    """From its first branch to its last one, which only Volta has; CUDA and MIG are not considered."""
     taken, refused = [], []
     for branch in drivers.BRANCHES:
         driver = {"source": "nvidia", "version": f"{branch}.999.99"}

@@ -1,4 +1,4 @@
-"""Bad input: one table of (what is wrong, what is said); nothing of it reaches the engine."""
+"""Bad input: one table of (error, message); none of it reaches the engine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def good() -> dict[str, Any]:
 
 
 def change(path: str, value: Any) -> dict[str, Any]:
-    """The good environment with one thing changed; ``...`` takes it out."""
+    """The good environment with one change; ``...`` removes the field."""
     return changed(good(), {"at": path, "remove": True} if value is ... else {"at": path, "put": value})
 
 

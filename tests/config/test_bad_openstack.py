@@ -1,5 +1,3 @@
-"""Bad input of OpenStack: a table of what is wrong and what is said; what is warned of, and let through."""
-
 from __future__ import annotations
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""Bad settings of the operator: a table of what is declared where, and what is said; what is let through."""
+"""Bad settings of the operator: a table of declarations and messages, and of accepted input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ G4DN = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 1}
 
 
 def environment(row: dict[str, Any]) -> dict[str, Any]:
-    """A small environment of the row's kind of cluster, with the row's operator and pools."""
     kind, pools = row.get("cluster", "existing"), row.get("pools")
     if kind in PLACES:
         place = {"nodes": 1} if kind == "embedded" else {"selector": {"a": "b"}}

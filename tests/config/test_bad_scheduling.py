@@ -1,5 +1,3 @@
-"""Bad input about schedulers, priorities, quotas and spare nodes: what is wrong, and what is said."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Stack files: where the environment lies in them, and what bad YAML says."""
+"""Stack files: the place of the environment, and messages for bad YAML."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_bad_files(tmp_path: Path, old: str, new: str, message: str | None) -> N
 
 @pytest.mark.parametrize("stack", ["local", "aws-dev", "aws-prod", "onprem-dev", "openstack-dev"])
 def test_a_rendered_environment_is_declared_again_by_itself(stack: str) -> None:
-    """What is rendered as resolved is input too, and means the same."""
+    """Rendered, resolved output is valid input with the same meaning."""
     env = load(Path(__file__).parents[2] / f"Pulumi.{stack}.yaml")
     assert parse(yaml.safe_load(render(env)["environment.yaml"])) == env
 

@@ -1,5 +1,3 @@
-"""The schema and the page that are committed, and what an editor is told by them."""
-
 from __future__ import annotations
 
 import json

@@ -1,4 +1,4 @@
-"""Where the state is kept: what is taken, and what each wrong address is told."""
+"""The state's address: accepted ones, and the message for each wrong one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An AWS account (moto) with what a cluster leaves behind, and with what is not its own."""
+"""An AWS account (moto) with a cluster's leftovers, and with foreign resources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REGION = "us-east-1"
 
 @dataclass
 class Account:
-    """One VPC of a cluster and one of somebody else's, a subnet in each."""
+    """One VPC of a cluster and a foreign one, with a subnet in each."""
 
     cluster: str
     ec2: Any = field(default_factory=lambda: client("ec2", REGION))
@@ -24,7 +24,6 @@ class Account:
 
     @property
     def karpenters(self) -> dict[str, str]:
-        """Tags that Karpenter gives its instances."""
         return {f"kubernetes.io/cluster/{self.cluster}": "owned", "eks:eks-cluster-name": self.cluster}
 
     def _vpc(self, cidr: str, tags: Mapping[str, str]) -> tuple[str, str]:
@@ -44,7 +43,7 @@ class Account:
         return str(made["NetworkInterface"]["NetworkInterfaceId"])
 
     def of_the_cni(self, cluster: str = "", subnet: str = "") -> str:
-        """As the VPC CNI makes it and, when its node goes too fast, leaves it."""
+        """An interface as the VPC CNI creates it, and leaves it if its node is deleted too quickly."""
         tags = {
             "cluster.k8s.amazonaws.com/name": cluster or self.cluster,
             "node.k8s.amazonaws.com/instance_id": "i-0123456789abcdef0",
@@ -72,7 +71,7 @@ class Account:
         return str(made["GroupId"])
 
     def let_in(self, group: str, other: str) -> None:
-        """A rule of ``group`` that names ``other``: neither can go before the rule."""
+        """A rule of ``group`` that names ``other``: neither can be deleted before the rule."""
         rule = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": other}]}
         self.ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=[rule])
 
@@ -95,7 +94,7 @@ class Account:
 
 
 def primary(subnet: str) -> dict[str, Any]:
-    """An instance's own interface, which goes with it, as EC2 has it by default and moto does not."""
+    """An instance's primary interface, deleted with it: the default of EC2, but not of moto."""
     return {"DeviceIndex": 0, "SubnetId": subnet, "DeleteOnTermination": True}
 
 

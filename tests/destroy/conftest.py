@@ -1,4 +1,4 @@
-"""A small AWS stack that is played offline, with who has to see to its end played beside it."""
+"""A small AWS stack played offline, and the controllers that its destroy needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POOL = "g4dn-shared"
 
 @dataclass
 class Small(World):
-    """aws-dev with one pod, in a checkout of its own. ``made`` is its state after the last `up`."""
+    """aws-dev with one pod, in its own checkout. ``made`` is its state after the last `up`."""
 
     made: dict[str, Any] = field(default_factory=dict)
 
@@ -40,7 +40,7 @@ class Small(World):
     def up(self) -> None:
         """Everything that the stack file declares, on a plane that a test may have stopped."""
         self.plane.start()
-        self.plane.knows_monitoring()  # as `gpuform local nodes` sees to it
+        self.plane.knows_monitoring()  # as `gpuform local nodes` does
         nodes.play(load(self.file), self.checkout.paths, self.tools)
         self.run("up")
         self.made = self.engine.export(STACK)
@@ -53,7 +53,6 @@ class Small(World):
         return found
 
     def ours(self) -> list[str]:
-        """Objects of the cluster that the stack or Karpenter has made."""
         kinds = ("nodepools", "nodeclaims", "nodeoverlays", "ec2nodeclasses")
         crds = self.kubectl("get", "crds", "-o", "name").split()
         named = [f"{kind}.karpenter" for kind in kinds if any(f"/{kind}.karpenter" in crd for crd in crds)]

@@ -1,4 +1,4 @@
-"""A stack with a cluster at Magnum, its engine and the cluster's own API, all of them played."""
+"""A stack with a cluster at Magnum, its engine and the cluster's own API, all played."""
 
 from __future__ import annotations
 
@@ -55,8 +55,6 @@ SOMEBODY_S = {
 
 
 class PlayedEngine:
-    """A state, what was asked of it, and how often its deletion fails."""
-
     def __init__(self, resources: Sequence[dict[str, Any]], fails: int = 0) -> None:
         self.resources, self.fails = list(resources), fails
         self.asked: list[tuple[str, ...]] = []
@@ -84,7 +82,7 @@ class PlayedEngine:
 
 
 class Played:
-    """A cluster with one Service of type LoadBalancer, whose controller is dead: octavia's stays."""
+    """A cluster with one LoadBalancer Service and no controller: octavia's load balancer stays."""
 
     def __init__(self, problem: str = "") -> None:
         self.problem, self.services = problem, [_service("web")]

@@ -1,8 +1,7 @@
-"""What Karpenter and the cloud controller do of a destroy, played where neither runs.
+"""Karpenter's and the cloud controller's part of a destroy, played.
 
-Real objects of the real CRDs, with the owners and finalizers that Karpenter gives them; a thread takes the
-finalizers away once it has done what they stand for, in Karpenter's order. Without the thread, the controller
-is dead.
+Real objects of the real CRDs, with the owners and finalizers that Karpenter gives them; a thread removes
+each finalizer after its work, in Karpenter's order. Without the thread, the controller is dead.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _EVERY_S = 0.1
 
 @dataclass
 class PlayedKarpenter:
-    """Nodes of a pool, and who ends them. ``ec2`` has their instances, where there is one."""
+    """Nodes of a pool, and their termination. ``ec2`` has their instances, if given."""
 
     kubeconfig: Path
     kubectl: Kubectl
@@ -78,7 +77,6 @@ class PlayedKarpenter:
         self.instances.update(zip(names, (one["InstanceId"] for one in made), strict=True))
 
     def lease(self) -> None:
-        """Lead, as of now."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": "karpenter-0_played", "leaseDurationSeconds": 15, "renewTime": now}
         metadata = {"name": "karpenter-leader-election", "namespace": "kube-system"}
@@ -92,7 +90,7 @@ class PlayedKarpenter:
 
     @contextmanager
     def living(self) -> Iterator[None]:
-        """The controllers work while the context lasts; as real ones, they try again after an error."""
+        """The controllers work while the context lasts; as real ones, they retry after an error."""
         ends = threading.Event()
         failed: list[Exception] = []
 
@@ -172,7 +170,7 @@ def _claim(name: str, pool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _node(name: str, pool: str) -> dict[str, Any]:
-    """No kubelet and no kwok stage looks after it: nothing has to run on it."""
+    """Without a kubelet and kwok stages: nothing has to run on it."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -182,7 +180,6 @@ def _node(name: str, pool: str) -> dict[str, Any]:
 
 
 def service(name: str, namespace: str = "default") -> dict[str, Any]:
-    """A Service that the cloud controller has a load balancer for."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -192,7 +189,6 @@ def service(name: str, namespace: str = "default") -> dict[str, Any]:
 
 
 def volume(name: str, namespace: str = "default") -> list[dict[str, Any]]:
-    """A volume with data, and the claim that it is bound to."""
     size = {"storage": "1Gi"}
     claim = {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""Who is to blame when something stays: whether Karpenter lives, what blocks, what is said meanwhile."""
+"""What blocks a destroy: whether Karpenter is alive, which objects block, and the progress report."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ pytestmark = pytest.mark.unit
 
 
 class Played:
-    """A cluster's answers."""
-
     def __init__(self, objects: dict[Kind, list[dict[str, Any]]]) -> None:
         self._objects = objects
 
@@ -34,7 +32,7 @@ def _lease(age: float, holder: str = "karpenter-1") -> dict[str, Any]:
 
 
 def _renewed(lease: dict[str, Any]) -> dict[str, Any]:
-    """With a moment in place of its age, as of now: a session collects its tests long before it runs them."""
+    """With a time instead of its age, relative to now: tests are collected long before they run."""
     then = datetime.now(UTC) - timedelta(seconds=lease["spec"]["age"])
     return {"spec": {**lease["spec"], "renewTime": then.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}}
 
@@ -51,7 +49,7 @@ def _renewed(lease: dict[str, Any]) -> dict[str, Any]:
         ({DEPLOYMENT: [{"spec": {"replicas": 2}, "status": {}}]}, False, r"is not ready \(0 of 2\)"),
         ({LEASE: [_lease(3)]}, True, "lives .karpenter-1 leads"),
         ({LEASE: [_lease(600)]}, False, "is not there"),
-        ({LEASE: [_lease(3, "")]}, False, "is not there"),  # it gave its lease back
+        ({LEASE: [_lease(3, "")]}, False, "is not there"),  # it released its lease
         ({DEPLOYMENT: [{"status": {}}], LEASE: [_lease(3)]}, True, "lives"),
     ],
 )

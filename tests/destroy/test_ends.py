@@ -1,4 +1,4 @@
-"""``gpuform destroy`` of a stack on AWS: asks first, waits with an end, says what holds it, and ends."""
+"""``gpuform destroy`` of a stack on AWS: asks first, waits with a limit, reports what blocks it, and ends."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def karpenter(small: Small, account: Account) -> PlayedKarpenter:
 
 @pytest.fixture
 def launched(small: Small, account: Account, karpenter: PlayedKarpenter) -> list[str]:
-    """Names of two nodes of the stack, which is up."""
     small.up()
     return karpenter.launch(POOL, 2, account.subnet)
 
@@ -44,13 +43,13 @@ def launched(small: Small, account: Account, karpenter: PlayedKarpenter) -> list
 def test_a_destroy_from_the_question_to_the_end(
     small: Small, account: Account, karpenter: PlayedKarpenter, launched: list[str]
 ) -> None:
-    """One stack, asked for again and again: it stops where it must, and the same command goes on."""
+    """One stack, destroyed repeatedly: it stops where it must, and the same command continues."""
     made = len(small.resources())
     small.kubectl("apply", "-f", "-", input=yaml.safe_dump_all([service("shop"), *volume("data")]))
     _only_asks(small)
     assert "deletionTimestamp" not in small.kubectl("get", "nodepools,services", "-A", "-o", "yaml")
     _force_is_refused_while_karpenter_lives(small, karpenter)
-    with karpenter.living():  # somebody takes the load balancer down, and Karpenter dies
+    with karpenter.living():  # the load balancer is deleted, and Karpenter dies
         small.kubectl("delete", "service", "shop")
     _says_that_karpenter_is_dead(small, launched)
     assert len(small.resources()) == made, "the engine has not begun"
@@ -108,7 +107,7 @@ def _force_is_refused_while_karpenter_lives(small: Small, karpenter: PlayedKarpe
 def _says_that_karpenter_is_dead(small: Small, launched: list[str]) -> None:
     began = time.monotonic()
     failed = small.destroy("--yes", "--wait", "2", code=1)
-    assert time.monotonic() - began < 300  # the step's own bound is 20 minutes
+    assert time.monotonic() - began < 300  # the step's own limit is 20 minutes
     for name in launched:
         assert f"{name} (finalizer karpenter.sh/termination)" in failed.stderr
     for part in (
@@ -122,7 +121,7 @@ def _says_that_karpenter_is_dead(small: Small, launched: list[str]) -> None:
 def test_force_ends_what_karpenter_would_have_ended(
     small: Small, account: Account, karpenter: PlayedKarpenter, launched: list[str]
 ) -> None:
-    """With Karpenter dead; what somebody else holds is not let go."""
+    """With Karpenter dead; a foreign finalizer is not removed."""
     managed = account.instance({"eks:nodegroup-name": "system", **account.karpenters})
     hold = '{"metadata":{"finalizers":["karpenter.sh/termination","example.com/audit"]}}'
     small.kubectl("patch", "nodeclaim", launched[0], "--type=merge", "-p", hold)
@@ -140,7 +139,6 @@ def test_force_ends_what_karpenter_would_have_ended(
 
 
 def test_a_cluster_that_is_gone_is_forgotten_on_proof_alone(small: Small, account: Account) -> None:
-    """The state of an update, and no cluster any more."""
     if not small.made:
         small.up()
     small.engine.restore(STACK, small.made)

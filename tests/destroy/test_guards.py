@@ -1,4 +1,4 @@
-"""What a destroy must not do: act on a state or in a place other than those of its plan, or lose data."""
+"""What a destroy must not do: act on a state or place other than those of its plan, or lose data."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def aws_site(of: dict[str, Any], **options: Any) -> Site:
 
 
 def test_a_file_that_names_another_region_is_refused() -> None:
-    """There EKS has no such cluster, and the VPC has no leftovers: both would be taken for an answer."""
+    """In that region EKS has no such cluster and the VPC no leftovers: both would be taken for an answer."""
     site = aws_site(state("eu-north-1"), offline=True)
     with pytest.raises(InputError, match=f"says {REGION}, and the stack lies in eu-north-1") as wrong:
         site.plan()
@@ -71,7 +71,7 @@ def test_a_file_that_names_another_region_is_refused() -> None:
 
 
 def test_credentials_of_another_account_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """AWS has nothing of it there, and the engine would take all of it for deleted."""
+    """That account has none of the resources, and the engine would consider all of them deleted."""
     site = aws_site(state(REGION, eks()))
     sts = api.client("sts", REGION)
     monkeypatch.setattr(api, "client", lambda service, region: sts)
@@ -87,7 +87,7 @@ def test_a_state_that_changed_since_it_was_asked_for_is_not_destroyed() -> None:
     site = aws_site(state(), offline=True)
     engine = cast(PlayedEngine, site.engine)
     site.known()
-    engine.state = state(REGION, eks())  # somebody's `up`, while nobody answered the question
+    engine.state = state(REGION, eks())  # another `up` during the question
     with pytest.raises(Failure, match="stack aws-dev: its state has changed since the plan; look again"):
         Destroy(site, Plan("aws-dev", "aws", OF_EKS, {})).run()
     assert engine.asked == []
@@ -95,7 +95,7 @@ def test_a_state_that_changed_since_it_was_asked_for_is_not_destroyed() -> None:
 
 @pytest.mark.parametrize("host", ["ci-7", ""])
 def test_a_stack_that_somebody_holds_is_left_alone(host: str, tmp_path: Path) -> None:
-    """The engine would say so, but only once workloads, load balancers, data and nodes are gone."""
+    """The engine would refuse, but only after workloads, load balancers, data and nodes are gone."""
     site = aws_site(state(), offline=True)
     cast(PlayedEngine, site.engine).backend = f"file://{tmp_path}"
     lock = {"pid": 2**22 + 1, "hostname": host or socket.gethostname(), "timestamp": "2026-01-02T03:04:05Z"}
@@ -122,7 +122,7 @@ def living(monkeypatch: pytest.MonkeyPatch, status: str) -> None:
 def test_nothing_is_swept_while_eks_has_the_cluster(
     status: str, swept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A state can say that it is gone: after `pulumi state delete`, or a run that was killed."""
+    """A state may lack an existing cluster: after `pulumi state delete`, or a killed run."""
     took: list[float] = []
 
     def sweep(seconds: float, say: Any) -> tuple[()]:
@@ -143,7 +143,7 @@ def test_nothing_is_swept_while_eks_has_the_cluster(
 
 
 def test_a_group_that_went_meanwhile_is_gone() -> None:
-    """EKS deletes its own, and a listing may show it, rules and all, for a while after."""
+    """EKS deletes its own, and may list it, with its rules, for a while."""
     leftovers = Leftovers(Scope(REGION, "s", "s", "vpc-1"))
     rules = [{"IpProtocol": "-1"}]
     group = {"GroupId": "sg-1", "GroupName": "g", "IpPermissions": rules, "IpPermissionsEgress": rules}
@@ -161,7 +161,7 @@ def test_a_group_that_went_meanwhile_is_gone() -> None:
 
 
 class Volumes:
-    """A cluster with one volume, which takes a change only at the ``after``-th time."""
+    """A cluster with one volume, which accepts a change only at the ``after``-th attempt."""
 
     def __init__(self, after: int) -> None:
         self.left = after
@@ -180,7 +180,7 @@ class Volumes:
 
 
 def test_a_volume_is_kept_only_where_the_cluster_says_so() -> None:
-    """A change that met another one is no error of the API, and would be no change."""
+    """A conflicting change is not an API error, but changes nothing."""
     played = Volumes(2)
     inside.keep_volumes(cast(Cluster, played))
     assert played.volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
@@ -189,7 +189,7 @@ def test_a_volume_is_kept_only_where_the_cluster_says_so() -> None:
 
 
 class Storage:
-    """A cluster with a claim that its pod uses, and a volume that goes ``after`` looks later."""
+    """A cluster with a claim in use by its pod, and a volume that is gone after ``after`` polls."""
 
     def __init__(self, after: int, policy: str = "Delete") -> None:
         self.after = after

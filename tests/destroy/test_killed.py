@@ -1,4 +1,4 @@
-"""``gpuform destroy`` killed again and again at random moments, and typed again."""
+"""``gpuform destroy`` killed repeatedly at random moments, and run again."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 KILLS = 20
 MOST_LINES = 45
-"""Lines that a run may write before it is killed: a plan has 20, a whole destroy six times as many."""
+"""Most lines of a run before it is killed: a plan has 20, a whole destroy six times as many."""
 LONGEST_S = 0.6
 
 
 @dataclass(frozen=True)
 class Moment:
-    """When a run is killed: after so many of its lines, so that a busy machine changes nothing, and so much
-    later; one without lines is killed while it starts.
+    """When a run is killed: ``seconds`` after ``lines`` lines, so that a busy machine changes nothing.
+
+    With 0 lines it is killed while it starts.
     """
 
     lines: int
@@ -55,7 +56,7 @@ def _moment(chance: random.Random) -> Moment:
 
 
 def _filled(small: Small, account: Account) -> tuple[set[str], set[str]]:
-    """The stack with nodes, a load balancer and data; ids at AWS of what is to go, and of what is to stay."""
+    """The stack with nodes, a load balancer and data; ids at AWS to be deleted, and ids to be kept."""
     small.up()
     karpenter = small.karpenter(account)
     karpenter.launch(POOL, 2, account.subnet)
@@ -82,7 +83,7 @@ def _begun(small: Small, *words: str) -> subprocess.Popen[str]:
 
 
 def _killed(small: Small, moment: Moment | None) -> str | None:
-    """The last line of a run that was killed with all that it had started; None for one that ended well."""
+    """Last line of a run that was killed with all its children; None if the run succeeded."""
     run = _begun(small, "destroy", STACK, "--offline", "--yes")
     assert run.stdout is not None
     said: list[str] = []
@@ -99,7 +100,7 @@ def _killed(small: Small, moment: Moment | None) -> str | None:
 
 
 def test_what_a_killed_up_has_made_is_destroyed(small: Small, account: Account) -> None:
-    """The state does not have the release that it was at."""
+    """The state lacks the release that it was creating."""
     first = _begun(small, "up", STACK, "--offline")
     assert first.stdout is not None
     assert any("created kubernetes:helm.sh/v3:Release" in line for line in first.stdout)

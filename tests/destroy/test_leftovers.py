@@ -1,4 +1,4 @@
-"""What is swept after a cluster, and what never is."""
+"""What is deleted after a cluster, and what never is."""
 
 from __future__ import annotations
 

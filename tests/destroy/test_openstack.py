@@ -1,4 +1,4 @@
-"""A destroy on OpenStack: its order, whom it asks, what it takes away, what it names; on a made-up cloud."""
+"""A destroy on OpenStack: its order, requests, deletions and reports; on a made-up cloud."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_holds_the_cluster_is_named_and_the_same_command_goes_on(
 
 
 def test_a_cluster_that_was_never_finished_is_the_engine_s_alone(cloud: MadeUp, tmp_path: Path) -> None:
-    """Magnum has no kubeconfig of one that failed, and nothing can lie in it."""
+    """Magnum has no kubeconfig of a failed cluster, and a failed cluster is empty."""
     failed = {**CLUSTER, "outputs": {**OUTPUTS, "kubeconfig": {}}}
     here = site(tmp_path, failed)
     Destroy(here, here.plan()).run()

@@ -1,4 +1,4 @@
-"""The parts of a destroy by themselves: what the engine does alone, what is refused, what is proof."""
+"""Parts of a destroy: what the engine does alone, what is refused, and which proof is required."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_elsewhere_the_engine_does_all_of_it(stack: str) -> None:
 
 
 def test_a_run_killed_at_its_very_end_is_ended() -> None:
-    """The engine deletes its providers and the stack last; they are no resources, but the state has them."""
+    """The engine deletes its providers and the stack last; the state has them, but they are not resources."""
     engine = PlayedEngine()
     engine.state = {
         "deployment": {

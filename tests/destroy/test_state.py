@@ -1,4 +1,4 @@
-"""What a state says of what there is, and what is left of it without its cluster."""
+"""Which resources a state shows, and what is left of it without its cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state of a stack on AWS as the engine writes it in the middle of a destroy, and an engine that has it."""
+"""An AWS stack's state as the engine writes it during a destroy, and an engine that has it."""
 
 from __future__ import annotations
 
@@ -67,8 +67,6 @@ STATE: dict[str, Any] = {
 
 
 class PlayedEngine:
-    """A state, and what was asked of it."""
-
     def __init__(self) -> None:
         self.state: dict[str, Any] = STATE
         self.asked: list[tuple[str, ...]] = []

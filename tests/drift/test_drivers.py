@@ -1,4 +1,4 @@
-"""A driver that the operator did not install is what its owner installed, and no drift."""
+"""A driver that the operator did not install belongs to its owner, and is not drift."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""What nodes, ConfigMaps and the engine's events come to, row by row."""
-
 from __future__ import annotations
 
 import copy
@@ -39,7 +37,7 @@ DRIVER_AT = f'metadata.labels["{DRIVER}"]'
 
 
 def world() -> dict[str, dict[str, Any]]:
-    """Nodes as they are when all is well, typed out by hand."""
+    """Nodes without drift, typed by hand."""
     ours = {"gpuform.io/environment": "e"}
     plugin = "nvidia.com/device-plugin.config"
     env = parse(EMBEDDED)

@@ -1,4 +1,4 @@
-"""Live nodes of a pool that differ in how many GPUs they have, each against what its own number means."""
+"""Live nodes of a pool with different GPU counts, each compared with the values for its own count."""
 
 from __future__ import annotations
 

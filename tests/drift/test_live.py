@@ -1,4 +1,4 @@
-"""The kubeconfig of a cluster that a stack has made lies on disk only while it is used."""
+"""The kubeconfig of a stack's own cluster is on disk only while it is used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 
 class Answering:
-    """An engine of which nothing but the outputs is asked."""
+    """An engine that has only outputs."""
 
     def __init__(self, outputs: dict[str, Any]) -> None:
         self.given = outputs
@@ -76,7 +76,7 @@ def test_a_cluster_of_magnum_s_is_reached_by_the_stack_s_output(tmp_path: Path) 
 def test_a_stack_at_openstack_is_played_here_until_it_is_made(
     tmp_path: Path, made: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who looks at a stack whose `up` was run from this checkout means its cluster, not the embedded one."""
+    """After an `up` from this checkout, the stack's own cluster is used instead of the embedded one."""
     paths = Paths(tmp_path, tmp_path / "state", tmp_path / "cache")
     (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
     if made:

@@ -1,4 +1,4 @@
-"""Drift on OpenStack: groups within their bounds, nodes that lost labels, and what is nobody's doing."""
+"""Drift on OpenStack: groups within their bounds, nodes that lost labels, and fields that Magnum sets."""
 
 from __future__ import annotations
 

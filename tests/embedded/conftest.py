@@ -1,4 +1,4 @@
-"""A control plane that a test may hurt, apart from the one that the other tests share."""
+"""A control plane that a test may break, separate from the shared one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from gpuform.toolchain import Toolchain
 
 @dataclass
 class Own:
-    """One state folder and what the tests ask about it."""
-
     state: Path
     toolchain: Toolchain
     said: list[str] = field(default_factory=list)
@@ -42,14 +40,14 @@ class Own:
         self.plane.start(port=port, simulator=simulator, progress=self.said.append)
 
     def pids(self) -> dict[str, int]:
-        """Member -> process id; fails when one runs twice."""
+        """Member -> process id; fails if a member runs twice."""
         found = scan(self.layout)
         names = [process.name for process in found]
         assert len(names) == len(set(names)), f"runs twice: {names}"
         return {process.name: process.pid for process in found}
 
     def kill(self, *members: str) -> None:
-        """SIGKILL, returning when the processes are gone."""
+        """SIGKILL; returns when the processes are gone."""
         end(self.layout, [process for process in scan(self.layout) if process.name in members], grace=0)
 
     def kubectl(self, *args: str, input: str | None = None) -> str:
@@ -74,7 +72,6 @@ def own(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Itera
 
 @pytest.fixture
 def fresh(tmp_path: Path, toolchain: Toolchain) -> Iterator[Own]:
-    """Not started yet."""
     cluster = Own(tmp_path / "state", toolchain)
     try:
         yield cluster

@@ -1,4 +1,4 @@
-"""What the control plane can do for its users: nodes, pods, controllers, tokens and rights."""
+"""What the control plane supports: nodes, pods, controllers, tokens and permissions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def node(name: str, group: str, **annotations: str) -> dict[str, Any]:
 
 @pytest.fixture
 def namespace(kubectl):
-    """A namespace of its own, and two nodes of kwok's that are named after it."""
     name = f"embedded-{uuid.uuid4().hex[:8]}"
     kubectl("create", "namespace", name)
     items = [node(f"{name}-{i}", name, **{"kwok.x-k8s.io/node": "fake"}) for i in range(2)]
@@ -64,7 +63,6 @@ def test_a_deployment_a_daemon_set_and_a_job_run(namespace, kubectl):
         }
 
     def sleeping(how: str) -> dict[str, Any]:
-        """A job that says how long its pod works."""
         containers = [{**CONTAINERS[0], "command": ["sleep", how]}]
         job = workload("batch/v1", "Job", pod={"restartPolicy": "Never", "containers": containers})
         return {**job, "metadata": {**job["metadata"], "name": f"sleep-{how}"}}
@@ -120,7 +118,7 @@ def test_service_accounts_get_tokens_and_only_the_rights_they_are_given(namespac
 
 
 def test_the_node_lifecycle_controller_opens_a_node_to_pods_once_it_is_there(namespace, kubectl):
-    """The apiserver taints every new node; only that controller takes the taint off."""
+    """The apiserver taints every new node; only that controller removes the taint."""
     name, taints = f"{namespace}-late", "jsonpath={.spec.taints[*].key}"
     late = json.dumps(node(name, namespace, **{"kwok.x-k8s.io/node": "fake"}))
     assert kubectl("create", "-f", "-", "-o", taints, input=late) == "node.kubernetes.io/not-ready"

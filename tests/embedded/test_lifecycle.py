@@ -1,4 +1,4 @@
-"""Start, repair, stop: on one control plane that these tests kill again and again."""
+"""Start, repair, stop: on one control plane that these tests kill repeatedly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture
 def plane(own):
-    """Runs, and holds the ConfigMap ``kept``."""
     own.start()
     if "kept" not in own.kubectl("get", "configmap", "-o", "name"):
         own.kubectl("create", "configmap", "kept", "--from-literal=a=b")
@@ -34,7 +33,7 @@ def holds_its_data(plane) -> bool:
 
 
 def works(plane) -> bool:
-    """Every member runs once and the API takes a pod."""
+    """Every member runs once and the API accepts a pod."""
     plane.kubectl("run", "probe", "--image=none", "--dry-run=server")
     return set(plane.pids()) == set(MEMBERS)
 
@@ -86,7 +85,7 @@ def test_a_stop_keeps_data_port_and_kubeconfig(plane):
 
 @pytest.mark.nightly
 def test_a_process_id_file_that_names_a_stranger_fools_nobody(plane):
-    """kwokctl alone would take the stranger for the scheduler, and end it in its place."""
+    """kwokctl alone would take the foreign process for the scheduler, and kill it."""
     stranger = os.posix_spawn("/bin/sleep", ["sleep", "60"], {})
     try:
         plane.kill("kube-scheduler")
@@ -129,7 +128,7 @@ def test_another_port_moves_the_cluster_with_its_data(plane):
 
 @pytest.mark.nightly
 def test_a_deleted_state_folder_leaves_no_orphans(plane):
-    """Whoever removes the folder by hand gets a new control plane, and the old one's processes are ended."""
+    """After a manual deletion, a start makes a new control plane and ends the old one's processes."""
     before = set(plane.pids().values())
     shutil.rmtree(plane.state)
     plane.start()

@@ -1,4 +1,4 @@
-"""The second scheduler: there while a stack has declared one, anew when it changes or dies, gone with it."""
+"""The second scheduler: runs while a stack declares one, restarts when it changes or dies, ends with it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def kept(own: Own) -> Iterator[Own]:
 
 
 def packer(cluster: Own) -> int:
-    """Its process, once it has taken up its work: a wrong configuration or right ends it at once."""
+    """Its process id, once it works: a wrong configuration or permission ends it at once."""
     until(lambda: PACKER in cluster.pids(), what=cluster.layout.log(KEEPER).read_text)
     pid = cluster.pids()[PACKER]
     log = cluster.layout.log(PACKER)
@@ -78,7 +78,7 @@ def test_it_follows_what_is_declared(kept: Own) -> None:
     kept.start(simulator=True)
     assert kept.said == []
     assert kept.pids()[PACKER] == first, "a start leaves it alone"
-    # An update makes the new configuration first, and takes the old one away at its end.
+    # An update creates the new configuration first, and deletes the old one at its end.
     after = manifests("g4.p4.40g", "g2.5xlarge")
     after[-1]["data"]["config.yaml"] += "# another\n"
     after[-1]["metadata"]["name"] += "-2"

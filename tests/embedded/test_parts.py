@@ -1,4 +1,4 @@
-"""The parts that need no control plane: ports, lock, record, and telling our processes from others'."""
+"""Parts without a control plane: ports, lock, record, and how our processes are recognised."""
 
 from __future__ import annotations
 
@@ -146,7 +146,6 @@ def test_the_lock_of_a_killed_holder_is_free(tmp_path):
 
 @pytest.fixture
 def dummy(layout):
-    """A process that looks like the scheduler of ``layout``."""
     program = layout.workdir / "bin" / "kube-scheduler"
     program.parent.mkdir(parents=True)
     program.symlink_to("/bin/sleep")

@@ -1,4 +1,4 @@
-"""The node simulator as a member: started with the rest, again when it died, anew when its input changed."""
+"""The node simulator as a member: starts with the others, restarts after it dies or its input changes."""
 
 from __future__ import annotations
 

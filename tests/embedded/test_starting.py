@@ -1,4 +1,4 @@
-"""First starts: killed half way, two at once, on ports that are taken, on data that is broken."""
+"""First starts: killed half way, two at once, on occupied ports, on broken data."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_what_is_no_port_is_refused(fresh, port):
 
 @pytest.mark.nightly
 def test_a_stopped_cluster_whose_ports_are_taken(fresh):
-    """The apiserver's is in kubeconfigs, so it is asked about; the others are nobody's business and move."""
+    """The apiserver's port is in kubeconfigs, so the start fails; the others' ports change silently."""
     fresh.start()
     fresh.kubectl("create", "configmap", "kept")
     ports = {member.name: member.port for member in fresh.plane.status().members}

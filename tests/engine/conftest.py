@@ -1,4 +1,4 @@
-"""A small project of its own for every test, run by the real engine with our language host."""
+"""A separate small project for every test, run by the real engine with our language host."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ Part("second", pulumi.ResourceOptions(parent=first))
 
 @dataclass
 class Project:
-    """A checkout with one program; ``said`` is what its engine printed."""
-
     paths: Paths
     toolchain: Toolchain
     said: list[str] = field(default_factory=list)
@@ -50,7 +48,7 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path, toolchain: Toolchain) -> Project:
-    root = tmp_path / "check out"  # a space, as some home folders have
+    root = tmp_path / "check out"  # a space, as in some home folders
     root.mkdir()
     (root / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
     made = Project(Paths(root, root / ".gpuform", tmp_path / "cache"), toolchain)

@@ -1,5 +1,3 @@
-"""What ``gpuform local env`` prints, used as a person would."""
-
 from __future__ import annotations
 
 import os
@@ -18,7 +16,7 @@ from tests.engine.conftest import Project
 
 pytestmark = pytest.mark.engine
 _SALT = "encryptionsalt: v1:KaM8n4guOs0=:v1:8JhdIorGv40/UVfk:woN+W8EY1ChKLxF5CagjXixsugZ6zQ=="
-"""What plain Pulumi leaves in a stack file, of a passphrase of the user's own."""
+"""What plain Pulumi writes into a stack file for a user's passphrase."""
 
 
 @pytest.fixture
@@ -149,7 +147,7 @@ def test_export_lines_are_safe_to_eval() -> None:
 
 @pytest.mark.unit
 def test_a_shell_that_has_run_offline_is_not_offline_any_more() -> None:
-    """The preflight would be left out, and own hosts not looked at."""
+    """Otherwise the preflight would be skipped, and own hosts not checked."""
     done = subprocess.run(
         ["sh", "-euc", export_lines({"A": "1"}) + "\nenv"],
         env={"GPUFORM_OFFLINE": "1", "GPUFORM_CHARTS": "x", "PATH": os.environ["PATH"]},

@@ -1,5 +1,3 @@
-"""Reading the engine's event stream."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""The launcher of official plugins."""
-
 from __future__ import annotations
 
 import os
@@ -16,7 +14,7 @@ from tests.waiting import until
 @pytest.mark.tools
 @pytest.mark.parametrize("killed", ["the engine", "the launcher"])
 def test_a_plugin_ends_with_the_engine(tmp_path: Path, killed: str) -> None:
-    """By itself the Kubernetes provider lives on for minutes, and installs a release that no state has."""
+    """Otherwise the Kubernetes provider runs on for minutes, and installs a release that is in no state."""
     noted = tmp_path / "plugin"
     plugin = tmp_path / "official"
     plugin.write_text('#!/bin/sh\necho $$ > "$1.new"; mv "$1.new" "$1"; exec sleep 60\n')

@@ -1,4 +1,4 @@
-"""What may be forgotten: the state of what lies on the embedded cluster, and of nothing else."""
+"""Which state may be forgotten: only that of resources on the embedded cluster."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Locks and state that killed runs leave."""
-
 from __future__ import annotations
 
 import json
@@ -124,7 +122,7 @@ def test_pending_creates_of_resuming_providers_are_forgotten(tmp_path: Path) -> 
 
 @pytest.mark.unit
 def test_what_was_being_made_at_magnum_is_never_made_again(tmp_path: Path) -> None:
-    """The provider would make a second cluster of the same name, and Magnum would let it."""
+    """The provider would create a second cluster of the same name, and Magnum would accept it."""
     making = {
         "resource": {"urn": "u", "type": "openstack:containerinfra/cluster:Cluster"},
         "type": "creating",
@@ -154,7 +152,7 @@ pathlib.Path(sys.argv[1]).touch()
 
 @pytest.mark.tools
 def test_a_reader_of_the_output_that_goes_lets_the_engine_end_what_it_has_begun(tmp_path: Path) -> None:
-    """As in `gpuform up | head`: killed with us, it would forget what a cloud is making for it."""
+    """As in `gpuform up | head`: killed with us, the engine would lose resources that a cloud is creating."""
     ended = tmp_path / "ended"
 
     def gone(event: Event) -> None:
@@ -200,7 +198,6 @@ def test_a_damaged_state_without_backup_names_the_way_out(tmp_path: Path) -> Non
 
 
 def _start(project: Project) -> subprocess.Popen[bytes]:
-    """An ``up`` in a process of its own, at work on the stack."""
     code = (
         "import sys; from pathlib import Path; from gpuform.engine import Engine;"
         "from gpuform.paths import Paths;"
@@ -222,7 +219,6 @@ def _resources(project: Project) -> list[object]:
 
 
 def _ours(project: Project) -> list[str]:
-    """Command lines of processes that run for this project."""
     answer = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True)
     return [line for line in answer.stdout.splitlines() if str(project.paths.root) in line]
 

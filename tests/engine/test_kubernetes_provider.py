@@ -1,4 +1,4 @@
-"""What the Kubernetes provider that is built does, where it differs from later official releases."""
+"""Behaviour of the toolchain's own Kubernetes provider that differs from later official releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plugins a run needs: those of what the program uses, not of every SDK that is installed."""
+"""Which plugins a run needs: only those of SDKs that the program uses, not of every installed SDK."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _no_official_plugin() -> None:
 def test_an_sdk_that_is_only_installed_needs_no_plugin(project: Project) -> None:
     project.program("import pulumi; pulumi.export('a', 'b')")
     project.engine.preview()
-    # As a user's own engine runs: it may download, and every download fails.
+    # Like a user's own engine: it may download, and every download fails.
     done = preview(
         project, PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION="false", HTTPS_PROXY="http://127.0.0.1:9"
     )

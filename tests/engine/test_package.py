@@ -1,4 +1,4 @@
-"""The component package, as a program in another language meets it."""
+"""The component package, as seen by a program in another language."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ GpuPlatform("mine", environment={environment!r}{more})
 
 @pytest.fixture
 def using(project: Project) -> Project:
-    """A project that takes the package from this checkout."""
     (project.paths.root / "Pulumi.yaml").write_text(
         json.dumps(
             {

@@ -1,4 +1,4 @@
-"""The `pulumi` that ``gpuform local env`` puts on PATH: an account on AWS is asked before an update."""
+"""The `pulumi` that ``gpuform local env`` puts on PATH: it runs the AWS preflight before an update."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.tools
 
 
 class Shell:
-    """A checkout with the wrapper, in front of a pulumi that only says how it was called."""
+    """A checkout with the wrapper, in front of a pulumi that only prints its arguments."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "checkout 'x'"

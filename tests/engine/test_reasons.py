@@ -1,5 +1,3 @@
-"""Why a run ended, in one sentence."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Up, preview, destroy and outputs of small programs."""
-
 from __future__ import annotations
 
 import json
@@ -65,7 +63,7 @@ def test_configuration_reaches_the_program_and_secrets_are_encrypted(project: Pr
 
 
 def test_a_program_imports_the_packages_of_its_own_checkout(project: Project) -> None:
-    """As the base of a preview does, which another checkout plays."""
+    """As for the base of a preview, which is in another checkout."""
     components = project.paths.root / "components"
     components.mkdir()
     (components / "mark.py").write_text("WHERE = __file__\n")

@@ -99,7 +99,7 @@ def test_stacks_with_and_without_go_their_own_ways_in_one_engine(project: Projec
 @pytest.mark.nightly
 @pytest.mark.engine
 def test_by_hand_after_the_lines_of_another_stack(project: Project, elsewhere: Path) -> None:
-    """The passphrase that the local stack's lines have left is not taken for the user's."""
+    """The passphrase set by the local stack's lines is not taken for the user's."""
     project.engine.up(STACK)
     local = export_lines(engine_env(project.paths, project.toolchain))
     there = export_lines(engine_env(project.paths, project.toolchain, STACK))

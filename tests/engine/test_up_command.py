@@ -1,4 +1,4 @@
-"""``gpuform up`` with the real engine: a stack on AWS is made where its account allows it, and only then."""
+"""``gpuform up`` with the real engine: an AWS stack is created only if its account allows it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.engine
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with aws-dev's stack file, whose program makes two components and asks nobody for them."""
+    """A checkout with aws-dev's stack file, and a program of two components without cloud requests."""
     root = tmp_path / "checkout"
     (root / "infra").mkdir(parents=True)
     (root / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\nmain: infra/\n")

@@ -1,7 +1,7 @@
-"""Plants each fault of this folder in a copy of the checkout and says which test of the gate finds it.
+"""Plants each fault of this folder in a copy of the checkout and prints which test of the gate finds it.
 
-``python -m tests.faults.find [NAME...]``. A patch begins with what is wrong and, after ``Gate:``, the folders
-with the tests that are to find it; only these are run. Exit code 1 where a fault is not found.
+``python -m tests.faults.find [NAME...]``. A patch begins with a description of the fault and, after
+``Gate:``, the folders with the tests that must find it; only these run. Exit code 1 if a fault is not found.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ ROOT = HERE.parents[1]
 
 
 def find(patch: Path) -> list[str]:
-    """The tests that fail where the fault is planted; they are run until the first one fails."""
     text = patch.read_text(encoding="utf-8")
     where = re.search(r"^Gate: (.+)$", text, re.MULTILINE)
     assert where is not None, f"{patch.name}: does not say where it is to be found"
@@ -35,21 +34,20 @@ def find(patch: Path) -> list[str]:
 
 
 def _environment(copy: Path) -> Path:
-    """The Python of a virtual environment that imports the copy: the engine's plugins know no PYTHONPATH."""
+    """Python of a virtual environment that imports the copy: the engine's plugins ignore PYTHONPATH."""
     made = copy / ".venv"
     shutil.copytree(sys.prefix, made, symlinks=True, copy_function=os.link)
     for file in [*(made / "bin").iterdir(), *made.glob("lib/python3*/site-packages/__editable__*.py")]:
         text = file.read_bytes() if file.is_file() and not file.is_symlink() else b""
         if str(ROOT).encode() in text:
             mode = file.stat().st_mode
-            file.unlink()  # a link to the file of this checkout, which stays as it is
+            file.unlink()  # a hard link to this checkout's file, which stays as it is
             file.write_bytes(text.replace(str(ROOT).encode(), str(copy).encode()))
             file.chmod(mode)
     return made / "bin" / "python"
 
 
 def main(names: list[str]) -> int:
-    """Exit code."""
     missed = []
     for patch in sorted(HERE.glob("*.patch")):
         if names and patch.stem not in names:

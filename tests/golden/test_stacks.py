@@ -1,9 +1,9 @@
 """Every stack rendered, byte for byte.
 
-One stack is here in full. A file of another stack that is much like its file is a ``.diff`` against it, and
-begins with the SHA-256 of the whole text; Prometheus rules differ by whole rules, one per line. Of a program
-in a ConfigMap only the SHA-256 is here.
-GPUFORM_UPDATE_GOLDEN=1 writes the files again; read the difference before committing it.
+One stack is stored in full. A file of another stack that is similar to it is stored as a ``.diff`` against
+it, with the SHA-256 of the full text in front; Prometheus rules are compared rule by rule. Of a program in a
+ConfigMap only the SHA-256 is stored.
+GPUFORM_UPDATE_GOLDEN=1 writes the files again; review the diff before committing.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ def rendered(stack: str) -> dict[str, str]:
 
 
 def _sum(found: re.Match[str]) -> str:
-    """Of a program, once it is seen to be the file of this name."""
+    """Checksum line of a program, after checking that it is the file of this name."""
     file = SOURCE / found[1]
     assert re.sub("^    ", "", found[2], flags=re.MULTILINE) == file.read_text(encoding="utf-8"), file
     return f"  {found[1]}: sha256 {hashlib.sha256(file.read_bytes()).hexdigest()}\n"
 
 
 def short(files: Mapping[str, str], in_full: Mapping[str, str]) -> dict[str, str]:
-    """Each file, or what differs from the one in full where that is shorter by a third."""
+    """Each file, or its diff against the full one if that is shorter by a third."""
     found = {}
     for name, text in files.items():
         lines_of = _rules if name == RULES else str.splitlines

@@ -1,4 +1,4 @@
-"""The fixtures of the checks, and how their verdicts are written down.
+"""Fixtures of the checks, and the output of their verdicts.
 
 Input, by environment: GPUFORM_HOSTS_INVENTORY (a file as ``ansible-inventory --list`` prints it; without it
 every check is skipped), GPUFORM_HOSTS_BACKEND (ssh or kubectl, ssh if not set), GPUFORM_HOSTS_LIMIT (names of
@@ -9,7 +9,7 @@ host and check, appended to the file that GPUFORM_HOSTS_RESULTS names, with the 
     check     name of the check: the test's without ``test_``
     verdict   PASS, FAIL or SKIP
     fact      what the host answered (FAIL), why there was nothing to check (SKIP), empty (PASS)
-    remedy    what mends it (FAIL), else empty
+    remedy    what repairs it (FAIL), else empty
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ _EXPECTED = pytest.StashKey[dict[str, Expected]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Read the inventory once."""
     path = os.environ.get(declared.INVENTORY)
     limit, stack = os.environ.get(declared.LIMIT, ""), os.environ.get(declared.STACK, "")
     config.stash[_EXPECTED] = declared.read(Path(path), limit, stack) if path else {}
@@ -54,7 +53,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def expected(request: pytest.FixtureRequest) -> Expected:
-    """What the host under test should be."""
     one: Expected = request.param
     return one
 
@@ -70,7 +68,6 @@ def sockets() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def place(expected: Expected, sockets: str) -> places.Place:
-    """How the host under test is asked."""
     return places.place(expected, os.environ.get(declared.BACKEND, "ssh"), sockets)
 
 
@@ -106,13 +103,11 @@ def _asked(place: places.Place, host: Host | None, otherwise: str) -> Host:
 
 @pytest.fixture
 def packages(machine: Host) -> package_manager.Packages:
-    """What is installed on the host, and what of it is held."""
     return package_manager.read(machine)
 
 
 @pytest.fixture
 def node(expected: Expected) -> dict[str, Any]:
-    """The host's Node in the cluster."""
     if not expected.kubeconfig:
         pytest.skip("no cluster is declared that it could have joined (cluster.kubeconfig)")
     try:
@@ -128,7 +123,7 @@ def node(expected: Expected) -> dict[str, Any]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Write a check's verdict down; a failed one is reported by its fact and remedy, without a traceback."""
+    """Write a check's verdict; report a failed one by its fact and remedy, without a traceback."""
     report = yield
     error = call.excinfo.value if call.excinfo else None
     if isinstance(error, Wrong):

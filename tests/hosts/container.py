@@ -1,8 +1,8 @@
 """A container without any request, started by an OCI runtime of the host, and the devices that it sees.
 
-No image is needed: its only program is the host's own ls, in a folder that goes away with it. It is created
-and started in two steps, as container engines do, for NVIDIA's runtime acts on the first of them only. The
-options for hosts that are containers themselves change nothing elsewhere.
+No image is needed: its only program is the host's own ls, in a temporary folder. It is created and started in
+two steps, as container engines do, since NVIDIA's runtime acts only on the first. The options for hosts
+that are containers themselves change nothing elsewhere.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ cat "$folder/seen"
 
 
 def devices(host: Host, runtime: str) -> frozenset[str]:
-    """What lies in the container's /dev; a runtime that starts no container is a finding."""
+    """Contents of the container's /dev; a runtime that starts no container is a finding."""
     result = host.run("sh -c %s probe %s %s", _SCRIPT, runtime, json.dumps(_SPEC))
     if result.rc or "null" not in result.stdout.split():
         said = [line for line in result.stderr.splitlines() if "warning" not in line]

@@ -1,7 +1,7 @@
 """What each host should be, read from an inventory in the form of ``ansible-inventory --list``.
 
-The names of its variables are spelled out here again on purpose: these checks import nothing of the program
-that writes the inventory and nothing of the roles that act on it, or they would confirm both.
+The names of its variables are repeated here on purpose: these checks import neither the program that writes
+the inventory nor the roles that act on it, or they would confirm both.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ NO_INVENTORY = (
 class Expected:
     """One host as declared; ``gpu_count`` is 0 for a host without GPUs.
 
-    ``mig`` is None where nothing is known of its slices, else {GPU index or "all": {profile: number}}, in
-    which a GPU without slices has an empty entry. ``cuts_at_boot``: by the
-    host itself, not by the operator.
+    ``mig`` is None if its slices are unknown, else {GPU index or "all": {profile: number}}; a GPU without
+    slices has an empty entry. ``cuts_at_boot``: slices are created by the host itself, not by the operator.
     """
 
     host: str
@@ -55,11 +54,10 @@ class Expected:
 
     @property
     def apply(self) -> str:
-        """The command that makes the host what is declared, for remedies."""
         return f"`gpuform hosts apply{f' {self.stack}' if self.stack else ''}`"
 
     def slices(self, index: int) -> dict[str, int] | None:
-        """The slices planned for that GPU: none of them is {}, not known is None."""
+        """Slices planned for that GPU: {} for none, None if unknown."""
         if self.mig is None:
             return None
         return dict(self.mig.get(str(index), self.mig.get("all", {})))
@@ -77,7 +75,6 @@ def read(path: Path, limit: str = "", stack: str = "") -> dict[str, Expected]:
 
 
 def expected(name: str, variables: Mapping[str, Any], stack: str = "") -> Expected:
-    """One host's declaration from its variables."""
     gpu = variables.get("validate_inventory_gpu") or {}
     pool = str(variables.get("gpuform_pool") or "")
     path = str(variables.get("gpuform_kubeconfig") or "")
@@ -107,7 +104,7 @@ def expected(name: str, variables: Mapping[str, Any], stack: str = "") -> Expect
 
 
 def _mig(variables: Mapping[str, Any], joined: bool) -> dict[str, dict[str, int]] | None:
-    """The slices of mig-parted's config, or of the operator's; on a host of neither MIG is off."""
+    """Slices of mig-parted's config, or of the operator's; on other hosts MIG is off."""
     if "gpuform_mig" in variables:
         devices = variables.get("gpuform_mig_devices", ["all"])
         return {str(device): dict(variables["gpuform_mig"]) for device in devices}

@@ -1,7 +1,7 @@
-"""What nvidia-smi prints, as values: its list (``-L``), its table, and ``--query-gpu`` as csv.
+"""nvidia-smi's output as values: its list (``-L``), its table, and ``--query-gpu`` as csv.
 
-The formats are those of NVIDIA's tool from branch 525 to 595; the table is also read as the sources of this
-project print it, where a slide has shortened its lines. Only what the checks need is kept.
+The formats are those of NVIDIA's tool from branch 525 to 595; the table is also read as in this project's
+sources, where a slide has shortened its lines. Only what the checks need is kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROW = re.compile(
 
 
 class Unreadable(ValueError):
-    """Output that is none of the formats; the message quotes the line."""
+    """Output in none of the formats; the message quotes the line."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,12 @@ class ListedGpu:
 
     @property
     def slices(self) -> Counter[str]:
-        """How many slices there are of each profile."""
         return Counter(device.profile for device in self.mig)
 
 
 @dataclass(frozen=True)
 class QueriedGpu:
-    """One line of ``QUERY_COMMAND``; what a GPU does not have reads ``[N/A]`` there and None here."""
+    """One line of ``QUERY_COMMAND``; ``[N/A]`` is None here."""
 
     index: int
     uuid: str
@@ -65,7 +64,7 @@ class QueriedGpu:
 
 @dataclass(frozen=True)
 class TableGpu:
-    """One GPU of the table; the table cuts long names short and ends them with three dots."""
+    """One GPU of the table; the table shortens long names and ends them with three dots."""
 
     index: int
     name: str
@@ -75,15 +74,13 @@ class TableGpu:
 
 @dataclass(frozen=True)
 class Table:
-    """The table that nvidia-smi prints without arguments."""
-
     driver_version: str
     cuda_version: str
     gpus: tuple[TableGpu, ...]
 
 
 def listed(text: str) -> tuple[ListedGpu, ...]:
-    """Read ``nvidia-smi -L``; no GPU reads as none at all."""
+    """Read ``nvidia-smi -L``; empty without GPUs."""
     gpus: list[ListedGpu] = []
     for line in _lines(text):
         if found := _GPU.match(line):
@@ -98,7 +95,6 @@ def listed(text: str) -> tuple[ListedGpu, ...]:
 
 
 def queried(text: str) -> tuple[QueriedGpu, ...]:
-    """Read what ``QUERY_COMMAND`` prints."""
     gpus = []
     for line in _lines(text):
         fields = [field.strip() for field in line.split(",")]
@@ -112,7 +108,7 @@ def queried(text: str) -> tuple[QueriedGpu, ...]:
 
 
 def table(text: str) -> Table:
-    """Read the table, of which the header and the first line of each GPU are kept."""
+    """Read the table: its header and the first line of each GPU."""
     header = _HEADER.search(text)
     if header is None:
         first = next(iter(_lines(text)), "nothing")
@@ -127,7 +123,7 @@ def table(text: str) -> Table:
 
 
 def same_product(one: str, other: str) -> bool:
-    """Whether two names mean one product: branches before 470 leave out the leading ``NVIDIA``."""
+    """Whether two names mean one product: branches before 470 omit the leading ``NVIDIA``."""
     return one.removeprefix("NVIDIA ") == other.removeprefix("NVIDIA ")
 
 

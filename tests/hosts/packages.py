@@ -1,4 +1,4 @@
-"""What a host's package manager says is installed and held, asked with one command each."""
+"""A host's installed and held packages, queried with one command each."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from testinfra.host import Host
 
 @dataclass(frozen=True)
 class Packages:
-    """Installed packages with their whole version, and the names that no upgrade touches."""
+    """Installed packages with their full version, and the names that are held."""
 
     installed: Mapping[str, str]
     held: frozenset[str]
 
     def like(self, carriers: re.Pattern[str], names: re.Pattern[str]) -> frozenset[str]:
-        """The installed packages with such a name that have the upstream version of a carrier."""
+        """Installed packages matching ``names`` that have the upstream version of a carrier."""
         versions = {upstream(found) for name, found in self.installed.items() if carriers.fullmatch(name)}
         return frozenset(
             name
@@ -32,7 +32,7 @@ def upstream(version: str) -> str:
 
 
 def read(host: Host) -> Packages:
-    """Ask dpkg, whose word holds where apt cannot read its sources, or rpm and dnf's versionlock."""
+    """Query dpkg, which works even if apt cannot read its sources, or rpm and dnf's versionlock."""
     if host.exists("dpkg-query"):
         form = r"${db:Status-Status} ${db:Status-Want} ${Package} ${Version}\n"
         lines = host.run("dpkg-query -W -f %s", form).stdout.splitlines()
@@ -46,6 +46,6 @@ def read(host: Host) -> Packages:
 
 
 def _locked(text: str, installed: Mapping[str, str]) -> frozenset[str]:
-    """dnf names what is locked as ``name-epoch:version-release.*``."""
+    """dnf lists locks as ``name-epoch:version-release.*``."""
     names = (re.sub(r"-\d+:[^:]*$", "", line.strip()) for line in text.splitlines())
     return frozenset(name for name in names if name in installed)

@@ -1,7 +1,7 @@
-"""Where a host is asked: over ssh on the host itself, or with kubectl in its driver and toolkit pods.
+"""Where a host is queried: over ssh on the host itself, or with kubectl in its driver and toolkit pods.
 
 ssh is called as Ansible calls it (same address, port, user, key and arguments, the user's own ssh settings
-apply, the host's key must be known), so what the playbooks reach is reached here.
+apply, the host's key must be known), so hosts that playbooks reach are reached here.
 Nothing is written on a host.
 """
 
@@ -27,12 +27,13 @@ DRIVER = ("nvidia-driver-daemonset", "nvidia-driver-ctr")
 TOOLKIT = ("nvidia-container-toolkit-daemonset", "nvidia-container-toolkit-ctr")
 TIMEOUT_S = 60
 """nvidia-smi on a GPU that has fallen off the bus may not return; a healthy 8-GPU host without persistence
-mode needs under 30 s for its first answer."""
+mode needs under 30 s for its first answer.
+"""
 
 
 @dataclass(frozen=True)
 class Place:
-    """How one host is asked; ``trouble`` says why it cannot be, and is empty when it can."""
+    """How one host is queried; ``trouble`` says why that is impossible, else it is empty."""
 
     machine: Host | None
     driver: Host | None
@@ -42,7 +43,7 @@ class Place:
 
 
 def place(expected: Expected, backend: str, control_path: str) -> Place:
-    """Where that host's answers come from; asks for one, so that a host out of reach is known at once."""
+    """Where that host is queried; runs one command, so that an unreachable host is known at once."""
     if backend == "kubectl":
         return _pods(expected)
     host = _machine(expected.connection, expected.host, control_path)
@@ -56,7 +57,7 @@ def place(expected: Expected, backend: str, control_path: str) -> Place:
 
 
 def bounded(host: Host, command: str, *args: str) -> Any:
-    """Run a command that may hang where hardware is sick; ended after ``TIMEOUT_S`` it exits with 124."""
+    """Run a command that may hang on faulty hardware; ended after ``TIMEOUT_S`` it exits with 124."""
     return host.run(f"timeout {TIMEOUT_S} {command}", *args)
 
 
@@ -103,7 +104,7 @@ def _pod(expected: Expected, app: str, container: str) -> Host | None:
     where: dict[str, Any] = {"namespace": NAMESPACE, "container": container}
     if (
         expected.kubeconfig
-    ):  # by the environment: testinfra quotes a path twice, which one with spaces does not survive
+    ):  # an environment variable: testinfra quotes a path twice, which breaks one with spaces
         os.environ["KUBECONFIG"] = expected.kubeconfig
     if expected.context:
         where["context"] = expected.context
@@ -112,7 +113,7 @@ def _pod(expected: Expected, app: str, container: str) -> Host | None:
 
 @cache
 def pods_of(kubeconfig: str, context: str, app: str) -> dict[str, str]:
-    """The running pods of that daemonset, by node; LookupError with kubectl's message."""
+    """Running pods of that daemonset, by node; LookupError with kubectl's message."""
     found = kubectl(kubeconfig, context, "get", "pods", "-n", NAMESPACE, "-l", f"app={app}", "-o", "json")
     return {
         pod["spec"]["nodeName"]: pod["metadata"]["name"]
@@ -123,7 +124,7 @@ def pods_of(kubeconfig: str, context: str, app: str) -> dict[str, str]:
 
 @cache
 def node(kubeconfig: str, context: str, name: str) -> dict[str, Any] | None:
-    """The Node whose name or ``kubernetes.io/hostname`` that is; None for a host that has not joined."""
+    """The Node with this name or ``kubernetes.io/hostname``; None for a host that has not joined."""
     for found in kubectl(kubeconfig, context, "get", "nodes", "-o", "json")["items"]:
         metadata = found["metadata"]
         if name in (metadata["name"], metadata.get("labels", {}).get("kubernetes.io/hostname")):
@@ -133,7 +134,7 @@ def node(kubeconfig: str, context: str, name: str) -> dict[str, Any] | None:
 
 @cache
 def kubectl(kubeconfig: str, context: str, *args: str) -> Any:
-    """What kubectl prints as JSON, asked once; LookupError with its message."""
+    """JSON output of kubectl, cached; LookupError with its message."""
     where = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
     where += [f"--context={context}"] if context else []
     try:
@@ -146,7 +147,7 @@ def kubectl(kubeconfig: str, context: str, *args: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """What ssh said; testinfra raises it with the whole result as its argument."""
+    """ssh's message; testinfra raises it with the whole result as its argument."""
     result = error.args[0] if error.args else error
     return _last(getattr(result, "stderr", str(error)))
 

@@ -1,7 +1,7 @@
-"""The container runtime's configuration as it takes effect, whichever file each part comes from.
+"""The container runtime's effective configuration, merged from all its files.
 
-On a host the runtime is asked (``containerd config dump``, ``crio config``). In the toolkit's pod there is no
-runtime to ask: the files that the operator mounts there are read in the order in which containerd reads them.
+On a host the runtime prints it (``containerd config dump``, ``crio config``). The toolkit's pod has no
+runtime: the files that the operator mounts there are read in the order in which containerd reads them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ _MARK = "# gpuform: next file"
 
 @dataclass(frozen=True)
 class RuntimeConfig:
-    """What decides how a container starts; ``binaries`` has the program behind each handler, "" for the
-    runtime's own choice (runc); ``cdi`` is None where the configuration does not say.
+    """Settings that decide how a container starts.
+
+    ``binaries`` has the program of each handler, "" for the runtime's default (runc); ``cdi`` is None if the
+    configuration does not set it.
     """
 
     default: str
@@ -36,7 +38,7 @@ class RuntimeConfig:
 
 
 def read(host: Host, runtime: str, in_pod: bool, apply: str) -> RuntimeConfig:
-    """The configuration in effect; one that the runtime itself refuses is a finding."""
+    """The effective configuration; one that the runtime itself refuses is a finding."""
     text = _pod_text(host) if in_pod else _host_text(host, runtime, apply)
     try:
         parts = [tomllib.loads(part) for part in text.split(_MARK)]
@@ -51,7 +53,6 @@ def read(host: Host, runtime: str, in_pod: bool, apply: str) -> RuntimeConfig:
 
 
 def containerd(config: Mapping[str, Any]) -> RuntimeConfig:
-    """Read the CRI plugin's part of containerd's configuration."""
     plugins = config.get("plugins", {})
     cri = next((plugins[name] for name in CRI_PLUGINS if name in plugins), {})
     runtimes = cri.get("containerd", {}).get("runtimes", {})
@@ -65,7 +66,7 @@ def containerd(config: Mapping[str, Any]) -> RuntimeConfig:
 
 
 def crio(config: Mapping[str, Any]) -> RuntimeConfig:
-    """Read CRI-O's configuration; it always knows CDI, in the folders that it names."""
+    """Read CRI-O's configuration; CDI is always on, in the folders that it names."""
     part = config.get("crio", {}).get("runtime", {})
     return RuntimeConfig(
         default=part.get("default_runtime", ""),

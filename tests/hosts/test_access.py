@@ -8,7 +8,7 @@ from tests.hosts.findings import expect
 
 
 def test_reachable(place: places.Place, expected: Expected) -> None:
-    """The host answers; every other check of one that does not is left out."""
+    """The host answers; all other checks of an unreachable host are skipped."""
     way = expected.connection
     user = f"{way['ansible_user']}@" if way.get("ansible_user") else ""
     command = f"ssh -p {way.get('ansible_port') or 22} {user}{way.get('ansible_host') or expected.host} true"

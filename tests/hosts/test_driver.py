@@ -1,4 +1,4 @@
-"""The driver: the GPUs it shows, its version everywhere, its modules, and that it stays as it is."""
+"""The driver: the GPUs it shows, its version everywhere, its modules, and that its version is held."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.hosts.places import bounded
 MODULES = ("nvidia", "nvidia_uvm")
 """Without nvidia_uvm no CUDA program starts; nvidia_modeset and nvidia_drm are for displays."""
 OPEN, PROPRIETARY = "Dual MIT/GPL", "NVIDIA"
-"""What the two flavours of the kernel module state as their licence (open-gpu-kernel-modules; nvidia.ko)."""
+"""Licences of the two flavours of the kernel module (open-gpu-kernel-modules; nvidia.ko)."""
 DRIVER_PACKAGES = re.compile(r"(nvidia|cuda-drivers|libnvidia|xserver-xorg-video-nvidia|libcuda1).*")
 DRIVER_CARRIERS = re.compile(
     r"nvidia-(kernel-(open-)?dkms|driver-cuda|smi|open-kernel-dkms)|kmod-nvidia-.*"
     r"|nvidia-(dkms|utils|compute-utils)-\d+.*"
 )
-"""What has the kernel modules and nvidia-smi, by NVIDIA's, Debian's, EL's and Ubuntu's names."""
+"""Packages with the kernel modules and nvidia-smi, by NVIDIA's, Debian's, EL's and Ubuntu's names."""
 TOOLKIT_CARRIERS = re.compile(r"nvidia-container-toolkit(-base)?")
 TOOLKIT_PACKAGES = re.compile(r"(nvidia-container-toolkit|libnvidia-container).*")
 
@@ -37,7 +37,7 @@ _FAILURES = {
 
 
 def ask(host: Host, command: str, expected: Expected) -> str:
-    """Run nvidia-smi; a failure becomes a finding with the remedy for what it printed."""
+    """Run nvidia-smi; a failure becomes a finding with the remedy for its output."""
     result = bounded(host, command)
     text = f"{result.stdout}\n{result.stderr}".strip()
     if result.rc == 0:
@@ -54,12 +54,11 @@ def ask(host: Host, command: str, expected: Expected) -> str:
 
 @pytest.fixture
 def gpus(driver: Host, expected: Expected) -> tuple[nvidia_smi.QueriedGpu, ...]:
-    """Every GPU as nvidia-smi describes it."""
     return nvidia_smi.queried(ask(driver, nvidia_smi.QUERY_COMMAND, expected))
 
 
 def test_gpus(driver: Host, expected: Expected) -> None:
-    """nvidia-smi lists as many GPUs of the model as are declared, and no other."""
+    """nvidia-smi lists exactly the declared number of GPUs, all of the declared model."""
     found = nvidia_smi.listed(ask(driver, "nvidia-smi -L", expected))
     listed = ", ".join(f"{n}x {name}" for name, n in sorted(Counter(gpu.name for gpu in found).items()))
     expect(
@@ -71,7 +70,6 @@ def test_gpus(driver: Host, expected: Expected) -> None:
 
 
 def test_driver_version(gpus: tuple[nvidia_smi.QueriedGpu, ...], expected: Expected) -> None:
-    """The driver that runs is the pinned one."""
     running = sorted({gpu.driver_version for gpu in gpus})
     expect(
         running == [expected.driver_version],
@@ -81,7 +79,7 @@ def test_driver_version(gpus: tuple[nvidia_smi.QueriedGpu, ...], expected: Expec
 
 
 def test_driver_packages(packages: Packages, expected: Expected) -> None:
-    """The packages that carry the driver are of the pinned version, so that the next boot runs it too."""
+    """The driver's packages have the pinned version, so that the next boot runs it too."""
     if not expected.gpu_count or expected.driver_source == "runfile":
         pytest.skip("the driver does not come from packages")
     found = {name: v for name, v in packages.installed.items() if DRIVER_CARRIERS.fullmatch(name)}
@@ -114,7 +112,7 @@ def test_fabricmanager(machine: Host, packages: Packages, expected: Expected) ->
 
 
 def test_held(packages: Packages, expected: Expected) -> None:
-    """Driver and toolkit stay at their versions whatever is upgraded beside them."""
+    """Driver and toolkit keep their versions in any other upgrade."""
     if not expected.gpu_count:
         pytest.skip("the host has no GPUs")
     kept = packages.like(TOOLKIT_CARRIERS, TOOLKIT_PACKAGES)
@@ -131,7 +129,7 @@ def test_held(packages: Packages, expected: Expected) -> None:
 
 
 def test_modules(driver: Host, expected: Expected) -> None:
-    """The driver's modules are loaded, and are of the flavour that is declared."""
+    """The driver's modules are loaded, and are of the declared flavour."""
     loaded = _loaded(driver)
     missing = [name for name in MODULES if name not in loaded]
     expect(
@@ -150,7 +148,7 @@ def test_modules(driver: Host, expected: Expected) -> None:
 
 
 def test_nouveau(driver: Host, expected: Expected) -> None:
-    """nouveau is not loaded: it would keep the GPU from NVIDIA's driver."""
+    """nouveau is not loaded: it would keep NVIDIA's driver from the GPU."""
     expect(
         "nouveau" not in _loaded(driver),
         "nouveau is loaded",
@@ -159,7 +157,6 @@ def test_nouveau(driver: Host, expected: Expected) -> None:
 
 
 def test_persistence(gpus: tuple[nvidia_smi.QueriedGpu, ...], expected: Expected) -> None:
-    """Every GPU stays initialised between programs."""
     off = [str(gpu.index) for gpu in gpus if not gpu.persistence]
     expect(
         not off,

@@ -1,5 +1,3 @@
-"""The host itself: that its services run, its clock, its CUDA toolkit."""
-
 from __future__ import annotations
 
 import re
@@ -13,11 +11,11 @@ from tests.hosts.findings import expect, first_line
 
 CLOCKS = ("chronyd", "chrony", "systemd-timesyncd", "ntpsec", "ntp")
 SKEW_S = 5.0
-"""Certificates and leases of a cluster take that much without harm; a clock that is kept is within 0.1 s."""
+"""A cluster's certificates and leases tolerate this; a synchronized clock is within 0.1 s."""
 
 
 def test_units(machine: Host, expected: Expected) -> None:
-    """The services that GPU containers need are there, start at boot and run."""
+    """The services that GPU containers need exist, start at boot and run."""
     units = []
     if expected.gpu_count:
         units += [{"containerd": "containerd", "crio": "crio"}[expected.runtime], "nvidia-persistenced"]
@@ -49,7 +47,7 @@ def test_units(machine: Host, expected: Expected) -> None:
 
 
 def test_time_sync(machine: Host, expected: Expected) -> None:
-    """The clock is right and is kept; in a container it is that of the machine below and kept there."""
+    """The clock is right and synchronized; in a container it is the clock of the machine below."""
     before = time.time()
     said = machine.run("date +%s.%N").stdout.strip()
     after = time.time()
@@ -73,7 +71,6 @@ def test_time_sync(machine: Host, expected: Expected) -> None:
 
 
 def test_cuda(machine: Host, expected: Expected) -> None:
-    """nvcc is of the declared release."""
     if not expected.cuda_version:
         pytest.skip("no CUDA toolkit is declared")
     said = machine.run("/usr/local/cuda/bin/nvcc --version")

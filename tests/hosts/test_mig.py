@@ -1,5 +1,3 @@
-"""MIG: the slices that each GPU has are those that are planned."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -17,7 +15,7 @@ STATE = "nvidia.com/mig.config.state"
 
 
 def test_mig(driver: Host, expected: Expected) -> None:
-    """Every GPU has the planned slices, and no others; where none are planned, MIG is off."""
+    """Every GPU has exactly the planned slices; without planned slices, MIG is off."""
     if expected.mig is None:
         pytest.skip("its slices are the operator's, and its plan is not in the inventory")
     planned = any(expected.mig.values())
@@ -37,7 +35,6 @@ def test_mig(driver: Host, expected: Expected) -> None:
 
 
 def test_mig_state(node: dict[str, Any], expected: Expected) -> None:
-    """The operator's MIG manager, where there is one, has applied what the node's label asks for."""
     state = node["metadata"].get("labels", {}).get(STATE)
     if state is None:
         pytest.skip("no MIG manager has acted on the node")

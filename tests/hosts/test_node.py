@@ -13,7 +13,6 @@ KUBELETS = ("kubelet", "k3s-agent", "k3s", "rke2-agent", "rke2-server", "k0swork
 
 
 def test_kubelet(node: dict[str, Any], place: places.Place) -> None:
-    """The kubelet runs on the host, and the cluster counts the node as ready."""
     if place.machine:
         active = place.machine.run(f"systemctl is-active {' '.join(KUBELETS)}").stdout.split()
         expect(
@@ -30,7 +29,6 @@ def test_kubelet(node: dict[str, Any], place: places.Place) -> None:
 
 
 def test_labels(node: dict[str, Any], expected: Expected) -> None:
-    """The node carries its pool's labels."""
     has = node["metadata"].get("labels", {})
     wrong = [
         f"{key} is {has[key]!r}" if key in has else f"{key} is missing"
@@ -42,7 +40,7 @@ def test_labels(node: dict[str, Any], expected: Expected) -> None:
 
 
 def test_taints(node: dict[str, Any], expected: Expected) -> None:
-    """The node has its pool's taints, so that only pods that ask for GPUs come to it."""
+    """The node has its pool's taints, so that only pods that request GPUs are scheduled on it."""
     has = {_taint(taint) for taint in node.get("spec", {}).get("taints", [])}
     missing = [taint for taint in map(_taint, expected.taints) if taint not in has]
     expect(

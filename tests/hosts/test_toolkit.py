@@ -1,4 +1,4 @@
-"""The container toolkit: its version, that the runtime really uses it, and who gets to see a GPU."""
+"""The container toolkit: its version, that the runtime uses it, and which containers see a GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.hosts.test_driver import ask
 FLOOR, CLOSED = "1.17.8", "CVE-2025-23266"
 """The first release in which a container cannot escape through an OCI hook [NVIDIA bulletin 5659]."""
 REFUSED = "1.18.0"
-"""It replaces containerd's ``imports``, and with them what the cluster's installer configured."""
+"""It replaces containerd's ``imports``, and with them the settings of the cluster's installer."""
 HANDLER, BINARY = "nvidia", "nvidia-container-runtime"
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 IN_POD = "/usr/local/nvidia/toolkit"
@@ -32,7 +32,6 @@ GUARD = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 
 @pytest.fixture
 def ctk(toolkit: Host, place: places.Place, expected: Expected) -> str:
-    """The path of nvidia-ctk."""
     path = "nvidia-ctk" if place.machine else f"{IN_POD}/nvidia-ctk"
     expect(toolkit.exists(path), f"{path} is not there", f"run {expected.apply}")
     return path
@@ -40,12 +39,11 @@ def ctk(toolkit: Host, place: places.Place, expected: Expected) -> str:
 
 @pytest.fixture
 def config(toolkit: Host, place: places.Place, expected: Expected) -> RuntimeConfig:
-    """The container runtime's configuration in effect."""
     return runtime_config.read(toolkit, expected.runtime, place.machine is None, expected.apply)
 
 
 def test_toolkit_version(toolkit: Host, ctk: str, place: places.Place, expected: Expected) -> None:
-    """The toolkit is of the pinned version, and no older one than is safe unless an older one is pinned."""
+    """The toolkit has the pinned version, and none below the safe minimum unless an older one is pinned."""
     for found in sorted(_versions(toolkit, ctk, place), key=_numbers):
         if _numbers(expected.toolkit_version) >= _numbers(FLOOR):
             expect(
@@ -63,7 +61,7 @@ def test_toolkit_version(toolkit: Host, ctk: str, place: places.Place, expected:
 
 
 def test_toolkit_packages(packages: Packages, expected: Expected) -> None:
-    """Every package of the toolkit is of the pinned version: a mixture of them starts no container."""
+    """Every package of the toolkit has the pinned version: mixed versions start no container."""
     if not expected.gpu_count:
         pytest.skip("the host has no GPUs")
     names = re.compile(r"nvidia-container-toolkit(-base)?|libnvidia-container(1|-tools)")
@@ -78,7 +76,7 @@ def test_toolkit_packages(packages: Packages, expected: Expected) -> None:
 
 
 def test_runtime(toolkit: Host, config: RuntimeConfig, place: places.Place, expected: Expected) -> None:
-    """The container runtime hands containers their GPUs, by its second runtime or by CDI, and keeps runc."""
+    """The container runtime gives containers their GPUs, by its second runtime or by CDI, and keeps runc."""
     runtime, mend = expected.runtime, f"run {expected.apply} to have the drop-in written again"
     expect(
         config.serves_kubernetes,
@@ -118,7 +116,7 @@ def test_runtime(toolkit: Host, config: RuntimeConfig, place: places.Place, expe
 
 
 def test_cdi(toolkit: Host, driver: Host, ctk: str, expected: Expected) -> None:
-    """The CDI specification names every GPU, or its slices where it is cut."""
+    """The CDI specification names every GPU, or its slices in MIG mode."""
     listed = toolkit.run(f"{ctk} --quiet cdi list")
     names = set(re.findall(r"nvidia\.com/gpu=(\S+)", listed.stdout))
     mend = f"run {expected.apply}, or `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml`"
@@ -141,7 +139,7 @@ def test_cdi(toolkit: Host, driver: Host, ctk: str, expected: Expected) -> None:
 def test_no_gpu_without_request(
     toolkit: Host, config: RuntimeConfig, place: places.Place, expected: Expected
 ) -> None:
-    """A container that asks for no GPU sees none, whatever NVIDIA_VISIBLE_DEVICES its image sets."""
+    """A container without a GPU request sees none, whatever NVIDIA_VISIBLE_DEVICES its image sets."""
     programs = {binary or "runc" for binary in config.binaries.values()}
     if any(program.rpartition("/")[2].startswith(BINARY) for program in programs):
         expect(
@@ -159,7 +157,7 @@ def test_no_gpu_without_request(
 
 
 def _accepts(toolkit: Host, expected: Expected) -> bool:
-    """Whether that variable counts in a container without privileges; it does unless it is said not to."""
+    """Whether that variable applies to unprivileged containers; by default it does."""
     text = toolkit.run(f"cat {' '.join(CONFIGS)} 2>/dev/null").stdout
     try:
         return bool(tomllib.loads(text).get(GUARD, True))
@@ -168,7 +166,7 @@ def _accepts(toolkit: Host, expected: Expected) -> bool:
 
 
 def _versions(host: Host, ctk: str, place: places.Place) -> set[str]:
-    """What the tool says of itself, and what its package says, which may not be the same."""
+    """Versions from the tool itself and from its package, which may differ."""
     said = re.search(r"version v?(\d+\.\d+\.\d+)", host.run(f"{ctk} --version").stdout)
     versions = {said[1]} if said else set()
     if place.machine:

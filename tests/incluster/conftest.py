@@ -1,5 +1,3 @@
-"""The place where the readiness gate is played."""
-
 from __future__ import annotations
 
 import json

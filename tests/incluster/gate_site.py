@@ -1,4 +1,4 @@
-"""A control plane with the simulated operator, and what the gate looks at: nodes, pods, operands."""
+"""A control plane with the simulated operator, and what the gate reads: nodes, pods, operands."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ Manifest = dict[str, Any]
 
 
 class Site:
-    """A control plane with the operator and the gate of one environment, as the plan has them."""
-
     def __init__(self, plane: Plane, gate: Gate) -> None:
         self.plane = plane
         self.kubectl = plane.kubectl
@@ -52,7 +50,7 @@ class Site:
         )
 
     def node(self, name: str, gpus: int = 1, labels: dict[str, str] | None = None, of: Pool = POOL) -> None:
-        """A node as Karpenter makes one from the pool's NodePool."""
+        """A node as Karpenter makes it from the pool's NodePool."""
         (pool,) = karpenter.node_pools(ENV, of)
         template = pool["spec"]["template"]
         hardware = {"kwok.x-k8s.io/node": "fake", keys.GPU_ID: "10de:1eb8", keys.GPU_COUNT: str(gpus)}
@@ -62,7 +60,7 @@ class Site:
             "labels": {
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/hostname": name,
-                keys.PCI_PRESENT: "true",  # else the operator takes its labels off until discovery has run
+                keys.PCI_PRESENT: "true",  # else the operator removes its labels until discovery has run
                 **template["metadata"]["labels"],
                 **(labels or {}),
             },
@@ -72,7 +70,7 @@ class Site:
         self.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
 
     def fixed(self, name: str) -> None:
-        """A node as a managed group makes one: with the taints of the group, and without a promise."""
+        """A node as a managed group makes it: with the group's taints, and without a promise."""
         hardware = {"kwok.x-k8s.io/node": "fake", keys.GPU_ID: "10de:1eb8", keys.GPU_COUNT: "1"}
         hardware[keys.HOST_DRIVER] = DRIVER
         own = {"kubernetes.io/os": "linux", "kubernetes.io/hostname": name, keys.PCI_PRESENT: "true"}
@@ -86,7 +84,7 @@ class Site:
         self.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"taints": taints}})
 
     def pod(self, name: str, node: str) -> None:
-        """A pod of the pool for one share, as a workload is planned, on one node by the scheduler's hand."""
+        """A pod of the pool for one share, as planned for a workload, with a node selector for one node."""
         declared = {"name": name, "kind": "pod", "pool": POOL.name, "image": "x:1"}
         (manifest,) = workloads.manifests(parse({**ENV.resolved(), "workloads": [declared]}))
         manifest["spec"]["nodeSelector"]["kubernetes.io/hostname"] = node
@@ -100,7 +98,7 @@ class Site:
         return [taint["key"] for taint in self.get("node", node)["spec"].get("taints", [])]
 
     def note(self, node: str, key: str = WAITS_FOR) -> str:
-        """What the gate has noted on the node; by default what it waits for."""
+        """The gate's annotation on the node; by default what it waits for."""
         return str(self.get("node", node)["metadata"]["annotations"].get(key, ""))
 
     def phase(self, pod: str) -> str:
@@ -120,7 +118,7 @@ class Site:
         )
 
     def waits(self, node: str, pod: str, why: str, looks: int = 8) -> None:
-        """The gate has said why, and goes on looking; node and pod stay as they are."""
+        """The gate has logged why, and continues; node and pod stay as they are."""
         until(self.gate.log.read_text, lambda text: f"{node} waits" in text and why in text)
         for _ in range(looks):
             assert TAINT in self.taints(node)
@@ -129,14 +127,13 @@ class Site:
             time.sleep(0.2)
 
     def lets_in(self, node: str, pod: str) -> dict[str, Any]:
-        """The evidence of a node that is let in, and on which the pod then runs."""
+        """The evidence of a node that is admitted, and on which the pod then runs."""
         until(lambda: self.taints(node), lambda taints: TAINT not in taints)
         until(lambda: self.phase(pod), "Running".__eq__)
         evidence: dict[str, Any] = json.loads(self.get("node", node)["metadata"]["annotations"][READY])
         return evidence
 
     def acted(self, node: str) -> None:
-        """Every operand of the node has acted."""
         offered = sharing.offered(ENV, POOL)["nvidia.com/gpu.shared"]
         until(
             lambda: self.get("node", node).get("status", {}).get("allocatable", {}),
@@ -148,6 +145,6 @@ class Site:
         self.kubectl("delete", "pods", "--all", "-n", "default", "--wait=true")
         names = self.kubectl("get", "nodes", "-l", "gpuform.io/pool", "-o", "name").split()
         self.kubectl("delete", "nodes", "-l", "gpuform.io/pool", "--wait=true")
-        for name in names:  # nobody else takes away in time what ran on a node that is gone
+        for name in names:  # no other component removes the pods of a deleted node in time
             where = ("-n", NAMESPACE, "--field-selector", f"spec.nodeName={name.removeprefix('node/')}")
             self.kubectl("delete", "pods", *where, "--force", "--grace-period=0")

@@ -1,4 +1,4 @@
-"""A control plane with nodes, a Prometheus that says what a test wants, and the health loop as its pod is."""
+"""A control plane with nodes, a Prometheus with a test's answers, and the health loop as in its pod."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ TAINT = "gpuform.io/gpu-unhealthy"
 
 
 def declared(**said: Any) -> Environment:
-    """Two pools of one GPU per node, one of Karpenter's, and what is done about their faults."""
+    """Two pools of one GPU per node, one of Karpenter's, and the handling of their faults."""
     return parse({**PLAIN.resolved(), **MONITORED, "health": {"remediator": "gpuform", **said}})
 
 
 class Stub:
-    """Answers Prometheus' query API: what is asked for is known, what is said is the test's."""
+    """Answers Prometheus' query API with the test's faults and measured nodes."""
 
     def __init__(self) -> None:
         self.faults: list[dict[str, str]] = []
@@ -71,7 +71,6 @@ class Stub:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def ill(self, *nodes: str, kind: str = "replace", xid: str = "79") -> None:
-        """These have a fault, besides those that have one already."""
         for name in nodes:
             own = {"node": name, "gpu": "0", "UUID": f"GPU-{name}", "class": kind, "xid": xid}
             self.faults.append({"__name__": "gpuform:fault:active", "pool": FIXED, "reason": "xid", **own})
@@ -82,17 +81,13 @@ class Stub:
 
 
 class Loop:
-    """A process of the loop; its audit log, and its figures."""
-
     def __init__(self, process: subprocess.Popen[bytes], log: Path, port: int) -> None:
         self.process, self._log, self._port = process, log, port
 
     def lines(self) -> list[Manifest]:
-        """Every line is JSON."""
         return [json.loads(line) for line in self._log.read_text().splitlines()]
 
     def done(self) -> list[tuple[str, str, str]]:
-        """Action, node and result of each, in their order."""
         found = [one for one in self.lines() if "node" in one]
         return [(one["action"], one["node"], one["result"]) for one in found]
 
@@ -102,7 +97,6 @@ class Loop:
         return {name: float(value) for name, value in rows}
 
     def looked(self, times: int = 2) -> None:
-        """So many looks later."""
         for _ in range(times):
             before = self.metrics().get("gpuform_health_last_look_timestamp_seconds", 0)
             until(
@@ -112,8 +106,6 @@ class Loop:
 
 
 class Site:
-    """Nodes and the loop on one plane."""
-
     def __init__(self, plane: Plane, folder: Path, prometheus: Stub) -> None:
         self.kubectl, self.prometheus = plane.kubectl, prometheus
         self._plane, self._folder, self._number = plane, folder, 0
@@ -123,7 +115,7 @@ class Site:
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=json.dumps(items))
 
     def install(self, env: Environment) -> None:
-        """All that is planned, but for the ServiceMonitor, whose kind is not known here."""
+        """All planned objects except the ServiceMonitor, since its kind is unknown here."""
         spaces = [one for one in workloads.namespaces(env) if one["metadata"]["name"] == HEALTH]
         self.apply(*spaces)
         self.apply(*(one for one in health.manifests(env) if one["kind"] != "ServiceMonitor"))
@@ -163,7 +155,6 @@ class Site:
         return found
 
     def taints(self) -> dict[str, str]:
-        """Value of our taint, by node."""
         nodes = json.loads(self.kubectl("get", "nodes", "-l", "gpuform.io/pool", "-o", "json"))["items"]
         return {
             node["metadata"]["name"]: taint["value"]
@@ -177,7 +168,6 @@ class Site:
         return found[0] if found else {}
 
     def events(self, name: str, namespace: str = "default") -> list[tuple[str, str]]:
-        """Reason and message of those about an object."""
         chosen = ("--field-selector", f"involvedObject.name={name},reportingComponent={HEALTH}")
         found = json.loads(self.kubectl("get", "events", "-n", namespace, *chosen, "-o", "json"))["items"]
         return [(one["reason"], one["message"]) for one in found]
@@ -188,7 +178,7 @@ class Site:
         return json.loads(found) if found else None
 
     def forget(self) -> None:
-        """As before the first look."""
+        """Reset to the state before the first poll."""
         self.kubectl("delete", "nodes", "-l", "gpuform.io/pool", "--wait=true")
         self.kubectl("delete", "configmaps,deployments", "-n", HEALTH, "--all")
         self.kubectl("delete", "events", "-n", "default", "--all")

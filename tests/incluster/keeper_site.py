@@ -53,7 +53,7 @@ Manifest = dict[str, Any]
 
 
 class Site:
-    """Nodes as Magnum's kubelets register them: with the label of their group, and nothing of ours."""
+    """Nodes as Magnum's kubelets register them: with only the label of their group."""
 
     def __init__(self, plane: Plane, keeper: Keeper) -> None:
         self.plane, self.keeper, self.kubectl = plane, keeper, plane.kubectl
@@ -82,7 +82,7 @@ class Site:
         notes: dict[str, str] | None = None,
         taints: list[Manifest] | None = None,
     ) -> None:
-        """They register, as a kubelet does: create, and nothing is said of those that are there."""
+        """Register nodes as a kubelet does: create; existing nodes stay."""
         for name in names:
             own = {"name": name, "labels": {GROUP: group, "kubernetes.io/hostname": name, **(labels or {})}}
             own["annotations"] = {"kwok.x-k8s.io/node": "fake", **(notes or {})}
@@ -94,24 +94,22 @@ class Site:
         return found
 
     def labels(self, name: str) -> dict[str, str]:
-        """Those of ours and NVIDIA's, and the pool's own."""
+        """Labels of ours and NVIDIA's, and the pool's own."""
         found = self.node(name)["metadata"]["labels"]
         return {key: value for key, value in found.items() if "kubernetes.io" not in key and key != GROUP}
 
     def taints(self, name: str) -> dict[str, str]:
-        """Those that no controller of Kubernetes' own sets."""
+        """Taints that Kubernetes' own controllers do not set."""
         found = self.node(name)["spec"].get("taints", [])
         return {one["key"]: one.get("value", "") for one in found if not one["key"].startswith("node.")}
 
     def in_pool(self, *names: str, pool: str = "gpu-t4", seconds: float = 10) -> None:
-        """Each of them has become its pool's."""
         for name in names:
             until(
                 lambda name=name: self.labels(name), lambda has: has.get(POOL) == pool and OWN in has, seconds
             )
 
     def events(self, name: str) -> list[tuple[str, str]]:
-        """Reason and message of those that the keeper has said of a node."""
         chosen = f"involvedObject.name={name},reportingComponent=pool-keeper"
         found = json.loads(self.kubectl("get", "events", "--field-selector", chosen, "-o", "json"))["items"]
         return [(one["reason"], one["message"]) for one in found]

@@ -1,5 +1,3 @@
-"""The health loop without a server: made-up nodes and faults, look by look."""
-
 from __future__ import annotations
 
 import dataclasses
@@ -28,7 +26,7 @@ def nodes(count: int) -> list[Node]:
 
 
 class Played:
-    """The loop without a server: what it decides is done at once, unless it is told to fail."""
+    """Applies the loop's decisions at once, unless told to fail."""
 
     def __init__(self, there: list[Node], declared: Settings = CORDON) -> None:
         self.there = {one.name: one for one in there}

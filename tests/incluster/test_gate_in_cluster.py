@@ -169,7 +169,7 @@ def test_no_answer_and_a_refusal_end_nothing(site: Site) -> None:
         with site.gate.running(f"https://127.0.0.1:{server.server_address[1]}"):
             until(lambda: Broken.seen, lambda seen: seen > 3)
         server.shutdown()
-    assert site.gate.log.read_text().count("the API server:") == 1  # said once, not at every look
+    assert site.gate.log.read_text().count("the API server:") == 1  # logged once, not at every poll
     bindings = [one for one in readiness_gate.manifests(ENV) if one["kind"] == "RoleBinding"]
     site.kubectl("delete", "rolebinding", "readiness-gate", "-n", NAMESPACE)
     with site.gate.running():

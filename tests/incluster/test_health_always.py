@@ -1,4 +1,4 @@
-"""What holds for the health loop whatever happens to it, by random looks."""
+"""Invariants of the health loop, tested by random polls."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ LOOKS = st.lists(
     st.tuples(
         st.sets(FAULTS, max_size=8),
         st.sampled_from([15.0, 60.0, 700.0, 4000.0]),
-        st.booleans(),  # the loop is started anew
-        st.booleans(),  # what it decides fails
+        st.booleans(),  # the loop is restarted
+        st.booleans(),  # its actions fail
     ),
     max_size=12,
 )

@@ -1,4 +1,4 @@
-"""What the health loop takes for an answer of Prometheus, and what it does not."""
+"""Which responses of Prometheus the health loop accepts, and which not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The health loop on a real API server, with its own account and nothing that its account may not."""
+"""The health loop on a real API server, with only the permissions of its own account."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def played(plane: Plane, folder: Path) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def made(control_plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A plane whose nodes offer what a test says: no simulator has another opinion."""
+    """A plane without the simulator, so that nodes keep offering what a test sets."""
     yield from played(control_plane, tmp_path_factory.mktemp("health"))
 
 
@@ -46,7 +46,6 @@ def site(made: Site) -> Iterator[Site]:
 
 @pytest.fixture
 def with_karpenter(simulated_plane: Plane, tmp_path: Path) -> Iterator[Site]:
-    """A plane with Karpenter's kinds, and without Karpenter."""
     here, plane = Paths.here(), simulated_plane
     charts = Charts(here.root, here.cache, plane.paths.state / "charts")
     chart = charts.folder("karpenter-crd", versions.KARPENTER)
@@ -62,7 +61,6 @@ def with_karpenter(simulated_plane: Plane, tmp_path: Path) -> Iterator[Site]:
 
 
 def calm(loop: Loop, looks: int = 3) -> None:
-    """It looks on, and does nothing more."""
     before = loop.done()
     loop.looked(looks)
     assert loop.done() == before
@@ -101,7 +99,7 @@ def test_eight_of_twenty_break_in_one_window_and_the_breaker_stops_at_four(site:
     assert [reason for reason, _ in site.events("gpu-health-state", HEALTH)] == ["GpuHealthBreakerOpened"]
     assert not site.condition("fixed-10")
 
-    with site.loop() as loop:  # a restart acts on nothing again, and leaves the breaker as it is
+    with site.loop() as loop:  # a restart repeats no action, and leaves the breaker as it is
         loop.looked(3)
         assert loop.done() == []
         assert loop.metrics()["gpuform_health_breaker_open"] == 1
@@ -165,7 +163,7 @@ def test_a_node_comes_back_once_it_is_repaired_and_shows_it(site: Site) -> None:
         site.boots("fixed-b", "after")
         until(site.taints, {"fixed-a": "replace"}.__eq__)
         until(lambda: ("wait", "fixed-a", "done") in loop.done(), bool)
-        loop.looked(8)  # longer than it takes to settle
+        loop.looked(8)  # longer than the settling time
         told = [one.get("why") for one in loop.lines()]
         assert "not all of its GPUs are measured, so that nobody sees a fault" in told
         site.prometheus.measured.add("fixed-a")

@@ -1,4 +1,4 @@
-"""What the health loop decides: how much it may do, once each, and the worst first."""
+"""The health loop's decisions: limited in number, once for each fault, and the worst first."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_same_fault_is_acted_on_once_whatever_happens_to_the_loop() -> None:
 
 
 def test_a_lost_memory_does_not_bring_it_back() -> None:
-    """What was done is noted on the node, too."""
+    """Actions are recorded on the node, too."""
     played = Played(nodes(5))
     played.look([fault("n00")], NOW)
     played.state, played.quiet = State(), {}
@@ -113,7 +113,7 @@ def test_a_loop_that_ended_before_it_acted_acts_later_and_has_counted_it() -> No
 
 
 def test_what_cannot_be_done_for_longer_than_the_window_is_not_forgotten() -> None:
-    """It counts as long as it may still be done, and for a window from when it was."""
+    """A failed action counts while it is pending, and for a window from its completion."""
     played, long = Played(nodes(5)), CORDON.window_s + 60
     played.look([fault("n00")], NOW, fails=True)
     assert actions(played.look([fault("n00")], NOW + long, fails=True)) == [("cordon", "n00")]
@@ -184,7 +184,7 @@ def test_who_only_observes_says_what_would_be_done_and_stops_where_it_would() ->
 
 
 def test_a_worse_fault_beside_one_that_was_acted_on_makes_the_latter_no_news() -> None:
-    """The node's record is written anew, and was all that still knew of the first one."""
+    """The node's record is rewritten, and was the only memory of the first one."""
     played, first, worse = Played(nodes(20)), fault("n00", "reset", "48"), fault("n00", "replace", "79")
     assert actions(played.look([first], NOW)) == [("cordon", "n00")]
     assert played.look([], NOW + 700) == []

@@ -1,4 +1,4 @@
-"""How the health loop reads a node: what somebody wrote on one must not stop it for all."""
+"""How the health loop reads a node: invalid values on one node must not stop it for all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brings a node back that the health loop has taken out of use, and what does not."""
+"""What restores a node that the health loop has taken out of use, and what does not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.unit
 
 
 def quiet_after(played: Played, start: float, seconds: float) -> list[tuple[str, str]]:
-    """What is done in a time without faults, by looks every 15 s."""
+    """Actions during a time without faults, with polls every 15 s."""
     looks = range(int(seconds / 15) + 1)
     return [action for number in looks for action in actions(played.look([], start + 15 * number))]
 
@@ -59,7 +59,7 @@ def test_what_nobody_measures_is_not_well() -> None:
     assert (
         played.look([], NOW + 7230)[0].why == "not all of its GPUs are measured, so that nobody sees a fault"
     )
-    played.change("n00", measured=True)  # the quiet begins here, for before nobody was heard
+    played.change("n00", measured=True)  # the quiet time starts here: before, nothing was measured
     assert {action for action, _ in quiet_after(played, NOW + 7245, 570)} == {"wait"}
     assert actions(played.look([], NOW + 7845)) == [("lift", "n00")]
 
@@ -69,7 +69,7 @@ def test_a_fault_that_hides_behind_a_silent_exporter_is_the_same_when_it_shows_a
     played.look([fault("n00")], NOW)
     played.change("n00", measured=False)
     assert quiet_after(played, NOW + 15, 1200) == []
-    played.change("n00", measured=True, record=None, taint=None)  # a person took both away
+    played.change("n00", measured=True, record=None, taint=None)  # a person removed both
     assert played.look([fault("n00")], NOW + 1230) == []
 
 
@@ -95,5 +95,5 @@ def test_a_new_node_of_an_old_name_does_not_inherit_the_fault() -> None:
     played.look([fault("n00")], NOW)
     played.there["n00"] = dataclasses.replace(node("n00"), uid="other", created=NOW + 60)
     assert played.look([fault("n00")], NOW + 75) == []
-    # But one that still has it when every old one has faded has it.
+    # But a fault that is still there after all old ones have faded counts.
     assert actions(played.look([fault("n00")], NOW + 700)) == [("cordon", "n00")]

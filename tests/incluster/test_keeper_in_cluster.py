@@ -1,4 +1,4 @@
-"""The pool keeper on a real API server, with its own account: nodes that join later get what is their own."""
+"""The pool keeper on a real API server, with its own account: configures nodes that join later."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def site(installed: Site) -> Iterator[Site]:
 
 
 def test_nodes_that_join_later_get_everything_within_seconds(site: Site) -> None:
-    site.joins("t4-0")  # while it is away
+    site.joins("t4-0")  # while the keeper does not run
     site.joins("worker-0", group="default-worker")
     with site.keeper.running():
         site.in_pool("t4-0")
@@ -70,7 +70,7 @@ def test_a_node_that_takes_the_place_of_another_gets_it_again(site: Site) -> Non
         site.joins("t4-0")
         site.in_pool("t4-0")
         assert site.taints("t4-0") == TAINTS
-        # A kubelet that registers anew brings no note along; one that has its proof waits for none.
+        # A kubelet that registers again brings no annotation along; a node with its proof waits for none.
         site.joins("t4-1", notes={"gpuform.io/gpu-ready": "{}"})
         site.in_pool("t4-1")
         assert site.taints("t4-1") == {
@@ -101,11 +101,11 @@ def test_what_others_have_set_stays_and_is_said_once(site: Site) -> None:
         site.joins("t4-2")
         site.in_pool("t4-2")
     assert len(site.events("t4-0")) == 1
-    assert site.labels("t4-1") == {}  # in the middle of a relayout
+    assert site.labels("t4-1") == {}  # during a relayout
 
 
 def test_what_it_gave_is_the_programs_to_change_and_to_take(site: Site) -> None:
-    """The keeper runs all the while, and does not give back what the program takes."""
+    """The keeper runs all the time, and does not restore what the program removes."""
 
     async def act() -> None:
         scene = Scene(str(site.plane.kubeconfig), "t4")
@@ -128,7 +128,7 @@ def test_what_it_gave_is_the_programs_to_change_and_to_take(site: Site) -> None:
             changed = {**pool["labels"], "team": "c"}
             del changed["nvidia.com/device-plugin.config"]
             await scene.update("PoolNodes", **{**pool, "labels": changed, "sharing": None})
-            await asyncio.sleep(3)  # longer than it takes the keeper to list all nodes again
+            await asyncio.sleep(3)  # longer than the keeper's interval for listing all nodes
             for name in ("t4-0", "t4-1"):
                 assert site.labels(name) == changed
         finally:

@@ -1,4 +1,4 @@
-"""What the pool keeper gives a node; nothing here asks a server."""
+"""The pool keeper's decisions for a node; without a server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def node(
         (node({GROUP: "default-worker"}), None),
         (node(), None),
         (node({GROUP: "a", "gpuform.io/environment": "e"}), None),  # it is in its pool
-        (node({GROUP: "a", "gpuform.io/pool": "a"}), "a"),  # it was born with that, and has nothing else
+        (node({GROUP: "a", "gpuform.io/pool": "a"}), "a"),  # it had only this label from the start
         (node({GROUP: "a"}, {"gpuform.io/relayout": "{}"}), None),
         (node({GROUP: "a"}, deletionTimestamp="2026-11-22T10:00:00Z"), None),
         ({"metadata": {"name": "n"}, "spec": {}}, None),

@@ -1,4 +1,4 @@
-"""What the gate's program makes of a node and its pods; nothing here asks a server."""
+"""The gate program's decisions for a node and its pods; without a server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def node(offers: object = '{"nvidia.com/gpu.shared": 4}', **allocatable: str) ->
 def each(
     count: str | None, offers: str = '{"nvidia.com/gpu.shared": 4}', **allocatable: str
 ) -> dict[str, Any]:
-    """A node whose pool promises for each GPU, with Karpenter's label of how many it has."""
+    """A node with a promise for each GPU, and Karpenter's label of the number of GPUs."""
     made = node(**allocatable)
     made["metadata"]["annotations"] = {"gpuform.io/offers-per-gpu": offers}
     if count is not None:
@@ -115,7 +115,7 @@ def test_a_promise_for_each_gpu_is_kept_by_all_of_them(count: str, much: str) ->
 
 
 def bare(**allocatable: str) -> dict[str, Any]:
-    """A node that was born without a promise, as those of a node group."""
+    """A node without a promise, as in a node group."""
     made = node(**allocatable)
     del made["metadata"]["annotations"]
     return made
@@ -134,7 +134,7 @@ def test_a_node_that_was_born_without_a_promise_has_to_keep_its_pools() -> None:
 
 
 def test_a_promise_of_its_own_comes_before_that_of_the_pool() -> None:
-    """A node of Karpenter's is as its pool was when it was born."""
+    """A Karpenter node keeps the promise of its pool at its creation."""
     pool = {**POOL, "offers": {"nvidia.com/gpu.shared": 8}}
     assert proof.missing(node(gpu_shared="4"), GOOD, pool, {}) == []
 
@@ -147,7 +147,7 @@ def test_a_node_without_a_driver_stays_out() -> None:
 
 
 def slices(*generations: tuple[int, list[str]], driver: str = "gpu.nvidia.com") -> list[dict[str, Any]]:
-    """A node's ResourceSlices: by generation, the types of the devices."""
+    """A node's ResourceSlices: generation and device types of each."""
     return [
         {
             "spec": {
@@ -170,7 +170,7 @@ def slices(*generations: tuple[int, list[str]], driver: str = "gpu.nvidia.com") 
             [{"spec": {"driver": "gpu.nvidia.com", "pool": {"name": "n", "generation": 1}, "devices": None}}],
             {},
         ),
-        # Of another driver, whose pool has the node's name as well, and generations of its own.
+        # Of another driver; its pool has the node's name as well, with its own generations.
         ([*slices((1, ["gpu"])), *slices((7, ["gpu", "nic"]), driver="dra.net")], {"gpu.nvidia.com": 1}),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the inventory gives a host is what the roles' argument_specs take, name by name and type by type."""
+"""The inventory's host variables match the roles' argument_specs, by name and type."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def variables() -> Iterator[tuple[str, str, Any]]:
 
 
 def role_of(name: str) -> Path | None:
-    """The role whose prefix a variable has; the longest name wins."""
+    """The role with a name that prefixes the variable; the longest name wins."""
     fitting = [role for role in ROLES.iterdir() if name.startswith(f"{role.name}_")]
     return max(fitting, key=lambda role: len(role.name), default=None)
 
@@ -76,10 +76,10 @@ def test_every_role_variable_is_in_its_roles_specs_with_its_type() -> None:
 
 
 def test_what_a_role_must_have_the_inventory_gives() -> None:
-    """On a host with GPUs; the roles for others must have nothing."""
+    """On a host with GPUs; roles for other hosts have no required options."""
     given = {name for host, name, _ in variables() if host == "gpu-1"}
     for role in sorted(ROLES.iterdir()):
         if role.name == "signed_repository":
-            continue  # other roles give it what it needs
+            continue  # other roles set its options
         required = {name for name, one in options(role).items() if one.get("required")}
         assert required <= given, f"{role.name} needs {sorted(required - given)}"

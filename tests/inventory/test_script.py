@@ -1,4 +1,4 @@
-"""ansible/inventory/hosts.py as Ansible starts it, and the keys and hashes that need the disk."""
+"""ansible/inventory/hosts.py as Ansible starts it, and keys and hashes that are read from disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NodePools, which an embedded cluster has not, and the health loop, in ``test_alerts``."""
+"""NodePools, which an embedded cluster does not have, and the health loop, for ``test_alerts``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.journey.alerts_world import World
 
 
 def elastic() -> tuple[Trouble, ...]:
-    """Of a stack on AWS whose pool keeps a node free: its own rules and placeholders, without its cloud."""
+    """Of an AWS stack with a spare node in its pool: its own rules and placeholders, without its cloud."""
     content = yaml.safe_load((Paths.here().root / "Pulumi.aws-dev.yaml").read_text())
     declared = content["config"]["gpuform:environment"]
     declared["pools"][0]["spare"] = 1
@@ -54,7 +54,7 @@ def elastic() -> tuple[Trouble, ...]:
 
 
 def _fails_and_then_acts(world: World) -> None:
-    """The loop may not touch a node when the first fault comes, and may a little later."""
+    """The loop's permission to patch nodes is missing at the first fault, and is restored a little later."""
     world.may_patch(HEALTH, allowed=False)
     world.fault("whole-5", "--gpu", "0", "--gpu-lost")
     world.soon(lambda: world.query('gpuform_health_actions_total{node="whole-5",result="failed"}'))
@@ -63,7 +63,7 @@ def _fails_and_then_acts(world: World) -> None:
 
 
 def health() -> tuple[Trouble, ...]:
-    """The real loop's; the first fault of all, for what comes after is beyond its budget."""
+    """The real loop's; the first fault of all, since later ones exceed its budget."""
     failed = {"node": "whole-5", "class": "replace", "action": "cordon"}
     return (
         Trouble(

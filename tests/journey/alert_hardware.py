@@ -1,5 +1,3 @@
-"""What breaks of the hardware and on the nodes, in ``test_alerts``."""
-
 from __future__ import annotations
 
 from gpuform.simulator import xids
@@ -17,12 +15,12 @@ def _xid(gpu: int, xid: int, alert: str, kind: str) -> Trouble:
 
 
 def _wear(world: World) -> None:
-    """Errors of a memory, one a minute, for six hours already: most of its spare rows are used."""
+    """Memory errors, one a minute, for six hours already: most spare rows are used."""
     world.annotate("whole-1", broken_memory(gpu=0, seconds_ago=6 * 3600))
 
 
 def _another_card(world: World) -> None:
-    """The machine is exchanged: its node goes and comes back under its name."""
+    """The machine is replaced: its node is deleted and created again under its name."""
     world.fault("whole-1", "--clear")
     world.exchange("whole-1")
 

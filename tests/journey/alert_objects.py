@@ -1,5 +1,3 @@
-"""Objects that ``test_alerts`` makes."""
-
 from __future__ import annotations
 
 import json
@@ -14,7 +12,7 @@ Json = dict[str, Any]
 
 
 def pod(name: str, asks: dict[str, int], annotations: dict[str, str] | None = None, **spec: Any) -> Json:
-    """A pod of a person that asks for GPUs and may stand on any node with some."""
+    """A user's pod that requests GPUs and tolerates the taint of all GPU nodes."""
     limits = {key: str(count) for key, count in asks.items()}
     container = {"name": "work", "image": "none", "resources": {"limits": limits}}
     return {
@@ -33,7 +31,7 @@ def pod(name: str, asks: dict[str, int], annotations: dict[str, str] | None = No
 def played(
     name: str, series: Iterable[tuple[str, Mapping[str, str], float]], more: Iterable[Json] = ()
 ) -> Json:
-    """A PrometheusRule with series whose maker does not run on an embedded cluster, and more rules."""
+    """A PrometheusRule with series that nothing on an embedded cluster exports, and more rules."""
     rules = [
         {"record": metric, "expr": f"vector({value})", **({"labels": dict(labels)} if labels else {})}
         for metric, labels, value in series
@@ -47,6 +45,6 @@ def played(
 
 
 def broken_memory(gpu: int, seconds_ago: float) -> str:
-    """The faults' annotation of a GPU whose memory has had errors for so long."""
+    """The fault annotation of a GPU with memory errors since ``seconds_ago``."""
     since = time.strftime("%Y-%m-%dT%H:%M:%S.000+00:00", time.gmtime(time.time() - seconds_ago))
     return f"{keys.FAULTS}={json.dumps([{'kind': 'ecc', 'gpu': gpu, 'since': since}])}"

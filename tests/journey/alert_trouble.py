@@ -1,5 +1,3 @@
-"""One thing that goes wrong on purpose, and the words in which such things are told."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -17,9 +15,9 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Trouble:
-    """One thing that goes wrong, and every alert that has to follow, with labels that it must have.
+    """One provoked fault, and every alert that must follow, with labels that it must have.
 
-    ``played`` says what the test stands in for because it does not run on an embedded cluster.
+    ``played`` says what the test replaces because it does not run on an embedded cluster.
     """
 
     what: str
@@ -30,7 +28,6 @@ class Trouble:
 
 
 def at(node: str, gpu: int | None = None, **more: str) -> Labels:
-    """Labels of an alert about a node or one of its GPUs."""
     return {
         "node": node,
         "pool": node.rpartition("-")[0],

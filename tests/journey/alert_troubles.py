@@ -1,4 +1,4 @@
-"""What goes wrong in ``test_alerts``: how it is brought about, which alerts follow, and how it is mended."""
+"""The faults of ``test_alerts``: how each is provoked, which alerts follow, and how it is repaired."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.journey.alerts_world import World
 
 
 def _upgrading(whole_2: str, whole_3: str) -> Act:
-    """Nodes get the state in which NVIDIA's upgrade controller leaves them."""
+    """Nodes get the state label that NVIDIA's upgrade controller would leave."""
 
     def label(world: World) -> None:
         for node, state in (("whole-2", whole_2), ("whole-3", whole_3)):
@@ -50,7 +50,7 @@ def _kept() -> Json:
 
 
 def _poor() -> tuple[Json, ...]:
-    """A namespace that may ask for no GPU, and a Deployment there that does."""
+    """A namespace with a GPU quota of 0, and a Deployment there that requests one."""
     template = pod("wants", {GPU: 1})["spec"]
     return (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "poor"}},
@@ -78,7 +78,7 @@ def _pends(reason: str, name: str, asks: dict[str, int], **spec: Any) -> Trouble
 
 
 def _holders() -> tuple[Trouble, ...]:
-    """Pods that hold GPUs, so that others find none, and two whose nodes get another driver."""
+    """Pods that hold GPUs, so that others get none, and two on nodes with a driver upgrade."""
     sharers = [pod(f"sharer-{number}", {SHARE: 1}, **on(f"shares-{number // 4}")) for number in range(7)]
     parts = [pod(f"part-{number}", {GPU: 1}, **on("parts-0")) for number in range(2)]
     parts += [pod(f"one-of-{node}", {GPU: 1}, **on(f"whole-{node}")) for node in (1, 4, 5)]
@@ -133,7 +133,7 @@ def _holders() -> tuple[Trouble, ...]:
 
 
 def _waiting() -> tuple[Trouble, ...]:
-    """Pods that find no GPU, each for another reason."""
+    """Pods that get no GPU, each for another reason."""
     return (
         _pends("no_such_resource", "strange", {"nvidia.com/nonesuch": 1}),
         _pends("too_large", "giant", {GPU: 64}),
@@ -156,7 +156,7 @@ def _waiting() -> tuple[Trouble, ...]:
 
 
 ROUND_ONE = (*_holders(), *nodes(), *_waiting(), *elastic(), *health(), *hardware())
-"""All at once, each on a GPU, a node or a pod of its own."""
+"""All at once, each on its own GPU, node or pod."""
 
 
 def _exporters(down: bool) -> Act:
@@ -184,6 +184,6 @@ ROUND_TWO = (
         (("GpuHealthRemediatorAbsent", {}),),
     ),
 )
-"""What takes others' measurements away, after all of the first round is mended."""
+"""Faults that remove other alerts' metrics, after all of the first round is repaired."""
 ROUND_THREE = (Trouble("no kube-state-metrics", _scale(0), _scale(1), (("GpuStateMetricsAbsent", {}),)),)
-"""What takes away what the others are told by."""
+"""Removes the source of the other alerts' series."""

@@ -1,4 +1,4 @@
-"""The cluster in which every alert is provoked: what it is made of, and hands to break and mend it."""
+"""The cluster in which every alert is provoked: its stack, and functions that break and repair it."""
 
 from __future__ import annotations
 
@@ -59,82 +59,72 @@ _LEARNT = (keys.FAULTS, keys.MIG_LAYOUT, keys.MIG_DONE, "kubectl.kubernetes.io/l
 
 @dataclass(frozen=True)
 class Firing:
-    """Alerts that fire now or are about to, by name: the labels of each."""
-
     found: dict[str, list[dict[str, str]]]
 
     def has(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether one of that name has these labels."""
         return any(labels.items() <= one.items() for one in self.found.get(name, ()))
 
 
 class World:
-    """A checkout in which the stack is up, with its real Prometheus."""
+    """A checkout with the stack up and a real Prometheus."""
 
     def __init__(self, checkout: Checkout) -> None:
         """``checkout`` has run ``local up``."""
         self.checkout = checkout
         self._labels: dict[str, tuple[str, str]] = {}
         self.kept: dict[str, Json] = {}
-        """Objects that were taken away, to be put back."""
+        """Deleted objects, to be restored."""
         self._kubectl = str(Toolchain(checkout.paths).path("kubectl"))
         port = Record.load(Layout(checkout.paths)).ports["prometheus"]
         self._http = httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20)
 
     def close(self) -> None:
-        """Ask no more."""
         self._http.close()
 
     def kubectl(self, *args: str, input: str | None = None) -> str:
-        """kubectl on the cluster."""
         command = [self._kubectl, "--kubeconfig", str(self.checkout.paths.kubeconfig), *args]
         done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, f"kubectl {' '.join(args)}: {done.stderr}"
         return done.stdout
 
     def apply(self, *documents: Json) -> None:
-        """Make the objects."""
         self.kubectl("apply", "-f", "-", input="---\n".join(map(yaml.safe_dump, documents)))
 
     def delete(self, kind: str, *names: str, namespace: str = WORK) -> None:
-        """Take objects away, and wait until they are gone."""
         self.kubectl(
             "delete", kind, *names, "-n", namespace, "--ignore-not-found", "--grace-period=0", "--force"
         )
 
     def nodes(self) -> list[str]:
-        """Names of the nodes with GPUs."""
         return self.kubectl("get", "nodes", "-l", "nvidia.com/gpu.present=true", "-o", _NAMES).split()
 
     def relabel(self, node: str, label: str) -> None:
-        """Give a node another value of a label, remembering the one that it had."""
+        """Set a label of a node, and remember its old value."""
         key = label.partition("=")[0]
         self._labels[node] = (key, self._node(node)["metadata"]["labels"].get(key, ""))
         self.kubectl("label", "node", node, label, "--overwrite")
 
     def restore(self, node: str) -> None:
-        """Give it back."""
         key, value = self._labels.pop(node)
         self.kubectl("label", "node", node, f"{key}={value}", "--overwrite")
 
     def annotate(self, node: str, *words: str) -> None:
-        """Set annotations of a node, or take them off."""
         self.kubectl("annotate", "node", node, *words, "--overwrite")
 
     def taint(self, node: str) -> str | None:
-        """The class of the fault for which the health loop keeps pods off a node."""
+        """The class of the fault for which the health loop has tainted a node."""
         taints = self._node(node)["spec"].get("taints", [])
         return next((one["value"] for one in taints if one["key"] == GPU_UNHEALTHY), None)
 
     def take(self, kind: str, name: str, namespace: str) -> None:
-        """Take an object away, to be put back."""
+        """Delete an object, and keep it to be restored."""
         found: Json = json.loads(self.kubectl("get", kind, name, "-n", namespace, "-o", "json"))
         kept = {key: found["metadata"][key] for key in ("name", "namespace", "labels")}
         self.kept[name] = {**{key: found[key] for key in ("apiVersion", "kind", "spec")}, "metadata": kept}
         self.kubectl("delete", kind, name, "-n", namespace)
 
     def may_patch(self, role: str, allowed: bool) -> None:
-        """Take the right to change anything out of a ClusterRole, or give it back."""
+        """Remove the patch permission from a ClusterRole, or restore it."""
         if allowed:
             self.apply(self.kept.pop(role))
             return
@@ -144,13 +134,13 @@ class World:
         self.apply({**found, "rules": [rule for rule in found["rules"] if "patch" not in rule["verbs"]]})
 
     def soon(self, done: Callable[[], Any], seconds: float = 40) -> None:
-        """Wait for something that a test asserts later."""
+        """Wait for a condition that a test asserts later."""
         deadline = time.monotonic() + seconds
         while not done() and time.monotonic() < deadline:
             time.sleep(POLL_S)
 
     def exchange(self, name: str) -> None:
-        """Another machine under the same name: the node goes, with its pods, and comes back."""
+        """Another machine of the same name: delete the node and its pods, then recreate the node."""
         node = self._node(name)
         meta = node["metadata"]
         ours = {
@@ -169,12 +159,11 @@ class World:
         )
 
     def operand(self, name: str, node: str) -> str:
-        """The pod of an operand on a node."""
         words = ("-n", "gpu-operator", "--field-selector", f"spec.nodeName={node}", "-o", _NAMES)
         return next(one for one in self.kubectl("get", "pods", *words).split() if one.startswith(name))
 
     def hold(self, name: str, node: str, held: bool) -> None:
-        """Keep the pod of an operand from going, by a finalizer; or let it go."""
+        """Keep an operand's pod from being deleted, by a finalizer; or release it."""
         patch = {"metadata": {"finalizers": ["gpuform.io/test"] if held else None}}
         words = ("-n", "gpu-operator", "--type=merge", "-p", json.dumps(patch))
         self.kubectl("patch", "pod", self.operand(name, node), *words)
@@ -184,36 +173,29 @@ class World:
         return found
 
     def fault(self, node: str, *words: str) -> None:
-        """``gpuform simulate fault``."""
         self.checkout.gpuform("simulate", "fault", node, *words)
 
     def query(self, expression: str) -> list[Json]:
-        """The series of an instant query."""
         answer = self._http.get("/api/v1/query", params={"query": expression}).raise_for_status().json()
         return list(answer["data"]["result"])
 
     def firing(self) -> Firing:
-        """What fires now, or will once it has lasted as long as its rule says."""
         found: dict[str, list[dict[str, str]]] = {}
         for one in self._http.get("/api/v1/alerts").raise_for_status().json()["data"]["alerts"]:
             found.setdefault(one["labels"]["alertname"], []).append(one["labels"])
         return Firing(found)
 
     def rules(self) -> list[Json]:
-        """Every rule that Prometheus has, with its health."""
         groups = self._http.get("/api/v1/rules").raise_for_status().json()["data"]["groups"]
         return [rule for group in groups for rule in group["rules"]]
 
     def declared(self) -> tuple[Alert, ...]:
-        """Every alert of the stack's environment."""
         return alerts.every(load(self.checkout.paths.root / "Pulumi.local.yaml"))
 
     def until(self, said: str, done: Callable[[], Any], seconds: float = UNTIL_S) -> Any:
-        """Wait until something is so; ``said`` is what was waited for."""
         return until(done, seconds=seconds, what=said)
 
 
 def declare(paths: Paths) -> None:
-    """Write the stack file."""
     content = {"config": {"gpuform:environment": ENVIRONMENT}}
     (paths.root / "Pulumi.local.yaml").write_text(yaml.safe_dump(content, sort_keys=False))

@@ -1,6 +1,6 @@
-"""An AWS stack offline: the real program and engine, the embedded control plane for EKS, its nodes simulated.
+"""An AWS stack offline: the real program and engine; an embedded control plane with simulated nodes for EKS.
 
-Nodes of elastic pools have their startup taint, and the readiness gate's own program lifts it.
+Nodes of elastic pools have their startup taint, and the readiness gate's own program removes it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from tests.journey.conftest import HERE, Checkout, make_checkout
 
 @dataclass
 class World:
-    """A checkout, its control plane, and one stack in it."""
-
     checkout: Checkout
     stack: str
     tools: Toolchain
@@ -58,13 +56,12 @@ class World:
         return done.stdout
 
     def nodes(self) -> None:
-        """Nodes as node groups and Karpenter make them of the stack file as it is now."""
+        """Create the nodes that node groups and Karpenter would make for the current stack file."""
         if self.environment.cluster.kind in nodes.KINDS:
             nodes.play(self.environment, self.checkout.paths, self.tools, waiting=True)
 
     @contextmanager
     def changed(self, edit: Callable[[dict[str, Any]], Any]) -> Iterator[None]:
-        """The stack file with another environment, for as long as the context lasts."""
         before = self.file.read_text()
         content = yaml.safe_load(before)
         edit(content["config"]["gpuform:environment"])
@@ -77,9 +74,9 @@ class World:
 
 @contextmanager
 def world(folder: Path, stack: str, environment: dict[str, Any] | None = None) -> Iterator[World]:
-    """A control plane with the nodes of the stack, and a readiness gate at work.
+    """A control plane with the nodes of the stack, and a running readiness gate.
 
-    The stack is the one that is committed under this name, or one with another environment.
+    The stack is the committed one of this name, or one with another environment.
     """
     checkout = make_checkout(folder)
     tools = Toolchain(checkout.paths)

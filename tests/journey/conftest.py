@@ -1,4 +1,4 @@
-"""A checkout of its own for each journey: the real program, engine, control plane and simulator."""
+"""A separate checkout for each journey: the real program, engine, control plane and simulator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HERE = Paths.here()
 
 @dataclass
 class Checkout:
-    """A checkout whose stack file may be changed, and the command line to run in it."""
+    """A checkout with an editable stack file, and the command line to run in it."""
 
     paths: Paths
 
@@ -54,7 +54,6 @@ class Checkout:
         return found
 
     def offers(self) -> dict[str, list[dict[str, int]]]:
-        """What each pool's nodes offer, without zeros."""
         return {
             pool["name"]: [
                 {key: count for key, count in node["allocatable"].items() if count} for node in pool["nodes"]
@@ -69,11 +68,9 @@ class Checkout:
         return done.stdout
 
     def unsettled(self, pool: str, seconds: float = 20) -> None:
-        """Wait until a pool's nodes offer nothing, or are gone."""
         until(lambda: self.offers()[pool], lambda offers: not any(offers), seconds)
 
     def change(self, edit: Callable[[dict[str, Any]], None]) -> None:
-        """Edit the environment in the stack file."""
         file = self.paths.root / "Pulumi.local.yaml"
         content = yaml.safe_load(file.read_text())
         edit(content["config"]["gpuform:environment"])
@@ -100,7 +97,7 @@ def close(checkout: Checkout) -> None:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    """A checkout in which the main job has run once; tests that change it put it back."""
+    """A checkout in which the main job has run once; tests restore their changes."""
     checkout = make_checkout(tmp_path_factory.mktemp("up"))
     try:
         checkout.first = checkout.gpuform("local", "up")  # type: ignore[attr-defined]
@@ -111,7 +108,6 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Iterator[Checkout]:
-    """A checkout in which nothing has run."""
     checkout = make_checkout(tmp_path)
     try:
         yield checkout

@@ -1,4 +1,4 @@
-"""A user of plain Pulumi: own engine, login, plugins and passphrase, and no command of ours."""
+"""A user of plain Pulumi: with their own engine, login, plugins and passphrase, without our commands."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PLAYED = ("GPUFORM_CHARTS", "GPUFORM_OFFLINE", "GPUFORM_OFFLINE_KUBECONFIG")
 
 
 class User:
-    """Someone who has installed Pulumi and its plugins in ``home``, and works on one stack of a checkout.
+    """A user with Pulumi and its plugins in ``home``, who works on one stack of a checkout.
 
-    Of our engine runs they have the plugins of others, and where AWS, Magnum and charts are played
-    (``offline``) what plays them. No download is possible.
+    The plugins are the third-party ones of our engine runs and, with ``offline``, the stand-ins for AWS,
+    Magnum and charts. Downloads are impossible.
     """
 
     def __init__(self, paths: Paths, stack: str, home: Path, offline: bool = False) -> None:
@@ -35,12 +35,12 @@ class User:
         self._root, self._stack = paths.root, stack
         self._env = {
             "HOME": str(home),
-            "PATH": f"{home}/bin:/usr/bin:/bin",  # no virtual environment's
+            "PATH": f"{home}/bin:/usr/bin:/bin",  # without a virtual environment
             "HTTPS_PROXY": "http://127.0.0.1:9",
             "PULUMI_HOME": str(home / "pulumi"),
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "PULUMI_CONFIG_PASSPHRASE": "mine",
-            "GPUFORM_STATE": str(paths.state),  # the program's own folder is a link to another checkout
+            "GPUFORM_STATE": str(paths.state),  # the program's own folder links to another checkout
             **{name: value for name, value in ours.items() if name in _PLAYED},
         }
         (home / "state").mkdir()
@@ -48,11 +48,9 @@ class User:
         self._run("stack", "init", stack)
 
     def preview(self) -> str:
-        """What `pulumi preview` prints."""
         return self._run("preview", "--stack", self._stack)
 
     def up(self) -> str:
-        """What `pulumi up` prints."""
         return self._run("up", "--yes", "--skip-preview", "--stack", self._stack)
 
     def _run(self, *words: str) -> str:

@@ -1,4 +1,4 @@
-"""Pull requests to play: checkouts without history, one change to a stack file, and the comment on it."""
+"""Pull requests for tests: checkouts without history, one change to a stack file, and its comment."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ OURS = ("infra", "components", "policies", "charts", "toolchain", "Pulumi.yaml")
 
 @dataclass(frozen=True)
 class Request:
-    """A pull request: what it changes in the stack file, and whether it may be merged."""
-
     name: str
     change: Callable[[str], str]
     blocked: bool = False
@@ -39,7 +37,6 @@ def replaced(old: str, new: str, count: int = 1) -> Callable[[str], str]:
 
 
 def copied(folder: Path, stack: str) -> Path:
-    """A checkout without history."""
     folder.mkdir()
     for name in (*OURS, f"Pulumi.{stack}.yaml"):
         source = HERE.root / name
@@ -59,7 +56,7 @@ def changed(root: Path, stack: str, change: Callable[[str], str]) -> None:
 
 @contextmanager
 def based(folder: Path, stack: str, more: str = "") -> Iterator[Played]:
-    """What the requests are compared with, played: the stack with ``more`` at the end of its file."""
+    """The played base of the requests: the stack with ``more`` appended to its file."""
     root = copied(folder / "checkout", stack)
     changed(root, stack, lambda text: text + more)
     paths = Paths(root, folder / "state", HERE.cache)
@@ -68,7 +65,7 @@ def based(folder: Path, stack: str, more: str = "") -> Iterator[Played]:
 
 
 def reviewed(base: Played, request: Request, folder: Path, stack: str, golden: Path, more: str = "") -> None:
-    """The request's comment is the one in the folder ``golden``, and it is blocked where that is said."""
+    """Assert that the comment equals the one in ``golden`` and that the request is blocked as declared."""
     root = copied(folder / "head", stack)
     changed(root, stack, lambda text: text + more)
     outcome = judged(base, request, root, stack)
@@ -92,7 +89,7 @@ def judged(base: Played, request: Request, root: Path, stack: str) -> Outcome:
 
 
 def compared(outcome: Outcome, golden: Path) -> None:
-    """The comment is the one that was reviewed; GPUFORM_UPDATE_GOLDEN=1 writes it."""
+    """Assert that the comment equals the reviewed one; GPUFORM_UPDATE_GOLDEN=1 writes it."""
     comment = markdown(outcome)
     if os.environ.get("GPUFORM_UPDATE_GOLDEN"):
         golden.write_text(comment)

@@ -1,7 +1,7 @@
 """Every alert is provoked on a real control plane, and seen pending or firing in the real Prometheus.
 
-Three rounds, each with everything of ``alert_troubles`` at once. How long each has to last, and that it ends,
-promtool judges (tests/plan/rules). What the tests stand in for is in that table.
+Three rounds, each with all its faults of ``alert_troubles`` at once. promtool tests durations and that
+alerts end (tests/plan/rules). The table also says what the tests stand in for.
 """
 
 from __future__ import annotations
@@ -24,23 +24,22 @@ pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 TROUBLES = (*ROUND_ONE, *ROUND_TWO, *ROUND_THREE)
 EXPECTED = [(trouble, name, labels) for trouble in TROUBLES for name, labels in trouble.fires]
 NOT_HERE: dict[str, str] = {}
-"""Alerts that cannot be provoked on an embedded cluster, and why; promtool alone judges them."""
+"""Alerts that cannot be provoked on an embedded cluster, and why; only promtool tests them."""
 QUIET_S, FIRE_S = 90.0, 200.0
 
 
 @dataclass
 class Seen:
-    """What fired before anything was wrong, and which expected alerts came."""
+    """Alerts that fired before any fault (``quiet``), and expected alerts that came."""
 
     quiet: dict[str, list[dict[str, str]]] = field(default_factory=dict)
     fired: set[int] = field(default_factory=set)
     taints: dict[str, str | None] = field(default_factory=dict)
-    """What the health loop had put on the nodes at the end of any round."""
+    """Taints of the health loop on the nodes at the end of any round."""
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """The stack is up, and nothing is wrong."""
     checkout = make_checkout(tmp_path_factory.mktemp("alerts"))
     declare(checkout.paths)
     try:
@@ -57,7 +56,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def seen(world: World) -> Seen:
-    """What was seen in all the rounds; nothing is asserted here, so that each alert is judged by itself."""
+    """Results of all rounds; asserts nothing, so that each alert has its own test."""
     found = Seen()
     world.until("measurements", lambda: world.query("gpuform:device:util_ratio"), QUIET_S)
     time.sleep(60)  # two evaluations of every rule
@@ -73,10 +72,7 @@ def _taints(world: World) -> dict[str, str | None]:
 
 
 class Watch(threading.Thread):
-    """Looks at what fires all the time."""
-
     def __init__(self, world: World) -> None:
-        """Not yet started."""
         super().__init__(daemon=True)
         self._world, self._over = world, threading.Event()
         self._ever: dict[str, list[dict[str, str]]] = {}
@@ -89,7 +85,6 @@ class Watch(threading.Thread):
 
     @property
     def ever(self) -> Firing:
-        """Everything that has fired since it began."""
         return Firing(dict(self._ever))
 
     def stop(self) -> None:
@@ -98,7 +93,7 @@ class Watch(threading.Thread):
 
 
 def _play(world: World, troubles: Sequence[Trouble], found: Seen, first: int) -> int:
-    """Provoke, watch, heal; returns how many alerts were expected."""
+    """Provoke, watch, heal; returns the number of expected alerts."""
     expected = dict(enumerate((fire for trouble in troubles for fire in trouble.fires), first))
     watch = Watch(world)
     watch.start()
@@ -120,7 +115,6 @@ def _note(
     so: Callable[[str, Labels], bool],
     seconds: float,
 ) -> None:
-    """Wait until each is so, and note it."""
     deadline = time.monotonic() + seconds
     while (missing := set(wanted) - noted) and time.monotonic() < deadline:
         noted |= {number for number in missing if so(*wanted[number])}
@@ -157,5 +151,5 @@ def test_it_comes(seen: Seen, number: int, name: str) -> None:
 
 
 def test_the_health_loop_keeps_pods_off_a_lost_gpu_and_stops_at_its_budget(seen: Seen) -> None:
-    """XID 79 in the simulator ends as a taint on its node, and on no other of the many that are broken."""
+    """XID 79 in the simulator ends as a taint on its node only, although many nodes have faults."""
     assert seen.taints == {"whole-5": "replace"}

@@ -1,4 +1,4 @@
-"""Both AWS stacks, offline: planned, made, kept, changed where they must be, refreshed and ended."""
+"""Both AWS stacks, offline: previewed, created, unchanged, changed as required, refreshed and destroyed."""
 
 from __future__ import annotations
 
@@ -27,15 +27,12 @@ KINDS = "nodepools.karpenter.sh,ec2nodeclasses.karpenter.k8s.aws,nodeoverlays.ka
 
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """aws-dev, up; tests that change it put it back."""
     with world(tmp_path_factory.mktemp("dev"), "aws-dev") as made:
         made.first = made.run("preview"), made.run("up")  # type: ignore[attr-defined]
         yield made
 
 
 def put(*path: str | int, value: Any) -> Edit:
-    """Sets one value of the environment."""
-
     def edit(environment: dict[str, Any]) -> None:
         here: Any = environment
         for part in path[:-1]:
@@ -46,7 +43,7 @@ def put(*path: str | int, value: Any) -> Edit:
 
 
 def touched(result: Result) -> dict[str, set[str]]:
-    """Names by what is done to them; of a replacement's three steps only the word for all of it."""
+    """Names by operation; of a replacement's three steps only ``replace`` counts."""
     found: dict[str, set[str]] = {}
     for step in result.steps:
         if step.type != "pulumi:pulumi:Stack" and step.op not in ("create-replacement", "delete-replaced"):
@@ -76,7 +73,7 @@ def test_karpenter_has_what_the_stack_says(dev: World) -> None:
 
 
 def test_elastic_nodes_are_let_in_with_the_evidence(dev: World) -> None:
-    """The workloads run, so a node was let in; no other taint of theirs has gone."""
+    """The workloads run, so a node was admitted; its other taints are still there."""
     noted = r"jsonpath={.metadata.annotations.gpuform\.io/gpu-ready}"
     dev.kubectl("wait", "nodes", "-l", "gpuform.io/pool=g4dn-shared", f"--for={noted}", "--timeout=60s")
     items = json.loads(dev.kubectl("get", "nodes", "-l", "gpuform.io/pool=g4dn-shared", "-o", "json"))[
@@ -112,7 +109,7 @@ CHANGES: dict[str, tuple[Edit, dict[str, set[str]]]] = {
         {
             "update": {
                 "elastic-pool-g4dn-shared",
-                "gpu-operator-release",  # its operands have to tolerate it
+                "gpu-operator-release",  # its operands must tolerate it
                 "workloads-examples-tensorflow",
             }
         },
@@ -125,7 +122,7 @@ CHANGES: dict[str, tuple[Edit, dict[str, set[str]]]] = {
                 "elastic-overlay-g4dn-shared-1-gpu",
                 "elastic-pool-g4dn-shared",
                 "gpu-operator-release",
-                "monitoring-recorded-rules",  # they know how much of a GPU a share is
+                "monitoring-recorded-rules",  # they contain the number of shares of a GPU
             },
         },
     ),
@@ -136,7 +133,7 @@ CHANGES: dict[str, tuple[Edit, dict[str, set[str]]]] = {
     "CIDR": (
         put("cluster", "network", "cidr", value="10.30.0.0/16"),
         {
-            # A node group cannot move to other subnets; a gateway and the control plane are told of them.
+            # A node group cannot move to other subnets; a gateway and the control plane are updated.
             "replace": {*NETWORK, "system-system"},
             "update": {"network-internet", "aws-dev-cluster"},
         },
@@ -166,7 +163,7 @@ def test_a_change_reaches_exactly_what_it_must(dev: World, edit: Edit, expected:
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["AMI of elastic nodes", "taint", "replicas", "limits"])
 def test_a_change_is_made_as_planned_and_taken_back(dev: World, name: str) -> None:
-    """Karpenter would replace nodes whose labels or taints are no longer the pool's; here they get them."""
+    """Karpenter would replace nodes with outdated labels or taints; here the nodes are updated."""
     edit, expected = CHANGES[name]
     with dev.changed(edit):
         dev.nodes()
@@ -191,7 +188,7 @@ LAST_THINGS_FIRST = (
 
 
 def test_nothing_is_left_after_destroy(dev: World) -> None:
-    """By plain `pulumi destroy`, which keeps Karpenter until it has ended its nodes."""
+    """By plain `pulumi destroy`, which keeps Karpenter until it has deleted its nodes."""
     planned, _ = dev.first  # type: ignore[attr-defined]
     karpenter = PlayedKarpenter(dev.checkout.paths.kubeconfig, dev.kubectl)
     karpenter.launch("g4dn-shared", 1)
@@ -247,7 +244,7 @@ def test_the_official_plugin_plans_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_by_hand_without_an_account(tmp_path: Path) -> None:
-    """The README's lines: a stack is made, and the engine plans it from a shell."""
+    """The README's commands: a stack is created, and the engine previews it from a shell."""
     with world(tmp_path, "aws-dev") as made:
         lines = made.checkout.gpuform("local", "env", "aws-dev", "--offline").stdout
         script = f"{lines}\npulumi preview --color never"

@@ -1,6 +1,6 @@
-"""A pool whose GPUs are claimed, beside one that is time-sliced: made, used and changed, offline.
+"""A pool with claimed GPUs, beside a time-sliced one: created, used and changed, offline.
 
-NVIDIA's DRA driver is the stand-in in charts/dra-driver-sim; the rest is as in test_aws.
+charts/dra-driver-sim stands in for NVIDIA's DRA driver; the rest is as in test_aws.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ def add(environment: dict[str, Any]) -> None:
 
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """aws-dev with one pool and one workload more, up."""
     with world(tmp_path_factory.mktemp("claims"), "aws-dev") as made, made.changed(add):
         made.nodes()
         made.first = made.run("preview"), made.run("up")  # type: ignore[attr-defined]

@@ -1,7 +1,6 @@
-"""Every query of every dashboard on the stack local: a real Prometheus, our rules, the simulator's metrics;
-and `top` and `report` on the same.
+"""Every dashboard query, `top` and `report` on the stack local: a real Prometheus and simulated metrics.
 
-Karpenter's limits are not to be had on this stack: tests/plan/dashboards has them, made up.
+Karpenter's limits do not exist on this stack: tests/plan/dashboards tests them with made-up metrics.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ ONLY_WHEN = {
     "health/Faults by class/A": "a GPU has a fault",
     "health/XIDs/A": "a GPU had an XID within five minutes",
 }
-"""Queries without series on a cluster where nothing is wrong; each is provoked."""
+"""Queries without series on a healthy cluster; each is provoked."""
 
 WAITS = """
 apiVersion: v1
@@ -45,9 +44,8 @@ spec:
 
 @pytest.fixture(scope="module")
 def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    """The main job with monitoring."""
     checkout = make_checkout(tmp_path_factory.mktemp("dashboards"))
-    # CERN's flavors have no price of their own, and the pods of the other shared pool are nobody's.
+    # CERN's flavors have no list price, and the other shared pool's pods have no owner.
     checkout.change(lambda env: env.setdefault("cost", {"prices": {"g2.5xlarge": 0.6, "g4.p1.40g": 2.4}}))
     checkout.change(lambda env: env.setdefault("namespaces", [{"name": "lab", "quota": {"t4-shared": 2}}]))
     checkout.change(lambda env: env.update(monitoring={"interval": "5s"}))
@@ -66,15 +64,13 @@ def prometheus(monitored: Checkout) -> Iterator[Prometheus]:
 
 
 class Watch:
-    """Which queries have not returned anything yet."""
-
     def __init__(self, checkout: Checkout, prometheus: Prometheus) -> None:
         self._prometheus = prometheus
         models = dashboards(load(checkout.paths.root / "Pulumi.local.yaml"))
         self.silent = {one.name: filled(one.expr) for one in queries(models)}
 
     def until(self, nothing_but: Collection[str], seconds: float) -> bool:
-        """Ask those again until all have, but for some; a series may come and go in between."""
+        """Repeat silent queries until all but ``nothing_but`` had a result; a series may come and go."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.silent = {
@@ -98,7 +94,7 @@ def test_grafana_is_given_every_dashboard(monitored: Checkout) -> None:
 
 
 def test_top_and_the_report_have_every_gpu_measured(monitored: Checkout) -> None:
-    """Shares, slices and whole GPUs alike; on this cluster nobody has to say that he does not know."""
+    """Shares, slices and whole GPUs alike; on this cluster every value is known."""
     deadline = time.monotonic() + 120
     while True:
         found = json.loads(monitored.gpuform("top", "--json").stdout)
@@ -125,7 +121,7 @@ def test_top_and_the_report_have_every_gpu_measured(monitored: Checkout) -> None
 
 
 def test_every_query_returns_series(monitored: Checkout, prometheus: Prometheus) -> None:
-    """Once things have run for a while; what is silent where nothing is wrong is then provoked."""
+    """After a while under load; queries that are silent on a healthy cluster are then provoked."""
     watch = Watch(monitored, prometheus)
     assert ONLY_WHEN.keys() <= watch.silent.keys()
     assert watch.until(ONLY_WHEN, 240), watch.silent

@@ -1,4 +1,4 @@
-"""Somebody changes things past the stack file, and each of them is named; looking changes nothing."""
+"""Manual changes outside the stack file: each is reported, and a check changes nothing."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from tests.journey.conftest import Checkout, close, make_checkout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
-# What a run could touch. Pods and their controllers go on by themselves when a node is deleted.
+# Kinds that a run could change. Pods and their controllers act by themselves when a node is deleted.
 KINDS = "nodes,configmaps,namespaces,secrets"
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    """A checkout with three small pools, made."""
     checkout = make_checkout(tmp_path_factory.mktemp("drift"))
 
     def three(environment: dict[str, Any]) -> None:
@@ -36,9 +35,9 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 
 
 def versions(checkout: Checkout) -> dict[str, str]:
-    """The resourceVersion of every object that somebody might have touched.
+    """The resourceVersion of every object that may have been changed.
 
-    A node says every few minutes that it lives, and has another version then: of nodes it is the content.
+    A node's heartbeat changes its version every few minutes: for nodes it is the content.
     """
     items = json.loads(checkout.kubectl("get", KINDS, "-A", "-o", "json"))["items"]
     found = {}
@@ -59,7 +58,7 @@ def state(checkout: Checkout) -> bytes:
 
 
 def quiet(checkout: Checkout) -> dict[str, str]:
-    """Versions once the simulator and the controllers have done what there is to do."""
+    """Versions after the simulator and the controllers have settled."""
     before, deadline = versions(checkout), time.monotonic() + 120
     while time.monotonic() < deadline:
         time.sleep(10)

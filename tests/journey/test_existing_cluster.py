@@ -1,7 +1,7 @@
-"""The same platform half on a cluster that is there already: its nodes are found, labelled and given back.
+"""The same platform half on an existing cluster: its nodes are found, labelled and given back.
 
-Somebody else's cluster is played by a second embedded one. NVIDIA's chart repository is out of reach, so one
-on loopback serves our chart under the name and version of theirs; the release goes the same way.
+A second embedded cluster plays the existing one. NVIDIA's chart repository is unreachable, so one on
+loopback serves our chart under NVIDIA's name and version; the release is installed in the same way.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ def node(name: str, labels: dict[str, str], machine: dict[str, str]) -> dict[str
 
 
 class Theirs:
-    """The cluster that was there, and kubectl on it."""
-
     def __init__(self, state: Path) -> None:
         paths = Paths(root=HERE.root, state=state, cache=HERE.cache)
         self.tools = Toolchain(paths)
@@ -81,7 +79,6 @@ def theirs(tmp_path: Path) -> Iterator[Theirs]:
 
 @pytest.fixture
 def repository(tmp_path: Path, toolchain: Toolchain) -> Iterator[str]:
-    """URL of a chart repository on loopback."""
     chart, served = tmp_path / "gpu-operator", tmp_path / "repository"
     shutil.copytree(HERE.root / "charts" / "gpu-operator-sim", chart)
     described = yaml.safe_load((chart / "Chart.yaml").read_text())
@@ -126,13 +123,12 @@ def quiet_engine(checkout: Checkout) -> Engine:
 
 @pytest.fixture
 def gate(theirs: Theirs, tmp_path: Path) -> Iterator[None]:
-    """The readiness gate's program, which its pod does not run here."""
+    """The readiness gate's program, since its pod does not run it here."""
     with Gate(theirs.kubeconfig, tmp_path / "gate").following():
         yield
 
 
 def proven(theirs: Theirs, name: str) -> dict[str, Any]:
-    """What the gate has noted on the node, once it has."""
     noted = "gpuform.io/gpu-ready"
     annotations = until(lambda: theirs.node(name)["metadata"]["annotations"], lambda all_: noted in all_, 60)
     found: dict[str, Any] = json.loads(annotations[noted])

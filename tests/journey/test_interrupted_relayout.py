@@ -1,4 +1,4 @@
-"""A changed MIG layout, killed with engine and plugins while its nodes are on their way, and typed again."""
+"""A changed MIG layout, killed with engine and plugins during the relayout of its nodes, and run again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def closed(node: dict[str, Any]) -> bool:
 
 
 def killed_when(checkout: Checkout, seen: Callable[[dict[str, Any]], bool]) -> None:
-    """`local up`, ended by SIGKILL with all that it has started, as soon as a node is seen so."""
+    """`local up`, killed by SIGKILL with all its children once a node satisfies ``seen``."""
     run = subprocess.Popen(
         checkout.command("local", "up"),
         env=checkout.env,

@@ -1,4 +1,4 @@
-"""``make up`` killed at some moment of its first run, and typed again."""
+"""``make up`` killed at some moment of its first run, and run again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ LINES = ("creating the control plane", "v1:Namespace", "v1:ConfigMap", "v3:Relea
 
 @pytest.mark.parametrize("line", LINES)
 def test_up_after_a_kill_goes_on_and_ends_as_if_nothing_had_happened(fresh: Checkout, line: str) -> None:
-    """It is killed as soon as it has printed such a line."""
     first = begun(fresh)
     assert first.stdout is not None
     assert any(line in said for said in first.stdout)
@@ -33,7 +32,7 @@ def test_up_after_a_kill_goes_on_and_ends_as_if_nothing_had_happened(fresh: Chec
 
 @pytest.fixture
 def outliving(tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A provider on PATH that outlives the engine until there is a file ``killed`` beside it."""
+    """A provider on PATH that outlives the engine until a file ``killed`` exists beside it."""
     folder = tmp_path / "outliving"
     folder.mkdir()
     os.link(toolchain.path("pulumi-resource-kubernetes"), folder / "provider")
@@ -48,7 +47,6 @@ def outliving(tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPa
 
 
 def providers(checkout: Path) -> list[int]:
-    """Process ids of the Kubernetes providers that engines of a checkout have started."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -63,7 +61,7 @@ def providers(checkout: Path) -> list[int]:
 
 
 def test_an_installation_goes_on_after_a_kill(fresh: Checkout) -> None:
-    """Helm has written that it installs, and the state does not have the release."""
+    """Helm has recorded the installation as pending, but the state does not have the release."""
     fresh.gpuform("local", "start")
     first = begun(fresh)
     until(lambda: pending(fresh, "install"), bool, 60)
@@ -94,7 +92,7 @@ def test_an_upgrade_goes_on_after_a_kill(fresh: Checkout) -> None:
     until(lambda: pending(fresh, "upgrade"), bool, 60)
     kill(second)
     assert pending(fresh, "upgrade")
-    replicas = 4  # the program is what it was, and the cluster is not
+    replicas = 4  # the program is unchanged, the cluster is not
     fresh.change(edit)
     assert "rolled back" in require_whole(fresh)
 
@@ -117,12 +115,11 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def pending(checkout: Checkout, what: str) -> str:
-    """Secrets of the releases that Helm says it is at work on."""
     return checkout.kubectl("get", "secrets", "-A", "-l", f"owner=helm,status=pending-{what}", "-o", "name")
 
 
 def require_whole(checkout: Checkout) -> str:
-    """What the next up says; everything is there and works after it, once."""
+    """Output of the next up; after it every object exists and works, once."""
     said = checkout.gpuform("local", "up").stdout
     assert checkout.offers()["a100-mig"] == [{"nvidia.com/mig-3g.20gb": 1, "nvidia.com/mig-2g.10gb": 2}]
     assert all(pod["phase"] in ("Running", "Succeeded") for pod in checkout.status()["pods"])

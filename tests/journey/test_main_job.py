@@ -1,4 +1,4 @@
-"""The main job as a newcomer meets it, and the changes that follow."""
+"""The main job as a new user runs it, and the changes that follow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.engine]
 
 @pytest.fixture
 def changed(up: Checkout) -> Iterator[Checkout]:
-    """The checkout after ``up``; its stack file and cluster are put back when the test ends."""
     file = up.paths.root / "Pulumi.local.yaml"
     before = file.read_text()
     yield up
@@ -32,17 +31,16 @@ def changed(up: Checkout) -> Iterator[Checkout]:
 
 
 RULES = "updated kubernetes:monitoring.coreos.com/v1:PrometheusRule monitoring-recorded-rules"
-"""The rules say how many GPUs the pools have, and how they are shared."""
+"""The rules contain the pools' numbers of GPUs and their sharing."""
 
 
 def changes(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """The lines that say what an update did."""
     verbs = ("created", "updated", "replaced", "deleted")
     return sorted(line for line in done.stdout.splitlines() if line.startswith(verbs))
 
 
 def pods(up: Checkout) -> dict[str, dict[str, Any]]:
-    """Pods by namespace and name without the parts that controllers generate."""
+    """Pods by namespace and name without generated suffixes."""
     found = {}
     for pod in up.status()["pods"]:
         words = pod["name"].split("-")
@@ -182,7 +180,7 @@ def test_an_update_that_was_killed_is_finished_by_the_same_command(changed: Chec
 
 @pytest.mark.nightly
 def test_both_ways_of_scraping_find_the_same_exporters(changed: Checkout) -> None:
-    """Bumble's row 14; and another list of counters is another ConfigMap, which the exporters are told of."""
+    """Bumble's row 14; also, another counter list is another ConfigMap, and the exporters get it."""
 
     said = re.search(r"http://127\.0\.0\.1:\d+", changed.gpuform("local", "status").stdout)
     assert said
@@ -192,7 +190,7 @@ def test_both_ways_of_scraping_find_the_same_exporters(changed: Checkout) -> Non
         found = [one for one in httpx.get(url).json()["data"]["activeTargets"] if one["scrapePool"] == pool]
         return {one["labels"]["node"]: one["labels"] for one in found if one["health"] == "up"}
 
-    def seven(found: dict[str, dict[str, str]]) -> bool:  # Prometheus looks every few seconds
+    def seven(found: dict[str, dict[str, str]]) -> bool:  # Prometheus discovers targets every few seconds
         return len(found) == 7
 
     before = until(lambda: targets("serviceMonitor/gpu-operator/nvidia-dcgm-exporter/0"), seven, 60)
@@ -277,7 +275,7 @@ def test_what_was_changed_by_hand_is_mended(changed: Checkout, drift: tuple[str,
 def test_another_mig_layout(changed: Checkout, pool: int, layout: dict[str, int], offers: Any) -> None:
     def edit(env: dict[str, Any]) -> None:
         env["pools"][pool]["sharing"]["layout"] = layout
-        if pool == 1:  # the neighbours must name slices that the new layout has
+        if pool == 1:  # the neighbours must name slices of the new layout
             mig = [w for w in env["workloads"] if w["namespace"] == "neighbours-mig"]
             kept = copy.copy(mig[0]) | {"slice": "4g.20gb"}, copy.copy(mig[1]) | {"slice": "3g.20gb"}
             env["workloads"] = [w for w in env["workloads"] if w not in mig] + list(kept)

@@ -1,6 +1,6 @@
-"""Own hosts from bare to done by `pulumi up`: roles, engine, hosts and their packages' signatures are real.
+"""Own hosts prepared from bare by `pulumi up`: roles, engine, hosts and package signatures are real.
 
-The GPU is played by the hosts' nvidia-smi (tests/bed); packages come from a repository beside them.
+The hosts' nvidia-smi plays the GPU (tests/bed); packages come from a repository beside them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HELD = "nvidia-container-toolkit"
 
 @dataclass
 class Lab:
-    """Two booted hosts, one of them with a T4, and a checkout that declares them."""
+    """Two booted hosts, one with a T4, and a checkout that declares them."""
 
     bed: Bed
     checkout: Checkout
@@ -63,7 +63,6 @@ class Lab:
         return Engine(self.checkout.paths, Toolchain(self.checkout.paths), say=lambda line: None)
 
     def hosts(self) -> dict[str, Any]:
-        """What the state has of each host."""
         stacks = self.checkout.paths.state.rglob("stacks/**/lab.json")
         resources = json.loads(next(stacks).read_text())["checkpoint"]["latest"]["resources"]
         found = [item for item in resources if item["type"] == "gpuform:hosts:HostConfiguration"]

@@ -1,4 +1,4 @@
-"""Each stack by plain Pulumi, see tests.journey.plain_pulumi. Own hosts are made so in test_onprem."""
+"""Each stack by plain Pulumi, see tests.journey.plain_pulumi. test_onprem does this for own hosts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Pull requests on the stack local, played from base to comment: real engine, control plane and scheduler.
 
-GPUFORM_UPDATE_GOLDEN=1 writes the comments again; read the difference before committing it.
+GPUFORM_UPDATE_GOLDEN=1 writes the comments again; review the diff before committing.
 """
 
 from __future__ import annotations

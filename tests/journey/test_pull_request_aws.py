@@ -1,6 +1,6 @@
-"""Pull requests on the stack aws-dev, offline: the base is played with its nodes, and each comment is golden.
+"""Pull requests on the stack aws-dev, offline: the base is played with its nodes, and comments are golden.
 
-GPUFORM_UPDATE_GOLDEN=1 writes the comments again; read the difference before committing it.
+GPUFORM_UPDATE_GOLDEN=1 writes the comments again; review the diff before committing.
 """
 
 from __future__ import annotations

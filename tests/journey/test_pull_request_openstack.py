@@ -1,6 +1,6 @@
 """Pull requests on the stack openstack-dev, offline: the base is played with its groups' nodes.
 
-GPUFORM_UPDATE_GOLDEN=1 writes the comments again; read the difference before committing it.
+GPUFORM_UPDATE_GOLDEN=1 writes the comments again; review the diff before committing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LABELLED = "      keypair: gpu-admins\n      labels: {boot_volume_size: 80}\n"
 
 
 def resized(text: str) -> str:
-    """One T4 node fewer, more room for the runners, and another flavor for the V100S."""
+    """One T4 node fewer, a higher maximum for the runners, and another flavor for the V100S."""
     text = replaced("machine: g2.5xlarge\n        nodes: 2", "machine: g2.5xlarge\n        nodes: 1")(text)
     text = replaced("max: {nodes: 3}", "max: {nodes: 6}")(text)
     larger = "{name: gpu-v100s, machine: g3.4xlarge, nodes: 1, openstack: {allow_replace: true}}"
@@ -44,7 +44,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 
 
 def test_the_base_is_read_live(base: Played) -> None:
-    """Groups have grown for the workloads; the program has labelled what Magnum gives."""
+    """Groups have grown for the workloads; the program has labelled Magnum's nodes."""
     assert base.world.live
     assert {pool: len(names) for pool, names in base.world.nodes.items()} == {
         "default-worker": 1,

@@ -1,5 +1,3 @@
-"""Which cluster a provider configuration means."""
-
 from __future__ import annotations
 
 import tempfile

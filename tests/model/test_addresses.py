@@ -93,7 +93,7 @@ def test_the_first_limit_that_is_reached_ends_it(limits: dict[str, int], most: i
 
 
 def test_the_larger_nodes_take_their_own_addresses_and_offer_more() -> None:
-    """Of T4s, 24 shares are 8 nodes of one GPU with 58 pods at most, or 2 nodes of four with 234."""
+    """24 shares of T4s are 8 nodes of one GPU with 58 pods at most, or 2 nodes of four with 234."""
     gpu, shares = {"models": ["T4"], "count": [1, 4]}, {"kind": "time_slicing", "replicas": 3}
     elastic = {"max": {"nvidia.com/gpu.shared": 24}}
     with pytest.raises(InputError) as caught:

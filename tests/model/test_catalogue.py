@@ -1,4 +1,4 @@
-"""GPUs and machines against the tables that they come from."""
+"""GPUs and machines against their source tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 
 EC2 = Path(__file__).parents[3] / "shared/reference/ec2/gpu-instance-types.csv"
 
-# PCI device id: what discovery says of it, typed here on its own.
+# PCI device id: labels of discovery, typed here independently.
 SEEN = {
     "10de:1db1": ("Tesla-V100-SXM2-16GB", "volta", "7.0"),
     "10de:1db4": ("Tesla-V100-PCIE-16GB", "volta", "7.0"),
@@ -72,7 +72,7 @@ def test_only_volta_ends_with_a_driver_branch() -> None:
     assert ended == {gpu.name for gpu in catalogue.GPUS.values() if gpu.family == "volta"}
 
 
-# As the talk's table has them: GPU, number, RAM in GB, vCPUs.
+# As in the talk's table: GPU, number, RAM in GB, vCPUs.
 CERN = {
     "g1.xlarge": ("volta", 1, 16, 4),
     "g1.4xlarge": ("volta", 4, 64, 16),
@@ -116,7 +116,7 @@ def test_every_ec2_gpu_type_is_in_the_table_or_left_out_with_a_reason() -> None:
             int(row["alloc_pods"]),
             int(row["local_nvme_gb"] or 0),
         )
-        # EC2 says what the card is sold with, NVML what is left beside ECC and firmware.
+        # EC2 lists the nominal memory, NVML what is left beside ECC and firmware.
         assert 0.9 < machine.model.memory_mib / int(row["gpu_memory_mib_each"]) < 1.01, name
 
 

@@ -1,4 +1,4 @@
-"""A GPU chosen by what it must have: every model of the catalogue that has it, and no other."""
+"""A GPU chosen by its required properties: exactly the catalogue's models that have them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit
 
-# NVIDIA's data sheets: modules, whose boards link them; PCIe cards have at most a connector for a bridge.
+# NVIDIA's data sheets: boards of SXM modules have NVLink; PCIe cards have at most a bridge connector.
 LINKED = {"V100-SXM2-16GB", "V100-SXM2-32GB", "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200", "B200"}
 
 
@@ -47,7 +47,7 @@ def test_every_model_that_has_it_will_do(asked: dict[str, Any], found: set[str])
 
 
 def test_compute_capability_is_compared_as_a_version() -> None:
-    """10.0 is more than 9.0, and as text it would be less."""
+    """10.0 is more than 9.0, but as text it would be less."""
     assert "B200" in models(compute="9.0")
 
 

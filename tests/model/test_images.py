@@ -1,4 +1,4 @@
-"""The table of node images: every key, what ships with it, and how a pin becomes an AMI."""
+"""The table of node images: every key, its preinstalled components, and how a pin becomes an AMI."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infra.model.machines import MACHINES
 
 pytestmark = pytest.mark.unit
 
-# Key: EKS's type, driver, toolkit, device plugin, as the project's facts have them, written a second time.
+# Key: EKS's type, driver, toolkit, device plugin, from the project's facts, typed independently.
 KNOWN = {
     "al2023": ("AL2023_x86_64_STANDARD", False, False, False),
     "al2023-nvidia": ("AL2023_x86_64_NVIDIA", True, True, False),

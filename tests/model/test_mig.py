@@ -1,4 +1,4 @@
-"""MIG geometry against placements typed a second time and tried exhaustively."""
+"""MIG geometry against placements typed independently and tried exhaustively."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 REFERENCE = Path(__file__).parents[3] / "shared/reference/mig-parted/config-default.yaml"
 
-# name: (compute slices, memory slices, first memory slices, asks for the media engines)
+# name: (compute slices, memory slices, first memory slices, uses the media engines)
 Table = dict[str, tuple[int, int, list[int], bool]]
 
 
@@ -70,7 +70,7 @@ TABLES: dict[str, Table] = {
 
 
 def every_placement(gpu: str) -> Iterator[tuple[tuple[str, int], ...]]:
-    """Every set of instances that can live on the GPU together, found memory slice by memory slice."""
+    """Every set of instances that can exist on the GPU together, searched memory slice by memory slice."""
     table = TABLES[gpu]
     compute_total, memory_total = (7, 8) if len(table) == 7 else (4, 4)
 
@@ -89,7 +89,6 @@ def every_placement(gpu: str) -> Iterator[tuple[tuple[str, int], ...]]:
 
 @cache
 def plain_placements(gpu: str) -> list[tuple[tuple[str, int], ...]]:
-    """Those without the media engines."""
     return [live for live in every_placement(gpu) if all("+" not in name for name, _ in live)]
 
 
@@ -149,7 +148,7 @@ def test_fits_agrees_with_brute_force(data: st.DataObject) -> None:
 @settings(deadline=None)
 @given(st.data())
 def test_beside_live_instances_only_free_places_count(data: st.DataObject) -> None:
-    """Live slices stay where they are: a layout that an empty GPU holds may have no room any more."""
+    """Live slices keep their places: a layout that fits an empty GPU may not fit beside them."""
     gpu = data.draw(st.sampled_from(["A30", "A100-PCIE-40GB"]))
     everything = plain_placements(gpu)
     live = data.draw(st.sampled_from(everything))
@@ -202,7 +201,7 @@ def test_layouts_are_spelled_in_the_order_given() -> None:
 
 
 def test_the_largest_counts_are_those_that_nvidia_ships() -> None:
-    """Every all-<profile> entry of mig-parted's own file, for the devices that its filter names."""
+    """Every all-<profile> entry of mig-parted's own file, for the devices of its filter."""
     if not REFERENCE.exists():
         pytest.skip(f"no reference file {REFERENCE.name} beside this checkout")
     configs = yaml.safe_load(REFERENCE.read_text())["mig-configs"]

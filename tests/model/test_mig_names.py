@@ -27,7 +27,7 @@ def test_standard_names_mean_what_nvidia_ships() -> None:
         for config, entries in shipped.items():
             for entry in entries:
                 filters = entry.get("device-filter", [])
-                # An entry without a filter is of the GPUs that have its profiles.
+                # An entry without a filter is for the GPUs that have its profiles.
                 concerns = gpu.device_filter in filters if filters else standard(gpu, config) is not None
                 if concerns and entry["mig-enabled"] and entry["mig-devices"]:
                     assert standard(gpu, config) == entry["mig-devices"], (name, config)

@@ -1,4 +1,4 @@
-"""The table of XIDs against what the sources say, typed here once more."""
+"""The table of XIDs against the sources, typed here independently."""
 
 from __future__ import annotations
 

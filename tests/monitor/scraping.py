@@ -1,4 +1,4 @@
-"""What Prometheus is told, and what it would make of a target by that."""
+"""Prometheus's scrape configuration, and its effect on a target."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def told(it: World, finds: bool = True) -> tuple[Wanted, Json]:
 
 
 def relabelled(labels: dict[str, str], configs: list[Json]) -> dict[str, str] | None:
-    """The labels after Prometheus's relabelling, None where the target is dropped.
+    """The labels after Prometheus's relabelling, None if the target is dropped.
 
-    Its documentation, restated in the few actions that are used.
+    Implements the few actions in use, by Prometheus's documentation.
     """
     for one in configs:
         value = ";".join(labels.get(name, "") for name in one.get("source_labels", []))
@@ -51,7 +51,7 @@ def relabelled(labels: dict[str, str], configs: list[Json]) -> dict[str, str] | 
 
 
 def scraped(labels: dict[str, str], job: Json) -> dict[str, str] | None:
-    """What is asked, and the labels of its series, of one target as discovery finds it."""
+    """URL of one discovered target, and the labels of its series."""
     defaults = {"__scheme__": "http", "__metrics_path__": job.get("metrics_path", "/metrics")}
     made = relabelled({"job": job["job_name"], **defaults, **labels}, job["relabel_configs"])
     if made is None:
@@ -61,7 +61,7 @@ def scraped(labels: dict[str, str], job: Json) -> dict[str, str] | None:
 
 
 def target(service: str, labels: dict[str, str], pod: dict[str, str], **more: str) -> dict[str, str]:
-    """An endpoint of a service, as Prometheus's documentation names its labels."""
+    """An endpoint of a service, with the label names of Prometheus's documentation."""
     meta = "__meta_kubernetes_"
     found = {
         "__address__": "10.0.0.7:9400",

@@ -1,4 +1,4 @@
-"""Objects of a monitored cluster, as small as they can be, and a plane that has what they need."""
+"""Minimal objects of a monitored cluster, and a plane that has what they need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ def meta(name: str, labels: Json | None = None, namespace: str = NAMESPACE) -> J
 
 
 def may_read(name: str, groups: list[str], resources: list[str]) -> list[Json]:
-    """An account that may read these everywhere."""
     rule = {"apiGroups": groups, "resources": resources, "verbs": ["get", "list", "watch"]}
     api = {"apiVersion": "rbac.authorization.k8s.io/v1"}
     return [
@@ -85,7 +84,6 @@ def service(name: str, labels: Json, port: str, number: int) -> Json:
 
 
 def state_metrics() -> list[Json]:
-    """The Deployment, its account, its Service and who scrapes it."""
     container = {
         "name": "kube-state-metrics",
         "image": "simulated.gpuform.io/kube-state-metrics",
@@ -115,7 +113,7 @@ def state_metrics() -> list[Json]:
 
 
 def exporters() -> Json:
-    """Who scrapes dcgm-exporter's Service: the node is known, and nothing of the pod that answers."""
+    """ServiceMonitor of dcgm-exporter: keeps the node, drops the labels of the answering pod."""
     drop = {"action": "labeldrop", "regex": "pod|container|service|endpoint|namespace"}
     node = {"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}
     return monitor(

@@ -1,4 +1,4 @@
-"""What Prometheus is told: made of a Prometheus, monitors and rules, compared by what it means."""
+"""Prometheus's configuration from a Prometheus object, monitors and rules, compared by meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets as Prometheus itself would have found them, for one that cannot."""
+"""Targets as Prometheus's own discovery finds them, for one without API access."""
 
 from __future__ import annotations
 
@@ -106,8 +106,6 @@ OF_SERVICE = {
 
 
 class Cluster:
-    """Lists by path; which were read is remembered."""
-
     def __init__(self) -> None:
         here = "/namespaces/gpu-operator"
         self.lists: dict[str, tuple[Json, ...]] = {

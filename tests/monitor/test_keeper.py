@@ -1,4 +1,4 @@
-"""The keeper's own part: what one program lacks does not stop the other, and what is wrong is said once."""
+"""The keeper itself: a missing part of one program does not stop the other, and errors are logged once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cluster() -> Played:
 
 @pytest.fixture
 def keeper(tmp_path: Path, cluster: Played) -> Iterator[Keeper]:
-    """Programs that wait, and a promtool that refuses what has the word wrong in it."""
+    """Programs that wait, and a promtool that refuses files with the word "wrong"."""
     waits = "while :; do sleep 0.1; done"
     for name, does in {PROMETHEUS: waits, APP: waits, PROMTOOL: "! grep -q wrong $3"}.items():
         script = tmp_path / f"{name}.sh"
@@ -55,7 +55,7 @@ def keeper(tmp_path: Path, cluster: Played) -> Iterator[Keeper]:
         link = tmp_path / "bin" / name
         link.parent.mkdir(exist_ok=True)
         link.symlink_to(script)
-    free = next(port for port in range(19999, 1024, -1) if is_free(port))  # nobody answers a reload
+    free = next(port for port in range(19999, 1024, -1) if is_free(port))  # no program answers a reload
     ports = Ports(prometheus=free, state_metrics=2, telemetry=3, exporters=4)
     made = Keeper(cast(Cluster, cluster), Settings(tmp_path, tmp_path, ports))
     yield made
@@ -65,7 +65,6 @@ def keeper(tmp_path: Path, cluster: Played) -> Iterator[Keeper]:
 
 
 def running(home: Path) -> set[str]:
-    """Which of the two programs run."""
     found = set()
     for one in Path("/proc").glob("[0-9]*/cmdline"):
         try:

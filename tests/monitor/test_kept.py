@@ -1,4 +1,4 @@
-"""A real Prometheus and a real kube-state-metrics: there while a stack declares them, as it declares them."""
+"""A real Prometheus and a real kube-state-metrics: they run while a stack declares them, as declared."""
 
 from __future__ import annotations
 
@@ -34,13 +34,11 @@ HEALTHY = parse(
         "health": {"mode": "cordon"},
     }
 )
-# Who scrapes the exporters is the test's own.
+# The test scrapes the exporters itself.
 VALUES = {"driver": {"version": "580.126.09"}, "dcgmExporter": {"serviceMonitor": {"enabled": False}}}
 
 
 class Monitored(Own):
-    """A plane whose stack may declare monitoring."""
-
     @property
     def kubeconfig(self) -> Path:
         return self.paths.kubeconfig
@@ -69,7 +67,6 @@ class Monitored(Own):
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iterator[Monitored]:
-    """The plane, with two GPU nodes, and nothing of monitoring."""
     cluster = Monitored(tmp_path_factory.mktemp("monitored"), toolchain)
     try:
         cluster.begin()
@@ -91,7 +88,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> Iter
 
 @pytest.fixture
 def declared(bare: Monitored) -> Monitored:
-    """The same with monitoring, which is declared again where a test has taken it away."""
+    """The same with monitoring, which is declared again if a test has removed it."""
     bare.begin()
     bare.send(
         *may_read(
@@ -178,7 +175,7 @@ def test_the_health_loop_acts_on_what_prometheus_records(declared: Monitored) ->
     assert [json.loads(line)["node"] for line in audit.read_text().splitlines() if '"cordon"' in line] == [
         "t4-0"
     ]
-    # Its own figures are scraped by the plan's ServiceMonitor.
+    # Its own metrics are scraped by the plan's ServiceMonitor.
     until(lambda: declared.value("gpuform_health_unhealthy_nodes") == 1, what=declared.log, seconds=60)
     (labels,) = [json.loads(one) for one in declared.ask("gpuform_health_actions_total")]
     assert (labels["node"], labels["class"], labels["action"]) == ("t4-0", "replace", "cordon")
@@ -191,7 +188,6 @@ def test_the_health_loop_acts_on_what_prometheus_records(declared: Monitored) ->
 
 
 def running(program: Path) -> bool:
-    """Whether a process was started with this file."""
     return any(str(program).encode() in read(one) for one in Path("/proc").glob("[0-9]*/cmdline"))
 
 

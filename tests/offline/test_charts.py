@@ -1,4 +1,4 @@
-"""Charts of others, as offline runs have them: what a release is given, and what helm makes of it."""
+"""Third-party charts in offline runs: the release's inputs, and what helm renders."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ def charts(tmp_path: Path) -> Charts:
 
 
 def template(folder: Path, toolchain: Toolchain, values: Any = None) -> list[dict[str, Any]]:
-    """What helm makes of a chart here."""
     command = [str(toolchain.path("helm")), "template", "it", str(folder), "-f", "-"]
     done = subprocess.run(command, input=json.dumps(values or {}), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -46,7 +45,6 @@ def template(folder: Path, toolchain: Toolchain, values: Any = None) -> list[dic
 
 
 def found(tmp_path: Path, **inputs: Any) -> dict[str, Any]:
-    """The inputs that a Helm release ends up with in a program of an offline run."""
     finder = tmp_path / "find-chart"
     write(finder, _launcher("gpuform.offline.charts", HERE.root, HERE.cache, tmp_path / "charts"), 0o755)
     seen: list[dict[str, Any]] = []
@@ -70,7 +68,7 @@ def found(tmp_path: Path, **inputs: Any) -> dict[str, Any]:
         parent = pulumi.ComponentResource("a:b:C", "parent")
         Release("it", opts=pulumi.ResourceOptions(parent=parent), **inputs)
 
-    with pytest.MonkeyPatch.context() as patch:  # the root is that of every later test, too
+    with pytest.MonkeyPatch.context() as patch:  # the root is shared with every later test
         patch.setattr(root, "_transformations", [])
         program()
     return seen[0]
@@ -133,7 +131,7 @@ def test_another_version_lies_at_the_same_place(charts: Charts) -> None:
 
 
 def test_crds_that_cannot_be_had_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No module in Go's cache and no proxy: the reason is Go's own, and nothing is left in the cache."""
+    """No module in Go's cache and no proxy: Go's own message is shown, and the cache stays empty."""
     monkeypatch.setenv("GOPROXY", "off")
     monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
     with pytest.raises(Failure, match=r"Karpenter's CRDs: are missing: .*GOPROXY=off"):
@@ -143,7 +141,7 @@ def test_crds_that_cannot_be_had_are_said(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_prometheus_operators_crds_are_of_the_kinds_that_are_declared() -> None:
     folder = prometheus_crds.crds(HERE.root / prometheus_crds.FOLDER, HERE.cache)
-    files = [file for file in folder.iterdir() if "alertmanagerconfigs" not in file.name]  # `- =` in it
+    files = [file for file in folder.iterdir() if "alertmanagerconfigs" not in file.name]  # it contains `- =`
     made = [yaml.safe_load(file.read_text()) for file in files]
     assert {one["kind"] for one in made} == {"CustomResourceDefinition"}
     kinds = {one["spec"]["names"]["kind"] for one in made}

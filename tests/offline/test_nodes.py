@@ -1,4 +1,4 @@
-"""Nodes of an AWS stack on a real control plane: made, kept, changed, taken away."""
+"""Nodes of an AWS stack on a real control plane: created, kept, changed, deleted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A certificate authority that Magnum and an API server share, so that what Magnum signs opens the server.
+"""A certificate authority shared by Magnum and an API server, so that Magnum's certificates are accepted.
 
-Magnum names its authority after the cluster, and its certificates that name as their issuer, so the embedded
-control plane must have an authority of that name: it takes over the certificates that lie there.
+Magnum names its authority after the cluster, and uses this name as the issuer of its certificates, so the
+embedded control plane must have an authority of that name: it takes over the certificates in its folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAMES = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "localho
 
 
 def lay(folder: Path, name: str) -> None:
-    """``ca`` and ``admin``, each .crt and .key, as kwokctl makes them, but for the authority's name."""
+    """Write ``ca`` and ``admin``, each .crt and .key, as kwokctl does, except for the authority's name."""
     folder.mkdir(parents=True, mode=0o700)
     authority = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     ours = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -59,7 +59,7 @@ def _write(stem: Path, certificate: x509.Certificate, key: rsa.RSAPrivateKey) ->
     stem.with_suffix(".crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     private = key.private_bytes(
         serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,  # what kwok's own are
+        serialization.PrivateFormat.TraditionalOpenSSL,  # as kwok's own keys are
         serialization.NoEncryption(),
     )
     stem.with_suffix(".key").write_bytes(private)

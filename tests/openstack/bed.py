@@ -1,4 +1,4 @@
-"""The bed as a whole: installed, started, furnished; skipped with the exact reason where it cannot be had."""
+"""The whole bed: installed, started, furnished; skipped with the exact reason if it is not available."""
 
 from __future__ import annotations
 
@@ -17,19 +17,15 @@ from tests.openstack.installed import NotToBeHad, installed
 
 @dataclass(frozen=True)
 class OpenStack:
-    """Everything that runs; ``project`` gives a test its own part of it."""
-
     services: services.Services
     neighbours: neighbours.Neighbours
     keystone: catalogue.Keystone
 
     def project(self, folder: Path) -> AbstractContextManager[world.World]:
-        """A world of its own, its files in ``folder``."""
         return world.in_project(self.services, self.neighbours, self.keystone, folder)
 
 
 def started(state: Path) -> Iterator[OpenStack]:
-    """For a fixture: yields once."""
     report = Lines(lambda text: print(f"openstack services: {text}", file=sys.__stderr__, flush=True))
     try:
         environment = installed(report)

@@ -1,7 +1,7 @@
-"""RabbitMQ out of Debian's packages: fetched and unpacked, never installed, run as one child on loopback.
+"""RabbitMQ from Debian's packages: downloaded and unpacked, never installed, run as a child on loopback.
 
-The packages' own scripts look for /usr/lib/erlang and /etc/rabbitmq, so the virtual machine is started
-without them. epmd, which Erlang else leaves behind as a daemon, is a child of its own on a port of its own.
+The packages' scripts use /usr/lib/erlang and /etc/rabbitmq, so the virtual machine is started without
+them. epmd, which Erlang otherwise leaves behind as a daemon, is a separate child on its own port.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class NoPackages(Exception):
 
 
 def unpack(target: Path, scratch: Path, report: Reporter) -> None:
-    """Fetch the packages and unpack them below ``target``; raises NoPackages with apt's own words."""
+    """Download the packages and unpack them below ``target``; raises NoPackages with apt's message."""
     scratch.mkdir()
     report.line(f"apt-get download {PACKAGES[0]} and {len(PACKAGES) - 1} packages of Erlang")
     try:
@@ -59,12 +59,11 @@ def unpack(target: Path, scratch: Path, report: Reporter) -> None:
 
 
 def epmd(root: Path) -> Sequence[str]:
-    """Erlang's own name server, in the foreground; its port comes from the environment."""
     return (str(_machine(root) / "bin/epmd"),)
 
 
 def server(root: Path) -> Sequence[str]:
-    """RabbitMQ, in the foreground; everything else comes from the environment."""
+    """Command of RabbitMQ, in the foreground; everything else comes from the environment."""
     return (
         str(_machine(root) / "bin/erlexec"),
         *("-noinput", "-start_epmd", "false", "+W", "w", "+sbwt", "none"),
@@ -74,14 +73,14 @@ def server(root: Path) -> Sequence[str]:
 
 
 def environment(root: Path, state: Path, port: int, distribution: int, names: int) -> Mapping[str, str]:
-    """What both are told: ``state`` for all that they write, and three ports on loopback."""
+    """Environment of both: they write only below ``state``, and use three ports on loopback."""
     machine = _machine(root)
     home = state / "home"
     home.mkdir(parents=True, exist_ok=True)
     server = next((root / "usr/lib/rabbitmq/lib").iterdir())
     return {
         "PATH": os.environ["PATH"],
-        "HOME": str(home),  # of the cookie
+        "HOME": str(home),  # for the cookie
         "ROOTDIR": str(machine.parent),
         "BINDIR": str(machine / "bin"),
         "EMU": "beam",

@@ -1,4 +1,4 @@
-"""Who is at the real keystone and what its catalogue has, beside the projects of the tests."""
+"""Accounts and catalogue of the real keystone, except the projects of the tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.openstack.services import Services
 
 @dataclass
 class Keystone:
-    """The administrator's calls to keystone, as few as there are."""
+    """The few administrator calls to keystone that the tests need."""
 
     url: str
     _client: httpx.Client = field(init=False)
@@ -29,12 +29,10 @@ class Keystone:
         self._client = httpx.Client(base_url=self.url, headers=header, timeout=60)
 
     def make(self, kind: str, **values: Any) -> str:
-        """Make one, for example a ``project``; returns its id."""
         answer = self._client.post(f"/{kind}s", json={kind: values}).raise_for_status()
         return str(answer.json()[kind]["id"])
 
     def account(self, name: str, project: str, roles: Sequence[str]) -> str:
-        """A user and a project with these roles; returns the project's id."""
         known = {r["name"]: r["id"] for r in self._client.get("/roles").raise_for_status().json()["roles"]}
         where = self.make("project", name=project, domain_id="default")
         who = self.make("user", name=name, domain_id="default", password=settings.PASSWORD)
@@ -43,7 +41,6 @@ class Keystone:
         return where
 
     def service(self, kind: str, name: str, url: str) -> None:
-        """A service and its endpoint in the catalogue."""
         made = self.make("service", type=kind, name=name)
         where = {"service_id": made, "region_id": settings.REGION, "url": url}
         self.make("endpoint", interface="public", **where)

@@ -1,8 +1,8 @@
 """The services' own environment, made once per lock file and kept in gpuform's cache.
 
-Nothing of it is seen by gpuform: it has its own virtual environment, with the packages of ``services.lock``,
-RabbitMQ out of Debian's packages, and the databases of keystone and Magnum as their own tools make them,
-which every start copies. Made under a lock, so that two test processes make it once.
+gpuform does not see it: it has its own virtual environment with the packages of ``services.lock``, RabbitMQ
+from Debian's packages, and the databases of keystone and Magnum as their own tools create them; every start
+copies these. Made under a lock, so that two test processes make it once.
 """
 
 from __future__ import annotations
@@ -28,38 +28,36 @@ _LAYOUT = 1  # of the folder; another number makes it anew
 
 
 class NotToBeHad(Exception):
-    """Why the services cannot be installed here: the words of pip or of apt."""
+    """The services cannot be installed here: the message of pip or apt."""
 
 
 @dataclass(frozen=True)
 class Installed:
-    """A complete environment; nothing in it is written any more."""
+    """A complete environment, read-only from now on."""
 
     folder: Path
 
     @property
     def python(self) -> Path:
-        """Its interpreter; the programs are run as modules, for their scripts name another folder."""
+        """The interpreter; programs are run as modules, since their scripts name another folder."""
         return self.folder / "venv/bin/python"
 
     @property
     def rabbit(self) -> Path:
-        """Root of the unpacked packages."""
         return self.folder / "rabbit"
 
     @property
     def databases(self) -> Path:
-        """keystone's and Magnum's, with their tables and keystone's first account."""
+        """The databases of keystone and Magnum, with their tables and keystone's first account."""
         return self.folder / "databases"
 
     @property
     def paste(self) -> Path:
-        """Magnum's own pipeline."""
         return self.folder / "venv/etc/magnum/api-paste.ini"
 
 
 def installed(report: Reporter) -> Installed:
-    """The environment, made where it is missing; raises NotToBeHad where a registry cannot be reached."""
+    """The environment, created if missing; raises NotToBeHad if a registry is unreachable."""
     store = Store(Paths.here().cache)
     tables = (HERE / "driver/tables.py").read_bytes()
     what = repr((_LAYOUT, LOCK.read_bytes(), broker.PACKAGES, tables, settings.PASSWORD)).encode()
@@ -101,12 +99,12 @@ def _make(made: Installed, scratch: Path, report: Reporter) -> None:
 
 
 def program(made: Installed, module: str, *arguments: str) -> tuple[str, ...]:
-    """A program of the environment by the module that has its ``main``."""
+    """Command of a program, by the module with its ``main``."""
     return (str(made.python), "-c", f"from {module} import main; main()", *arguments)
 
 
 def _run(command: Sequence[str], report: Reporter | None = None, path: Path | None = None) -> None:
-    """Run it, its lines told one by one; raises NotToBeHad with its last words where it fails."""
+    """Run it and report each line; raises NotToBeHad with its last lines if it fails."""
     with subprocess.Popen(
         command,
         env={k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "OS_"))}

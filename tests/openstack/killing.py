@@ -1,4 +1,4 @@
-"""Runs of ``up`` that are killed with all they have started, when Magnum has just been asked something."""
+"""Runs of ``up`` that are killed with all their children just after a request to Magnum."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ _UP = (
 
 
 def asked(world: World, path: str) -> int:
-    """How often Magnum was asked to make something below this path."""
     return sum(
         one.method == "POST" and one.path.rstrip("/").endswith(path) and one.status < 300
         for one in world.requests(changes=True)
@@ -30,7 +29,7 @@ def asked(world: World, path: str) -> int:
 
 
 def killed(stack: Half, is_come: Callable[[], bool]) -> bool:
-    """Run ``up`` and kill all of it when the moment has come; whether it was still at work then."""
+    """Run ``up`` and kill all of it at the given moment; return whether it was still running then."""
     paths = stack.paths
     command = [sys.executable, "-c", _UP, str(paths.root), str(paths.state), str(paths.cache)]
     with (stack.paths.root / "killed.log").open("ab") as log:

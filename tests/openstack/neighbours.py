@@ -1,9 +1,9 @@
-"""A stand-in over HTTP for Magnum's neighbours: glance, nova, neutron, cinder, heat, octavia in one server.
+"""An HTTP stand-in for Magnum's neighbours: glance, nova, neutron, cinder, heat, octavia in one server.
 
-It is none of them: it answers the calls that Magnum makes to check a request (images, flavors, key pairs,
-networks, subnets), those that gpuform makes before and after (limits, quotas, what blocks a deletion), and
-404 to everything else, which it keeps in ``unknown``. Tests change its tables in place; nothing in it acts
-by itself. Shapes of the answers from the services' API references (docs.openstack.org/api-ref).
+It answers the calls that Magnum makes to check a request (images, flavors, key pairs, networks, subnets)
+and those that gpuform makes before and after (limits, quotas, what blocks a deletion), and 404 to
+everything else, which it records in ``unknown``. Tests change its tables in place; the tables never change
+otherwise. Response formats are from the services' API references (docs.openstack.org/api-ref).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.openstack import tables
 Row = dict[str, Any]
 Answer = tuple[int, Any]
 
-# Path of a collection -> name of its table, its key in an answer with one, its key in an answer with many.
+# Path of a collection -> table name, key of a single object in a response, key of a list.
 _COLLECTIONS: dict[str, tuple[str, str | None, str]] = {
     "/image/v2/images": ("images", None, "images"),
     "/compute/v2.1/flavors": ("flavors", "flavor", "flavors"),
@@ -57,7 +57,7 @@ _NOT_FILTERS = {
 
 @dataclass
 class Neighbours:
-    """The tables, and ``quotas`` by service, over the usual ones; every project sees the same."""
+    """The tables, and ``quotas`` by service that override the defaults; shared by all projects."""
 
     url: str = ""
     tables: dict[str, list[Row]] = field(default_factory=tables.all_of_them)
@@ -66,34 +66,30 @@ class Neighbours:
     calls: list[str] = field(default_factory=list)
 
     def reset(self) -> None:
-        """As at the start."""
         self.tables = tables.all_of_them()
         for kept in (self.quotas, self.unknown, self.calls):
             kept.clear()
 
     def add(self, table: str, name: str, **more: Any) -> Row:
-        """A row with an id of its own."""
         row = {"id": str(uuid.uuid4()), "name": name, **more}
         self.tables[table].append(row)
         return row
 
     def set_quota(self, service: str, **values: int) -> None:
-        """Limits, and as ``used_<name>`` what is used, of a service of ``tables.QUOTAS``."""
+        """Set limits, and usage as ``used_<name>``, of a service of ``tables.QUOTAS``."""
         self.quotas.setdefault(service, {}).update(values)
 
     def quota(self, service: str) -> Row:
-        """What is set over the usual one."""
         return tables.QUOTAS[service] | self.quotas.get(service, {})
 
     def answer(self, method: str, target: str) -> Answer:
-        """Status and body of one request."""
         parts = urlsplit(target)
         path = parts.path.rstrip("/").replace(
             "/load-balancer/v2.0", "/load-balancer/v2"
-        )  # octavia takes both
+        )  # octavia accepts both
         query = dict(parse_qsl(parts.query))
         self.calls.append(f"{method} {target}")
-        path = path.replace("/load-balancer/v2.0/", "/load-balancer/v2/")  # octavia knows itself by both
+        path = path.replace("/load-balancer/v2.0/", "/load-balancer/v2/")  # octavia has both paths
         if path in tables.VERSIONS:
             return tables.version(path, self.url)
         for pattern, reply in _QUOTAS:
@@ -164,7 +160,7 @@ def _volume_limits(world: Neighbours, project: str, query: Row) -> Row:
 
 
 def _set(world: Neighbours, service: str, kind: str) -> Row:
-    """A quota set: bare numbers, or with ``kind`` both the limit and what is in use under that name."""
+    """A quota set: bare numbers, or with ``kind`` both the limit and the usage under that name."""
     values = world.quota(service)
     names = [name for name in values if not name.startswith("used_")]
     if not kind:
@@ -203,7 +199,7 @@ _QUOTAS = (
 
 @contextmanager
 def serving() -> Iterator[Neighbours]:
-    """The server on a loopback port of its own, in a thread of this process."""
+    """The server on its own loopback port, in a thread of this process."""
     world = Neighbours()
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,7 +1,7 @@
-"""The machines of Magnum's groups, played: one simulated node for each that its driver says is there.
+"""Played machines of Magnum's groups: one simulated node for each node that the driver reports.
 
-They join with the label that Magnum's own kubelets give them and nothing of ours, and go when their group
-gets smaller, as servers do.
+They join with only the label that Magnum's own kubelets set, and are deleted when their group shrinks, as
+servers are.
 """
 
 from __future__ import annotations
@@ -18,29 +18,27 @@ from infra.plan import magnum, played_groups
 from tests.openstack.world import World
 
 EVERY_S = 0.5
-_SCAN = 10  # looks between two of the autoscaler's; it scans every 10 s
+_SCAN = 10  # polls between two scans of the autoscaler, which scans every 10 s
 Kubectl = Callable[..., str]
 
 
 def _named(manifest: dict[str, Any], name: str) -> dict[str, Any]:
-    """The same node under another name."""
     metadata = manifest["metadata"]
     own = {**metadata["labels"], labels.HOSTNAME: name}
     return {**manifest, "metadata": {**metadata, "name": name, "labels": own}}
 
 
 class Machines:
-    """The nodes of one cluster, kept as the driver has them by a thread of its own."""
+    """The nodes of one cluster, synchronized with the driver by a thread."""
 
     def __init__(self, world: World, environment: Callable[[], Environment], kubectl: Kubectl) -> None:
-        """``environment`` says what a group's machines are; asked at each look, for pools come and go."""
+        """``environment`` describes the groups' machines; called at each poll, since pools come and go."""
         self._world, self._environment, self._kubectl = world, environment, kubectl
         self._joined: set[str] = set()
         self._over = threading.Event()
         self.trouble = ""
 
     def look(self) -> None:
-        """Let those join that are new, take those away that are gone."""
         env = self._environment()
         label = magnum.GROUP_LABELS[magnum.cluster_of(env).driver]
         of_group = {one["metadata"]["labels"][label]: one for one in played_groups.manifests(env)}
@@ -61,8 +59,11 @@ class Machines:
         self._joined = set(wanted)
 
     def grow(self) -> None:
-        """One node more in each elastic group below its most while a pod fits nowhere: cluster-autoscaler,
-        simulated as far as it asks Magnum (cloudprovider/magnum/magnum_manager_impl.go resizes the group)."""
+        """Add one node to each elastic group below its maximum while a pod is unschedulable.
+
+        Simulates cluster-autoscaler, reduced to its Magnum request: a resize of the group
+        (cloudprovider/magnum/magnum_manager_impl.go).
+        """
         query = "-o=jsonpath={.items[*].status.conditions[?(@.reason=='Unschedulable')].reason}"
         if not self._kubectl("get", "pods", "-A", "--field-selector=status.phase=Pending", query).strip():
             return
@@ -80,7 +81,6 @@ class Machines:
 
     @contextmanager
     def joining(self) -> Iterator[Machines]:
-        """Look for as long as the context lasts."""
         thread = threading.Thread(target=self._follow, daemon=True)
         thread.start()
         try:
@@ -98,7 +98,7 @@ class Machines:
                 self.look()
                 if looks % _SCAN == 0:
                     self.grow()
-            except Exception as error:  # said at the end, if it is still so then
+            except Exception as error:  # reported at the end, if it still persists then
                 self.trouble = f"{type(error).__name__}: {error}"
             else:
                 self.trouble = ""

@@ -1,9 +1,9 @@
 """keystone, Magnum's API and conductor, and RabbitMQ, as children of this process on loopback ports.
 
 The real services of ``services.lock``: keystone on sqlite under gunicorn with one worker and one thread
-(sqlite takes one writer), Magnum's API under gunicorn, its conductor as its own program; these share a
-database (see ``driver/locking.py``), and readers do not keep a writer waiting. Only Magnum's driver is
-played, and the services beside it (``neighbours``).
+(sqlite allows one writer), Magnum's API under gunicorn, its conductor as its own program; the latter two
+share a database (see ``driver/locking.py``), and readers do not block a writer. Only Magnum's driver and
+the services beside it (``neighbours``) are played.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.openstack.settings import Ports
 from tests.ports import free_port
 from tests.waiting import until
 
-_READY_S = 240  # they take seconds; minutes where other runs have the processors
+_READY_S = 240  # they take seconds; minutes if other runs use the processors
 _GRACE_S = 2  # they keep nothing that outlives the session
 _SET_PARENT_DEATH_SIGNAL = 1  # prctl(2), linux/prctl.h
 _LIBC = ctypes.CDLL(None)
@@ -36,7 +36,7 @@ _METADATA = "Metadata-Version: 2.1\nName: gpuform-played-driver\nVersion: 1\n"
 
 @dataclass
 class Services:
-    """The services of one session; their files lie in ``state``, their output in ``state/logs``."""
+    """The services of one session; their files are in ``state``, their output in ``state/logs``."""
 
     installed: Installed
     state: Path
@@ -45,30 +45,25 @@ class Services:
 
     @property
     def played(self) -> Path:
-        """Where the driver reads what it is told and writes which nodes there would be."""
+        """Folder of the driver's instructions and of the nodes that would exist."""
         return self.state / "played"
 
     @property
     def recorded(self) -> Path:
-        """One line of JSON per request to Magnum's API."""
         return self.state / "requests.jsonl"
 
     @property
     def auth_url(self) -> str:
-        """keystone's."""
         return f"http://127.0.0.1:{self.ports.keystone}/v3"
 
     @property
     def magnum_url(self) -> str:
-        """Magnum's, as its catalogue entry has it."""
         return f"http://127.0.0.1:{self.ports.magnum}/v1"
 
     def pids(self) -> dict[str, int]:
-        """The first process of each service."""
         return {name: process.pid for name, process in self._running}
 
     def lay(self) -> None:
-        """Write every configuration file, and copy the databases."""
         for folder in (
             "logs",
             "locks",
@@ -80,8 +75,8 @@ class Services:
             (self.state / folder).mkdir(parents=True)
         for name in ("keystone.db", "magnum.db"):
             shutil.copy(self.installed.databases / name, self.state / name)
-            # A thread of Magnum's API that answered a question may keep its read open until the next one:
-            # without a log of writes beside the file, it would keep every writer out.
+            # A thread of Magnum's API may keep its read transaction open until its next request: without a
+            # write-ahead log, this would block every writer.
             with closing(sqlite3.connect(self.state / name)) as database:
                 database.execute("PRAGMA journal_mode=WAL")
         settings.keys(self.state)
@@ -96,7 +91,7 @@ class Services:
         (info / "entry_points.txt").write_text(_ENTRY_POINT)
 
     def start(self) -> None:
-        """Start everything at once, wait until each answers; raises AssertionError with its words."""
+        """Start everything at once, wait until each answers; raises AssertionError with its output."""
         ports = self.ports
         rabbit = broker.environment(
             self.installed.rabbit, self.state / "rabbit", ports.rabbit, ports.rabbit_distribution, ports.epmd
@@ -105,7 +100,7 @@ class Services:
         self._spawn("rabbitmq", broker.server(self.installed.rabbit), rabbit)
         gunicorn = (str(self.installed.python), "-m", "gunicorn")
         self._spawn("keystone", gunicorn, {"OS_KEYSTONE_CONFIG_DIR": str(self.state)}, "keystone")
-        self._spawn("magnum-api", gunicorn, {}, "magnum")  # finds its configuration below its home
+        self._spawn("magnum-api", gunicorn, {}, "magnum")  # its configuration is below its home
         self._spawn("magnum-conductor", program(self.installed, "magnum.cmd.conductor"), {}, "magnum")
         for name, port in (
             ("rabbitmq", ports.rabbit),
@@ -147,11 +142,10 @@ class Services:
         until(answers, seconds=_READY_S, what=lambda: f"{name} does not answer:\n{self.words(name)}")
 
     def words(self, name: str, lines: int = 15) -> str:
-        """The last lines that a service wrote."""
         return "\n".join((self.state / f"logs/{name}.log").read_text().splitlines()[-lines:])
 
     def end(self) -> None:
-        """End every child, in the order opposite to their start: asked first, then not."""
+        """End every child in reverse order: SIGTERM first, then SIGKILL."""
         for _, process in reversed(self._running):
             process.terminate()
         for _, process in reversed(self._running):
@@ -167,7 +161,7 @@ def _dies_with_us() -> None:
 
 
 def _end_group(group: int) -> None:
-    """What a service started and left behind has its group, for each is the first of a session."""
+    """Kill what a service left behind: each service leads its own process group."""
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
 
@@ -180,7 +174,7 @@ def _answers(port: int) -> bool:
 
 @contextmanager
 def running(installed: Installed, state: Path) -> Iterator[Services]:
-    """The services with fresh databases; nothing of them runs afterwards."""
+    """The services with fresh databases; ended afterwards."""
     services = Services(installed, state, Ports(*(free_port() for _ in range(5))))
     services.lay()
     try:

@@ -1,5 +1,3 @@
-"""The configuration files of keystone and Magnum, as small as they work."""
-
 from __future__ import annotations
 
 import base64
@@ -9,14 +7,12 @@ from pathlib import Path
 
 REGION = "played"
 PASSWORD = "played"
-"""Of every account; none of them guards anything, and all listen on loopback only."""
+"""Password of every account: they protect nothing, and all services listen on loopback only."""
 SERVICE_USER = "magnum"
 
 
 @dataclass(frozen=True)
 class Ports:
-    """Loopback ports of everything that runs."""
-
     keystone: int
     magnum: int
     rabbit: int
@@ -25,7 +21,7 @@ class Ports:
 
 
 def keystone(state: Path) -> str:
-    """keystone.conf; the passwords of these accounts guard nothing, so their hashes are cheap."""
+    """keystone.conf; the passwords protect nothing, so their hashes are cheap."""
     return f"""\
 [DEFAULT]
 use_stderr = true
@@ -48,7 +44,6 @@ enforce_scope = true
 
 
 def keys(state: Path) -> None:
-    """What keystone signs its tokens with, new each time."""
     for folder in ("fernet-keys", "credential-keys"):
         (state / folder).mkdir(mode=0o700, exist_ok=True)
         for name in ("0", "1"):
@@ -102,14 +97,13 @@ service_type = container-infra
 
 
 def paste(original: str) -> str:
-    """Magnum's own pipeline with our filter behind its authentication."""
     changed = original.replace("authtoken api_v1", "authtoken recorded api_v1")
     assert changed != original, "Magnum's api-paste.ini has no pipeline 'authtoken api_v1' any more"
     return f"{changed}\n[filter:recorded]\npaste.filter_factory = recording:factory\n"
 
 
 def gunicorn(application: str, port: int, threads: int) -> str:
-    """gunicorn.conf.py: keystone and Magnum read the command line themselves, so nothing may stand there."""
+    """gunicorn.conf.py: a file, since keystone and Magnum parse the command line themselves."""
     kind = "sync" if threads == 1 else "gthread"
     return f"""\
 wsgi_app = "{application}"

@@ -1,6 +1,6 @@
-"""The cluster half of a stack, run by the real engine against the real Magnum API: no node, no Kubernetes.
+"""The cluster half of a stack, run by the real engine against the real Magnum API: no nodes, no Kubernetes.
 
-The program is the stack's own cluster half and nothing more; the platform half needs an API server.
+The program is only the stack's cluster half; the platform half needs an API server.
 """
 
 from __future__ import annotations
@@ -47,43 +47,36 @@ ENVIRONMENT: dict[str, Any] = {
 
 @dataclass
 class Half:
-    """A checkout whose program is the cluster half; what it declares is changed by ``change``."""
-
     world: World
     paths: Paths
     said: list[str] = field(default_factory=list)
 
     @property
     def engine(self) -> Engine:
-        """With the provider that the toolchain has: the official one, or the one that is built."""
+        """With the toolchain's provider: the official one or the built one."""
         return Engine(self.paths, Toolchain(self.paths), say=self.said.append)
 
     @property
     def file(self) -> Path:
-        """The stack file."""
         return self.paths.root / f"Pulumi.{STACK}.yaml"
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What the stack file declares."""
         found: dict[str, Any] = yaml.safe_load(self.file.read_text())["config"]["gpuform:environment"]
         return found
 
     def declare(self, environment: dict[str, Any]) -> None:
-        """Write the stack file."""
         declared = copy.deepcopy(environment)
         declared["cluster"]["cloud"] = self.world.cloud
         content = {"config": {"gpuform:environment": declared}}
         self.file.write_text(yaml.safe_dump(content, sort_keys=False))
 
     def change(self, edit: Callable[[dict[str, Any]], Any]) -> None:
-        """Edit what is declared."""
         environment = self.environment
         edit(environment)
         self.declare(environment)
 
     def run(self, operation: str) -> Result:
-        """``up``, ``preview``, ``destroy`` or ``refresh``."""
         engine = self.engine
         if operation == "up":
             return run_up(engine, STACK, self.paths, True, self.said.append)
@@ -99,7 +92,7 @@ class Half:
 
 
 def half(world: World, folder: Path, environment: dict[str, Any] | None = None) -> Half:
-    """A checkout in ``folder`` with CERN's cluster declared, or another one; nothing is run yet."""
+    """A checkout in ``folder`` that declares CERN's cluster or ``environment``; not yet run."""
     paths = make_checkout(folder).paths
     project = (paths.root / "Pulumi.yaml").read_text().replace("main: infra/", "main: half/")
     (paths.root / "Pulumi.yaml").write_text(project)

@@ -1,7 +1,7 @@
-"""What the neighbours' stand-in has at the start: CERN's flavors, an image, networks, a key pair, quotas.
+"""Initial contents of the neighbours' stand-in: CERN's flavors, an image, networks, a key pair, quotas.
 
-Flavors as CERN's talk of 2024 shows them, typed a second time; sizes of m2.medium and all disks are made up,
-for the talk does not give them.
+Flavors are from CERN's talk of 2024, typed independently; the sizes of m2.medium and all disks are made up,
+since the talk does not give them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _flavor(number: int, name: str, vcpu: int, memory: int) -> Row:
 
 
 def all_of_them() -> dict[str, list[Row]]:
-    """The tables by name; those that are empty are there as well."""
+    """The tables by name, including empty ones."""
     network = {"status": "ACTIVE", "admin_state_up": True, "shared": False}
     inside, outside = "11111111-0000-4000-8000-000000000001", "11111111-0000-4000-8000-000000000002"
     subnet = "22222222-0000-4000-8000-000000000001"
@@ -108,7 +108,7 @@ _FOLDERS = {"/image": "v2", "/network": "v2.0", "/load-balancer": "v2", "/orches
 
 
 def version(path: str, url: str) -> tuple[int, Row]:
-    """A discovery document: of one version where the path names one, else the list of all."""
+    """A discovery document: of one version if the path names one, else the list of all."""
     ident, low, high = VERSIONS[path]
     href = f"{url}{path}/{_FOLDERS[path]}/" if path in _FOLDERS else f"{url}{path}/"
     document = {"id": ident, "status": "CURRENT", "links": [{"rel": "self", "href": href}]}
@@ -125,4 +125,4 @@ CATALOGUE = {
     "orchestration": ("heat", "/orchestration/v1/$(project_id)s"),
     "load-balancer": ("octavia", "/load-balancer"),
 }
-"""Type of service -> whom the stand-in plays, and below which path."""
+"""Service type -> name of the service, and its path in the stand-in."""

@@ -1,4 +1,4 @@
-"""What gpuform asks a cloud beforehand, and after somebody was killed: against a real Magnum API."""
+"""gpuform's queries to a cloud before a run and after a kill: against a real Magnum API."""
 
 from __future__ import annotations
 

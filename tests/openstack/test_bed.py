@@ -1,4 +1,4 @@
-"""The bed itself: what is real answers as it should, what is played does what it is told, nothing is left."""
+"""The bed itself: real services answer correctly, played ones follow instructions, nothing is left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gpuform destroy`` at a real Magnum API: what is swept, what is named, what the next run finishes."""
+"""``gpuform destroy`` at a real Magnum API: what is deleted, what is reported, what the next run finishes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``up`` killed on one machine, its state in a shared folder, and gone on with from another checkout."""
+"""``up`` killed on one machine, with its state in a shared folder, and resumed from another checkout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.nightly]
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that belongs to no checkout, and the passphrase of those who share it."""
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "the team's own")
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE_FILE", raising=False)
     monkeypatch.delenv("GPUFORM_STATE", raising=False)
@@ -76,7 +75,7 @@ def _locks(shared: Path) -> Path:
 
 
 def _lock_of_another_host(shared: Path) -> None:
-    """In the place of the one that the killed run may have left."""
+    """Replaces the lock that the killed run may have left."""
     folder = _locks(shared)
     folder.mkdir(parents=True, exist_ok=True)
     for lock in folder.glob("*.json"):

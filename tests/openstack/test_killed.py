@@ -1,4 +1,4 @@
-"""``up`` killed with everything that it had started, when Magnum has just been asked something."""
+"""``up`` killed with all its children, just after a request to Magnum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stack's cluster half by the engine, against a real Magnum API: what is asked of it, and what never is."""
+"""A stack's cluster half by the engine, against a real Magnum API: its requests, and forbidden ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_made_unchanged_resized_relabelled_regrouped_and_destroyed(world: World,
     assert stack.run("up").changed
     cluster = world.clusters()[0]
 
-    # The template's labels lie beside ours, and Magnum has written its own values back.
+    # The template's labels are beside ours, and Magnum has written its own values back.
     world.forget()
     assert not stack.run("up").changed
     assert not stack.run("refresh").changed
@@ -54,7 +54,7 @@ def test_made_unchanged_resized_relabelled_regrouped_and_destroyed(world: World,
 
 
 def _relabelled(world: World, stack: Half) -> None:
-    """A label that Magnum takes at creation only: refused, then, allowed, a group anew and nothing else."""
+    """A label that Magnum accepts only at creation: refused; once allowed, only the group is replaced."""
     stack.change(lambda env: env["pools"][0].update(openstack={"labels": {"boot_volume_size": "50"}}))
     world.forget()
     with pytest.raises(EngineFailure) as refused:
@@ -67,14 +67,14 @@ def _relabelled(world: World, stack: Half) -> None:
 
     stack.change(lambda env: env["pools"][0]["openstack"].update(allow_replace=True))
     assert ("replace", "groups-gpu-t4") in _touched(stack.run("up"))
-    # The provider may give up the deletion: the next run asks again for what is gone.
+    # The provider may time out waiting for the deletion: the next run sends it again.
     assert list(dict.fromkeys(one.method for one in world.requests(changes=True))) == ["DELETE", "POST"]
     magnum, [cluster] = world.magnum(), world.clusters()
     assert magnum.nodegroups.get(cluster.uuid, "gpu-t4").labels["boot_volume_size"] == "50"
 
 
 def _regrouped(world: World, stack: Half) -> None:
-    """An autoscaler at work on an elastic group; then one group more and one less, which it does not mind."""
+    """An autoscaler resizes an elastic group; then adding and removing a group does not undo it."""
     [cluster] = world.clusters()
     group = world.magnum().nodegroups.get(cluster.uuid, "gpu-a100")
     assert (group.node_count, group.min_node_count, group.max_node_count) == (1, 1, 4)
@@ -107,7 +107,6 @@ def _kubeconfig(stack: Half) -> Any:
 
 
 def _touched(result: Any) -> set[tuple[str, str]]:
-    """Operation and name of every step on a resource of the cloud's."""
     return {(step.op, step.name) for step in result.steps if step.type.startswith("openstack:")}
 
 

@@ -43,11 +43,11 @@ def impatient(args):
 
 pulumi.runtime.register_stack_transformation(impatient)
 """
-"""A program may wait no longer than it says: a stack's own 10 minutes are too long for a test."""
+"""Shortens the program's timeouts: a stack's own 10 minutes are too long for a test."""
 
 
 def killed(stack: Half, operation: str, when: Callable[[], bool]) -> None:
-    """Begin an operation and kill all of it, engine and plugins alike, as soon as ``when`` holds."""
+    """Start an operation and kill all of it, engine and plugins alike, as soon as ``when`` holds."""
     begun = subprocess.Popen(
         [sys.executable, "-c", _RUN, operation, STACK],
         cwd=stack.paths.root,
@@ -69,14 +69,12 @@ def killed(stack: Half, operation: str, when: Callable[[], bool]) -> None:
 
 
 def _family(pid: int) -> list[int]:
-    """A process and all that it has started, the youngest last."""
     children = Path(f"/proc/{pid}/task/{pid}/children")
     own = children.read_text().split() if children.exists() else []
     return [pid, *(one for child in own for one in _family(int(child)))]
 
 
 def asked(world: World, method: str, path: str) -> int:
-    """How often Magnum was asked so of what ends in this path."""
     return sum(one.method == method and one.path.rstrip("/").endswith(path) for one in world.requests())
 
 

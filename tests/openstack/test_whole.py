@@ -28,7 +28,7 @@ STATUS = {
     "gpu-v100s": ["g3.xlarge", "exclusive", "1/1", "gpu 1", "gpu 1"],
     "gpu-ci": ["g2.5xlarge", "time_slicing: 2 per GPU", "2/2, 1 to 3", "gpu 2", "gpu 3"],
 }
-"""What ``gpuform status`` says of each pool: machine, sharing, nodes, what each offers, what is in use."""
+"""Pool rows of ``gpuform status``: machine, sharing, nodes, what each offers, what is in use."""
 TAINT = "node-role.kubernetes.io/gpu"
 JOINS_S = 60.0
 
@@ -41,7 +41,7 @@ def test_the_committed_stack_comes_up_and_then_stays(world: World, tmp_path: Pat
         groups = {one.name: one.node_count for one in world.magnum().nodegroups.list(cluster.uuid)}
         nodes = _nodes(site)
         of_pool = Counter(node["metadata"]["labels"].get("gpuform.io/pool") for node in nodes)
-        # gpu-ci had grown by the time its third runner was up: one node holds two of them.
+        # gpu-ci had grown before its third runner was up: one node holds two of them.
         assert of_pool == {"gpu-t4": 2, "gpu-a100": 1, "gpu-v100s": 1, "gpu-ci": 2, None: 1}
         assert groups == {"default-master": 1, "default-worker": 1, **{k: v for k, v in of_pool.items() if k}}
         assert _offers(nodes) == {
@@ -62,7 +62,6 @@ def test_the_committed_stack_comes_up_and_then_stays(world: World, tmp_path: Pat
 
 
 def _is_seen(site: Whole, page: Path) -> None:
-    """Pools with their nodes, who asks for which GPU, and the same as a page."""
     said = site.gpuform("status", STACK).stdout
     assert _pools(said) == STATUS
     assert len(re.findall(r"^(?:ci|examples|neighbours-\S+) .* Running *$", said, re.M)) == 10
@@ -74,7 +73,7 @@ def _is_seen(site: Whole, page: Path) -> None:
     assert asked.pop("research-gpu-ci-0")[1] + asked.pop("research-gpu-ci-1")[1] == 1.5
     assert asked == {"research-gpu-a100-0": ("gpu-a100", 1), "research-gpu-v100s-0": ("gpu-v100s", 1)}
     assert top["growing"] == [{"pool": "gpu-ci", "nodes": 2, "min": 1, "max": 3}]
-    # The stand-in for the monitoring chart brings no Prometheus, which Magnum's cluster itself says.
+    # The stand-in for the monitoring chart has no Prometheus; the API server itself answers 404.
     assert "answers 404" in top["prometheus"]["why"]
     said = site.gpuform("report", STACK, "-o", str(page)).stdout
     assert "requested only: Prometheus: answers 404" in said
@@ -86,7 +85,7 @@ def _is_seen(site: Whole, page: Path) -> None:
 
 
 def _changes_by_hand_are_found(world: World, site: Whole, cluster: str) -> None:
-    """One node more than declared, which gets what its pool's nodes get; a label and a taint of another."""
+    """One node more than declared, which gets its pool's configuration; a foreign label and a lost taint."""
     group = world.magnum().nodegroups.get(cluster, "gpu-t4")
     world.magnum().clusters.resize(cluster, 3, nodegroup=group.uuid)
     v100s = "research-gpu-v100s-0"
@@ -112,13 +111,12 @@ def _changes_by_hand_are_found(world: World, site: Whole, cluster: str) -> None:
 
 
 def _pools(said: str) -> dict[str, list[str]]:
-    """The rows of the table of pools, by the pool."""
     rows = [re.split(r" {2,}", line.strip()) for line in said.splitlines() if line.startswith("gpu-")]
     return {name: cells for name, *cells in rows}
 
 
 def _joined(site: Whole, name: str) -> dict[str, Any]:
-    """The node once it is in its pool, its operands have acted and it takes pods."""
+    """The node once it is in its pool, its operands have run and it is schedulable."""
 
     def node() -> dict[str, Any]:
         return next((one for one in _nodes(site) if one["metadata"]["name"] == name), {})
@@ -136,7 +134,6 @@ def _nodes(site: Whole) -> list[dict[str, Any]]:
 
 
 def _offers(nodes: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
-    """What the nodes of each pool offer of NVIDIA's, without zeros."""
     return {
         node["metadata"]["labels"]["gpuform.io/pool"]: {
             key: count

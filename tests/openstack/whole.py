@@ -1,8 +1,8 @@
-"""A stack on OpenStack as a whole: the real Magnum API, and the embedded control plane as Magnum's cluster.
+"""A whole stack on OpenStack: the real Magnum API, and the embedded control plane as Magnum's cluster.
 
-Magnum's driver is played, and gives the cluster the embedded API server's address and authority, so the
-kubeconfig of what Magnum signs opens that. Nodes are played as well (``nodes``); readiness gate and pool
-keeper are their own programs, run beside the cluster. Charts that others publish are stand-ins.
+Magnum's driver is played, and gives the cluster the embedded API server's address and authority, so a
+kubeconfig with a certificate of Magnum works there. Nodes are played as well (``nodes``); readiness gate
+and pool keeper are their own programs, run beside the cluster. Third-party charts are stand-ins.
 """
 
 from __future__ import annotations
@@ -43,29 +43,24 @@ main()
 
 @dataclass
 class Whole:
-    """The committed stack in a checkout of its own, and what runs beside its cluster."""
-
     world: World
     checkout: Checkout
     tools: Toolchain
 
     @property
     def file(self) -> Path:
-        """The stack file."""
         return self.checkout.paths.root / f"Pulumi.{STACK}.yaml"
 
     @property
     def environment(self) -> Environment:
-        """What it declares."""
         return load(self.file)
 
     def gpuform(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        """The command line in the checkout."""
         return self.checkout.gpuform(*arguments, code=code)
 
     @contextmanager
     def by_its_own_kubeconfig(self) -> Iterator[None]:
-        """While this lasts, only the kubeconfig that Magnum's certificate is in leads to the cluster."""
+        """While this lasts, only the kubeconfig with Magnum's certificate reaches the cluster."""
         file = self.checkout.paths.kubeconfig
         aside = file.rename(file.with_suffix(".aside"))
         try:
@@ -84,7 +79,7 @@ class Whole:
 
 @contextmanager
 def whole(world: World, folder: Path) -> Iterator[Whole]:
-    """The stack's cloud and the cluster that it will get; nothing of the stack is made yet."""
+    """The stack's cloud and its future cluster; no resource of the stack exists yet."""
     checkout = make_checkout(folder)
     shutil.copy(HERE.root / f"Pulumi.{STACK}.yaml", checkout.paths.root)
     env = load(checkout.paths.root / f"Pulumi.{STACK}.yaml")
@@ -117,7 +112,7 @@ def _made(folder: Path) -> Path:
 
 
 def _cloud(world: World, env: Environment, checkout: Checkout, pki: Path) -> None:
-    """The project under the name that the stack has for its cloud, with the template that it looks up."""
+    """The project under the stack's cloud name, with the template that it looks up."""
     declared = env.cluster
     assert declared.kind == "openstack"
     world.cloud = declared.cloud or world.cloud
@@ -130,7 +125,7 @@ def _cloud(world: World, env: Environment, checkout: Checkout, pki: Path) -> Non
 
 
 def _find_charts_here(checkout: Checkout, folder: Path) -> None:
-    """Charts that others publish cannot be fetched: the program takes stand-ins for them."""
+    """Third-party charts cannot be downloaded: the program takes stand-ins for them."""
     finder = folder / "find-chart"
     places = (checkout.paths.root, checkout.paths.cache, folder / "charts")
     write(finder, _launcher("gpuform.offline.charts", *places), 0o755)

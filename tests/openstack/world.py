@@ -1,8 +1,7 @@
-"""What a test has: a project of its own at a real Magnum API, a clouds.yaml that names it, what was asked.
+"""A test's world: its own project at a real Magnum API, a clouds.yaml that names it, and recorded requests.
 
 ``world.cloud`` in ``world.clouds`` (the environment's OS_CLIENT_CONFIG_FILE points there) is the project as
-a member sees it. ``tell`` tells Magnum's driver, which is played; ``neighbours`` is the stand-in beside
-Magnum.
+a member sees it. ``tell`` instructs Magnum's played driver; ``neighbours`` is the stand-in beside Magnum.
 """
 
 from __future__ import annotations
@@ -33,8 +32,6 @@ _ROLES = ("member", "reader")
 
 @dataclass(frozen=True)
 class Request:
-    """One request to Magnum's API, as it came behind its authentication."""
-
     method: str
     path: str
     query: str
@@ -45,13 +42,12 @@ class Request:
 
     @property
     def changes(self) -> bool:
-        """Whether it asks for more than to look."""
         return self.method not in ("GET", "HEAD")
 
 
 @dataclass
 class World:
-    """One project; everything that ``requests`` and ``clusters`` show is of this one."""
+    """One project; ``requests`` and ``clusters`` show only this one."""
 
     services: Services
     neighbours: Neighbours
@@ -63,17 +59,15 @@ class World:
 
     @property
     def clouds(self) -> Path:
-        """The clouds.yaml."""
         return self.folder / "clouds.yaml"
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a child process needs to find the cloud; no other OS_ variable is left in it."""
+        """A child process's environment to find the cloud; without other OS_ variables."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("OS_")}
         return kept | {"OS_CLIENT_CONFIG_FILE": str(self.clouds), "OS_CLOUD": self.cloud}
 
     def write_clouds(self, **more: Any) -> None:
-        """The clouds.yaml, with further settings of the cloud."""
         auth = {
             **{"auth_url": self.services.auth_url, "username": self.user, "password": settings.PASSWORD},
             **{"project_name": self.user, "user_domain_id": "default", "project_domain_id": "default"},
@@ -84,9 +78,9 @@ class World:
     def tell(self, on: str = "", *, of: str = "", fail: str = "", hang: bool = False, **more: Any) -> None:
         """What the driver does from now on: ``fail`` with a reason, ``hang``, take ``slow`` seconds.
 
-        ``on`` is create, update or delete (left out: create for a failure, delete for a hang), ``of`` a node
-        group (left out: the cluster). Each call adds to what it was told; without any argument all is
-        forgotten. ``api_address`` and ``ca`` ({certificate, key}: files) are what the next cluster gets.
+        ``on`` is create, update or delete (default: create for a failure, delete for a hang), ``of`` a node
+        group (default: the cluster). Instructions accumulate; a call without arguments clears them.
+        ``api_address`` and ``ca`` ({certificate, key}: files) are for the next cluster.
         """
         file = self.services.played / "told" / f"{self.project}.json"
         if not (on or of or fail or hang or more):
@@ -103,7 +97,7 @@ class World:
         whole.replace(file)
 
     def requests(self, changes: bool = False) -> list[Request]:
-        """What Magnum's API was asked since the last ``forget``; with ``changes`` without the looks."""
+        """Requests to Magnum's API since the last ``forget``; with ``changes`` only modifying ones."""
         file = self.services.recorded
         lines = file.read_text().splitlines()[self._seen :] if file.exists() else []
         read = [json.loads(line) for line in lines]
@@ -115,7 +109,6 @@ class World:
         return [request for request in own if request.changes or not changes]
 
     def forget(self) -> None:
-        """``requests`` begins anew."""
         file = self.services.recorded
         self._seen = len(file.read_text().splitlines()) if file.exists() else 0
 
@@ -137,7 +130,7 @@ class World:
         )
 
     def template(self, name: str = TEMPLATE, **values: Any) -> Any:
-        """A cluster template of this project, as an administrator of a cloud offers them."""
+        """A cluster template of this project, as a cloud administrator provides it."""
         usual = {
             **{
                 "image_id": tables.IMAGE,
@@ -150,19 +143,15 @@ class World:
         return self.magnum().cluster_templates.create(name=name, **usual | values)
 
     def clusters(self) -> list[Any]:
-        """Those of the project."""
         return list(_whole(self.magnum().clusters.list))
 
     def settled(self, cluster: str, timeout: float = 30) -> Any:
-        """The cluster when Magnum no longer works on it."""
-
         def look() -> Any:
             return _whole(lambda: self.magnum().clusters.get(cluster))
 
         return until(look, lambda found: not found.status.endswith("_IN_PROGRESS"), timeout, cluster)
 
     def gone(self, cluster: str, timeout: float = 30) -> None:
-        """Wait until Magnum knows no such cluster."""
         until(
             lambda: [known for known in self.clusters() if cluster in (known.name, known.uuid)],
             lambda left: not left,
@@ -170,15 +159,14 @@ class World:
         )
 
     def nodes(self, cluster_id: str) -> dict[str, list[Mapping[str, str]]]:
-        """Group -> its nodes (id, name, address), as the driver would have made them."""
+        """Group -> its nodes (id, name, address) that the driver would have made."""
         files = (self.services.played / "nodes" / cluster_id).glob("*.json")
         return {file.stem: json.loads(file.read_text())["nodes"] for file in files}
 
     def openstack(self, *arguments: str) -> str:
-        """The real ``openstack`` command as this project's member; returns what it prints."""
         done = subprocess.run(
             [str(self.services.installed.python), "-m", "openstackclient.shell", *arguments],
-            env={"SHELL": "/bin/sh"} | self.environ,  # its client asks for one, and CI has none
+            env={"SHELL": "/bin/sh"} | self.environ,  # its client needs one, and CI has none
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -189,8 +177,10 @@ class World:
 
 
 def _whole(ask: Callable[[], Any]) -> Any:
-    """What is asked for, asked again where Magnum answers 400: a cluster's default groups come after itself,
-    and its conductor deletes them before it; without them it counts 0 masters, which its API refuses to say.
+    """Call ``ask``, and repeat it while Magnum answers 400.
+
+    A cluster's default groups are created after it, and the conductor deletes them before it; without them
+    Magnum counts 0 masters, which its API refuses to return.
     """
     from magnumclient import exceptions
 
@@ -206,7 +196,6 @@ def _whole(ask: Callable[[], Any]) -> Any:
 def in_project(
     services: Services, neighbours: Neighbours, keystone: Keystone, folder: Path
 ) -> Iterator[World]:
-    """A world with a new project and nothing in it."""
     name = f"research-{folder.name}-{time.monotonic_ns()}"
     neighbours.reset()
     made = World(services, neighbours, folder, keystone.account(name, name, _ROLES), name)

@@ -1,4 +1,4 @@
-"""Environments on AWS for the plan's tests: a good one around any pools, and a table of all sorts."""
+"""AWS environments for the plan's tests: a valid one around any pools, and a table of all kinds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def aws(
     workloads: Sequence[dict[str, Any]] = (),
     **cluster: Any,
 ) -> Environment:
-    """An environment with these pools; each may leave out its name and how many it has."""
+    """Environment with these pools; a pool without a name or size gets ``p<index>`` and is elastic."""
     named = [{"name": f"p{index}", **pool} for index, pool in enumerate(pools)]
     for pool in named:
         if "nodes" not in pool:

@@ -1,4 +1,4 @@
-"""Every field that matters on own hosts: where it lies, and another value; the files must then differ."""
+"""Every field that matters on own hosts: its path and another value; the rendered files must then differ."""
 
 from __future__ import annotations
 
@@ -72,5 +72,5 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Pool", "hosts"): (HOSTS, "pools/2/hosts", ["cpu-1", "cpu-2"]),
     ("Pool", "driver"): (HOSTS, "pools/1/driver", OWN),
 }  # fmt: skip
-# Each version of the toolkit takes exactly one value of it: tests/config/test_bad_hosts.py has both sides.
+# Each toolkit version takes exactly one value: tests/config/test_bad_hosts.py tests both.
 LETS_THROUGH = {("HostsCluster", "acknowledge")}

@@ -1,5 +1,3 @@
-"""Every field that matters on OpenStack: where it lies, and another value."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -78,8 +76,8 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Elastic", "min"): (NAMED, "pools/1/elastic/min", 2),
 }
 
-# How to reach the cloud goes to the provider, what may be replaced to the guards, which have tests of their
-# own (tests/plan/test_magnum_guards.py).
+# How the cloud is reached goes to the provider; what may be replaced goes to the guards, which
+# tests/plan/test_magnum_guards.py tests.
 EXEMPT = {
     ("OpenstackCluster", "cloud"),
     ("OpenstackCluster", "allow_replace"),

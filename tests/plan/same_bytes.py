@@ -1,5 +1,3 @@
-"""Whether a program prints the same bytes whatever the order of its sets."""
-
 from __future__ import annotations
 
 import os
@@ -11,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def printed(script: str) -> set[bytes]:
-    """What a program prints in two processes that hash strings differently: one thing, if it is good."""
+    """Outputs of two processes with different string hashes: one element if deterministic."""
     return {
         subprocess.run(
             [sys.executable, "-c", script],

@@ -1,5 +1,3 @@
-"""Fields of scheduling, priorities, quotas and spare nodes: where each lies, and another value for it."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""A GPU chosen by what a workload needs of it (FACTS 1, row 22: heterogeneous clusters)."""
+"""A GPU chosen by what a workload requires (FACTS 1, row 22: heterogeneous clusters)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit
 
-# Independent of the catalogue: which boards carry NVLink, by NVIDIA's data sheets.
+# GPUs with NVLink by NVIDIA's data sheets, independent of the catalogue.
 WIRED = {"V100-SXM2-16GB", "V100-SXM2-32GB", "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200", "B200"}
 
 POOLS: dict[str, dict[str, Any]] = {
@@ -43,7 +43,6 @@ def made(*names: str, **work: Any) -> dict[str, Any]:
 
 
 def terms(spec: dict[str, Any]) -> list[dict[str, list[str]]]:
-    """Each way to satisfy the affinity, as {key: values}."""
     required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     found = []
     for term in required["nodeSelectorTerms"]:
@@ -68,9 +67,9 @@ def asked(spec: dict[str, Any]) -> dict[str, str]:
         (["t4", "a40", "h"], {"compute": 8.1}, ["h"]),
         (["t4", "a40", "h"], {"family": "ampere"}, ["a40"]),
         (["a40", "a80", "h"], {"nvlink": True}, ["a80", "h"]),
-        (["a80", "h1"], {"nvlink": True}, ["a80"]),  # to whom, alone on its node?
+        (["a80", "h1"], {"nvlink": True}, ["a80"]),  # a single H100 on its node has no NVLink peer
         (["a40", "a80", "h"], {"nvlink": True, "family": "ampere"}, ["a80"]),
-        (["sliced", "h"], {"compute": "7.0"}, ["h", "sliced"]),  # one name for both
+        (["sliced", "h"], {"compute": "7.0"}, ["h", "sliced"]),  # both give the same resource name
     ],
 )
 def test_the_pools_whose_gpus_satisfy(pools: list[str], need: dict[str, Any], chosen: list[str]) -> None:
@@ -131,7 +130,7 @@ def test_nvlink_is_what_the_boards_have() -> None:
 
 
 def test_on_aws_a_pool_is_not_judged_by_gpus_that_nobody_sells() -> None:
-    """A30 and A100 PCIe have what is asked for, too, and no EC2 type has them."""
+    """A30 and A100 PCIe match, too, but no EC2 type has them."""
     asked = {"memory_gib": 24, "nvlink": False, "compute": "8.0", "count": 1}
     work = {"name": "w", "kind": "pod", "gpu": {"memory_gib": 20}, "image": "a:1"}
     for size in ({"nodes": 1}, {"elastic": {"max": {"cpu": 1000}}}):
@@ -151,7 +150,7 @@ def test_a_pool_whose_next_node_may_lack_it_says_so() -> None:
 
 
 def test_one_pool_that_gives_a_pod_one_share_is_enough_to_refuse_two() -> None:
-    """The pod may come to a node of that pool, whose device plugin then fails it."""
+    """The pod may be scheduled to that pool, and its device plugin then fails it."""
     with pytest.raises(InputError) as caught:
         made("a40", "sliced", gpu={"memory_gib": 10}, count=2)
     assert str(caught.value) == (

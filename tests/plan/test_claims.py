@@ -1,4 +1,4 @@
-"""GPUs that are had by claim: static NodePools, the driver's release, and what a workload's pods claim."""
+"""GPUs allocated by claim: static NodePools, the DRA driver's release, and what workloads' pods claim."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_one_label_keeps_the_device_plugin_off_and_the_driver_on() -> None:
     assert gpu_operator.values(ENV)["devicePlugin"]["enabled"], "the other pool has it"
     born = node_pool(ENV)["spec"]["template"]["metadata"]["labels"]
     assert born["nvidia.com/gpu.deploy.device-plugin"] == "false"
-    # Without it the operator would take the other away again before discovery has seen the GPU.
+    # Without it the operator would remove the other label again before discovery has seen the GPU.
     assert born["feature.node.kubernetes.io/pci-10de.present"] == "true"
 
 

@@ -1,4 +1,4 @@
-"""Claims on a real control plane: its API server takes them, its scheduler allocates devices, none twice."""
+"""Claims on a real control plane: the API server accepts them, the scheduler allocates each device once."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def node(name: str) -> Manifest:
 
 
 def resource_slice(name: str) -> Manifest:
-    """What NVIDIA's driver publishes of a node, as far as the scheduler looks at it: four L4."""
+    """What NVIDIA's driver publishes for a node, reduced to what the scheduler reads: four L4."""
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -57,13 +57,12 @@ def resource_slice(name: str) -> Manifest:
 
 @pytest.fixture(scope="module")
 def claims(control_plane: Plane) -> Iterator[Kubectl]:
-    """kubectl on a control plane with two nodes of four GPUs that can be claimed."""
     made: list[Manifest] = [DEVICE_CLASS]
     for name in NODES:
         made += [node(name), resource_slice(name)]
     everything = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
     control_plane.kubectl("apply", "--server-side", "-f", "-", input=everything)
-    for name in NODES:  # an apply leaves the status out
+    for name in NODES:  # apply does not set the status
         status = json.dumps({"status": node(name)["status"]})
         control_plane.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", status)
     yield control_plane.kubectl

@@ -1,4 +1,4 @@
-"""What pools cost: counted by hand here, from the same list prices."""
+"""What pools cost: calculated here by hand from the same list prices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.components.aws_stacks import small, stack
 
 pytestmark = pytest.mark.unit
 
-DISK = 100 * 0.08 / 730  # the default volume: 100 GiB of gp3, its 3000 IOPS and 125 MiB/s free of charge
+DISK = 100 * 0.08 / 730  # the default volume: 100 GiB of gp3, including 3000 IOPS and 125 MiB/s
 
 
 def aws(*pools: dict[str, Any], **cost: Any) -> Environment:

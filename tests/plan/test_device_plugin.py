@@ -1,7 +1,7 @@
-"""The device plugin without the operator: its chart's values, and what NVIDIA's own chart makes of them.
+"""The device plugin without the operator: its chart's values, and what NVIDIA's chart renders from them.
 
-The chart lies in the device plugin's Go module. The newest module that a proxy has is older than the chart
-that is installed; their values files have had the same keys since 0.17.
+The chart is part of the device plugin's Go module. The newest module that a proxy has is older than the
+installed chart; their values files have had the same keys since 0.17.
 """
 
 from __future__ import annotations
@@ -62,14 +62,12 @@ ENVIRONMENTS = {
 
 @pytest.fixture(scope="module")
 def chart() -> Path:
-    """NVIDIA's chart, as the module has it."""
     found = charts.folder("nvidia-device-plugin")
     assert found
     return found
 
 
 def rendered(toolchain: Toolchain, chart: Path, env: Environment) -> dict[tuple[str, str], Any]:
-    """Objects by kind and name."""
     release = device_plugin.release(env)
     command = [str(toolchain.path("helm")), "template", release.name, str(chart), "-n", release.namespace]
     text = json.dumps(release.values)
@@ -85,7 +83,7 @@ def test_the_chart_knows_every_key(name: str, chart: Path) -> None:
         device_plugin.values(ENVIRONMENTS[name]),
         yaml.safe_load((chart / "values.yaml").read_text()),
     )
-    # The chart's own values say nothing of these two; its dependency node-feature-discovery takes them.
+    # The chart's own values do not list these two; its dependency node-feature-discovery takes them.
     of_the_dependency = {"nfd.gc", "nfd.master.tolerations"}
     assert unknown_keys(values, known) <= of_the_dependency | {"selectorLabelsOverride.app"}
 
@@ -159,7 +157,7 @@ def test_own_hosts_get_the_runtime_class_that_ansible_made_a_runtime_for() -> No
 
 
 def test_nobody_is_asked_to_cut_a_gpu() -> None:
-    """A GPU that could be cut is whole: no layout, no label, no MIG manager's configuration."""
+    """A GPU that supports MIG stays whole: no layout, no label, no MIG manager configuration."""
     env = ENVIRONMENTS["whole GPUs"]
     assert sharing.mig_parted_config_map(env) is None
     files = render(env)

@@ -1,4 +1,4 @@
-"""Pools whose nodes differ in how many GPUs they have: what is bought, offered, promised and said."""
+"""Pools with different GPU counts on their nodes: what is bought, offered, promised and reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ SHARED = "nvidia.com/gpu.shared"
 
 
 def amounts(env: Environment) -> dict[str, dict[str, str]]:
-    """What the first pool's overlays say, by the number of GPUs that they are for."""
     found = {}
     for manifest in overlays.node_overlays(env, env.pools[0]):
         needs = {one["key"]: one["values"] for one in manifest["spec"]["requirements"]}
@@ -63,7 +62,7 @@ def test_every_way_of_buying_takes_every_count() -> None:
 
 
 def test_types_that_were_not_meant_are_left_out_for_every_count() -> None:
-    """Two models let a third one in by name and memory; some of its types have one GPU, some eight."""
+    """Name and memory of two models match a third one as well; its types have one or eight GPUs."""
     pool = {"gpu": {"models": ["H100-SXM", "A100-SXM4-40GB"], "count": [1, 8]}}
     env = aws(pool)
     (manifest,) = karpenter.node_pools(env, env.pools[0])
@@ -91,7 +90,7 @@ def test_a_node_pool_promises_for_each_gpu(name: str, promise: dict[str, int]) -
 
 
 def test_a_count_more_changes_no_node_that_is_there() -> None:
-    """The hash by which Karpenter sees drift is of the template without its requirements."""
+    """Karpenter's drift hash is of the template without its requirements."""
     fewer, more = (aws({"gpu": {"models": ["A10G"], "count": count}}) for count in ([1, 4], [1, 4, 8]))
     templates = [karpenter.node_pools(env, env.pools[0])[0]["spec"]["template"] for env in (fewer, more)]
     for template in templates:

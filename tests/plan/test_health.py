@@ -1,4 +1,4 @@
-"""The health loop's objects: what it is told, what it may, and who else acts."""
+"""The health loop's objects: its configuration, its permissions, and which other controllers act."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ def of(env: Environment, kind: str) -> list[dict[str, Any]]:
 
 
 def rights(env: Environment) -> set[tuple[str, str, str]]:
-    """Role's kind, resource and verb of each."""
     return {
         (role["kind"], resource, verb)
         for kind in ("ClusterRole", "Role")
@@ -72,7 +71,7 @@ def test_without_it_nothing_is_there() -> None:
 
 
 def test_a_taint_that_a_loop_has_left_keeps_no_operand_away() -> None:
-    """Without it the device plugin's pods could not come back after their next change: no GPU then."""
+    """Without the toleration the device plugin's pods could not restart after their next change: no GPUs."""
     left_out = parse({**small(ELASTIC, MANAGED), "monitoring": {}})
     assert TOLERATION in gpu_operator.gpu_tolerations(left_out)
 
@@ -130,7 +129,7 @@ def test_its_pod_has_no_right_that_it_does_not_need_and_is_alone() -> None:
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
     pod = spec["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"]
-    assert TOLERATION not in pod["tolerations"]  # off the GPU nodes, where there are others
+    assert TOLERATION not in pod["tolerations"]  # it runs off the GPU nodes, if there are others
     (container,) = pod["containers"]
     assert container["securityContext"]["readOnlyRootFilesystem"]
     spaces = {
@@ -190,7 +189,7 @@ def test_one_acts_on_nodes_with_gpus(
     gates = eks.karpenter_values(env)["settings"]["featureGates"]
     assert gates.get("nodeRepair", False) is by_karpenter
     assert node_groups.repaired(env, env.pools[0]) is by_eks
-    assert node_groups.repaired(env, node_groups.system_pool(env))  # it has no GPUs: theirs is no question
+    assert node_groups.repaired(env, node_groups.system_pool(env))  # no GPUs: not asked
     told_to = add_ons.settings(env).get("eks-node-monitoring-agent", {})
     assert (TOLERATION in told_to.get("dcgmAgent", {}).get("tolerations", [])) is agent
 
@@ -227,6 +226,6 @@ def test_it_needs_nothing_but_the_standard_library(file: str) -> None:
             names |= {one.name.partition(".")[0] for one in statement.names}
         elif isinstance(statement, ast.ImportFrom):
             names.add((statement.module or "").partition(".")[0])
-    # Of infra only its types, for whoever checks them.
+    # From infra only types, for type checking.
     assert names - {"infra"} <= sys.stdlib_module_names | beside
     assert importlib.import_module(f"infra.incluster.{file.removesuffix('.py')}")

@@ -1,4 +1,4 @@
-"""IAM documents, statement by statement beside upstream's CloudFormation file; what differs is listed."""
+"""IAM documents, statement by statement against upstream's CloudFormation file; differences are listed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Statement = dict[str, Any]
 LEFT_OUT = {
     "AllowZonalShiftStatusReadOnly": "settings.enableZonalShift is off, so the controller asks for no shift",
 }
-"""Upstream's statements that ours have not, and why."""
+"""Upstream's statements that ours lack, and why."""
 
 # One more difference, in the queue's policy: upstream's first statement has no Sid, ours is AllowEvents.
 
@@ -69,7 +69,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def compared(statement: Statement) -> Statement:
-    """A statement for comparing: order and one-element lists mean nothing to IAM, truth values are text."""
+    """A statement for comparison: IAM ignores order and one-element lists; booleans become text."""
     found = {}
     for key, value in statement.items():
         if key in ("Action", "Resource"):
@@ -182,7 +182,7 @@ def test_every_place_is_filled_in() -> None:
 
 
 def test_each_document_is_under_iams_limit() -> None:
-    # 6144 characters without white space (IAM quotas), with the longest names that EKS and IAM take.
+    # 6144 characters without white space (IAM quotas), with the longest names that EKS and IAM accept.
     scope = iam.Scope(
         cluster="c" * 100,
         partition="aws-us-gov",

@@ -1,4 +1,4 @@
-"""The inventory: groups, what each host gets, and that nothing is there for those who need it not."""
+"""The inventory: groups, each host's variables, and nothing for hosts that do not need it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ROLES = {
 
 
 def changed(**cluster: Any) -> dict[str, Any]:
-    """The good environment with other settings of its cluster; None takes one out."""
+    """The good environment with other cluster settings; None removes one."""
     mapping: dict[str, Any] = copy.deepcopy(GOOD)
     mapping["cluster"].update(cluster)
     mapping["cluster"] = {key: value for key, value in mapping["cluster"].items() if value is not None}

@@ -70,7 +70,7 @@ def test_zones_and_architecture_are_required() -> None:
 
 
 def allowed(spec: dict[str, Any], instance: dict[str, str]) -> bool:
-    """Whether Karpenter would take the type: every requirement, as scheduling reads them."""
+    """Whether Karpenter would buy the type: all requirements, evaluated as its scheduler does."""
     values = {
         "karpenter.k8s.aws/instance-gpu-name": instance["gpu_name"],
         "karpenter.k8s.aws/instance-gpu-count": instance["gpu_count"],
@@ -98,7 +98,7 @@ def test_gpus_by_model_let_in_the_types_with_them_and_no_other(models: tuple[str
         if not set(counts) <= {m.gpus for m in sold}:
             continue
         if not set(models) <= {m.gpu for m in sold if m.gpus in counts}:
-            continue  # refused: one of them would never come
+            continue  # refused: a model without a matching type
         count: Any = counts if len(counts) > 1 else counts[0]
         pool = {"gpu": {"models": list(models), "count": count}, "elastic": {"max": {"cpu": 24 * counts[-1]}}}
         (spec,) = pools_of(aws(pool)).values()
@@ -242,7 +242,7 @@ def test_tags_are_the_clusters_and_the_pools() -> None:
 
 
 def test_karpenter_is_told_the_number_of_pods_and_the_node_itself_the_limit_of_processes() -> None:
-    """EC2NodeClass of Karpenter 1.14 has no field for it, and a server refuses what its schema lacks."""
+    """EC2NodeClass of Karpenter 1.14 has no field for it, and the API server rejects unknown fields."""
     at_boot = node_class_of(TABLE["at boot"])
     assert at_boot["kubelet"] == {"maxPods": 110}
     assert "podPidsLimit: 32768" in at_boot["userData"]
@@ -259,7 +259,7 @@ def test_the_same_environment_gives_the_same_objects() -> None:
 
 
 def test_a_chosen_name_that_comes_to_mean_another_layout_is_drift() -> None:
-    """Under single both offer as many slices, so nothing else of the NodePool would change."""
+    """With strategy single both offer as many slices, so nothing else in the NodePool would change."""
 
     def template(layout: dict[str, int], **more: Any) -> Any:
         block = {"kind": "mig", "layout": layout, "strategy": "single", **more}

@@ -1,6 +1,6 @@
-"""What the real API server with Karpenter's real CRDs, CEL included, refuses.
+"""What a real API server refuses with Karpenter's real CRDs, including CEL rules.
 
-That it takes every object that is planned is shown in tests/checks/test_api_server.py.
+tests/checks/test_api_server.py shows that it accepts every planned object.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Manifest = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def karpenter_crds(control_plane: Plane) -> Kubectl:
-    """kubectl on a control plane that has Karpenter's kinds; they stay, for other files need them, too."""
+    """kubectl on a control plane with Karpenter's CRDs; they stay, since other files need them."""
     here = Paths.here()
     charts = Charts(here.root, here.cache, control_plane.paths.state / "charts")
     chart = charts.folder("karpenter-crd", versions.KARPENTER)
@@ -39,7 +39,6 @@ def karpenter_crds(control_plane: Plane) -> Kubectl:
 
 
 def planned(env: Environment) -> list[Manifest]:
-    """Everything that Karpenter is told in one environment."""
     found: list[Manifest] = []
     for pool in env.pools:
         if pool.by_karpenter:

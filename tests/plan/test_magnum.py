@@ -1,4 +1,4 @@
-"""Arguments of Magnum's cluster, template and node groups: what is declared, and nothing that is not."""
+"""Arguments of Magnum's cluster, template and node groups: exactly what is declared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLAVORS = {"flavors": {"m2.large": {"vcpu": 4, "memory_gib": 8}}}
 
 
 def test_the_sources_cluster_is_its_own_command_and_nothing_else() -> None:
-    """FACTS, row 1: the template, one label that is merged, one master and one worker."""
+    """FACTS, row 1: the template, one merged label, one master and one worker."""
     assert magnum.cluster(parse(small())) == {
         "name": "research",
         "create_timeout": 60,
@@ -31,7 +31,7 @@ def test_the_sources_cluster_is_its_own_command_and_nothing_else() -> None:
 
 
 def test_the_sources_node_group_is_its_own_command_and_nothing_else() -> None:
-    """FACTS, row 2: flavor and count; Magnum's default for the least number of nodes is 0 as well."""
+    """FACTS, row 2: flavor and count; Magnum's default for the minimum of nodes is 0 as well."""
     env = parse(small())
     assert magnum.node_group(env, env.pools[0]) == {
         "name": "gpu-t4",
@@ -140,7 +140,7 @@ def test_a_template_of_our_own_is_named_after_its_content() -> None:
         return str((magnum.template(parse(with_template(**changed))) or {})["name"])
 
     assert name(image="fedora-coreos-41") != found["name"]
-    assert name(public=True) == found["name"]  # Magnum publishes a template that is in use
+    assert name(public=True) == found["name"]  # Magnum makes a template public once it is used
     assert magnum.template(parse(small())) is None
 
 

@@ -14,7 +14,6 @@ PAGE = Path(__file__).parents[2] / "docs/magnum-changes.md"
 
 
 def rows() -> dict[str, str]:
-    """How a field changes, by the field, as the page says it."""
     cells = [
         line.strip("| ").split(" | ") for line in magnum_docs.page().splitlines() if line.startswith("| `")
     ]
@@ -22,7 +21,6 @@ def rows() -> dict[str, str]:
 
 
 def test_the_page_is_current() -> None:
-    """`make docs` writes it."""
     assert PAGE.read_text(encoding="utf-8") == magnum_docs.page()
 
 

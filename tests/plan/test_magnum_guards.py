@@ -1,4 +1,4 @@
-"""The table of what Magnum changes in place, and what the guards make of it."""
+"""The table of what Magnum updates in place, and the guards made from it."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_every_line_of_the_csv_is_read_as_the_exporter_reads_it() -> None:
 
 @pytest.mark.skipif(not DCGM.is_dir(), reason="../shared/reference/dcgm is not on this machine")
 def test_nothing_that_the_exporter_exports_by_itself_is_lost() -> None:
-    """Neither of its own default list, nor of the lines that stand there as comments."""
+    """Neither its default list, nor the lines that are commented out there."""
     lines = (DCGM / "default-counters.csv").read_text().splitlines()
     named = {
         line.lstrip("# ").split(",")[0].strip(): not line.startswith("#") for line in lines if "," in line
@@ -230,7 +230,7 @@ def test_a_gpus_series_are_its_users_and_stay_the_same_when_the_exporter_starts_
 
 
 def test_bumble_row_14_additional_scrape_configs() -> None:
-    """Of the operator's namespace, with its own ServiceMonitor switched off."""
+    """Scrapes the operator's namespace; the operator's own ServiceMonitor is off."""
     env = existing({"scrape": "scrape_configs"})
     assert gpu_operator.values(env)["dcgmExporter"]["serviceMonitor"] == {"enabled": False}
     release = monitoring.release(env)

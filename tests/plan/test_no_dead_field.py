@@ -1,6 +1,6 @@
-"""Every field of the environment changes something that is rendered, besides the environment itself.
+"""Every field of the environment changes a rendered object besides the environment itself.
 
-What only AWS has goes to its API rather than into a manifest: tests/components holds those fields' rows.
+Fields that only AWS has go to its API rather than into a manifest: tests/components has those rows.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ EXISTING: dict[str, Any] = {
     "pools": [{"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}],
 }
 DRAINED: dict[str, Any] = {**EXISTING, "gpu_operator": {"upgrade": {"drain": {}}}}
-# An older toolkit and what it is accepted with go together.
+# An older toolkit needs its acknowledgements.
 OLD: dict[str, Any] = {
     **EXISTING,
     "gpu_operator": {"toolkit_version": "1.17.4", "acknowledge": ["CVE-2025-23266"]},
@@ -93,7 +93,7 @@ SPOT: dict[str, Any] = {
     "cost": {},
 }
 
-# Type and field: (start, where, another value). Workloads share a base, so one row there stands for three.
+# Type and field: (start, path, another value). Workloads share a base: one row there covers three.
 ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Environment", "name"): (EMBEDDED, "name", "f"),
     ("Environment", "cluster"): (EXISTING, "cluster/kind", ...),
@@ -199,20 +199,19 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     **scheduling_fields.ROWS,
 }
 
-# Fields that choose a type (each type has its own rows), the two that say how to reach the cluster, which go
-# to the Kubernetes provider, and where the engine keeps its state, which tests/engine/test_state.py proves;
-# no manifest may depend on them.
+# Exempt: fields that choose a type (each type has its own rows), the two for reaching the cluster, which go
+# to the Kubernetes provider, and where the engine keeps its state, which tests/engine/test_state.py tests.
+# No manifest may depend on them.
 EXEMPT = {("ExistingCluster", "kubeconfig"), ("ExistingCluster", "context")}
-# How the provider's workflow goes about it: tests/components/test_workloads.py has these.
+# How the provider's workflow proceeds: tests/components/test_workloads.py tests these.
 EXEMPT |= {("BlueGreen", key) for key in ("step", "switch_at", "deadline_seconds")}
 EXEMPT |= {("Environment", "state"), ("State", "backend"), ("State", "secrets_provider")}
 CHOOSING = {"kind"}
-# Not through a value of its own but through its being there: a slice is the only one of this pool.
+# Its presence changes a manifest, not its value: this pool has only one slice profile.
 NEEDS_A_SECOND_PROFILE = ("PodWorkload", "slice")
 
 
 def models(of: Any) -> Iterator[type[BaseModel]]:
-    """Every model class that a type mentions."""
     if isinstance(of, type) and issubclass(of, BaseModel):
         yield of
         for field in of.model_fields.values():

@@ -1,4 +1,4 @@
-"""The operator's release: chart, driver ownership, tolerations, and no key that the chart does not know."""
+"""The operator's release: chart, driver ownership, tolerations, and no key unknown to the chart."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT.parent / "shared/reference/charts/gpu-operator/values.yaml"
-# The chart's own values say nothing of the first two, which its dependency node-feature-discovery 0.19.0
-# takes; the third stands there in a comment.
+# The chart's own values lack the first two, which its dependency node-feature-discovery 0.19.0 takes; the
+# third is in a comment there.
 OF_THE_DEPENDENCY = {
     "node-feature-discovery.gc.tolerations",
     "node-feature-discovery.master.tolerations",
@@ -38,7 +38,6 @@ def existing(*pools: dict[str, Any], **operator: Any) -> Environment:
 
 
 def aws(image: str, **pool: Any) -> Environment:
-    """A pool on AWS with that image."""
     return parse(
         {
             "name": "e",
@@ -68,7 +67,7 @@ OTHERS = [
 
 
 def unknown_keys(values: Any, known: Any, path: str = "") -> set[str]:
-    """Keys of ours that the chart's values file does not have; a block left empty there takes anything."""
+    """Our keys that the chart's values file lacks; an empty block there accepts any key."""
     if not isinstance(values, dict) or not isinstance(known, dict) or not known:
         return set()
     found = {f"{path}{key}" for key in values if key not in known}
@@ -177,7 +176,7 @@ def test_on_al2023_driver_and_toolkit_are_the_images_and_the_rest_is_the_operato
 
 @pytest.mark.parametrize("pool", [SLICES, SHARES, {}], ids=["mig", "time slicing", "exclusive"])
 def test_on_bottlerocket_the_operator_neither_shares_nor_cuts(pool: dict[str, Any]) -> None:
-    """Its settings do both; a ConfigMap or a label would do nothing there, and there is none."""
+    """The image's settings do both; a ConfigMap or label would have no effect, and is not created."""
     env = aws("bottlerocket-nvidia", **pool)
     values = gpu_operator.values(env)
     for part in ("driver", "toolkit", "devicePlugin", "migManager"):

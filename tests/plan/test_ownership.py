@@ -1,4 +1,4 @@
-"""Who owns what, row by row, and what the operator's chart is told of it."""
+"""Which component owns what, row by row, and the operator chart's values for it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def magnum(**spec: str) -> Environment:
     )
 
 
-# Row, an environment of it, and whose driver, toolkit, device plugin and MIG are: typed independently.
+# Row, its environment, and the owner of driver, toolkit, device plugin and MIG: typed independently.
 TABLE: dict[str, tuple[Environment, tuple[str, str, str, str]]] = {
     "al2023-nvidia": (aws("al2023-nvidia"), ("image", "image", "operator", "operator")),
     "bottlerocket-nvidia": (aws("bottlerocket-nvidia"), ("image", "image", "image", "image")),
@@ -94,7 +94,7 @@ def test_the_page_has_the_table() -> None:
 
 @pytest.mark.parametrize("row", TABLE)
 def test_what_is_the_same_in_every_row(row: str) -> None:
-    """CRDs by the chart's own hook, one of the operator's two ways, no NRI, pod security by the operator."""
+    """CRDs by the chart's hook, ClusterPolicy instead of GPUCluster, no NRI, pod security by the operator."""
     values = gpu_operator.values(TABLE[row][0])
     assert values["operator"]["upgradeCRD"] is True
     assert (values["clusterPolicy"], values["gpuCluster"]) == ({"deployCR": True}, {"deployCR": False})
@@ -144,7 +144,7 @@ def test_another_driver_goes_from_node_to_node_as_declared() -> None:
 
 
 def test_a_number_of_nodes_is_a_number_to_the_operator() -> None:
-    """It reads a text as a share, and upgrades nothing for one without a percent sign."""
+    """The operator reads text as a percentage, and upgrades nothing for one without a percent sign."""
     values = gpu_operator.values(existing(T4, upgrade={"max_unavailable": 2}))
     assert values["driver"]["upgradePolicy"]["maxUnavailable"] == 2
     known(values)
@@ -160,7 +160,7 @@ def test_the_toolkits_image_is_tagged_as_nvidia_tags_it(version: str, tag: str) 
 
 
 def test_what_was_accepted_stands_at_the_operands() -> None:
-    """The sources' own versions stay declarable; whoever looks at the release sees with what."""
+    """The sources' own versions stay declarable; the release shows which CVEs were accepted."""
     holes = ["CVE-2024-0132", "CVE-2025-23359", "CVE-2025-23266"]
     env = existing(T4, version="v24.3.0", toolkit_version="1.15.0", acknowledge=holes)
     assert gpu_operator.release(env).version == "v24.3.0"
@@ -170,14 +170,14 @@ def test_what_was_accepted_stands_at_the_operands() -> None:
 
 
 def test_volta_and_blackwell_share_the_branch_that_drives_both() -> None:
-    """R580 is Volta's last and knows B200; each node takes its own kind of modules."""
+    """R580 is the last for Volta and supports B200; each node takes its own kind of modules."""
     env = existing({"machine": "g1.4xlarge"}, {"machine": "p6-b200.48xlarge"})
     driver = gpu_operator.values(env)["driver"]
     assert (driver["version"].split(".")[0], driver["kernelModuleType"]) == ("580", "auto")
 
 
 def test_where_no_branch_drives_two_gpus_both_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No two GPUs of today's tables are so far apart."""
+    """No two GPUs of today's tables lack a common branch."""
     env = existing({"machine": "g1.4xlarge"}, {"machine": "p6-b200.48xlarge"})
     monkeypatch.setattr(
         drivers, "SUPPORT", {**drivers.SUPPORT, "B200": drivers.Support("NVIDIA B200", "590")}

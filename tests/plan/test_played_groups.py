@@ -1,4 +1,4 @@
-"""Magnum's nodes as they are played: how many, what they carry, and what they do not."""
+"""Magnum's simulated nodes: how many, and their labels and taints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated nodes of AWS environments: how many of which machine, and what they are born with."""
+"""Simulated nodes of AWS environments: how many of each machine, and their initial labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ def work(pods: int, **more: Any) -> dict[str, Any]:
 
 
 def bought(*pools: dict[str, Any], workloads: list[dict[str, Any]]) -> dict[str, int]:
-    """How many of which machine, without the system's."""
     made = played_nodes.manifests(aws(*pools, workloads=workloads))
     found = [one["metadata"]["labels"] for one in made]
     return Counter(one[labels.INSTANCE_TYPE] for one in found if one[labels.POOL] != "system")
@@ -33,8 +32,8 @@ def bought(*pools: dict[str, Any], workloads: list[dict[str, Any]]) -> dict[str,
 @pytest.mark.parametrize(
     ("pool", "pods", "expected"),
     [
-        ({**SHARED, "nodes": 2}, 0, {"g4dn.xlarge": 2}),  # a number is a number
-        (SHARED, 0, {}),  # nobody asks
+        ({**SHARED, "nodes": 2}, 0, {"g4dn.xlarge": 2}),  # a fixed count stays
+        (SHARED, 0, {}),  # no pods request GPUs
         (SHARED, 3, {"g4dn.xlarge": 1}),
         (SHARED, 4, {"g4dn.xlarge": 2}),
         ({**SHARED, "elastic": {"max": {"nvidia.com/gpu.shared": 3}}}, 4, {"g4dn.xlarge": 1}),

@@ -1,4 +1,4 @@
-"""The pool keeper's objects: for whom, with which rights, and what it is told of each pool."""
+"""The pool keeper's objects: for which pools, with which permissions, and its settings for each pool."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_only_pools_that_magnum_makes_are_kept() -> None:
 
 
 def test_it_gives_what_the_program_gives() -> None:
-    """The same values, or the one would undo what the other does."""
+    """Different values would make each undo the other's."""
     told = pool_keeper.pools(ENV)
     for pool in ENV.pools:
         own = told[pool.name]

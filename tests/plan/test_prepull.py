@@ -1,4 +1,4 @@
-"""The script that pulls images ahead, run by a real shell with stand-ins for what it calls."""
+"""The image pre-pull script, run by a real shell with stand-ins for the programs it calls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.tools
 
 
 def run_script(folder: Path, script: str, ctr: str) -> subprocess.CompletedProcess[str]:
-    """Run the script where systemd-run runs what it is given at once, and ctr does as told."""
+    """Run the script; systemd-run runs its command at once, and ``ctr`` is the body of ctr."""
     for name, body in (
         ("systemd-run", 'while [ "${1#--}" != "$1" ]; do echo "$1" >> "$LOG"; shift; done; exec "$@"'),
         ("ctr", ctr),

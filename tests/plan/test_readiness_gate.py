@@ -1,4 +1,4 @@
-"""The startup taint and the gate that lifts it: who has it, who tolerates it, and what the gate looks at."""
+"""The startup taint and the gate that removes it: which nodes have it, what tolerates it, what is checked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ TOLERATION = {"key": TAINT, "operator": "Exists", "effect": "NoSchedule"}
 
 
 def templates(env: Environment) -> list[tuple[bool, dict[str, Any]]]:
-    """Whether the pool has GPUs, and the template of its nodes, for each NodePool."""
     return [
         (bool(pool.gpus), manifest["spec"]["template"])
         for pool in env.pools

@@ -1,4 +1,4 @@
-"""Priorities, quotas and spare nodes as they are declared."""
+"""Priorities, quotas and spare nodes as declared."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def asks(manifest: dict[str, Any]) -> dict[str, str]:
     ("pool", "pods", "each"),
     [
         ({**WHOLE, "spare": 2}, 2, {"nvidia.com/gpu": "4"}),
-        # A pod may have one share only, so one of them asks for each.
+        # A pod may have only one share, so there is a placeholder for each share.
         ({**SLICED, "spare": 2}, 6, {"nvidia.com/gpu.shared": "1"}),
         ({**SLICED, "sharing": KEEP, "spare": 2}, 2, {"nvidia.com/gpu.shared": "3"}),
         ({**COUNTS, "spare": 1}, 3, {"nvidia.com/gpu.shared": "1"}),

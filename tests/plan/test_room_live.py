@@ -27,7 +27,6 @@ def spaces(env: Any) -> list[Manifest]:
 
 @pytest.fixture
 def made(control_plane: Plane) -> Iterator[list[Manifest]]:
-    """What a test has applied; gone afterwards."""
     found: list[Manifest] = []
     yield found
     packing.delete(control_plane, found)
@@ -50,7 +49,7 @@ def test_every_object_is_taken_by_the_api_server(control_plane: Plane, made: lis
         "apply", "--server-side", "--validate=strict", "--dry-run=server", "-f", "-", input=text
     )
     assert said.count("serverside-applied") == len(scheduler.manifests(env)) + len(room.manifests(env))
-    # The role that it is bound to is the cluster's own scheduler's, which may look at claims, too.
+    # The role that it is bound to is the cluster's own scheduler's, which may also read claims.
     role = json.loads(control_plane.kubectl("get", "clusterrole", "system:kube-scheduler", "-o", "json"))
     assert any("resourceclaims" in rule.get("resources", ()) for rule in role["rules"])
 
@@ -83,7 +82,7 @@ def test_a_quota_cannot_be_walked_around(control_plane: Plane, made: list[Manife
     def create(manifest: Manifest) -> str:
         return control_plane.kubectl("create", "-f", "-", input=json.dumps(manifest))
 
-    # What the pods lack for Pod Security is not what is asked here.
+    # Pod Security is not tested here.
     control_plane.kubectl("label", "ns", "team", "pod-security.kubernetes.io/enforce-", "--overwrite")
     create(pod("two", "nvidia.com/gpu.shared", 2))
     for name, resource in (("third", "nvidia.com/gpu.shared"), ("whole", "nvidia.com/gpu")):
@@ -101,7 +100,7 @@ def test_placeholders_give_way_at_once(control_plane: Plane, made: list[Manifest
     with packing.nodes(control_plane, "p0", 2, {"nvidia.com/gpu": "4"}):
         try:
             made += [*spaces(env), *scheduler.manifests(env), *room.manifests(env)]
-            # Two replicas of the scheduler would need nodes of their own here; the keeper runs it.
+            # Two scheduler replicas would need their own nodes here; the keeper runs it.
             made[:] = [
                 one
                 for one in made

@@ -1,4 +1,4 @@
-"""The second scheduler as it is declared: what it weighs, who names it, which version, what it may."""
+"""The second scheduler as declared: its scoring, which pods name it, its version and its permissions."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from infra.model.gpu import GPUS
 pytestmark = pytest.mark.unit
 
 PAGE = Path(__file__).parents[2] / "docs/sharing.md"
-# GPUs that MIG cuts, and into how many of their smallest slices.
+# GPUs with MIG, and their number of smallest slices.
 CUT = {
     **dict.fromkeys(("A100-PCIE-40GB", "A100-SXM4-40GB", "A100-PCIE-80GB", "A100-SXM4-80GB"), 7),
     **dict.fromkeys(("H100-PCIe", "H100-SXM", "H200", "B200"), 7),
@@ -21,7 +21,6 @@ CUT = {
 
 
 def rows() -> dict[str, list[str]]:
-    """Rows of all tables by their first cell."""
     cells = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in sharing_docs.page().splitlines()
@@ -34,7 +33,6 @@ def rows() -> dict[str, list[str]]:
 
 
 def test_the_page_is_current() -> None:
-    """`make docs` writes it."""
     assert PAGE.read_text(encoding="utf-8") == sharing_docs.page()
 
 

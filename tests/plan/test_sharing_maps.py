@@ -1,4 +1,4 @@
-"""The two ConfigMaps, the labels that choose from them, and what a node offers."""
+"""The two ConfigMaps, the labels that select from them, and what a node offers."""
 
 from __future__ import annotations
 

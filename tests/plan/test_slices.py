@@ -1,4 +1,4 @@
-"""Slices of some GPUs, shares of slices, names of layouts, and strategies that differ from pool to pool."""
+"""Slices of some GPUs, shares of slices, layout names, and strategies that differ between pools."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_one_name_on_two_models_names_the_devices_of_every_entry() -> None:
 
 
 def test_a_layout_may_have_a_name_of_its_own() -> None:
-    """Bumble's, whose operator would overwrite an edit of NVIDIA's own ConfigMap."""
+    """Bumble's name: the operator would overwrite an edit of NVIDIA's own ConfigMap."""
     bumble = {
         "kind": "mig",
         "layout": {"1g.5gb": 3, "2g.10gb": 2},

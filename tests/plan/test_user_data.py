@@ -1,4 +1,4 @@
-"""User data: read back by the formats' own parsers."""
+"""User data, parsed by the formats' own parsers."""
 
 from __future__ import annotations
 

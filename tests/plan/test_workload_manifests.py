@@ -1,4 +1,4 @@
-"""Workloads' objects: what they ask for, where they may run, and what the restricted level asks of them."""
+"""Workloads' objects: what they request, where they may run, and what the restricted level requires."""
 
 from __future__ import annotations
 
@@ -220,7 +220,6 @@ def test_the_default_namespace_is_not_made() -> None:
 
 
 def test_every_local_pod_fits_on_the_nodes_it_names() -> None:
-    """The cores that the pods of a pool ask for are there on its nodes."""
     for pool in LOCAL.pools:
         machine = pool.node_machine
         assert machine is not None

@@ -1,13 +1,9 @@
-"""An engine that keeps what it would show to the user."""
-
 from __future__ import annotations
 
 from gpuform.plugins.handler import Engine
 
 
 class Log(Engine):
-    """What a handler has said so far, a line each."""
-
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []

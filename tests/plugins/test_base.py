@@ -1,4 +1,4 @@
-"""How a plugin process begins and ends, as the engine does it."""
+"""How the engine starts and ends a plugin process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLUGINS = ["own", "language", "offline"]
 
 
 def start(module: str) -> subprocess.Popen[str]:
-    """A plugin that has printed its port, which is when the engine may end it."""
+    """A plugin that has printed its port: from then on the engine may end it."""
     command = [sys.executable, "-P", "-m", f"gpuform.plugins.{module}", "127.0.0.1:1"]
     plugin = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert plugin.stdout is not None
@@ -28,7 +28,7 @@ def start(module: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("module", PLUGINS)
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM], ids=["engine", "system"])
 def test_a_plugin_ends_when_it_is_told_to(module: str, ending: signal.Signals) -> None:
-    """The engine ends plugins by SIGINT and waits 5 s for each that does not go."""
+    """The engine ends plugins by SIGINT and waits 5 s for each that does not exit."""
     plugin = start(module)
     try:
         plugin.send_signal(ending)
@@ -40,7 +40,7 @@ def test_a_plugin_ends_when_it_is_told_to(module: str, ending: signal.Signals) -
 
 @pytest.mark.parametrize("module", PLUGINS)
 def test_a_plugin_that_is_ending_can_be_told_again(module: str) -> None:
-    """The engine shows what a plugin says last as if the program had said it."""
+    """The engine shows a plugin's last output as if the program had printed it."""
     plugin = start(module)
     deadline = time.monotonic() + 30 * PATIENCE
     try:
@@ -51,5 +51,5 @@ def test_a_plugin_that_is_ending_can_be_told_again(module: str) -> None:
     finally:
         plugin.kill()
     assert said == ""
-    # The interpreter gives the signal back to the system in its very last moment.
+    # Python restores the default signal handler just before it exits.
     assert plugin.returncode in (0, -signal.SIGINT)

@@ -1,5 +1,3 @@
-"""Property values on the wire between engine and provider."""
-
 from __future__ import annotations
 
 import pytest

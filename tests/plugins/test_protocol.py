@@ -1,4 +1,4 @@
-"""The stubs by themselves: a plugin starts without the SDK around them."""
+"""The protobuf stubs alone: a plugin starts without importing the SDK."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLUGINS = ("language.host", "own.provider", "offline.provider")
 
 
 def test_they_are_the_sdks_own_classes() -> None:
-    """Programs of tests, and components served as a package, have both in one process."""
+    """Test programs, and components served as a package, have both in one process."""
     from pulumi.runtime.proto import provider_pb2 as theirs
 
     from gpuform.plugins.protocol import provider_pb2 as ours
@@ -23,7 +23,7 @@ def test_they_are_the_sdks_own_classes() -> None:
 
 
 def test_no_plugin_imports_the_sdk_to_start() -> None:
-    """It would take longer than all the rest of the start, which every run waits for."""
+    """Importing the SDK would take longer than the rest of the start, which every run waits for."""
     imports = "; ".join(f"import gpuform.plugins.{plugin}" for plugin in PLUGINS)
     loaded = "sorted({name.partition('.')[0] for name in sys.modules if name.startswith('pulumi')})"
     code = f"import sys; {imports}; print({loaded})"

@@ -1,4 +1,4 @@
-"""A provider that accepts everything, so that a resource reaches the analyzer as the case has it.
+"""A provider that accepts everything, so that a resource reaches the analyzer unchanged.
 
 python -m tests.policies.accepting NAME [engine's address]
 """
@@ -14,7 +14,7 @@ from gpuform.plugins.handler import Call, Checked, Diffed, Handler, Properties
 
 
 class Anything:
-    """A resource type without rules of its own."""
+    """A resource type without rules."""
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
         return Checked(news)
@@ -27,8 +27,6 @@ class Anything:
 
 
 class Accepting(ResourceProvider):
-    """Named as the caller says."""
-
     name, version = sys.argv[1], "1.0.0"
 
     def handler(self, token: str) -> Handler:

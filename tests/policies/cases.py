@@ -1,5 +1,3 @@
-"""The cases of every rule, read from ``cases/``."""
-
 from __future__ import annotations
 
 import copy
@@ -20,7 +18,7 @@ Kind = Literal["bad", "good", "unknown"]
 
 @dataclass(frozen=True)
 class Case:
-    """Resources of one stack, and what the rule says of them: ``finds``, nothing, or that it cannot know."""
+    """Resources of one stack, and the rule's result: the fact ``finds``, none, or that it is unknown."""
 
     rule: str
     kind: Kind
@@ -34,7 +32,6 @@ class Case:
 
 
 def cases(module: str = "*") -> list[Case]:
-    """All of them, or those of one module's rules."""
     return [case for path in sorted(FOLDER.glob(f"{module}.yaml")) for case in _read(path)]
 
 

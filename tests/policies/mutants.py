@@ -1,4 +1,4 @@
-"""Broken copies of a module of rules: one condition, comparison or constant of a check turned each time."""
+"""Mutants of a rules module: each with one condition, comparison or constant of a check changed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SWAPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A module with one thing broken; ``what`` says where and how."""
+    """A module with one mutation; ``what`` says where and how."""
 
     what: str
     module: ModuleType
@@ -38,7 +38,6 @@ class Mutant:
 
 
 def mutants(name: str) -> Iterator[Mutant]:
-    """One for every condition in the functions of ``policies.<name>``."""
     source = importlib.import_module(f"policies.{name}")
     assert source.__file__
     tree = ast.parse(Path(source.__file__).read_text())

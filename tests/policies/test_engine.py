@@ -1,4 +1,4 @@
-"""Every case of every rule through the real engine, with the pack as people use it."""
+"""Every case of every rule through the real engine, with the policy pack as users run it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 REMEDY = {rule.id: rule.remedy for rule in RULES}
 WHOLE = {rule.id for rule in RULES if rule.whole}
 OPERANDS = {"one-device-plugin": "driver-owner", "repair-sees-gpus": "one-remediator"}
-"""Rules over the whole stack that look at the same resources as another one: their cases take turns."""
+"""Rules over the whole stack that read the same resources as another one: their cases run separately."""
 PROGRAM = """
 import json
 from pathlib import Path
@@ -54,7 +54,7 @@ for type_, name, props, ignores, waits in json.loads(Path("cases.json").read_tex
 
 
 def batches() -> dict[str, list[Case]]:
-    """Cases that do not meet: a rule over the whole stack has one in each, the others all theirs at once."""
+    """Cases that do not interfere: each batch has one case of a whole-stack rule; the others run at once."""
     of_rule: dict[str, list[Case]] = defaultdict(list)
     for case in cases():
         of_rule[OPERANDS.get(case.rule, case.rule)].append(case)
@@ -67,14 +67,13 @@ def batches() -> dict[str, list[Case]]:
 
 
 def named(case: Case, index: int) -> str:
-    """A name of its own, unless the case gives one."""
     name = case.resources[index].name
     return f"{case.id}-{name}" if name == f"r{index}" else name
 
 
 @pytest.fixture
 def engine(tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """A checkout whose providers take everything, found on PATH as official ones are."""
+    """A checkout with providers that accept everything, on PATH like official ones."""
     shutil.copytree(ROOT / "policies", tmp_path / "policies")
     (tmp_path / "policies" / "PulumiPolicy.yaml").write_text("runtime: python\nversion: 0.1.0\n")
     (tmp_path / "infra").mkdir()
@@ -132,9 +131,9 @@ def preview(engine: Engine, root: Path, batch: list[Case], waits: bool = False) 
 
 
 def said_of(case: Case, violations: tuple[Violation, ...]) -> list[str]:
-    """What the case's rule says of the case's resources, without its description.
+    """Violations of the case's rule on the case's resources, without its description.
 
-    That it cannot know is said of the stack where the rule looks at all of it.
+    "Unknown" is reported for the stack if the rule reads all of it.
     """
     names = {named(case, index) for index in range(len(case.resources))}
     found = [one for one in violations if one.policy == f"gpuform/{case.rule}"]

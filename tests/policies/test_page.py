@@ -1,5 +1,3 @@
-"""The page on the rules is what the rules say."""
-
 from __future__ import annotations
 
 from pathlib import Path

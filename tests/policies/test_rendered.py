@@ -1,4 +1,4 @@
-"""What is rendered goes through the same rules: manifests, releases, node groups, IAM and charts."""
+"""Rendered output goes through the same rules: manifests, releases, node groups, IAM and charts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def test_every_example_holds(stack: str) -> None:
 
 
 def broken(file: str, change: Callable[[dict[str, Any]], Any], stack: str = "aws-prod") -> list[str]:
-    """The rules that a stack breaks after a change of every document in one of its files."""
     files = render(load(ROOT / f"Pulumi.{stack}.yaml"))
     documents = list(yaml.safe_load_all(files[file]))
     for document in documents:

@@ -1,4 +1,4 @@
-"""Every rule fires where it must and nowhere else, and no condition of it is there in vain."""
+"""Every rule fires exactly where it must, and each of its conditions is needed."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_every_broken_condition_is_caught(module: str) -> None:
 
 
 def _agrees(mutant: Mutant, tried: list[Case]) -> bool:
-    """Whether the mutant says of every known case what the rule must say."""
+    """Whether the mutant gives the rule's result for every known case."""
     for case in tried:
         if case.kind == "unknown":
             continue
         try:
             found = [finding.fact for finding in judge([mutant.rule(case.rule)], case.resources)]
         except Exception:
-            return False  # it ended on a case that the rule can judge
+            return False  # it fails on a case that the rule can judge
         if found != ([case.finds] if case.finds else []):
             return False
     return True

@@ -1,5 +1,3 @@
-"""A made-up cloud, and no other."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -18,6 +16,6 @@ def cloud() -> Iterator[MadeUp]:
 
 @pytest.fixture(autouse=True)
 def no_other_cloud(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """openstacksdk also looks where it was imported, which may be an earlier test's folder."""
+    """openstacksdk also searches the working directory of its import: perhaps an earlier test's folder."""
     (tmp_path / "clouds.yaml").write_text("clouds: {}\n")
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))

@@ -1,5 +1,3 @@
-"""A project and what is declared for it, looked at on a made-up cloud."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,7 +1,7 @@
 """A made-up cloud: keystone, Magnum and their neighbours over HTTP, in one process, on loopback.
 
-In it everything is there that CERN's stack needs; a test takes one thing away. Answers have the shapes of the
-services' API references; what was asked is kept.
+It has everything that CERN's stack needs; a test removes one thing. Responses have the format of the
+services' API references; requests are recorded.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def limits(**more: int) -> dict[str, int]:
 
 @dataclass
 class MadeUp:
-    """What the cloud has. ``refused`` are services by the HTTP status that each answers everything with.
+    """The cloud's contents. ``refused`` maps a service to the HTTP status of all its responses.
 
-    ``hidden`` are images that are listed to who asks for such alone, and ``community`` those that nobody gets
-    but by id.
+    ``hidden`` are images that only a query for hidden ones lists, and ``community`` those that are only
+    returned by id.
     """
 
     flavors: list[dict[str, Any]] = field(
@@ -112,7 +112,6 @@ class MadeUp:
     url: str = ""
 
     def connect(self, **more: Any) -> Cloud:
-        """As a caller with these credentials."""
         auth = {
             "auth_url": f"{self.url}/keystone/v3",
             "username": "someone",
@@ -125,7 +124,6 @@ class MadeUp:
         return connect(auth={key: value for key, value in auth.items() if value}, **more)
 
     def answer(self, service: str, path: str, method: str, query: str = "") -> tuple[int, Any]:
-        """Status and content."""
         if service == "glance" and "os_hidden=true" in query:
             return 200, {"images": self.hidden}
         if service in self.refused:
@@ -205,7 +203,6 @@ def _one_of(every: list[dict[str, Any]], path: list[str]) -> dict[str, Any] | No
 
 @contextmanager
 def served(cloud: MadeUp) -> Iterator[MadeUp]:
-    """The cloud, answering at ``cloud.url``."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(cloud))
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""The preflight of a project at OpenStack, on a made-up cloud: what passes, what stops it, what is said."""
+"""The preflight of an OpenStack project, on a made-up cloud: what passes, what stops it, its messages."""
 
 from __future__ import annotations
 

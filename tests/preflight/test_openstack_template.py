@@ -1,4 +1,4 @@
-"""The preflight of a cluster template of our own: what it names, what it makes, what the cloud has not."""
+"""The preflight of our own cluster template: its references, its effects, and what the cloud lacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each kind of change does to nodes and pods, from steps as the engine reports them."""
+"""The effect of each kind of change on nodes and pods, from steps as the engine reports them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_two_nodes_of_a_pool_are_said_once() -> None:
 
 
 def test_a_cluster_cannot_follow_its_network() -> None:
-    """EKS takes other subnets of the cluster's own VPC only: an update that fails."""
+    """EKS accepts only other subnets of the cluster's own VPC: the update fails."""
     vpc, cluster = (step(CASES[name]["step"]) for name in ("a VPC anew", "other subnets of a cluster"))
     assert not effects([cluster], WORLD)
     found = effects([vpc, cluster], WORLD)
@@ -69,7 +69,7 @@ def test_a_cluster_cannot_follow_its_network() -> None:
 
 
 def test_what_goes_with_its_cluster_is_not_told_again() -> None:
-    """A cluster that the stack does not own, replaced by another kubeconfig, leaves its namespaces behind."""
+    """An unowned cluster, replaced by another kubeconfig, leaves its namespaces behind."""
     cluster = step(CASES["a cluster anew"]["step"])
     inside = step({"op": "replace", "type": "kubernetes:core/v1:Namespace", "replaces": ["provider"]})
     renamed = step({"op": "replace", "type": "kubernetes:core/v1:Namespace", "replaces": ["metadata.name"]})

@@ -1,4 +1,4 @@
-"""The comment on a pull request: the verdict first, short at any size, the same bytes, no values."""
+"""The comment on a pull request: the verdict first, short at any size, reproducible, without values."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_cost_says_before_and_after_and_whose_prices() -> None:
     assert "| pool g4dn-shared | 0 to 1,728 | 0 to 6,032 |  |" in shown
     assert "| **all** | 461 to 2,188 | 461 to 6,493 | +4,305 |" in shown
     assert "list prices of us-east-1, 2026-07-20" in shown
-    assert "pool system" not in shown.split("<details>")[0]  # what stays the same is not shown
+    assert "pool system" not in shown.split("<details>")[0]  # unchanged pools are not shown
 
 
 def test_a_base_that_was_not_played_is_said() -> None:
@@ -153,7 +153,7 @@ def test_what_others_wrote_marks_nothing_up_and_mentions_nobody() -> None:
 
 
 def test_what_is_lost_is_acknowledged_by_its_name_whatever_it_is() -> None:
-    """The word for its kind may be two."""
+    """The name of its kind may have two words."""
     for what in ("cluster prod", "encryption key prod", "volume claim prod"):
         lost = replace(PLAIN, effects=(replace(LOSS, what=what),))
         assert lost.losses

@@ -1,4 +1,4 @@
-"""Pods as they lie in a cluster, or as they are declared."""
+"""Pods as they are in a cluster, or as they are declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project of its own: runs offline, so nothing is made at AWS, while `recover` asks moto what is there."""
+"""A separate project: its runs are offline and make nothing at AWS; `recover` asks moto what exists."""
 
 from __future__ import annotations
 
@@ -53,8 +53,6 @@ pulumi.export("secret", pulumi.Output.secret("hush"))
 
 @dataclass
 class Project:
-    """A checkout with one program; ``said`` is what its engine and its recovery printed."""
-
     paths: Paths
     toolchain: Toolchain
     said: list[str] = field(default_factory=list)
@@ -78,18 +76,18 @@ class Project:
         carry_out(self.stack, plan, self.said.append)
 
     def state(self) -> dict[str, Any]:
-        """As it is, without the repairs that a run begins with."""
+        """The state without the repairs at the start of a run."""
         return self.engine.deployment(self.stack.env, STACK)
 
     def edit(self, change: Callable[[dict[str, Any]], None]) -> None:
-        """Change the state in its file: the engine's own way there drops what is pending."""
+        """Edit the state file directly: an import by the engine drops pending operations."""
         content = json.loads(self.checkpoint.read_text())
         change(content["checkpoint"]["latest"])
         self.checkpoint.write_text(json.dumps(content))
         self.checkpoint.with_name(self.checkpoint.name + ".attrs").unlink(missing_ok=True)
 
     def interrupted(self, making: Iterable[str], never_begun: Iterable[str] = ()) -> None:
-        """The state of a run that was killed while it made these; the names are those of the program."""
+        """The state of a run that was killed while it created these resources, named as in the program."""
 
         def change(deployment: dict[str, Any]) -> None:
             pending, kept = [], []
@@ -105,7 +103,6 @@ class Project:
         self.edit(change)
 
     def ids(self) -> dict[str, str]:
-        """Ids in the state by the resources' names."""
         resources = self.state()["deployment"]["resources"]
         return {one["urn"].rpartition("::")[2]: str(one.get("id")) for one in resources}
 
@@ -125,13 +122,12 @@ def _clients() -> Any:
 
 @pytest.fixture(autouse=True)
 def _once(_clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each client is made once for all tests: that takes longer than everything that they ask."""
+    """Each client is made once for all tests: that takes longer than all their requests."""
     monkeypatch.setattr(api, "client", _clients)
 
 
 @pytest.fixture(scope="module")
 def _made(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> tuple[Project, bytes]:
-    """The project after its first update, and the state of that."""
     folder = tmp_path_factory.mktemp("recover")
     root = folder / "checkout"
     (root / "infra").mkdir(parents=True)
@@ -146,7 +142,6 @@ def _made(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> tup
 
 @pytest.fixture
 def project(_made: tuple[Project, bytes]) -> Project:
-    """The project as its first update has left it."""
     made, state = _made
     made.said.clear()
     made.file.write_text(DECLARED)

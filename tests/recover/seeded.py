@@ -1,6 +1,6 @@
-"""What a killed run may have made at AWS: one resource of each type, made in moto as the program would.
+"""What a killed run may have created at AWS: one resource of each type, created in moto as the program would.
 
-Each function makes it and gives the inputs that the state's pending operation has, and the id to import.
+Each function creates it and returns the inputs of the state's pending operation, and the id to import.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ TAGGED: dict[str, Seed] = {
     "aws:ec2/launchTemplate:LaunchTemplate": launch_template,
     "aws:kms/key:Key": key,
 }
-"""Found by tags: one that lacks them is not seen."""
+"""Searched by tags: a resource without them is not found."""
 NAMED: dict[str, Seed] = {
     "aws:iam/role:Role": role,
     "aws:iam/policy:Policy": policy,
@@ -226,7 +226,7 @@ NAMED: dict[str, Seed] = {
     "aws:eks/cluster:Cluster": cluster,
     "aws:eks/nodeGroup:NodeGroup": node_group,
 }
-"""Found by name: one that lacks our tags is somebody else's."""
+"""Searched by name: a resource without our tags is foreign."""
 PARTS: dict[str, Seed] = {
     "aws:ec2/route:Route": route,
     "aws:ec2/routeTableAssociation:RouteTableAssociation": association,
@@ -236,4 +236,4 @@ PARTS: dict[str, Seed] = {
     "aws:cloudwatch/eventTarget:EventTarget": event_target,
     "aws:sqs/queuePolicy:QueuePolicy": queue_policy,
 }
-"""Parts of what is known to be ours."""
+"""Parts of resources that are known to be ours."""

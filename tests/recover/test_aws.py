@@ -1,4 +1,4 @@
-"""Whether what a killed run was making is at AWS: every type of our program, against moto or stubs."""
+"""Whether a killed run's pending resource exists at AWS: every type of our program, in moto or stubs."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_credentials_of_another_account_end_it(moto: str, in_account: dict[str, 
 
 
 def test_every_type_that_the_program_makes_has_a_row() -> None:
-    """Read from the components themselves, so that a new resource asks for its row."""
+    """Read from the components themselves, so that a new resource type needs a row."""
     import importlib
     import re
 

@@ -1,4 +1,4 @@
-"""``gpuform recover``: what it shows, whom it asks, and how it ends."""
+"""``gpuform recover``: what it shows, its questions, and its exit codes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_plan_is_shown_and_done_when_it_is_agreed_to(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.interrupted(["eks"])
-    gone = 2**22 + 1  # more than any process number of Linux
+    gone = 2**22 + 1  # higher than any process id of Linux
     file = lock(project, gone, socket.gethostname())
     before = project.state()
     shown = run(STACK, "--offline")

@@ -1,4 +1,4 @@
-"""Objects and Helm releases that a killed run was making: the real engine, provider, helm and API server."""
+"""A killed run's pending objects and Helm releases: the real engine, provider, helm and API server."""
 
 from __future__ import annotations
 
@@ -39,8 +39,6 @@ LATER = timedelta(minutes=10)
 
 @dataclass
 class Tried:
-    """A checkout whose program is in the cluster, and what was said of its recovery."""
-
     engine: Engine
     paths: Paths
     kubectl: Callable[..., str]
@@ -66,12 +64,11 @@ class Tried:
         return done.stdout
 
     def releases(self) -> dict[str, tuple[str, str]]:
-        """Revision and status of each release by name."""
         listed = json.loads(self.run_helm("list", "-a", "-o", "json"))
         return {one["name"]: (one["revision"], one["status"]) for one in listed}
 
     def never_ready(self, stuck: bool) -> None:
-        """Whether the chart has a Deployment that does not get ready."""
+        """Set whether the chart has a Deployment that never becomes ready."""
         values = f"text: default\nstuck: {str(stuck).lower()}\n"
         (self.chart / "values.yaml").write_text(values)
 
@@ -90,7 +87,6 @@ class Tried:
         process.wait()
 
     def interrupted(self, *making: str, kind: str = "creating") -> None:
-        """The state of a run that was killed while it made these."""
         file = Places(self.paths).checkpoint("tried", "local")
         content = json.loads(file.read_text())
         latest = content["checkpoint"]["latest"]
@@ -159,7 +155,7 @@ def test_objects_and_releases_that_are_there_are_imported(tried: Tried) -> None:
     tried.run_helm("uninstall", "two")
     tried.kubectl("delete", "configmap", "first", "second", "third", "-n", tried.space)
     tried.kubectl("create", "configmap", "third", "-n", tried.space)
-    # A dead run applied another value. Its field manager must not conflict with the next update.
+    # A killed run applied another value. Its field manager must not conflict with the next update.
     old = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "old"}}
     old["metadata"] = {"name": "first", "labels": {"gpuform.io/environment": "tried"}}
     apply = ("apply", "--server-side", "--field-manager", "pulumi-kubernetes-0a1b2c3d", "-f", "-")
@@ -181,7 +177,7 @@ def test_objects_and_releases_that_are_there_are_imported(tried: Tried) -> None:
     assert not tried.find().to_do
     done = tried.engine.up(on_event=lambda event: None)
     made = {(step.op, step.name) for step in done.steps if step.op != "same"}
-    # An imported release has the chart's name for its chart, which the program gives as a folder.
+    # An imported release has the chart's name as its chart, but the program declares a folder.
     updated = {("update", name) for name in ("first", "one")}
     assert made == updated | {("create", name) for name in ("second", "third", "two")}
     assert not tried.engine.preview(on_event=lambda event: None).changed

@@ -1,8 +1,8 @@
 """``up`` of an AWS stack, killed at twenty random moments and run again each time.
 
 Offline: the program, the engine, the Kubernetes provider and the API server are real, and AWS is a stand-in
-that remembers what it made in the engine's state alone. What a killed run may have made at a real AWS is the
-matter of ``test_pending_at_aws``.
+that stores created resources only in the engine's state. ``test_pending_at_aws`` tests what a killed run
+may have created at a real AWS.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
 
 STACK, KILLS = "labs", 20
 MOMENTS_S = 4.0
-"""How long after a run has the lock it is killed at the latest; one in five is so after its beginning."""
+"""Latest kill, in seconds after a run has the lock; for one in five, after its start."""
 UP = (
     "import sys; from pathlib import Path;"
     "from gpuform.engine import Engine; from gpuform.paths import Paths;"
@@ -57,7 +57,7 @@ WORKLOAD = {
 
 
 def stacks() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Two environments, so that a run that went through has work again: the other has more of everything."""
+    """Two environments, so that a finished run has work again: the other has more of everything."""
     one = small(POOL)
     one["cluster"]["network"]["zones"] = ["us-west-2a", "us-west-2b"]
     one["workloads"] = [WORKLOAD]
@@ -93,10 +93,10 @@ def write(here: World, environment: dict[str, Any]) -> None:
 
 
 def run_until(here: World, seconds: float, at_work: bool = False) -> bool:
-    """Whether the command was still at it after so long, and was killed with all that it had started.
+    """Kill the command with all its children after ``seconds``; return whether it was still running.
 
-    The time counts from its beginning, or, ``at_work``, from when it has the stack's lock. One that ends by
-    itself must have gone through.
+    The time counts from its start, or, with ``at_work``, from when it has the stack's lock. A run that ends
+    before that must have succeeded.
     """
     before = set(locks(here))
     paths = here.checkout.paths
@@ -122,7 +122,7 @@ def run_until(here: World, seconds: float, at_work: bool = False) -> bool:
 
 
 def require_once(here: World) -> None:
-    """Everything is there once: in the state, in the cluster, and for helm; and nobody holds the stack."""
+    """Everything exists once: in the state, in the cluster, and for helm; and the stack is not locked."""
     deployment = here.engine.deployment(here.engine.environment(STACK)[0], STACK)["deployment"]
     assert not deployment.get("pending_operations")
     resources = deployment["resources"]
@@ -145,7 +145,6 @@ def require_once(here: World) -> None:
 
 
 def locks(here: World) -> list[Path]:
-    """The locks on the stack now."""
     return list(Places(here.checkout.paths, offline=True).locks("gpuform", STACK).glob("*.json"))
 
 

@@ -1,4 +1,4 @@
-"""Locks on a stack: whose they are, and that none but those of the gone are taken away."""
+"""Locks on a stack: their owners, and that only locks of ended processes are removed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ def content(pid: int, host: str | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def gone() -> int:
-    """The number of a process that has ended."""
     process = subprocess.Popen([sys.executable, "-c", "pass"])
     process.wait()
     return process.pid
@@ -47,11 +46,10 @@ def gone() -> int:
 
 @pytest.fixture(scope="module")
 def alive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The number of a process that is called pulumi and runs."""
     program = tmp_path_factory.mktemp("alive") / "pulumi"
     program.symlink_to("/bin/sleep")
     process = subprocess.Popen([str(program), "60"])
-    until(Path(f"/proc/{process.pid}/cmdline").read_bytes)  # it has none in the midst of exec
+    until(Path(f"/proc/{process.pid}/cmdline").read_bytes)  # it has none during exec
     yield process.pid
     process.kill()
     process.wait()
@@ -59,7 +57,7 @@ def alive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.fixture(params=["file", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Write]:
-    """A backend of each kind, and what writes a lock into it and returns its key."""
+    """A backend of each kind, and a function that writes a lock into it and returns its key."""
     if request.param == "file":
 
         def write(text: str, name: str = "0a1b.json") -> str:
@@ -94,7 +92,7 @@ def test_the_lock_of_the_gone_is_removed_and_its_owner_named(place: tuple[Store,
 
 
 def test_the_time_of_a_lock_is_told_in_utc_wherever_it_was_written() -> None:
-    """The engine writes its own clock's zone; by this time somebody decides whether the owner is gone."""
+    """The engine writes local time; users compare it to decide whether the owner has ended."""
     text = content(12, "ci-7").replace("678901234Z", "678901234+02:00")
     assert (owner := written(text)) is not None
     assert owner.named == "process 12 of ada on host ci-7 since 2026-01-02 01:04:05 UTC"
@@ -102,7 +100,7 @@ def test_the_time_of_a_lock_is_told_in_utc_wherever_it_was_written() -> None:
 
 @pytest.mark.parametrize("more", ["endpoint=minio.example:9000", "region=us-west-2&profile=states"])
 def test_a_bucket_that_is_reached_in_another_way_is_not_looked_for_at_aws(more: str) -> None:
-    """Without its locks a stack would pass for nobody's."""
+    """Without its locks a stack would pass as unlocked."""
     with pytest.raises(InputError, match=r"state.backend: .* set AWS_ENDPOINT_URL_S3"):
         locks.store(f"s3://states/of?{more}", "tried", "prod")
 
@@ -156,7 +154,7 @@ def test_an_owner_that_lives_after_all_keeps_its_lock(
     store, write = place
     key = write(content(alive))
     (seen,) = store.locks()
-    planned = replace(seen, alive=False)  # as if its number had been nobody's when it was looked at
+    planned = replace(seen, alive=False)  # as if no process had had its id at the first check
     with pytest.raises(Failure, match="has changed meanwhile"):
         locks.remove(store, [planned], "prod")
     assert store.content(key) is not None

@@ -1,4 +1,4 @@
-"""What an `up` settles by itself before it begins: no engine, no cluster."""
+"""What an `up` resolves automatically before it starts: no engine, no cluster."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ LEFT = Step("urn", TYPE, "creating", "leave", "another one's")
 
 
 class Engine:
-    """A stack with these operations pending."""
-
     def __init__(self, *types: str, kind: str = "creating") -> None:
         self.left = [Operation(kind, {"urn": "urn", "type": type}) for type in types]
 
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Goes on with these plans, one a look; returns what was carried out and how many looks it took."""
+    """Calls ``go_on`` with one plan per poll; returns the executed plans and the number of polls."""
 
     def run(engine: Engine, *plans: Plan) -> tuple[list[Plan], int]:
         looks = list(plans)

@@ -1,4 +1,4 @@
-"""What a killed run was making at Magnum: found by what only ours can be, never somebody else's."""
+"""What a killed run was creating at Magnum: matched only by properties that prove it is ours."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LIVE: dict[str, Any] = {
 
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MadeUp]:
-    """The cloud "made-up" of clouds.yaml; what it does not show is looked for once."""
+    """The cloud "made-up" of clouds.yaml; a missing resource is polled once."""
     monkeypatch.setattr(openstack, "_BEGINS_S", 0.0)
     monkeypatch.setattr(openstack, "_LOOK_S", 0.1)
     with served(MadeUp()) as found:
@@ -177,7 +177,7 @@ def test_what_the_provider_gave_up_is_judged_by_magnum(
 def test_a_resize_that_magnum_has_not_begun_is_waited_for(
     cloud: MadeUp, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """A killed run leaves what it asked for in the inputs, what was before in the outputs."""
+    """A killed run leaves the request in the inputs, and the values before it in the outputs."""
     cloud.clusters = [LIVE]
     group = {"uuid": "g-1", "name": "gpu-t4", "node_count": 1, "status": "CREATE_COMPLETE"}
     cloud.node_groups = [group]
@@ -193,7 +193,7 @@ def test_a_resize_that_magnum_has_not_begun_is_waited_for(
 
 
 def test_a_kubeconfig_is_had_anew_once_magnum_is_at_rest(cloud: MadeUp) -> None:
-    """One that is read earlier has no address, and the provider keeps it."""
+    """A kubeconfig read earlier has no address, and the provider keeps it."""
     made = {"urn": f"urn:pulumi:s::gpuform::{CLUSTER}::x", "type": CLUSTER, "id": "c-1"}
     there = state(cloud, {**made, "provider": f"{PROVIDER}::p"})
     [cluster] = clusters(there)

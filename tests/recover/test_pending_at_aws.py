@@ -1,7 +1,7 @@
-"""A state that a killed run left with resources in the making, the engine that has it, and AWS (moto).
+"""A killed run's state with pending operations, its engine, and AWS (moto).
 
-The engine's runs are offline, so nothing but this test makes anything in moto: what `up` makes is what the
-engine asks its stand-in for.
+The engine's runs are offline, so only this test creates resources in moto: what `up` creates goes to the
+engine's stand-in.
 """
 
 from __future__ import annotations
@@ -153,14 +153,14 @@ def test_what_could_not_be_read_is_read_by_the_same_command(
 
 @pytest.mark.nightly
 def test_a_state_in_a_bucket(moto: str, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A real state: `up` ends before it begins and names the command, which gets past lock and operation."""
+    """A real state: `up` stops at once and names the command, which resolves lock and operation."""
     kept = project.state()
     del kept["deployment"]["secrets_providers"]
     kept["deployment"]["resources"] = [
         one for one in kept["deployment"]["resources"] if one["type"] != "pulumi:pulumi:Stack"
     ]
     for one in kept["deployment"]["resources"]:
-        one.pop("parent", None)  # the stack, whose outputs nobody with another passphrase can read
+        one.pop("parent", None)  # the stack, with outputs that another passphrase cannot decrypt
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
     s3 = api.client("s3", REGION)
     s3.create_bucket(Bucket="states", CreateBucketConfiguration={"LocationConstraint": REGION})

@@ -1,4 +1,4 @@
-"""Which resource a Helm release belongs to, and what is done about one that is pending."""
+"""Which resource a Helm release belongs to, and the plan for a pending one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_becomes_of_a_release(status: str, good: int, ours: bool, age: floa
 
 
 def test_helm_logs_in_as_the_client_does(tmp_path: Path) -> None:
-    """The engine's environment has the command of a login; the PATH of this process may not."""
+    """The engine's environment has the login command; the PATH of this process may not."""
     program = tmp_path / "aws"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

@@ -54,7 +54,7 @@ def test_what_was_made_becomes_a_resource_that_is_read_again() -> None:
 
 @pytest.mark.parametrize("does", ["import", "renew"])
 def test_a_cluster_of_magnum_s_is_read_with_its_inputs_and_else_waits(does: str) -> None:
-    """The provider reads no mergeLabels: it would replace, and so delete, a cluster that has none."""
+    """The provider reads no mergeLabels: it would replace, and so delete, a cluster without it."""
     type = "openstack:containerinfra/cluster:Cluster"
     known = {**op("a", type=type)["resource"], "custom": True, "outputs": {"kubeconfig": SECRET}, "id": "c"}
     before = state(op("a", type=type)) if does == "import" else state(resources=(known,))
@@ -82,7 +82,7 @@ def test_what_was_to_be_replaced_is_still_to_go() -> None:
 
 
 def test_what_was_deleted_before_it_was_replaced_is_not_deleted_again() -> None:
-    """Both have the name that the program gives: to delete the old one would be to delete the new."""
+    """Both have the name that the program gives: deleting the old one would delete the new."""
     old = {"urn": "a", "type": "aws:iam/role:Role", "id": "labs", "pendingReplacement": True}
     after_it = {"urn": "b", "type": "t", "id": "1", "dependencies": ["a"]}
     before = state(op("a", type="aws:iam/role:Role"), resources=(old, after_it))
@@ -97,7 +97,7 @@ def test_what_was_deleted_before_it_was_replaced_is_not_deleted_again() -> None:
 def test_nothing_of_aws_is_looked_at_or_read_again_with_the_credentials_of_another(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In another account nothing is there: a refresh would take it out of the state."""
+    """Another account has none of the resources: a refresh would remove them from the state."""
 
     def refusing(stack: str, state: Any) -> None:
         raise Failure(f"stack {stack}", "lies in account 1", "log in")
@@ -178,7 +178,7 @@ def test_an_up_says_what_was_being_made_and_how_to_go_on() -> None:
 
 
 class Refreshing:
-    """A state, and an engine whose refresh finds some of it there: what it does not find, it takes out."""
+    """A state, and an engine with a refresh that removes resources not in ``there``."""
 
     def __init__(self, state: dict[str, Any], there: set[str]) -> None:
         self.state, self.there = state, there
@@ -199,7 +199,7 @@ class Refreshing:
 
 
 def test_an_id_of_nothing_is_not_called_imported() -> None:
-    """The refresh says nothing of it, and the next run would make the resource a second time."""
+    """The refresh does not report it, and the next run would create the resource a second time."""
     before = state(op("urn::a"), op("urn::b"))
     steps = (step("urn::a", "import", id="vpc-1"), step("urn::b", "import", id="vpc-typo"))
     plan = Plan("prod", "file:///nowhere", steps=steps, state=before)

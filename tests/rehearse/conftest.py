@@ -1,4 +1,4 @@
-"""A control plane of their own for tests in which Karpenter buys: it leaves nodes and finalizers behind."""
+"""A separate control plane for tests in which Karpenter buys: it leaves nodes and finalizers behind."""
 
 from __future__ import annotations
 

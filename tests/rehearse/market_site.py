@@ -1,4 +1,4 @@
-"""A cluster where the real Karpenter buys nodes at the played AWS, without the engine's part of it."""
+"""A cluster where the real Karpenter buys nodes from the played AWS, without the Pulumi engine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READY = "gpuform.io/gpu-ready"
 
 
 class Site:
-    """The platform of one environment, laid by hand, and pools that are added to it one by one."""
+    """The platform of one environment, applied by hand; pools are added one by one."""
 
     def __init__(self, plane: Plane, env: Environment, cloud: Cloud | None = None) -> None:
         self.plane, self.env, self._cloud = plane, env, cloud
@@ -42,7 +42,7 @@ class Site:
         self.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(listed))
 
     def lay(self, folder: Path) -> None:
-        """Operator, its configuration, gate, and what tells Karpenter how it is set up."""
+        """Install the operator, its configuration, the gate, and Karpenter's CRDs and settings."""
         here = Path(__file__).parents[2]
         crds = karpenter_crds.chart(here / karpenter_crds.FOLDER, self.plane.paths.cache)
         self._helm("install", "karpenter-crd", str(crds), "-n", "kube-system")
@@ -82,7 +82,7 @@ class Site:
         return next(pool for pool in self.env.pools if pool.name == name)
 
     def sell(self, name: str, with_overlays: bool = True) -> None:
-        """Let Karpenter buy for a pool, as the plan says, once it is ready to."""
+        """Apply a pool's Karpenter objects as planned, and wait until they are ready."""
         pool = self.pool(name)
         if with_overlays and overlays.node_overlays(self.env, pool):
             self.apply(*overlays.node_overlays(self.env, pool))
@@ -100,7 +100,6 @@ class Site:
         return found
 
     def run(self, name: str, replicas: int, pool: str | None = None, **resources: str) -> None:
-        """A Deployment of pods that ask for these resources, on one pool or wherever they are offered."""
         asked = {"cpu": "10m", "memory": "16Mi", **resources}
         spec = {
             "nodeSelector": {"gpuform.io/pool": pool} if pool else {},
@@ -131,8 +130,6 @@ class Site:
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def running(self, name: str, count: int, seconds: float = 300) -> list[Manifest]:
-        """The pods, once all of them run."""
-
         def all_run() -> list[Manifest]:
             pods = [pod for pod in self.pods(name) if pod["status"].get("phase") == "Running"]
             return pods if len(pods) == count else []
@@ -143,7 +140,7 @@ class Site:
         return tuple(one for one in self.cloud.bought() if one.pool == pool)
 
     def late(self, pods: Sequence[Manifest]) -> list[str]:
-        """Pods that were bound before the gate had let their node in, or where it never did."""
+        """Pods that were bound before the gate admitted their node, or without that."""
         ready: dict[str, datetime] = {}
         for node in self.get("nodes")["items"]:
             note = node["metadata"].get("annotations", {}).get(READY)
@@ -166,5 +163,5 @@ def _bound(pod: Manifest) -> datetime:
 
 
 def nodes_for(pods: int, per_gpu: int, gpus: int) -> int:
-    """What the issue that asked for overlays counts with."""
+    """The calculation of the issue that asked for overlays."""
     return math.ceil(pods / per_gpu / gpus)

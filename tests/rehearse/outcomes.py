@@ -1,5 +1,3 @@
-"""An outcome with a bit of everything, for the reports' tests."""
-
 from __future__ import annotations
 
 from gpuform.rehearse.monitored import Scraped
@@ -32,13 +30,13 @@ WAITS = Pending(
 
 
 def drawn(name: str, pool: str, rows: int, each: int) -> NodeDrawn:
-    """A node with its GPUs cut alike; the first slice of each is taken."""
+    """A node with identically partitioned GPUs; the first slice of each is taken."""
     row = (Cell("mig-1g.5gb", "science", "train-abc-12345", "train"), *(Cell("mig-1g.5gb"),) * (each - 1))
     return NodeDrawn(name, pool, "p4d.24xlarge", "on-demand", "us-west-2a", 21.96, (row,) * rows, ())
 
 
 def outcome(nodes: int = 2, pending: tuple[Pending, ...] = (WAITS,)) -> Outcome:
-    """A rehearsal of an AWS stack in which something was short, a pod waits and a node went."""
+    """A rehearsal of an AWS stack with a capacity shortage, a pending pod and a removed node."""
     mig = PoolOutcome(
         name="mig",
         fixed=False,

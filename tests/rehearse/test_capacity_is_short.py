@@ -1,4 +1,4 @@
-"""What the real Karpenter does when AWS has no capacity, takes spot back, or a reservation is full."""
+"""What the real Karpenter does if AWS has no capacity, reclaims spot, or a reservation is full."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_type_without_capacity(site: Site) -> None:
     site.run("types", 1, "types", **GPU)
     site.running("types", 1)
     (one,) = site.bought("types")
-    assert one.machine == "g6.2xlarge"  # the next in price
+    assert one.machine == "g6.2xlarge"  # the next cheapest
     assert cheapest in {refused.machine for refused in site.cloud.refused()}
 
 

@@ -1,4 +1,4 @@
-"""Programs beside the cluster: known by their folder, closed to everybody, and gone with who started them."""
+"""Processes beside the cluster: identified by folder, not reachable, and ended with their parent."""
 
 from __future__ import annotations
 

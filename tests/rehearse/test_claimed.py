@@ -1,4 +1,4 @@
-"""Devices had by claim, as a rehearsal sees them: on nodes as offered, on pods as asked and given."""
+"""Devices allocated by claim in a rehearsal: offered by nodes, requested by and allocated to pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The played AWS, asked as Karpenter asks it: what it sells, what it refuses, and how nodes come of it."""
+"""The played AWS, called as Karpenter calls it: what it sells and refuses, and how nodes are created."""
 
 from __future__ import annotations
 
@@ -42,8 +42,6 @@ spec:
 
 
 class FakeTools:
-    """A kubectl that writes down what it is told."""
-
     def __init__(self, folder: Path) -> None:
         self.log = folder / "kubectl.log"
         self.command = folder / "kubectl"

@@ -1,4 +1,4 @@
-"""What is around the played AWS: this process's environment, its thread, its book; no moto is asked."""
+"""Parts around the played AWS: this process's environment, its thread, its records; without moto."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ ID = "cr-0123456789abcdef0"
 
 
 class NoTools:
-    """A kubectl that is never run."""
-
     def path(self, name: str) -> Path:
         return Path("/nowhere") / name
 
@@ -94,7 +92,7 @@ def bought(id: str, reservation: str | None = None) -> Bought:
 
 
 class Slow(Instances):
-    """While it looks what runs, something is sold."""
+    """While it lists running instances, another one is sold."""
 
     def __init__(self, market: Market, sold: Bought) -> None:
         super().__init__("us-west-2", market, {}, ["/nowhere"], 0.0)
@@ -118,7 +116,7 @@ def test_what_is_sold_during_a_look_has_not_ended() -> None:
 
 
 class Stumbling(Instances):
-    """Each look but the third fails, and not in a way that was foreseen."""
+    """The first two calls fail with an unexpected error."""
 
     looks = 0
 
@@ -143,8 +141,8 @@ def test_a_look_that_fails_is_said_and_done_again_and_then_forgotten() -> None:
 def test_a_fixed_pool_of_claimed_gpus_has_its_reservation() -> None:
     pool = {"machine": "p5.48xlarge", "nodes": 2, "capacity": ["reserved"], "aws": {"reservations": [ID]}}
     (held,) = Market(aws({**pool, "sharing": {"kind": "dra"}}), PriceList()).reservations
-    assert (held.id, held.total) == (ID, 3)  # one more while one is replaced
-    assert not Market(aws(pool), PriceList()).reservations  # a managed node group does not ask
+    assert (held.id, held.total) == (ID, 3)  # one more during a replacement
+    assert not Market(aws(pool), PriceList()).reservations  # a managed node group does not need one
 
 
 def test_a_pools_own_price_is_listed_where_its_machine_has_none() -> None:

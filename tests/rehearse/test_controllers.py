@@ -1,4 +1,4 @@
-"""The real Karpenter beside a cluster: there with its release, as its values say, and on no port."""
+"""The real Karpenter beside a cluster: runs while its release exists, with its values, and without ports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ LISTENS = "0A"  # proc_pid_net_tcp(5)
 
 @pytest.fixture(scope="module")
 def kinds(control_plane: Plane) -> Plane:
-    """A control plane that knows Karpenter's kinds."""
     chart = karpenter_crds.chart(HERE.root / karpenter_crds.FOLDER, HERE.cache)
     helm = [str(control_plane.toolchain.path("helm")), "template", str(chart)]
     crds = subprocess.run(helm, check=True, capture_output=True, text=True).stdout
@@ -70,12 +69,10 @@ def controller(kinds: Plane, tmp_path: Path) -> Iterator[Karpenter]:
 
 
 def pid(controller: Karpenter) -> int:
-    """Of what runs now; 0 for nothing."""
     return sum(process.pid for process in controller._children.running())
 
 
 def listening(pid: int) -> set[str]:
-    """Inodes of the sockets of a process on which it could be reached."""
     links = {str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir()}
     own = {found[1] for link in links if (found := re.fullmatch(r"socket:\[(\d+)\]", link))}
     rows = [
@@ -93,7 +90,7 @@ def test_it_comes_changes_and_goes_with_its_release(kinds: Plane, controller: Ka
     until(lambda: controller.running and "Starting Controller" in controller.log.read_text())
     assert controller.rss_bytes > 30e6
     first = pid(controller)
-    assert '"Serving metrics server"' in controller.log.read_text()  # it believes so
+    assert '"Serving metrics server"' in controller.log.read_text()  # its log says so
     assert listening(first) == set()
 
     release(kinds, batchIdleDuration="2s")

@@ -1,4 +1,4 @@
-"""Groups that grow, counted: which nodes go with half of the pods, and what a full group says."""
+"""Calculated group sizes: which nodes go when half of the pods go, and the message of a full group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 class Cards:
-    """A cluster of dicts: three nodes with a pod each, that of p0-2 without an owner."""
+    """A cluster of dicts: three nodes with a pod each; the pod of p0-2 has no owner."""
 
     def __init__(self) -> None:
         self.gone: list[str] = []

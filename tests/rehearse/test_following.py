@@ -1,4 +1,4 @@
-"""A process that is there while something is wanted, anew when that changes, and again when it has ended."""
+"""A process that runs while it is wanted, restarts when that changes, and restarts after it exits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.tools
 
 
 class Wanted:
-    """What a cluster would say, and every process that was made of it."""
+    """The wanted state, and every process started for it."""
 
     def __init__(self) -> None:
         self.now: str | None = None
@@ -27,7 +27,6 @@ class Wanted:
         self.looks = 0
 
     def looked_again(self) -> None:
-        """Return after two whole looks more."""
         before = self.looks
         until(lambda: self.looks >= before + 3)
 
@@ -106,7 +105,7 @@ def test_a_cluster_that_does_not_answer_changes_nothing(following: Following[str
         until(lambda: following.trouble == "OSError: no answer")
         wanted.looked_again()
         assert following.running
-        assert following.log.read_text() == "OSError: no answer\n"  # said once, not at every look
+        assert following.log.read_text() == "OSError: no answer\n"  # logged once, not at every poll
         wanted.error = None
         until(lambda: not following.trouble)
     assert len(wanted.started) == 1

@@ -1,4 +1,4 @@
-"""The variables that Karpenter is given, of the values that its chart would be given."""
+"""Karpenter's environment variables, derived from the values of its chart."""
 
 from __future__ import annotations
 

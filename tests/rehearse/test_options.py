@@ -1,4 +1,4 @@
-"""What may be switched on in a rehearsal, and what is refused before anything starts."""
+"""What may be switched on in a rehearsal, and what is refused before it starts."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def test_karpenter_buys_nothing_that_has_no_price() -> None:
         "pools[1].machine: p5e.48xlarge has no price in the list of us-east-1 of 2026-07-20, and Karpenter "
         "buys by price; give one: cost.prices: {p5e.48xlarge: USD per hour}"
     )
-    prices.check(aws({**UNPRICED, "nodes": 1}), PriceList())  # nobody has to choose
-    prices.check(aws({"gpu": {"models": ["H200"], "count": 8}}), PriceList())  # the other type has one
+    prices.check(aws({**UNPRICED, "nodes": 1}), PriceList())  # Karpenter does not choose
+    prices.check(aws({"gpu": {"models": ["H200"], "count": 8}}), PriceList())  # the other type has a price
 
 
 def test_the_stacks_here_can_all_be_rehearsed() -> None:

@@ -1,4 +1,4 @@
-"""A rehearsal's control plane goes, whatever happens before."""
+"""A rehearsal's control plane is removed, whatever happens before."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ pytestmark = pytest.mark.unit
 
 
 class NoTools:
-    """Nothing is asked of it."""
-
     def path(self, name: str) -> Path:
         raise AssertionError(name)
 
@@ -29,8 +27,6 @@ TOOLS = NoTools()
 
 
 class Recorded:
-    """A control plane that only says what is done to it."""
-
     done: list[str]
 
     def __init__(self, paths: Paths, tools: Any) -> None:
@@ -52,7 +48,7 @@ def paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Paths:
 
 @contextmanager
 def found(number: signal.Signals, disposition: signal.Handlers) -> Iterator[None]:
-    """A signal as this process would have found it at its start, whoever started the tests."""
+    """Set a signal's disposition as inherited by this process at its start."""
     before = signal.signal(number, disposition)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Workloads as pods: what is made, what half of them is, and why one waits."""
+"""Workloads as pods: what is created, what half of them is, and why one is pending."""
 
 from __future__ import annotations
 
@@ -43,8 +43,6 @@ def test_jobs_work_for_a_day_and_the_operators_namespace_is_the_programs() -> No
 
 
 class Recorded(Cluster):
-    """A cluster that only writes down what is asked of it."""
-
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any]] = []
 

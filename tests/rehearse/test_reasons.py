@@ -1,4 +1,4 @@
-"""Why a pod waits, in words: what kube-scheduler 1.34.4 and Karpenter 1.14.0 say, as they said it."""
+"""Why a pod is pending, in words: from original messages of kube-scheduler 1.34.4 and Karpenter 1.14.0."""
 
 from __future__ import annotations
 

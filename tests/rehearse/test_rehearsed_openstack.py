@@ -1,4 +1,4 @@
-"""CERN's cluster rehearsed: nodes as Magnum's groups give them, what they get, and a group that grows."""
+"""CERN's cluster rehearsed: nodes of Magnum's groups, their configuration, and a group that grows."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Json = dict[str, Any]
 
 
 class Played:
-    """A rehearsal, and its nodes as they were once every pod had its place."""
+    """A rehearsal, and its nodes at the time when every pod was placed."""
 
     def __init__(self, folder: Path) -> None:
-        """Play the stack with more runners than its elastic group may ever have room for."""
+        """Rehearse the stack with more runners than its elastic group can ever hold."""
         self.paths: Paths = make_checkout(folder).paths
         self.tools = Toolchain(self.paths)
         self.nodes: dict[str, Json] = {}
@@ -67,7 +67,6 @@ class Played:
         self.nodes = {one["metadata"]["name"]: one for one in found["items"]}
 
     def of(self, group: str) -> list[Json]:
-        """The nodes of a group."""
         return [one for one in self.nodes.values() if one["metadata"]["labels"][GROUP] == group]
 
 
@@ -144,7 +143,7 @@ def _grown(said: Json) -> None:
 
 
 def _shrunk(said: Json) -> None:
-    """Four runners are left, which two nodes hold; what is let go says why."""
+    """Four runners are left, which fit on two nodes; the removed node has a reason."""
     gone = [one["node"] for one in said["shrink"]["gone"]]
     assert len(gone) == 1, said["shrink"]
     assert gone[0].startswith("gpu-ci-")

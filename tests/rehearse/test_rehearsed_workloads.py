@@ -1,4 +1,4 @@
-"""What a rehearsal is asked to place: the stack's workloads or a file's, and which pool fails on what."""
+"""What a rehearsal places: the stack's workloads or a file's; and which pool fails, and why."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def work(**more: Any) -> dict[str, Any]:
 
 
 def refused(declared: dict[str, Any], work: dict[str, Any], folder: Path) -> tuple[str, str]:
-    """Path and fact of the refusal, from a file; the path without the folder."""
+    """Path, without the folder, and fact of the error for workloads from a file."""
     file = folder / "work.yaml"
     file.write_text(yaml.safe_dump({"workloads": [work]}))
     with pytest.raises(InputError) as caught:
@@ -139,7 +139,7 @@ def test_hosts_that_have_joined_no_cluster_can_be_asked_what_they_would_hold(tmp
         "pools": [{"name": "t4", "hosts": ["a"], "gpu": {"models": ["T4"], "count": 1}}],
     }
     file = tmp_path / "work.yaml"
-    # How large a host is nobody declares, so nothing is too large.
+    # Hosts do not declare their size, so no request is too large.
     file.write_text(yaml.safe_dump({"workloads": [work(pool="t4", cpu=500)]}))
     assert environment(declared, "x", file).workloads[0].pool == "t4"
     _, fact = refused(declared, work(pool="t4", count=2), tmp_path)

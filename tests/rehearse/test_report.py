@@ -1,4 +1,4 @@
-"""What a rehearsal shows: the table, the JSON that is promised, and the page with its pictures."""
+"""What a rehearsal shows: the table, the documented JSON, and the page with its diagrams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real Karpenter counts slices: as many nodes as they need, none in vain, no pod before the operand."""
+"""The real Karpenter counts slices: exactly the nodes needed, and no pod is bound before the operands run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SHARED, GPU = "nvidia.com/gpu.shared", "nvidia.com/gpu"
 
 
 def pool(name: str, machine: str, **sharing: object) -> dict[str, object]:
-    """An elastic pool; the taint is its own, for else Karpenter could take either of two for one pod."""
+    """An elastic pool with its own taint, since Karpenter could otherwise buy from either of two pools."""
     given = {"sharing": sharing} if sharing else {}
-    limit = {"elastic": {"max": {"cpu": 192}}}  # 48 nodes of the smallest
+    limit = {"elastic": {"max": {"cpu": 192}}}  # 48 nodes of the smallest type
     return {"name": name, "machine": machine, **limit, "taints": [{"key": "for", "value": name}], **given}
 
 
@@ -80,9 +80,9 @@ def test_the_fourth_of_three_slices_buys_a_node(site: Site) -> None:
 
 
 def test_a_node_goes_when_half_of_the_pods_have_gone(site: Site) -> None:
-    """Karpenter looks again when something changes, and else only after five minutes.
+    """Karpenter checks again on a change, otherwise only after five minutes.
 
-    So it hears that it may act once the pods have been gone for long enough: told before, it looks too early.
+    So consolidation is allowed only once the pods have been gone long enough; earlier, it checks too early.
     """
     hurry = {"spec": {"disruption": {"consolidateAfter": "5s"}}}  # as declared: five minutes
     site.kubectl("scale", "deployment", "tensorflow", "-n", "default", "--replicas=2")
@@ -110,7 +110,7 @@ def test_as_many_nodes_as_the_shares_need(site: Site) -> None:
 
 
 def test_types_with_one_and_with_four_gpus_in_one_pool(site: Site) -> None:
-    """Eight shares for one pod are on no node of one GPU; of six pods more, four fit beside it."""
+    """Eight shares for one pod need a node with several GPUs; of six more pods, four fit beside it."""
     site.sell("several")
     site.run("wide", 1, "several", **{SHARED: "8"})
     wide = site.running("wide", 1)
@@ -164,7 +164,7 @@ def test_a_spare_node_is_bought_given_up_at_once_and_bought_again(site: Site) ->
 
 
 def test_the_control_without_overlay_buys_a_node_for_every_slice(site: Site) -> None:
-    """Not renamed, for only then does Karpenter know the resource at all: its issue 729."""
+    """Not renamed, since only then does Karpenter know the resource at all: its issue 729."""
     site.sell("counted")
     site.sell("uncounted", with_overlays=False)
     for pool in ("counted", "uncounted"):

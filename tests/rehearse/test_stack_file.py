@@ -1,5 +1,3 @@
-"""The stack file that a rehearsal's engine gets, and the nodes that are played for it."""
-
 from __future__ import annotations
 
 from pathlib import Path

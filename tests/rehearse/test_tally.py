@@ -1,4 +1,4 @@
-"""From nodes and pods to pools, money and cells."""
+"""From nodes and pods to pools, cost and cells."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_slices_are_weighed_by_their_compute_slices() -> None:
     env = aws(MIG)
     (pool,) = env.pools
     there = node("p0", "p4d.24xlarge", {BIG: 8, SMALL: 16})
-    # 8 GPUs of 3 + 2 x 2 compute slices; asked for are 3 + 2 x 2 = one GPU of eight.
+    # 8 GPUs of 3 + 2 x 2 compute slices; requested are 3 + 2 x 2 = one GPU of eight.
     asked = [pod("p0-n", {BIG: 1}), pod("p0-n", {SMALL: 2})]
     assert used_share(env, pool, there, asked) == pytest.approx(1 / 8)
     tally = Tally(env, PriceList(), {})

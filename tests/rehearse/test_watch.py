@@ -1,4 +1,4 @@
-"""Watching a cluster: who came when, what has changed, and when there is nothing left to wait for."""
+"""Watching a cluster: when each node and pod came, what changed, and when the wait is over."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ pytestmark = pytest.mark.unit
 
 
 class Played(Cluster):
-    """A cluster of lists that a test changes."""
-
     def __init__(self) -> None:
         self.lists: dict[str, list[dict[str, Any]]] = {NODES: [], PODS: [], NODE_CLAIMS: []}
         self.fails = False

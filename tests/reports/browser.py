@@ -1,4 +1,4 @@
-"""A headless Chromium, asked over its DevTools pipe: no port, no driver, no library."""
+"""A headless Chromium, controlled over its DevTools pipe: no port, no driver, no library."""
 
 from __future__ import annotations
 
@@ -33,13 +33,12 @@ PATIENCE_S = 60.0
 
 
 def found() -> str | None:
-    """The browser on PATH; None where there is none."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 @dataclass
 class Seen:
-    """A page once it is loaded: how wide it is, what it complained of, what it asked for beside itself."""
+    """A loaded page: its width, its errors, and its requests to other resources."""
 
     width: int
     background: str
@@ -50,7 +49,7 @@ class Seen:
 
 @dataclass
 class Browser:
-    """Speaks to a browser that runs; ``events`` are those that nobody has looked at yet."""
+    """Controls a running browser; ``events`` have not been read yet."""
 
     reads: int
     writes: int
@@ -59,7 +58,6 @@ class Browser:
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def look(self, file: Path, width: int, scheme: str, height: int = 900) -> Seen:
-        """Load a file into a new page of that width, in the light or the dark scheme."""
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Network", "Runtime", "Log"):
@@ -133,7 +131,7 @@ def started(program: str, folder: Path) -> Iterator[Browser]:
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     command: Sequence[str] = (program, *FLAGS, f"--user-data-dir={folder}", "about:blank")
-    # The pipes are to be descriptors 3 and 4.
+    # The pipes must be descriptors 3 and 4.
     script = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
     process = subprocess.Popen(
         ["bash", "-c", script, "bash", *command],
@@ -148,7 +146,7 @@ def started(program: str, folder: Path) -> Iterator[Browser]:
         yield Browser(ours_in, ours_out)
     finally:
         os.close(ours_in)
-        os.close(ours_out)  # its end of the pipe gone, it ends by itself; its children may not
+        os.close(ours_out)  # it exits when its end of the pipe closes; its children may not
         with suppress(subprocess.TimeoutExpired):
             process.wait(timeout=10)
         with suppress(ProcessLookupError):

@@ -59,8 +59,6 @@ ALERTS = [
 
 
 class Moving(Played):
-    """Over time its values go up and down."""
-
     def get(self, path: str, params: Mapping[str, str]) -> httpx.Response:
         found = super().get(path, params)
         if not path.endswith("query_range"):
@@ -107,7 +105,7 @@ def played() -> Moving:
     for instance, profile, size in (("1", "3g.20gb", 20), ("5", "2g.10gb", 10)):
         tags = {"GPU_I_ID": instance, "GPU_I_PROFILE": profile}
         found.series += device("mig-0", 0, 0.5, 4, size, **tags)
-    for index in range(3):  # of the fourth nothing is known
+    for index in range(3):  # the fourth has no measurements
         found.series += device(WHOLE, index, 0.9, 30, 40)
     for name in ("t4-0", "mig-0"):
         found.series.append(series("gpuform:gpu:power_watts", 61.6, node=name, gpu="0"))

@@ -1,5 +1,3 @@
-"""Nodes and pods as a cluster has them, and a small environment that they are of."""
-
 from __future__ import annotations
 
 from typing import Any

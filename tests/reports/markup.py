@@ -1,5 +1,3 @@
-"""What a page is made of, tag by tag."""
-
 from __future__ import annotations
 
 from html.parser import HTMLParser
@@ -8,7 +6,7 @@ VOID = ("meta", "br")
 
 
 class Tags(HTMLParser):
-    """Every tag is closed, in order; what a page would fetch is noted."""
+    """Asserts that every tag is closed, in order; records what a page would fetch."""
 
     def __init__(self) -> None:
         super().__init__()

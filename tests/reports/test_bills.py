@@ -1,5 +1,3 @@
-"""What is said of costs where no list has a price."""
-
 from __future__ import annotations
 
 from typing import Any

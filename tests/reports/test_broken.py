@@ -1,4 +1,4 @@
-"""What somebody has broken on a node is named with the way to mend it, and nobody waits for it."""
+"""A fault that a user injected on a node is reported with its repair, and not waited for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ UNHEALTHY = "simulator.gpuform.io/unhealthy"
 
 
 def annotated(shares: str, notes: dict[str, str]) -> ClusterStatus:
-    """The pool's one node with so many of its four shares, and one that has no GPU."""
     one = node("t4-0", "t4", **{"gpu.shared": shares})
     one["metadata"]["annotations"] = notes
     return summarise(ENV, [one, node("cpu-0", "cpu")], [])
@@ -80,7 +79,7 @@ def test_a_broken_node_excuses_no_other_and_no_pool_without_nodes() -> None:
 
 
 def test_a_fault_that_took_nothing_from_what_the_node_offers_is_no_news() -> None:
-    """As of an XID from before the plugin was started: the annotation stays, and the node is whole."""
+    """For example an XID from before the plugin started: the annotation stays, and the node is whole."""
     current = annotated("4", of(Fault("xid", 0, SINCE, 79)))
     assert (faulty(current), unsettled(current)) == ({}, ())
 

@@ -1,6 +1,6 @@
-"""Whether the pages can be read, light and dark: WCAG 2.1's contrast, computed from the style itself.
+"""Readability of the pages, light and dark: WCAG 2.1's contrast, computed from the style itself.
 
-Text needs 4.5 to 1 (1.4.3, level AA), bars and lines 3 to 1 against what they lie on (1.4.11).
+Text needs 4.5 to 1 (1.4.3, level AA), bars and lines 3 to 1 against their background (1.4.11).
 """
 
 from __future__ import annotations

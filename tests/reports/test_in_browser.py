@@ -1,4 +1,4 @@
-"""The pages in a real browser: narrow and wide, light and dark, and none asks for anything."""
+"""The pages in a real browser: narrow and wide, light and dark, without any request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.reports.browser import Browser
 from tests.reports.everything import facts
 from tests.reports.test_contrast import colours
 
-# A process, so no unit test; it belongs to those that run where programs do.
+# It starts a process, so it is not a unit test; this marker runs where programs are available.
 pytestmark = pytest.mark.cluster
 
 WIDTHS = (1280, 400)
@@ -52,7 +52,6 @@ def test_a_page_fits_and_is_silent(
 
 
 def test_the_measure_sees_what_it_is_for(chromium: Browser, tmp_path: Path) -> None:
-    """A page with each of the faults."""
     bad = (
         '<!doctype html><body style="background:#010203"><div style="width:900px">x</div>'
         '<img src="http://127.0.0.1:1/x.png"><script>console.log("said"); nothing()</script>'

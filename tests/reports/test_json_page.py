@@ -1,4 +1,4 @@
-"""docs/json.md shows the keys that programs really get."""
+"""docs/json.md shows the keys of the real output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.unit
 
 PAGE = (Path(__file__).parents[2] / "docs/json.md").read_text(encoding="utf-8")
 NAMED = ("allocatable", "used", "units", "changes", "checks")
-"""Keys whose value is a mapping with names that differ from cluster to cluster."""
+"""Keys with a mapping as value; its names differ from cluster to cluster."""
 
 
 def status() -> dict[str, Any]:
@@ -75,7 +75,7 @@ REAL = {
 
 
 def keys(value: Any, path: str = "") -> set[str]:
-    """Every path of keys; of a list those of its first, of things by name those of the first."""
+    """Every path of keys; lists and mappings by name count by their first entry."""
     if isinstance(value, list):
         return keys(value[0], f"{path}[]") if value else set()
     if not isinstance(value, dict):

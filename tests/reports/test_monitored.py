@@ -1,5 +1,3 @@
-"""What is said of monitoring at the end of `make up` and of `gpuform local status`."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a cluster is asked for: only kinds that the environment has something of."""
+"""Requests to a cluster: only kinds that the environment uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report: whole, the same every time, text as text, and bounded however large the cluster is."""
+"""The report: complete, reproducible, escaped, and bounded for a cluster of any size."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_boxes_of_all_pools_together_are_bounded(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_picture_of_a_cut_gpu_is_to_scale() -> None:
-    """Three of eight memory slices in the middle are nobody's: 2g.10gb begins at 2, 1g.5gb at 6."""
+    """Three of eight memory slices in the middle are free: 2g.10gb begins at 2, 1g.5gb at 6."""
     slices = (
         Slice("2g.10gb", "3", 2, 2, 2, 2 / 7, 1, Use(util=0.5, memory_used=1, memory_total=2)),
         Slice("1g.5gb", "9", 6, 1, 1, 1 / 7, 1, Use(util=0.0)),

@@ -1,4 +1,4 @@
-"""Bringing live nodes and pods together with the pools that were declared."""
+"""Matching live nodes and pods with the declared pools."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_json_has_the_documented_keys_and_counts_what_is_in_use() -> None:
 def test_what_only_an_init_container_asks_for_is_held_by_its_pod_too(
     main: int, first: int, held: int
 ) -> None:
-    """As the scheduler counts it, and the recorded series: the larger of both, for they run in turn."""
+    """As the scheduler and the recorded series count it: the larger of both, since they run in turn."""
     one = pod("a", "t4-0", {"phase": "Running"}, shares=main)
     limits = {"limits": {"nvidia.com/gpu.shared": str(first)}}
     one["spec"]["initContainers"] = [{"name": "first", "resources": limits}]
@@ -66,14 +66,14 @@ def test_what_only_an_init_container_asks_for_is_held_by_its_pod_too(
 def test_a_pool_of_another_environment_with_the_same_name_is_not_this_ones(
     whose: str, there: list[str]
 ) -> None:
-    """Several stacks may be played on one embedded cluster; nodes that nobody has named count as ours."""
+    """Several stacks may be played on one embedded cluster; nodes without an environment count as ours."""
     theirs = node("t4-0", "t4")
     theirs["metadata"]["labels"]["gpuform.io/environment"] = whose
     assert [one.name for one in summarise(ENV, [theirs], []).pools[0].nodes] == there
 
 
 def test_a_node_with_gpus_that_is_of_no_pool_is_told() -> None:
-    """Its label was changed by hand, or its pool has left the file."""
+    """Its label was changed by hand, or its pool was removed from the file."""
     changed, none, bare, theirs = (node(f"n{number}", "gone", gpu="1") for number in range(4))
     del none["metadata"]["labels"]["gpuform.io/pool"]
     bare["status"]["allocatable"] = {"cpu": "8", "nvidia.com/gpu": "0"}
@@ -84,7 +84,7 @@ def test_a_node_with_gpus_that_is_of_no_pool_is_told() -> None:
 
 
 def test_a_group_that_grows_says_between_what() -> None:
-    """Only of Magnum's groups: what bounds a NodePool are amounts, and no number of nodes."""
+    """Only Magnum's groups: a NodePool is bounded by amounts, not by a number of nodes."""
     magnum = {"kind": "openstack", "template": "kubernetes-1.30.2-2", "version": "1.30"}
     pools = [
         {"name": "t4", "machine": "g2.5xlarge", "elastic": {"min": 2, "max": {"nodes": 4}}},
@@ -98,7 +98,7 @@ def test_a_group_that_grows_says_between_what() -> None:
 
 
 def of(kind: str) -> Environment:
-    """One pool of two nodes; on existing clusters those that a selector finds."""
+    """One pool of two nodes; on existing clusters those that a selector matches."""
     pool: dict[str, Any] = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 2}
     cluster: dict[str, Any] = {"kind": kind}
     if kind == "aws":

@@ -1,5 +1,3 @@
-"""How a pool is shared, in a few words, and what can be claimed of it."""
-
 from __future__ import annotations
 
 from typing import Any

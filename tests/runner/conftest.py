@@ -19,8 +19,6 @@ HERE = {"ansible_connection": "local", "ansible_python_interpreter": sys.executa
 
 @dataclass
 class Project:
-    """A folder with playbooks, and the state of the runs."""
-
     folder: Path
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)
@@ -32,7 +30,6 @@ class Project:
 
     @property
     def runs(self) -> Path:
-        """Where each run has its folder."""
         return self.paths.state / "hosts"
 
     @property
@@ -48,7 +45,6 @@ class Project:
         self.hosts[name] = {**HERE, **variables}
 
     def write(self, *tasks: dict[str, Any], name: str = "site.yml", **play: Any) -> None:
-        """A playbook of one play."""
         file = self.folder / "ansible" / "playbooks" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         plays = [{"name": "Try", "hosts": "all", "gather_facts": False, **play, "tasks": list(tasks)}]
@@ -61,7 +57,6 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """A project with two hosts."""
     made = Project(tmp_path)
     made.host("one")
     made.host("two")

@@ -1,4 +1,4 @@
-"""A run leaves nothing and tells no secret, however it ends."""
+"""A run leaves no files and reveals no secret, however it ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ run("site.yml", json.loads((folder / "inventory.json").read_text()), paths=paths
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The files below a folder in which somebody works: one that goes meanwhile is none."""
+    """Files below a folder in use: files that vanish meanwhile are left out."""
     found = {}
     for path, _ in below(folder):
         with contextlib.suppress(OSError):
@@ -43,9 +43,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def below(folder: Path) -> list[tuple[Path, int]]:
-    """Every path below a folder, and its mode."""
     found = []
-    for parent, folders, files in os.walk(folder):  # which goes past folders that vanish
+    for parent, folders, files in os.walk(folder):  # os.walk tolerates folders that vanish
         for path in (Path(parent, name) for name in (*folders, *files)):
             with contextlib.suppress(OSError):
                 found.append((path, path.lstat().st_mode))
@@ -81,7 +80,7 @@ def test_no_secret_is_in_an_event_a_result_or_an_artifact(
     )
     assert CANARY not in str(project.events)
     holding = {name for name, content in seen.items() if CANARY.encode() in content}
-    # While a copy task runs, Ansible keeps its content in a file of its own that only its owner can read.
+    # While a copy task runs, Ansible keeps its content in a separate file that only its owner can read.
     lasting = {Path(name).name for name in holding if not Path(name).name.startswith(".")}
     assert lasting == {"hosts.json"}, "the inventory alone has it"
     assert any("/artifacts/" in name for name in seen)
@@ -163,7 +162,7 @@ def test_a_killed_caller_leaves_no_process_and_no_file(project: Project, number:
 
 @pytest.mark.nightly
 def test_a_path_too_long_for_sockets_is_no_trouble(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    with tempfile.TemporaryDirectory(prefix="g", dir="/tmp") as short:  # for others make such folders as well
+    with tempfile.TemporaryDirectory(prefix="g", dir="/tmp") as short:  # not shared
         monkeypatch.setattr(tempfile, "tempdir", short)
         before = Path(short).stat().st_mtime_ns
         project.folder = project.folder / ("long" * 25)
@@ -174,7 +173,6 @@ def test_a_path_too_long_for_sockets_is_no_trouble(project: Project, monkeypatch
 
 
 def running(seconds: str) -> list[str]:
-    """The processes that sleep so long."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

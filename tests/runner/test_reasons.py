@@ -1,4 +1,4 @@
-"""What people read when a host fails, from what ssh and modules say; texts as recorded on booted hosts."""
+"""Messages for a failed host, from the output of ssh and modules; texts as recorded on booted hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run came to, host by host, from the events of the real ansible-playbook."""
+"""The result of a run, host by host, from the events of the real ansible-playbook."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_hosts_beside_the_one_that_stopped_the_run_are_not_ok(project: Project) 
 
 @pytest.mark.nightly
 def test_a_host_that_no_later_play_is_about_is_done_when_all_of_another_play_fail(project: Project) -> None:
-    """As a CPU host when the driver fails on every GPU host: Ansible ends the run there."""
+    """For example a CPU host when the driver fails on every GPU host: Ansible ends the run there."""
     project.groups = {"gpu": ["one"], "cpu": ["two"]}
     project.write(command("Prepare", "true"))
     playbook = project.folder / "ansible" / "playbooks" / "site.yml"

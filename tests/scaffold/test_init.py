@@ -1,4 +1,4 @@
-"""``gpuform init``: a file that parses, commands that a shell and AWS take, and nothing overwritten."""
+"""``gpuform init``: a file that parses, commands that a shell and AWS accept, and no overwritten file."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_bad_input_leaves_nothing(checkout: Path, words: list[str], said: str) -
 
 
 def played(folder: Path, there: str) -> list[list[str]]:
-    """The calls that the script makes, with an ``aws`` that knows everything of ours, or nothing."""
+    """AWS calls of the script, with an ``aws`` that reports all our resources as existing, or none."""
     (folder / "bin").mkdir(exist_ok=True)
     fake, calls = folder / "bin" / "aws", folder / f"calls-{there}"
     fake.write_text(FAKE.format(python=sys.executable))
@@ -140,7 +140,6 @@ def test_the_commands_are_those_that_aws_takes(checkout: Path, tmp_path: Path) -
 
 
 def check(words: list[str]) -> None:
-    """The call, judged by botocore's model of it."""
     import botocore.session
     from botocore import xform_name
     from botocore.validate import ParamValidator

@@ -1,4 +1,4 @@
-"""Worlds for the unit tests, and a control plane with the simulated operator for the others."""
+"""Nodes and pods for unit tests, and a control plane with the simulated operator for the others."""
 
 from __future__ import annotations
 
@@ -95,18 +95,18 @@ def _world(
 
 @pytest.fixture
 def make_pod() -> MakePod:
-    """A running pod; ``asks`` is {resource: count}, one container each."""
+    """A running pod; ``asks`` is {resource: count}, one container for each."""
     return _pod
 
 
 @pytest.fixture
 def make_world() -> MakeWorld:
-    """A node whose operands run; ``gpu`` is a PCI device id, ``sharing`` as NVIDIA's types write it."""
+    """A node with running operands; ``gpu`` is a PCI device id, ``sharing`` has NVIDIA's format."""
     return _world
 
 
 @pytest.fixture(scope="module")
 def site(simulated_plane: Any) -> Iterator[Site]:
-    """A control plane with one CPU node and the operator, without configurations until a test makes some."""
+    """A control plane with one CPU node and the operator; a test makes the configurations."""
     with opened(simulated_plane) as found:
         yield found

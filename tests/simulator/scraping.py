@@ -1,4 +1,4 @@
-"""Scrapes without a cluster: a store with one node, a clock that tests turn, and the text read back."""
+"""Scrapes without a cluster: a store with one node, a clock that tests set, and the text parsed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 class Bench:
-    """One node's exporter under a clock of its own."""
-
     def __init__(self, world: World) -> None:
         self.now = START
         api: Api = None  # type: ignore[assignment]  # a store that follows nothing
@@ -28,21 +26,19 @@ class Bench:
         self.put(world)
 
     def put(self, world: World) -> None:
-        """The node is so from now on."""
         self.world = world
         name = world.node.name
         self.store.nodes[name] = world.node
         self.store.on_node[name] = {(pod.namespace, pod.name): pod for pod in world.pods}
 
     def broken(self, *faults: Fault) -> None:
-        """This is broken from now on, and nothing else."""
         self.world.node.annotations.pop(FAULTS, None)
         text = stored(faults)
         if text:
             self.world.node.annotations[FAULTS] = text
 
     def scrape(self, after: float = 0.0) -> Series:
-        """Everything the node's exporter says, ``after`` seconds."""
+        """All samples of the node's exporter, ``after`` seconds later."""
         self.now += after
         status, text = self.exporters.scrape(self.world.node.name)
         assert status == 200, text
@@ -50,8 +46,6 @@ class Bench:
 
 
 class Series:
-    """Samples of one scrape."""
-
     def __init__(self, text: str) -> None:
         self.text = text
         self.samples: list[tuple[str, dict[str, str], float]] = []
@@ -63,7 +57,7 @@ class Series:
                 self.samples.append((found["name"], labels, float(found["value"])))
 
     def of(self, name: str, **labels: str) -> list[tuple[dict[str, str], float]]:
-        """Labels and values of a series; ``labels`` are to be so."""
+        """Labels and values of a series, filtered by ``labels``; DCGM prefixes may be omitted."""
         return [
             (found, value)
             for series, found, value in self.samples
@@ -72,7 +66,7 @@ class Series:
         ]
 
     def one(self, name: str, **labels: str) -> float:
-        """The value of the one series that there is."""
+        """Value of the only such sample."""
         ((_, value),) = self.of(name, **labels)
         return value
 
@@ -82,5 +76,4 @@ class Series:
 
 
 def all_counters(*names: Any) -> str:
-    """A counters' csv with these fields."""
     return "".join(f"{name}, gauge, of a test\n" for name in names)

@@ -1,4 +1,4 @@
-"""A control plane with the simulated operator, as tests use it: with plain kubectl and helm."""
+"""A control plane with the simulated operator for tests, used with plain kubectl and helm."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ NAMESPACE = "gpu-operator"
 
 
 class Site:
-    """A control plane with the simulated operator installed; resources are named without ``nvidia.com/``."""
-
     def __init__(self, plane: Any) -> None:
         self.plane = plane
         self.kubectl = plane.kubectl
@@ -36,7 +34,6 @@ class Site:
         self.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
 
     def node(self, name: str, gpu: str = "", count: int = 1, config: str = "") -> str:
-        """A simulated node, tainted where it has a GPU."""
         marks = {"kwok.x-k8s.io/node": "fake", "simulator.gpuform.io/cpu": "16"}
         spec: dict[str, Any] = {}
         if gpu:
@@ -50,9 +47,9 @@ class Site:
     def pod(
         self, name: str, limits: dict[str, int], node: str = "", memory: str = "", load: str = ""
     ) -> None:
-        """A pod that requests GPUs; with ``node`` it is bound there past the scheduler.
+        """A pod that requests GPUs; with ``node`` it is bound directly, without the scheduler.
 
-        ``memory``: MiB of GPU memory that its process wants, or ``all``; ``load``: how busy it keeps them.
+        ``memory``: MiB of GPU memory that its process wants, or ``all``; ``load``: its GPU utilization.
         """
         asks = {f"nvidia.com/{key}": count for key, count in limits.items()}
         container = {"name": "main", "image": "simulated.gpuform.io/main", "resources": {"limits": asks}}
@@ -72,7 +69,7 @@ class Site:
         self.kubectl("label", "node", node, "--overwrite", f"{label}={value}")
 
     def labelled(self, node: str, label: str, value: str | None = None) -> dict[str, str]:
-        """The node's labels once one of them has this value, or is there at all."""
+        """The node's labels, once ``label`` has this value (None: exists)."""
         found: dict[str, str] = self.until(
             lambda: self.get("node", node)["metadata"]["labels"],
             lambda labels: label in labels if value is None else labels.get(label) == value,
@@ -99,7 +96,6 @@ class Site:
         return found
 
     def events(self, name: str, text: str, namespace: str = "default") -> None:
-        """Wait for an Event on the object that says ``text``."""
         where = ["-n", namespace, "--field-selector", f"involvedObject.name={name}", "-o", "json"]
         self.until(lambda: self.kubectl("get", "events", *where), lambda found: text in found)
 
@@ -108,7 +104,7 @@ class Site:
 
 @contextmanager
 def opened(plane: Any) -> Iterator[Site]:
-    """One CPU node and the operator's namespace, and nothing of either afterwards."""
+    """One CPU node and the operator's namespace; both are removed afterwards."""
     site = Site(plane)
     site.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     site.node("cpu-0")
@@ -117,7 +113,7 @@ def opened(plane: Any) -> Iterator[Site]:
     finally:
         site.kubectl("delete", "pods", "--all", "-n", "default", "--wait=false")
         site.helm("uninstall", "gpu-operator", "-n", NAMESPACE, "--wait", "--ignore-not-found")
-        # A pod whose node goes first is only taken away by the garbage collection, a minute later.
+        # A pod that outlives its node is removed only by garbage collection, a minute later.
         site.kubectl("wait", "--for=delete", "pods", "--all", "-n", NAMESPACE, "--timeout=60s")
         site.kubectl("delete", "nodes", "--all", "--wait=false")
         site.kubectl("delete", "namespace", NAMESPACE, "--wait=true")

@@ -1,4 +1,4 @@
-"""The simulated operator's chart: the same keys as NVIDIA's, the same selectors, nothing unknown accepted."""
+"""The simulated operator's chart: NVIDIA's keys and selectors; unknown keys are refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.tools
 
 CHART = Path(__file__).parents[2] / "charts" / "gpu-operator-sim"
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "charts" / "gpu-operator"
-# NFD is a chart of its own inside NVIDIA's; these keys are in its values, not in the outer file.
+# NFD is a subchart of NVIDIA's; these keys are in its values, not in the outer file.
 SUBCHART = {("node-feature-discovery", role, "tolerations") for role in ("master", "gc")}
 
 Render = Callable[..., list[dict[str, Any]]]
@@ -54,7 +54,7 @@ def leaves(values: dict[str, Any], *above: str) -> Iterator[tuple[str, ...]]:
             yield (*above, key)
 
 
-# Defaults that NVIDIA's file names in a comment.
+# Defaults that NVIDIA's file gives in a comment.
 IN_A_COMMENT = {("validator", "version"), ("dcgmExporter", "config", "name")}
 
 

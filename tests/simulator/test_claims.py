@@ -1,6 +1,6 @@
-"""Claims on simulated nodes: published by the played driver, given by the real scheduler, given back.
+"""Claims on simulated nodes: published by the played driver, allocated by the real scheduler, released.
 
-Pods that hold a device end as on a real node: whoever deletes their owner waits for neither.
+Pods with a device terminate as on a real node, so the deletion of their owner does not hang.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def claimed() -> list[dict[str, Any]]:
-    """A class, a node's one device of it, and a Deployment whose pod claims that."""
+    """A DeviceClass, a node with one such device, and a Deployment with a pod that claims it."""
     resource = {"apiVersion": "resource.k8s.io/v1"}
     driver = f'device.driver == "{CLASS}"'
     requests = [{"name": "device", "exactly": {"deviceClassName": CLASS}}]
@@ -97,7 +97,7 @@ PLANNED = {
 
 @pytest.fixture(scope="module")
 def planned(site: Any) -> Any:
-    """The nodes, ConfigMaps and both releases as planned; what goes at the end is the site's."""
+    """The nodes, ConfigMaps and both releases as planned; ``site`` removes them."""
     env = parse(PLANNED)
     for found in (gpu_operator.release(env), dra.release(env)):
         assert found

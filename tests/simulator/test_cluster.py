@@ -73,7 +73,6 @@ def operator(site: Any) -> None:
 
 @pytest.fixture
 def t4(site: Any) -> str:
-    """A T4 in four slices."""
     node = site.node("t4-0", "1eb8", config="slice-4")
     site.offers(node, {"gpu.shared": 4})
     return str(node)

@@ -1,4 +1,4 @@
-"""On a real control plane: a GPU falls sick, the plugin restarts, the driver is upgraded, MPS comes up."""
+"""On a real control plane: a GPU fails, the plugin restarts, the driver is upgraded, MPS starts."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_what_is_not_there_cannot_fall_sick(site: Site, args: tuple[str, ...], s
 
 @pytest.fixture
 def offers_seen(site: Site, tmp_path: Path) -> Iterator[Any]:
-    """Every count of ``gpu`` that the node has had allocatable since, in order."""
+    """All allocatable counts of ``gpu`` on the node since the start, in order."""
     kubectl = [str(site.plane.toolchain.path("kubectl")), "--kubeconfig", str(site.plane.kubeconfig)]
     log = (tmp_path / "watch").open("w")
     template = "{.status.allocatable.nvidia\\.com/gpu}{'\\n'}"
@@ -153,7 +153,7 @@ def test_nvidia_plugin_restarts_without_a_lost_allocation(site: Site, offers_see
 
 
 def test_cisco_mps_by_its_daemon(site: Site) -> None:
-    """Discovery says that the node is capable, that brings the daemon, and for it the plugin has waited."""
+    """Discovery labels the node MPS-capable, which starts the daemon that the plugin has waited for."""
     node = site.node("mps-0", "1eb8", 2, config="mps-3")
     site.offers(node, {"gpu": 6})
     labels = site.labelled(node, "nvidia.com/gpu.sharing-strategy", "mps")

@@ -1,4 +1,4 @@
-"""On a real control plane: every node is scraped, broken by the command, and put right again."""
+"""On a real control plane: every node is scraped, broken by the command, and repaired."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SHARED = "nvidia.com/gpu.shared"
 
 @pytest.fixture(scope="module")
 def exporters(site: Site) -> Iterator[httpx.Client]:
-    """The operator with counters of its own, and a client of the simulated exporters."""
+    """The operator with its own counters, and a client of the simulated exporters."""
     port = Record.load(Layout(site.plane.paths)).ports.get("simulator-metrics")
     if port is None:
         pytest.skip("the control plane gives the simulator no port for its exporters")
@@ -57,7 +57,7 @@ def exporters(site: Site) -> Iterator[httpx.Client]:
 
 
 def scraped(site: Site, client: httpx.Client, node: str, good: Any) -> Series:
-    """The first scrape that is good; an exporter that does not run yet answers 503."""
+    """The first scrape that satisfies ``good``; an exporter that does not run yet answers 503."""
 
     def look() -> Series:
         answer = client.get(f"/nodes/{node}/metrics")
@@ -158,7 +158,7 @@ def test_a_lost_gpu_vanishes(site: Site, exporters: httpx.Client) -> None:
 
 
 def test_a_layout_stays_pending_while_a_client_does_not_go(site: Site, exporters: httpx.Client) -> None:
-    """What alerts of MIG need can be provoked with the cluster's own means: a pod that a finalizer keeps."""
+    """MIG alerts can be triggered with the cluster's own means: a pod kept by a finalizer."""
     node = site.node("m-pending", "20b0")
     scraped(site, exporters, node, xids)
     site.labelled(node, "nvidia.com/mig.config.state", "success")

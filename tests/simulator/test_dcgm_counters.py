@@ -1,4 +1,4 @@
-"""The counters' csv: read as dcgm-exporter reads it, and what is wrong with one makes the exporter crash."""
+"""The counters' csv is parsed as dcgm-exporter parses it; an error in it makes the exporter crash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = re.compile(r"\bDCGM_\w+")
 
 
 def reference(only_active: bool) -> set[str]:
-    """Names in dcgm-exporter's own files of counters."""
+    """Names in dcgm-exporter's own counter files."""
     if not REFERENCE.is_dir():
         pytest.skip(f"{REFERENCE} is not here")
     files = (REFERENCE / name for name in ("default-counters.csv", "dcp-metrics-included.csv"))
@@ -54,7 +54,7 @@ def test_blanks_comments_and_empty_lines_are_nothing() -> None:
 
 
 def test_what_an_environment_may_ask_for_is_taken() -> None:
-    """Some of it without series: only what stands in the exporter's own files is played."""
+    """Some fields have no series: only those in the exporter's own files are simulated."""
     text = "".join(f"{name}, {field.type}, {field.help}\n" for name, field in FIELDS.items())
     found = {counter.name for counter in counters.read(text)}
     assert found == KNOWN
@@ -89,7 +89,6 @@ def test_what_is_wrong_is_said_in_the_exporters_words(case: str) -> None:
 
 
 def exporter(world: Any, **fields: Any) -> Any:
-    """The exporter's pod, with a ConfigMap mounted."""
     (pod,) = world.of("dcgm-exporter")
     pod.template = replace(pod.template, config_map="counters")
     for name, value in fields.items():
@@ -145,7 +144,7 @@ def test_a_configmap_that_is_not_there_cannot_be_mounted(make_world: Any) -> Non
     world.configs[pod.uid] = broken
     (event,) = (action for action in operands.act(world) if isinstance(action, Event))
     assert (event.reason, '"counters" not found' in event.message) == ("FailedMount", True)
-    pod.start = "granted"  # what is mounted stays
+    pod.start = "granted"  # mounted files stay
     assert wrong(pod, {}) is None
 
 

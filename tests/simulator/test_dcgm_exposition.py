@@ -1,4 +1,4 @@
-"""What a scrape of a simulated node says: series, labels, and whose pod; promtool reads it, too."""
+"""A scrape of a simulated node: series, labels and pods; promtool parses it, too."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ NOT_ON_INSTANCES = {
 
 
 def everything(bench: Bench) -> Series:
-    """A scrape with every counter that there is."""
     for pod in bench.world.of("dcgm-exporter"):
         pod.template = replace(pod.template, config_map="all")
     bench.store.config_maps["gpu-operator", "all"] = {"dcgm-metrics.csv": all_counters(*sorted(KNOWN))}
@@ -100,7 +99,7 @@ def test_a_cut_gpu_has_a_row_per_instance(make_world: Any, make_pod: Any) -> Non
     whole = {name for name, labels, _ in series.samples if labels["gpu"] == "0"}
     instance = {name for name, labels, _ in series.samples if labels["gpu"] == "1"}
     assert whole - instance == NOT_ON_INSTANCES
-    # What belongs to the GPU each of its instances shows again: who adds up power counts it three times.
+    # Each instance repeats its GPU's values: a sum of power over instances counts it three times.
     watts = {value for _, value in series.of("POWER_USAGE", gpu="1")}
     assert watts == {50 + 350 * 0.8 * 3 / 7}
 
@@ -160,7 +159,7 @@ def test_a_claimed_device_works_and_nobody_is_named(make_world: Any) -> None:
 
 
 def _promtool() -> str | None:
-    """Of this user's toolchain, of the system, or as $PROMTOOL says."""
+    """promtool of the toolchain, else of $PROMTOOL, else of the system."""
     built = Toolchain(Paths.here()).locate("promtool").path
     return str(built) if built else os.environ.get("PROMTOOL") or shutil.which("promtool")
 
@@ -175,14 +174,14 @@ def test_what_is_written_can_be_parsed(make_world: Any, make_pod: Any) -> None:
     done = subprocess.run(
         [promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60
     )
-    # It also has opinions on NVIDIA's names, which are not ours: those are no errors of the format.
+    # Lint also complains about NVIDIA's names; those are not format errors.
     assert "error while linting" not in done.stderr, done.stderr
     assert "parsing error" not in done.stderr, done.stderr
     assert EXPORTER & Series(text).names
 
 
 def test_a_node_of_eight_gpus_is_worked_out_in_milliseconds(make_world: Any) -> None:
-    """1000 nodes every 15 seconds are 67 a second; there is one process for all of them."""
+    """1000 nodes every 15 seconds are 67 a second, all served by one process."""
     bench = Bench(make_world(gpu=A100, count=8))
     bench.scrape()
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""The models behind the series: what holds whatever runs, and what each of them says."""
+"""The models behind the series: invariants under any load, and the values of each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COUNTERS = (
 KINDS = (faults.ECC, faults.THERMAL, faults.POWER, faults.NVLINK, faults.ROW_REMAP)
 steps = st.lists(
     st.tuples(
-        st.floats(-5, 400),  # a clock that is set back, too
+        st.floats(-5, 400),  # negative: the clock was set back
         st.floats(0, 1),
         st.floats(0, 1),
         st.sets(st.sampled_from(KINDS)),
@@ -72,7 +72,7 @@ def test_memory_adds_up_to_what_there_is(total: int, held: int) -> None:
     assert min(found.values()) >= 0
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # both make, and keep nothing
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # both are factories without state
 @given(loads=st.lists(st.text(alphabet="0123456789.-einasx", max_size=6) | st.sampled_from(["sine", "idle"])))
 def test_how_busy_is_between_nothing_and_all_whatever_pods_say(
     make_world: Any, make_pod: Any, loads: list[str]

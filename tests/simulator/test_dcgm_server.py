@@ -1,4 +1,4 @@
-"""The server for scrapes: what it answers to whom, over real connections on loopback."""
+"""The metrics server: its answers over real connections on loopback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def scrape(name: str) -> tuple[int, str]:
 
 
 def talk(*requests: str, until_closed: bool = True) -> str:
-    """What the server says on one connection; the last request is to close it."""
+    """The server's answers on one connection; the last request must close it."""
 
     async def run() -> str:
         serving = await server.serve(scrape, 0)

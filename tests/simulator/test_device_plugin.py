@@ -170,7 +170,7 @@ def test_strategy_of_the_environment_wins(make_world: Any) -> None:
 def test_no_driver_no_devices(make_world: Any) -> None:
     world = make_world(operands=("device-plugin",))
     pod = world.running("device-plugin")
-    assert device_plugin.problem(world, pod, Config("")) is None  # one that runs has loaded it before
+    assert device_plugin.problem(world, pod, Config("")) is None  # a running one has loaded it before
     pod.start = "waits"
     message = device_plugin.problem(world, pod, Config(""))
     assert message is not None

@@ -1,4 +1,4 @@
-"""NVIDIA's device plugin without the operator, as the plan has it, on nodes with a driver of theirs."""
+"""NVIDIA's device plugin without the operator, as planned, on nodes with a preinstalled driver."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ BARE = "g4dn-bare"
 
 
 def _bare() -> dict[str, Any]:
-    """A node of the first pool whose image has no driver."""
     (made,) = nodes.simulated_nodes(ENV, ENV.pools[0])
     made["metadata"]["name"] = made["metadata"]["labels"]["kubernetes.io/hostname"] = BARE
     del made["metadata"]["annotations"]["simulator.gpuform.io/host-driver"]

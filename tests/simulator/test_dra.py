@@ -1,4 +1,4 @@
-"""The played DRA driver: which devices it publishes of a node, with what, and when again."""
+"""The played DRA driver: which devices it publishes for a node, their attributes, and when it republishes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def node(make_world: MakeWorld, make_pod: MakePod) -> Any:
-    """A node on which the driver runs, as it found the GPUs when it started."""
+    """A node with a running driver; ``found`` is the MIG layout when the driver started."""
 
     def make(gpu: str = "20f1", found: str = "{}", runs: bool = True, **more: Any) -> World:
         world = make_world(gpu, **more)
@@ -179,7 +179,7 @@ def claim(node: str = "a", driver: str = keys.DRA_DRIVER, name: str = "c") -> di
 def test_claims_are_known_by_the_node_whose_devices_they_hold() -> None:
     told: list[str] = []
     known = Claimed(told.extend)
-    known.put_claim({"metadata": {"namespace": "lab", "name": "c"}})  # nothing is allocated yet
+    known.put_claim({"metadata": {"namespace": "lab", "name": "c"}})  # not allocated yet
     known.put_claim(claim(driver="nic.example.org", name="d"))
     assert (told, known.on("a")) == ([], ())
     known.put_claim(claim())

@@ -1,4 +1,4 @@
-"""The chart that stands in for NVIDIA's DRA driver: the keys that we set, no others, the same selectors."""
+"""The stand-in chart for NVIDIA's DRA driver: exactly the keys that we set, and the same selectors."""
 
 from __future__ import annotations
 

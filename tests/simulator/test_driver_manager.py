@@ -1,4 +1,4 @@
-"""The driver's init container: the operands make way for another driver."""
+"""The driver's init container: operands are evicted before a driver change."""
 
 from __future__ import annotations
 

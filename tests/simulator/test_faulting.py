@@ -1,4 +1,4 @@
-"""``gpuform simulate fault``: what it writes, what it says, and what it refuses with nothing changed."""
+"""``gpuform simulate fault``: what it writes and prints, and refusals that change nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOW = 1_800_000_000.0
 
 
 class Cluster:
-    """An API server with two simulated nodes and one without a GPU, as far as the command asks it."""
+    """An API server with two simulated GPU nodes and one without; only the requests of the command."""
 
     def __init__(self) -> None:
         self.nodes = {
@@ -74,7 +74,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 @pytest.fixture
 def do(tmp_path: Path) -> Any:
-    """Run the command at a time; returns its lines."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.touch()
 
@@ -108,7 +107,7 @@ def test_faults_are_written_and_cleared_by_gpu(cluster: Cluster, do: Any) -> Non
     assert [fault.kind for fault in cluster.of("a100-0")] == ["xid", "exporter-down"]
     cluster.deleted.clear()
     assert do("a100-0", clear=True) == ["a100-0: cleared exporter-down, xid"]
-    assert cluster.deleted == []  # the plugin had nothing against XID 31
+    assert cluster.deleted == []  # the plugin does not react to XID 31
     assert keys.FAULTS not in cluster.nodes["a100-0"]
     assert do("a100-0", clear=True) == ["a100-0: nothing is broken"]
 
@@ -141,7 +140,7 @@ def test_the_annotation_does_not_grow_for_ever(cluster: Cluster, do: Any) -> Non
     found = cluster.of("a100-0")
     assert len(found) == 202
     assert found[0].kind == "thermal"
-    assert sum(fault.xid == 13 for fault in found) == 1  # an hour later nobody asks for the older one
+    assert sum(fault.xid == 13 for fault in found) == 1  # XIDs older than an hour are dropped
 
 
 WRONG: dict[str, tuple[tuple[str, ...], dict[str, Any], str, str, str]] = {

@@ -1,4 +1,4 @@
-"""Faults of simulated GPUs: what each does to the series, to the exporter, and to what the node offers."""
+"""Faults of simulated GPUs: their effect on the series, the exporter, and the node's allocatable."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def bench(make_world: Any) -> Bench:
 
 
 def opened(world: Any) -> Bench:
-    """A node whose exporter serves every counter that there is."""
     bench = Bench(world)
     (pod,) = world.of("dcgm-exporter")
     pod.template = replace(pod.template, config_map="all")
@@ -48,7 +47,7 @@ def test_an_xid_counts_for_five_minutes_and_stays_as_the_last_one(bench: Bench) 
     assert counted(series, gpu=1) == {"": 0}
     ((labels, value),) = series.of("XID_ERRORS", gpu="0")
     assert (value, labels["err_code"], labels["err_msg"]) == (79, "79", "GPU has fallen off the bus")
-    bench.broken()  # clearing does not undo what has happened
+    bench.broken()  # clearing does not undo past XIDs
     assert counted(bench.scrape(after=285)) == {"31": 1, "79": 1}
     series = bench.scrape(after=20)
     assert counted(series) == {"": 0}

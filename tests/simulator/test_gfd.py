@@ -1,4 +1,4 @@
-"""GFD's labels; CERN's list is spelled out here a second time, from the webinar's slides."""
+"""GFD's labels; CERN's list is typed here again from the webinar's slides."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ TWO_OF_FOUR = {keys.MIG_LAYOUT: json.dumps({"0": SEVEN, "1": SEVEN})}
 
 
 def test_mixed_with_two_of_four_gpus_cut(make_world: Any) -> None:
-    """gpu.count counts all four, as the real one does; sharing is said of the whole ones."""
+    """gpu.count counts all four, as the real one does; sharing labels describe the whole ones."""
     both = {"timeSlicing": {"resources": [{"name": "nvidia.com/gpu", "replicas": 2}]}}
     labels = found(
         make_world(gpu="20b0", count=4, annotations=TWO_OF_FOUR, sharing=both, strategy="time-slicing")

@@ -1,4 +1,4 @@
-"""Two tables, typed twice: what the planner believes of a GPU and what the simulator's nodes have."""
+"""Two tables, typed independently: the planner's GPU data and the simulator's."""
 
 from __future__ import annotations
 

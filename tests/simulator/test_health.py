@@ -1,4 +1,4 @@
-"""A sick GPU: capacity stays, allocatable drops, nobody new gets it, whoever has it keeps it (row 22)."""
+"""A faulty GPU: capacity stays, allocatable drops, only its current pods keep it (row 22)."""
 
 from __future__ import annotations
 

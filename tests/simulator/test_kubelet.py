@@ -1,4 +1,4 @@
-"""The device manager: who gets which device, and how a pod is refused."""
+"""The device manager: which pod gets which device, and how a pod is rejected."""
 
 from __future__ import annotations
 

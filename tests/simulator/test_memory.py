@@ -1,4 +1,4 @@
-"""The model of GPU memory: pools, who comes first, and who runs out."""
+"""The model of GPU memory: pools, order of allocation, and which pod runs out."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ SHARED: dict[str, Any] = {
 
 @pytest.fixture
 def process(make_pod: Any) -> Any:
-    """A running pod whose process wants memory of the devices that it has."""
-
     def made(name: str, wants: str, devices: str, held: str = "", **fields: Any) -> Pod:
         pod: Pod = make_pod(name, asks={GPU: 1}, devices=devices, memory=wants, held=held, **fields)
         return pod
@@ -38,7 +36,7 @@ def replica(world: Any, n: int, index: int = 0) -> str:
 
 
 def outcome(world: Any) -> dict[str, str]:
-    """What each pod holds afterwards, or that it has run out; pods for which nothing changes are missing."""
+    """What each changed pod holds afterwards, or that it ran out of memory."""
     found: dict[str, str] = {}
     for action in memory.act(world):
         if isinstance(action, Annotate) and action.annotations[keys.MEMORY_HELD]:
@@ -79,7 +77,7 @@ def test_a_leak_takes_what_is_free_and_the_next_to_grow_falls(make_world: Any, p
     assert f"a capacity of {T4_MIB} MiB, of which 2048 MiB are free" in crash.message
     assert isinstance(freed, Annotate)
     steady.crash, steady.held = crash.message, ""
-    assert outcome(world) == {"notebook": str(T4_MIB)}  # the leak takes what the other has lost
+    assert outcome(world) == {"notebook": str(T4_MIB)}  # the leak takes what the other lost
     leak.held = str(T4_MIB)
     assert memory.act(world) == []
     world.pods.remove(leak)

@@ -18,7 +18,7 @@ from gpuform.simulator.world import Broken, Config
 
 pytestmark = pytest.mark.unit
 
-# A100 40GB and A30 as go-nvml's mocks have them: profile -> (compute slices, size, starts).
+# A100 40GB and A30 in go-nvml's mocks: profile -> (compute slices, size, starts).
 A100 = {
     "1g.5gb": (1, 1, range(7)),
     "1g.5gb+me": (1, 1, range(7)),
@@ -50,7 +50,7 @@ def test_table_as_the_mocks_have_it(device: str, table: dict[str, Any]) -> None:
 
 
 def placeable(table: dict[str, Any], slices: int) -> set[tuple[tuple[str, int], ...]]:
-    """Every layout that some choice of placements makes without overlap, by trying all of them."""
+    """Every layout that some non-overlapping placement yields, by trying all placements."""
     spots = [(n, s, frozenset(range(s, s + size))) for n, (_, size, starts) in table.items() for s in starts]
     found: set[tuple[tuple[str, int], ...]] = set()
     stack: list[tuple[int, frozenset[int], tuple[str, ...]]] = [(0, frozenset(), ())]
@@ -85,7 +85,7 @@ def test_search_finds_what_brute_force_finds(device: str, table: dict[str, Any],
             assert fits, layout
             assert counted(placed) == layout
             found += bool(layout)
-    assert found == within  # on an empty GPU every layout within both kinds of slices has its places
+    assert found == within  # on an empty GPU every layout within both slice limits can be placed
     if device == "20b0":
         assert found == 77
 
@@ -256,7 +256,7 @@ def test_two_of_four_gpus_are_cut_while_a_third_is_in_use(make_world: Any, make_
 
 
 def test_a_gpu_that_is_as_it_should_be_is_left_with_its_pods(make_world: Any, make_pod: Any) -> None:
-    """Two entries for one GPU: the one that is so already keeps its instances."""
+    """Two entries for one GPU: the GPU that already matches keeps its instances."""
     labels = {keys.MIG_CONFIG: "half", keys.MIG_STATE: "pending", **OFF}
     there = {keys.MIG_LAYOUT: json.dumps({"0": [f"1g.5gb@{i}" for i in range(7)]})}
     world = parted(

@@ -1,4 +1,4 @@
-"""MPS: what its daemon sets and refuses, and how the other operands go with it (row 19)."""
+"""MPS: what its daemon sets and refuses, and the other operands with it (row 19)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Go helper: NVIDIA's own types read our configurations, and no key of ours is lost unnoticed."""
+"""The Go helper: NVIDIA's own types parse our configurations, and no key of ours is silently dropped."""
 
 from __future__ import annotations
 

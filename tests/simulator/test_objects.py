@@ -1,4 +1,4 @@
-"""What is kept of nodes and pods: enough for the operands, and no more."""
+"""What the simulator keeps of nodes and pods: only what the operands need."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_pod_that_says_what_memory_it_wants_may_fail_by_container() -> None:
     assert pod is not None
     assert (pod.memory, pod.held) == ("all", "12")
     assert pod.template.containers == (("main", "x"),)
-    assert pod.template.config_map == ""  # its ConfigMaps are nobody's affair here
+    assert pod.template.config_map == ""  # ConfigMaps of other pods are not kept
 
 
 def test_a_plain_pod_keeps_no_template() -> None:

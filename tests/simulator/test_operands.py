@@ -1,4 +1,4 @@
-"""Order of the operands, what makes them crash-loop, and the labels of operator and NFD."""
+"""Order of the operands, why they crash-loop, and the labels of operator and NFD."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_operator_away_changes_nothing_uninstalled_takes_all_back(make_world: An
 
 
 def test_a_node_that_shows_no_gpu_loses_even_what_others_have_set(make_world: Any) -> None:
-    """As NVIDIA's operator does: a node has to be born with the label that NFD would give it."""
+    """As NVIDIA's operator does: a node must start with the label that NFD would give it."""
     off = {f"{keys.DEPLOY}device-plugin": "false"}
     gone = labels_of(operator.act(make_world(labels={**off, keys.PCI_PRESENT: "false"})))
     assert gone == dict.fromkeys(off)

@@ -1,6 +1,6 @@
-"""What the plan promises of a node is what the simulated operands offer there with the plan's own ConfigMaps.
+"""What the plan promises for a node is what the simulated operands offer with the plan's ConfigMaps.
 
-NVIDIA's types read those in between, and the simulator shares no code with the plan.
+NVIDIA's types parse those in between, and the simulator shares no code with the plan.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def mig(machine: dict[str, str], block: dict[str, Any], **more: Any) -> dict[str
     return {**machine, "sharing": {**block, **more}}
 
 
-# The operator's strategy and pools that live in one environment.
+# The operator's strategy and the pools of one environment.
 ENVIRONMENTS: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "CERN and Bumble": (
         "mixed",
@@ -111,7 +111,7 @@ def read(binary: Path, kind: str, text: str) -> Config:
 
 
 def grown(env: Environment, pool: Pool, make_world: Any, binary: Path) -> World:
-    """A node of the pool once the MIG manager is done and the other operands run with their configuration."""
+    """A node of the pool after the MIG manager is done; the other operands run with their configuration."""
     (gpu,) = pool.gpus
     node: dict[str, Any] = {"gpu": gpu.pci.partition(":")[2], "count": pool.gpu_count}
     annotations: dict[str, str] = {}
@@ -162,7 +162,7 @@ def test_a_node_offers_what_was_promised(name: str, make_world: Any, binary: Pat
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_who_may_ask_for_two(name: str, make_world: Any, make_pod: Any, binary: Path) -> None:
-    """Shares are refused where it was said so, and never the whole GPUs beside shared slices."""
+    """Requests for several shares are refused where declared; never for whole GPUs beside shared slices."""
     env = environment(name)
     for pool in env.pools:
         world = grown(env, pool, make_world, binary)
@@ -198,7 +198,7 @@ def test_the_operator_has_no_strategy_exactly_where_pools_differ() -> None:
 
 
 def test_a_strategy_of_the_operator_would_break_it(make_world: Any, binary: Path) -> None:
-    """The check bites: the environment goes before the configuration, and MPS does not start under mixed."""
+    """Counter-check: the environment variable overrides the configuration, and MPS fails under mixed."""
     env = environment("MPS beside mixed")
     config = grown(env, env.pools[0], make_world, binary).config("device-plugin")
     assert config

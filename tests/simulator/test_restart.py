@@ -1,4 +1,4 @@
-"""The plugin goes and comes back: pods keep their devices, and the free ones are counted right (row 22)."""
+"""The plugin stops and restarts: pods keep their devices, and free ones are counted right (row 22)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_nvidia_zero_downtime_re_registration(
 
     away = make_world(**given, operands=("driver", "toolkit"), capacity=capacity, pods=(holds,))
     assert kubelet.report(away) == [NodeResources({}, dict.fromkeys(capacity, 0))]
-    assert kubelet.act(away) == []  # who runs is not touched
+    assert kubelet.act(away) == []  # running pods are not touched
 
     late = make_pod("late", asks={resource: 1}, phase="Pending")
     unlucky = make_world(**given, operands=("driver",), capacity=capacity, pods=(holds, late))

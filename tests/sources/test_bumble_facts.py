@@ -39,9 +39,9 @@ def test_bumble_own_layout_of_three_small_and_two_middle_slices() -> None:
     )
     config_map = sharing.mig_parted_config_map(env)
     assert config_map is not None
-    # An object of our own: the operator writes over edits of its default one.
+    # Our own object: the operator overwrites edits of its default one.
     assert config_map["metadata"]["name"].startswith("nvidia-mig-config-")
-    # In our ConfigMap under the guide's own name, beside NVIDIA's for GPUs that are not cut.
+    # In our ConfigMap under the guide's own name, beside NVIDIA's for GPUs without MIG.
     configs = yaml.safe_load(config_map["data"]["config.yaml"])["mig-configs"]
     assert sorted(configs) == [NAME, "all-disabled"]
     assert configs[NAME][0]["mig-devices"] == {"1g.5gb": 3, "2g.10gb": 2}
@@ -51,7 +51,7 @@ def test_bumble_own_layout_of_three_small_and_two_middle_slices() -> None:
 
 
 def test_bumble_driver_of_the_hosts_with_the_operators_switched_off() -> None:
-    """525.60.11 from NVIDIA's installer, as in the text; its hash is the reader's to find."""
+    """525.60.11 from NVIDIA's installer, as in the text; the reader must find its hash."""
     url = "https://mirror.example/Linux-x86_64/525.60.11/NVIDIA-Linux-x86_64-525.60.11.run"
     runfile = {"url": url, "sha256": "0" * 64}
     env = parse(
@@ -88,7 +88,7 @@ def test_bumble_pod_pinned_by_product() -> None:
 
 
 def test_bumble_row_13_pod_on_a_slice() -> None:
-    """The guide's pod-a100-mig: one slice of one A100, asked for by its profile's own resource."""
+    """The guide's pod-a100-mig: one slice of one A100, requested by its profile's own resource."""
     mapping = LOCAL.resolved()
     mapping["workloads"].append(
         {"name": "pod-a100-mig", "kind": "pod", "pool": "a100-7", "slice": "1g.5gb", "image": "a:1"}

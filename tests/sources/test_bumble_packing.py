@@ -20,7 +20,6 @@ LARGE = {"name": "large", "kind": "deployment", "replicas": 1, "count": 4}
 
 
 def objects(namespace: str, packer: bool, *work: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a stack with these workloads and Bumble's pool puts into the cluster, nodes and operator aside."""
     env = parse(
         {
             "name": "bumble",
@@ -48,7 +47,7 @@ def test_bumble_without_packing_no_node_keeps_four_gpus(bumble: Plane) -> None:
     packing.apply(bumble, made[:-1])
     try:
         taken = packing.placed(bumble, "spread", 10)
-        # The default profile goes to the node with the most CPU and memory left: each gets one pod.
+        # The default profile prefers the node with the most free CPU and memory: each gets one pod.
         assert set(taken.values()) == {1}
         assert len(taken) == NODES
         packing.apply(bumble, made[-1:])

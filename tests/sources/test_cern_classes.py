@@ -1,6 +1,6 @@
-"""CERN's table of use cases: each class of work on the sharing that suits it, side by side (FACTS 1, row 9).
+"""CERN's table of use cases: each class of work on suitable sharing, side by side (FACTS 1, row 9).
 
-The slide leaves time-slicing to what may wait: it calls it inappropriate for what is sensitive to latency.
+The slide reserves time-slicing for work that may wait: it calls it inappropriate for latency-sensitive work.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ def environment(**trust: str) -> Environment:
 
 
 def asked(env: Environment) -> dict[str, str]:
-    """The GPU resource that each class's pods ask for."""
     limits = {
         one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
         for one in workloads.manifests(env)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 
 LOCAL = load(Path(__file__).parents[2] / "Pulumi.local.yaml")
 
-# Row 4, the labels that say what the hardware is, as discovery wrote them for one T4.
+# Row 4, the hardware labels that discovery wrote for one T4.
 T4_LABELS = {
     "nvidia.com/gpu.compute.major": "7",
     "nvidia.com/gpu.compute.minor": "5",

@@ -1,7 +1,7 @@
 """CERN's two commands, typed and declared: the same requests to a real Magnum API (FACTS 1, rows 1 and 2).
 
-The commands are those of the talk, run with OpenStack's own client; ``--cluster-template`` is said besides,
-for upstream's client wants it (CERN's has a default).
+The commands are those of the talk, run with OpenStack's own client; ``--cluster-template`` is added, since
+upstream's client requires it (CERN's has a default).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ DIFFER: dict[str, str] = {
     "min_node_count": "the client sends 0, we leave it out: 0 is Magnum's default",
     "role": "the client sends worker, we leave it out: worker is Magnum's default",
 }
-"""Fields of the two bodies that may differ, and why; nothing else may."""
+"""Fields of the two bodies that may differ, and why; all others must be equal."""
 SIGNED = ("POST", "/v1/certificates")
-"""Beside the two: a certificate for the kubeconfig, as ``openstack coe cluster config`` asks for one."""
+"""Beside the two: a certificate for the kubeconfig, which ``openstack coe cluster config`` requests, too."""
 
 
 def _declared() -> dict[str, Any]:
@@ -38,7 +38,7 @@ def _declared() -> dict[str, Any]:
 
 
 def _asked(world: World) -> tuple[Request, Request]:
-    """The two requests, and that nothing else was asked for but the kubeconfig's certificate."""
+    """The two requests; asserts that the only other one is for the kubeconfig's certificate."""
     cluster, *signed, group = sorted(world.requests(changes=True), key=lambda one: one.path.count("/"))
     assert [(one.method, one.path.rstrip("/")) for one in signed] == [SIGNED]
     return cluster, group
@@ -74,13 +74,13 @@ def test_cern_commands_and_ours_lead_to_the_same_requests(world: World, tmp_path
     cluster = world.settled("digaponc-gpu-004")
     assert by_hand[1].path.rstrip("/") == f"/v1/clusters/{cluster.name}/nodegroups"
     assert ours[1].path.rstrip("/") == f"/v1/clusters/{cluster.uuid}/nodegroups"
-    # Those that differ mean the same: each side says Magnum's default, or leaves it out.
+    # Fields that differ mean the same: each side sends Magnum's default, or omits it.
     assert by_hand[0].body["cluster_template_id"] == TEMPLATE
     assert ours[0].body["cluster_template_id"] == template.uuid
     default = {"min_node_count": 0, "role": "worker"}
     for field in DIFFER.keys() - {"cluster_template_id"}:
         assert {request.body.get(field) for request in (*by_hand, *ours)} <= {default.get(field), None}
-    # And Magnum made the same of both.
+    # And Magnum stored the same for both.
     assert _stored(cluster) == stored_by_hand
     assert _stored_groups(world) == groups_by_hand
 

@@ -1,7 +1,7 @@
-"""CERN's three neighbours on one A100 40GB (FACTS 1, row 8): who starves whom, by a model of memory.
+"""CERN's three neighbours on one A100 40GB (FACTS 1, row 8): which starves which, by a model of memory.
 
-The model is ours (gpuform/simulator/memory.py); that a GPU shared by time has one memory, and a MIG device
-its own, is NVIDIA's.
+The model is ours (gpuform/simulator/memory.py); that a time-sliced GPU has one memory, and a MIG device its
+own, is from NVIDIA.
 """
 
 from __future__ import annotations
@@ -50,12 +50,10 @@ def cern(simulated_plane: Any) -> Iterator[Site]:
 
 
 def wants(site: Site, pod: str, mib: int) -> None:
-    """The process grows."""
     site.kubectl("annotate", "pod", pod, "--overwrite", f"simulator.gpuform.io/gpu-memory={mib}")
 
 
 def state(site: Site, pod: str) -> str:
-    """MiB that it holds, or why its container waits."""
     found = site.get("pod", pod)
     for container in found["status"].get("containerStatuses") or ():
         if "waiting" in container["state"]:
@@ -105,7 +103,7 @@ def test_cern_under_mig_the_notebook_starves_itself_only(cern: Site) -> None:
 
     wants(cern, "notebook", 12 * GIB)
     become(cern, notebook=OUT, simulation=8 * GIB, inference=10 * GIB)
-    # A slice called 10gb has 9856 MiB: CERN's 10 GiB do not fit into it, and again nobody else minds.
+    # A slice called 10gb has 9856 MiB: CERN's 10 GiB do not fit, and again the neighbours are unaffected.
     wants(cern, "simulation", 10 * GIB)
     become(cern, simulation=OUT, inference=10 * GIB)
     cern.events("simulation", "has a capacity of 9856 MiB, of which 9856 MiB are free")

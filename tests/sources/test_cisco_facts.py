@@ -42,7 +42,7 @@ def test_cisco_taint_and_toleration() -> None:
     assert toleration in gpu_operator.values(LOCAL)["daemonsets"]["tolerations"]
 
 
-# As the article has it: the device plugin by its own chart, on nodes whose image brings driver and toolkit.
+# As in the article: the device plugin by its own chart, on node images with driver and toolkit.
 SHARINGS = {
     "any": {"kind": "time_slicing", "replicas": 3, "rename": False, "fail_requests_greater_than_one": False},
     "mps": {"kind": "mps", "replicas": 3},
@@ -97,7 +97,7 @@ def test_cisco_row_19_one_process_mps_and_time_slicing() -> None:
 
 
 def test_cisco_node_with_its_toolkit_and_nvcc() -> None:
-    """Toolkit 1.15.0 is declarable by naming what is accepted with it; nvcc is of CUDA 12.2."""
+    """Toolkit 1.15.0 needs its acknowledgements; nvcc is of CUDA 12.2."""
     env = parse(
         {
             "name": "cisco",

@@ -1,8 +1,8 @@
 """Cisco's article: Karpenter by Helm, a NodePool of g4dn.xlarge and its node class (FACTS 1, rows 19 to 21).
 
-Their v1beta1 and Amazon Linux 2 are gone: what they declare is declared in v1, on AL2023. The launch template
-has no place in v1, and nodeadm does what their call of bootstrap.sh did. Their label nvidia.com/gpu=true, by
-which the device plugin's DaemonSet finds its nodes, is discovery's nvidia.com/gpu.present with the operator.
+Their v1beta1 and Amazon Linux 2 are gone: their declarations are in v1, on AL2023. v1 has no launch template,
+and nodeadm replaces their call of bootstrap.sh. Their label nvidia.com/gpu=true, by which the device plugin's
+DaemonSet selects its nodes, is discovery's nvidia.com/gpu.present with the operator.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_cisco_karpenter_nodepool_g4dn() -> None:
 
 
 def test_cisco_a_node_counts_for_three_pods_before_it_is_there() -> None:
-    """So the fourth pod starts one node, not one for each pod after it."""
+    """So the fourth pod starts one node, instead of one node for each further pod."""
     (overlay,) = overlays.node_overlays(ENV, POOL)
     assert overlay["spec"]["capacity"] == {"nvidia.com/gpu": "3"}
     assert eks.karpenter_release(ENV).values["settings"]["featureGates"]["nodeOverlay"] is True

@@ -1,4 +1,4 @@
-"""Cisco's ways to share a GPU among processes: four are a pool's, the fifth is not ours (FACTS 1, row 19)."""
+"""Cisco's ways to share a GPU among processes: four as pools, the fifth is unsupported (FACTS 1, row 19)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the sources look at GPUs, each declared (FACTS 1, rows 10, 14, 24 and 25's metrics)."""
+"""The sources' GPU monitoring, each part declared (FACTS 1, rows 10, 14, 24 and 25's metrics)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_bumble_row_14_one_scrape_configuration_and_two_dashboards() -> None:
     env = _local(scrape="scrape_configs")
     [job] = monitoring.release(env).values["prometheus"]["prometheusSpec"]["additionalScrapeConfigs"]
     assert job["kubernetes_sd_configs"][0]["namespaces"] == {"names": ["gpu-operator"]}
-    # Load, requests and limits on the one; what DCGM itself says, as its temperature by model, on the other.
+    # Load, requests and limits on one dashboard; DCGM's metrics, as temperature by model, on the other.
     load = ("gpuform:pool:gpus_used", "gpuform:resource:requested", "gpuform:resource:limits")
     assert set(load) == _named(load, _queries(env, "capacity"))
     assert _named(("DCGM_FI_DEV_GPU_TEMP", "gpuform:gpu:temperature_celsius"), _queries(env, "devices"))
@@ -127,7 +127,6 @@ def _named(series: Iterable[str], queries: list[str]) -> set[str]:
 
 
 def _queries(env: Environment, board: str) -> list[str]:
-    """Every expression on a dashboard, of panels in rows as well."""
     found: list[str] = []
     panels = list(dashboards(env)[board]["panels"])
     while panels:

@@ -1,6 +1,6 @@
-"""NVIDIA's talk of 2018: GPUs that differ, other runtimes, and pods that ask for none (FACTS 1, row 22).
+"""NVIDIA's talk of 2018: different GPUs, other runtimes, and pods without GPU requests (FACTS 1, row 22).
 
-Sick GPUs and plugins that start again are in tests/simulator.
+Faulty GPUs and restarted plugins are in tests/simulator.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def hosts(gpu: dict[str, Any], **cluster: Any) -> Environment:
 
 
 def chosen(**wanted: Any) -> set[str]:
-    """Models of the catalogue that will do for a pool that says what its GPUs must have."""
+    """Catalogue models that match a pool with these required GPU properties."""
     pool = {"name": "p", "nodes": 1, "gpu": {"count": 8, **wanted}}
     env = parse({"name": "n", "cluster": {"kind": "embedded"}, "pools": [pool]})
     return {gpu.name for gpu in env.pools[0].gpus}
 
 
 def test_nvidia_row_22_a_pool_by_what_its_gpus_have() -> None:
-    """Minimum memory and NVLink, as the talk has it; compute capability is ours beside them."""
+    """Minimum memory and NVLink are from the talk; compute capability is our addition."""
     assert chosen(memory_gib=130) == {"H200", "B200"}
     assert chosen(nvlink=True, memory_gib=75) == {"A100-SXM4-80GB", "H100-SXM", "H200", "B200"}
     linked, compute = chosen(nvlink=True), chosen(compute="9.0")
@@ -45,7 +45,7 @@ def test_nvidia_row_22_a_pool_by_what_its_gpus_have() -> None:
 
 
 def test_nvidia_row_22_different_gpus_in_one_cluster() -> None:
-    """Each pool's pods find its own: by the pool, or by the product that discovery writes."""
+    """Each pool's pods run on their own GPUs: by pool, or by the product label of discovery."""
     pools = [
         {"name": name, "machine": name.replace("-", "."), "nodes": 1} for name in ("g2-xlarge", "g3-xlarge")
     ]
@@ -61,7 +61,7 @@ def test_nvidia_row_22_another_runtime() -> None:
 
 
 def test_nvidia_row_22_a_pod_that_asks_for_no_gpu_sees_none() -> None:
-    """An image may set NVIDIA_VISIBLE_DEVICES=all: of containers without privileges nobody takes notice."""
+    """An image may set NVIDIA_VISIBLE_DEVICES=all: it has no effect in unprivileged containers."""
     pool = {"name": "p", "machine": "g2.xlarge", "nodes": 1}
     env = parse({"name": "n", "cluster": {"kind": "embedded"}, "pools": [pool]})
     values = gpu_operator.values(env)

@@ -1,4 +1,4 @@
-"""NVIDIA's talk on GPU services: updates without a GPU to spare, GPUs by what they have (FACTS 1, 22-23)."""
+"""NVIDIA's talk on GPU services: updates without a spare GPU, GPUs by property (FACTS 1, 22-23)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def made(*pools: dict[str, Any], **work: Any) -> list[dict[str, Any]]:
 
 
 def test_nvidia_row_23_blue_green_with_no_spare_gpu() -> None:
-    """Two pods of two GPUs each on the four that there are; tests/plugins/workloads has it on a cluster."""
+    """Two pods of two GPUs each on four GPUs; tests/plugins/workloads runs this on a cluster."""
     service, deployment = made({"name": "node", "machine": "g1.4xlarge", "nodes": 1})
     template = deployment["spec"]["template"]
     assert template["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "2"

@@ -1,6 +1,6 @@
-"""What the sources show by hand, row by row, and the tests that show it declared: none may get lost.
+"""Manual steps of the sources, row by row, and the tests that declare them: every row must have one.
 
-The rows are numbered as in FACTS 1. Tests that need a control plane or a simulated GPU stay where they are.
+Rows are numbered as in FACTS 1. Tests that need a control plane or a simulated GPU stay in their folders.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A checkout with one small Go module, and a stand-in for the Go compiler that does as it is told."""
+"""A checkout with one small Go module, and a stand-in for the Go compiler that a test controls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ var version = "unset"
 
 func main() { fmt.Println("tiny version", version) }
 """
-# Notes its process id, compiles two packages, sleeps, and writes a script where go would put the binary.
+# Logs its process id, compiles two packages, sleeps, and writes a script as the binary.
 FAKE_GO = """#!/bin/sh
 if [ "$1" = env ]; then echo go1.99.0; exit 0; fi
 echo $$ >> "$FAKE_GO_NOTES"
@@ -41,8 +41,6 @@ done
 
 @dataclass(frozen=True)
 class Checkout:
-    """A folder with ``toolchain/tiny`` and a cache of its own."""
-
     paths: Paths
     notes: Path
 
@@ -64,11 +62,9 @@ class Checkout:
         return Toolchain(self.paths, {tool.name: tool for tool in tools or (self.tool(),)})
 
     def builds(self) -> list[int]:
-        """Process ids of the fake Go compilers that were started."""
         return [int(line) for line in self.notes.read_text().split()] if self.notes.exists() else []
 
     def published(self) -> list[str]:
-        """Names of the folders in the cache that hold a tool."""
         return sorted(p.name for p in self.tools.glob("*") if not p.name.startswith("."))
 
 

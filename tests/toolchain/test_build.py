@@ -1,4 +1,4 @@
-"""Builds: one call per module, one builder at a time, nothing half done, errors that say where to look."""
+"""Builds: one call per module, one builder at a time, no partial results, errors that name the log."""
 
 from __future__ import annotations
 

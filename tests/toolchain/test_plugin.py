@@ -60,7 +60,7 @@ def server() -> Iterator[tuple[str, list[str]]]:
 
 @pytest.fixture
 def chain(fake_go: Any, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A toolchain with a plugin of a version, and the real pulumi."""
+    """A toolchain with a plugin of this version, and the real pulumi."""
 
     def made(url: str, version: str) -> Toolchain:
         tool = replace(fake_go.tool(NAME), place=".", ask=None, plugin=version)

@@ -1,4 +1,4 @@
-"""What a person sees: few plain lines, or one live line on a terminal."""
+"""Progress output: few plain lines, or one live line on a terminal."""
 
 from __future__ import annotations
 

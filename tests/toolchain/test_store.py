@@ -1,4 +1,4 @@
-"""The cache: free space is checked first, ``clean`` empties it and nothing else."""
+"""The cache: free space is checked first, ``clean`` empties only the cache."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ QUIET = Lines(lambda _: None)
 
 @pytest.fixture
 def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go's caches, empty; returns the module cache."""
     monkeypatch.setenv("GOMODCACHE", str(tmp_path / "mod"))
     monkeypatch.setenv("GOCACHE", str(tmp_path / "build"))
     return tmp_path / "mod"

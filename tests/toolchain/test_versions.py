@@ -1,4 +1,4 @@
-"""The pins of infra/versions.py, the go.mod files and the catalogue say the same."""
+"""The pins of infra/versions.py, the go.mod files and the catalogue agree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_BUILT = {
 }
 MODULES = {tool.module.name: tool.module for tool in CATALOGUE.values()}
 OWN = {"nvidia-config", "nvml-mock", "pulumi-kubernetes", "pulumi-openstack"}
-"""Modules with a program of ours."""
+"""Modules with our own program."""
 
 
 def go_mod(module: Module) -> str:
@@ -61,7 +61,7 @@ def test_go_mod_requires_the_pinned_version(name: str, pin: str) -> None:
 
 
 def test_both_karpenters_are_of_one_core() -> None:
-    """The core's version is what the linker is told that both of them are."""
+    """The linker sets the core's version in both."""
     required = re.findall(r"^\s*sigs\.k8s\.io/karpenter (\S+)", go_mod(MODULES["karpenter"]), re.MULTILINE)
     assert required == [f"v{versions.KARPENTER_MODULE}"]
 

@@ -1,4 +1,4 @@
-"""A Prometheus that answers as a real one does, from a list of series; objects as an API server has them."""
+"""A Prometheus that answers as a real one does, from a list of series; objects as from an API server."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ Labels = Mapping[str, str]
 
 @dataclass
 class Played:
-    """Knows series by name, and what was asked."""
-
     series: list[tuple[Labels, float]] = field(default_factory=list)
     alerts: list[dict[str, Any]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
@@ -77,7 +75,7 @@ def node(
     machine: str = "g2.5xlarge",
     **tags: str,
 ) -> dict[str, Any]:
-    """A node; simulated where it is told how many GPUs it has."""
+    """A node; simulated if a number of GPUs is given."""
     notes = {
         "simulator.gpuform.io/gpu": "10de:1eb8",
         "simulator.gpuform.io/gpu-count": str(gpus),

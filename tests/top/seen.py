@@ -1,5 +1,3 @@
-"""Environments, and what is seen of them on nodes, on pods and in Prometheus, all three made up."""
-
 from __future__ import annotations
 
 from typing import Any

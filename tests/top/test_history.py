@@ -1,4 +1,4 @@
-"""The last hour: of a GPU that is cut by its slices' size, and finer where Prometheus is young."""
+"""The last hour: of a MIG GPU weighted by slice size, and finer steps for a young Prometheus."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ VIEW = View((Node("a.b", "p", "m", True, (Gpu(0, "u", "A100", 1, 7, 8, Use(), SL
 
 
 class Young(Played):
-    """Has nothing before ``since``."""
-
     since = 3300.0
 
     def get(self, path: str, params: Mapping[str, str]) -> httpx.Response:

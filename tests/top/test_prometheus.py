@@ -1,4 +1,4 @@
-"""The questions that are put to a Prometheus, over real HTTP, on this machine and through an API server."""
+"""The queries to a Prometheus, over real HTTP, on this machine and through an API server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.tools
 
 @dataclass
 class Served:
-    """Answers every path with ``document`` and ``code`` after ``delay``, and keeps what was asked."""
+    """Answers every path with ``document`` and ``code`` after ``delay``, and records the requests."""
 
     document: Any = None
     code: int = 200
@@ -49,7 +49,7 @@ def served() -> Iterator[Served]:
             parts = urlsplit(self.path)
             state.asked.append((parts.path, parse_qs(parts.query)))
             text = state.document if isinstance(state.document, str) else json.dumps(state.document)
-            if parts.path == "/version/":  # kr8s asks an API server which it is
+            if parts.path == "/version/":  # kr8s asks an API server for its version
                 self._say(200, '{"gitVersion": "v1.34.4"}')
             else:
                 time.sleep(state.delay)
@@ -202,7 +202,7 @@ def test_the_embedded_one_is_found_by_its_port(
     layout = Layout(paths)
     layout.record.parent.mkdir(parents=True, exist_ok=True)
     Record(ports={"prometheus": served.port}).store(layout)
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # is not asked
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # is not used
     with reach(env, paths, paths.kubeconfig) as found:
         assert found.alerts() == []
 

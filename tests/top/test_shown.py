@@ -1,4 +1,4 @@
-"""What is shown of who has which GPU: the tree, what is sick or closed, filters, notes and JSON."""
+"""What is shown: pods by GPU as a tree, faulty or cordoned nodes, filters, notes and JSON."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_json_has_the_documented_keys() -> None:
 
 
 def test_groups_that_grow_say_how_far() -> None:
-    """A group without GPUs has no place here; those with some count all their nodes, shown or not."""
+    """A group without GPUs is not listed; for the others all their nodes count, shown or not."""
     found = seen(Played([]), node("n1", "mig", 1, LAYOUT), node("n2", "mig", 1, LAYOUT), env=GROUPS)
     mig = {"pool": "mig", "nodes": 2, "min": 1, "max": 4}
     assert found.to_json()["growing"] == [mig, {"pool": "whole", "nodes": 0, "min": 1, "max": 2}]
@@ -189,7 +189,7 @@ def test_the_documentation_shows_every_key() -> None:
 
 
 def keys(value: Any) -> Any:
-    """Its shape; of a list, that of the entry that tells most."""
+    """Its structure; of a list, that of the largest entry."""
     if isinstance(value, dict):
         return {key: keys(one) for key, one in value.items()}
     if isinstance(value, list):

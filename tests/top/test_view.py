@@ -1,4 +1,4 @@
-"""Who has which GPU and what they use of it, with and without Prometheus, simulated and not."""
+"""Which pod has which GPU and its use, with and without Prometheus, simulated and not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_pod_alone_on_a_shared_gpu_uses_what_is_measured() -> None:
 
 @pytest.mark.parametrize("named", [True, False], ids=["DCGM names the pods", "it names none"])
 def test_slices_have_their_own_numbers(named: bool) -> None:
-    """The three pods' slices are found by their pods' names, else in the order of the instances."""
+    """The three pods' slices are matched by pod name, else in the order of the instances."""
     played = Played()
     for instance, profile, util, name in (
         ("3", "2g.10gb", 0.2, "notebook"),
@@ -76,7 +76,7 @@ def test_slices_have_their_own_numbers(named: bool) -> None:
 
 @pytest.mark.parametrize("simulated", [True, False], ids=["simulated", "DCGM's"])
 def test_a_gpu_is_what_its_slices_are_together(simulated: bool) -> None:
-    """What a layout leaves unused is the slices', as for the recorded series and the price."""
+    """A layout's unused part counts for the slices, as in the recorded series and the price."""
     half = {"name": "half", "machine": "g4.p1.40g", "nodes": 1}
     half["sharing"] = {"kind": "mig", "layout": {"3g.20gb": 2}}
     own = {"gpu_operator": {"mig_strategy": "mixed"}, "pools": [half]}
@@ -108,7 +108,7 @@ def test_a_real_node_has_the_devices_and_pods_that_dcgm_knows() -> None:
 
 
 def test_shared_gpus_of_a_real_node_are_told_of_the_node_and_never_as_nothing() -> None:
-    """DCGM does not know who has which share: with one GPU it is clear, with two it is the node's."""
+    """DCGM does not attribute shares: with one GPU the pod's use is known, with two it is the node's."""
     recorded = [series("gpuform:pod:gpus_used", 0.3, namespace="a", pod="one", node="n0")]
     pods = [pod("a/one", "n0", gpu_shared=1)]
     single = one_node(seen(Played([*device("n0", 0, 0.3, 6, 15), *recorded]), node("n0", "t4"), *pods))

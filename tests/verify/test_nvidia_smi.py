@@ -1,5 +1,3 @@
-"""nvidia-smi's output as values: as the sources show it, and as newer branches print it."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The same checks in the pods of NVIDIA's operator: kubectl is played, and runs here what is for a pod."""
+"""The same checks in the pods of NVIDIA's operator: a played kubectl runs a pod's commands here."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def pods(name: str, node: str = "n1", phase: str = "Running") -> str:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with what the cluster answers; its kubeconfig has a blank in its path."""
+    """A folder with the cluster's answers; its kubeconfig has a blank in its path."""
     programs = {"kubectl": KUBECTL % {"folder": tmp_path}, "nvidia-smi": f"#!/bin/sh\n{SMI}\n"}
     programs["lsmod"] = "#!/bin/sh\nprintf 'Module\\nnvidia_uvm 1 0\\nnvidia 1 1\\n'\n"
     programs["modinfo"] = "#!/bin/sh\necho 'Dual MIT/GPL'\n"

@@ -1,4 +1,4 @@
-"""A whole run of the checks against this machine, whose GPU tools are played by a few scripts."""
+"""A complete run of the checks against this machine, with GPU tools played by a few scripts."""
 
 from __future__ import annotations
 

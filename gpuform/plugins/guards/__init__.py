@@ -1,1 +1,1 @@
-"""The resource type of the provider ``gpuform`` that stands before what must not be replaced unasked."""
+"""The resource type of the provider ``gpuform`` that refuses replacements that are not allowed."""

@@ -1,4 +1,4 @@
-"""Which region a cluster is in, also where none is declared: then clouds.yaml or the OS_ variables say it."""
+"""The region of a cluster: the declared one, else that of clouds.yaml or the OS_ variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuform.errors import Failure, InputError
 
 PATH = "cluster.region"
 RECORD = "region"
-"""The guard's own input, in which its check writes down where the cluster is."""
+"""The guard's own input in which its check records the cluster's region."""
 
 _OFFLINE = "RegionOne"
 """As in toolchain/pulumi-openstack/offline."""
@@ -20,9 +20,9 @@ Implied = Callable[[str], str]
 
 
 def implied(cloud: str) -> str:
-    """The region of an entry of clouds.yaml, or of the OS_ variables for ``""``; empty where nobody says one.
+    """The region of an entry of clouds.yaml, or of the OS_ variables for ``""``; empty if unset.
 
-    Reads files and asks nobody. In offline runs it is the one of what they make up.
+    Reads files only, sends no request. In offline runs it is the region of their made-up cloud.
     """
     if os.environ.get("GPUFORM_OFFLINE"):
         return _OFFLINE
@@ -36,9 +36,9 @@ def implied(cloud: str) -> str:
 
 @dataclass(frozen=True)
 class Placed:
-    """Where the cluster is (``was``), and where it is to be (``now``); empty for not known.
+    """The region of the cluster (``was``), and the one it is to have (``now``); empty if unknown.
 
-    ``wrong`` says why ``now`` cannot be left unsaid.
+    ``wrong`` says why the region must be declared.
     """
 
     was: str
@@ -46,15 +46,15 @@ class Placed:
     wrong: str = ""
 
     def among(self, fixed: Any, region: str) -> Any:
-        """What is fixed, with one of these as the cluster's region."""
+        """``fixed`` with ``region`` as the cluster's region."""
         return {**fixed, PATH: region} if region and isinstance(fixed, Mapping) else fixed
 
 
 def placed(before: Mapping[str, Any], after: Mapping[str, Any], ask: Implied) -> Placed:
-    """Compare the last run's region with this one's; ``ask`` is `implied`, asked only where it decides.
+    """Compare the last run's region with this one's; ``ask`` is `implied`, called only if needed.
 
-    A declared region that the credentials imply anyway is the same one. One that is left out stays as it was:
-    the provider keeps a cluster's region where its program names none.
+    Declaring the region that the credentials imply is not a change. Leaving it out is not one either: the
+    provider keeps a cluster's region if its program names none.
     """
     cloud, declared = str(after.get("cloud") or ""), _declared(after)
     was = str(before.get(RECORD) or _declared(before))

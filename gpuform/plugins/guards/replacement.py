@@ -1,4 +1,4 @@
-"""``gpuform:openstack:ReplacementGuard``: refuses what only a replacement can change, unless allowed."""
+"""``gpuform:openstack:ReplacementGuard``: refuses changes that need a replacement, unless allowed."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ Found = Mapping[str, tuple[Any, Any]]
 
 
 class ReplacementGuard:
-    """Compares what is fixed with the last run's, in the engine's check: a preview fails as an update does.
+    """Compares fixed values with the last run's, in check, so that a preview fails as an update does.
 
-    The diff is always empty, for a guard changes nothing itself; the engine keeps the new inputs all the
-    same. Its one output is what it guards, which stays, so no refresh finds a difference either.
+    The diff is always empty, because a guard changes nothing itself; the engine stores the new inputs
+    nevertheless. Its one output, what it guards, is constant, so a refresh finds no difference either.
     """
 
     def __init__(self, region: Implied = implied) -> None:
-        """``region`` says which one a cloud's credentials imply; another is for tests."""
         self._region = region
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
-        """Refuse every fixed value that is not as in ``olds``; a new guard has nothing to compare.
+        """Refuse every fixed value that differs from ``olds``; a new guard has nothing to compare.
 
-        Two things are written down beside the inputs: where the cluster is, and what an allowed replacement
-        was from, for whether it came about is not seen from here.
+        Records two things beside the inputs: the cluster's region, and the old values of an allowed
+        replacement, because the guard cannot see whether the replacement took place.
         """
         inputs = {key: value for key, value in news.items() if value is not None}
         unknown = [
@@ -65,15 +64,12 @@ class ReplacementGuard:
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Diffed:
-        """Never a difference."""
         return Diffed()
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
-        """Make nothing; from now on its inputs are what the next run is compared with."""
         return "" if call.preview else call.name, _outputs(news)
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
-        """There is nothing to look at."""
         if not inputs:
             raise PluginError(f"{id}: a ReplacementGuard cannot be imported; declare what it guards")
         return ReadResult(id, _outputs(inputs), inputs)
@@ -81,7 +77,6 @@ class ReplacementGuard:
     async def update(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Properties:
-        """Change nothing."""
         return _outputs(news)
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
@@ -93,10 +88,10 @@ def _outputs(inputs: Properties) -> Properties:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """From and to of each fixed value that differs, by path; None for one that is not set.
+    """Old and new value of each fixed value that differs, by path; None if unset.
 
-    Nothing before, or not known yet, is no change. What an upgrade could do is compared only where neither
-    run had an upgrade for it.
+    A new guard and a value that is not known yet are not changes. ``template`` is compared only if neither
+    run can apply a template by an upgrade.
     """
     found: dict[str, tuple[Any, Any]] = {}
     for key in _COMPARED:
@@ -111,10 +106,10 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tu
 
 
 def told_of(before: Mapping[str, Any], after: Mapping[str, Any], found: Found) -> str:
-    """What cannot be done in place, and what the last run says would be lost.
+    """Message with what cannot be done in place, and what the last run says would be lost.
 
-    Of what an allowed replacement was from and is to be again, only that it may be lost: one that was
-    interrupted before it began leaves nothing to replace.
+    If a value returns to the old value of an allowed replacement, it says only that this may be lost: a
+    replacement that was interrupted before it began leaves nothing to replace.
     """
     at, back = after.get("at") or "", _put_back(before, found)
     facts = [
@@ -136,13 +131,13 @@ def _remedy(before: Mapping[str, Any], after: Mapping[str, Any], found: Found) -
 
 
 def _put_back(before: Mapping[str, Any], found: Found) -> list[str]:
-    """The paths that are to be again what an allowed replacement was from."""
+    """Paths of values that return to the old value of an allowed replacement."""
     allowed = before.get(_ALLOWED) or {}
     return [path for path, (_, is_) in found.items() if _said(is_) in allowed.get(path, ())]
 
 
 def _froms(before: Mapping[str, Any], found: Found) -> dict[str, list[str]]:
-    """What allowed replacements were from, by path, oldest first, until a run finds nothing changed."""
+    """Old values of allowed replacements by path, oldest first, until a run finds no change."""
     earlier = before.get(_ALLOWED) or {}
     now = {path: [*earlier.get(path, ()), _said(was)] for path, (was, _) in found.items()}
     return {**earlier, **now}

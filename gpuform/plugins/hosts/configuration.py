@@ -29,29 +29,24 @@ _SHOWN = 6  # tasks of one host that a preview lists
 
 
 class HostConfiguration:
-    """Prepares hosts and leaves them prepared: deleting it takes nothing off them.
+    """Prepares hosts; deleting the resource leaves them as they are.
 
-    What the diff sees is ``content``, a hash over inventory, roles and playbooks, and whether every host was
-    ok the last time: one that was not is a change, so that running again goes on. A refresh looks at the
-    hosts themselves, by a check of the playbook.
+    The diff compares ``content``, a hash over inventory, roles and playbooks, and takes every host that was
+    not ok the last time as a change, so that the next run resumes. A refresh runs the playbook in check mode.
     """
 
     def __init__(self) -> None:
-        """No host is reached before a resource asks for it."""
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """End what runs."""
         self._closed.set()
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
-        """Validate the inventory and the rest."""
         return checked(news)
 
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Diffed:
-        """Changed inputs, and the hosts that were not ok the last time."""
         changes = {
             key: Change.UPDATE
             for key in KNOWN
@@ -63,13 +58,12 @@ class HostConfiguration:
         return Diffed(changes=changes, diffs=sorted({path.partition("[")[0] for path in changes}))
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
-        """Run the playbook."""
         if call.preview:
             return "", await self._expected(call, news)
         return call.name, await self._apply(call, call.name, news)
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
-        """See what a run would change; a host that cannot be reached keeps what is known of it."""
+        """Run the playbook in check mode; an unreachable host keeps its last result."""
         if not inputs:
             raise PluginError(
                 f"{id}: a HostConfiguration cannot be imported; declare it, and it looks itself"
@@ -85,13 +79,11 @@ class HostConfiguration:
     async def update(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Properties:
-        """Run the playbook again: it changes what differs and nothing else."""
         if call.preview:
             return await self._expected(call, news)
         return await self._apply(call, id, news)
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
-        """Forget the hosts; they stay as they are."""
         hosts = ", ".join(sorted(reveal(olds.get("hosts")) or {})) or "no host"
         await call.info(f"nothing is taken off the hosts: driver and toolkit stay on {hosts}")
 
@@ -104,10 +96,9 @@ class HostConfiguration:
             raise PluginError("; ".join(outcome.failures))
         done = [name for name, result in outcome.hosts.items() if result.ok]
         rest = f"{len(done)} of {len(outcome.hosts)} hosts are done; running the same again goes on"
-        raise InitFailed(id, outputs, ["; ".join([*outcome.failures, rest])])  # one, for all to be shown
+        raise InitFailed(id, outputs, ["; ".join([*outcome.failures, rest])])  # one reason: all is shown
 
     async def _expected(self, call: Call, news: Properties) -> Properties:
-        """What a preview shows: which hosts would change, and what was not looked at."""
         outputs = {**news, "hosts": UNKNOWN}
         if has_unknown(news):
             await call.info("the hosts were not looked at: the inventory is not known yet")
@@ -128,7 +119,7 @@ class HostConfiguration:
         return outputs
 
     async def _look(self, call: Call, inputs: Properties) -> Outcome | None:
-        """A check on the hosts that can be reached; None where none can."""
+        """Check mode on the reachable hosts; None if all are unreachable."""
         inventory = inventory_of(inputs)
         reasons = await reachable(inventory, hosts_of(inventory))
         for name, why in reasons.items():
@@ -171,7 +162,7 @@ def _progress(event: Event) -> str:
 
 
 def _drift(result: HostResult) -> Mapping[str, Any]:
-    """A host that a run would change is not ok any more."""
+    """Result of a check; a host that a run would change is not ok."""
     found = result.to_json()
     if result.ok and result.changed:
         found |= {"ok": False, "message": f"differs: {_listed(result.changes)}"}

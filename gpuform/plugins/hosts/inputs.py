@@ -1,4 +1,4 @@
-"""What the inputs of HostConfiguration may be, and their errors."""
+"""Validation of the inputs of HostConfiguration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Failures = Iterator[tuple[str, str]]
 
 
 def checked(news: Properties) -> Checked:
-    """The inputs with defaults; an inventory that holds a password becomes a secret."""
+    """The inputs with defaults; an inventory that contains a password becomes a secret."""
     inputs = {key: value for key, value in news.items() if value is not None}
     inputs.setdefault("playbook", PLAYBOOK)
     unknown = [(key, f"is no input; the inputs are {', '.join(KNOWN)}") for key in inputs if key not in KNOWN]
@@ -29,20 +29,19 @@ def checked(news: Properties) -> Checked:
 
 
 def inventory_of(inputs: Properties) -> dict[str, Any]:
-    """The inventory; `check` has seen that it is one."""
     found: dict[str, Any] = json.loads(str(reveal(inputs["inventory"])))
     return found
 
 
 def secrets_in(inputs: Properties) -> list[str]:
-    """What must not be shown of an inventory that was declared a secret."""
+    """Texts of a secret inventory that must not be shown; empty if the inventory is not a secret."""
     if not isinstance(inputs["inventory"], Secret):
         return []
     return list(texts_of(inventory_of(inputs)["_meta"]["hostvars"]))
 
 
 def forks_of(inputs: Properties) -> int | None:
-    """How many hosts at once, or None for what ansible.cfg says."""
+    """Number of hosts in parallel, or None for the default of ansible.cfg."""
     forks = (reveal(inputs.get("connection")) or {}).get("forks")
     return int(forks) if forks else None
 

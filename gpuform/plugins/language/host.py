@@ -30,30 +30,28 @@ SHOWN = 32  # program.py's exit code for a failure that the user has seen
 class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     """Runs programs and plugins for one engine; ``engine`` is the engine's own gRPC address.
 
-    Code generation, packing and linking of SDKs are left to the official host and answer UNIMPLEMENTED.
+    Code generation, packing and linking of SDKs are left to the official host; they return UNIMPLEMENTED.
     """
 
     def __init__(self, engine: str) -> None:
-        """Nothing is started before the engine asks."""
         self._engine = engine
         self._children = Children()
         self._ending: asyncio.Task[None] | None = None
 
     async def Handshake(self, request: Any, context: Any) -> Any:
-        """Take the engine's address from the handshake when the command line had none."""
+        """The engine's address in the handshake takes precedence over the command line."""
         self._engine = request.engine_address or self._engine
         return language_pb2.LanguageHandshakeResponse()
 
     async def GetPluginInfo(self, request: Any, context: Any) -> Any:
-        """The version of the engine that this host was written for."""
         return plugin_pb2.PluginInfo(version=PULUMI)
 
     async def GetRequiredPackages(self, request: Any, context: Any) -> Any:
-        """None ahead of the run: what is installed is not what is used.
+        """Empty, because an installed package need not be used by the program.
 
-        An SDK says name, version and server of its plugin with everything that it asks for, and the engine
-        gets the plugin then, in the preview already. The official host names the plugin of every SDK that is
-        installed, so that a program on an existing cluster would first download that of AWS.
+        An SDK sends name, version and server of its plugin with every request, and the engine gets the plugin
+        then, even in a preview. The official host lists the plugin of every installed SDK, so that a program
+        on an existing cluster would first download that of AWS.
         """
         return language_pb2.GetRequiredPackagesResponse()
 
@@ -100,7 +98,6 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         }
 
     async def RunPlugin(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """Run a policy pack or a plugin until it ends or the engine lets go of the stream."""
         interpreter = await _interpreter(request.info, context)
         folder = request.info.program_directory
         command = [
@@ -118,7 +115,6 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             yield _response(output)
 
     async def About(self, request: Any, context: Any) -> Any:
-        """The interpreter of the program."""
         interpreter = await _interpreter(request.info, context)
         version = (
             ".".join(str(part) for part in sys.version_info[:3]) if interpreter.environment is None else ""
@@ -126,7 +122,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.AboutResponse(executable=str(interpreter.executable), version=version)
 
     async def GetProgramDependencies(self, request: Any, context: Any) -> Any:
-        """Everything that is installed for the program: pip keeps no record of what was asked for by name."""
+        """All installed packages: pip does not record which ones were requested by name."""
         interpreter = await _interpreter(request.info, context)
         return language_pb2.GetProgramDependenciesResponse(
             dependencies=[
@@ -136,7 +132,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         )
 
     async def InstallDependencies(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """Install what the project names into its interpreter, with pip; makes no environment."""
+        """Install the project's dependencies into its interpreter with pip; creates no environment."""
         interpreter = await _interpreter(request.info, context)
         folder = Path(request.info.program_directory)
         wanted = packages.pip_arguments(folder, interpreter)
@@ -162,13 +158,13 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     GenerateProgram = GenerateProject = GeneratePackage = _refuse
 
     async def Cancel(self, request: Any, context: Any) -> Any:
-        """End what runs, then this host: the engine asks on Ctrl-C and at the end of every run."""
+        """End the child processes, then this host; called on Ctrl-C and at the end of every run."""
         self._ending = asyncio.create_task(self._end())
         return empty_pb2.Empty()
 
     async def _end(self) -> None:
         await self._children.end()
-        os.kill(os.getpid(), signal.SIGTERM)  # `serve` answers what is under way and returns
+        os.kill(os.getpid(), signal.SIGTERM)  # `serve` finishes open calls and returns
 
 
 def _response(output: Output) -> Any:

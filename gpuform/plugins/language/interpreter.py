@@ -1,4 +1,4 @@
-"""Which Python runs a program, from the ``runtime.options`` of its Pulumi.yaml."""
+"""Selects the Python interpreter of a program from the ``runtime.options`` of its Pulumi.yaml."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from pathlib import Path
 
 
 class InterpreterError(Exception):
-    """The options ask for an interpreter that is not there; ``str()`` says which and how to make it."""
+    """The options name an interpreter that does not exist; ``str()`` says which and how to create it."""
 
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python executable and the folders that its packages lie in.
+    """A Python executable and its package folders.
 
-    ``environment`` is the virtual environment's root, or ``None`` when the host's own interpreter is used.
+    ``environment`` is the virtual environment's root, or ``None`` if the host's own interpreter is used.
     """
 
     executable: Path
     environment: Path | None
 
     def package_folders(self) -> list[Path]:
-        """Folders to look for installed packages in; the executable is not started for it."""
+        """Folders of installed packages; the executable is not started to find them."""
         if self.environment is None:
             return [Path(entry) for entry in sys.path if entry.endswith("-packages")]
         return sorted(self.environment.glob("lib/python3*/site-packages"))
 
     def process_environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """``base`` as in an activated environment; PYTHONHOME would lead elsewhere and is dropped.
+        """``base`` as in an activated environment, without PYTHONHOME, which would redirect the interpreter.
 
         This host was started without PYTHONPATH; GPUFORM_PYTHONPATH is the program's.
         """
@@ -51,8 +51,8 @@ def resolve(root: Path, options: Mapping[str, object]) -> Interpreter:
     """The interpreter of the project at ``root``.
 
     ``virtualenv`` wins; then the toolchain's environment (``uv``: UV_PROJECT_ENVIRONMENT or ``.venv`` in the
-    project or a folder above it; ``poetry``: what ``poetry env info --path`` answers); with neither, the
-    interpreter that runs this host. Raises InterpreterError when what is asked for does not exist.
+    project or a folder above it; ``poetry``: what ``poetry env info --path`` prints); with neither, the
+    interpreter that runs this host. Raises InterpreterError if the requested environment does not exist.
     """
     named = options.get("virtualenv")
     toolchain = str(options.get("toolchain") or "pip")

@@ -18,7 +18,7 @@ def installed(interpreter: Interpreter) -> list[tuple[str, str]]:
 def pip_arguments(project: Path, interpreter: Interpreter) -> list[str]:
     """What ``pip install`` gets for a project: its requirements.txt, else the project itself, else nothing.
 
-    Also nothing when the project is installed from its folder already: its files are then in use as they are.
+    Also nothing if the project is installed in editable mode from its folder.
     """
     if (project / "requirements.txt").is_file():
         return ["-r", "requirements.txt"]

@@ -14,8 +14,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Become the plugin: its output and exit code are this process's."""
-    del sys.path[0]  # the folder of this file: its modules must not pass for the plugin's
+    del sys.path[0]  # the folder of this file: its modules must not shadow the plugin's
     kind, folder, *args = sys.argv[1:]
     die_with_parent()
     if kind == "analyzer":
@@ -30,7 +29,7 @@ def main() -> None:
 
 
 def distribution(folder: Path) -> str | None:
-    """Name of the package that the folder builds, if it says how: such a plugin is run as a module."""
+    """Name of the package in the folder, if it has a build backend: such a plugin is run as a module."""
     try:
         declared = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -40,7 +39,7 @@ def distribution(folder: Path) -> str | None:
 
 
 def die_with_parent() -> None:
-    """Ask Linux to end this process with its parent; elsewhere it sees its engine go by itself."""
+    """On Linux, end this process with its parent; elsewhere the plugin notices its engine's end itself."""
     if sys.platform == "linux":
         import ctypes
         import signal

@@ -1,4 +1,4 @@
-"""Child processes of the language host: none may outlive it."""
+"""Child processes of the language host; they must not outlive it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ class Output:
 
 
 class Children:
-    """Starts children and knows which still run."""
+    """Starts child processes and tracks those that still run."""
 
     def __init__(self) -> None:
-        """None runs yet."""
         self._running: set[Process] = set()
 
     async def end(self) -> None:
-        """Ask every child that still runs to end, without a word of its own, and see to it that all do."""
+        """Terminate every running child, and kill those that do not exit within GRACE_S."""
         await asyncio.gather(*(self._end(process) for process in list(self._running)))
 
     async def run(self, command: Sequence[str], *, cwd: str, env: Mapping[str, str], request: bytes) -> int:
-        """Run with our stdout and stderr, ``request`` on stdin; the exit code, negative for a signal."""
+        """Run with our stdout and stderr, ``request`` on stdin. The exit code is negative for a signal."""
         process = await asyncio.create_subprocess_exec(*command, cwd=cwd, env=dict(env), stdin=PIPE)
         self._running.add(process)
         try:
@@ -45,7 +44,7 @@ class Children:
     async def stream(
         self, command: Sequence[str], *, cwd: str, env: Mapping[str, str]
     ) -> AsyncIterator[Output]:
-        """Run and yield output as it comes, the exit code last; ends the child when the reader goes away."""
+        """Run and yield output as it comes, the exit code last; ends the child if the reader stops."""
         process = await asyncio.create_subprocess_exec(
             *command, cwd=cwd, env=dict(env), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
         )

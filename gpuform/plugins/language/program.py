@@ -1,8 +1,8 @@
 """Runs one Pulumi program; started as a file by the interpreter of the program, not by ours.
 
-Imports nothing but the standard library and the ``pulumi`` SDK of that interpreter. The request comes as one
-JSON object on stdin: configuration may be larger than what one environment variable holds. Exit code 0: fine;
-32: the program failed and the reason was shown; anything else: the program ended the process itself.
+Imports only the standard library and the ``pulumi`` SDK of that interpreter. The request comes as one JSON
+object on stdin: configuration may be larger than one environment variable. Exit code 0: success; 32: the
+program failed and the reason was shown; anything else: the program ended the process itself.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ THREADS_MAX = 256  # the engine asks for 2^31-1 when parallelism is unbounded
 
 
 def main() -> int:
-    """Read the request, run the program inside its stack, report a failure once."""
-    del sys.path[0]  # the folder of this file: its modules must not pass for the program's
+    del sys.path[0]  # the folder of this file: its modules must not shadow the program's
     request: dict[str, Any] = json.load(sys.stdin)
     os.close(0)
     os.open(os.devnull, os.O_RDONLY)
@@ -47,7 +46,7 @@ def main() -> int:
     os.chdir(request["pwd"])
     program = request["program"]
     sys.argv = [program, *request["args"]]
-    # The SDK leaves futures behind when a program fails; asyncio's complaints would bury the reason.
+    # The SDK leaves futures behind when a program fails; asyncio's warnings would hide the reason.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     return _run(program, request["settings"]["parallel"], pulumi)
 
@@ -88,7 +87,7 @@ def _start(program: str) -> None:
 
 
 def find_charts_here(finder: str) -> None:
-    """Give each Helm release of the program a chart on this machine in the place of a published one.
+    """Replace the published chart of each Helm release of the program by a local stand-in.
 
     ``finder NAME VERSION`` prints the folder of the chart. Releases of a local chart stay as they are.
     """
@@ -113,14 +112,14 @@ def find_charts_here(finder: str) -> None:
 
 
 def _is_echo(error: Exception) -> bool:
-    """Whether the engine has ended the run: it has said why, and what still waits for it fails with this."""
+    """Whether the error only follows from the engine's end of the run, for which it has given the reason."""
     return str(error).startswith(("Resource monitor has terminated", "resource monitor shut down"))
 
 
 def _trace(error: BaseException) -> str:
     """The traceback without the frames above the user's code, which are the same in every failure.
 
-    Where no frame is the user's, as with an error inside an Output, the frames of the SDK are kept.
+    If no frame is the user's, as with an error inside an Output, the frames of the SDK are kept.
     """
     files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
     users = [n for n, file in enumerate(files) if not _is_runner(file) and not _is_sdk(file)]
@@ -145,7 +144,7 @@ def _is_sdk(filename: str) -> bool:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to end this process with its host: nobody else would after a kill -9 of the host."""
+    """On Linux, end this process with its host, even after a kill -9 of the host."""
     if sys.platform == "linux":
         import ctypes
         import signal

@@ -1,1 +1,1 @@
-"""Resource types of the provider ``gpuform`` for what happens to nodes that are there already."""
+"""Resource types of the provider ``gpuform`` that change existing nodes."""

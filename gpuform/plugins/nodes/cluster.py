@@ -25,7 +25,6 @@ class Cluster:
     client: Client
 
     async def nodes(self, selector: str) -> list[Manifest]:
-        """The nodes that ``selector`` matches, by name; none is an empty list."""
         try:
             answer = await self.client.get("/api/v1/nodes", {"labelSelector": selector})
         except ApiError as error:
@@ -38,11 +37,10 @@ class Cluster:
         return sorted(found, key=lambda item: str(item["metadata"]["name"]))
 
     async def node(self, name: str) -> Manifest | None:
-        """One node, or None when it is gone."""
         return await self.client.find(f"/api/v1/nodes/{name}")
 
     async def patch(self, name: str, body: Mapping[str, Any]) -> Manifest:
-        """JSON merge patch; with a resourceVersion in it, `ApiError` 409 when the node has changed since."""
+        """JSON merge patch; with a resourceVersion in it, `ApiError` 409 if the node has changed since."""
         answer = await self.client.request(
             "PATCH", f"/api/v1/nodes/{name}", params={"fieldManager": MANAGER}, body=body, content_type=MERGE
         )
@@ -50,20 +48,20 @@ class Cluster:
         return changed
 
     async def pods(self, node: str) -> list[Manifest]:
-        """The pods bound to a node that have not ended, by namespace and name."""
+        """The pods bound to a node that have not ended, sorted by namespace and name."""
         query = f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
         answer = await self.client.get("/api/v1/pods", {"fieldSelector": query})
         found: list[Manifest] = answer["items"]
         return sorted(found, key=pod_name)
 
     async def claim(self, namespace: str, name: str) -> Manifest | None:
-        """One ResourceClaim, or None where there is none (or no such API)."""
+        """One ResourceClaim; None if it, or the API, does not exist."""
         return await self.client.find(
             f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
         )
 
     async def evict(self, pod: Manifest) -> None:
-        """Ask for the eviction of this very pod; gone is fine. Raises `Refused` when a budget forbids it."""
+        """Evict exactly this pod, if it still exists. Raises `Refused` if a disruption budget forbids it."""
         meta = pod["metadata"]
         body = {
             "apiVersion": "policy/v1",
@@ -73,17 +71,17 @@ class Cluster:
         }
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
         try:
-            # A refusal is an answer: before asking again, the pods are looked at anew.
+            # Not repeated here: the caller lists the pods again before it retries a refused eviction.
             await self.client.request("POST", path, body=body, repeat=False)
         except ApiError as error:
             if error.code == 429:
                 causes = "; ".join(str(item.get("message")) for item in error.causes if item.get("message"))
                 raise Refused(causes or error.message) from error
-            if error.code not in (404, 409):  # gone, or another pod of that name by now
+            if error.code not in (404, 409):  # gone, or replaced by a pod of the same name
                 raise
 
     async def warnings(self, node: str) -> list[str]:
-        """What went wrong on a node, the newest first: ``reason: message`` of its Warning events."""
+        """``reason: message`` of the Warning events on a node, newest first."""
         query = f"involvedObject.kind=Node,involvedObject.name={node},type=Warning"
         answer = await self.client.get("/api/v1/events", {"fieldSelector": query})
         events: Sequence[Manifest] = answer["items"]
@@ -100,7 +98,6 @@ def pod_name(pod: Manifest) -> str:
 
 
 def labels(node: Manifest) -> Mapping[str, str]:
-    """A node's labels, empty where it has none."""
     found: Mapping[str, str] = node["metadata"].get("labels") or {}
     return found
 

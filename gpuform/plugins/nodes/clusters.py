@@ -1,4 +1,4 @@
-"""The clusters that resources name, with one client for each."""
+"""The clusters that resources name, with one client per cluster."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from gpuform.plugins.properties import reveal
 
 
 class Clusters:
-    """Clients by kubeconfig and context: a resource names its cluster itself, the provider has none."""
+    """Clients by kubeconfig and context: each resource names its own cluster, the provider has none."""
 
     def __init__(self) -> None:
-        """No client is made before a resource needs it."""
         self._clients: dict[tuple[str, str], Client] = {}
 
     def of(self, inputs: Properties) -> Cluster:
-        """The cluster of a resource's inputs; that it cannot be reached shows in the first request."""
+        """The cluster of a resource's inputs; an unreachable cluster fails at the first request."""
         config = {key: str(reveal(inputs.get(key)) or "") for key in ("kubeconfig", "context")}
         key = (config["kubeconfig"], config["context"])
         if key not in self._clients:
@@ -25,6 +24,5 @@ class Clusters:
         return Cluster(self._clients[key])
 
     async def close(self) -> None:
-        """Close every connection."""
         for client in self._clients.values():
             await client.close()

@@ -1,7 +1,7 @@
-"""Freeing one node of the pods that use its GPUs, within disruption budgets.
+"""Evicts the pods that use the GPUs of a node, within disruption budgets.
 
-All of them go, also where only some of the GPUs change: which devices a pod was given is known to its
-kubelet, and the API does not tell.
+All of them are evicted, even if only some of the GPUs change: only the kubelet knows which devices a pod has,
+the API does not.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from gpuform.plugins.handler import Call, PluginError
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, Refused, pod_name
 
 _PAUSE_S = 1.0
-_DRIVER = "gpu.nvidia.com"  # of GPUs that are had by claim
+_DRIVER = "gpu.nvidia.com"  # DRA driver of the GPUs
 
 
 def uses_gpu(pod: Manifest) -> bool:
-    """Whether a container of it asks for a resource of NVIDIA's; operands that only watch the GPU do not."""
+    """Whether a container requests a resource of NVIDIA; operands that only monitor the GPU do not."""
     spec = pod.get("spec") or {}
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         resources = container.get("resources") or {}
@@ -29,7 +29,7 @@ def uses_gpu(pod: Manifest) -> bool:
 
 
 def claims(pod: Manifest) -> list[str]:
-    """Names of the ResourceClaims that the pod holds; one that is not made yet is none."""
+    """Names of the pod's ResourceClaims, without those that are not created yet."""
     made = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
     names = {item["name"]: item.get("resourceClaimName") for item in made}
     asked = (pod.get("spec") or {}).get("resourceClaims") or ()
@@ -38,13 +38,13 @@ def claims(pod: Manifest) -> list[str]:
 
 
 def of_gpu(claim: Manifest) -> bool:
-    """Whether NVIDIA's driver has given the claim a device."""
+    """Whether NVIDIA's DRA driver has allocated a device to the claim."""
     devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
     return any(item.get("driver") == _DRIVER for item in devices.get("results") or ())
 
 
 def obstacle(pod: Manifest) -> str:
-    """Why the pod cannot be evicted with the hope of seeing it again elsewhere; empty when it can."""
+    """Why an evicted pod would not come back on another node; empty if it would."""
     owners = pod["metadata"].get("ownerReferences") or []
     controller = next((item["kind"] for item in owners if item.get("controller")), None)
     if controller is None:
@@ -57,12 +57,11 @@ def obstacle(pod: Manifest) -> str:
 
 
 async def users(cluster: Cluster, node: str) -> list[Manifest]:
-    """The pods on ``node`` that use its GPUs and have not ended."""
     return [pod for pod in await cluster.pods(node) if uses_gpu(pod) or await by_claim(cluster, pod)]
 
 
 async def by_claim(cluster: Cluster, pod: Manifest) -> bool:
-    """Whether it has a GPU by claim (DRA); a claim that cannot be read counts, to be on the safe side."""
+    """Whether the pod has a GPU by claim (DRA); a claim that cannot be read counts, to be safe."""
     for name in claims(pod):
         claim = await cluster.claim(pod["metadata"]["namespace"], name)
         if claim is None or of_gpu(claim):
@@ -71,7 +70,7 @@ async def by_claim(cluster: Cluster, pod: Manifest) -> bool:
 
 
 def refusal(node: str, pods: Sequence[Manifest]) -> str:
-    """Why the layout of ``node`` cannot be changed, naming each pod in the way; empty when it can."""
+    """Why the layout of ``node`` cannot be changed, naming each blocking pod; empty if it can."""
     blocked = [f"pod {pod_name(pod)} {why}" for pod in pods if (why := obstacle(pod)) and not _leaving(pod)]
     if not blocked:
         return ""
@@ -79,7 +78,7 @@ def refusal(node: str, pods: Sequence[Manifest]) -> str:
 
 
 def in_use(node: str, pods: Sequence[Manifest]) -> str:
-    """Why ``node`` is left as it is where nothing may be evicted; empty when no pod uses its GPUs."""
+    """Why ``node`` is left as it is if eviction is not allowed; empty if no pod uses its GPUs."""
     if not pods:
         return ""
     names = ", ".join(pod_name(pod) for pod in pods)
@@ -92,8 +91,8 @@ def in_use(node: str, pods: Sequence[Manifest]) -> str:
 async def drain(call: Call, cluster: Cluster, node: str, timeout_s: float) -> None:
     """Evict every pod that uses a GPU of ``node`` and wait until the last is gone.
 
-    A refused eviction is asked for again until ``timeout_s`` is over. Raises `PluginError` naming the pods
-    that are left and the disruption budget that holds them.
+    A refused eviction is retried for ``timeout_s``. Raises `PluginError` naming the remaining pods and the
+    disruption budget that blocks them.
     """
     deadline = time.monotonic() + timeout_s
     while pods := await users(cluster, node):

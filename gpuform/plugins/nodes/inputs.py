@@ -1,4 +1,4 @@
-"""What the inputs of the two types may be, and their errors."""
+"""Validation of the inputs of PoolNodes and MigLayout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Failures = Iterator[tuple[str, str]]
 
 
 def checked(news: Properties, known: tuple[str, ...], failures: _Failures) -> Checked:
-    """The inputs without empty ones; a kubeconfig given as contents becomes a secret, for it holds keys."""
+    """The inputs without empty ones; a kubeconfig given as contents becomes a secret: it holds keys."""
     inputs = {key: value for key, value in news.items() if value is not None}
     kubeconfig = inputs.get("kubeconfig")
     if isinstance(kubeconfig, str) and ("\n" in kubeconfig.strip() or kubeconfig.lstrip().startswith("{")):
@@ -29,7 +29,7 @@ def checked(news: Properties, known: tuple[str, ...], failures: _Failures) -> Ch
 
 
 def selector_failures(news: Properties) -> _Failures:
-    """The selector must be there: an empty one would match every node."""
+    """Errors of selector and kubeconfig; an empty selector would match every node."""
     if reveal(news.get("selector")) is not UNKNOWN and not reveal(news.get("selector")):
         yield "selector", "is empty, which would match every node; write it as key=value,key2=value2"
     if not reveal(news.get("kubeconfig")):
@@ -37,7 +37,6 @@ def selector_failures(news: Properties) -> _Failures:
 
 
 def pool_failures(news: Properties) -> _Failures:
-    """What is wrong with the inputs of PoolNodes."""
     yield from selector_failures(news)
     plain = reveal(news)
     yield from joining.failures(plain.get("joining"))
@@ -72,7 +71,6 @@ def _taint_failures(name: str, taints: Sequence[Any]) -> _Failures:
 
 
 def layout_failures(news: Properties) -> _Failures:
-    """What is wrong with the inputs of MigLayout."""
     yield from selector_failures(news)
     plain = reveal(news)
     config, offers = plain.get("config"), plain.get("offers")

@@ -1,4 +1,4 @@
-"""Waiting for nodes that others make: until as many as were declared have joined the cluster."""
+"""Waits until the declared number of nodes has joined the cluster."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpuform.plugins.nodes.live import node_names
 from gpuform.plugins.properties import UNKNOWN
 
 TIMEOUT_S = 900
-"""Seconds that nodes may take once their group is complete; a GPU machine of bare metal boots for minutes."""
+"""Seconds that nodes may take once their group is complete; a bare-metal GPU node boots for minutes."""
 
 
 @dataclass(frozen=True)
 class Joining:
-    """How many nodes are to join, for how long they are waited for, and where to look if they do not."""
+    """The number of nodes to wait for, the timeout, and where to look if they do not join."""
 
     nodes: int
     timeout_s: float
@@ -27,7 +27,7 @@ class Joining:
 
     @classmethod
     def of(cls, inputs: Mapping[str, Any], timeout_s: float | None = None) -> Joining | None:
-        """What the inputs say; None where nobody is waited for. ``timeout_s`` is the user's own."""
+        """From a resource's inputs; None if no node is awaited. ``timeout_s`` is from customTimeouts."""
         found = inputs.get("joining")
         if not isinstance(found, Mapping):
             return None
@@ -36,7 +36,6 @@ class Joining:
 
 
 def failures(found: Any) -> Sequence[tuple[str, str]]:
-    """What is wrong with the input."""
     if found is None or found is UNKNOWN:
         return ()
     nodes = found.get("nodes") if isinstance(found, Mapping) else None
@@ -57,10 +56,10 @@ async def wait(
     joining: Joining,
     each: Callable[[str], Awaitable[None]],
 ) -> str:
-    """Until enough nodes match; ``each`` is called with every one of them, once, as it joins.
+    """Wait until enough nodes match; ``each`` is called once for every node, as it joins.
 
-    What is missing when the time is over, in words; empty when nothing is. A cluster that does not answer is
-    one that may be starting.
+    Returns what is missing after the timeout, in words; empty if nothing is. A cluster that does not answer
+    may be starting, so it is not an error.
     """
     deadline, pause = time.monotonic() + joining.timeout_s, 0.5
     names, seen, trouble = list[str](), set[str](), ""
@@ -94,6 +93,5 @@ def _missing(call: Call, how: str, trouble: str, names: list[str], selector: str
 
 
 def too_few(nodes: Sequence[Manifest], inputs: Mapping[str, Any]) -> bool:
-    """Whether nodes that were to join are not there."""
     joining = Joining.of(inputs)
     return joining is not None and len(there(nodes)) < joining.nodes

@@ -1,4 +1,4 @@
-"""What a node says about its MIG layout, and what it was promised to say."""
+"""The MIG layout that a node reports, and the one that it should have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SLICES = "nvidia.com/mig-"
 
 @dataclass(frozen=True)
 class Wanted:
-    """A layout: its name in the mig-parted configuration, and what each node then offers.
+    """A layout: its name in the mig-parted configuration, and the resources that each node then offers.
 
     ``content`` says which layout a chosen name stands for; empty for a name that spells its layout.
     """
@@ -31,10 +31,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Note:
-    """What a relayout that is under way leaves on its node, so that the next run can finish or undo it.
+    """Record of a relayout in progress on its node, so that the next run can finish or revert it.
 
-    ``source`` is the label before it began (empty for none), ``target`` the layout it leads to, ``cordoned``
-    whether it was this relayout that closed the node to new pods.
+    ``source`` is the label before it began (empty if unset), ``target`` the new layout, ``cordoned`` whether
+    this relayout cordoned the node.
     """
 
     source: str
@@ -42,12 +42,11 @@ class Note:
     cordoned: bool
 
     def text(self) -> str:
-        """The annotation's value."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def on(cls, node: Manifest) -> Note | None:
-        """The note on ``node``; one that cannot be read counts as none."""
+        """The note on ``node``; None if it is missing or cannot be read."""
         text = (node["metadata"].get("annotations") or {}).get(NOTE)
         try:
             found = json.loads(text) if text else None
@@ -57,38 +56,39 @@ class Note:
 
 
 def label(node: Manifest) -> str:
-    """The layout that the node was told to have."""
+    """The layout that the node's label requests."""
     return labels(node).get(CONFIG, "")
 
 
 def state(node: Manifest) -> str:
-    """How far NVIDIA's MIG manager is with it: pending, rebooting, success, failed, or empty."""
+    """State that NVIDIA's MIG manager reports: pending, rebooting, success, failed, or empty."""
     return labels(node).get(STATE, "")
 
 
 def differences(node: Manifest, wanted: Wanted) -> list[str]:
-    """What the node offers that it should not, or does not that it should; empty when it is as promised.
+    """Differences between what the node offers and ``wanted``; empty if it offers just that.
 
-    Every resource in the promise must have its count (absent is 0); no other MIG slice may be offered.
+    Every wanted resource must have its count (absent is 0); no other MIG slice may be offered.
     """
     return _differences(node, "allocatable", wanted)
 
 
 def told(node: Manifest, wanted: Wanted) -> bool:
-    """Whether the node was told to have this layout, and no other one of the same name.
+    """Whether the node's label requests this layout, and not another one of the same name.
 
-    The MIG manager acts on a change of the label alone. So what a chosen name stood for when it was told is
-    noted on the node; a node without that note is taken at its label's word.
+    The MIG manager acts only on a change of the label. So an annotation records what a chosen name stood for
+    when the label was set; without that annotation, the label alone counts.
     """
     noted = (node["metadata"].get("annotations") or {}).get(LAYOUT)
     return label(node) == wanted.config and (not wanted.content or noted in (None, wanted.content))
 
 
 def done(node: Manifest, wanted: Wanted) -> bool:
-    """Whether nothing is left to do: label, state and offer are right and no relayout is noted.
+    """Whether nothing is left to do: label, state and resources are right and no relayout is noted.
 
-    A broken GPU is no matter of its layout, and to wait for it would hold up every update: what the device
-    plugin calls unhealthy stays in the capacity, and a node that was put out of use is looked after already.
+    An unhealthy GPU is not a difference of layout, and waiting for it would block every update: what the
+    device plugin calls unhealthy stays in the capacity, and a node tainted as unhealthy is being handled
+    already.
     """
     settled = told(node, wanted) and state(node) == "success" and Note.on(node) is None
     taints = {taint["key"] for taint in (node.get("spec") or {}).get("taints") or ()}
@@ -98,7 +98,7 @@ def done(node: Manifest, wanted: Wanted) -> bool:
 
 
 def _differences(node: Manifest, amounts: str, wanted: Wanted) -> list[str]:
-    """Of what the node has as ``amounts``, which of its two lists in ``status``."""
+    """``amounts`` is the list in ``status`` to compare: allocatable or capacity."""
     there = (node.get("status") or {}).get(amounts) or {}
     slices = {key: 0 for key in there if key.startswith(_SLICES)}
     return [
@@ -109,9 +109,10 @@ def _differences(node: Manifest, amounts: str, wanted: Wanted) -> list[str]:
 
 
 def letting_go(node: Manifest, config: str = "") -> Manifest:
-    """The patch of a node that is to have a layout no more; empty where nothing is to be done.
+    """The patch that takes a layout off a node; empty if nothing is to be done.
 
-    The label goes where it says ``config``, or where a killed run led; what that has closed is opened.
+    Removes the label if it is ``config`` or the target of a killed run; uncordons a node that such a run
+    cordoned.
     """
     note, metadata = Note.on(node), Manifest()
     if label(node) and label(node) in (config, note and note.target):
@@ -123,5 +124,5 @@ def letting_go(node: Manifest, config: str = "") -> Manifest:
 
 
 def under_way(node: Manifest, wanted: Wanted) -> bool:
-    """Whether the node has been told already and has not failed: to wait is all there is to do."""
+    """Whether the label is set and has not failed, so that only waiting remains."""
     return told(node, wanted) and state(node) != "failed" and Note.on(node) is None

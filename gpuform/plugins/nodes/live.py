@@ -1,4 +1,4 @@
-"""The diff that both types share: the inputs against the old ones, and against the nodes as they are now."""
+"""The diff of PoolNodes and MigLayout: inputs against the old inputs, and against the live nodes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ async def diff(
     kept: bool = False,
     missing: Callable[[Sequence[Manifest]], bool] = lambda found: False,
 ) -> Diffed:
-    """Changed inputs among ``keys``, and ``nodes`` when a live node is new or not as wanted.
+    """Changed inputs among ``keys``, and ``nodes`` if a live node is new or not as wanted.
 
-    One that is gone is no change: there is nothing left to do on it; unless all that are there are too few
-    (``missing``). Where new nodes are ``kept`` by somebody else, one that is as wanted is no change, either:
-    it would be one every day where nodes come and go. A cluster that cannot be reached is a
-    warning, and the inputs alone are compared.
+    A node that is gone is not a change, because nothing is left to do on it, unless too few remain
+    (``missing``). If another component sets up new nodes (``kept``), a new node that is as wanted is not a
+    change either: with autoscaling there would be one every day. An unreachable cluster is a warning, and
+    only the inputs are compared.
     """
     changes = {
         key: Change.UPDATE
@@ -46,5 +46,4 @@ async def diff(
 
 
 def node_names(nodes: Sequence[Manifest]) -> list[str]:
-    """The nodes' names, sorted."""
     return sorted(str(node["metadata"]["name"]) for node in nodes)

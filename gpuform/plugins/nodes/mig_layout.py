@@ -1,4 +1,4 @@
-"""``gpuform:nodes:MigLayout``: one MIG layout on every node that a selector finds."""
+"""``gpuform:nodes:MigLayout``: one MIG layout on every node that a selector matches."""
 
 from __future__ import annotations
 
@@ -31,27 +31,25 @@ _INPUTS = ("kubeconfig", "context", *_COMPARED, *_HOW)
 
 
 class MigLayout:
-    """Nodes are laid out a few at a time (see `Relayout`); whether there is work is read off the nodes.
+    """Changes nodes a few at a time (see `Relayout`); the live nodes show what is left to do.
 
-    Before the first node is touched, a pod in the way that eviction would lose for good is an error on all of
-    them; where ``inUse`` is ``refuse``, every pod that uses a GPU is. How it is done (``inUse``,
-    ``maxUnavailable``, ``timeoutSeconds``) is no part of the comparison. Where nodes that join later are told
-    their layout by somebody else (``kept``), one that has it is no change. Deleting takes the label off and
-    leaves the layout on the GPU, as NVIDIA's MIG manager does.
+    Before the first node is changed, all are checked: a pod that would be lost by an eviction is an error;
+    with ``inUse: refuse``, so is every pod that uses a GPU. ``inUse``, ``maxUnavailable`` and
+    ``timeoutSeconds`` are not compared by the diff. If another component lays out nodes that join later
+    (``kept``), a new node that has the layout is not a change. Deleting removes the label and leaves the
+    layout on the GPU, as NVIDIA's MIG manager does.
     """
 
     def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
-        """``clusters`` gives the cluster of a resource's inputs."""
         self._clusters = clusters
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
-        """Validate the inputs; ``timeoutSeconds`` is 600 where it is not given."""
         return checked({"timeoutSeconds": TIMEOUT_S, **news}, _INPUTS, layout_failures(news))
 
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Diffed:
-        """Changed inputs, and ``nodes`` when a live node is new, has another layout, or has left the pool."""
+        """Changed inputs, and ``nodes`` if a live node is new, has another layout, or has left the pool."""
         left: list[Manifest] = []
 
         def as_wanted(node: Manifest) -> bool:
@@ -66,13 +64,12 @@ class MigLayout:
         return await live.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted, kept)
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
-        """Lay out every node that matches."""
         if call.preview:
             return "", await self._expected(call, news)
         return call.name, await self._lay_out(call, news)
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
-        """``nodes`` are those that have the layout; None when no node matches any more."""
+        """``nodes`` are those that have the layout; None if no node matches any more."""
         if not inputs:
             raise PluginError(
                 f"{id}: a MigLayout cannot be imported; declare it, a node that has it is left alone"
@@ -86,7 +83,7 @@ class MigLayout:
     async def update(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Properties:
-        """Lay out every node that matches and has not got there yet; those that have left are let go."""
+        """Lay out every matching node, and take the layout off those that have left the pool."""
         if call.preview:
             return await self._expected(call, news)
         cluster = self._clusters(news)
@@ -95,7 +92,7 @@ class MigLayout:
         return await self._lay_out(call, news)
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
-        """Take the label off where it still says this layout; open nodes that a killed run left closed."""
+        """Remove the label if it still names this layout; uncordon nodes that a killed run left cordoned."""
         for node in await self._nodes(old_inputs):
             await _let_go(self._clusters(old_inputs), old_inputs, node)
 
@@ -117,7 +114,7 @@ class MigLayout:
         order = [str(node["metadata"]["name"]) for node in sorted(nodes, key=_begun_first)]
         rolled = await roll(order, at_once(reveal(news.get("maxUnavailable")) or 1, len(order)), one)
         outputs = {**news, "nodes": sorted(rolled.ready)}
-        if rolled.failures and rolled.changed:  # the engine must know of it, or a destroy would pass it by
+        if rolled.failures and rolled.changed:  # the state must have it, or a destroy would skip it
             raise InitFailed(call.name, outputs, rolled.failures)
         if rolled.failures:
             raise PluginError("; ".join(rolled.failures))
@@ -134,7 +131,6 @@ class MigLayout:
                     raise PluginError(why)
 
     async def _expected(self, call: Call, news: Properties) -> Properties:
-        """Say in a preview what would happen to which node."""
         if has_unknown(news):
             return {**news, "nodes": UNKNOWN}
         try:
@@ -168,7 +164,7 @@ async def _let_go(cluster: Cluster, inputs: Properties, node: Manifest) -> None:
 async def _left(
     cluster: Cluster, old_inputs: Properties, olds: Properties, found: Sequence[Manifest]
 ) -> list[Manifest]:
-    """Nodes that had the layout and have left the pool; one that another pool has is that pool's."""
+    """Nodes that had the layout and have left the pool, except those that another pool has now."""
     left = []
     for name in sorted(set(reveal(olds.get("nodes")) or []) - set(node_names(found))):
         node = await cluster.node(name)
@@ -184,7 +180,7 @@ def _wanted(inputs: Properties) -> Wanted:
 
 
 def _evicts(inputs: Properties) -> bool:
-    """Whether pods in the way are evicted; where nothing is said they are, within their budgets."""
+    """Whether blocking pods are evicted, within their disruption budgets; the default."""
     return bool(reveal(inputs.get("inUse")) != "refuse")
 
 

@@ -1,4 +1,4 @@
-"""``gpuform:nodes:PoolNodes``: a pool's labels and taints on nodes that a selector finds."""
+"""``gpuform:nodes:PoolNodes``: a pool's labels and taints on nodes that a selector matches."""
 
 from __future__ import annotations
 
@@ -31,29 +31,26 @@ _ATTEMPTS = 5  # a node's status changes every few seconds; five collisions in a
 
 
 class PoolNodes:
-    """Labels by server-side apply, so that what others set stays theirs; taints one by one, since the API
-    holds a node's taints as one list that the node controllers write as well. Startup taints come onto nodes
-    without proof only, and somebody else takes them off.
+    """Sets labels by server-side apply, so that other managers keep theirs, and taints one by one.
 
-    The field manager follows from the URN, unless it is given: then somebody else gives the same labels and
-    taints to nodes that join later, under that name, and a node that has them is no change. A label or taint
-    that somebody else set to another value is an error. Where it is said how many nodes are ``joining``, they
-    are waited for. Which cluster it is (kubeconfig, context) is no part of the comparison: the nodes are
-    looked at.
+    The API holds a node's taints as one list that the node controllers write as well. Startup taints are put
+    only on nodes without proof, and another component removes them. The field manager is derived from the
+    URN, unless ``manager`` is given: then another component sets the same labels and taints under that name
+    on nodes that join later, and a new node that has them is not a change. A label or taint that another
+    manager has set to another value is an error. The number of nodes in ``joining`` is waited for. Kubeconfig
+    and context are not compared by the diff: the live nodes are.
     """
 
     def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
-        """``clusters`` gives the cluster of a resource's inputs."""
         self._clusters = clusters
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
-        """Validate selector, labels and taints."""
         return checked(news, _INPUTS, pool_failures(news))
 
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Diffed:
-        """Changed inputs, and ``nodes`` when a live node is new, lacks something, or has left the pool."""
+        """Changed inputs, and ``nodes`` if a live node is new, lacks something, or has left the pool."""
         left: list[Manifest] = []
 
         def as_wanted(node: Manifest) -> bool:
@@ -63,7 +60,7 @@ class PoolNodes:
             cluster = self._clusters(news)
             found = await cluster.nodes(str(reveal(news["selector"])))
             for name in sorted(set(reveal(olds.get("nodes")) or []) - set(node_names(found))):
-                if node := await cluster.node(name):  # it lives on with what is ours
+                if node := await cluster.node(name):  # it still has our labels and taints
                     left.append(node)
             return [*found, *left]
 
@@ -74,13 +71,12 @@ class PoolNodes:
         return await live.diff(call, _COMPARED, old_inputs, olds, news, nodes, as_wanted, kept, missing)
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
-        """Put labels and taints on every node that matches, and on those that are waited for."""
         if call.preview:
             return "", await self._expected(call, news)
         return call.name, {**news, "nodes": await self._put(call, {}, (), news)}
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
-        """``nodes`` are those that match and carry everything; there is nothing to import."""
+        """``nodes`` are those that match and have all labels and taints. Import is an error."""
         if not inputs:
             raise PluginError(
                 f"{id}: a PoolNodes cannot be imported; declare it, it takes the nodes as they are"
@@ -92,14 +88,14 @@ class PoolNodes:
     async def update(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Properties:
-        """Bring every node that matches up to date; nodes that no longer match lose what was ours."""
+        """Update every matching node; nodes that no longer match lose our labels and taints."""
         if call.preview:
             return await self._expected(call, news)
         before = reveal(olds.get("nodes")) or []
         return {**news, "nodes": await self._put(call, reveal(old_inputs), before, news)}
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
-        """Take our labels and taints off, also from nodes that match no longer; gone ones are fine."""
+        """Remove our labels and taints, also from nodes that no longer match."""
         cluster, old = self._clusters(old_inputs), reveal(old_inputs)
         names = {*(reveal(olds.get("nodes")) or []), *node_names(await cluster.nodes(str(old["selector"])))}
         for name in sorted(names):
@@ -158,7 +154,7 @@ class PoolNodes:
         news: Properties,
         awaited: joining.Joining,
     ) -> list[str]:
-        """Each node as it joins; where some never do, the engine is to know of the others."""
+        """Set up each node as it joins; if some never do, the state must still have the others."""
         new, carrying = reveal(news), list[str]()
 
         async def one(name: str) -> None:
@@ -174,7 +170,7 @@ class PoolNodes:
         return sorted(carrying)
 
     async def _moving(self, inputs: Properties) -> list[tuple[Manifest, list[Manifest], list[Manifest]]]:
-        """The nodes whose GPUs are to be shared in another way, each with its pods, and those with claims."""
+        """Nodes that change their GPU sharing, each with its pods and with those that have claims."""
         cluster, found = self._clusters(inputs), []
         for node in await cluster.nodes(str(inputs["selector"])):
             if shares.moves(node, inputs):
@@ -186,15 +182,15 @@ class PoolNodes:
     async def _set(
         self, cluster: Cluster, call: Call, name: str, new: Mapping[str, Any], old: Mapping[str, Any]
     ) -> None:
-        """Make one node carry what ``new`` says and no longer what only ``old`` said."""
+        """Set the labels and taints of ``new`` on one node, and remove those that only ``old`` had."""
         node = await cluster.node(name)
         if node is None:
             return
-        # Refuse before the first change: a foreign taint must not leave the labels half done.
+        # Raise before the first change: a foreign taint must not leave the labels half done.
         taints.merged(node, new, old)
         own = f"gpuform-pool-{hashlib.sha256(call.urn.encode()).hexdigest()[:8]}"
         manager = str((new or old).get("manager") or own)
-        # The uid keeps server-side apply from making a node that was deleted meanwhile.
+        # The uid keeps server-side apply from creating a node that was deleted meanwhile.
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "Node"}
         body["metadata"] = {"name": name, "uid": node["metadata"]["uid"], "labels": new.get("labels") or {}}
         try:
@@ -208,12 +204,12 @@ class PoolNodes:
                 ) from error
             raise
         await self._taint(cluster, name, new, old)
-        if old.get("startup") and not new.get("startup"):  # a proof is of what this pool has promised
+        if old.get("startup") and not new.get("startup"):  # a proof is valid for this pool only
             noted = node["metadata"].get("annotations") or {}
             keys = [old["startup"].get(key) for key in ("proof", "reason")]
             if gone := {key: None for key in keys if key in noted}:
                 await cluster.patch(name, {"metadata": {"annotations": gone}})
-        # A first relayout that was killed is in no state: nobody else would open the node again.
+        # A killed first relayout is not in the state, so nothing else would uncordon the node.
         if not new and Note.on(node) and (changes := letting_go(node)):
             await cluster.patch(name, changes)
 

@@ -1,7 +1,7 @@
-"""One node from one MIG layout to another, in steps that a later run can take up.
+"""Changes the MIG layout of one node, in steps that a later run can resume.
 
-Cordon and note what is done; evict the pods that use the GPUs, or refuse; set the label; wait for the MIG
-manager, which may reboot the node, and for the device plugin; uncordon and take the note off. The note is an
+Cordon the node and write a note; evict the pods that use the GPUs, or refuse; set the label; wait for the MIG
+manager, which may reboot the node, and for the device plugin; uncordon and remove the note. The note is an
 annotation of the node (`Note`).
 """
 
@@ -33,14 +33,14 @@ from gpuform.plugins.nodes.layout import (
 )
 
 _REVERT_S = (
-    60.0  # how long the MIG manager may take to begin with the old layout before the node is opened anyway
+    60.0  # how long the MIG manager may take to begin with the old layout before the node is uncordoned
 )
 _EVENTS = 3  # the newest events of a node are about what has just failed
 
 
 @dataclass(frozen=True)
 class Relayout:
-    """The way of one node to one layout; ``timeout_s`` bounds the eviction and the change, each.
+    """The change of one node to one layout; ``timeout_s`` bounds the eviction and the change, each.
 
     Without ``evicts``, a pod that uses a GPU of the node is an error.
     """
@@ -53,10 +53,10 @@ class Relayout:
     evicts: bool = True
 
     async def run(self) -> bool:
-        """Bring the node there; False when it was there already.
+        """Change the layout; False if the node had it already.
 
-        Raises `PluginError` with the node's reason, after which the node has its old label and takes pods
-        again; `Cancelled` before the label is set leaves the node as it was, later it leaves the note.
+        Raises `PluginError` with the node's reason, after which the node has its old label and is uncordoned;
+        `Cancelled` before the label is set leaves the node unchanged, later it leaves the note.
         """
         node = await self._node()
         if done(node, self.wanted):
@@ -79,7 +79,7 @@ class Relayout:
         return True
 
     async def _begin(self, node: Manifest, found: Note | None) -> Note:
-        """Close the node and note it, in one patch; a note that is there is taken up."""
+        """Cordon the node and write the note, in one patch; an existing note is resumed."""
         closed = bool((node.get("spec") or {}).get("unschedulable"))
         note = Note(
             source=found.source if found else label(node),
@@ -96,25 +96,25 @@ class Relayout:
         return note
 
     async def _free(self) -> None:
-        """No pod uses the GPUs any more; none can come, for the node is closed."""
+        """Free the GPUs of pods; new ones cannot come, because the node is cordoned."""
         if self.evicts:
             await drain(self.call, self.cluster, self.name, self.timeout_s)
         elif why := in_use(self.name, await users(self.cluster, self.name)):
             raise PluginError(why)
 
     async def _tell(self, node: Manifest) -> None:
-        """Set the label; the state goes with it, for a success of the layout before is none of this one."""
+        """Set the label and remove the state, which is that of the previous layout."""
         if label(node) == self.wanted.config:  # the MIG manager acts on a change of the label only
             await self.cluster.patch(self.name, {"metadata": {"labels": {CONFIG: None, STATE: None}}})
-            await asyncio.sleep(1)  # not to be cancelled here, with the label gone
+            await asyncio.sleep(1)  # not cancellable, because the label is gone
         labels = {CONFIG: self.wanted.config, STATE: None}
         content = {LAYOUT: self.wanted.content or None}
         await self.cluster.patch(self.name, {"metadata": {"labels": labels, "annotations": content}})
 
     async def _settled(self, note: Note | None) -> None:
-        """Wait until the node offers what it was promised to; a failure takes the change back.
+        """Wait until the node offers the wanted resources; a failure reverts the change.
 
-        A node that reboots is not Ready for a while, and takes the API server along where that runs on it.
+        A rebooting node is not Ready for a while, nor does an API server on it answer.
         """
         deadline, pause = time.monotonic() + self.timeout_s, 0.25
         while True:
@@ -151,7 +151,7 @@ class Relayout:
         if note is None:
             raise PluginError(f"{text}; the label was set before this run and stays as it is")
         labels = {CONFIG: note.source or None, STATE: None}
-        # Under the same name the layout of before is nowhere any more: the next run has to tell it anew.
+        # If both layouts have the same name, the old one is lost: the next run must set the label again.
         content = {LAYOUT: "failed" if self.wanted.content and note.source == self.wanted.config else None}
         await self.cluster.patch(self.name, {"metadata": {"labels": labels, "annotations": content}})
         await self._reverted(note)
@@ -159,7 +159,7 @@ class Relayout:
         raise PluginError(f"{text}; its label is {note.source or 'unset'} again and it takes pods")
 
     async def _reverted(self, note: Note) -> None:
-        """Keep pods away while the MIG manager puts the old layout back; without a label it does nothing."""
+        """Keep the node cordoned until the MIG manager has restored the old layout; no wait without one."""
         begun = time.monotonic()
         while note.source and (waited := time.monotonic() - begun) < self.timeout_s:
             current = state(await self._node())
@@ -181,12 +181,12 @@ class Relayout:
 
 
 def _same_way(found: Note | None, note: Note) -> bool:
-    """Whether the killed run that left ``found`` was going where this one goes: its failure is this one's."""
+    """Whether the killed run that left ``found`` had this target, so that its failure counts for this run."""
     return found is not None and found.target == note.target
 
 
 def _passing(error: PluginError) -> bool:
-    """Whether an API server that answers so may only be starting."""
+    """Whether the error can come from an API server that is starting."""
     return isinstance(error, Unreachable) or (isinstance(error, ApiError) and error.code >= 500)
 
 

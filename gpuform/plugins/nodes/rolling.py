@@ -1,4 +1,4 @@
-"""Nodes through a change, a few at the same time; after a failure no further one is begun."""
+"""Changes nodes a few at a time; after a failure no further node is begun."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuform.plugins.handler import Cancelled, PluginError
 
 @dataclass
 class Rolled:
-    """How far it came: names of nodes that are as wanted, whether any had to be changed, and what failed."""
+    """Progress: the nodes that are as wanted, whether any had to be changed, and the failures."""
 
     ready: list[str] = field(default_factory=list)
     changed: bool = False
@@ -20,7 +20,7 @@ class Rolled:
 
 
 def at_once(budget: int | str, nodes: int) -> int:
-    """Nodes that may be out of use together: a number, or a share of all (``25%``), rounded down.
+    """Nodes that may be unavailable together: a number, or a share of all (``25%``), rounded down.
 
     At least one, or nothing would ever change.
     """
@@ -30,10 +30,10 @@ def at_once(budget: int | str, nodes: int) -> int:
 
 
 async def roll(names: Sequence[str], width: int, one: Callable[[str], Awaitable[bool]]) -> Rolled:
-    """``one`` for each node in order, ``width`` at a time; it says whether it has changed anything.
+    """Call ``one`` for each node in order, ``width`` at a time; it returns whether it changed anything.
 
-    After the first `PluginError` those that are under way go on to their end, and the rest is left as it
-    is, which the last of the failures says. `Cancelled` is raised once all of them have stopped.
+    After the first `PluginError`, nodes in progress are finished and the rest is left as it is, which the
+    last failure says. `Cancelled` is raised once all of them have stopped.
     """
     rolled, left, cancelled = Rolled(), list(names), list[Cancelled]()
 
@@ -44,7 +44,7 @@ async def roll(names: Sequence[str], width: int, one: Callable[[str], Awaitable[
                 changed = await one(name)
             except PluginError as error:
                 rolled.failures.append(str(error))
-            except Cancelled as stop:  # not let out here, or the other lanes would end where they stand
+            except Cancelled as stop:  # raised later: the TaskGroup would cancel the other lanes
                 cancelled.append(stop)
             else:
                 rolled.changed |= changed

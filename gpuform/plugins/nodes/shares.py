@@ -1,9 +1,9 @@
-"""Nodes whose GPUs are to be shared in another way by the device plugin, while pods use them.
+"""Checks nodes on which the device plugin is to share GPUs in another way while pods use them.
 
-The plugin starts again with its new configuration, and the kubelet keeps running pods: they hold what they
-were given. So a node must not come to offer less of a resource than is in use there, or new pods would be put
-beside those that the count no longer knows. More of the same is no harm. Where a node gets another MIG
-layout, the relayout drains it, and nothing is asked here; where it keeps the one it has, its shares count.
+The plugin restarts with its new configuration, and running pods keep their devices. So a node must not offer
+less of a resource than is in use on it, or new pods would be placed beside pods that are no longer counted.
+Offering more of a resource is harmless. A node that gets another MIG layout is drained by the relayout and
+not checked here; on a node that keeps its layout, the number of shares counts.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from gpuform.pod_requests import requested
 from infra.model.labels import DEPLOY_DEVICE_PLUGIN
 from infra.model.quantity import whole
 
-WHOLE = "all-disabled"  # the layout of GPUs that are not cut
-DEFAULT = "default"  # the configuration of nodes that name none
-CLAIMED = "dra"  # what is said of nodes whose GPUs are had by claim, and no device plugin runs
+WHOLE = "all-disabled"  # the layout of GPUs without MIG
+DEFAULT = "default"  # the configuration of nodes without the label
+CLAIMED = "dra"  # stands for GPUs allocated by claim, without a device plugin
 _PREFIX = "nvidia.com/"
 
 
 def moves(node: Manifest, inputs: Mapping[str, Any]) -> bool:
-    """Whether it gets another configuration of the device plugin, and no relayout drains it for that."""
+    """Whether the node gets another configuration of the device plugin without a drain by a relayout."""
     sharing = inputs.get("sharing")
     if not sharing or not (_keeps_layout(node, sharing) or sharing.get("refuses")):
         return False
@@ -35,16 +35,16 @@ def moves(node: Manifest, inputs: Mapping[str, Any]) -> bool:
 
 
 def claimed(node: Manifest, inputs: Mapping[str, Any]) -> bool:
-    """Whether its GPUs are had by claim until now: the device plugin that comes knows of no claim."""
+    """Whether the node's GPUs are allocated by claim so far; the device plugin knows of no claim."""
     return _ways(node, inputs)[0] == CLAIMED
 
 
 def overdrawn(
     node: Manifest, inputs: Mapping[str, Any], pods: Sequence[Manifest], claiming: Sequence[Manifest] = ()
 ) -> str:
-    """Why the node cannot go over to the new way while ``pods`` run; empty when it can.
+    """Why the node cannot change its sharing while ``pods`` run; empty if it can.
 
-    ``claiming`` are those that have its GPUs by claim, where the device plugin is to take over.
+    ``claiming`` are the pods that have its GPUs by claim, if the device plugin is to take over.
     """
     if claiming:
         names = ", ".join(pod_name(pod) for pod in claiming)
@@ -68,19 +68,18 @@ def overdrawn(
 
 
 def _keeps_layout(node: Manifest, sharing: Mapping[str, Any]) -> bool:
-    """Whether its GPUs stay as they are cut; the same name may have come to mean another layout."""
+    """Whether the MIG layout stays the same; a name may have come to stand for another layout."""
     noted = (node["metadata"].get("annotations") or {}).get(LAYOUT)
     renewed = bool(sharing.get("content")) and noted != sharing["content"]
     return not renewed and labels(node).get(CONFIG, WHOLE) == sharing.get("layout", WHOLE)
 
 
 def asked(pod: Manifest) -> Counter[str]:
-    """GPU resources that the pod holds."""
     return requested(pod.get("spec") or {}, _of)
 
 
 def kept(node: Manifest, inputs: Mapping[str, Any], pods: Sequence[Manifest]) -> str:
-    """What a preview says of a change that is no harm; empty where no pod uses a GPU."""
+    """Text in a preview for a harmless change; empty if no pod uses a GPU."""
     names = ", ".join(pod_name(pod) for pod in pods if uses_gpu(pod))
     before, wanted = _ways(node, inputs)
     way = f"node {node['metadata']['name']}: shared as {before} -> {wanted}"
@@ -88,7 +87,7 @@ def kept(node: Manifest, inputs: Mapping[str, Any], pods: Sequence[Manifest]) ->
 
 
 def _ways(node: Manifest, inputs: Mapping[str, Any]) -> tuple[str, str]:
-    """The plugin's configuration that the node has, and the one that it gets."""
+    """The node's present configuration of the device plugin, and the new one."""
     key = inputs["sharing"]["label"]
     return _way(labels(node), key), _way(inputs.get("labels") or {}, key)
 

@@ -1,4 +1,4 @@
-"""A node's taints: one list that the node controllers write as well, so ours go in and out singly."""
+"""A node's taints: one list that the node controllers write as well, so each is changed on its own."""
 
 from __future__ import annotations
 
@@ -10,29 +10,26 @@ from gpuform.plugins.nodes.cluster import Manifest
 
 
 def live(node: Manifest) -> list[Manifest]:
-    """The taints that the node has."""
     found: list[Manifest] = (node.get("spec") or {}).get("taints") or []
     return found
 
 
 def key_of(taint: Mapping[str, Any]) -> tuple[str, str]:
-    """What a node can have only once: key and effect."""
+    """Key and effect, which identify a taint on a node."""
     return str(taint["key"]), str(taint["effect"])
 
 
 def value_of(taint: Mapping[str, Any]) -> str:
-    """The value, empty where there is none."""
     return str(taint.get("value") or "")
 
 
 def startup(inputs: Mapping[str, Any]) -> list[Manifest]:
-    """Taints of nodes that have proven nothing."""
     found: list[Manifest] = (inputs.get("startup") or {}).get("taints") or []
     return found
 
 
 def owed(node: Manifest, inputs: Mapping[str, Any]) -> list[Manifest]:
-    """Taints that ``node`` is to have: the pool's, and until its proof is noted on it, the startup taints."""
+    """Taints that ``node`` is to have: the pool's and, until its proof is noted on it, the startup taints."""
     every: list[Manifest] = list(inputs.get("taints") or [])
     noted = node["metadata"].get("annotations") or {}
     proven = startup(inputs) and inputs["startup"]["proof"] in noted
@@ -40,11 +37,11 @@ def owed(node: Manifest, inputs: Mapping[str, Any]) -> list[Manifest]:
 
 
 def merged(node: Manifest, new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Manifest]:
-    """The node's taints with ours: those of ``old`` go, those of ``new`` come, the rest stays.
+    """The node's taints without those of ``old`` and with those of ``new``.
 
-    A startup taint on a proven node stays: somebody wants it proven again.
+    A startup taint on a proven node stays: it requests a new proof.
 
-    Raises `PluginError` for a taint that is there with another value and was not ours.
+    Raises `PluginError` for a taint that the node has with another value and that was not ours.
     """
     ours = {key_of(item): value_of(item) for item in [*(old.get("taints") or []), *startup(old)]}
     wanted = {key_of(item): item for item in owed(node, new)}

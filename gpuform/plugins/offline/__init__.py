@@ -1,1 +1,1 @@
-"""A stand-in of pulumi-resource-aws for runs without an account: it checks, plans, remembers."""
+"""A stand-in of pulumi-resource-aws for runs without an account: it validates, plans, keeps state."""

@@ -13,9 +13,9 @@ _VERSION = "client.authentication.k8s.io/v1"
 
 
 def answer(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> str:
-    """The ExecCredential with the client certificate of the cluster that stands for EKS.
+    """The ExecCredential with the client certificate of the cluster that stands in for EKS.
 
-    ValueError for any other command and where the run has no cluster.
+    Raises ValueError for any other command, and if the run has no cluster.
     """
     if list(arguments[:2]) != ["eks", "get-token"] or "--cluster-name" not in arguments:
         raise ValueError(
@@ -35,7 +35,6 @@ def answer(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) ->
 
 
 def main() -> None:
-    """Print the answer; exit code 1 and the reason on stderr where there is none."""
     try:
         print(answer(sys.argv[1:]))
     except ValueError as error:

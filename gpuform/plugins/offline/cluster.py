@@ -1,7 +1,7 @@
-"""The cluster that an offline run's EKS cluster stands for: the embedded control plane, or none.
+"""The cluster that stands in for an offline run's EKS cluster: the embedded control plane, if it runs.
 
-``GPUFORM_OFFLINE_KUBECONFIG`` names its kubeconfig. What is handed on is what AWS gives: an address, a
-certificate authority, and, through ``aws eks get-token``, credentials; so the program stays as it is.
+``GPUFORM_OFFLINE_KUBECONFIG`` names its kubeconfig. The program gets the same as from AWS (an address, a
+certificate authority and, through ``aws eks get-token``, credentials), and needs no change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class HandedOver:
 
 
 def handed_over(environ: Mapping[str, str] = os.environ) -> HandedOver | None:
-    """The cluster of this run, ``None`` where there is none. ValueError for a kubeconfig of another kind."""
+    """The cluster of this run, or None. Raises ValueError for the kubeconfig of another kind of cluster."""
     file = Path(environ.get(VARIABLE) or "")
     if not environ.get(VARIABLE) or not file.is_file():
         return None

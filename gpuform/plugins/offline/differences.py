@@ -11,19 +11,18 @@ from gpuform.plugins.properties import UNKNOWN
 
 
 class Row(Protocol):
-    """What is needed of a row of either table."""
+    """The part of a table row that is used here."""
 
     def forces(self, path: str, removed: bool) -> bool:
-        """Whether a change at ``path`` (names and dots, no indices) needs a new object."""
+        """Whether a change at ``path`` (names and dots, no indices) forces a replacement."""
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Change]:
-    """Each path that differs; an unknown value may differ, so it does. Plain values."""
+    """Each path that differs, in plain values; an unknown value counts as different."""
     return dict(_walk(old, new, ""))
 
 
 def replacing(row: Row, changed: Mapping[str, Change]) -> list[str]:
-    """The paths of ``changed`` that need a new object."""
     return [
         path
         for path, change in changed.items()

@@ -1,4 +1,4 @@
-"""``aws:eks``. A cluster answers with the embedded control plane where the run has one."""
+"""``aws:eks``. A cluster has the address of the embedded control plane, if the run has one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gpuform.plugins.offline.row import Row, arn, words
 
-_MOMENT = "2026-01-01T00:00:00Z"  # nothing is made, so no moment is the right one; this one never changes
+_MOMENT = "2026-01-01T00:00:00Z"  # made up, and constant so that outputs do not change
 
 ROWS: Mapping[str, Row] = {
     "aws:eks/cluster:Cluster": Row(

@@ -1,4 +1,4 @@
-"""The functions of the provider that a program without an account can have an answer from."""
+"""The functions of the provider that can be answered without an account."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gpuform.plugins.offline.outputs import Settings, partitions
 from gpuform.plugins.offline.row import ACCOUNT
 from gpuform.plugins.properties import Secret, reveal
 
-# Public parameters of AWS about one dated image release; what they hold follows from their name.
+# Public parameters of AWS about one dated image release; their value follows from their name.
 _AL2023 = re.compile(r".*/amazon-eks-node-al2023-\S+-(?P<kubernetes>1\.\d+)-v(?P<date>\d{8})/release_version")
 _BOTTLEROCKET = re.compile(r"/aws/service/bottlerocket/\S+/(?P<version>\d+\.\d+\.\d+)/image_version")
 
 
 def answer(token: str, args: Properties, settings: Settings) -> Properties:
-    """What the function returns; `PluginError` names the functions that there are."""
+    """The function's result. Raises `PluginError`, listing the known functions, for any other."""
     if token not in _FUNCTIONS:
         known = ", ".join(sorted(name.rsplit(":", 1)[-1] for name in _FUNCTIONS))
         raise PluginError(f"{token}: the offline stand-in of the aws provider answers {known} only")
@@ -70,7 +70,7 @@ def _parameter(args: Properties, region: str) -> Properties:
 
 
 def _release(name: str) -> str:
-    """A patch release and a commit as AWS has them there cannot be known offline; these two never change."""
+    """The value of a parameter; AWS's patch release and commit are unknown offline, these are constants."""
     if match := _AL2023.fullmatch(name):
         return f"{match['kubernetes']}.0-{match['date']}"
     if match := _BOTTLEROCKET.fullmatch(name):

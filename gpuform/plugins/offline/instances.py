@@ -1,4 +1,4 @@
-"""What instances are started from: ``aws:ec2`` security groups, launch templates, placement groups, tags."""
+"""``aws:ec2``: security groups, launch templates, placement groups, tags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks: what ``aws:ec2`` and ``aws:vpc`` have around a VPC."""
+"""Networks: the types of ``aws:ec2`` and ``aws:vpc`` around a VPC."""
 
 from __future__ import annotations
 

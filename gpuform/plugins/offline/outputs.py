@@ -1,4 +1,4 @@
-"""What AWS would have answered: ids, ARNs and the like, the same for the same resource and inputs."""
+"""Made-up answers of AWS: ids, ARNs and the like, the same for the same resource and inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEX = 17  # digits of an EC2 id after its prefix
 
 @dataclass(frozen=True)
 class Settings:
-    """The provider's configuration, as far as it shows in outputs."""
+    """The part of the provider's configuration that affects outputs."""
 
     region: str = ""
     default_tags: Mapping[str, Any] | None = None
@@ -35,7 +35,7 @@ def partitions() -> dict[str, dict[str, Any]]:
 
 
 def made_up_name(row: Row, urn: str, name: str, inputs: Mapping[str, Any]) -> str:
-    """The name that the provider gives where the program gives none: the resource's, and seven digits."""
+    """The name that the provider generates if the program sets none: the resource's, and seven digits."""
     prefix = inputs.get("namePrefix") or inputs.get(f"{row.named}Prefix") or f"{name}-"
     if row.call == "kms.CreateAlias":
         prefix = f"alias/{prefix}"
@@ -43,7 +43,7 @@ def made_up_name(row: Row, urn: str, name: str, inputs: Mapping[str, Any]) -> st
 
 
 def all_tags(settings: Settings, inputs: Mapping[str, Any]) -> Any:
-    """The resource's tags over the provider's; unknown if the resource's are as a whole."""
+    """The provider's default tags, overridden by the resource's; unknown if the resource's are as a whole."""
     own = reveal(inputs.get("tags")) or {}
     return own if own is UNKNOWN else {**(settings.default_tags or {}), **own}
 
@@ -51,9 +51,9 @@ def all_tags(settings: Settings, inputs: Mapping[str, Any]) -> Any:
 def computed(
     row: Row, settings: Settings, urn: str, inputs: Mapping[str, Any], found: str = ""
 ) -> tuple[str, dict[str, Any]]:
-    """Id and every output of a resource with these inputs; the inputs are known.
+    """Id and every output of a resource; its inputs must be known.
 
-    ``found`` is the id of one that is there; it is kept where it is AWS that chooses the id.
+    ``found`` is the id of an existing resource; it is kept if AWS chooses the ids of this type.
     """
     plain = reveal(inputs)
     facts = _facts(row, settings, urn, plain)
@@ -66,7 +66,7 @@ def computed(
 
 
 def planned(row: Row, settings: Settings, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Outputs of a resource that is not there yet: what AWS decides is unknown."""
+    """Outputs in a preview: values that AWS decides are unknown."""
     outputs = _merged(_unknown(row.outputs, inputs), inputs)
     return {**outputs, **_always(row, settings, inputs)}
 
@@ -108,14 +108,14 @@ def _facts(row: Row, settings: Settings, urn: str, inputs: dict[str, Any]) -> di
 
 
 def _digest(row: Row, urn: str, inputs: Mapping[str, Any]) -> str:
-    """Differs for a replacement from the one replaced: what forces one is part of it."""
+    """Contains the inputs that force a replacement, so that the replacement gets another digest."""
     forcing = {entry.removesuffix("-").split(".")[0] for entry in row.replaces} - {row.named}
     decisive = {key: repr(reveal(value)) for key, value in inputs.items() if key in forcing}
     return hashlib.sha256(f"{urn} {json.dumps(decisive, sort_keys=True)}".encode()).hexdigest()
 
 
 def _unknown(template: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Unknown wherever the program says nothing; inside of a block that it does give, member by member."""
+    """Unknown for each output that the program does not set; blocks member by member."""
     return {
         key: _unknown(item, inputs[key])
         if isinstance(item, Mapping) and isinstance(inputs.get(key), Mapping)
@@ -135,7 +135,6 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 
 def _filled(template: Any, facts: Mapping[str, Any]) -> Any:
-    """The template with the facts in the place of their names in braces, at any depth."""
     if isinstance(template, Mapping):
         return {key: _filled(item, facts) for key, item in template.items()}
     if isinstance(template, list):
@@ -144,7 +143,6 @@ def _filled(template: Any, facts: Mapping[str, Any]) -> Any:
 
 
 def _uuid(digest: str) -> str:
-    """The first thirty-two hexadecimal digits as a UUID is written."""
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
 
 

@@ -22,31 +22,29 @@ ROWS: Mapping[str, Row] = {**network.ROWS, **instances.ROWS, **eks.ROWS, **servi
 
 
 class OfflineAws(ResourceProvider):
-    """Types and functions of the table; says in every run that it is not AWS."""
+    """Types and functions of the table; prints in every run that it is not AWS."""
 
     name, version = "aws", importlib.metadata.version("pulumi-aws")
 
     def __init__(self, engine: Engine) -> None:
-        """Not configured yet: no region."""
         super().__init__(engine)
         self._settings = Settings()
 
     async def check_config(self, olds: Properties, news: Properties) -> Checked:
-        """Refuse a region that AWS does not have."""
         region = reveal(news).get("region")
         if region is None or region is UNKNOWN or region in partitions():
             return Checked(news)
         return Checked(news, [("region", f"{region!r} is no region of AWS")])
 
     async def diff_config(self, olds: Properties, news: Properties) -> Diffed:
-        """Each resource looks itself at what the provider adds; the provider is changed in place."""
+        """Always an in-place update: each resource compares the region and default tags itself."""
         before, after = reveal(olds), reveal(news)
         keys = sorted({*before, *after} - {"version"})
         changed = {key: Change.UPDATE for key in keys if before.get(key) != after.get(key)}
         return Diffed(changed, diffs=tuple(changed), detailed=False)
 
     async def configure(self, config: Properties) -> None:
-        """Take region and default tags, which come as JSON; say what this is."""
+        """Take region and default tags, which come as JSON, and print the notices."""
         given = {key.removeprefix("aws:config:"): value for key, value in reveal(config).items()}
         tags = given.get("defaultTags") or {}
         parsed = json.loads(tags) if isinstance(tags, str) else tags
@@ -60,16 +58,13 @@ class OfflineAws(ResourceProvider):
         return {"name": self.name, "version": self.version, "resources": {token: {} for token in ROWS}}
 
     def handler(self, token: str) -> Handler:
-        """The type's row, as a handler."""
         return OfflineResource(row(token), self._settings)
 
     async def invoke(self, token: str, args: Properties) -> Properties:
-        """Answer a function that needs no account."""
         return functions.answer(token, args, self._settings)
 
 
 def row(token: str) -> Row:
-    """The row of a type; `PluginError` names the types that there are."""
     if token not in ROWS:
         known = ", ".join(sorted(name.rsplit(":", 1)[-1] for name in ROWS))
         raise PluginError(

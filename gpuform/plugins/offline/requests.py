@@ -1,7 +1,7 @@
-"""From a resource's inputs to the API calls that would make it, checked by botocore.
+"""Builds the API calls that would create a resource, and validates them with botocore.
 
-botocore's own validator looks for missing members, unknown ones, types and lower bounds; it leaves enums,
-patterns and upper bounds to the service, so those are read from the same model here. Nothing is sent.
+botocore's own validator checks missing members, unknown ones, types and lower bounds; it leaves enums,
+patterns and upper bounds to the service, so these are checked here against the same model. Nothing is sent.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ Failures = list[tuple[str, str]]
 
 @functools.cache
 def service(name: str) -> Service:
-    """botocore's model of a service, from the files that it ships."""
     return Service(Loader().load_service_model(name, "service-2"), name)
 
 
 def failures(row: Row, inputs: Mapping[str, Any]) -> Failures:
-    """What is wrong with ``inputs`` (plain values), as pairs of the input's path and the reason."""
+    """Errors in ``inputs`` (plain values), as pairs of the input's path and the reason."""
     requests = Requests(row)
     for name, value in inputs.items():
         if value is not None:
@@ -45,17 +44,15 @@ def failures(row: Row, inputs: Mapping[str, Any]) -> Failures:
 
 
 class Requests:
-    """The calls that one resource stands for, filled input by input."""
+    """The API calls of one resource, filled input by input."""
 
     def __init__(self, row: Row) -> None:
-        """Begin with the row's own call, empty."""
         self.row = row
         self.calls: dict[str, dict[str, Any]] = {row.operation: {}}
         self.wrong: Failures = []
         self._origin: dict[str, str] = {}  # API path -> input's path
 
     def take(self, name: str, value: Any) -> None:
-        """Put one input where it belongs."""
         if name not in self.row.inputs:
             self.wrong.append((name, f"there is no such input; there are {', '.join(self.row.inputs)}"))
             return
@@ -67,7 +64,7 @@ class Requests:
         _put(self.calls.setdefault(operation, {}), path, converted)
 
     def place(self, name: str) -> tuple[str, str]:
-        """Operation and path of an input. KeyError where the table lacks a place that it must have."""
+        """Operation and API path of an input. Raises KeyError if the table has no place for it."""
         operation, path = self.row.operation, self.row.places.get(name)
         if path is None:
             shape: Any = self._shape(operation, self.row.under)
@@ -82,10 +79,9 @@ class Requests:
         return operation, path
 
     def finish(self) -> Failures:
-        """Let botocore look at every call; failures in all."""
         for operation, parameters in self.calls.items():
             shape = self._input(operation)
-            if operation != self.row.operation:  # the object's own id and the like, which its making gives
+            if operation != self.row.operation:  # such as the id, which the create returns
                 for member in shape.required_members:
                     parameters.setdefault(member, scalars.stand_in(shape.members[member]))
             report = ParamValidator().validate(parameters, shape).generate_report()
@@ -93,7 +89,7 @@ class Requests:
         return self.wrong
 
     def _convert(self, value: Any, shape: Shape, here: str, there: str) -> Any:
-        """One value as the API takes it; what the model forbids is noted under the input's path."""
+        """Convert a value for the API; what the model forbids is recorded under the input's path."""
         self._origin[there] = here
         if value is UNKNOWN:
             return scalars.stand_in(shape)
@@ -110,7 +106,7 @@ class Requests:
                 if item is not None
             }
         if there.startswith("Attributes.") and isinstance(value, bool | int):
-            value = str(value).lower()  # attributes of a queue are text at the API, whatever they mean
+            value = str(value).lower()  # the API takes all attributes of a queue as text
         if here in self.row.documents:
             value, reason = scalars.document(value)
         else:
@@ -142,7 +138,7 @@ class Requests:
             if members in _WELL_KNOWN:
                 key, text = sorted(members)
                 value = [{key: name, text: item} for name, item in value.items()]
-            else:  # a block of which the SDK has one where the API takes several
+            else:  # the SDK has a single block where the API takes a list
                 return [self._convert(value, shape.member, here, f"{there}[0]")]
         if not isinstance(value, list):
             return value
@@ -163,7 +159,7 @@ class Requests:
         return found
 
     def _translated(self, operation: str, line: str) -> tuple[str, str]:
-        """A line of botocore's report with the path as the program knows it."""
+        """A line of botocore's report with the input's path in place of the API path."""
         match = _SAID.match(line)
         if match is None:
             return "", line
@@ -175,7 +171,7 @@ class Requests:
         return self._named(missing), f"missing; {self.row.service}:{operation} requires {missing}"
 
     def _named(self, path: str) -> str:
-        """The input's path of an API path: what was put there, or would be, or what lies around it."""
+        """Path of the input that has, or would have, this API path; else that of its parent."""
         if path in self._origin:
             return self._origin[path]
         for name in self.row.inputs:

@@ -1,4 +1,4 @@
-"""Every type of the table, by one handler: what is made is remembered by the engine's state alone."""
+"""The handler of every type of the table; resources exist only in the engine's state."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from gpuform.plugins.properties import UNKNOWN, reveal
 
 
 class OfflineResource:
-    """One type. Nothing is created at AWS, and nothing is asked of it: reading answers from the state."""
+    """One type. No request is sent to AWS; a read returns what is in the state."""
 
     def __init__(self, row: Row, settings: outputs.Settings) -> None:
-        """Behave as ``row`` says, under the provider's settings."""
         self.row = row
         self.settings = settings
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
-        """Fill in the provider's defaults and a name, and have botocore look at the API calls."""
+        """Fill in the provider's defaults and a name, and validate the API calls with botocore."""
         inputs = {key: value for key, value in news.items() if value is not None}
         for name, value in self.row.defaults.items():
             inputs.setdefault(name, value)
@@ -49,13 +48,12 @@ class OfflineResource:
         )
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
-        """Answer as AWS would; in a preview with what is known without it."""
         if call.preview:
             return "", outputs.planned(self.row, self.settings, news)
         return outputs.computed(self.row, self.settings, call.urn, news)
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
-        """What the state says; what it has without outputs is put there as found: those are made up now."""
+        """What the state has; for an imported resource without outputs, they are made up now."""
         if not inputs:
             raise PluginError(f"{call.type} {id}: offline there is nothing at AWS that could be read")
         if not olds:
@@ -65,7 +63,7 @@ class OfflineResource:
     async def update(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Properties:
-        """The new inputs over what was there; some outputs move on with them."""
+        """The new inputs merged over the old outputs; some outputs change with them (`Row.renewed`)."""
         touched = {path.split(".")[0].split("[")[0] for path in self._changed(old_inputs, news)}
         made = outputs.planned(self.row, self.settings, news)
         if not call.preview:
@@ -78,7 +76,6 @@ class OfflineResource:
         return {**result, **self._blocks(made, olds, news), **self._counted(call, touched, olds, news)}
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
-        """Forget it, unless AWS would refuse."""
         if self.row.guard and reveal(olds).get(self.row.guard) is True:
             raise PluginError(
                 f"{call.name}: {self.row.guard} is on, so AWS does not delete it; "
@@ -89,7 +86,7 @@ class OfflineResource:
         return differences.changes(reveal(old_inputs), reveal(news))
 
     def _blocks(self, made: Properties, olds: Properties, news: Properties) -> Properties:
-        """Blocks that are partly the program's and partly AWS's keep AWS's part."""
+        """Blocks with members of both the program and AWS keep AWS's members."""
         result: Properties = {}
         for name, template in self.row.outputs.items():
             before, given = olds.get(name), news.get(name)
@@ -107,7 +104,7 @@ class OfflineResource:
         return {name: value, **({"defaultVersion": value} if news.get("updateDefaultVersion") else {})}
 
     def _clashes(self, call: Call, old: Properties, new: Properties) -> bool:
-        """Whether old and new object would have the same name, which the program has chosen."""
+        """Whether old and new object would have the same name, chosen by the program."""
         named = self.row.named
         return bool(named) and old.get(named) == new.get(named) and not self._made_up(call, new)
 

@@ -1,7 +1,7 @@
-"""One row of the table: what a Pulumi type is at AWS, and what comes back when it is made.
+"""One row of the table: the API call of a Pulumi type at AWS, and the outputs of its create.
 
-Which inputs force a replacement is what the schemas of HashiCorp's provider (internal/service/*, ForceNew)
-say, which pulumi_aws wraps; which parameters a call takes is botocore's service model.
+Which inputs force a replacement is from the schemas of HashiCorp's provider (internal/service/*, ForceNew),
+which pulumi_aws wraps; which parameters a call takes is from botocore's service model.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ TAG_SPECIFICATIONS = "TagSpecifications[0].Tags"
 class Row:
     """A Pulumi resource type.
 
-    ``call`` is service and operation of botocore. ``inputs`` are all inputs that the SDK has. Each goes to
-    the parameter of its own name (case aside, below ``under``), unless ``places`` says where: a path of the
-    same call, ``Operation:path`` of another one, ``None`` for what only the provider uses; a key with a dot
-    renames a member further down, and ``List*Member`` makes each item a structure. ``replaces`` are the
-    inputs that AWS cannot change; ``x-`` means: only taken away.
+    ``call`` is service and operation of botocore. ``inputs`` are all inputs that the SDK has. Each is sent as
+    the parameter of its own name (ignoring case, below ``under``), unless ``places`` names a path of the same
+    call, ``Operation:path`` of another call, or ``None`` for an input that only the provider uses; a key with
+    a dot renames a nested member, and ``List*Member`` makes each item a structure. ``replaces`` are the
+    inputs that force a replacement; ``x-`` means: only if it is removed.
 
     ``id`` and ``outputs`` are templates: {partition} {region} {account} {name} {hex} {id} {endpoint}
     {certificate}, and inputs as {inputs[clusterName]}. ``defaults`` become inputs, as with the real provider.
-    ``named`` is the input that the provider makes up where it is missing; ``documents`` must hold JSON.
+    ``named`` is the input that the provider generates if it is missing; ``documents`` must contain JSON.
     ``counted`` is an output that grows by one with each change of an input outside of ``uncounted``;
-    ``renewed`` maps an output to the inputs whose change makes it unknown in a preview. ``guard`` is the
-    input that, when true, keeps the object from being deleted.
+    ``renewed`` maps an output to the inputs that make it unknown in a preview when they change. ``guard`` is
+    the input that, when true, prevents the deletion of the object.
     """
 
     call: str
@@ -50,30 +50,27 @@ class Row:
 
     @property
     def service(self) -> str:
-        """botocore's name of the service."""
         return self.call.split(".")[0]
 
     @property
     def operation(self) -> str:
-        """botocore's name of the operation."""
         return self.call.split(".")[1]
 
     @property
     def regional(self) -> bool:
-        """Whether the object lies in a region; those of IAM do not."""
+        """Whether the object belongs to a region; IAM objects do not."""
         return "region" in self.inputs
 
     @property
     def tagged(self) -> bool:
-        """Whether the provider's default tags go onto it."""
         return "tags" in self.inputs
 
     def sent(self, name: str) -> bool:
-        """Whether an input is a parameter of a call; the region says where a call goes."""
+        """Whether an input is a parameter of a call; ``region`` selects the endpoint instead."""
         return name != "region" and self.places.get(name, "") is not None
 
     def forces(self, path: str, removed: bool) -> bool:
-        """Whether a change at ``path`` (names and dots, no indices) needs a new object."""
+        """Whether a change at ``path`` (names and dots, no indices) forces a replacement."""
         for entry in self.replaces:
             prefix = entry.removesuffix("-")
             inside = path == prefix or path.startswith(prefix + ".")
@@ -83,10 +80,8 @@ class Row:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Names from a text with spaces."""
     return tuple(text.split())
 
 
 def arn(service: str, resource: str) -> str:
-    """Template of a regional ARN."""
     return f"arn:{{partition}}:{service}:{{region}}:{{account}}:{resource}"

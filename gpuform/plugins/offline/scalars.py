@@ -1,4 +1,4 @@
-"""Single values against botocore's model: enums, patterns, upper bounds, which its validator leaves out."""
+"""Validates single values against botocore's model: enums, patterns, upper bounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BLOCKS = ("cidrblock", "cidripv4", "publicaccesscidrs", "cidrblocks", "destinat
 
 
 def checked(value: Any, shape: Shape, path: str) -> tuple[Any, str]:
-    """The value as the API takes it, and what is wrong with it, if anything; botocore looks at its type."""
+    """The value as the API takes it, and its error or an empty text; botocore checks the type."""
     if shape.type_name == "boolean" and value in ("true", "false"):
         return value == "true", ""  # the SDK has text where "unset" is a third state
     if shape.type_name == "string" and isinstance(value, str):
@@ -29,7 +29,7 @@ def checked(value: Any, shape: Shape, path: str) -> tuple[Any, str]:
 
 
 def document(value: Any) -> tuple[Any, str]:
-    """A document as text; the SDK takes it as text or as an object."""
+    """A document as JSON text, and its error or an empty text; the SDK also takes an object."""
     if has_unknown(value):
         return "{}", ""
     if not isinstance(value, str):
@@ -42,7 +42,7 @@ def document(value: Any) -> tuple[Any, str]:
 
 
 def stand_in(shape: Shape) -> Any:
-    """A value of the right shape where the real one is not known yet."""
+    """A value of the right shape in place of an unknown one."""
     if isinstance(shape, StructureShape):
         return {name: stand_in(shape.members[name]) for name in shape.required_members}
     if isinstance(shape, ListShape):
@@ -69,13 +69,13 @@ def _text(value: str, shape: Any) -> str:
         return ""
     try:
         fits = re.fullmatch(pattern, value, re.DOTALL)
-    except re.error:  # a class of Unicode that Python does not have
+    except re.error:  # a Unicode class that Python does not support
         return ""
     return "" if fits else f"{value!r} does not match {pattern}"
 
 
 def _format(value: str, path: str) -> str:
-    """The two formats that the model has as plain text and AWS refuses: address blocks and ARNs."""
+    """Checks IPv4 blocks and ARNs, which are plain text in the model but validated by AWS."""
     last = re.sub(r"\[\d+\]", "", path).rsplit(".", 1)[-1].lower()
     if last in _BLOCKS:
         try:

@@ -160,7 +160,7 @@ OTHERS: Mapping[str, Row] = {
             "forceDestroy": None,
             "targetId": "Targets[0].Id",
             "sqsTarget": "Targets[0].SqsParameters",
-            # Targets that no program here has; they would need their own places.
+            # Targets that no program here uses; they would need their own places.
             "appsyncTarget": None,
             "batchTarget": None,
             "ecsTarget": None,

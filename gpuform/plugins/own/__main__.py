@@ -7,7 +7,6 @@ from gpuform.plugins.own.provider import Own
 
 
 def main() -> None:
-    """Serve until the engine ends."""
     asyncio.run(serve_provider(Own))
 
 

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class Own(ResourceProvider):
-    """Types for nodes, for workloads and for hosts, and the guard of what OpenStack would replace."""
+    """Types for nodes, for workloads and for hosts, and the replacement guard for OpenStack."""
 
     name, version = "gpuform", importlib.metadata.version("gpuform")
     supports_autonaming = False
 
     def __init__(self, engine: Engine) -> None:
-        """Answer ``engine``; a type is imported with its first resource, for few stacks have all."""
+        """A type is imported with its first resource, because few stacks use all types."""
         super().__init__(engine)
         self._clusters: Clusters | None = None
         self._hosts: HostConfiguration | None = None
@@ -35,7 +35,6 @@ class Own(ResourceProvider):
         }
 
     def handler(self, token: str) -> Handler:
-        """The handler of one of the types, the same for all resources of it."""
         if token not in self._types:
             raise PluginError(f"{token}: the gpuform provider has {', '.join(sorted(self._types))}")
         if token not in self._handlers:
@@ -43,7 +42,6 @@ class Own(ResourceProvider):
         return self._handlers[token]
 
     def _shared(self) -> Clusters:
-        """The clusters, whose clients all types share."""
         from gpuform.plugins.nodes.clusters import Clusters
 
         self._clusters = self._clusters or Clusters()
@@ -84,7 +82,6 @@ class Own(ResourceProvider):
         }
 
     async def close(self) -> None:
-        """End the runs on hosts, and close the clients."""
         if self._hosts:
             self._hosts.close()
         if self._clusters:

@@ -1,1 +1,1 @@
-"""Resource types of the provider ``gpuform`` for workloads that change in a way Kubernetes does not offer."""
+"""Resource types of the provider ``gpuform`` for workload updates that Kubernetes does not offer."""

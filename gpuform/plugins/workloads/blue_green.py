@@ -36,27 +36,25 @@ _PARTS = {
 
 
 class BlueGreen:
-    """What is to be done is read off the cluster (see `Turn`); ``colour`` is the live one.
+    """The live cluster shows what is left to do (see `Turn`); ``colour`` is the live one.
 
-    A first create that does not get ready is kept, and the next update goes on from there. Deleting takes
-    the Service and both Deployments away and waits until their pods have gone.
+    A create with pods that do not get ready is kept, and the next update resumes it. Deleting removes the
+    Service and both Deployments and waits until their pods are gone.
     """
 
     def __init__(self, clusters: Callable[[Properties], Cluster]) -> None:
-        """``clusters`` gives the cluster of a resource's inputs."""
         self._clusters = clusters
 
     async def check(self, call: Call, olds: Properties, news: Properties) -> Checked:
-        """Validate the inputs; ``step`` is 1 and ``deadlineSeconds`` 600 where they are not given."""
         given = {"step": 1, "deadlineSeconds": TIMEOUT_S, **news}
         return checked(given, _INPUTS, _failures(given))
 
     async def diff(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Diffed:
-        """Changed manifests, and ``colour`` where the cluster is not as they say; another name is a new one.
+        """Changed manifests, and ``colour`` if the cluster differs from them; another name is a replacement.
 
-        How the next change is to go (``step`` and the like) is no change by itself.
+        A change of ``step``, ``switchAt`` or ``deadlineSeconds`` alone is not a difference.
         """
         changes = {
             path: Change.UPDATE for path, keys in _PARTS.items() if _at(old_inputs, keys) != _at(news, keys)
@@ -73,7 +71,7 @@ class BlueGreen:
         return Diffed(changes=changes)
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
-        """Make the Service and the first colour; `InitFailed` where its pods do not get ready."""
+        """Create the Service and the first colour; `InitFailed` if its pods do not get ready."""
         if call.preview:
             return "", {**news, "colour": UNKNOWN if has_unknown(news) else COLOURS[0]}
         try:
@@ -84,7 +82,6 @@ class BlueGreen:
             raise InitFailed(_id(news), {**news, "colour": COLOURS[0]}, [str(error)]) from error
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
-        """The live colour; None when the Service is gone."""
         if not inputs:
             raise PluginError(f"{id}: a BlueGreen cannot be imported; declare it under a name of its own")
         seen = await self._pair(inputs).see()
@@ -93,13 +90,12 @@ class BlueGreen:
     async def update(
         self, call: Call, id: str, old_inputs: Properties, olds: Properties, news: Properties
     ) -> Properties:
-        """Go to the wanted template and number."""
         if call.preview:
             return await self._expected(call, news)
         return await self._turn(call, news)
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
-        """Take everything away; pods that do not end in time are an error."""
+        """Delete Service and Deployments; pods that do not end in time are an error."""
         pair = self._pair(old_inputs)
         await pair.remove()
         limit = float(call.timeout or reveal(old_inputs.get("deadlineSeconds")) or TIMEOUT_S)
@@ -117,7 +113,6 @@ class BlueGreen:
         return {**news, "colour": await turn.run()}
 
     async def _expected(self, call: Call, news: Properties) -> Properties:
-        """Say in a preview what would change its colour."""
         if has_unknown(news):
             return {**news, "colour": UNKNOWN}
         pair = self._pair(news)
@@ -139,7 +134,7 @@ class BlueGreen:
 
 
 def _settled(seen: Seen, pair: Pair) -> bool:
-    """Whether all is with one colour, as wanted. Pods that are not ready for a while are no change."""
+    """Whether one colour has everything, as wanted. Pods that are not ready for a while are not a change."""
     if not seen.live or seen.source:
         return False
     side, rest = seen.sides[seen.live], seen.sides[other(seen.live)]

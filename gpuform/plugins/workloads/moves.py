@@ -1,4 +1,4 @@
-"""The next move from one colour to the other, from what is there alone: no step is remembered."""
+"""The next move from one colour to the other, from the live state alone: no step is stored."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from enum import Enum
 
 @dataclass(frozen=True)
 class Side:
-    """One colour: the replicas it is told to have, its pods, and how many of them are ready or about to end.
+    """One colour: its requested replicas, its pods, and how many of these are ready or terminating.
 
-    ``template`` says of what its pods are made and ``full`` how many replicas it has when it is live; both
-    are empty where there is no such Deployment.
+    ``template`` is the digest of the pod template, ``full`` the replicas of the colour when it is live; both
+    are empty without a Deployment.
     """
 
     replicas: int = 0
@@ -23,14 +23,16 @@ class Side:
 
     @property
     def held(self) -> int:
-        """Pods' worth of GPUs that it has or may take: a pod that ends has a successor at once."""
+        """Number of pods that have GPUs or may take them: a terminating pod gets a successor at once."""
         return max(self.replicas, self.pods - self.ending) + self.ending
 
 
 @dataclass(frozen=True)
 class Rule:
-    """``replicas`` in the end and both colours together at most; ``step`` of them are replaced at a time;
-    the Service switches at ``switch_at`` ready new ones, less than ``replicas``.
+    """``replicas`` is the final number, and the maximum of both colours together.
+
+    ``step`` of them are replaced at a time; the Service switches at ``switch_at`` ready new ones, less than
+    ``replicas``.
     """
 
     replicas: int
@@ -39,28 +41,29 @@ class Rule:
 
 
 class Do(Enum):
-    """What a move is."""
+    """The kinds of move."""
 
-    GROW = "grow"  # the new colour is told to have so many replicas
-    SHRINK = "shrink"  # the old one is
-    SWITCH = "switch"  # the Service points to the new one
+    GROW = "grow"  # set the replicas of the new colour
+    SHRINK = "shrink"  # set the replicas of the old colour
+    SWITCH = "switch"  # point the Service to the new colour
     WAIT = "wait"
     DONE = "done"
 
 
 @dataclass(frozen=True)
 class Move:
-    """One move; ``replicas`` where it changes their number."""
+    """One move; ``replicas`` is set if it changes their number."""
 
     do: Do
     replicas: int = 0
 
 
 def next_move(old: Side, new: Side, switched: bool, rule: Rule) -> Move:
-    """What to do now to get from ``old`` to ``new``; ``switched`` is whether the Service points to ``new``.
+    """The next move from ``old`` to ``new``; ``switched`` is whether the Service points to ``new``.
 
-    The new colour takes only what the old one has given up for sure: a pod that ends still has its GPU. Until
-    the switch the old one keeps what the new one does not need for it; after it, nobody asks it any more.
+    The new colour takes only what the old one has certainly released: a terminating pod still has its GPU.
+    Until the switch the old colour keeps what the new one does not need for it; after it, the old one gets no
+    requests.
     """
     if not switched and min(new.ready, new.replicas) >= rule.switch_at:
         return Move(Do.SWITCH)

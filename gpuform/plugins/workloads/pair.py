@@ -24,7 +24,7 @@ _ENDED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class Seen:
-    """Both colours, the one that the Service points to (empty without one), and a turn's source."""
+    """Both colours, the one that the Service points to (empty without one), and the source of a turn."""
 
     sides: Mapping[str, Side]
     live: str = ""
@@ -32,7 +32,6 @@ class Seen:
 
     @property
     def held(self) -> int:
-        """Pods' worth of GPUs of both."""
         return sum(side.held for side in self.sides.values())
 
 
@@ -41,21 +40,19 @@ def other(colour: str) -> str:
 
 
 class Pair:
-    """The objects that ``deployment`` and ``service``, manifests without a colour, come to on a cluster."""
+    """A Service and two Deployments, derived from manifests without a colour."""
 
     def __init__(self, client: Client, deployment: Manifest, service: Manifest) -> None:
-        """Nothing is asked yet."""
         self._client, self._deployment, self._service = client, deployment, service
         self.template = blue_green.digest(deployment)
         self.replicas = int(deployment["spec"]["replicas"])
 
     @property
     def title(self) -> str:
-        """How messages begin."""
         return f"Deployment {self._namespace}/{self._deployment['metadata']['name']}"
 
     async def see(self) -> Seen:
-        """What is there now. Raises PluginError for an object of these names that somebody else has made."""
+        """The live state. Raises PluginError for an object of these names with another manager."""
         service = await self._find(self._service_path)
         sides = {colour: await self._side(colour) for colour in COLOURS}
         if service is None:
@@ -65,32 +62,30 @@ class Pair:
         return Seen(sides, live, (service["metadata"].get("annotations") or {}).get(TURNING, ""))
 
     async def make(self, colour: str, replicas: int) -> None:
-        """The Deployment of a colour, with the wanted template."""
         body = blue_green.coloured(self._deployment, colour, replicas)
         await self._apply(self._path(colour), body)
 
     async def scale(self, colour: str, replicas: int) -> None:
-        """Another number of replicas; the template stays what it is."""
         body = {"spec": {"replicas": replicas}}
         params = {"fieldManager": MANAGER}
         path = self._path(colour)
         await self._client.request("PATCH", path, params=params, body=body, content_type=_MERGE)
 
     async def serve(self, colour: str) -> None:
-        """The Service as wanted, pointing to a colour; no turn is under way any more."""
+        """Apply the Service, pointing to a colour, and end the turn."""
         await self._apply(self._service_path, blue_green.pointing(self._service, colour))
         await self.note(None)
 
     async def point(self, colour: str) -> None:
-        """Nothing but where the Service points to."""
+        """Change only the colour that the Service points to."""
         await self._patch_service({"spec": {"selector": {labels.COLOUR: colour}}})
 
     async def note(self, source: str | None) -> None:
-        """Keep, or forget, the colour that a turn can go back to."""
+        """Store the colour that a turn can go back to; None removes it."""
         await self._patch_service({"metadata": {"annotations": {TURNING: source}}})
 
     async def waiting(self, colour: str) -> list[str]:
-        """Why pods of a colour are not ready, one line for each; and why some were not made."""
+        """Why pods of a colour are not ready, one line each, and why some could not be created."""
         found = [
             f"pod {pod['metadata']['name']}: {why}"
             for pod in await self._pods(colour)
@@ -101,7 +96,7 @@ class Pair:
         return [*found, *([explained(failure)] if failure.get("status") == "True" else [])]
 
     async def remove(self) -> None:
-        """Take everything away; what is gone is fine. Pods end after it."""
+        """Delete Service and Deployments, if they exist. Their pods end later."""
         for path in (self._service_path, *(self._path(colour) for colour in COLOURS)):
             try:
                 await self._client.request("DELETE", path, params={"propagationPolicy": "Background"})
@@ -110,7 +105,7 @@ class Pair:
                     raise
 
     async def _side(self, colour: str) -> Side:
-        # First what is wanted, then what is there: a pod that comes in between counts, one that goes may.
+        # The Deployment first, then the pods: a pod created in between counts, one that ends may.
         live = await self._find(self._path(colour))
         pods = await self._pods(colour)
         ready = [pod for pod in pods if _ready(pod)]
@@ -125,7 +120,7 @@ class Pair:
         )
 
     async def _pods(self, colour: str) -> list[Manifest]:
-        """Those that have not ended; one that is about to is among them."""
+        """Pods that have not ended, terminating ones included."""
         wanted = self._deployment["spec"]["selector"]["matchLabels"] | {labels.COLOUR: colour}
         query = {"labelSelector": ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))}
         items = (await self._client.get(f"/api/v1/namespaces/{self._namespace}/pods", query))["items"]

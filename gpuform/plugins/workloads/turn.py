@@ -1,8 +1,8 @@
-"""From one colour to the other, and back where the new pods do not get ready.
+"""Changes a workload from one colour to the other, and back if the new pods do not get ready.
 
-Where it stands is read off the cluster before every move, so that a later run goes on where one was killed:
-the Service says which colour is live, each Deployment of which template it is made, and an annotation of the
-Service from which colour a turn began.
+The progress is read from the cluster before every move, so that a later run resumes a killed one: the Service
+says which colour is live, each Deployment has its template, and an annotation of the Service names the colour
+from which a turn began.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _REASONS = 3  # pods of one template mostly wait for the same
 
 
 class _Late(Exception):
-    """No progress within the time; ``str()`` says what is waited for."""
+    """No progress within the deadline; ``str()`` says what is waited for."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One change of a pair to its wanted template and number."""
+    """One change of a pair to its wanted template and replicas."""
 
     call: Call
     pair: Pair
@@ -33,16 +33,16 @@ class Turn:
     deadline_s: float
 
     async def run(self) -> str:
-        """Bring the pair there and return the live colour.
+        """Change the pair and return the live colour.
 
-        Raises `PluginError` with the pods' reasons; a change of the template is taken back before that.
+        Raises `PluginError` with the pods' reasons; a change of the template is reverted before that.
         """
         seen = await self.pair.see()
         if not seen.live:
             await self.pair.serve(max(COLOURS, key=lambda colour: seen.sides[colour].ready))
             seen = await self.pair.see()
         target = _target(seen, self.pair.template)
-        # One that was killed on this very way began elsewhere; any other way begins at the live colour.
+        # A killed turn to the same target began at the noted colour; any other turn begins at the live one.
         source = seen.live if target != seen.live else seen.source
         if source and source != target:
             await self.pair.note(source)
@@ -56,7 +56,7 @@ class Turn:
         return target
 
     async def _prepare(self, target: str, seen: Seen) -> None:
-        """The wanted template on the target, which changes only while it has no pods."""
+        """Set the wanted template on the target, which changes only while it has no pods."""
         if seen.sides[target].template not in ("", self.pair.template):
             await self.pair.scale(target, 0)
             clock = _Clock(self.deadline_s)
@@ -65,7 +65,7 @@ class Turn:
         await self.pair.make(target, seen.sides[target].replicas)
 
     async def _go(self, target: str, rule: Rule) -> None:
-        """Move by move until all is with ``target``. Raises `_Late`."""
+        """Move until ``target`` has everything. Raises `_Late`."""
         source, clock = other(target), _Clock(self.deadline_s)
         while True:
             seen = await self.pair.see()
@@ -91,7 +91,7 @@ class Turn:
         await self.call.sleep(clock.pause)
 
     async def _failed(self, target: str, source: str, late: _Late) -> str:
-        """Go back, and what to say of it; where there is nothing to go back to, all stays as it is."""
+        """Go back to ``source``, if it has replicas to restore, and return the message."""
         reasons = await self.pair.waiting(target)
         text = f"{self.pair.title}: {late}"
         if reasons:
@@ -111,9 +111,9 @@ class Turn:
 
 
 def _target(seen: Seen, template: str) -> str:
-    """The colour that has the template already, the live one first; if none has, the one that is not live.
+    """The colour that has the template already, the live one first; if neither has, the one that is not live.
 
-    A live one that has no Deployment (yet) gives way to nobody.
+    A live colour without a Deployment (yet) stays the target.
     """
     ordered = (seen.live, other(seen.live))
     found = next((colour for colour in ordered if seen.sides[colour].template == template), None)
@@ -121,7 +121,7 @@ def _target(seen: Seen, template: str) -> str:
 
 
 class _Clock:
-    """Counts from the last progress; what only goes to and fro, as a pod that crashes, is none."""
+    """Counts from the last progress; changes back and forth, as of a pod that crashes, do not count."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -130,7 +130,7 @@ class _Clock:
         self.pause = 0.2
 
     def late(self, new: Side, old: Side, switched: bool) -> bool:
-        """Take a look into account, and say whether it has been too long."""
+        """Record the present state; True if the last progress is too long ago."""
         now = (new.ready, new.replicas, -old.held, -max(0, new.pods - new.replicas), int(switched))
         best = tuple(map(max, now, self._best)) if self._best else now
         if best != self._best:

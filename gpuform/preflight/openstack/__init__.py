@@ -1,4 +1,4 @@
-"""Preflight of a project at OpenStack: can what the environment declares be made in it."""
+"""Preflight of an OpenStack project: whether the environment can be created in it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["findings"]
 def findings(
     env: Environment, stack: str = "STACK", cloud: Connect | None = None, held: Held | None = None
 ) -> Iterator[Finding]:
-    """Every check that follows from the environment; where one that others need fails, those are SKIP.
+    """All checks for the environment; if one that the others need fails, the others are SKIP.
 
-    ``held`` is what the stack's state has; None where nobody looked. ``cloud`` is for tests.
+    ``held`` is what the stack's state contains; None if the state was not read. ``cloud`` is for tests.
     """
     declared = cluster_of(env)
     project = Project(cloud or partial(connect, declared.cloud, declared.region), env.name, held)
@@ -43,7 +43,7 @@ def _checks(env: Environment, stack: str) -> Iterator[Check]:
 
 
 def _without_sdk() -> str:
-    """Why nothing can be asked; gpuform makes a stack without openstacksdk, so that this is no failure."""
+    """Why nothing can be checked; gpuform creates stacks without openstacksdk, so this is not a failure."""
     if importlib.util.find_spec("openstack"):
         return ""
     return "openstacksdk is not installed: pip install 'gpuform[openstack]'"

@@ -1,4 +1,4 @@
-"""Who asks, whether the region is there, and whether it has a Magnum that is new enough."""
+"""The caller's identity, the region, and whether Magnum exists and is new enough."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gpuform.preflight.openstack.project import Project
 from infra.model.openstack import OpenstackCluster
 
 _MAGNUM = ("container-infra", "container-infrastructure-management", "container-infrastructure")
-"""What a catalogue may call Magnum: its own name, and those that openstacksdk takes for it."""
+"""Magnum's service types in a catalogue: its own name, and the aliases that openstacksdk accepts."""
 _NODE_GROUPS, _RELEASE = "1.9", "12.0.0 (Wallaby)"
-"""Magnum's REST API version history; its release 11.2.1 says 1.9 of itself, and 12.0.0 says 1.10."""
+"""Magnum's REST API version history; release 11.2.1 reports 1.9, and 12.0.0 reports 1.10."""
 
 
 def cli(cluster: OpenstackCluster) -> str:
-    """How OpenStack's own command line asks the same cloud."""
+    """The ``openstack`` command with the options for the same cloud."""
     cloud = f" --os-cloud {cluster.cloud}" if cluster.cloud else ""
     return f"openstack{cloud}" + (f" --os-region-name {cluster.region}" if cluster.region else "")
 
 
 def first(cluster: OpenstackCluster) -> Iterator[Check]:
-    """What everything else needs: where one of these fails, nothing more is asked."""
+    """The checks that all others need: after a failure nothing more is checked."""
     yield Check("credentials", f"{cli(cluster)} token issue", _credentials)
     yield Check(
         f"region {cluster.region}" if cluster.region else "region", f"{cli(cluster)} catalog list", _region

@@ -1,4 +1,4 @@
-"""Whether Magnum has a cluster of the environment's name already, and whose it is."""
+"""Whether Magnum already has a cluster of the environment's name, and whether it is the stack's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GOING = "DELETE_IN_PROGRESS"
 
 
 def checks(env: Environment, stack: str) -> Iterator[Check]:
-    """One check: Magnum gives a second cluster the same name without a word."""
+    """One check: Magnum creates a second cluster of the same name without an error."""
     by_hand = f"{cli(cluster_of(env))} coe cluster show {env.name}"
     yield Check(f"cluster {env.name}", by_hand, partial(_judge, stack))
 
@@ -47,7 +47,7 @@ def _judge(stack: str, project: Project) -> Judged:
 
 
 def _elsewhere(project: Project, unseen: list[str]) -> Iterator[Judged]:
-    """Of clusters that the state has: an `up` from here would take each for gone, or make it twice."""
+    """Clusters of the state in another project or region: `up` would recreate or duplicate them."""
     for id in unseen:
         place = project.held.places[id] if project.held else Place()
         places = (("project", place.project, project.id), ("region", place.region, project.cloud.region))

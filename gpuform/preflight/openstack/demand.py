@@ -1,10 +1,10 @@
-"""What an environment needs of a project at most, node group by node group, and what those are made of.
+"""The most that an environment needs of a project, by node group, and the resources of each node.
 
-What Magnum makes for a node is known of its Heat driver (magnum/drivers/k8s_fedora_coreos_v1/templates and
+Source of what Magnum creates for a node: its Heat driver (magnum/drivers/k8s_fedora_coreos_v1/templates and
 drivers/heat/template_def.py, in Magnum until its commit 31b84327 removed them): a server, a port, a floating
-IP where the cluster has them, a volume for each of ``docker_volume_size`` and the labels ``boot_volume_size``
+IP if the cluster has them, a volume for each of ``docker_volume_size`` and the labels ``boot_volume_size``
 and, on masters, ``etcd_volume_size``; two load balancers before masters that have one, for the API and for
-etcd. The driver of Cluster API has one load balancer, and floating IPs on nothing else (magnum-capi-helm).
+etcd. The Cluster API driver has one load balancer, and floating IPs on nothing else (magnum-capi-helm).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _LOAD_BALANCERS = {"heat": 2, "capi": 1}
 
 @dataclass(frozen=True)
 class Group:
-    """One node group: ``least`` nodes are always there, ``most`` may be. ``flavor`` None: the template's.
+    """One node group: between ``least`` and ``most`` nodes. ``flavor`` None: the template's.
 
-    ``volumes`` are the sizes in GiB of each of a node's volumes; ``machine`` is what we know of the flavor.
+    ``volumes`` are the sizes in GiB of each of a node's volumes; ``machine`` is what is known of the flavor.
     """
 
     name: str
@@ -40,7 +40,6 @@ class Group:
 
 
 def groups(env: Environment) -> tuple[Group, ...]:
-    """Masters, default workers, and a group for each pool."""
     cluster = cluster_of(env)
     return (
         _default(cluster, MASTERS, cluster.masters.flavor, cluster.masters.nodes),
@@ -79,7 +78,7 @@ def _size(labels: Mapping[str, str], key: str) -> int:
 
 
 def load_balancers(env: Environment, template_has: bool = False) -> int:
-    """Those before the masters; ``template_has`` is what a template that is there says."""
+    """Load balancers of the masters; ``template_has``: whether an existing template enables them."""
     cluster = cluster_of(env)
     own = cluster.own_template
     said = own.master_lb if own else template_has
@@ -88,7 +87,7 @@ def load_balancers(env: Environment, template_has: bool = False) -> int:
 
 
 def floating_ips(env: Environment, nodes: int, balancers: int, template_has: bool = False) -> int:
-    """Those of ``nodes`` nodes, and of the API's load balancer."""
+    """Floating IPs of ``nodes`` nodes, and of the API's load balancer."""
     cluster = cluster_of(env)
     own = cluster.own_template
     said = own.floating_ip if own else template_has
@@ -99,7 +98,6 @@ def floating_ips(env: Environment, nodes: int, balancers: int, template_has: boo
 
 
 def named_flavors(env: Environment) -> Iterator[tuple[str, list[Group]]]:
-    """Each flavor that the environment names, with the groups that are of it."""
     found: dict[str, list[Group]] = {}
     for group in groups(env):
         if group.flavor:

@@ -1,7 +1,7 @@
-"""Flavors: each is there, and has what the environment takes it to have.
+"""Flavors: each exists, and has the vCPUs and memory that the environment assumes.
 
-Magnum looks at the flavors of masters and default workers when it is asked for a cluster. That of another
-node group it does not look at: the group fails later (seen with Magnum 15 and 23).
+Magnum validates the flavors of masters and default workers when a cluster is requested. It does not validate
+the flavor of another node group: that group fails later (seen with Magnum 15 and 23).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ _BOOT = "boot_volume_size"
 
 
 def checks(env: Environment) -> Iterator[Check]:
-    """One check for each flavor that the environment names."""
     by_hand = f"{cli(cluster_of(env))} flavor show"
     for name, groups in named_flavors(env):
         yield Check(f"flavor {name}", f"{by_hand} {name}", partial(_judge, name, groups))
@@ -51,7 +50,7 @@ def _judge(name: str, groups: list[Group], project: Project) -> Judged:
 
 
 def _gib(flavor: Json) -> int:
-    """nova counts memory in MiB; a flavor a few hundred MiB short of a round number is meant as that."""
+    """nova counts memory in MiB; a flavor may be a few hundred MiB short of the round number it means."""
     return round(int(flavor["ram"]) / 1024)
 
 

@@ -1,4 +1,4 @@
-"""What a stack's state has of Magnum, where that can be read without starting an engine."""
+"""Magnum clusters in a stack's state, read without starting an engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLUSTER = "openstack:containerinfra/cluster:Cluster"
 
 
 def held(paths: Paths, stack: str) -> Held | None:
-    """Read the state beside the checkout; None for one that is kept elsewhere. Changes nothing."""
+    """Read the state beside the checkout; None if the state is kept elsewhere. Changes nothing."""
     if backend.declared(paths.root, stack) is not None:
         return None
     file = Places(paths).checkpoint(backend.project(paths.root), stack)

@@ -1,4 +1,4 @@
-"""How much of each thing an environment needs beyond what its cluster has already."""
+"""How much of each resource an environment needs beyond what its cluster has already."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from infra.model.environment import Environment
 from infra.plan.magnum import cluster_of
 
 Amounts = Iterator[tuple[str, int]]
-"""What each node group, or part of the cluster, needs."""
+"""Amount needed by each node group or part of the cluster."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """An environment against what there is; ``most``: elastic pools at their limits, else at their least.
+    """What an environment lacks; ``most``: elastic pools count at their maximum, else at their minimum.
 
-    A group that has more nodes than it is to have, or larger ones, frees nothing in this count: Magnum may
-    add to one group before it takes from another.
+    A group that has more or larger nodes than declared frees nothing in this count: Magnum may add to one
+    group before it removes from another.
     """
 
     env: Environment
     project: Project
 
     def unknown(self) -> str:
-        """Why nothing can be counted; empty where it can."""
+        """Why nothing can be counted; empty if it can."""
         for group in groups(self.env):
             name = self._flavor_name(group)
             if not name:
@@ -43,13 +43,12 @@ class Needs:
         return ""
 
     def nodes(self, most: bool, of_one: Callable[[Group, Json], int]) -> Amounts:
-        """Of every group, what its further nodes take."""
+        """For every group, what its additional nodes take."""
         for group in groups(self.env):
             wanted = (group.most if most else group.least) * of_one(group, self._flavor(group))
             yield group.name, max(0, wanted - self._has(group, of_one))
 
     def floating_ips(self, most: bool) -> Amounts:
-        """For nodes and the API."""
         template = self._template.get("floating_ip_enabled", True)
         each = [(one.name, one.most if most else one.least, self._count(one)) for one in groups(self.env)]
         for name, wanted, has in each:
@@ -58,12 +57,11 @@ class Needs:
             yield "API", floating_ips(self.env, 0, self._balancers, template)
 
     def load_balancers(self, most: bool) -> Amounts:
-        """Before the masters; those of Services are for who makes them."""
+        """Load balancers of the masters; those of Services are not counted."""
         if self.project.own is None:
             yield "masters", self._balancers
 
     def clusters(self, most: bool) -> Amounts:
-        """The cluster itself."""
         if self.project.own is None:
             yield "the cluster", 1
 
@@ -87,7 +85,7 @@ class Needs:
         return sum(int(one.get("node_count") or 0) for one in self._there(group))
 
     def _has(self, group: Group, of_one: Callable[[Group, Json], int]) -> int:
-        """What its nodes take now: by the flavor that they are of."""
+        """What the group's nodes take now, by their current flavors."""
         flavors = ((one, self.project.flavor(str(one.get("flavor_id")))) for one in self._there(group))
         return sum(
             int(one.get("node_count") or 0) * of_one(group, flavor) for one, flavor in flavors if flavor

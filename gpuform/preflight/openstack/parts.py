@@ -1,7 +1,7 @@
-"""What the environment names and does not make: template, images, key pair, networks.
+"""Existing resources that the environment names: template, images, key pair, networks.
 
-What must be so of each is what Magnum's own validation asks for (magnum/api/attr_validator.py), which speaks
-only once the cluster is asked for.
+The checks are those of Magnum's own validation (magnum/api/attr_validator.py), which runs only once the
+cluster is requested.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from infra.model.openstack import OpenstackCluster
 from infra.plan.magnum import cluster_of
 
 _KUBE_TAG = "kube_tag"
-"""Label of the Heat driver: the release of Kubernetes, ``v1.30.2-rancher1`` (Magnum user guide, labels)."""
+"""Label of the Heat driver: the Kubernetes release, ``v1.30.2-rancher1`` (Magnum user guide, labels)."""
 _KUBE_VERSION = "kube_version"
-"""Property of an image for Cluster API: the release in it (magnum-capi-helm, ``driver.py``)."""
+"""Property of a Cluster API image: its Kubernetes release (magnum-capi-helm, ``driver.py``)."""
 _SHOWN = 12
 
 
 def checks(env: Environment) -> Iterator[Check]:
-    """One check for each of them that is named."""
     cluster = cluster_of(env)
     ask = cli(cluster)
     if isinstance(cluster.template, str):
@@ -87,8 +86,9 @@ def _image(cluster: OpenstackCluster, named: str, project: Project) -> Judged:
 
 
 def _unlisted(named: str, project: Project) -> list[Json]:
-    """What glance lists to nobody unasked, and Magnum finds all the same: by its id any image that may be
-    read, such as a community's, then a hidden one (openstacksdk's ``Image.find``).
+    """Images that glance does not list by default, but that Magnum finds.
+
+    By id any readable image, such as a community image, then a hidden one (openstacksdk's ``Image.find``).
     """
     whole = project.find("glance", f"/images/{quote(named, safe='')}")
     return (
@@ -97,7 +97,7 @@ def _unlisted(named: str, project: Project) -> list[Json]:
 
 
 def _versioned(cluster: OpenstackCluster, said: str, where: str, fact: str) -> Judged:
-    """Whether a release that something names is of the declared minor version; nothing said is fine."""
+    """Whether a stated release has the declared minor version; no stated release passes."""
     minor = ".".join(said.lstrip("v").split(".")[:2])
     if said and minor != cluster.version:
         fact = f"gives Kubernetes {minor} ({where} is {said}), and cluster.version says {cluster.version}"
@@ -144,7 +144,7 @@ def _subnet(named: str, network: str | None, project: Project) -> Judged:
 
 
 def _by_name(every: list[Json], named: str) -> list[Json]:
-    """Those of this id, else those of this name, as Magnum finds them."""
+    """Matches by id, else by name, as in Magnum."""
     return [one for one in every if one["id"] == named] or [one for one in every if one["name"] == named]
 
 

@@ -1,4 +1,4 @@
-"""What a project of a cloud says of itself: questions that change nothing, each asked once."""
+"""Read-only queries about an OpenStack project, each sent once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gpuform.openstack.api import Api, Json
 from gpuform.openstack.cloud import Cloud, answers
 
 Connect = Callable[[], Cloud]
-"""As `gpuform.openstack.cloud.connect`, with its arguments given."""
+"""`gpuform.openstack.cloud.connect` with its arguments bound."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the state says that a cluster is: ids of a project and of a region; empty for not known."""
+    """A cluster's project id and region id according to the state; empty if not known."""
 
     project: str = ""
     region: str = ""
@@ -24,9 +24,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Held:
-    """What the stack's state has of Magnum: ids of clusters, whether one was being made, and where they are.
+    """Magnum clusters in the stack's state: ids, whether a create was interrupted, and where they are.
 
-    ``places`` has no cluster that was deleted for another one to be made.
+    ``places`` omits clusters that were deleted for their replacement.
     """
 
     clusters: frozenset[str]
@@ -36,7 +36,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Own:
-    """A cluster of the environment's name. ``ours``: the state has it; None where that is not known."""
+    """A cluster of the environment's name. ``ours``: the state has it; None if the state is not known."""
 
     cluster: Json
     node_groups: tuple[Json, ...]
@@ -44,56 +44,50 @@ class Own:
 
     @property
     def id(self) -> str:
-        """Magnum's."""
         return str(self.cluster["uuid"])
 
     @property
     def status(self) -> str:
-        """Magnum's word."""
         return str(self.cluster.get("status"))
 
 
 class Project:
-    """The caller's project. An answer is kept: nothing that is asked here changes within a preflight."""
+    """The caller's project. Answers are cached: nothing queried here changes within a preflight."""
 
     def __init__(self, connect: Connect, environment: str, held: Held | None = None) -> None:
-        """Ask nothing yet; ``environment`` is the cluster's name, ``held`` None for a state not known."""
+        """``environment`` is the cluster's name; ``held`` is None if the state is not known."""
         self._connect, self._environment, self.held = connect, environment, held
         self._lists: dict[str, list[Json]] = {}
         self._answers: dict[str, Json | None] = {}
 
     @cached_property
     def cloud(self) -> Cloud:
-        """Where it is; raises InputError where nobody says how to get there."""
+        """Raises InputError without valid settings; see `gpuform.openstack.cloud.connect`."""
         return self._connect()
 
     @cached_property
     def access(self) -> Any:
-        """What keystone has said to the credentials: keystoneauth's AccessInfo. Raises Failure."""
+        """Keystone's answer to the credentials: keystoneauth's AccessInfo. Raises Failure."""
         with answers("POST keystone/v3/auth/tokens"):
             return self.cloud.session.auth.get_access(self.cloud.session)
 
     @cached_property
     def api(self) -> Api:
-        """The services."""
         return Api(self.cloud.connection)
 
     @property
     def id(self) -> str:
-        """The project's own."""
         return str(self.access.project_id)
 
     def regions(self) -> list[str]:
-        """Those that the catalogue has endpoints in."""
         every = (one for service in self._catalogue() for one in service["endpoints"])
         return sorted({str(region) for one in every if (region := one.get("region_id") or one.get("region"))})
 
     def services(self) -> list[str]:
-        """Types of the services that are in our region."""
         return sorted({str(service["type"]) for service in self._catalogue() if any(self._here(service))})
 
     def endpoint(self, types: Collection[str]) -> str:
-        """Address of the first service of these types in our region; empty for none."""
+        """Address of the first service of these types in our region; empty without one."""
         found = (url for one in self._catalogue() if one["type"] in types for url in self._here(one))
         return next(found, "")
 
@@ -108,7 +102,7 @@ class Project:
 
     @cached_property
     def own(self) -> Own | None:
-        """The cluster of the environment's name, that of the state if there are several; None for none."""
+        """The cluster of the environment's name, preferably the one in the state; None without one."""
         named = [one for one in self._clusters() if one["name"] == self._environment]
         if not named:
             return None
@@ -119,7 +113,7 @@ class Project:
         return Own(found, tuple(groups), bool(mine) if self.held else None)
 
     def unseen(self) -> list[str]:
-        """Ids of the clusters that the state has somewhere, and that Magnum does not show here."""
+        """Ids of the state's clusters that Magnum does not list in this project and region."""
         seen = {one["uuid"] for one in self._clusters()}
         return sorted(set(self.held.places) - seen) if self.held else []
 
@@ -127,29 +121,26 @@ class Project:
         return self.listed("magnum", "/clusters", "clusters")
 
     def find(self, service: str, path: str) -> Json | None:
-        """As ``Api.find``."""
         question = f"{service} {path}"
         if question not in self._answers:
             self._answers[question] = self.api.find(service, path)
         return self._answers[question]
 
     def get(self, service: str, path: str) -> Json:
-        """The same, where there must be an answer."""
+        """Like ``find``, but empty instead of None."""
         return self.find(service, path) or {}
 
     def listed(self, service: str, path: str, key: str, **params: Any) -> list[Json]:
-        """As ``Api.listed``."""
         question = f"{service} {path} {sorted(params.items())}"
         if question not in self._lists:
             self._lists[question] = self.api.listed(service, path, key, **params)
         return self._lists[question]
 
     def flavor(self, named: str) -> Json | None:
-        """nova's flavor of this name or id; Magnum takes either (``attr_validator.validate_flavor``)."""
+        """nova's flavor of this name or id; Magnum accepts both (``attr_validator.validate_flavor``)."""
         return next((one for one in self.flavors() if named in (one["name"], one["id"])), None)
 
     def flavors(self) -> list[Json]:
-        """All that the project may use."""
         return self.listed("nova", "/flavors/detail", "flavors")
 
     def template(self, named: str) -> Json | None:

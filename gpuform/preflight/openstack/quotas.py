@@ -1,7 +1,7 @@
-"""Quotas: what the environment needs beyond what it has already, against what the project may have.
+"""Quotas: what the environment needs beyond what it has already, against the project's limits.
 
-GPUs are no quota of nova's: which flavors still find a host is known only to its scheduler, and the inventory
-that this asks (placement) is for administrators.
+nova has no quota of GPUs: only its scheduler knows which flavors still find a host, and the inventory that it
+queries (placement) is for administrators.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNSEEN = (
 
 
 def checks(env: Environment) -> Iterator[Check]:
-    """One check for each quota that the environment needs something of, and a word on GPUs."""
+    """One check for each quota that the environment uses, and a SKIP for GPUs."""
     ask = cli(cluster_of(env))
     for room in ROOMS:
         if room.concerns(env):
@@ -45,7 +45,7 @@ def _judge(env: Environment, room: Room, project: Project) -> Judged:
         return Judged("SKIP", f"not checked: {unknown}")
     try:
         limit, used = room.read(project)
-    except KeyError as missing:  # an older service, or one without the call, which answers with 404
+    except KeyError as missing:  # an older service, or one without the call, which answers 404
         return Judged("SKIP", f"not known: the service's answer has no {missing}")
     wanted = dict(room.needs(needs, True))
     need, always = (sum(amount for _, amount in room.needs(needs, most)) for most in (True, False))
@@ -62,5 +62,4 @@ def _judge(env: Environment, room: Room, project: Project) -> Judged:
 
 
 def _said(judged: Judged, project: Project) -> Judged:
-    """What is known without asking."""
     return judged

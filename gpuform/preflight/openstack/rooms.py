@@ -1,8 +1,8 @@
-"""Which quotas there are, as data: where each is read, what of it a node takes, who can raise it.
+"""The quotas, as data: the call that reads each, what a node takes of it, who can raise it.
 
-The calls are those of each service's API reference: nova and cinder ``/limits``, neutron ``/quotas/PROJECT/
-details.json``, octavia ``/lbaas/quotas/PROJECT``, Magnum ``/quotas/PROJECT/Cluster`` (its default where none
-was set: ``quotas.max_clusters_per_project``, which it answers itself).
+The calls are those of each service's API reference: nova and cinder ``/limits``, neutron
+``/quotas/PROJECT/details.json``, octavia ``/lbaas/quotas/PROJECT``, Magnum ``/quotas/PROJECT/Cluster``
+(without a quota it answers its default, ``quotas.max_clusters_per_project``).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from infra.model.environment import Environment
 from infra.plan.magnum import cluster_of
 
 Read = Callable[[Project], tuple[int | None, int]]
-"""The limit, None for none, and how much of it is taken."""
+"""The limit (None if unlimited), and how much of it is taken."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """One quota; ``fix`` is for the cloud's administrators, who alone can raise it."""
+    """One quota; ``fix`` is a command for the cloud's administrators, who alone can raise it."""
 
     what: str
     read: Read
@@ -33,7 +33,7 @@ class Room:
 
 
 def _limit(value: int | None) -> int | None:
-    """Minus one is no limit, everywhere; octavia may also answer with nothing."""
+    """-1 means no limit in every service; octavia may also answer null."""
     return None if value is None or value < 0 else value
 
 
@@ -155,4 +155,4 @@ ROOMS = (
         "(by the cloud's administrators)",
     ),
 )
-"""What a cluster can run out of."""
+"""All quotas that a cluster uses."""

@@ -1,6 +1,6 @@
-"""AWS as a rehearsal plays it: moto answers, and what moto does not know is added here.
+"""The simulated AWS of a rehearsal: moto answers, and what moto lacks is added here.
 
-Simulated: everything that is AWS. What Karpenter asks of it, and what it makes of the answers, is real.
+Simulated: all of AWS. Karpenter's requests, and what it makes of the answers, are real.
 """
 
 from gpuform.rehearse.cloud.market import Bought, Market, Refused, Shortage

@@ -1,7 +1,7 @@
 """What an account has when Karpenter starts: network, role, queue and cluster of an environment.
 
-The program itself makes them with the engine, whose stand-in for AWS makes nothing. So they are made again in
-the played account, by the names and tags that the program gives them.
+The program creates them with the engine, but the engine's stand-in for AWS creates nothing. So they are
+created in the simulated account, with the names and tags that the program gives them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TRUST = json.dumps({"Version": "2012-10-17", "Statement": []})
 
 
 def furnish(env: Environment) -> None:
-    """Make them; the environment's variables point at the played AWS."""
+    """Create them; the AWS variables of this process must point to the simulated AWS."""
     cluster = env.cluster
     assert isinstance(cluster, AwsCluster)
     with answers("the played AWS"):
@@ -34,7 +34,7 @@ def furnish(env: Environment) -> None:
 
 
 def _network(ec2: Any, env: Environment, cluster: AwsCluster) -> None:
-    """A VPC with the private subnets; those and the nodes' security group are what Karpenter looks for."""
+    """A VPC with the private subnets and the nodes' security group, which Karpenter discovers by tag."""
     vpc = ec2.create_vpc(CidrBlock=cluster.network.cidr)["Vpc"]["VpcId"]
     for one in addresses.subnets(cluster.network):
         tags = _found(env, "subnet")

@@ -1,7 +1,7 @@
-"""Answers of the played AWS that moto does not have: prices, images, reservations.
+"""Answers of the simulated AWS that moto lacks: prices, images, reservations.
 
-Each answer is a function of the request's parameters. None means: ask moto, with the parameters as they are
-afterwards.
+Each answer is a function of the request's parameters. None leaves the request to moto, with the parameters as
+the function has changed them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Form = dict[str, str]
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer."""
+    """An HTTP answer."""
 
     body: bytes
     type: str = "text/xml"
@@ -66,7 +66,7 @@ def listed(form: Mapping[str, str], prefix: str) -> list[str]:
 
 @dataclass
 class Answers:
-    """The answers for one region. The methods' names are service and action."""
+    """The answers for one region. A method's name is service and action."""
 
     region: str
     zones: tuple[str, ...]
@@ -76,7 +76,7 @@ class Answers:
     _asked: threading.Lock = field(default_factory=threading.Lock)
 
     def pricing_getproducts(self, _: Mapping[str, Any]) -> Answer:
-        """On-demand prices, in the little of the price list's form that Karpenter reads."""
+        """On-demand prices, in the part of the price list's format that Karpenter reads."""
         rows = [
             json.dumps(
                 {
@@ -91,9 +91,9 @@ class Answers:
         return _json({"FormatVersion": "aws_v1", "PriceList": rows})
 
     def ssm_getparameter(self, asked: Mapping[str, Any]) -> Answer:
-        """The image behind an alias: one of that name, made up when it is asked for first."""
+        """The image behind an alias; it is registered at the first request."""
         name = str(asked["Name"])
-        with self._asked:  # by several threads; two images of one alias would be drift
+        with self._asked:  # several threads ask; two images of one alias would be drift
             if name not in self.images:
                 self.images[name] = self._image(name, "arm64" if "/arm64/" in name else "x86_64")
         return _json(
@@ -110,7 +110,6 @@ class Answers:
         return found
 
     def ec2_describespotpricehistory(self, _: Form) -> Answer:
-        """A price for each machine and zone that has one."""
         now = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
         rows = [
             {
@@ -127,7 +126,7 @@ class Answers:
         return xml("DescribeSpotPriceHistory", {"spotPriceHistorySet": rows})
 
     def ec2_describecapacityreservations(self, form: Form) -> Answer:
-        """The reservations of the environment, those asked for by id if any are."""
+        """The environment's reservations, filtered by id if ids are given."""
         wanted = listed(form, "CapacityReservationId")
         rows = [
             {
@@ -150,18 +149,18 @@ class Answers:
         return xml("DescribeCapacityReservations", {"capacityReservationSet": rows})
 
     def ec2_describeplacementgroups(self, _: Form) -> Answer:
-        """None: they belong to node groups, which do not ask Karpenter."""
+        """Empty: placement groups belong to node groups, which Karpenter does not manage."""
         return xml("DescribePlacementGroups", {"placementGroupSet": []})
 
     def ec2_describeinstancetypes(self, form: Form) -> None:
-        """moto's, which are AWS's own, of the machines in the catalogue: all of them are six megabytes."""
+        """Limit moto's answer, AWS's own data, to the catalogue's machines: all types are six megabytes."""
         if form.get("DryRun") == "true" or listed(form, "InstanceType"):
             return
         _drop(form, ("Filter.", "MaxResults"))
         form.update({f"InstanceType.{index}": name for index, name in enumerate(self.machines, 1)})
 
     def ec2_describeinstancetypeofferings(self, form: Form) -> None:
-        """moto's, which are AWS's own, of the same machines: what a zone does not offer is not played."""
+        """Limit moto's answer to the same machines; that a zone does not offer a type is not simulated."""
         _drop(form, ("Filter.", "MaxResults"))
         form["Filter.1.Name"] = "instance-type"
         form.update({f"Filter.1.Value.{index}": name for index, name in enumerate(self.machines, 1)})
@@ -173,7 +172,7 @@ def _drop(form: Form, prefixes: Iterable[str]) -> None:
 
 
 def priced(market: Market) -> tuple[str, ...]:
-    """Machines of EC2 that have a price, in order."""
+    """EC2 machines with a price, sorted by name."""
     return tuple(
         sorted(name for name, one in MACHINES.items() if one.seller == "ec2" and name in market.listed)
     )

@@ -1,4 +1,4 @@
-"""What AWS says of an instance and moto does not: how it was bought."""
+"""Adds to moto's description of an instance how it was bought, as AWS does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _XMLNS = "http://ec2.amazonaws.com/doc/2016-11-15/"
 
 
 def completed(body: bytes, bought: Iterable[Bought]) -> bytes:
-    """The answer of DescribeInstances with it; instances that are not in the book stay as they are.
+    """moto's DescribeInstances answer with capacity types; instances not in ``bought`` stay as they are.
 
     ``body`` comes from moto in this process.
     """

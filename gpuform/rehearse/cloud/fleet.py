@@ -1,9 +1,9 @@
-"""CreateFleet: one instance type is chosen as AWS would, by price among what there is capacity for.
+"""CreateFleet: an instance type is chosen as AWS would, by price among the types with capacity.
 
-moto takes the first of the types that it is given, knows no shortage, no reservation and none of the network
-interfaces of a launch template. So the choice is made here, moto launches it, and the answer, errors for what
-was short included, is written here. Spot and reserved instances are on-demand ones to moto; what AWS says
-of them is added when they are described.
+moto takes the first of the given types, and knows no shortage, no reservation and none of the network
+interfaces of a launch template. So the type is chosen here, moto launches it, and the answer is written here,
+with errors for missing capacity. To moto, spot and reserved instances are on-demand ones; AWS's fields for
+them are added when they are described.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class Option:
     reservation: str | None
 
     def described(self) -> dict[str, Any]:
-        """As the answer names it."""
         overrides = {
             "instanceType": self.machine,
             "subnetId": self.subnet,
@@ -55,14 +54,13 @@ class Fleets:
     """Launches in one region; one at a time, so that no capacity is given out twice."""
 
     def __init__(self, region: str, market: Market) -> None:
-        """Touches nothing."""
         self._region = region
         self._market = market
         self._lock = threading.Lock()
         self.user_data: dict[str, str] = {}  # by instance, in base64
 
     def create(self, form: Form) -> Answer | None:
-        """Fulfil a request; None, for moto to answer, where it only asks whether it might."""
+        """Fulfil a request; None for a dry run, which moto answers."""
         if form.get("DryRun") == "true":
             return None
         with self._lock:
@@ -109,7 +107,6 @@ class Fleets:
         return xml("CreateFleet", data)
 
     def _options(self, form: Mapping[str, str]) -> Iterator[Option]:
-        """Every template with every override, in the order of the request."""
         keys = re.compile(rf"{_CONFIG}\.(\d+)\.Overrides\.(\d+)\.InstanceType")
         found = sorted((int(m[1]), int(m[2])) for key in form if (m := keys.fullmatch(key)))
         for config, override in found:
@@ -129,7 +126,6 @@ class Fleets:
             )
 
     def _launch(self, option: Option, count: int, tags: dict[str, str], capacity: CapacityType) -> list[str]:
-        """Have moto launch instances, and enter them into the book."""
         data = self._template(option.template)
         interfaces = data.get("NetworkInterfaces") or []
         subnet = option.subnet or (interfaces[0].get("SubnetId") if interfaces else None)
@@ -173,13 +169,11 @@ class Fleets:
 
 
 def _reservation(template: Mapping[str, Any]) -> str | None:
-    """The reservation that a launch template asks for."""
     target = (template.get("CapacityReservationSpecification") or {}).get("CapacityReservationTarget") or {}
     return target.get("CapacityReservationId")
 
 
 def _tags(form: Mapping[str, str], kind: str) -> dict[str, str]:
-    """Tags that a request gives to resources of that kind."""
     found: dict[str, str] = {}
     for key, value in form.items():
         if key.endswith(".ResourceType") and value == kind:

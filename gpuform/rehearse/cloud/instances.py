@@ -1,4 +1,4 @@
-"""The life of the played instances: they become nodes, are taken back, and their nodes go after them."""
+"""Simulated instances: they become nodes, are reclaimed, and their nodes are then deleted."""
 
 from __future__ import annotations
 
@@ -17,47 +17,42 @@ from gpuform.rehearse.cloud.market import Bought, Market
 from infra.model.machines import MACHINES
 
 _LOOK_S = 0.25
-_LOST_S = (
-    2.0  # after this the cloud's controller takes a node away whose instance is gone; minutes in reality
-)
+_LOST_S = 2.0  # until the cloud controller deletes the node of an ended instance; minutes in reality
 
 
 class Tools(Protocol):
-    """What is needed of ``gpuform.toolchain.Toolchain``."""
+    """The part of ``gpuform.toolchain.Toolchain`` that is used here."""
 
     def path(self, name: str) -> Any:
         """Absolute path of the tool."""
 
 
 class Instances:
-    """Looks after the instances of one region from a thread of its own.
+    """Manages the instances of one region from a thread of its own.
 
-    ``user_data`` is what each was launched with; ``join_s`` how long after its launch it becomes a node.
+    ``user_data`` is by instance id; ``join_s``: seconds from its launch until an instance becomes a node.
     """
 
     def __init__(
         self, region: str, market: Market, user_data: Mapping[str, str], kubectl: Sequence[str], join_s: float
     ) -> None:
-        """Start nothing yet."""
         self._region, self._market, self._user_data = region, market, user_data
         self._kubectl, self._join_s = list(kubectl), join_s
         self._reclaims: dict[str, float] = {}
-        self._lost: dict[str, float] = {}  # node, and since when its instance is gone
+        self._lost: dict[str, float] = {}  # node -> when its instance ended
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self.trouble: tuple[str, ...] = ()
 
     def start(self) -> None:
-        """Begin to look."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more; returns once the last look is over."""
         self._over.set()
         self._thread.join(timeout=60)
 
     def reclaim(self, id: str, after_s: float) -> None:
-        """Terminate an instance after that time, as AWS does with spot."""
+        """Terminate an instance after ``after_s``, as AWS does with spot."""
         self._reclaims[id] = time.monotonic() + after_s
 
     def _watch(self) -> None:
@@ -67,11 +62,11 @@ class Instances:
                 self.trouble = ()
             except Failure as error:
                 self.trouble = (str(error),)
-            except Exception as error:  # without this thread no instance would ever join, and nobody say so
+            except Exception as error:  # if this thread ended, no instance would join, without a message
                 self.trouble = (f"{type(error).__name__}: {error}",)
 
     def _look(self) -> None:
-        book = self._market.bought()  # before what runs: one that is sold in between has not ended
+        book = self._market.bought()  # read before ``running``: an instance sold in between has not ended
         running = self._running()
         due = [id for id, at in list(self._reclaims.items()) if at <= time.monotonic() and id in running]
         if due:
@@ -98,7 +93,7 @@ class Instances:
             self._market.joined(id, made["metadata"]["name"])
 
     def _take_away(self) -> None:
-        """Nodes whose instance has been gone for a while."""
+        """Delete nodes ``_LOST_S`` after their instance ended."""
         gone = [name for name, since in self._lost.items() if since < time.monotonic() - _LOST_S]
         if gone:
             self._run("delete", "nodes", "--ignore-not-found", "--wait=false", *gone)
@@ -111,7 +106,6 @@ class Instances:
         return joining.node(MACHINES[one.machine], name, one.id, one.zone, self._region, told)
 
     def _running(self) -> dict[str, str]:
-        """Private address of each instance that runs, by id."""
         from moto.ec2.models import ec2_backends
 
         backend = ec2_backends[ACCOUNT][self._region]

@@ -1,8 +1,8 @@
-"""Instances become nodes, as the kubelet would register them, and nodes of instances that are gone go.
+"""The nodes of instances, as their kubelet would register them.
 
-A node gets the labels, the taints and the number of pods that its instance's user data says, and nothing of
-what Karpenter or the operator add later. Read are NodeConfig, which is AL2023's, and Bottlerocket's settings
-(TOML). What it has of cpu and memory is what the kubelet leaves of the machine.
+A node gets the labels, the taints and the number of pods from its instance's user data, and nothing that
+Karpenter or the operator add later. AL2023's NodeConfig and Bottlerocket's settings (TOML) are read. Its cpu
+and memory are what the kubelet leaves of the machine.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from infra.plan.nodes import gpus
 
 _NODE_CONFIG = "application/node.eks.aws"
 _VM_OVERHEAD = 0.075
-"""Share of a machine's memory that its hypervisor keeps: Karpenter's own assumption, its setting
-``vmMemoryOverheadPercent``."""
+"""Share of memory that the hypervisor keeps, as Karpenter assumes (``vmMemoryOverheadPercent``)."""
 _EVICTION_MIB = 100
 """The kubelet's default for memory.available."""
 
@@ -34,7 +33,7 @@ Manifest = dict[str, Any]
 
 @dataclass
 class Kubelet:
-    """What user data tells a kubelet."""
+    """Kubelet settings from user data."""
 
     labels: dict[str, str] = field(default_factory=dict)
     taints: list[dict[str, str]] = field(default_factory=list)
@@ -42,7 +41,7 @@ class Kubelet:
 
 
 def kubelet(user_data: str) -> Kubelet:
-    """Read user data, base64 of MIME parts or of TOML; later parts go before earlier ones."""
+    """Read user data, base64 of MIME parts or of TOML; later parts override earlier ones."""
     text = base64.b64decode(user_data).decode("utf-8", "replace")
     found = Kubelet()
     if text.lstrip().startswith("["):
@@ -77,7 +76,7 @@ def _bottlerocket(settings: Mapping[str, Any], found: Kubelet) -> None:
 
 
 def node(machine: Machine, name: str, id: str, zone: str, region: str, told: Kubelet) -> Manifest:
-    """The Node as its kubelet registers it, and for the simulator what hardware it is."""
+    """The Node as its kubelet registers it, with the hardware for the simulator in annotations."""
     pods = told.max_pods or machine.pods
     annotations = {
         labels.KWOK_NODE: "fake",
@@ -108,14 +107,15 @@ def hardware(machine: Machine) -> dict[str, str]:
 
 
 def _cpu_reserved(vcpu: int) -> int:
-    """Thousandths of a core that AL2023's nodeadm reserves: 6 % of the first core, 1 % of the second, half
-    of that of the next two, a quarter of a percent of each other one.
+    """Millicores that AL2023's nodeadm reserves.
+
+    6 % of the first core, 1 % of the second, 0.5 % of each of the next two, 0.25 % of each further one.
     """
     steps = [60, 10, 5, 5]
     return math.ceil(sum(steps[:vcpu]) + 2.5 * max(0, vcpu - len(steps)))
 
 
 def memory_mib(machine: Machine, pods: int) -> int:
-    """MiB for pods; nodeadm reserves 255 MiB and 11 for each pod that may run."""
+    """MiB for pods; nodeadm reserves 255 MiB and 11 MiB for each pod that may run."""
     whole = machine.memory * 1024 * (1 - _VM_OVERHEAD)
     return math.floor(whole) - 255 - 11 * pods - _EVICTION_MIB

@@ -1,4 +1,4 @@
-"""What the played AWS sells, for how much, and what it has run out of."""
+"""What the simulated AWS sells, its prices, and its shortages."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ ANY: Literal["*"] = "*"
 
 @dataclass(frozen=True, kw_only=True)
 class Shortage:
-    """What there is no capacity for; ``*`` stands for any."""
+    """Capacity that is not available; ``*`` stands for any."""
 
     machine: str = ANY
     zone: str = ANY
     capacity: CapacityType | Literal["*"] = ANY
 
     def covers(self, machine: str, zone: str, capacity: CapacityType) -> bool:
-        """Whether an instance of that kind is one of those that are not to be had."""
         asked = ((self.machine, machine), (self.zone, zone), (self.capacity, capacity))
         return all(short in (ANY, wanted) for short, wanted in asked)
 
@@ -47,7 +46,7 @@ class Reservation:
 
 @dataclass(frozen=True, kw_only=True)
 class Bought:
-    """One instance that was launched; times in seconds since 1970, ``usd_per_hour`` None where unknown."""
+    """One launched instance; times in seconds since 1970, ``usd_per_hour`` None if unknown."""
 
     id: str
     machine: str
@@ -64,7 +63,7 @@ class Bought:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """How often a kind of instance was asked for in vain."""
+    """How often a kind of instance was requested without capacity."""
 
     machine: str
     zone: str
@@ -73,13 +72,13 @@ class Refused:
 
 
 class Market:
-    """Prices, shortages, reservations and the book of what was bought; safe to use from several threads."""
+    """Prices, shortages, reservations and the record of purchases; safe to use from several threads."""
 
     def __init__(self, env: Environment, prices: PriceList) -> None:
-        """Nothing is short, and of a pool's reservations as much is left as its limits let it use."""
+        """Nothing is short; a pool's reservations have as much left as its limits let it use."""
         self._lock = threading.Lock()
         self._own = env.cost.prices if env.cost else {}
-        # A machine without a price of its own has that of a pool that may have it: AWS sells none without.
+        # A machine without its own price gets that of a pool that may use it: AWS has a price for each.
         pools = {one.name: self._own[pool.name] for pool in _priced(env) for one in pool.machines}
         self._usd = {**pools, **prices.usd_per_hour}
         self._spot = (env.cost.spot_factor if env.cost else None) or 1.0
@@ -90,36 +89,33 @@ class Market:
 
     @property
     def shortages(self) -> tuple[Shortage, ...]:
-        """What there is no capacity for now."""
         return self._shortages
 
     def set_short(self, *shortages: Shortage) -> None:
-        """From now on there is no capacity for these, and for everything else there is."""
+        """Replace all shortages by these."""
         self._shortages = shortages
 
     def use_up(self, reservation: str, left: int = 0) -> None:
-        """Leave so many instances of a reservation, as if others had taken the rest. Raises KeyError."""
+        """Set the instances left in a reservation, as if others used the rest. Raises KeyError."""
         with self._lock:
             self._reservations[reservation] = replace(self._reservations[reservation], left=left)
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:
-        """The reservations that the environment names."""
         with self._lock:
             return tuple(self._reservations.values())
 
     def price(self, machine: str, capacity: CapacityType, pool: str = "") -> float | None:
-        """USD per hour; a reserved instance counts as on-demand, for that is what a reservation costs."""
+        """USD per hour; a reserved instance has the on-demand price, since a reservation costs that."""
         usd = self._own.get(pool, self._own.get(machine, self._usd.get(machine)))
         return usd * self._spot if usd is not None and capacity == "spot" else usd
 
     @property
     def listed(self) -> Mapping[str, float]:
-        """On-demand prices of all machines that have one."""
+        """On-demand USD per hour of all machines with a price."""
         return {**self._usd, **{name: usd for name, usd in self._own.items() if name in MACHINES}}
 
     def capacity_for(self, machine: str, zone: str, capacity: CapacityType, reservation: str | None) -> int:
-        """How many instances of that kind could be launched now."""
         if any(short.covers(machine, zone, capacity) for short in self._shortages):
             return 0
         if reservation is None:
@@ -129,19 +125,18 @@ class Market:
         return held.left if held and (held.machine, held.zone) == (machine, zone) else 0
 
     def sold(self, instances: Iterable[Bought]) -> None:
-        """Enter new instances into the book."""
+        """Record new instances; reserved ones use up their reservation."""
         with self._lock:
             for one in instances:
                 self._book[one.id] = one
                 self._take(one.reservation, 1)
 
     def refuse(self, machine: str, zone: str, capacity: CapacityType) -> None:
-        """Note that a kind of instance was asked for in vain."""
         with self._lock:
             self._refused[machine, zone, capacity] += 1
 
     def ended(self, ids: Iterable[str]) -> None:
-        """Note that instances have gone; a reserved one can be had again."""
+        """Record the end of instances; reserved capacity becomes available again."""
         with self._lock:
             for id in ids:
                 one = self._book.get(id)
@@ -150,7 +145,6 @@ class Market:
                     self._take(one.reservation, -1)
 
     def joined(self, id: str, node: str) -> None:
-        """Note which node an instance has become."""
         with self._lock:
             self._book[id] = replace(self._book[id], node=node)
 
@@ -160,7 +154,7 @@ class Market:
             return tuple(self._book.values())
 
     def refusals(self) -> tuple[Refused, ...]:
-        """What was asked for in vain, the most frequent first."""
+        """Requests without capacity, the most frequent first."""
         with self._lock:
             rows = self._refused.most_common()
         return tuple(Refused(machine=m, zone=z, capacity=c, times=n) for (m, z, c), n in rows)
@@ -172,14 +166,14 @@ class Market:
 
 
 def _priced(env: Environment) -> Iterator[Pool]:
-    """The pools that Karpenter fills and whose nodes' price the environment says."""
     own = env.cost.prices if env.cost else {}
     return (pool for pool in env.pools if pool.by_karpenter and pool.name in own)
 
 
 def reserved(env: Environment, pool: Pool) -> Iterator[Reservation]:
-    """The pool's reservations. What they hold is not declared: assumed is one that the pool can use whole,
-    of its first machine in its first zone, with as many instances as its limits allow.
+    """The pool's reservations; their contents are not declared, so they are assumed.
+
+    Each is for the pool's first machine in its first zone, with as many instances as the pool's limits allow.
     """
     if not pool.by_karpenter or "reserved" not in pool.capacity:
         return

@@ -1,4 +1,4 @@
-"""The played AWS as a server on loopback."""
+"""The simulated AWS as a server on loopback."""
 
 from __future__ import annotations
 
@@ -35,16 +35,15 @@ Respond = Callable[..., Any]
 
 
 class Cloud:
-    """One account in one region, for as long as the context lasts.
+    """One account in one region, while the context lasts.
 
-    moto keeps its state in this process, so there can be one at a time. ``join_s``: how long after its launch
-    an instance becomes a node; about half a minute in reality.
+    moto keeps its state in this process, so only one can exist at a time. ``join_s``: seconds from its launch
+    until an instance becomes a node; about half a minute in reality.
     """
 
     def __init__(
         self, env: Environment, prices: PriceList, kubeconfig: Path, tools: Tools, join_s: float = 2.0
     ) -> None:
-        """Start nothing yet."""
         assert isinstance(env.cluster, AwsCluster)  # only a stack on AWS has one
         self._env, self._region = env, env.cluster.region
         self.market = Market(env, prices)
@@ -57,7 +56,7 @@ class Cloud:
 
     @property
     def variables(self) -> dict[str, str]:
-        """Environment of a client: where AWS is, and credentials that it takes."""
+        """Environment variables of a client: AWS's endpoint, and credentials that it accepts."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": "rehearsal",
@@ -69,11 +68,9 @@ class Cloud:
         }
 
     def bought(self) -> tuple[Bought, ...]:
-        """Every instance that was launched, in that order."""
         return self.market.bought()
 
     def refused(self) -> tuple[Refused, ...]:
-        """What was asked for while there was no capacity for it."""
         return self.market.refusals()
 
     def interrupt(self, instance: str, notice_s: float = 120.0) -> None:
@@ -84,11 +81,10 @@ class Cloud:
 
     @property
     def trouble(self) -> tuple[str, ...]:
-        """What keeps instances from becoming nodes now; it is tried again and again."""
+        """Why instances do not become nodes now; it is retried continuously."""
         return self._instances.trouble
 
     def __enter__(self) -> Cloud:
-        """Start serving, with what the account has; a process has one AWS at a time."""
         from moto.moto_server.werkzeug_app import (
             DomainDispatcherApplication,
             MotoRequestHandler,
@@ -118,7 +114,6 @@ class Cloud:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop; nothing of it is left."""
         self._held.close()
 
     def _reset(self) -> None:
@@ -127,7 +122,6 @@ class Cloud:
         httpx.post(f"{self.url}/moto-api/reset", timeout=60).raise_for_status()
 
     def _serve(self, environ: dict[str, Any], respond: Respond) -> Iterable[bytes]:
-        """Answer one request: our own answer, or moto's."""
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         found = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
         service = found[1] if found else ""
@@ -174,10 +168,10 @@ class Cloud:
 
 @contextmanager
 def pointed(own: Mapping[str, str]) -> Iterator[None]:
-    """This process's environment with these of AWS's variables and no others; afterwards it is as it was.
+    """Set these AWS variables and no others in this process's environment; afterwards it is as it was.
 
-    A profile, a session's token or the endpoint of one service would go before ``AWS_ENDPOINT_URL``, and a
-    proxy would be asked for what is on loopback.
+    A profile, a session token or the endpoint of one service would take precedence over ``AWS_ENDPOINT_URL``,
+    and a proxy would be asked for addresses on loopback.
     """
     proxies = ("NO_PROXY", "no_proxy")
     direct = {name: ",".join(filter(None, (os.environ.get(name), _HERE))) for name in proxies}

@@ -1,6 +1,5 @@
-"""dcgm-exporter of the simulated nodes: which series it has, and the models behind their values.
+"""dcgm-exporter of the simulated nodes: its series, and the models behind their values.
 
-Nothing here is measured. What each figure is made of stands in ``device``, ``load`` and ``figures``; the
-series, their labels and how the counters' csv is read are those of dcgm-exporter 4.5
-(github.com/NVIDIA/dcgm-exporter).
+Nothing is measured: ``device``, ``load`` and ``figures`` describe the models. Series, labels and the parsing
+of the counters' csv are those of dcgm-exporter 4.5 (github.com/NVIDIA/dcgm-exporter).
 """

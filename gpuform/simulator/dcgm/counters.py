@@ -1,6 +1,6 @@
-"""A counters' csv as dcgm-exporter reads it: three columns, ``#`` comments, anything else ends the exporter.
+"""Reads a counters' csv as dcgm-exporter does: three columns, ``#`` comments, all else ends the exporter.
 
-What DCGM would refuse at run time alone (a field that a GPU has not) is no error: there is just no series.
+A field that DCGM refuses only at run time (the GPU does not have it) is not an error; it has no series.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
-"""The model of one GPU: what follows from how busy it is and from what is broken.
+"""The model of one GPU: metric values from its load and its faults.
 
-- Power is the idle power and, with the load, up to the limit; energy is its integral. Between two looks the
-  power counts as the mean of what it was at both.
+- Power rises with the load from idle power to the limit; energy is its integral. Between two scrapes the
+  power counts as the mean of its values at both.
 - The temperature follows the power with a time constant of half a minute.
-- Counters begin at 0 when the GPU is first looked at, and anew when the driver is started again. They fall at
-  no other time, but for the volatile memory errors, which end with the fault: its remedy is a reset.
+- Counters begin at 0 at the GPU's first scrape, and again when the driver restarts. Otherwise they never
+  fall, except the volatile memory errors, which end with the fault: its remedy is a reset.
 - ``thermal``: 96 C, half the clock, throttled all the time. ``power``: half the power limit, 0.7 of the
-  clock. ``nvlink``: ten errors of each kind a second. ``ecc``: a double-bit error a minute, each with its
-  XID 48 and a row remapped (before Ampere: a page retired).
+  clock. ``nvlink``: ten errors of each kind a second. ``ecc``: a double-bit error a minute, each with its XID
+  48 and a row remapped (before Ampere: a page retired).
 
-Left out: what throttling does to the load, errors that are corrected, the fan, and whether neighbours are
-warm.
+Not modelled: the effect of throttling on the load, corrected errors, the fan, and heat from neighbours.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from gpuform.simulator.dcgm.figures import Figures
 from gpuform.simulator.faults import Fault
 
 LINK_ERRORS = 10.0
-"""Errors a second of a link that is broken."""
+"""Errors per second with fault ``nvlink``."""
 NEVER = -math.inf
 
 Broken = dict[str, Fault]
-"""What is broken of one GPU: the first fault of each kind."""
+"""Faults of one GPU: the first of each kind."""
 
 
 @dataclass(slots=True)
 class State:
-    """What a GPU remembers between two looks; ``at`` is the last, ``began`` when the driver was started."""
+    """A GPU's state between two scrapes; ``at`` is the last scrape, ``began`` the driver's start."""
 
     began: float = NEVER
     at: float = NEVER
@@ -48,13 +47,13 @@ class State:
     double_bit_before: int = 0
 
     def again(self, now: float) -> State:
-        """The driver has been started again; only what the GPU itself keeps is left."""
+        """State after a restart of the driver: keeps only what the GPU itself stores."""
         kept = self.double_bit_before + self.double_bit
         return State(began=now, at=now, celsius=self.celsius, double_bit_before=kept)
 
 
 def advance(state: State, made: Figures, busy: float, link: float, broken: Broken, moment: float) -> None:
-    """Take the GPU to this moment; ``link`` is the share of the NVLinks that is used. Time never turns."""
+    """Advance ``state`` to ``moment``, never back; ``link`` is the used share of the NVLinks."""
     now = max(moment, state.at)
     first = state.watts == 0.0
     watts = _watts(made, busy, broken)
@@ -84,7 +83,7 @@ def _target(made: Figures, watts: float, broken: Broken) -> float:
 
 
 def _within(broken: Broken, kind: str, state: State, now: float) -> float:
-    """Seconds since the last look for which this has been broken."""
+    """Seconds since the last scrape with this fault."""
     fault = broken.get(kind)
     return max(0.0, now - max(state.at, state.began, fault.since)) if fault else 0.0
 
@@ -104,13 +103,13 @@ def _steps(since: float, now: float) -> int:
 
 
 def double_bits(since: float, now: float) -> list[float]:
-    """When the errors of a broken memory have come, the last ten of them."""
+    """Times of the last ten double-bit errors."""
     count, step = _steps(since, now), faults.AGAIN_AFTER
     return [since + step * n for n in range(max(0, count - 10), count)]
 
 
 def clock_mhz(made: Figures, busy: float, broken: Broken) -> int:
-    """Clock of the multiprocessors: the highest as soon as there is something to do."""
+    """Clock of the multiprocessors: the maximum under any load, less when throttled."""
     if busy < 0.01:
         return figures.IDLE_MHZ
     slow = 0.5 if faults.THERMAL in broken else 0.7 if faults.POWER in broken else 1.0
@@ -118,7 +117,7 @@ def clock_mhz(made: Figures, busy: float, broken: Broken) -> int:
 
 
 def whole(state: State, made: Figures, busy: float, broken: Broken, ampere: bool) -> dict[str, float]:
-    """Values that belong to the GPU as a whole; each of its MIG instances shows them again."""
+    """Values of the GPU as a whole; each of its MIG instances repeats them."""
     errors, ever = state.double_bit, state.double_bit + state.double_bit_before
     found: dict[str, float] = {
         "DCGM_FI_DEV_SM_CLOCK": clock_mhz(made, busy, broken),
@@ -169,7 +168,7 @@ def _pages(ever: int, errors: int) -> dict[str, float]:
 
 
 def busy_values(busy: float, instance: bool) -> dict[str, float]:
-    """Values of a GPU or of a MIG instance that follow from how busy it is; an instance has no ``_UTIL``.
+    """Values of a GPU or of a MIG instance that follow from its load; an instance has no ``_UTIL``.
 
     The pipes are fixed shares of the load, as a training run in half precision might have them.
     """
@@ -197,7 +196,7 @@ def busy_values(busy: float, instance: bool) -> dict[str, float]:
 
 
 def memory_values(total_mib: int, held: int) -> dict[str, float]:
-    """Memory in MiB: used, free and reserved are the whole of it."""
+    """Memory in MiB; used, free and reserved add up to the total."""
     used = min(held, total_mib)
     kept = min(round(total_mib * figures.RESERVED_SHARE), total_mib - used)
     return {

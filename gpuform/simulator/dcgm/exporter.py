@@ -1,7 +1,7 @@
-"""What a scrape of a node's exporter answers.
+"""Answers the scrapes of the nodes' exporters.
 
-All nodes are behind one port, so that an exporter that does not run cannot refuse the connection: it answers
-503. A node is worked out when it is scraped, and never in between.
+All nodes share one port, so a stopped exporter cannot refuse the connection: it answers 503. A node's values
+are computed only when it is scraped.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from gpuform.simulator.world import World
 
 
 class Exporters:
-    """The exporters of all nodes; what they remember of a node is a few hundred bytes per GPU."""
+    """The exporters of all nodes; their state is a few hundred bytes per GPU."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
-        """``clock``: s since 1970."""
+        """``clock`` returns seconds since 1970."""
         self._store, self._clock = store, clock
         self._watched: dict[str, NodeWatch] = {}
 

@@ -13,7 +13,7 @@ from gpuform.simulator.world import World
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SAMPLE = 30.0
-"""Seconds between two looks of the exporter at its fields (``DCGM_EXPORTER_INTERVAL``)."""
+"""Seconds between two samples of the exporter's fields (``DCGM_EXPORTER_INTERVAL``)."""
 _FLOATS = ("DCGM_FI_PROF_", "DCGM_FI_DEV_POWER_USAGE")
 _CLOCKS = {
     faults.THERMAL: ("hw_slowdown", "hw_thermal"),
@@ -28,11 +28,11 @@ _INCIDENTS = {
     faults.POWER: ("POWER", 10, "DCGM_FR_CLOCK_THROTTLE_POWER"),
     faults.GPU_LOST: ("ALL", 20, "DCGM_FR_FALLEN_OFF_BUS"),
 }
-"""DCGM's health watch, its result (10 warns, 20 fails) and its error, by what is broken."""
+"""DCGM's health watch, its result (10 warns, 20 fails) and its error, by kind of fault."""
 
 
 def text(world: World, counters: Sequence[Counter], rows: Sequence[Row], moment: float) -> str:
-    """Everything the exporter has to say; a counter of which no row has a value is not mentioned."""
+    """The whole answer; a counter without a value in any row is left out."""
     labels = static(world, [counter.name for counter in counters if counter.kind == "label"])
     heads = [_written(row.labels | labels | row.pod) for row in rows]
     lines: list[str] = []
@@ -67,7 +67,6 @@ def _samples(counter: Counter, rows: Sequence[Row], heads: Sequence[str], moment
 
 
 def _counted(name: str, row: Row, moment: float) -> Iterator[tuple[dict[str, str], int]]:
-    """Labels and value of what the exporter works out itself."""
     window = {"window_size_in_ms": str(WINDOW_MS)}
     if name == XID_COUNT:
         for xid, count in sorted(row.xids.items()):
@@ -88,7 +87,7 @@ def _counted(name: str, row: Row, moment: float) -> Iterator[tuple[dict[str, str
 
 
 def _clock_events(row: Row, moment: float) -> Iterator[tuple[str, int]]:
-    """In how many of the window's samples the clocks were held down, by what holds them now."""
+    """Number of the window's samples with a reduced clock, by the reasons that hold now."""
     most = round(WINDOW_MS / 1000 / SAMPLE)
     if row.idle:
         yield "gpu_idle", most

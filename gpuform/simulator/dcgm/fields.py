@@ -1,9 +1,9 @@
-"""The fields that dcgm-exporter's own files of counters name, and how each is written.
+"""The DCGM fields of dcgm-exporter's own counter files, and how each is written.
 
-A counters' csv may name these, and some of the many others that DCGM knows: they are taken, and have no
-series here, since their names stand in none of those files. Any other makes the simulated exporter crash,
-although the real one might take it. Whether a GPU or a MIG instance has a value for a field is the model's
-business (``device``); a field without a value has no series, as with the real one.
+A counters' csv may name these, and those in ``NOT_PLAYED``: DCGM knows them, but the files do not name them,
+so they are accepted and have no series here. Any other field makes the simulated exporter crash, although the
+real one might accept it. The model (``device``) decides whether a GPU or a MIG instance has a value for a
+field; a field without a value has no series, as with the real exporter.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A line of a counters' csv: the field, its Prometheus type (``label`` for one that becomes a label)."""
+    """A line of a counters' csv: field, Prometheus type (``label``: it becomes a label), help text."""
 
     name: str
     kind: str
@@ -24,7 +24,7 @@ XID, XID_COUNT = "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT"
 CLOCK_EVENTS, HEALTH = "DCGM_EXP_CLOCK_EVENTS_COUNT", "DCGM_EXP_GPU_HEALTH_STATUS"
 P2P = "DCGM_EXP_P2P_STATUS"
 EXPORTER = frozenset({XID_COUNT, CLOCK_EVENTS, HEALTH, P2P})
-"""What the exporter works out itself. Taken, and without series: the status between pairs of GPUs."""
+"""Metrics that the exporter computes itself; ``P2P``, the status between pairs of GPUs, has no series."""
 DRIVER_VERSION = "DCGM_FI_DRIVER_VERSION"
 
 _DEFAULT = """
@@ -87,6 +87,6 @@ DCGM_FI_DEV_TOTAL_BASE_CLOCKS_VIOLATION DCGM_FI_CUDA_DRIVER_VERSION
 """
 
 DEFAULT: tuple[Counter, ...] = tuple(Counter(*line.split(" ", 2)) for line in _DEFAULT.strip().splitlines())
-"""What an exporter serves whose pod mounts no csv."""
+"""Counters of an exporter pod without a mounted csv."""
 KNOWN = frozenset({*(counter.name for counter in DEFAULT), *_ON_REQUEST.split(), *EXPORTER})
 NOT_PLAYED = frozenset(_NOT_PLAYED.split())

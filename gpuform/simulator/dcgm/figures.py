@@ -1,8 +1,8 @@
-"""What a GPU draws, how fast it is clocked and how it is linked, by PCI device id.
+"""Power limit, clocks and NVLink bandwidth of each GPU model, by PCI device id.
 
-Power limits, clocks and NVLink bandwidths are those of NVIDIA's data sheets and product briefs of the model;
-the A10G, which has none, is as ``nvidia-smi`` shows it on EC2's g5. Idle power and temperatures are in no
-data sheet: they are assumptions, the same share of the limit and the same degrees for every model.
+The figures come from NVIDIA's data sheets and product briefs; the A10G has none, so its figures are what
+``nvidia-smi`` shows on EC2's g5. Idle power and temperatures are in no data sheet: they are assumptions, the
+same share of the limit and the same degrees for every model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 IDLE_SHARE = 0.125
 """Power of an idle GPU as a share of its limit: an A100's 50 of 400 W."""
 COOL, HOT, THROTTLED = 30.0, 75.0, 96.0
-"""Temperature (C) at no power, at the limit, and with a cooling that has failed."""
+"""Temperature (C) at no power, at the power limit, and with failed cooling."""
 LAG = 30.0
 """Time constant (s) with which the temperature follows the power."""
 IDLE_MHZ = 210
@@ -32,7 +32,6 @@ class Figures:
 
     @property
     def idle_w(self) -> float:
-        """Power (W) with nothing to do."""
         return self.limit_w * IDLE_SHARE
 
 
@@ -57,4 +56,4 @@ FIGURES: dict[str, Figures] = {
     "2901": Figures(1000, 1965, 3996, 1800 * GB, hbm=True),
     "2bb5": Figures(600, 2430, 12481),
 }
-"""PCIe cards whose NVLink is a bridge that may be there or not count as without."""
+"""PCIe cards with an optional NVLink bridge count as without NVLink."""

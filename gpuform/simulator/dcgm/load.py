@@ -1,15 +1,15 @@
-"""How busy pods keep the devices that they hold: a model with declared figures.
+"""The load that pods put on their devices: a model with declared figures.
 
-The pod's annotation ``simulator.gpuform.io/gpu-load`` says it, and may change while the pod runs: a number
-from 0 to 1, ``idle`` (0), or ``sine`` (between 0.1 and 0.9, ten minutes from peak to peak, each pod at its
-own hour). Without it, or with another word in it, the kind of the pod's owner decides:
+The pod's annotation ``simulator.gpuform.io/gpu-load`` sets it, and may change while the pod runs: a number
+from 0 to 1, ``idle`` (0), or ``sine`` (between 0.1 and 0.9, ten minutes from peak to peak, each pod with its
+own phase). Without a valid annotation the kind of the pod's owner decides:
 
-- a Job works: 0.9;
+- a Job trains: 0.9;
 - a ReplicaSet serves: ``sine``;
-- a StatefulSet is a notebook that somebody has left open: 0.05;
-- any other pod, and a claim's devices, whose pods are not looked at: 0.5.
+- a StatefulSet is a notebook left open: 0.05;
+- any other pod, and devices allocated by claim (their pods are not read): 0.5.
 
-Where several pods share a GPU or a MIG instance by time or MPS, their loads add up, and to 1 at most.
+Loads of pods that share a GPU or a MIG instance by time-slicing or MPS add up, to 1 at most.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ OTHERWISE = 0.5
 
 @dataclass(slots=True)
 class Use:
-    """Of one device: how busy it is (0 to 1), MiB that processes hold, and its one holder.
+    """Use of one device: load (0 to 1), MiB that processes hold, and its only holder.
 
-    ``pod`` is (namespace, name, container), and None where nobody or more than one may hold the device: where
-    it is shared dcgm-exporter does not know whose it is. ``peers``: devices that its holder has, itself
-    included.
+    ``pod`` is (namespace, name, container); None if the device is free or shared, as dcgm-exporter does not
+    know the holder of a shared device. ``peers``: number of the holder's devices, this one included.
     """
 
     busy: float = 0.0
@@ -56,7 +55,7 @@ class Uses:
 
 
 def uses(world: World, moment: float) -> Uses:
-    """Who uses which device of the node now; a pod that is down or not admitted uses none."""
+    """Use of the node's devices at ``moment``; a pod that is down or not admitted uses none."""
     found: dict[str, Use] = {}
     for pod in world.consumers:
         if pod.devices and pod.phase == "Running" and not pod.crash:
@@ -78,7 +77,6 @@ def _count(found: dict[str, Use], pod: Pod, busy: float) -> None:
 
 
 def of_pod(pod: Pod, moment: float) -> float:
-    """How busy this pod keeps each of its devices, 0 to 1."""
     said = _number(pod.load, pod.uid, moment)
     if said is None:
         said = _number(BY_OWNER.get(pod.owner[0], ""), pod.uid, moment)
@@ -104,7 +102,6 @@ def _container(pod: Pod) -> str:
 
 
 def _claimed(world: World) -> Iterable[str]:
-    """Ids of the devices that pods have by claim."""
     names: Mapping[str, str] | None = None
     for claim in world.claims:
         if not claim.pods:
@@ -114,7 +111,7 @@ def _claimed(world: World) -> Iterable[str]:
 
 
 def _names(world: World) -> dict[str, str]:
-    """Device ids by the DRA driver's names: ``gpu-0``, ``gpu-0-mig-1g5gb-19-3`` (the last is the start)."""
+    """Device ids by the DRA driver's names: ``gpu-0``, ``gpu-0-mig-1g5gb-19-3`` (3 is the start)."""
     found = {f"gpu-{n}": device_plugin.gpu_uuid(world, n) for n in range(world.gpus)}
     for index, placed in world.layout.items():
         ours = {f"gpu-{index}-mig-{start}": (profile, start) for profile, start in placed}

@@ -20,9 +20,9 @@ ConfigMaps = Mapping[tuple[str, str], dict[str, str]]
 
 
 def asked(pod: Pod, maps: ConfigMaps) -> tuple[Counter, ...]:
-    """The counters that an exporter's pod serves; raises CountersError where it would end.
+    """Counters that an exporter's pod serves; raises CountersError if the exporter would exit.
 
-    An edited ConfigMap is followed at once, where the kubelet takes a minute and the exporter reloads.
+    An edited ConfigMap takes effect at once; on a real node it takes a minute and a reload of the exporter.
     """
     if not pod.template.config_map:
         return DEFAULT
@@ -38,7 +38,7 @@ def _read(data: tuple[tuple[str, str], ...]) -> tuple[Counter, ...]:
 
 
 def wrong(pod: Pod, maps: ConfigMaps) -> Broken | None:
-    """What is wrong with a pod's counters; None for nothing. Mounted files stay when a ConfigMap goes."""
+    """Error in the pod's counters, or None. Mounted files stay when their ConfigMap is deleted."""
     there = not pod.template.config_map or (pod.namespace, pod.template.config_map) in maps
     if not there and pod.start == "granted":
         return None
@@ -50,7 +50,6 @@ def wrong(pod: Pod, maps: ConfigMaps) -> Broken | None:
 
 
 def problem(world: World, pod: Pod) -> str | None:
-    """Why the exporter ends; None when it runs."""
     config = world.configs.get(pod.uid)
     if isinstance(config, Broken):
         return config.message

@@ -1,7 +1,7 @@
-"""The rows of an exporter: one per GPU, or per MIG instance where the GPU is cut; with labels and values.
+"""The rows of an exporter, with labels and values: one per GPU, or per MIG instance if the GPU has any.
 
-A GPU with MIG switched on and no instance has a row of its own, as with the real one in its flexible mode.
-A lost GPU has no row any more but for its XIDs, and none at all for an exporter that was started afterwards.
+A GPU with MIG on but without instances has one row, as with the real exporter in its flexible mode. A lost
+GPU has a row only for its XIDs, and no row for an exporter that was started afterwards.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gpuform.simulator.world import World
 
 @dataclass(slots=True)
 class Row:
-    """``labels`` say which device it is, ``pod`` who has it; ``xids`` are those of the window."""
+    """``labels`` identify the device, ``pod`` its holder; ``xids`` are those of the window."""
 
     labels: dict[str, str]
     pod: dict[str, str]
@@ -37,7 +37,7 @@ class Row:
 
 
 def rows(world: World, watch: NodeWatch, moment: float) -> Iterator[Row]:
-    """Every row of the node; ``watch`` is taken to this moment."""
+    """Every row of the node; advances ``watch`` to ``moment``."""
     gpu, made = world.gpu, FIGURES.get(world.device)
     if gpu is None or made is None:
         return
@@ -66,7 +66,7 @@ def _values(common: dict[str, float], use: Use, part: Part, instance: bool) -> d
 
 
 def _busy(world: World, index: int, placed: tuple[Placed, ...], used: Uses) -> tuple[float, float]:
-    """How busy the GPU as a whole is, and the share of its NVLinks in use: with a neighbour, a quarter."""
+    """Load of the whole GPU, and used share of its NVLinks: a quarter of it if the pod has several GPUs."""
     use = used.of(device_plugin.gpu_uuid(world, index))
     if not placed:
         return use.busy, 0.25 * use.busy if use.peers > 1 else 0.0
@@ -81,7 +81,7 @@ def _busy(world: World, index: int, placed: tuple[Placed, ...], used: Uses) -> t
 def _entities(
     world: World, index: int, placed: tuple[Placed, ...], base: dict[str, str]
 ) -> Iterator[tuple[dict[str, str], str, bool]]:
-    """Labels and device id of what is watched of one GPU; whether it is a MIG instance."""
+    """Labels, device id, and whether it is a MIG instance, for each row of one GPU."""
     if not placed:
         yield base, device_plugin.gpu_uuid(world, index), False
         return
@@ -94,7 +94,7 @@ def _entities(
 
 
 def instance_id(mig: Mig, profile: str, start: int) -> int:
-    """The driver's number of a GPU instance: the tree of halves, counted from the whole GPU (A100, A30)."""
+    """The driver's id of a GPU instance: its place in the tree of halves, from the whole GPU (A100, A30)."""
     size = mig.profiles[profile].memory_slices
     return mig.slices // size - 1 + start // size
 
@@ -125,5 +125,4 @@ def static(world: World, names: list[str]) -> dict[str, str]:
 
 
 def value(row: Row, name: str) -> float | None:
-    """What the row has for a field; None for nothing."""
     return row.xid[0] if name == XID else row.values.get(name)

@@ -31,7 +31,7 @@ Scrape = Callable[[str], tuple[int, str]]
 
 
 async def serve(scrape: Scrape, port: int) -> asyncio.Server:
-    """Listen; raises OSError where the port is taken. 0 is any port."""
+    """Raises OSError if the port is taken; 0 is any free port."""
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, TimeoutError):

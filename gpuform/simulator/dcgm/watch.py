@@ -1,8 +1,8 @@
-"""What the exporter of a node has seen of its GPUs: the models' states, and the XIDs.
+"""What a node's exporter keeps of its GPUs: the models' states, and the XIDs.
 
 XIDs are events: they count for five minutes (the exporter's ``DCGM_EXPORTER_XID_COUNT_WINDOW_SIZE``), and the
-last one is shown until the exporter is started again. What is remembered is lost with the simulator, too:
-counters then begin at 0, which Prometheus takes for a restart.
+last one is shown until the exporter restarts. The state is also lost when the simulator ends: counters then
+begin at 0, which Prometheus takes for a restart.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from gpuform.simulator.world import World
 
 WINDOW_MS = 300_000
 MOST = 64
-"""XIDs remembered of one GPU."""
+"""XIDs kept per GPU."""
 
 Event = tuple[float, int]
-"""When, and which XID."""
+"""Time (seconds since 1970) and XID."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class NodeWatch:
     gpus: list[Watched] = field(default_factory=list)
 
     def begin(self, world: World, pod: Pod, now: float) -> None:
-        """Forget what a restart of the exporter, of the driver, or another node of that name makes forget."""
+        """Drop what a restart of the exporter or the driver, or another node of that name, invalidates."""
         if self.uid != world.node.uid:
             self.uid, self.driver, self.gpus, self.stopped = world.node.uid, "", [], 0.0
         loaded = _driver(world)
@@ -63,7 +63,7 @@ class NodeWatch:
         self.gpus += [Watched() for _ in range(world.gpus - len(self.gpus))]
 
     def stop(self, now: float) -> None:
-        """The exporter does not run: what it has seen of XIDs is lost."""
+        """The exporter is down, and loses the XIDs that it has seen."""
         self.stopped = now
 
 
@@ -79,7 +79,7 @@ def broken(all_of_node: tuple[Fault, ...], gpu: int) -> tuple[Fault, ...]:
 def look(
     watched: Watched, made: Figures, use: tuple[float, float], found: tuple[Fault, ...], moment: float
 ) -> Broken:
-    """Take one GPU to this moment; ``use`` is how busy it is and the share of its NVLinks that is used."""
+    """Advance one GPU to ``moment``; ``use`` is its load and the used share of its NVLinks."""
     kinds: Broken = {}
     for fault in found:
         kinds.setdefault(fault.kind, fault)
@@ -88,7 +88,7 @@ def look(
 
 
 def hear(watched: Watched, found: tuple[Fault, ...], since: float, moment: float) -> Counter[int]:
-    """XIDs of the window, each as often as it has come; those from before the exporter it has not heard."""
+    """Number of each XID in the window; XIDs from before ``since``, the exporter's start, do not count."""
     for fault in found:
         times = double_bits(fault.since, moment) if fault.kind == faults.ECC else [fault.since]
         if fault.sent:
@@ -103,5 +103,4 @@ def hear(watched: Watched, found: tuple[Fault, ...], since: float, moment: float
 
 
 def last_xid(watched: Watched) -> tuple[int, str]:
-    """Number and name of the last XID, 0 where there was none."""
     return watched.last[1], xids.name(watched.last[1])

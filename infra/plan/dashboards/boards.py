@@ -1,4 +1,4 @@
-"""The boards of an environment, as panels and queries, before they are Grafana's."""
+"""The dashboards of an environment as panels and queries, independent of Grafana's model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIMULATED = (
 
 
 def boards(env: Environment) -> tuple[Board, ...]:
-    """Every board, in the order of ``NAMES``; where the nodes are simulated, each says so first."""
+    """Every board, in the order of ``NAMES``; if the nodes are simulated, each begins with a note."""
     found = (
         fleet.board(env),
         capacity.board(env),

@@ -1,6 +1,6 @@
-"""Capacity: load, requests and limits beside what the nodes offer, and what still fits.
+"""Capacity: load, requests and limits against allocatable resources, and what still fits.
 
-With the dashboard of devices it is the pair that Bumble describes: planning beside the cards themselves.
+Bumble describes such a pair: one dashboard for planning, and one (devices) for the GPUs themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FREE = f"gpuform:resource:free{_HERE}"
 
 
 def board(env: Environment) -> Board:
-    """The dashboard; quotas, and limits of pools that grow, only where there are such."""
+    """The dashboard; quotas and limits of elastic pools only if there are any."""
     sections = [_room(), _load(), _fits(), _waiting()]
     if env.namespaces:
         sections.append(Section("Quotas", (_quotas(),)))
@@ -145,7 +145,7 @@ def _fits() -> Section:
     def each(header: str, what: str) -> Column:
         return Column(header, f"sum by (pool, resource) (gpuform:resource:{what}{_HERE})", "short")
 
-    # A node that is cut into slices goes on offering zero of the whole GPU.
+    # A node with MIG slices still reports the whole-GPU resource, as 0.
     offered = f"(sum by (pool, resource) (gpuform:resource:allocatable{_HERE}) > 0)"
     table = Table(
         title="What still fits",
@@ -176,7 +176,6 @@ def _fits() -> Section:
 
 
 def _waiting() -> Section:
-    """Only while pods wait is there anything in it."""
     keys = "namespace, pod, resource, reason"
     table = Table(
         title="Pods that wait",
@@ -243,8 +242,6 @@ def _limits() -> Table:
 
 
 def _groups() -> Table:
-    """By pool, which is what a node group's nodes are known by."""
-
     def of(metric: str) -> str:
         return f"max by (pool) ({metric}{{{POOL}}})"
 

@@ -1,7 +1,7 @@
-"""Cost: what the nodes cost while they are there, and how much of it is idle.
+"""Cost: what the running nodes cost, and how much of it is idle cost.
 
-Prices are those of ``infra.model.prices`` and of the environment, in USD. A pool without a price is not in
-any sum, and is named.
+Prices are those of ``infra.model.prices`` and of the environment, in USD. A pool without a price is in no
+sum; a panel names it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from infra.plan.dashboards.spec import (
 _USD = "currencyUSD"
 _COST = f"gpuform:pool:cost_per_hour{{{POOL}}}"
 _OF_GPUS = f"sum({_COST} and on (pool) gpuform:pool:gpus_declared)"
-# A part of the offered GPUs, as money. A pool that offers nothing yet has no price per GPU.
+# Cost of one allocatable GPU. A pool that offers nothing yet has no price per GPU.
 _PER_GPU = f"{_COST} / (gpuform:pool:gpus_allocatable{{{POOL}}} > 0)"
 _ASKED = f"gpuform:pool:gpus_requested{{{POOL}}}"
 _USED = f"gpuform:pool:gpus_used{{{POOL}}}"
-# Pods may use more than they asked for: what computes is neither held idle nor free, and the three add up.
+# Pods may use more than they requested: a busy GPU is neither held idle nor free, so the three add up.
 _TAKEN = f"({_ASKED} + clamp_min({_USED} - {_ASKED}, 0))"
 _FREE = f"({_PER_GPU}) * clamp_min(gpuform:pool:gpus_allocatable{{{POOL}}} - {_TAKEN}, 0)"
 _HELD = f"({_PER_GPU}) * clamp_min({_ASKED} - {_USED}, 0)"
@@ -44,7 +44,7 @@ _BUSY = f"({_PER_GPU}) * {_USED}"
 
 
 def board(env: Environment) -> Board:
-    """The dashboard; without any price it has hours of GPUs and no money."""
+    """The dashboard; without any price it shows GPU-hours but no cost."""
     unpriced = [pool.name for pool in env.pools if pool.gpus and not _has_price(env, pool)]
     sections = [*((_money(env), _pools()) if is_priced(env) else ()), _hours(is_priced(env))]
     if unpriced:
@@ -65,7 +65,7 @@ def is_priced(env: Environment) -> bool:
 
 
 def _has_price(env: Environment, pool: Pool) -> bool:
-    """Whether the price of one of its GPUs is known; never where nobody here counts its nodes."""
+    """Whether the price of one of its GPUs is known; False if the bill does not count its nodes."""
     line = next((one for one in cost.bill(env, PriceList()).lines if one.what == f"pool {pool.name}"), None)
     return line is not None and bool(line.units)
 

@@ -1,7 +1,7 @@
-"""Devices: every GPU and slice by itself, as NVIDIA's exporter sees it.
+"""Devices: every GPU and MIG slice, as NVIDIA's exporter reports it.
 
-What is whole per GPU (heat, power, clocks, links) has one line for each card; utilisation and memory have one
-for each GPU that is not cut and each slice of one that is.
+Metrics of a whole GPU (temperature, power, clocks, links) have one line per GPU; utilisation and memory have
+one per MIG slice, or per GPU without MIG.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _DEVICE = "{{node}} gpu {{gpu}} {{GPU_I_PROFILE}} {{GPU_I_ID}}"
 _GPU = "{{node}} gpu {{gpu}}"
 _BY_DEVICE = "sum by (node, pool, gpu, modelName, GPU_I_PROFILE, GPU_I_ID)"
 _BY_GPU = "max by (node, pool, gpu, modelName)"
-# Without any reason the exporter says 0 and no name.
+# Without a clock event the exporter reports 0 and an empty name.
 _EVENTS = f'DCGM_EXP_CLOCK_EVENTS_COUNT{{clock_event!="", {NODE}}}'
 _HOT = ((80.0, "orange"), (90.0, "red"))
 
 
 def board(env: Environment) -> Board:
-    """The dashboard; NVLink only where a GPU may have it."""
+    """The dashboard; NVLink only if a GPU may have it."""
     return Board(
         "devices",
         "GPU devices (DCGM)",
@@ -226,7 +226,7 @@ def _raw(name: str) -> str:
 
 
 def _card_of(series: str, factor: str = "") -> str:
-    """One value for each card: what a card has once is repeated for each of its slices."""
+    """One value per GPU: the exporter repeats a GPU's metrics for each of its slices."""
     chosen = series if "{" in series else f"{series}{{{NODE}}}"
     return highest(f"max by (node, pool, gpu) ({of_pool(chosen)}){factor}")
 

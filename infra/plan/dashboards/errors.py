@@ -1,11 +1,11 @@
-"""Errors: what the cards and their driver report of themselves, a section of the dashboard of health."""
+"""Errors that GPUs and their driver report: a section of the dashboard health."""
 
 from __future__ import annotations
 
 from infra.plan.dashboards.spec import NODE, POOL, Query, Section, Series, highest, of_pool
 
 _GPU = "{{node}} gpu {{gpu}}"
-# Without a recent XID the exporter says 0 and no number.
+# Without a recent XID the exporter reports 0 and an empty number.
 _XIDS = f'DCGM_EXP_XID_ERRORS_COUNT{{xid!="", {NODE}}}'
 
 

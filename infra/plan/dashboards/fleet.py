@@ -1,4 +1,4 @@
-"""Fleet: how many GPUs there are, who has them, and are they busy."""
+"""Fleet: number of GPUs, how many are requested, and whether they are busy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOT = ((80.0, "orange"), (90.0, "red"))
 
 
 def board(env: Environment) -> Board:
-    """The dashboard; a column of cost only where a price is known."""
+    """The dashboard; cost only if a price is known."""
     sections = (_now(cost.is_priced(env)), _pools(cost.is_priced(env)), _load(), _nodes())
     return Board(
         "fleet", "GPU fleet", "All GPUs at a glance: there, asked for, busy, warm, paid for.", sections

@@ -1,7 +1,7 @@
-"""Boards as Grafana's dashboard model, by Grafana's own builders. The one module that loads them (40 ms).
+"""Boards as Grafana's dashboard model, built with Grafana's SDK.
 
-The same board gives the same JSON: identities are fixed, a panel's id is a hundred times its section's number
-and its place in it, and nothing tells the time.
+Only this module and ``panels`` load the SDK (40 ms). The same board gives the same JSON: ids are fixed (a
+panel's id is 100 times its section's number plus its position in it), and no time is written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from infra.plan.dashboards.panels import SOURCE, builder
 from infra.plan.dashboards.spec import COLUMNS, VARIABLES, Board, Section
 
 TAG = "gpuform"
-# As Grafana's editor of variables writes them.
+# As Grafana's variable editor writes them.
 _LABEL_VALUES, _OF_EDITOR = 1, "PrometheusVariableQueryEditor-VariableQuery"
 _OF_VARIABLE = "What the panels of this dashboard are of; all if nothing is chosen."
 
@@ -48,13 +48,13 @@ def model(board: Board) -> dict[str, Any]:
         places, top = _places(section, top + 1)
         for index, (panel, place) in enumerate(zip(section.panels, places, strict=True), start=1):
             found = found.with_panel(builder(panel).id(number * 100 + index).grid_pos(place))
-    # Its builders give objects; only its encoder knows them, and a plain value is what a manifest holds.
+    # The builders return objects that only the SDK's encoder knows; a manifest needs plain values.
     made: dict[str, Any] = json.loads(json.dumps(found.build(), cls=JSONEncoder, sort_keys=True))
     return made
 
 
 def used(board: Board) -> list[str]:
-    """The variables that a panel of the board chooses by, and those that their values hang on."""
+    """Variables that the board's panels use, and those that these depend on."""
     text = repr(board.sections)
     found: set[str] = set()
     while found != (found := found | {name for name in VARIABLES if re.search(rf"\$({name})\b", text)}):
@@ -63,7 +63,7 @@ def used(board: Board) -> list[str]:
 
 
 def _places(section: Section, top: int) -> tuple[list[models.GridPos], int]:
-    """Where each panel stands, and the line under them all. Lines are as high as their highest panel."""
+    """Position of each panel, and the next free row. A line is as high as its tallest panel."""
     places: list[models.GridPos] = []
     left = tallest = 0
     for panel in section.panels:
@@ -79,7 +79,7 @@ def _source() -> builders.DatasourceVariable:
 
 
 def _variable(name: str) -> builders.QueryVariable:
-    """A variable with "all" as its first choice, which is any value, so that queries stay short."""
+    """A variable with "All" first, which matches any value, so that queries stay short."""
     every = models.VariableOption(selected=True, text=["All"], value=["$__all"])
     return (
         builders.QueryVariable(name)
@@ -97,7 +97,6 @@ def _variable(name: str) -> builders.QueryVariable:
 
 
 def _to_the_others() -> builders.DashboardLink:
-    """A box at the top with every dashboard of ours, which keeps what was chosen and the time."""
     return (
         builders.DashboardLink("GPU dashboards")
         .type(models.DashboardLinkType.DASHBOARDS)

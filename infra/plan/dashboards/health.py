@@ -1,4 +1,4 @@
-"""Health: what is wrong, since when, and which page says what to do about it."""
+"""Health: alerts with their runbooks, faults, errors, and nodes that offer too few GPUs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BAD = ((1, "red"),)
 
 
 def board(env: Environment) -> Board:
-    """The dashboard; MIG layouts only where GPUs are cut by label, NVLink where a GPU may have it."""
+    """The dashboard; MIG layouts only if the MIG manager applies any, NVLink only if a GPU may have it."""
     cut = env.has_mig_manager and any(pool.layout for pool in env.pools)
     return Board(
         "health",
@@ -102,7 +102,7 @@ def _now() -> Section:
 
 
 def _alerts(behind: str) -> Section:
-    """``behind``: the address that the runbooks lie under; without one their cells lead nowhere."""
+    """``behind`` is the base URL of the runbooks; if empty, their cells have no link."""
     keys = "alertname, severity, pool, node, gpu, namespace, pod"
     runbook = f"{behind}{RUNBOOKS}/$1.md"
     named = f'label_replace({_FIRING}, "runbook", "{runbook}", "alertname", "(.+)")'

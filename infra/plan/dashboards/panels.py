@@ -1,4 +1,4 @@
-"""Each kind of panel as Grafana's builder of it: how it looks is decided here, once for all dashboards."""
+"""Grafana's builder for each kind of panel; the look of all dashboards is defined here."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ AnyBuilder = TypeVar("AnyBuilder")
 SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
 _NO_VALUE = "-"
 _NEUTRAL = "blue"
-"""Of what is neither good nor bad."""
+"""Colour of values that are neither good nor bad."""
 
 
 @singledispatch
 def builder(panel: Panel) -> Any:
-    """The builder of a panel, with everything but its id and place; TypeError for a kind that has none."""
+    """Builder of a panel, without id and position; TypeError for an unknown kind of panel."""
     raise TypeError(f"no panel of Grafana's for {type(panel).__name__}")
 
 
@@ -90,7 +90,7 @@ def _bars(panel: Bars) -> bargauge.Panel:
 
 @builder.register
 def _table(panel: Table) -> table.Panel:
-    """Columns come as one frame each; they are merged by their common labels and named by their headings."""
+    """Each column is a frame; frames are merged by their common labels and named by their headings."""
     alone = len(panel.columns) == 1
     names = {f"Value #{_ref(index)}": column.header for index, column in enumerate(panel.columns)}
     renamed = {"Value": panel.columns[0].header} if alone else names
@@ -150,7 +150,7 @@ def _alerts(panel: Alerts) -> builders.Panel:
 
 
 def _said(found: AnyBuilder, panel: Panel) -> AnyBuilder:
-    """What every panel has; the builders have these methods, and no base that says so."""
+    """Set what every panel has; the SDK's builders share these methods, but no base class."""
     some: Any = found
     some.title(panel.title).description(panel.description)
     if not isinstance(panel, Text | Alerts):

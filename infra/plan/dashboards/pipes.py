@@ -1,7 +1,7 @@
-"""Pipes: which parts of the chip work, after CERN's profiling of A100s.
+"""Pipes: which units of the GPU are active, after CERN's profiling of A100s.
 
-Utilisation says that some kernel ran; these say whether it used the tensor cores, which floating point units,
-and the memory. They exist from Volta on, and for slices, too.
+Utilisation only says that some kernel ran; these metrics say whether it used the tensor cores, which
+floating-point units, and the memory. They exist since Volta, for MIG slices too.
 """
 
 from __future__ import annotations

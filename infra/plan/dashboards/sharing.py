@@ -1,7 +1,7 @@
-"""Sharing: who shares GPUs with whom, what each asked for, and what each is taken to use.
+"""Sharing: which pods share GPUs, what each requested, and its estimated use.
 
-NVIDIA's exporter does not know the pods of a GPU that is shared by time or by MPS: what a GPU does is divided
-among its pods by what they asked for (``gpuform:pod:gpus_used``). Which of them really did it, nobody sees.
+NVIDIA's exporter does not know the pods of a GPU shared by time-slicing or MPS: a GPU's use is divided among
+its pods by their requests (``gpuform:pod:gpus_used``). Which pod really used the GPU cannot be seen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a dashboard says, before it is Grafana's JSON: sections of panels, each a question with its queries.
+"""Specification of a dashboard: sections of panels with their queries.
 
-Nothing here knows Grafana's model; ``grafana.py`` does. Widths and heights are Grafana's grid: 24 columns, a
-row of about 30 pixels.
+Independent of Grafana's model, which ``grafana.py`` builds. Widths and heights are Grafana's grid: 24
+columns, a row of about 30 pixels.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 COLUMNS = 24
 
 Steps = tuple[tuple[float, str], ...]
-"""From which value on which colour; below the first it is green, and without any it is neither."""
+"""Thresholds: (value, colour from this value on). Green below the first; neutral without any."""
 
 VARIABLES = {
     "pool": "label_values(gpuform:node:info, pool)",
     "node": 'label_values(gpuform:node:info{pool=~"$pool"}, node)',
     "namespace": "label_values(gpuform:namespace:gpus_requested, namespace)",
 }
-"""The variables by which panels choose, in the order of their boxes, and where their values come from."""
+"""Dashboard variables in display order, each with the query of its values."""
 
 POOL = 'pool=~"$pool"'
 NODE = 'node=~"$node"'
@@ -26,19 +26,19 @@ NAMESPACE = 'namespace=~"$namespace"'
 
 
 def of_pool(series: str) -> str:
-    """A series of nodes that knows no pools, with the pool of its node, for the chosen pools only.
+    """The series with the label pool of its node, for the chosen pools only.
 
-    Every NVIDIA series is like that; a node that is in no pool is left out.
+    NVIDIA's series have no such label; nodes without a pool are left out.
     """
     return f"{series} * on (node) group_left (pool) gpuform:node:info{{{POOL}}}"
 
 
 MOST_LINES = 50
-"""Of single GPUs and slices in one panel: a thousand cut cards have seven thousand, which nobody reads."""
+"""Most lines of single GPUs and slices in a panel: 1000 GPUs can have 7000 slices, too many to read."""
 
 
 def highest(expr: str) -> str:
-    """The highest of the series, as many as a panel shows; choosing a pool or node shows others."""
+    """The ``MOST_LINES`` highest series; choosing a pool or node shows others."""
     return f"topk({MOST_LINES}, {expr})"
 
 
@@ -52,7 +52,7 @@ class Query:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """What all panels have; ``description`` is what one reads at the panel's corner."""
+    """Base of all panels; ``description`` is shown at the panel's corner."""
 
     title: str
     description: str
@@ -62,7 +62,7 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Stat(Panel):
-    """One number, with its course behind it."""
+    """One number, with its history behind it."""
 
     expr: str
     unit: str
@@ -73,7 +73,7 @@ class Stat(Panel):
 
 @dataclass(frozen=True, kw_only=True)
 class Series(Panel):
-    """Values over time; ``stacked`` where their sum means something, ``most`` where the axis has an end."""
+    """Values over time; ``stacked`` if their sum means something, ``most`` is the end of the axis."""
 
     queries: tuple[Query, ...]
     unit: str
@@ -86,7 +86,7 @@ class Series(Panel):
 
 @dataclass(frozen=True, kw_only=True)
 class Bars(Panel):
-    """Values of now, one bar for each series."""
+    """Current values, one bar per series."""
 
     queries: tuple[Query, ...]
     unit: str
@@ -98,7 +98,7 @@ class Bars(Panel):
 
 @dataclass(frozen=True)
 class Column:
-    """One number of each row of a table; ``bar`` draws a share of one as a bar in its cell."""
+    """One column of a table; ``bar`` draws a ratio from 0 to 1 as a bar in the cell."""
 
     header: str
     expr: str
@@ -109,10 +109,10 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Panel):
-    """Rows of now: ``keys`` are the labels that every column's series have, and no others.
+    """Current values as rows: every column's series has exactly the labels ``keys``.
 
-    ``keys`` maps a label to its heading; ``links`` a label to the address that its cells lead to. ``sort`` is
-    the heading by which rows are sorted, largest first.
+    ``keys`` maps a label to its heading; ``links`` a label to the title and URL of its cells' link. Rows are
+    sorted by the heading ``sort``, largest first.
     """
 
     keys: dict[str, str]
@@ -134,7 +134,7 @@ class Text(Panel):
 
 @dataclass(frozen=True, kw_only=True)
 class Alerts(Panel):
-    """Grafana's own list of alerts that wait or fire, by the beginning of their names."""
+    """Grafana's alert list: pending and firing alerts, by the beginning of their names."""
 
     prefix: str
     height: int = 10
@@ -142,7 +142,7 @@ class Alerts(Panel):
 
 @dataclass(frozen=True)
 class Section:
-    """Panels under one heading, set from left to right; one that does not fit begins a new line."""
+    """Panels under one heading, from left to right; a panel that does not fit starts a new line."""
 
     title: str
     panels: tuple[Panel, ...]
@@ -150,21 +150,20 @@ class Section:
 
 @dataclass(frozen=True)
 class Board:
-    """One dashboard. Its uid is ``gpuform-<name>``: addresses of it stay what they are."""
+    """One dashboard. Its uid is ``gpuform-<name>``, so that its URL stays the same."""
 
     name: str
     title: str
     description: str
     sections: tuple[Section, ...]
     hours: int = 6
-    """How far back it begins."""
+    """Default time range, in hours."""
 
     @property
     def uid(self) -> str:
-        """The identity that Grafana and other boards' links know it by."""
         return f"gpuform-{self.name}"
 
 
 def to(board: str, variable: str) -> str:
-    """The address of another board, for the value of the cell that was clicked, over the same time."""
+    """URL of another board, filtered by the value of the clicked cell, with the same time range."""
     return f"/d/gpuform-{board}?var-{variable}=${{__value.raw}}&${{__url_time_range}}"

@@ -1,9 +1,9 @@
 """Recording rules and alerts of an environment, as Prometheus' rule groups.
 
-Pure and deterministic: the same environment gives the same groups. Recorded series are named
-``gpuform:<of what>:<what>``; ``docs/alerts.md`` lists the alerts. Durations stand in the rules' text, so that
-a rehearsal can run them faster. Rules of a group run one after the other, in the order given,
-as often as Prometheus evaluates (``monitoring.interval``); hours once a minute.
+Deterministic: the same environment gives the same groups. Recorded series are named
+``gpuform:<object>:<metric>``; ``docs/alerts.md`` lists the alerts. Durations are literals in the rules' text,
+so that a rehearsal can shorten them. Rules of a group run in the given order, at each evaluation
+(``monitoring.interval``); the group hours runs once a minute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Group = dict[str, Any]
 
 
 def groups(env: Environment) -> list[Group]:
-    """Every group of the environment; without GPUs there is nothing to record and no alert."""
+    """Every rule group of the environment; empty without GPUs."""
     if not any(pool.gpus for pool in env.pools):
         return []
     told = {rule.get("record") for rule in facts.rules(env)}

@@ -1,4 +1,4 @@
-"""What every alert has: a name, when it fires, how grave it is, and words that a person can act on."""
+"""The form of an alert: name, expression, severity, and texts that a person can act on."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from infra.plan.rules.promql import text
 Severity = Literal["critical", "warning", "info"]
 
 RUNBOOKS = "docs/runbooks"
-"""Where the runbooks lie, in the project."""
+"""Path of the runbooks in the project."""
 GPU_WHERE = "GPU {{ $labels.gpu }} ({{ $labels.UUID }}) of node {{ $labels.node }}"
-"""A GPU, in an annotation."""
+"""Names a GPU in an annotation."""
 POOL_WHERE = "Pool: {{ $labels.pool }}."
 
 
 def pages(env: Environment) -> str:
-    """What a path in the project is put behind: the address that the environment gives, or nothing."""
+    """Prefix of the runbooks' paths: the environment's address with a slash, or empty."""
     given = env.monitoring.runbooks if env.monitoring else None
     return f"{given.rstrip('/')}/" if given else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """One alert; ``wait`` is how long it must hold, as Prometheus writes it, none for at once.
+    """One alert; ``wait`` is its ``for`` in Prometheus' format, None to fire at once.
 
-    ``means`` is one sentence for the list of alerts; summary and description may name labels. critical: work
-    is lost or a GPU is; warning: it will be, or money is; info: worth knowing, nobody is called.
+    ``means`` is one sentence for the list of alerts; summary and description may use labels. critical: work
+    or a GPU is lost; warning: either will be, or money is; info: worth knowing, without a page.
     """
 
     name: str
@@ -41,11 +41,10 @@ class Alert:
 
     @property
     def runbook(self) -> str:
-        """Its page, as a path in the project."""
         return f"{RUNBOOKS}/{self.name}.md"
 
     def rule(self, pages: str = "") -> dict[str, Any]:
-        """The alert as Prometheus reads it; ``pages`` is what its runbook's path is put behind."""
+        """The alerting rule as Prometheus reads it; ``pages`` is the prefix of its runbook's path."""
         return {
             "alert": self.name,
             "expr": text(self.expr),

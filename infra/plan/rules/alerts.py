@@ -1,4 +1,4 @@
-"""Every alert of an environment, by what it is about."""
+"""Every alert of an environment."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from infra.plan.rules.alert import Alert
 
 
 def every(env: Environment) -> tuple[Alert, ...]:
-    """In the order of the page that lists them.
+    """All alerts, in the order of the page that lists them.
 
-    An alert about something that the environment has not, such as NodePools, is there all the same: it has
-    nothing to fire on.
+    Alerts about something that the environment does not have, such as NodePools, are included but never fire.
     """
     return (
         *alerts_xid.alerts(),

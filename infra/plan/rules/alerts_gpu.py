@@ -1,11 +1,11 @@
-"""Alerts about a GPU's hardware, XIDs aside: memory, heat, power, links, and GPUs that are gone.
+"""Alerts about GPU hardware except XIDs: memory, temperature, power, links, and lost GPUs.
 
-Figures. 85 C: below where the GPUs of the catalogue slow down, so that it comes before the throttling
-alert; a choice of ours. 256 rows: half of the 512 that an A100 can remap [NVIDIA, GPU memory error
-management]. Throttling is told by DCGM's counters of time spent (nanoseconds), or by its count of clock
-events where those are not exported. Fabric manager: DCGM's field where it is exported (4 is failure, 5 is
-not recognised); and on pools whose machines have NVSwitches the operator's validator that cannot start
-CUDA, for which a fabric manager that does not run is the first reason to look at, though not the only one.
+Figures. 85 C: below where the GPUs of the catalogue slow down, so that it fires before the throttling alert;
+our choice. 256 rows: half of the 512 that an A100 can remap [NVIDIA, GPU memory error management].
+Throttling: DCGM's counters of time spent (nanoseconds), or its count of clock events if those are not
+exported. Fabric manager: DCGM's field if exported (4 is failure, 5 is not recognised); on pools with
+NVSwitches also the operator's validator if it cannot start CUDA: a fabric manager that does not run is the
+first cause to check, though not the only one.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _HOT_C = 85
 _MANY_ROWS = 256
 _NANOSECONDS = 1_000_000_000
 _TRY = "3m"
-"""Longer than a try of the validator runs before it fails, and much shorter than the alert's ``for``."""
+"""Longer than one try of the validator until it fails, and much shorter than the alert's ``for``."""
 _KEYS = ("node", "gpu", "UUID")
 _ROWS = ("node", "pool", "gpu", "UUID")
 
 
 def alerts(env: Environment) -> Iterator[Alert]:
-    """Memory first."""
+    """Alerts about GPU hardware, memory first."""
     yield from _memory()
     yield from _throttling()
     yield _links()
@@ -152,7 +152,7 @@ def _fabric(env: Environment) -> Alert:
     status = f"{most(_KEYS, dcgm('DCGM_FI_DEV_FABRIC_MANAGER_STATUS'))}"
     expression = with_pool(f"({status} == 4 or {status} == 5)")
     if pools := [pool.name for pool in env.pools if has_nvswitch(pool)]:
-        # It waits between two tries, and each makes another pod: neither may begin the ``for`` anew.
+        # The validator waits between tries, and each try is a new pod: neither may restart the ``for``.
         waits = (
             "kube_pod_init_container_status_waiting_reason{"
             f'namespace="{NAMESPACE}",container="cuda-validation",reason="CrashLoopBackOff"}}[{_TRY}]'
@@ -175,5 +175,5 @@ def _fabric(env: Environment) -> Alert:
 
 
 def has_nvswitch(pool: Pool) -> bool:
-    """Whether its machines link their GPUs by switches."""
+    """Whether the pool's machines link their GPUs by NVSwitches."""
     return bool(pool.gpus) and all(needs_fabric_manager(gpu, pool.gpu_counts[-1]) for gpu in pool.gpus)

@@ -1,4 +1,4 @@
-"""Alerts about the loop that acts on faults. Where it is not declared, they have nothing to fire on."""
+"""Alerts about the health loop; without a loop they have no data to fire on."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from infra.plan.rules.promql import RANGE
 _BREAKER = "gpuform_health_breaker_open"
 _ACTIONS = "gpuform_health_actions_total"
 _LOOKED = "gpuform_health_last_look_timestamp_seconds"
-"""Of the last look that did not fail; it fails where Prometheus or the API server does not answer."""
+"""Time of the last successful look; a look fails if Prometheus or the API server does not answer."""
 
 
 def alerts(env: Environment) -> Iterator[Alert]:
-    """Breaker, loop, actions."""
+    """Alerts about the breaker, the loop and its actions."""
     yield Alert(
         name="GpuHealthBreakerOpen",
         severity="critical",
@@ -40,7 +40,7 @@ def alerts(env: Environment) -> Iterator[Alert]:
     yield Alert(
         name="GpuHealthActionFailed",
         severity="warning",
-        # A counter begins with its first failure, which is no increase of anything yet.
+        # The counter first appears with the first failure, which ``increase`` does not see.
         expr=f"sum by (node,class,action) ({grown} > 0 or ({failed} unless {failed} offset 15m))",
         means="The health loop could not do what it wanted to a node.",
         summary="the health loop could not {{ $labels.action }} node {{ $labels.node }}",
@@ -49,5 +49,4 @@ def alerts(env: Environment) -> Iterator[Alert]:
 
 
 def _declared(env: Environment) -> bool:
-    """Whether the environment has the loop, which then has to be there, if only to observe."""
     return env.health is not None

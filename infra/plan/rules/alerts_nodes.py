@@ -1,7 +1,7 @@
-"""Alerts about nodes and what runs there for the GPUs: exporter, device plugin, MIG manager, driver.
+"""Alerts about nodes and their GPU components: exporter, device plugin, MIG manager, driver.
 
-A node that has only just come, or is not ready, is no news here: the cluster's own alerts tell of that, and
-the startup taint has an alert of its own.
+New nodes and nodes that are not ready are left out: the cluster's own alerts cover them, and the startup
+taint has an alert of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _POOL = f"* on (node) group_left (pool) {NODE_INFO}"
 
 
 def alerts() -> Iterator[Alert]:
-    """Measurements first, then what nodes offer, then what is being changed on them."""
+    """Alerts about missing metrics, then offered resources, then MIG and driver changes."""
     yield from _blind()
     yield from _offers()
     yield from _changes()
@@ -106,7 +106,7 @@ def _offers() -> Iterator[Alert]:
 
 
 def _state(key: str, matcher: str) -> str:
-    """Nodes by the state that one of their labels tells, whatever else is told of them."""
+    """Nodes by the state in one of their labels; all other labels are dropped."""
     name = f"label_{label(key)}"
     states = f'label_replace(kube_node_labels{{{name}{matcher}}},"state","$1","{name}","(.+)")'
     return f"{most(('node', 'state'), states)} {_POOL}"

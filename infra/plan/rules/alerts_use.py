@@ -1,8 +1,8 @@
-"""Alerts about pods and pools: who waits, who holds a GPU for nothing, what is full.
+"""Alerts about pods and pools: pending pods, allocated but idle GPUs, full GPUs and pools.
 
-Figures, all choices of ours: below 2 % for two hours is idle; above 95 % of its memory a GPU that several
-pods take turns on is full, for nothing keeps one of them from taking the rest. Under MPS each pod has its
-own part of the memory, so a full GPU is no news there.
+Figures, all our choice: below 2 % for two hours is idle; a time-sliced GPU is full above 95 % of its memory,
+because nothing keeps one pod from taking the rest. Under MPS each pod has its own part of the memory, so a
+full GPU is not a problem there.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from infra.plan.rules.promql import most, one_of, set_label
 
 _POD = "pod {{ $labels.namespace }}/{{ $labels.pod }}"
 _NOBODY = "vector(0) > 0"
-"""No series: the environment has nothing that the alert could be about."""
+"""Matches no series: the environment has nothing that the alert could be about."""
 
 
 def alerts(env: Environment) -> Iterator[Alert]:
-    """Pods first."""
+    """Alerts about pods, then about pools."""
     yield from _waiting()
     yield from _held(env)
     yield Alert(
@@ -69,7 +69,7 @@ def _waiting() -> Iterator[Alert]:
 
 
 def _quota() -> str:
-    """Deployments whose pods are not let in, in namespaces that have used up a quota of GPUs."""
+    """Deployments with rejected pods, in namespaces that have used up a GPU quota."""
     keys = ("namespace", "resourcequota", "resource")
     used, hard = (
         most(keys, f'kube_resourcequota{{resource=~"requests.nvidia.com/.+",type="{kind}"}}')
@@ -114,13 +114,12 @@ def _held(env: Environment) -> Iterator[Alert]:
 
 
 def _takes_turns(pool: Pool) -> bool:
-    """Whether several pods have one memory."""
+    """Whether several pods share one memory without limits."""
     sharing = pool.sharing
     return isinstance(sharing, TimeSlicing) or (isinstance(sharing, Mig) and sharing.share is not None)
 
 
 def _spare(env: Environment) -> Alert:
-    """Placeholders that have no node, or are not there at all."""
     terms = []
     for one in room.placeholders(env):
         name, pool = one["metadata"]["name"], one["spec"]["template"]["spec"]["nodeSelector"]

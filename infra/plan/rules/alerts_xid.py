@@ -1,4 +1,4 @@
-"""Alerts about XIDs, one for each class of the table, and one for what the table does not know."""
+"""Alerts about XIDs: one for each class of the table, and one for XIDs that the table does not have."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WORDS: tuple[tuple[xid.Class, str, Severity, str, str], ...] = (
 
 
 def alerts() -> Iterator[Alert]:
-    """Gravest first."""
+    """XID alerts, most severe first; unknown XIDs last."""
     for kind, name, severity, what, then in _WORDS:
         yield Alert(
             name=name,

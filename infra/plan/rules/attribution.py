@@ -1,11 +1,11 @@
-"""Who asked for GPUs, and whose the use of them is.
+"""Requested GPUs by pod and namespace, and the attribution of their use.
 
-A GPU that is shared by time or by MPS tells nobody's name, and DCGM's pod labels are missing in other cases,
-too: so use is divided among the pods that asked for the same resource on the same node, by what they asked
-for. On a GPU or slice of one pod that is exact; among those who share, a busy one hides an idle one.
-Use is what the devices did, so a pod may use more than it asked for; idle is never below zero, and known only
-where use is known. Hours: what was seen in the past hour while the rules ran; time without samples is neither
-used nor idle. Pods that have ended ask for nothing.
+For a GPU shared by time-slicing or MPS, DCGM does not name the pods, and its pod labels are missing in other
+cases, too: so use is divided among the pods that requested the same resource on the same node, by their
+requests. For a GPU or slice with one pod this is exact; among sharing pods, a busy one hides an idle one. Use
+is measured on devices, so a pod may use more than it requested; idle is never below zero, and known only
+where use is known. Hours: the samples of the past hour while the rules ran; time without samples is neither
+used nor idle. Ended pods request nothing.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _NAMESPACE = "namespace, pool, sharing"
 
 
 def asked(matchers: str) -> str:
-    """Units that each living pod asks for, by resource.
+    """PromQL for the units that each pod requests, by resource, without ended pods.
 
-    An init container runs before the others, so it counts only where it asks for more than they do.
+    An init container runs before the others, so it counts only if it requests more than they do.
     """
     main = most(_CONTAINER, f"kube_pod_container_resource_requests{{{matchers}}}")
     first = most(_POD, f"kube_pod_init_container_resource_requests{{{matchers}}}")
@@ -43,7 +43,7 @@ def asked(matchers: str) -> str:
 
 
 def rules() -> Iterator[Rule]:
-    """From pods to namespaces."""
+    """Recording rules of requests and use: by pod, then by namespace."""
     yield record(
         ALIVE, most(("namespace", "pod", "uid"), 'kube_pod_status_phase{phase=~"Pending|Running"} == 1')
     )

@@ -1,9 +1,9 @@
-"""What nodes offer, what is asked of them, and why a pod waits for a GPU.
+"""Allocatable and requested resources, and why a pod waits for a GPU.
 
-Free is what an ordinary pod could have: placeholders give way, and a node that is cordoned, not ready, not
-yet proven or unhealthy has nothing free. kube-state-metrics does not tell a pod's node selector, so a pod
-is compared with every pool that offers its resource: where one of them has room and the pod waits all the
-same, the reason is ``unschedulable``, and only the pod's events say more.
+Free is what an ordinary pod could get: placeholders give way, and a node that is cordoned, not ready, not yet
+proven or unhealthy has nothing free. kube-state-metrics does not export a pod's node selector, so a pod is
+compared with every pool that offers its resource: if a pool has room and the pod still waits, the reason is
+``unschedulable``, and only the pod's events say more.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ USABLE = f"({READY} unless on (node) (kube_node_spec_unschedulable == 1) unless 
 
 
 def rules(elastic: bool, counted: bool) -> Iterator[Rule]:
-    """Nodes, then pools, then pods that wait; ``elastic``: whether nodes come and go in some pool, and
-    ``counted``: whether it is limited by their number alone, as Magnum's node groups are.
+    """Recording rules of nodes, then pools, then pending pods.
+
+    ``elastic``: whether any pool is; ``counted``: whether only the number of nodes limits it (Magnum).
     """
     offered = most(_NODE, f"kube_node_status_allocatable{{{_BOTH}}}")
     yield record(ALLOCATABLE, f"{offered} * on (node) group_left (pool) {NODE_INFO}")
     yield record(REQUESTED, f"sum by (node,pool,resource) ({POD_UNITS}) or {_others('requests')}")
-    # Of extended resources Kubernetes takes the limit for the request: they are always the same.
+    # For extended resources Kubernetes requires request and limit to be equal.
     gpus = f"{REQUESTED}{{{GPUS}}}"
     yield record("gpuform:resource:limits", f"{gpus} or {_others('limits')}")
     yield from _pools()
@@ -50,7 +51,7 @@ def rules(elastic: bool, counted: bool) -> Iterator[Rule]:
 
 
 def _others(kind: str) -> str:
-    """CPU and memory of living pods by node; init containers are left out, as they are done by then."""
+    """CPU and memory of live pods by node, without init containers: those have ended by then."""
     matchers = 'resource=~"cpu|memory",node!=""'
     keys = ("namespace", "pod", "uid", "container", "node", "resource")
     each = most(keys, f"kube_pod_container_resource_{kind}{{{matchers}}}")
@@ -85,7 +86,7 @@ def _waiting(elastic: bool, counted: bool) -> Iterator[Rule]:
 
 
 def _summed() -> Iterator[Rule]:
-    """What a waiting pod is compared with, by resource: 0 where nothing is free, none where nobody knows."""
+    """Figures to compare a pending pod with, by resource: 0 if nothing is free, no series if unknown."""
     some = f"max by (resource) (kube_node_status_allocatable{{{GPUS}}})"
     offered = f"(max by (resource) ({UNIT}) or {some} > 0)"
     yield record(KNOWN, f"group by (resource) {offered} and on () max(kube_node_info)")
@@ -95,7 +96,6 @@ def _summed() -> Iterator[Rule]:
 
 
 def _node_pools() -> str:
-    """Nodes that each NodePool's limits still let it buy, by limit."""
     keys = ("nodepool", "resource_type")
     limit, usage = (most(keys, f"karpenter_nodepools_{name}") for name in ("limit", "usage"))
     left = f"({limit} - ({usage} or 0 * {limit}))"
@@ -103,13 +103,13 @@ def _node_pools() -> str:
 
 
 def _node_groups() -> str:
-    """Nodes that each group may still get; all of them where it has none, and somebody knows that."""
+    """Nodes that each group may still add; for a group without nodes only if the cluster's state is known."""
     none = f"0 * max by (pool) ({NODE_MOST} and on () max(kube_node_info))"
     return f"{NODE_MOST} - on (pool) group_left () (count by (pool) ({NODE_INFO}) or {none})"
 
 
 def _reasons(elastic: bool) -> Iterator[tuple[str, str]]:
-    """Each with the waiting pods that it holds for; no pod is in two."""
+    """(reason, PromQL of its pending pods); no pod has two reasons."""
     too_large = f"{PENDING} > on (resource) group_left () max by (resource) ({PER_NODE})"
     fits = f"({PENDING} unless ({too_large}))"
     beyond = f"({fits} > on (resource) group_left () {TOTAL})"
@@ -127,7 +127,7 @@ def _reasons(elastic: bool) -> Iterator[tuple[str, str]]:
 
 
 def _limited() -> str:
-    """Resources of pools whose every NodePool is at a limit, and of no pool that may buy another node."""
+    """Resources of pools with every NodePool at a limit, unless a pool that may grow offers them too."""
     full = f"count by (pool) (count by (pool,nodepool) ({ROOM} < 1))"
     every = f"count by (pool) (count by (pool,nodepool) ({NODE_SIZE}))"
     stuck = f"({full} >= on (pool) {every})"

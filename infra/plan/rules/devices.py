@@ -1,7 +1,7 @@
-"""Nodes and devices: whose pool a node is, and what each GPU or MIG instance does.
+"""The pool of each node, and what each GPU or MIG instance does.
 
-One series for each GPU that is not cut, and for each MIG instance of one that is. Of a cut GPU DCGM repeats
-the card's power and temperature with every instance; they are recorded once for each card.
+One series per MIG instance, or per GPU without MIG. DCGM repeats a GPU's power and temperature for each of
+its instances; they are recorded once per GPU.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ TEMPERATURE = "gpuform:gpu:temperature_celsius"
 _MIB = f" * {1024 * 1024}"
 """DCGM counts memory in MiB."""
 REMAPPED = "gpuform:gpu:rows_remapped_total"
-"""Recorded, so that an hour of it is looked at for each card and not for each of its instances."""
+"""Recorded, so that the range of an hour is read per GPU and not per MIG instance."""
 _WHOLE, _CUT = 'GPU_I_ID=""', 'GPU_I_ID!=""'
 
 
 def node_info() -> Rule:
-    """The pool of each node; the last one known for five minutes while nobody tells of any node.
+    """The pool of each node; while kube-state-metrics is silent, the last known one for five minutes.
 
-    Of a node that changed its pool in that time one of the two alone: both fail every rule with a pool, for
-    every node.
+    A node that changed its pool in that time gets only one of the two: with both, every rule with a pool
+    fails, for every node.
     """
     name = f"label_{label(POOL)}"
     series = f'kube_node_labels{{{name}!="",node!=""}}'
@@ -54,7 +54,7 @@ def node_info() -> Rule:
 
 
 def rules(env: Environment) -> Iterator[Rule]:
-    """What each device and each GPU does."""
+    """Recording rules of devices and GPUs."""
     on_gke = isinstance(env.cluster, ExistingCluster)
     seen = f"group by (node) ({dcgm('DCGM_FI_DEV_GPU_TEMP')})"
     seen += f" or group by (node) ({gke.memory_total()})" if on_gke else ""
@@ -77,14 +77,14 @@ def rules(env: Environment) -> Iterator[Rule]:
 
 
 def _utilisation() -> str:
-    """The engine's activity, which instances have, too; else the share of time that any kernel ran."""
+    """Engine activity, which MIG instances have too; else the share of time in which any kernel ran."""
     active = _samples("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "")
     ran = f"{most(DEVICE, dcgm('DCGM_FI_DEV_GPU_UTIL', _WHOLE))} / 100"
     return _leaves(lambda matcher: active(matcher) if matcher == _CUT else f"{active(matcher)} or {ran}")
 
 
 def _memory_total() -> str:
-    """DCGM has it in parts: what is in use, and the rest; not every exporter tells of the driver's own."""
+    """Used, free and reserved memory add up; not every exporter has the reserved part (the driver's)."""
     on, free = "node,gpu,GPU_I_ID", "DCGM_FI_DEV_FB_FREE"
     parts = dcgm("", f'__name__=~"{free}|DCGM_FI_DEV_FB_RESERVED"')
     rest = f"sum by ({on}) (max by (__name__,{on}) ({parts}))"
@@ -92,10 +92,9 @@ def _memory_total() -> str:
 
 
 def _leaves(of: Callable[[str], str]) -> str:
-    """Instances, and GPUs that have none; an exporter may show a cut GPU as a whole as well."""
+    """MIG instances, and GPUs without any; an exporter may also report a GPU with MIG as a whole."""
     return f"({of(_CUT)}) or on (node,gpu) ({of(_WHOLE)})"
 
 
 def _samples(metric: str, factor: str) -> Callable[[str], str]:
-    """Samples of a metric, of the series that a matcher names, times a factor."""
     return lambda matcher: most(DEVICE, dcgm(metric, matcher)) + factor

@@ -1,8 +1,8 @@
-"""What the environment says of its pools, as series: the other rules then read the same on every stack.
+"""Facts of the environment's pools, as series: the other rules are then the same on every stack.
 
-How much of a GPU a unit is follows from ``offer.parts``: a slice counts by its compute slices, and a GPU is
-what its slices are together. GPUs that are had by claim are no resource, so nothing is known of who asked for
-them; their use is known. Prices are those of ``gpuform preview``; what has none has no cost here either.
+``offer.parts`` says how much of a GPU a unit is: a slice counts by its compute slices, and a GPU is the sum
+of its slices. Claimed GPUs are not a resource, so their requests are unknown; their use is known. Prices are
+those of ``gpuform preview``; a pool without a price has no cost here either.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ NODE_MOST = "gpuform:nodepool:nodes_most"
 DECLARED = "gpuform:pool:gpus_declared"
 COST = "gpuform:pool:cost_per_hour"
 CLAIMED = "claim"
-"""Stands for a resource where GPUs are had by claim."""
+"""Stands for the resource of claimed GPUs."""
 _GIB = 1024**3
 _NOBODY = "0 * max(kube_node_info)"
-"""Zero while the cluster's state is known: a pool without nodes has none, and else nobody can say."""
+"""Zero (a pool without nodes) while the cluster's state is known, else no series."""
 
 
 def rules(env: Environment) -> Iterator[Rule]:
-    """Facts first, then what follows from them for each node and pool."""
+    """Recording rules of facts: per pool units, nodes and limits, then costs."""
     yield record("gpuform:rules:running", "vector(1)")
     for pool in env.pools:
         if pool.gpus:
@@ -54,7 +54,7 @@ def _names(pool: Pool) -> dict[str, str]:
 
 
 def _units(env: Environment, pool: Pool) -> Iterator[Rule]:
-    """GPUs in one of each resource, in one device of each profile, and units on the largest node."""
+    """GPUs in one unit of each resource and one device of each profile, and units on the largest node."""
     strategy = env.strategy(pool)
     for resource, part in offer.parts(strategy, pool).items():
         yield constant(UNIT, part, {**_names(pool), "resource": label(resource)})
@@ -66,7 +66,7 @@ def _units(env: Environment, pool: Pool) -> Iterator[Rule]:
 
 
 def _devices(env: Environment, pool: Pool) -> dict[str, tuple[str, float]]:
-    """Which resource each profile's instances serve, and their part of a GPU; a whole GPU has no profile."""
+    """Resource and part of a GPU by MIG profile; the profile of a whole GPU is empty."""
     sharing, strategy = pool.sharing, env.strategy(pool)
     parts = offer.parts(strategy, pool)
     if not pool.layout:
@@ -86,7 +86,7 @@ def _resource(strategy: offer.MigStrategy, pool: Pool, profile: str) -> str:
 
 
 def _nodes(env: Environment, pool: Pool) -> Iterator[Rule]:
-    """GPUs that each node should have, and what it should offer; by Karpenter's label where nodes differ."""
+    """GPUs and resources that each node should have; by Karpenter's label if nodes differ."""
     offered = {gpus: offer.offered(env.strategy(pool), pool, gpus) for gpus in pool.gpu_counts}
     own = {"pool": pool.name}
     yield record(NODE_GPUS, _each(pool, {gpus: gpus for gpus in offered}), own)
@@ -108,7 +108,7 @@ def _each(pool: Pool, amounts: dict[int, int]) -> str:
 
 
 def _declared(pool: Pool) -> Rule:
-    """GPUs that the pool has: declared, or those of the nodes that are there, where nodes come and go."""
+    """GPUs of the pool: declared, or those of its current nodes if their number is not declared."""
     nodes = pool.nodes or len(pool.hosts or ())
     if nodes:
         return constant(DECLARED, nodes * pool.gpu_count, _names(pool))
@@ -116,8 +116,9 @@ def _declared(pool: Pool) -> Rule:
 
 
 def _node_sizes(env: Environment, pool: Pool) -> Iterator[Rule]:
-    """What a node counts for against each limit of what makes it: of a NodePool the smallest, in Karpenter's
-    units; of a node group each is one, of so many at most.
+    """What a node counts against each limit: in a NodePool the smallest machine, in Karpenter's units.
+
+    In a node group each node counts as one, and the maximum is a series too.
     """
     if pool.elastic is not None and isinstance(env.cluster, OpenstackCluster):
         labels = {"nodepool": pool.name, "pool": pool.name, "resource_type": NODES}
@@ -136,7 +137,6 @@ def _node_sizes(env: Environment, pool: Pool) -> Iterator[Rule]:
 
 
 def _costs(env: Environment) -> Iterator[Rule]:
-    """USD per hour of each pool: of its declared nodes, or of those that are there."""
     lines = {line.what: line for line in cost.bill(env, PriceList()).lines}
     for pool in env.pools:
         line = lines.get(f"pool {pool.name}")
@@ -154,6 +154,6 @@ def _costs(env: Environment) -> Iterator[Rule]:
 
 
 def _factor(env: Environment, pool: Pool) -> float:
-    """A GPU's price is the on-demand one; a pool that is bought as spot alone costs a part of it, if told."""
+    """Spot factor of a pool bought only as spot, if declared; else 1, the on-demand price."""
     known = env.cost.spot_factor if env.cost else None
     return known if known is not None and pool.capacity == ("spot",) else 1.0

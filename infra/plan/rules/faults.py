@@ -1,10 +1,10 @@
-"""Faults of GPUs, one series for each: what alerts and the health loop read, and nothing else.
+"""GPU faults, one series each: the only faults that alerts and the health loop read.
 
-XIDs come from the exporter's count over its window, 5 minutes, held for 5 minutes more so that an exporter
-that restarts does not end a fault. Where an exporter does not count, a change of its gauge of the last XID
-stands in: that misses an XID that comes twice, and is all there is. Uncorrectable errors that were
-contained (XID 94) are the application's, and no fault of their own. A GPU counts as lost when the node's
-exporter answers, and has not shown for three minutes the GPU that it showed within the hour.
+XIDs come from the exporter's count over its window, 5 minutes, held for 5 minutes more so that a restart of
+the exporter does not end a fault. If an exporter has no count, a change of its gauge of the last XID is used:
+it misses an XID that occurs twice, but there is no other source. Contained uncorrectable errors (XID 94) are
+the application's, and not a fault of their own. A GPU counts as lost if the node's exporter answers, and has
+not reported for three minutes a GPU that it reported within the hour.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ UNKNOWN = "xid_unknown"
 _GPU = ("node", "gpu", "UUID")
 _COUNT, _LAST = "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_XID_ERRORS"
 _HERE = "3m"
-"""How old the last sample of a GPU may be that is there; in less, a GPU may have none that is there."""
+"""Maximum age of the last sample of a present GPU; a shorter range may have no sample of it."""
 
 
 def rules() -> Iterator[Rule]:
-    """Every fault that is there now, with the pool of its node where it has one."""
+    """The recording rule of all current faults, with the node's pool if it has one."""
     found = [_xids(), _fault(_ecc(), "reset", "ecc"), _fault(_row_remap(), "replace", "row_remap")]
     found.append(_fault(_lost(), "replace", "gpu_lost"))
     every = " or ".join(f"({one})" for one in found)
@@ -40,7 +40,7 @@ def _fault(gpus: str, kind: xid.Class, reason: str) -> str:
 def _xids() -> str:
     counted = dcgm(_COUNT, 'xid!="",xid!="0"', "max_over_time")
     counted = f"group by (node,gpu,UUID,xid) ({counted} > 0)"
-    # The XID is a label of its gauge as well: another one is another series, and none that changes.
+    # The XID is a label of its gauge as well: a new XID is a new series, not a changed value.
     now, before = most(_GPU, dcgm(_LAST)), most(_GPU, f"{dcgm(_LAST)} offset {RANGE}")
     changed = f"({now} != 0) and ({now} != {before})"
     last = f'group by (node,gpu,UUID,xid) (count_values by (node,gpu,UUID) ("xid", {changed}))'
@@ -54,7 +54,7 @@ def _xids() -> str:
 
 
 def _ecc() -> str:
-    """With an error, or after it, the GPU's pod may be another one, and with its name the series."""
+    """With or after an error the GPU's pod may change: its name is a label, so the series changes too."""
     name, window = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "15m"
     grown = most(_GPU, dcgm(name, over="increase", window=window))
     now, before = most(_GPU, dcgm(name)), most(_GPU, f"{dcgm(name)} offset {window}")
@@ -67,13 +67,13 @@ def _row_remap() -> str:
 
 
 def _lost() -> str:
-    """Groups are evaluated every two minutes at most (``monitoring.interval``), each at its own moment."""
+    """Groups are evaluated at least every two minutes (``monitoring.interval``), each at its own time."""
     was = most(_GPU, f"last_over_time({TEMPERATURE}[1h])")
     recently = f"last_over_time({TEMPERATURE}[{_HERE}])"
-    # What is scraped just now may not be recorded yet, after a time without an exporter or a Prometheus.
+    # A new sample may not be recorded yet, after a time without an exporter or a Prometheus.
     now = dcgm("DCGM_FI_DEV_GPU_TEMP")
     gone = f"{was} unless on (node,gpu) {recently} unless on (node,gpu) {now}"
     up = f'up{{job="{JOB}",node!=""}}'
-    # An exporter answers before it has asked DCGM for the first time, and then shows no GPU.
+    # An exporter answers before its first query of DCGM, and then reports no GPU.
     answers = f"min by (node) (min_over_time({up}[{RANGE}])) == 1 and on (node) {up} offset 1m"
     return f"({gone}) and on (node) ({answers})"

@@ -1,9 +1,9 @@
-"""GKE's own accelerator metrics, read into the same series as DCGM's.
+"""GKE's own accelerator metrics, mapped to the same series as DCGM's.
 
-Three forms of them are known: Cloud Monitoring's through PromQL (``kubernetes_io:node_accelerator_*``, GPUs
-and TPUs), those of GKE's device plugin (``*_gpu_node``), and the kubelet's of older clusters
-(``container_accelerator_*``). Nothing but these tells of a TPU. GKE knows no MIG instance, no power and no
-XID there. Only an existing cluster can be GKE, so the rules of every other kind have none of this.
+Three forms are known: Cloud Monitoring's through PromQL (``kubernetes_io:node_accelerator_*``, GPUs and
+TPUs), those of GKE's device plugin (``*_gpu_node``), and the kubelet's of older clusters
+(``container_accelerator_*``). TPUs have no other metrics. GKE's have no MIG instance, no power and no XID.
+Only an existing cluster can be GKE, so the rules of every other kind have none of this.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from infra.plan.rules.promql import GPU, most
 
 @dataclass(frozen=True)
 class Form:
-    """One family of metrics, and the labels that say of what."""
+    """One family of metrics, and the names of its node and device labels."""
 
     duty_cycle: str
     memory_used: str
@@ -23,7 +23,7 @@ class Form:
     node: str
     gpu: str
     fallback: str | None = None
-    """Percent of something else that a device of this family may have instead of a duty cycle."""
+    """Another metric, in percent, for devices of this family without a duty cycle."""
 
 
 _CLOUD = "kubernetes_io:node_accelerator"
@@ -75,7 +75,7 @@ def _first(expressions: list[str]) -> str:
 
 
 def _named(form: Form, metric: str) -> str:
-    """The metric under DCGM's labels; GKE has no UUID, so its own id stands for it."""
+    """The metric with DCGM's labels; GKE has no UUID, so its device id is used instead."""
     found = f'{metric}{{{form.node}!="",{form.gpu}!=""}}'
     for to, source in (("node", form.node), ("gpu", form.gpu), ("UUID", form.gpu), ("modelName", "model")):
         if to != source:

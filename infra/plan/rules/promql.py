@@ -1,8 +1,8 @@
-"""Building blocks of expressions: DCGM's series as they come, and what hangs on a node's pool.
+"""Building blocks of expressions: DCGM's series, and joins with a node's pool.
 
-Nothing here needs a label that an exporter may leave out: a series of DCGM counts where it names its GPU, and
-where the scrape names the node. Of a GPU that is cut an exporter repeats everything with each instance, so an
-expression touches a fleet's series as few times as it can.
+Nothing here needs a label that an exporter may omit: a series of DCGM counts if it names its GPU, and the
+scrape names the node. An exporter repeats a GPU's metrics for each MIG instance, so an expression reads a
+fleet's series as few times as it can.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ Rule = dict[str, Any]
 
 GPU = ("node", "gpu", "UUID", "modelName")
 DEVICE = (*GPU, "GPU_I_ID", "GPU_I_PROFILE")
-"""What a device is known by: a GPU that is not cut has no instance id and no profile."""
+"""Labels that identify a device; a GPU without MIG has no instance id and no profile."""
 
 NODE_INFO = "gpuform:node:info"
 NODE_KNOWN = "gpuform:node:known"
-"""Also nodes whose GPUs are seen and whose pool is not known; those have no label pool."""
+"""Also has nodes with reported GPUs and an unknown pool; those have no label pool."""
 NODE_LABELS = (POOL, INSTANCE_GPU_COUNT, DRIVER_UPGRADE_STATE, MIG_CONFIG_STATE)
-"""Node labels that kube-state-metrics must be let to show (its metric-labels-allowlist)."""
+"""Node labels that kube-state-metrics must export (its metric-labels-allowlist)."""
 RANGE = "5m"
-"""How far back rates look: at a scrape every 30 seconds a restart of the exporter does not empty it."""
+"""Range of rates: with a scrape every 30 seconds, a restart of the exporter does not empty it."""
 
 
 def text(expression: str) -> str:
@@ -49,7 +49,7 @@ def number(value: float) -> str:
 
 
 def label(name: str) -> str:
-    """The label that kube-state-metrics makes of a node's label, or the value that it makes of a resource."""
+    """A node's label or a resource, as kube-state-metrics spells it."""
     return "".join(char if char.isascii() and char.isalnum() else "_" for char in name)
 
 
@@ -59,22 +59,22 @@ def one_of(values: Iterable[str]) -> str:
 
 
 def dcgm(name: str, matchers: str = "", over: str = "", window: str = RANGE) -> str:
-    """Samples of one of DCGM's metrics that say of which GPU of which node; ``over`` a range, if named."""
+    """Samples of a DCGM metric that name GPU and node; ``over`` is a function over ``window``, if given."""
     more = f",{matchers}" if matchers else ""
     found = f'{name}{{gpu!="",node!=""{more}}}'
     return f"{over}({found}[{window}])" if over else found
 
 
 def most(keys: Iterable[str], expression: str) -> str:
-    """One value for each combination of labels, whichever exporter, pod or container it came from."""
+    """One value per combination of labels, whichever exporter, pod or container it came from."""
     return f"max by ({','.join(keys)}) ({expression})"
 
 
 def with_pool(expression: str) -> str:
-    """The same with the node's pool; without one where the node has none, or nobody knows it just now."""
+    """The expression with the node's pool; without that label if the pool is unknown or there is none."""
     return f"({expression}) * on (node) group_left (pool) {NODE_KNOWN}"
 
 
 def set_label(expression: str, name: str, value: str) -> str:
-    """The same with one label more."""
+    """The expression with one more label."""
     return f'label_replace({expression},"{name}","{value}","","")'

@@ -1,9 +1,8 @@
-"""A Magnum driver that plays: it moves states and counts, makes no server, and does what a test tells it.
+"""A played Magnum driver: it changes states and counts, makes no server, and follows a test's instructions.
 
-Runs in Magnum's own processes, under the entry point ``magnum.drivers``. It proves what Magnum's API does
-with a request, never that a cluster of that request would work. What it is told lies in
-``<folder>/told/<project>.json`` (see ``tests/openstack/world.py``), the nodes that there would be in
-``<folder>/nodes/<cluster>/<group>.json``.
+It runs in Magnum's own processes, as entry point ``magnum.drivers``. It proves what Magnum's API does with
+a request, never that such a cluster would work. Instructions are in ``<folder>/told/<project>.json`` (see
+``tests/openstack/world.py``), the nodes that would exist in ``<folder>/nodes/<cluster>/<group>.json``.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from magnum.service import periodic
 
 FOLDER = Path(os.environ["GPUFORM_PLAYED"])
 S = fields.ClusterStatus
-# Magnum asks a driver about clusters in progress every 10 s, which no test has.
+# Magnum polls a driver for clusters in progress every 10 s, too slow for tests.
 periodic.MagnumPeriodicTasks._periodic_spacing["sync_cluster_status"] = 0.5
 
 
 class Driver(driver.Driver):
-    """Groups settle at the next look after ``slow`` seconds, a cluster with the last of its groups."""
+    """Groups settle at the next poll after ``slow`` seconds, a cluster with the last of its groups."""
 
     provides = [  # noqa: RUF012 - Magnum reads it off the instance
         {"server_type": "vm", "os": "fedora-coreos", "coe": "kubernetes"},
@@ -97,7 +96,7 @@ class Driver(driver.Driver):
 
     def update_cluster_status(self, context, cluster, use_admin_ctx=False):
         if not cluster.stack_id:
-            return  # not yet asked to create it
+            return  # creation not yet requested
         told = _told(cluster)
         groups = cluster.nodegroups
         of_cluster = cluster.status in (S.CREATE_IN_PROGRESS, S.DELETE_IN_PROGRESS)
@@ -111,7 +110,7 @@ class Driver(driver.Driver):
         verb = cluster.status.removesuffix("_IN_PROGRESS")
         cluster.status = f"{verb}_FAILED" if failed else f"{verb}_COMPLETE"
         cluster.status_reason = failed[0].status_reason if failed else None
-        if cluster.status == S.DELETE_COMPLETE:  # Magnum itself takes it and its groups out of the database
+        if cluster.status == S.DELETE_COMPLETE:  # Magnum itself deletes it and its groups from the database
             shutil.rmtree(FOLDER / "nodes" / cluster.uuid, ignore_errors=True)
         else:
             cluster.save()
@@ -143,7 +142,7 @@ def _told(cluster) -> dict:
 
 
 def _keep_ca(context, ca) -> str:
-    """Magnum then signs as the authority of a cluster that is there."""
+    """Magnum then signs with an existing cluster's authority."""
     return cert_manager.get_backend().CertManager.store_cert(
         certificate=Path(ca["certificate"]).read_text(),
         private_key=Path(ca["key"]).read_text(),
@@ -158,7 +157,7 @@ def _nodes_file(cluster, group) -> Path:
 
 
 def _resize(cluster, group, remove=()) -> None:
-    """Nodes as many as the group has: those to be removed go first, then the youngest."""
+    """Match the group's node count: those to be removed go first, then the youngest."""
     file = _nodes_file(cluster, group)
     known = json.loads(file.read_text()) if file.exists() else {"made": 0, "nodes": []}
     nodes = [n for n in known["nodes"] if not {n["id"], n["name"], n["address"]} & set(remove)]

@@ -1,6 +1,6 @@
-"""A filter in the pipeline of Magnum's API, behind its authentication: writes down what was asked.
+"""A filter in the pipeline of Magnum's API, after authentication: records every request.
 
-One line of JSON per request into the file that the environment names.
+Writes one line of JSON per request into the file that the environment names.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ _LOCK = threading.Lock()
 
 
 def factory(_settings, **_options):
-    """As paste.deploy wants it."""
+    """Factory for paste.deploy."""
     return Recorder
 
 
 class Recorder:
-    """Passes every request on, whole."""
-
     def __init__(self, app):
         self._app = app
         self._file = os.environ["GPUFORM_RECORDED"]

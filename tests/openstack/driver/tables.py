@@ -6,7 +6,6 @@ import sys
 
 
 def main() -> None:
-    """Make them where the configuration says."""
     import magnum.conf
     from magnum.db.sqlalchemy import migration, models
     from oslo_db.sqlalchemy import enginefacade

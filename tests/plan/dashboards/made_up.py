@@ -1,8 +1,8 @@
-"""Metrics of a whole environment, made up: what exporters, kube-state-metrics and Karpenter would say of it.
+"""Made-up metrics of a whole environment, as exporters, kube-state-metrics and Karpenter would expose them.
 
-Every pool has its nodes (one where they come and go), every node its GPUs or slices and one pod for each
-resource. One GPU has XID 79, one pod waits, one node is kept from pods, one exporter is silent. This is for
-queries that have to find something: nothing here moves as real GPUs do (the simulator's do).
+Every pool has its nodes (an elastic one has one), every node its GPUs or slices and one pod for each
+resource. One GPU has XID 79, one pod is pending, one node is cordoned, one exporter is silent. Queries
+find results here, but values do not move as on real GPUs (the simulator's do).
 """
 
 from __future__ import annotations
@@ -57,12 +57,10 @@ PER_SECOND = {
     "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS": 0.0,
 }
 SICK, SILENT = 0, 1
-"""Which of the nodes with GPUs has a fault, and whose exporter answers nothing."""
+"""Indexes of the GPU node with a fault, and of the GPU node with a silent exporter."""
 
 
 class MadeUp:
-    """The environment's metrics as they would be scraped now."""
-
     def __init__(self, env: Environment) -> None:
         self.env = env
         self._began = time.time() - 7200
@@ -72,7 +70,6 @@ class MadeUp:
         self.exporters = [name for name, pool in self.nodes if pool.gpus]
 
     def exporter(self, node: str) -> str | None:
-        """What the node's dcgm-exporter answers; None where it is silent."""
         if node == self.exporters[SILENT]:
             return None
         pool = dict(self.nodes)[node]
@@ -99,7 +96,6 @@ class MadeUp:
                 yield "DCGM_EXP_XID_ERRORS_COUNT", {**window, **sick}, float(bool(sick))
 
     def state(self) -> str:
-        """What kube-state-metrics and Karpenter answer."""
         return _written(sample for part in (self._nodes(), self._pods(), self._limits()) for sample in part)
 
     def _nodes(self) -> Iterator[Sample]:

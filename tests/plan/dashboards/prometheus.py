@@ -26,7 +26,7 @@ Ask = Callable[[str], Series]
 
 @contextmanager
 def running(binary: Path, folder: Path, metrics: MadeUp) -> Iterator[Ask]:
-    """Something to ask expressions, once the rules have recorded what rates need: two scrapes."""
+    """Yield a query function, after the rules have recorded what rates need: two scrapes."""
     with _serving(metrics) as source:
         address = f"127.0.0.1:{free_port()}"
         (folder / "rules.yml").write_text(yaml.safe_dump({"groups": _quick(metrics)}), encoding="utf-8")
@@ -48,7 +48,7 @@ def running(binary: Path, folder: Path, metrics: MadeUp) -> Iterator[Ask]:
 
 
 def _quick(metrics: MadeUp) -> list[dict[str, Any]]:
-    """The rules as they are, but evaluated every second, and alerts without their patience."""
+    """The rules, evaluated every second, and alerts without ``for``."""
     return [
         {
             "name": group["name"],

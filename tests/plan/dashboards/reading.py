@@ -1,4 +1,4 @@
-"""What the tests read out of a dashboard's JSON: its panels and queries, filled as Grafana fills them."""
+"""Reads a dashboard's JSON: its panels and queries, with variables filled in as Grafana does."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ def environment(stack: str) -> Any:
 
 
 def panels(model: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every panel but the rows' headings."""
     return [panel for panel in model["panels"] if panel["type"] != "row"]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One query of one panel."""
-
     board: str
     panel: str
     ref: str
@@ -45,7 +42,6 @@ def queries(models: Mapping[str, Mapping[str, Any]]) -> Iterator[Asked]:
 
 
 def filled(expr: str) -> str:
-    """With every variable at "all"."""
     return re.sub(r"\$(pool|node|namespace)\b", ".*", expr)
 
 
@@ -54,7 +50,7 @@ _AGGREGATIONS = {"avg", "count", "max", "min", "sum", "topk"}
 
 
 def metrics(expr: str) -> set[str]:
-    """The names of series that an expression reads: what is neither a label, a function nor a number."""
+    """Series names that an expression reads: neither labels, functions nor numbers."""
     bare = re.sub(r'"[^"]*"', "", expr)
     bare = re.sub(r"\{[^}]*\}", "", bare)
     bare = re.sub(r"\[[^]]*\]", "", bare)

@@ -1,4 +1,4 @@
-"""The dashboards' JSON: what Grafana needs of it, and what a person needs of each panel."""
+"""The dashboards' JSON: what Grafana needs, and what a reader needs of each panel."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Models = dict[str, dict[str, dict[str, Any]]]
 
 
 def test_they_are_what_was_reviewed(models: Models) -> None:
-    """GPUFORM_UPDATE_GOLDEN=1 writes the files again; read the difference before committing it."""
+    """GPUFORM_UPDATE_GOLDEN=1 writes the files again; review the diff before committing."""
     made = {name: _summary(model) for name, model in models["local"].items()}
     if os.environ.get("GPUFORM_UPDATE_GOLDEN"):
         for name, text in made.items():
@@ -46,7 +46,7 @@ def test_they_are_what_was_reviewed(models: Models) -> None:
 
 
 def _summary(model: Mapping[str, Any]) -> str:
-    """The SHA-256 of the whole, and of each panel a line: type, title, unit, thresholds, queries."""
+    """SHA-256 of the whole, and one line for each panel: type, title, unit, thresholds, queries."""
     lines = [f"sha256 {hashlib.sha256(json.dumps(model, sort_keys=True).encode()).hexdigest()}"]
     for panel in model["panels"]:
         field = panel.get("fieldConfig", {}).get("defaults", {})
@@ -126,13 +126,13 @@ def test_every_panel_with_a_query_says_what_it_is(models: Models, stack: str, na
 
 
 def _check_table(panel: dict[str, Any]) -> None:
-    """Every column has a heading and a unit, and every override and the order by which it sorts a column."""
+    """Every column has a heading and a unit; every override and the sort order name a column."""
     organize = next(step for step in panel["transformations"] if step["id"] == "organize")["options"]
     headings = organize["renameByName"]
     count = len(panel["targets"])
     values = [f"Value #{target['refId']}" for target in panel["targets"]] if count > 1 else ["Value"]
     assert set(values) <= set(headings)
-    assert list(organize["indexByName"]) == sorted(organize["indexByName"])  # what JSON keeps of the order
+    assert list(organize["indexByName"]) == sorted(organize["indexByName"])  # the JSON has sorted keys
     ranked = sorted(organize["indexByName"], key=organize["indexByName"].__getitem__)
     assert ranked[-count:] == values
     assert len(set(headings.values())) == len(headings)
@@ -218,7 +218,7 @@ def test_the_page_lists_every_panel(models: Models) -> None:
 
 
 def test_alerts_lead_to_their_runbooks_where_these_can_be_read() -> None:
-    """Without an address the path is shown, and leads nowhere: Grafana would look for it in itself."""
+    """Without a base address the path is shown without a link: Grafana would resolve it against itself."""
     env = environment("local")
     base = "https://git.example/gpuform/blob/main/"
 

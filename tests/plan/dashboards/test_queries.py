@@ -1,8 +1,8 @@
 """Every query of every dashboard against a real Prometheus with our rules, on made-up metrics.
 
-The whole chain, with the simulator's metrics, is tested on the control plane (test_dashboards.py of the
-journeys). Here is what a simulated cluster cannot have: Karpenter's series, prices of every pool, a silent
-exporter beside a sick GPU.
+test_dashboards.py of the journeys tests the whole chain, with the simulator's metrics, on the control
+plane. This file has what a simulated cluster lacks: Karpenter's series, prices of every pool, and a
+silent exporter beside a faulty GPU.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ OF_NO_POOL = {
     "Quotas of namespaces": "a quota is of a resource, which several pools may offer",
     "Limits of Karpenter's pools": "of NodePools, of which a pool may have several",
 }
-"""Panels that show the same whichever pool is chosen, and why."""
+"""Panels that show the same for every chosen pool, and why."""
 
 
 def prepared(stack: str) -> Environment:
-    """The stack, with a quota where it has none, and on OpenStack with prices, which no list has."""
+    """The stack, with a quota if it has none, and on OpenStack with prices, which no list has."""
     env: Environment = environment(stack)
     quota = (Namespace(name="science", quota={env.pools[0].name: 8}),)
     flavors = {pool.machine: 1.5 for pool in env.pools} if env.cluster.kind == "openstack" else {}
@@ -108,7 +108,7 @@ def test_busy_idle_and_free_money_are_what_gpus_cost(live: tuple[Environment, As
 
 
 def test_rows_and_legends_are_made_of_labels_that_are_there(live: tuple[Environment, Ask]) -> None:
-    """A label that a table does not name would be a column of its own, with Prometheus's name as heading."""
+    """A label that a table does not name becomes a column headed by Prometheus's label name."""
     env, ask = live
     for model in dashboards(env).values():
         for panel in panels(model):
@@ -130,7 +130,7 @@ def _check_labels(panel: dict[str, Any], legend: str, series: list[set[str]], as
 
 
 def test_no_panel_draws_more_lines_than_anybody_can_tell_apart(live: tuple[Environment, Ask]) -> None:
-    """What has one line for each GPU or slice draws the highest, and nothing else is cut short."""
+    """Panels with one line for each GPU or slice draw the highest 50; no other panel is cut."""
     env, ask = live
     several = ("timeseries", "bargauge")
     for name, model in dashboards(env).items():

@@ -1,5 +1,3 @@
-"""promtool, from the toolchain."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -12,6 +10,5 @@ from tests.plan.rules.promtool import Promtool
 
 @pytest.fixture(scope="session")
 def promtool(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Promtool:
-    """The real promtool, with a folder of its own for rule files and cases."""
     binary: Path = toolchain.path("promtool")
     return Promtool(binary, tmp_path_factory.mktemp("promtool"))

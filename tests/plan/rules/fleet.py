@@ -1,4 +1,4 @@
-"""A fleet of cut GPUs: what its exporters and kube-state-metrics would say, served on loopback."""
+"""A fleet of MIG GPUs: scrapes of its exporters and kube-state-metrics, served on loopback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MIB = 10240
 
 @dataclass(frozen=True)
 class Fleet:
-    """So many nodes of so many GPUs, each cut into so many slices with a pod on each."""
+    """``nodes`` nodes of ``gpus`` GPUs, each with ``slices`` MIG slices and one pod on each slice."""
 
     nodes: int
     gpus: int
@@ -32,7 +32,6 @@ class Fleet:
         return [f"{self.pool}-{number}" for number in range(self.nodes)]
 
     def pods(self, node: str) -> Iterator[tuple[str, str, int, int]]:
-        """Namespace and name of each pod, and the GPU and slice that it has."""
         number = int(node.rpartition("-")[2])
         for gpu in range(self.gpus):
             for part in range(self.slices):
@@ -40,7 +39,6 @@ class Fleet:
 
 
 def environment(fleet: Fleet) -> Environment:
-    """The stack whose only pool the fleet is."""
     return parse(
         {
             "name": "fleet",
@@ -60,10 +58,10 @@ def environment(fleet: Fleet) -> Environment:
 
 
 class Exporters:
-    """Answers ``/<node>`` as that node's dcgm-exporter, with values that move, and ``/state``."""
+    """Serves ``/<node>`` as that node's dcgm-exporter, with changing values, and ``/state``."""
 
     def __init__(self, fleet: Fleet, counters: Sequence[tuple[str, str]], state: str) -> None:
-        """``counters`` are names and types; ``state`` is what kube-state-metrics says, always the same."""
+        """``counters`` are names and types; ``state`` is the constant scrape of kube-state-metrics."""
         self._random = random.Random(20261122)
         self._state = state.encode()
         self._began = time.monotonic()
@@ -97,7 +95,7 @@ class Exporters:
         self._thread.start()
 
     def page(self, path: str) -> bytes:
-        """Text of one target: shares go up and down, counters grow, what counts errors stays 0."""
+        """Text of one target: ratios vary, counters grow, error counters stay 0."""
         if path == "state":
             return self._state
         chance, seconds = self._random.random, time.monotonic() - self._began
@@ -109,14 +107,13 @@ class Exporters:
         ).encode()
 
     def close(self) -> None:
-        """Answer no more."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
 
 def _values() -> dict[str, float]:
-    """Every field of which a MIG instance has a value, as the simulator models it, half busy."""
+    """Every field with a value for a MIG instance, as the simulator models it, half busy."""
     state = device.State()
     for second in (0.0, 60.0):
         device.advance(state, _A100, 0.5, 0.0, {}, 1e9 + second)
@@ -130,7 +127,6 @@ def _values() -> dict[str, float]:
 
 
 def _heads(fleet: Fleet, node: str) -> Iterator[str]:
-    """Labels of each MIG instance of a node, with the pod on it."""
     for namespace, pod, gpu, part in fleet.pods(node):
         yield (
             f'gpu="{gpu}",UUID="GPU-{node}-{gpu}",pci_bus_id="00000000:{gpu:02X}:00.0",device="nvidia{gpu}",'
@@ -141,7 +137,7 @@ def _heads(fleet: Fleet, node: str) -> Iterator[str]:
 
 
 def cluster_state(fleet: Fleet) -> str:
-    """What kube-state-metrics says of the nodes and pods, as far as our rules read it."""
+    """Scrape of kube-state-metrics for the nodes and pods: only what our rules read."""
     lines = []
     count = fleet.gpus * fleet.slices
     unit = f'resource="{RESOURCE}",unit="integer"'

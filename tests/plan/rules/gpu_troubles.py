@@ -1,4 +1,4 @@
-"""Troubles of GPUs, each with the alert that has to follow."""
+"""GPU faults, each with the alert that must follow."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ _LINKS = "DCGM_FI_DEV_NVLINK_{}_ERROR_COUNT_TOTAL"
 
 
 def counted(node: world.Node, number: int, values: str, index: int = 0) -> dict[str, str]:
-    """The exporter's count of one XID."""
     labels = {**node.gpu(index), "xid": number, "window_size_in_ms": 300000}
     return {selector("DCGM_EXP_XID_ERRORS_COUNT", **labels): values}
 
 
 def shown(node: world.Node, field: str, values: str, index: int = 0, **more: Any) -> dict[str, str]:
-    """Another value of a GPU's field."""
     return {selector(field, **node.gpu(index), **more): values}
 
 
@@ -70,7 +68,7 @@ ROWS = (
         series=shown(WHOLE, "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", during("4", "3")),
         labels=[gpu(WHOLE)],
     ),
-    Row(  # told by the flag, where it is exported
+    Row(  # by the flag, where it is exported
         alert="GpuRowRemapPending",
         severity="warning",
         series=shown(WHOLE, "DCGM_FI_DEV_ROW_REMAP_PENDING", during("1"), index=1),
@@ -102,7 +100,7 @@ ROWS = (
         series=shown(TURNS, "DCGM_FI_DEV_THERMAL_VIOLATION", growing(30_000_000_000)),
         labels=[gpu(TURNS)],
     ),
-    Row(  # told by clock events, where the counter is not exported
+    Row(  # by clock events, where the counter is not exported
         alert="GpuThermalThrottling",
         severity="warning",
         wait=10,

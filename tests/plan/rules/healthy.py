@@ -1,4 +1,4 @@
-"""What is recorded of the healthy cluster after ten minutes, by expression."""
+"""What the rules record for the healthy cluster after ten minutes, by expression."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HEALTHY = {
         ): 15360 * MIB,
     },
     'count(gpuform:device:util_ratio{pool="slices"})': {"{}": 3},
-    # A cut card draws its power once, however many instances show it.
+    # A MIG GPU draws its power once, however many instances show it.
     'gpuform:gpu:power_watts{pool="slices"}': {
         selector("gpuform:gpu:power_watts", node="slices-0", pool="slices", **_A100): 55.5,
     },
@@ -61,7 +61,7 @@ HEALTHY = {
     'gpuform:pod:gpus_requested{pod="one"}': {
         selector("gpuform:pod:gpus_requested", namespace="team", pod="one", **_SHARE): 0.25,
     },
-    # Two pods asked for a share each of a GPU that is busy half of the time.
+    # Two pods requested a share each of a GPU that is half busy.
     'gpuform:pod:gpus_used{node="turns-0"}': {
         selector("gpuform:pod:gpus_used", namespace=namespace, pod=name, **_SHARE): 0.25
         for namespace, name in (("team", "one"), ("other", "two"))
@@ -72,7 +72,7 @@ HEALTHY = {
     'round(gpuform:pod:gpus_used{pod="large"} * 7, 0.001)': {
         selector("", **_LARGE): 1.5,
     },
-    # One that has ended asks for nothing: two of the four GPUs are asked for, all four are half busy.
+    # A finished pod requests nothing: two of the four GPUs are requested, all four are half busy.
     "gpuform:pod:gpus_used{pool='whole'}": {
         selector(
             "gpuform:pod:gpus_used",

@@ -1,4 +1,4 @@
-"""Rules of an environment under promtool: series in, and what follows from them at certain times."""
+"""Runs an environment's rules under promtool: input series, and what follows at given times."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from infra.model.environment import Environment
 from infra.plan.rules import groups
 
 Series = Mapping[str, str]
-"""Values, as promtool writes them, by series."""
+"""Values in promtool's notation, by series."""
 STEP = "1m"
 
 
 def selector(name: str, **labels: Any) -> str:
-    """A series by name and labels."""
     pairs = ",".join(f"{key}={json.dumps(str(value))}" for key, value in labels.items())
     return f"{name}{{{pairs}}}"
 
 
 @dataclass(frozen=True)
 class At:
-    """At one time: what fires, as ALERTS' labels without its state; and samples of expressions.
+    """At one time: firing alerts, as ALERTS' labels without the state, and samples of expressions.
 
-    Only the alerts that are named in ``fires`` fire; None does not ask.
+    Exactly the alerts in ``fires`` fire; None skips the check.
     """
 
     time: str
@@ -37,8 +36,6 @@ class At:
 
 @dataclass(frozen=True)
 class Said:
-    """An alert as people get it: at which time, its labels, and its annotations."""
-
     time: str
     alert: str
     labels: Mapping[str, Any]
@@ -47,31 +44,26 @@ class Said:
 
 @dataclass(frozen=True)
 class Case:
-    """Series, and what follows."""
-
     series: Series
     then: Sequence[At] = ()
     said: Sequence[Said] = ()
 
 
 class Promtool:
-    """promtool, run on rules and cases."""
-
     def __init__(self, binary: Path, folder: Path) -> None:
-        """Nothing is run yet."""
         self._binary = binary
         self._folder = folder
         self._count = 0
 
     def check(self, env: Environment) -> None:
-        """AssertionError where the rules are none, or two give the same series."""
+        """Raises AssertionError if there are no rules, or if two record the same series."""
         self._run("check", "rules", "--lint=all", "--lint-fatal", str(self._rules(env)))
 
     def test(self, env: Environment, *cases: Case, backwards: bool = False, step: str = STEP) -> None:
-        """AssertionError, with what came instead, where something else follows.
+        """Raises AssertionError, with the actual result, if it differs.
 
-        ``backwards``: the last group is evaluated first, for Prometheus evaluates them in no certain order.
-        ``step`` is between two samples, and between two evaluations.
+        ``backwards``: evaluate the last group first, since Prometheus evaluates groups in no certain order.
+        ``step``: time between two samples, and between two evaluations.
         """
         rules = self._rules(env)
         names = [group["name"] for group in groups(env)]

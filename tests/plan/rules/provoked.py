@@ -1,8 +1,8 @@
-"""What provokes each alert: series that differ from the healthy cluster's from minute 10 to minute 45.
+"""What triggers each alert: series that differ from the healthy cluster's from minute 10 to minute 45.
 
-Rows of one table are provoked together, each on a GPU, a node or a pod of its own, for a run of promtool
-costs a second. At every time that is looked at, what fires is compared as a whole: so each row fires when its
-``for`` has passed, on its own labels, ends, and makes nothing else fire.
+Rows of one table are triggered together, each on its own GPU, node or pod, because a run of promtool
+takes a second. At every checked time the set of firing alerts is compared as a whole: so each row fires
+after its ``for``, with its own labels, ends, and triggers no other alert.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Labels = dict[str, Any]
 
 BEGIN = 10
 _SLACK = 1
-"""Minutes until a rule and an alert that reads it have both been evaluated."""
+"""Minutes until both a rule and an alert that reads it have been evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One alert, provoked: series that come, or take the place of healthy ones (None: that are not there).
+    """One triggered alert: series that are added or replace healthy ones (None: removed).
 
-    ``wait`` in minutes, as the alert's ``for`` is meant to be. ``labels`` are of each alert that fires.
+    ``wait`` is the expected ``for`` in minutes. ``labels``: one entry for each alert that fires.
     """
 
     alert: str
@@ -35,12 +35,11 @@ class Row:
     wait: int = 0
 
     def fired(self) -> list[Labels]:
-        """The alerts, as they fire."""
         return [{"alertname": self.alert, "severity": self.severity, **one} for one in self.labels]
 
 
 def together(base: Series, rows: Sequence[Row], times: Sequence[int], ended: int) -> Case:
-    """All rows at once: nothing before, at each time those that have waited, and nothing at ``ended``."""
+    """All rows at once: none fires before, at each time those past their wait, none at ``ended``."""
     series: dict[str, str | None] = dict(base)
     for row in rows:
         assert not {name for name in row.series if series.get(name, base.get(name)) != base.get(name)}, row
@@ -58,25 +57,23 @@ def during(value: str, healthy: str = "0") -> str:
 
 
 def only_during(value: str = "1") -> str:
-    """A series that is there from minute 10 to 45."""
+    """A series that exists only from minute 10 to 45."""
     return f"_x{BEGIN} {value}x35 stale"
 
 
 def not_during(value: str) -> str:
-    """A healthy series that is away from minute 10 to 45."""
+    """A healthy series that is absent from minute 10 to 45."""
     return value.replace("x300", f"x{BEGIN - 1} stale _x35 {value.split('x')[0].split('+')[0]}x300")
 
 
 def growing(each_minute: int) -> str:
-    """A counter that grows from minute 10 to 45, and then begins anew."""
+    """A counter that grows from minute 10 to 45 and then restarts at 0."""
     return f"0x{BEGIN - 1} 0+{each_minute}x35 0x300"
 
 
 def gpu(node: world.Node, index: int = 0, **more: Any) -> Labels:
-    """A GPU's labels as alerts have them."""
     return {"node": node.name, "pool": node.pool, "gpu": index, "UUID": f"GPU-{node.name}-{index}", **more}
 
 
 def fault(node: world.Node, kind: str, reason: str, index: int = 0, **more: Any) -> Labels:
-    """Labels of a fault of one GPU."""
     return gpu(node, index, **{"class": kind, "reason": reason, **more})

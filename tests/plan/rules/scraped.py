@@ -1,4 +1,4 @@
-"""A real Prometheus on loopback that scrapes a fleet and evaluates rules; ``bench.metrics`` uses it, too."""
+"""A real Prometheus on loopback that scrapes a fleet and evaluates rules; also used by ``bench.metrics``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,11 @@ from tests.ports import free_port
 from tests.waiting import until
 
 INTERVAL_S = 15
-"""Between two scrapes, and between two evaluations of the rules, as the stack declares them by default."""
+"""Seconds between two scrapes, and between two rule evaluations: the stack's default."""
 
 
 class Prometheus:
-    """A real one on loopback, in a folder of its own."""
-
     def __init__(self, binary: Path, folder: Path, config: dict[str, Any]) -> None:
-        """Start it; returns when it answers."""
         folder.mkdir()
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
         self.url = f"http://127.0.0.1:{free_port()}"
@@ -50,27 +47,22 @@ class Prometheus:
         until(ready, seconds=60, what=(folder / "log").read_text)
 
     def get(self, path: str) -> str:
-        """What it answers."""
         with urllib.request.urlopen(self.url + path, timeout=60) as answer:
             return str(answer.read().decode())
 
     def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series of an instant query."""
         said = json.loads(self.get(f"/api/v1/query?{urllib.parse.urlencode({'query': expression})}"))
         return list(said["data"]["result"])
 
     def rules(self) -> list[dict[str, Any]]:
-        """Every group, with what its last evaluation took."""
         return list(json.loads(self.get("/api/v1/rules"))["data"]["groups"])
 
     def range(self, expression: str, seconds: float, step: float) -> None:
-        """Ask for the last so many seconds and throw the answer away."""
         now = time.time()
         asked = {"query": expression, "start": now - seconds, "end": now, "step": step}
         self.get(f"/api/v1/query_range?{urllib.parse.urlencode(asked)}")
 
     def own(self, *names: str) -> dict[str, float]:
-        """Sums over the series of its own metrics."""
         text = self.get("/metrics")
         found = {}
         for name in names:
@@ -79,18 +71,17 @@ class Prometheus:
         return found
 
     def close(self) -> None:
-        """End it."""
         self._process.terminate()
         try:
             self._process.wait(60)
-        except subprocess.TimeoutExpired:  # it writes down what it has, which nobody wants
+        except subprocess.TimeoutExpired:  # it writes its head block, which is not needed
             self._process.kill()
             self._process.wait()
         self._log.close()
 
 
 def config(fleet: Fleet, port: int, rules: Iterable[Path], seconds: int) -> dict[str, Any]:
-    """Each node's exporter as a target of its own, with the labels that the stack gives it."""
+    """Each node's exporter as its own target, with the labels that the stack adds."""
     address = f"127.0.0.1:{port}"
     nodes = [
         {
@@ -119,7 +110,6 @@ def running(
     rules: Iterable[Path],
     seconds: int = INTERVAL_S,
 ) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes the fleet, until the block ends."""
     exporters = Exporters(fleet, counters, cluster_state(fleet))
     try:
         prometheus = Prometheus(binary, folder, config(fleet, exporters.port, rules, seconds))

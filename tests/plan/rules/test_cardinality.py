@@ -1,6 +1,7 @@
-"""How many series the rules make, and by what: bounded by GPUs, slices and pods, whatever an exporter adds.
+"""How many series the rules record: bounded by GPUs, slices and pods, whatever labels an exporter adds.
 
-A real Prometheus scrapes the fleet of ``bench/metrics.py`` in small, and evaluates the rules every second.
+A real Prometheus scrapes a small version of the fleet of ``bench/metrics.py`` and evaluates the rules
+every second.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ LABELS = {
     "rules": set(),
     "unit": {"pool", "sharing", "resource"},
 }
-"""Labels of what is recorded, by the second word of its name. None is free text, and none is an address."""
+"""Labels of recorded series, by the second word of the name: no free text and no addresses."""
 PER_GPU, PER_SLICE, PER_POD, PER_NODE, PER_POOL = 4, 3, 4, 24, 40
 NODES, GPUS, SLICES = 2, 2, 7
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> list[dict[str, str]]:
-    """Labels of every series that the rules record for a small fleet, a pod on each slice."""
+    """Labels of every series that the rules record for a small fleet with a pod on each slice."""
     folder = tmp_path_factory.mktemp("fleet")
     fleet = Fleet(NODES, GPUS, SLICES)
     env = environment(fleet)
@@ -52,7 +53,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, toolchain: Toolchain) -> 
 
 
 def _settled(prometheus: Prometheus) -> list[dict[str, str]]:
-    """What is recorded once the last link of the chain, hours, is there and no more comes."""
+    """Recorded series, once the last rule of the chain (hours) has results and the count is stable."""
     before, deadline = -1, time.monotonic() + 60
     while time.monotonic() < deadline:
         found = [one["metric"] for one in prometheus.query('{__name__=~"gpuform:.+"}')]
@@ -88,6 +89,6 @@ def test_series_grow_with_gpus_slices_and_pods_and_with_nothing_else(recorded: l
 
 
 def test_the_counters_of_an_exporter_are_the_declared_ones() -> None:
-    """What is scraped is bounded, too: by fields times devices."""
+    """Scraped series are bounded, too: by fields times devices."""
     fields = counters.fields(environment(Fleet(NODES, GPUS, SLICES)))
     assert len([one for one in fields.values() if one.type != "label"]) <= 60

@@ -1,4 +1,4 @@
-"""Rules of many environments: valid, the same every time, bounded in labels, and every one of them tested."""
+"""Rules of many environments: valid, reproducible, bounded in labels, and each of them tested."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CONTRACT = {
     "gpuform:resource:limits": "node pool resource",
     "gpuform:fault:active": "node pool gpu UUID xid class reason",
 }
-"""Series that dashboards, reports and the health loop read, and every label that they have."""
+"""Series that dashboards, reports and the health loop read, and all their labels."""
 MIG = {"kind": "mig", "layout": {"3g.20gb": 1, "2g.10gb": 2}}
 ODD: dict[str, list[dict[str, Any]]] = {
     "mps": [{"machine": "g2.5xlarge", "nodes": 1, "sharing": {"kind": "mps", "replicas": 4}}],
@@ -71,25 +71,22 @@ ODD: dict[str, list[dict[str, Any]]] = {
 
 
 def stack(file: Path) -> Environment:
-    """The environment of a stack file."""
     return parse(yaml.safe_load(file.read_text())["config"]["gpuform:environment"])
 
 
 def embedded(pools: list[dict[str, Any]]) -> Environment:
-    """An environment with these pools."""
     named = [{"name": f"p{index}", **pool} for index, pool in enumerate(pools)]
     operator = {"mig_strategy": "mixed"}
     return parse({"name": "labs", "cluster": {"kind": "embedded"}, "gpu_operator": operator, "pools": named})
 
 
 def existing() -> Environment:
-    """A cluster that is there already, which may be GKE."""
+    """An existing cluster, which may be GKE."""
     pool = {"name": "gpu", "gpu": {"models": ["T4"], "count": 1}, "selector": {"a": "b"}}
     return parse({"name": "labs", "cluster": {"kind": "existing", "kubeconfig": "k"}, "pools": [pool]})
 
 
 def counts() -> Environment:
-    """A pool whose nodes differ in their number of GPUs."""
     return aws_environments.aws(aws_environments.COUNTS)
 
 
@@ -104,7 +101,6 @@ ENVIRONMENTS = {
 
 
 def rules(env: Environment) -> list[dict[str, Any]]:
-    """All rules of an environment."""
     return [rule for group in groups(env) for rule in group["rules"]]
 
 
@@ -129,7 +125,7 @@ def test_without_a_gpu_there_is_nothing() -> None:
 
 @pytest.mark.unit
 def test_every_recorded_series_is_in_a_test() -> None:
-    """A rule that no test of this folder names would be one that nobody has seen work."""
+    """A rule that no test of this folder names is untested."""
     text = "".join(file.read_text() for file in Path(__file__).parent.glob("*.py") if file != Path(__file__))
     named = set(re.findall(r"gpuform:[a-z]+:[a-z0-9_]+", text))
     recorded = {rule["record"] for env in ENVIRONMENTS.values() for rule in rules(env) if "record" in rule}
@@ -147,7 +143,7 @@ def test_every_alert_is_provoked_in_a_test() -> None:
 
 @pytest.mark.unit
 def test_durations_stand_in_the_text() -> None:
-    """A rehearsal divides them; a number of seconds in an expression would stay what it is."""
+    """A rehearsal divides durations; it could not change a number of seconds in an expression."""
     for rule in rules(elastic.elastic()):
         assert not re.search(r"time\(\)|timestamp\(|predict_linear|\[[^\]]*:", rule["expr"])
         assert re.fullmatch(r"\d+[smh]", rule.get("for", "1m"))
@@ -155,7 +151,7 @@ def test_durations_stand_in_the_text() -> None:
 
 @pytest.mark.unit
 def test_node_labels_that_are_read_are_asked_for() -> None:
-    """kube-state-metrics shows no label that it is not told to."""
+    """kube-state-metrics exports only the labels that it is configured to export."""
     read = {
         found
         for env in ENVIRONMENTS.values()
@@ -178,5 +174,5 @@ def test_dcgm_knows_the_metrics_by_these_names() -> None:
         for rule in rules(env)
         for name in re.findall(r"DCGM_[A-Z_]+", rule["expr"])
     }
-    # Two fields that DCGM has and that NVIDIA's lists leave out; nothing needs them.
+    # DCGM has these two fields, NVIDIA's lists omit them; nothing needs them.
     assert read - known == {"DCGM_FI_DEV_FABRIC_MANAGER_STATUS", "DCGM_FI_DEV_ROW_REMAP_PENDING"}

@@ -1,4 +1,4 @@
-"""Pools whose nodes come and go: what Karpenter may still buy, and nodes that are kept free."""
+"""Elastic pools: what Karpenter may still buy, and spare nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.engine
 
 
 def elastic() -> Environment:
-    """Nodes that Karpenter buys as pods need them, some kept free: at most four, by shares and by cores."""
+    """Karpenter's nodes, with spare ones: at most four, by shares and by cores."""
     pool = {
         "name": "turns",
         "machine": "g4dn.xlarge",
@@ -42,7 +42,7 @@ def elastic() -> Environment:
 
 
 def groups() -> Environment:
-    """The same pool as a node group of Magnum's, of two nodes at most, beside one that does not grow."""
+    """The same pool as a Magnum node group of at most two nodes, beside one that does not grow."""
     magnum = {"kind": "openstack", "template": "kubernetes-1.30.2-2", "version": "1.30"}
     flavors = {"m2.medium": {"vcpu": 2, "memory_gib": 4}}
     pool = {
@@ -68,7 +68,7 @@ _CLAIMED = {
     ),
     selector("karpenter_nodepools_usage", nodepool="turns", resource_type="cpu"): always("4"),
 }
-"""One node of the elastic pool, which is full."""
+"""One node of the elastic pool, fully used."""
 
 
 def _used(resource: str, values: str) -> dict[str, str]:
@@ -76,7 +76,7 @@ def _used(resource: str, values: str) -> dict[str, str]:
 
 
 def test_a_node_pool_at_its_limit(promtool: Promtool) -> None:
-    """16 of 18 cores, and a node has 4: no other node can come, though the limit is not reached."""
+    """16 of 18 cores are used and a node has 4: no node fits, though the limit is not reached."""
     late = waiting("late", "nvidia_com_gpu_shared")
     limit = [
         {
@@ -110,7 +110,7 @@ _FULL = {
     **world.exported(TURNS),
     **pod("full", TURNS, {"nvidia_com_gpu_shared": 4}),
 }
-"""One node of the node group, which is full."""
+"""One node of the node group, fully used."""
 
 
 def test_a_node_group_with_its_most_nodes(promtool: Promtool) -> None:
@@ -133,7 +133,7 @@ def test_a_node_group_with_its_most_nodes(promtool: Promtool) -> None:
 
 
 def test_rooms_of_node_groups(promtool: Promtool) -> None:
-    """All of them where the group has no node, and nothing where nobody knows of any node."""
+    """All of the maximum if the group has no nodes; no series if no node is known."""
     own = {"nodepool": "turns", "pool": "turns", "resource_type": "nodes"}
     left = "gpuform:nodepool:nodes_left"
 
@@ -150,7 +150,7 @@ def test_rooms_of_node_groups(promtool: Promtool) -> None:
 
 
 def test_rooms_of_node_pools(promtool: Promtool) -> None:
-    """Nodes left by each limit; a resource of which Karpenter has used none yet counts as none."""
+    """Nodes left by each limit; a resource that Karpenter has not used yet counts as 0."""
     left = {
         selector("gpuform:nodepool:nodes_left", nodepool="turns", pool="turns", resource_type=kind): value
         for kind, value in (("cpu", 3), ("nvidia.com/gpu.shared", 4))

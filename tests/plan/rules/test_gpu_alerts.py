@@ -1,4 +1,4 @@
-"""Every alert about a GPU's hardware: fires on what it is for, alone, and ends."""
+"""Every alert about GPU hardware: fires for its cause, alone, and ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _quiet(promtool: Promtool, *series: dict[str, str]) -> None:
 
 
 def test_counters_that_begin_anew_are_no_errors(promtool: Promtool) -> None:
-    """An exporter, a driver or a node starts again: counters fall to 0, or come without having been 0."""
+    """After a restart of an exporter, driver or node, counters fall to 0, or first appear above 0."""
     again = {}
     for name in world.healthy():
         if "TOTAL" in name or "VIOLATION" in name or "REMAPPED" in name:
@@ -35,7 +35,7 @@ def test_counters_that_begin_anew_are_no_errors(promtool: Promtool) -> None:
 
 
 def test_a_memory_error_that_ends_its_pod_is_seen(promtool: Promtool) -> None:
-    """The series is another one from then on: without the pod's name, or with another's."""
+    """The series changes at that moment: it has no pod name, or another one."""
     field = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"
     series = world.healthy()
     del series[selector(field, **WHOLE.gpu())]
@@ -51,7 +51,7 @@ _FIVE = "_x10 1x5 stale"
 
 
 def test_an_xid_holds_while_the_exporter_starts_again(promtool: Promtool) -> None:
-    """It has forgotten what it counted; five minutes later the fault is over, and not before."""
+    """The restarted exporter has lost its count; the fault ends five minutes later, not before."""
     series = world.healthy() | counted(TURNS, 95, "_x10 1 stale")
     fired = {"alertname": "GpuXidReset", "severity": "critical", **fault(TURNS, "reset", "xid", xid=95)}
     then = [At("9m", fires=[]), At("14m", fires=[fired]), At("17m", fires=[])]
@@ -65,7 +65,7 @@ def test_an_xid_of_long_ago_is_no_news(promtool: Promtool) -> None:
 
 @pytest.mark.parametrize("named", [True, False], ids=["the XID is a label, too", "a value alone"])
 def test_the_gauge_stands_in_for_a_count_that_is_not_exported(promtool: Promtool, named: bool) -> None:
-    """dcgm-exporter names it in ``err_code``, so that another XID is another series."""
+    """dcgm-exporter names the XID in ``err_code``, so another XID is another series."""
     series = {name: values for name, values in world.healthy().items() if "DCGM_EXP_XID" not in name}
     gauge = "DCGM_FI_DEV_XID_ERRORS"
     if named:
@@ -82,7 +82,7 @@ def test_the_gauge_stands_in_for_a_count_that_is_not_exported(promtool: Promtool
 
 
 def test_an_instance_of_a_cut_gpu_is_its_card(promtool: Promtool) -> None:
-    """An XID of two instances is one fault, of the card."""
+    """An XID of two instances is one fault, of the whole GPU."""
     labels = {"xid": 95, "window_size_in_ms": 300000}
     series = {selector("DCGM_EXP_XID_ERRORS_COUNT", **device, **labels): _FIVE for device in SLICES.devices()}
     fired = {"alertname": "GpuXidReset", "severity": "critical", **fault(SLICES, "reset", "xid", xid=95)}
@@ -113,9 +113,9 @@ def test_a_gpu_is_not_lost_with_its_exporter_or_its_node(promtool: Promtool) -> 
 
 
 def test_no_gpu_is_lost_where_measurements_are_rare(promtool: Promtool) -> None:
-    """Every two minutes at most: what is recorded is as old when the faults are looked for.
+    """Rules run every two minutes at most: recorded values are that old when faults are evaluated.
 
-    Once, DCGM does not know a temperature.
+    Once, DCGM reports no temperature.
     """
     once = shown(WHOLE, "DCGM_FI_DEV_GPU_TEMP", "60x9 stale 60x300")
     times = [At(time, fires=[]) for time in ("10m", "20m", "22m", "24m", "30m")]
@@ -124,7 +124,7 @@ def test_no_gpu_is_lost_where_measurements_are_rare(promtool: Promtool) -> None:
 
 @pytest.mark.parametrize("minutes", [2, 4, 8])
 def test_no_gpu_is_lost_when_its_exporter_comes_again(promtool: Promtool, minutes: int) -> None:
-    """It was taken away as a whole, and answers before it has asked DCGM for the first time."""
+    """All its series were away; it answers before it has queried DCGM for the first time."""
     series = world.healthy()
     for name, value in world.exported(WHOLE).items():
         empty = 0 if name == world.up(WHOLE) else 1
@@ -134,19 +134,17 @@ def test_no_gpu_is_lost_when_its_exporter_comes_again(promtool: Promtool, minute
 
 
 def _away(value: str, before: int, minutes: int) -> str:
-    """A series that is not there for some minutes."""
     once = value.removesuffix(world.ALWAYS)
     return f"{once}x{before} stale _x{minutes - 1} {once}{world.ALWAYS}"
 
 
 def _switched() -> Environment:
-    """The pool of whole GPUs has NVSwitches."""
     switched = {"name": "whole", "machine": "p4d.24xlarge", "nodes": 2}
     return world.environment(pools=[{"name": "turns", "machine": "g2.5xlarge", "nodes": 1}, switched])
 
 
 def _validated(pod: str, node: world.Node, waits: str, there: str) -> dict[str, str]:
-    """A pod whose init container cannot start CUDA, and for how long it is there at all."""
+    """A pod with an init container that cannot start CUDA, and how long the pod exists."""
     who = {"namespace": "gpu-operator", "pod": pod}
     reason = {"container": "cuda-validation", "reason": "CrashLoopBackOff"}
     return {
@@ -167,7 +165,7 @@ _FABRIC_OF_WHOLE = selector(
 
 
 def test_the_fabric_manager_by_the_validator(promtool: Promtool) -> None:
-    """Where there are NVSwitches CUDA does not start without one; elsewhere that says nothing."""
+    """With NVSwitches, CUDA does not start without a fabric manager; elsewhere a failure says nothing."""
     series = {}
     for node in (WHOLE, TURNS):
         pod = f"nvidia-operator-validator-{node.name}"
@@ -179,7 +177,7 @@ def test_the_fabric_manager_by_the_validator(promtool: Promtool) -> None:
 
 
 def test_a_validator_that_is_tried_again_and_again_has_failed(promtool: Promtool) -> None:
-    """Between two waits it runs, and every five minutes its pod is another; once alone is no news."""
+    """It runs between two waits, and every five minutes the pod is replaced; a single failure is ignored."""
     tried = _validated("cuda-0", WHOLE, "1x17 stale", "1x18 stale")
     for number in range(1, 8):
         begin = number * 20  # samples, one in 15 s

@@ -1,4 +1,4 @@
-"""Every kind of sharing, nodes of different sizes, and GKE: what is recorded of them, under promtool."""
+"""Every kind of sharing, nodes of different sizes, and GKE: what the rules record, under promtool."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ _SEVEN = tuple((number, "1g.5gb") for number in range(7, 14))
 
 
 def node(**more: Any) -> Node:
-    """A node of the first pool."""
     return replace(Node("n", "p0"), **more)
 
 
 def of(*nodes: Node) -> dict[str, str]:
-    """What exporters and kube-state-metrics say of the nodes."""
+    """Scrapes of exporters and kube-state-metrics for the nodes."""
     found: dict[str, str] = {}
     for one in nodes:
         found |= world.told(one) | world.exported(one)
@@ -34,7 +33,7 @@ def of(*nodes: Node) -> dict[str, str]:
 
 
 def ask(promtool: Promtool, env: Environment, series: dict[str, str], **values: float) -> None:
-    """Sums over all of some series, rounded to a thousandth."""
+    """Check the sum of each series, rounded to a thousandth."""
     samples = {
         f"round(sum(gpuform:{name.replace('__', ':')}), 0.001)": {"{}": value}
         for name, value in values.items()
@@ -57,7 +56,7 @@ def test_mps(promtool: Promtool) -> None:
 
 
 def test_slices_that_pods_take_turns_on(promtool: Promtool) -> None:
-    """Two shares of the large slice of one of two cards; both cards' large slices are half busy."""
+    """Two shares of the large slice of one of two GPUs; both GPUs' large slices are half busy."""
     shares = {"nvidia_com_mig_3g_20gb_shared": 4, "nvidia_com_mig_2g_10gb_shared": 8}
     one = node(model="A100", gpus=2, instances=_SLICES, offers=shares)
     series = of(one) | pod("a", one, {"nvidia_com_mig_3g_20gb_shared": 1})
@@ -88,7 +87,7 @@ def test_slices_under_the_name_of_the_gpu(promtool: Promtool) -> None:
 
 
 def test_a_node_of_which_one_gpu_is_cut(promtool: Promtool) -> None:
-    """The whole GPU's use is not that of the slices."""
+    """The whole GPU's use does not count for the slices."""
     offers = {"nvidia_com_gpu": 1, "nvidia_com_mig_3g_20gb": 1, "nvidia_com_mig_2g_10gb": 2}
     one = node(model="A100", gpus=1, instances=_SLICES, offers=offers)
     whole = {**one.gpu(1), "gpu": 1}
@@ -105,7 +104,7 @@ def test_a_node_of_which_one_gpu_is_cut(promtool: Promtool) -> None:
 
 
 def test_gpus_that_are_claimed(promtool: Promtool) -> None:
-    """Who claimed one is not told; how busy they are is."""
+    """Claims do not show which pod has a GPU; how busy GPUs are is known."""
     one = node(model="A100", offers={})
     nothing = {"gpuform:pod:gpus_requested": {}, "gpuform:pool:gpus_requested": {}}
     used = {"sum(gpuform:pool:gpus_used)": {"{}": 0.5}, "sum(gpuform:pool:gpus_declared)": {"{}": 1}}
@@ -161,7 +160,7 @@ _GKE = {
 
 @pytest.mark.parametrize("form", _GKE)
 def test_gke(promtool: Promtool, form: str) -> None:
-    """Its own metrics come out as DCGM's do, and no exporter is missed; DCGM's go before them."""
+    """GKE's metrics are recorded as DCGM's, and no exporter is reported missing; DCGM's take precedence."""
     duty, used, total, labels = _GKE[form]
     one = Node("n", "gpu", offers={"nvidia_com_gpu": 1})
     series = world.told(one) | pod("a", one, {"nvidia_com_gpu": 1})
@@ -195,7 +194,7 @@ def test_a_tpu(promtool: Promtool) -> None:
 
 
 def test_recorded_series_have_the_labels_that_others_read_and_no_more(promtool: Promtool) -> None:
-    """So there are as many as there are devices, pods and pools, whatever labels an exporter adds."""
+    """The series count depends on devices, pods and pools, not on labels that an exporter adds."""
     series = world.healthy()
     for name, value in world.healthy().items():
         if name.startswith(("DCGM", "kube_pod_container")):

@@ -1,4 +1,4 @@
-"""Every alert about nodes, pods, pools and the health loop: fires on what it is for, alone, and ends."""
+"""Every alert about nodes, pods, pools and the health loop: fires for its cause, alone, and ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ def test_each_fires_alone_and_ends(promtool: Promtool) -> None:
 
 
 def test_what_takes_hours(promtool: Promtool) -> None:
-    """A step of an upgrade that does not end, and a pod that does nothing."""
     step = "label_nvidia_com_gpu_driver_upgrade_state"
     series = world.healthy()
     series[world.labelled(TURNS)] = "1x10 stale"
@@ -44,19 +43,19 @@ def test_what_takes_hours(promtool: Promtool) -> None:
 
 
 def test_a_busy_pod_hides_an_idle_neighbour_and_none_is_blamed(promtool: Promtool) -> None:
-    """Of pods that take turns nobody knows who works: no alert may name one of them while the GPU is busy."""
+    """With time slicing, use cannot be attributed to a pod: no alert may name one while the GPU is busy."""
     promtool.test(world.environment(), Case(world.healthy(), [At("125m", fires=[])]))
 
 
 def test_all_exporters_are_away(promtool: Promtool) -> None:
-    """One alert, not one for each node; and none about single nodes, GPUs or idle pods."""
+    """One alert, not one for each node; none about single nodes, GPUs or idle pods."""
     blind = {"alertname": "GpuMonitoringBlind", "severity": "critical"}
     then = [At("8m", fires=[]), At("60m", fires=[blind])]
     promtool.test(world.environment(), Case(world.state(), then))
 
 
 def test_kube_state_metrics_is_away(promtool: Promtool) -> None:
-    """Nothing that needs it fires, not even for pods and nodes that were in trouble before."""
+    """Alerts that need it do not fire, not even for pods and nodes that had faults before."""
     gone = {name: value.replace("x300", "x40 stale") for name, value in world.state().items()}
     gone |= {name: values for name, values in waiting("late", "nvidia_com_mig_3g_20gb").items()}
     blind = {"alertname": "GpuStateMetricsAbsent", "severity": "warning"}
@@ -76,7 +75,7 @@ def test_a_node_that_is_not_ready_is_somebody_elses_alert(promtool: Promtool) ->
 
 
 def test_the_health_loop_is_gone(promtool: Promtool) -> None:
-    """It was there within the hour; where it never was, nobody misses it."""
+    """The alert fires if the loop existed within the last hour, not if it never did."""
     seen = {selector("gpuform_health_breaker_open", job="gpuform-health"): "0x20 stale"}
     gone = {"alertname": "GpuHealthRemediatorAbsent", "severity": "critical"}
     then = [At("19m", fires=[]), At("28m", fires=[]), At("35m", fires=[gone])]
@@ -85,7 +84,7 @@ def test_the_health_loop_is_gone(promtool: Promtool) -> None:
 
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_health_loop_that_answers_and_sees_nothing(promtool: Promtool, declared: bool) -> None:
-    """Its figures are there; but neither Prometheus nor the API server answers it any more."""
+    """Its figures are scraped, but neither Prometheus nor the API server answers the loop."""
     own = {"monitoring": {}, "health": {"mode": "cordon"}} if declared else {}
     series = {
         selector("gpuform_health_breaker_open", job="gpuform-health"): always("0"),
@@ -97,7 +96,7 @@ def test_a_health_loop_that_answers_and_sees_nothing(promtool: Promtool, declare
 
 
 def test_what_a_person_reads(promtool: Promtool) -> None:
-    """Where and what, filled in; one that has no pod to name names its Deployment."""
+    """Annotations with place and cause filled in; without a pod name they name the Deployment."""
     pod_of = {"namespace": "team", "sharing": "time_slicing", "resource": "nvidia_com_gpu_shared"}
     full = Said(
         "30m",

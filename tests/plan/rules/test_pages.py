@@ -1,4 +1,4 @@
-"""Every alert has words and a runbook, every runbook an alert; the list of alerts is current."""
+"""Every alert has texts and a runbook, every runbook an alert; the list of alerts is current."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ ALERTS = alerts_docs.listed()
 
 
 def test_the_list_is_current() -> None:
-    """`make docs` writes it."""
     assert (ROOT / "docs" / alerts_docs.PAGE).read_text(encoding="utf-8") == alerts_docs.page()
 
 

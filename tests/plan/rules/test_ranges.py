@@ -1,4 +1,4 @@
-"""Every range holds more than one sample, however seldom rules are evaluated."""
+"""Every range holds more than one sample, even at the longest evaluation interval."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.plan.rules import world
 pytestmark = pytest.mark.unit
 UNITS = {"m": 1, "h": 60}
 LEAST = 3
-"""Minutes: groups are evaluated every two minutes at most (``monitoring.interval``), each at its own moment.
+"""Minutes: groups are evaluated every two minutes at most (``monitoring.interval``), at different moments.
 
-A range of one minute called every GPU of a stack with a longer interval lost, and on Prometheus 3, whose
-ranges leave their first moment out, of one with an interval of a minute as well.
+With a range of one minute, every GPU of a stack with a longer interval was reported lost. On
+Prometheus 3, which excludes the start of a range, an interval of one minute failed as well.
 """
 
 

@@ -1,4 +1,4 @@
-"""What is recorded, under promtool: in a healthy cluster, and where series are missing or come again."""
+"""What the rules record, under promtool: in a healthy cluster, and when series are missing or return."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_healthy_cluster(promtool: Promtool) -> None:
 
 
 def test_the_health_loop_asks_for_nodes_all_of_whose_gpus_are_measured(promtool: Promtool) -> None:
-    """A cut GPU counts once; a node that has lost one of four, or whose exporter is away, is not measured."""
+    """A MIG GPU counts once; a node that lost one of four GPUs, or its exporter, counts as not measured."""
     there = {"turns-0": 1, "turns-1": 1, "slices-0": 1, "whole-0": 4, "whole-1": 4}
     every = {f'{{node="{node}"}}': gpus for node, gpus in there.items()}
     lost = {k: v for k, v in world.healthy().items() if "GPU-whole-0-3" not in k and "GPU-turns-0-" not in k}
@@ -35,7 +35,7 @@ def test_the_health_loop_asks_for_nodes_all_of_whose_gpus_are_measured(promtool:
 
 
 def test_hours_are_of_the_time_that_was_seen(promtool: Promtool) -> None:
-    """Half of a GPU for half an hour; then its pod is gone, and its hours go on counting for the hour."""
+    """Half of a GPU for half an hour; after the pod is gone, its hours still count for the hour."""
     short = {
         name: value.replace("x300", "x30 stale")
         for name, value in pod("half", WHOLE, {"nvidia_com_gpu": 1}, "gone").items()
@@ -55,7 +55,7 @@ def test_hours_are_of_the_time_that_was_seen(promtool: Promtool) -> None:
 
 
 def test_the_exporter_of_a_node_is_away(promtool: Promtool) -> None:
-    """Nobody's use is made up, neither as idle nor as used; what was asked for stays."""
+    """The node's use is neither idle nor used; requests stay."""
     series = {name: value for name, value in world.healthy().items() if "GPU-slices-0" not in name}
     promtool.test(
         world.environment(),
@@ -81,7 +81,7 @@ def test_the_exporter_of_a_node_is_away(promtool: Promtool) -> None:
 def test_a_node_that_changed_its_pool_just_before_nobody_told_of_it_any_more_is_of_one(
     promtool: Promtool,
 ) -> None:
-    """Were it of two, every rule that adds the pool would fail, for the GPUs of all nodes."""
+    """If it had two pools, every rule that adds the pool would fail, for the GPUs of all nodes."""
     series = {
         name: value.replace("x300", "x10 stale") if name.startswith("kube_") else value
         for name, value in world.healthy().items()
@@ -95,7 +95,7 @@ def test_a_node_that_changed_its_pool_just_before_nobody_told_of_it_any_more_is_
 
 
 def test_nothing_is_there(promtool: Promtool) -> None:
-    """Facts alone: no pool has zero of anything that nobody has counted."""
+    """Only facts: no pool reports 0 of anything that was not counted."""
     nothing = {
         expression: {}
         for expression in (
@@ -135,7 +135,7 @@ HEALTHY_NOW = {name: value for name, value in HEALTHY.items() if "joules" not in
 
 
 def test_pod_labels_and_two_exporters_change_nothing(promtool: Promtool) -> None:
-    """dcgm-exporter may name a pod on each series, once for each pod, and an old pod of it may linger."""
+    """dcgm-exporter may add a pod to each series, once for each pod, and an old exporter pod may remain."""
     twice = {}
     for name, value in world.healthy().items():
         if name.startswith(("DCGM", "kube_")):
@@ -146,7 +146,7 @@ def test_pod_labels_and_two_exporters_change_nothing(promtool: Promtool) -> None
 
 
 def test_kube_state_metrics_comes_again(promtool: Promtool) -> None:
-    """Pools are known for five minutes longer, so that no series of a GPU changes its name meanwhile."""
+    """Pools stay known for five minutes, so that no GPU series changes its labels meanwhile."""
     away = {name: value.replace("x300", "x10 stale _x7 1x300") for name, value in world.state().items()}
     inside = {"count(gpuform:device:util_ratio{pool!=''})": {"{}": 13}}
     promtool.test(

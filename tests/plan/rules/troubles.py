@@ -1,4 +1,4 @@
-"""Troubles of nodes, pods and the health loop, each with the alert that has to follow."""
+"""Faults of nodes, pods and the health loop, each with the alert that must follow."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ _QUOTA = {"namespace": "poor", "resourcequota": "gpuform-gpus", "resource": "req
 
 
 def node(of: world.Node, **more: Any) -> dict[str, Any]:
-    """A node's labels as alerts have them."""
     return {"node": of.name, "pool": of.pool, **more}
 
 
 def relabelled(of: world.Node, label: str, value: str) -> dict[str, str]:
-    """Another value of one of the node's labels for a while."""
+    """Another value of a node label, from minute 10 to 45."""
     states = {f"label_nvidia_com_{label}": value}
     return {world.labelled(of): not_during("1x300"), world.labelled(of, **states): only_during()}
 
 
 def waiting(name: str, resource: str, amount: int = 1, namespace: str = "team") -> dict[str, str]:
-    """A pod that the scheduler refuses for a while."""
+    """A pod that is unschedulable from minute 10 to 45."""
     return {
         series: only_during(value.split("x")[0])
         for series, value in pod(name, None, {resource: amount}, namespace, "Pending").items()
@@ -34,7 +33,6 @@ def waiting(name: str, resource: str, amount: int = 1, namespace: str = "team") 
 
 
 def pending(name: str, resource: str, reason: str) -> dict[str, str]:
-    """Labels of a waiting pod."""
     return {"namespace": "team", "pod": name, "resource": resource, "reason": reason}
 
 
@@ -56,7 +54,7 @@ ROWS = (
         series={world.allocatable(WHOLE_1, "nvidia_com_gpu"): during("3", "4")},
         labels=[node(WHOLE_1, resource="nvidia_com_gpu")],
     ),
-    Row(  # the resource is not there at all
+    Row(  # the resource does not exist
         alert="GpuNodeOffersFewer",
         severity="warning",
         wait=15,
@@ -141,7 +139,7 @@ ROWS = (
         series=waiting("giant", "nvidia_com_gpu", 5),
         labels=[pending("giant", "nvidia_com_gpu", "too_large")],
     ),
-    Row(  # three are free on one node: it is something else
+    Row(  # three are free on one node: another cause
         alert="GpuPodPending",
         severity="warning",
         wait=10,
@@ -162,7 +160,7 @@ ROWS = (
         series=waiting("late", "nvidia_com_mig_3g_20gb"),
         labels=[pending("late", "nvidia_com_mig_3g_20gb", "pool_full")],
     ),
-    Row(  # seven shares are free of which nobody may have one: a node is not proven, the other offers none
+    Row(  # seven shares are free, none is usable: one node is not validated, the other offers none
         alert="GpuPodPending",
         severity="warning",
         wait=10,
@@ -205,7 +203,7 @@ ROWS = (
             for namespace, name in (("team", "one"), ("other", "two"))
         ],
     ),
-    Row(  # a GPU of one pod may be as full as it likes
+    Row(  # a GPU with one pod may be full
         alert="GpuSharedMemoryNearlyFull",
         severity="warning",
         series={selector("DCGM_FI_DEV_FB_FREE", **WHOLE.gpu(1)): during("0", "14000")},

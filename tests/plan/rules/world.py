@@ -1,6 +1,6 @@
-"""A healthy cluster as Prometheus sees it: three pools that share in different ways, and pods on them.
+"""A healthy cluster as Prometheus sees it: three pools with different sharing, and pods on them.
 
-Written by hand in the exporters' own words, so that a rule that expects other names finds nothing here.
+Written by hand with the exporters' own names, so that a rule that expects other names finds no series.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def environment(**more: Any) -> Environment:
 
 @dataclass(frozen=True)
 class Node:
-    """A node: its pool, its GPUs' model, how many, their instances, and what it offers."""
+    """``instances`` are MIG instance ids and profiles of each GPU; ``offers`` are allocatable amounts."""
 
     name: str
     pool: str
@@ -56,7 +56,7 @@ class Node:
     offers: Mapping[str, int] = field(default_factory=dict)
 
     def gpu(self, index: int = 0) -> dict[str, Any]:
-        """DCGM's labels of one of its GPUs, with what the scrape adds."""
+        """DCGM's labels of one GPU, with those that the scrape adds."""
         return {
             "gpu": index,
             "UUID": f"GPU-{self.name}-{index}",
@@ -71,7 +71,7 @@ class Node:
         }
 
     def devices(self) -> Iterator[dict[str, Any]]:
-        """DCGM's labels of each GPU that is not cut, and of each instance of those that are."""
+        """DCGM's labels of each whole GPU and of each MIG instance."""
         for index in range(self.gpus):
             if not self.instances:
                 yield self.gpu(index)
@@ -115,12 +115,11 @@ FIELDS = {
 
 
 def always(value: str) -> str:
-    """One value, or a counter that grows, for five hours."""
+    """One value, or a growing counter, for five hours."""
     return f"{value}{ALWAYS}"
 
 
 def exported(node: Node) -> dict[str, str]:
-    """What the node's dcgm-exporter shows, and that it answers."""
     found = {up(node): always("1")} if node.gpus else {}
     for labels in node.devices():
         for name, value in FIELDS.items():
@@ -130,13 +129,11 @@ def exported(node: Node) -> dict[str, str]:
 
 
 def up(node: Node) -> str:
-    """The series of whether its exporter answers."""
     instance = f"10.0.0.1:{node.name}"
     return selector("up", job="nvidia-dcgm-exporter", node=node.name, instance=instance)
 
 
 def told(node: Node) -> dict[str, str]:
-    """What kube-state-metrics says of the node."""
     found = {
         selector("kube_node_info", node=node.name): "1",
         labelled(node): "1",
@@ -152,20 +149,18 @@ def told(node: Node) -> dict[str, str]:
 
 
 def labelled(node: Node, **more: str) -> str:
-    """The series of the node's labels."""
     names = {"label_gpuform_io_pool": node.pool, "label_nvidia_com_gpu_driver_upgrade_state": "upgrade-done"}
     return selector("kube_node_labels", node=node.name, **{**names, **more})
 
 
 def allocatable(node: Node, resource: str) -> str:
-    """The series of how much of a resource the node offers."""
     return selector("kube_node_status_allocatable", node=node.name, resource=resource, unit="integer")
 
 
 def pod(
     name: str, node: Node | None, asks: Mapping[str, int], namespace: str = "team", phase: str = "Running"
 ) -> dict[str, str]:
-    """What kube-state-metrics says of a pod; one without a node is one that the scheduler refused."""
+    """Kube-state-metrics series of a pod; without a node it is unschedulable."""
     who = {"namespace": namespace, "pod": name, "uid": f"{namespace}-{name}"}
     where = {"node": node.name} if node else {}
     found = {selector("kube_pod_info", **who, **where): "1"}
@@ -190,7 +185,6 @@ PODS = {
 
 
 def state() -> dict[str, str]:
-    """What kube-state-metrics says of all."""
     found: dict[str, str] = {}
     for node in NODES:
         found |= told(node)
@@ -198,7 +192,6 @@ def state() -> dict[str, str]:
 
 
 def measured() -> dict[str, str]:
-    """What all exporters show."""
     found: dict[str, str] = {}
     for node in NODES:
         found |= exported(node)
@@ -206,5 +199,4 @@ def measured() -> dict[str, str]:
 
 
 def healthy() -> dict[str, str]:
-    """All of it."""
     return state() | measured()

@@ -1,4 +1,4 @@
-"""The OpenStack half under the real engine, offline: what is made, changed in place, refused and replaced."""
+"""The OpenStack resources under the real engine, offline: created, updated in place, refused, replaced."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ CLUSTER, GROUP = "research-cluster", "groups-gpu-t4"
 
 
 class Stage:
-    """A checkout with the OpenStack half alone, and what it declares."""
-
     def __init__(self, root: Path, toolchain: Toolchain) -> None:
         (root / "infra").mkdir(parents=True)
         (root / "Pulumi.yaml").write_text("name: tried\nruntime: python\nmain: infra/\n")
@@ -46,7 +44,6 @@ class Stage:
         return {(step.op, step.name) for step in result.steps if step.type.startswith("openstack:")}
 
     def made(self) -> dict[str, dict[str, Any]]:
-        """Inputs and id of what there is of OpenStack's, by name."""
         return {
             one["urn"].rpartition("::")[2]: {"id": one["id"], **one["inputs"]}
             for one in self.engine.export()["deployment"]["resources"]
@@ -54,7 +51,7 @@ class Stage:
         }
 
     def refused(self, run: Any) -> str:
-        """What a refused run says; nothing of OpenStack's is another one after it."""
+        """What a refused run prints; it must not change any OpenStack resource."""
         before = self.made()
         with pytest.raises(EngineFailure) as caught:
             run()

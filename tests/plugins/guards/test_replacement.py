@@ -1,4 +1,4 @@
-"""The replacement guard's check: what it lets through, what it refuses, and in which words."""
+"""The replacement guard's check: what it accepts, what it refuses, and the messages."""
 
 from __future__ import annotations
 
@@ -140,7 +140,6 @@ def test_a_guard_is_never_a_change_and_has_nothing_to_be_found_different() -> No
 
 
 def guard(olds: dict[str, Any], news: dict[str, Any], **regions: str) -> Checked:
-    """As `check`, where these clouds imply these regions."""
     call = Call("urn", TOKEN, "guard-cluster", Engine(), asyncio.Event())
     return asyncio.run(ReplacementGuard(lambda cloud: regions.get(cloud, "")).check(call, olds, news))
 
@@ -223,7 +222,7 @@ def test_the_implied_region_is_read_from_clouds_yaml(monkeypatch: pytest.MonkeyP
 
 
 def test_what_an_allowed_replacement_was_from_may_be_put_back_without_a_loss() -> None:
-    """It may have been killed before it touched the cluster, whose state the guard does not see."""
+    """The run may have been killed before it changed the cluster, and the guard does not see its state."""
     others = {**fixed(**{"cluster.keypair": "others"}), "allowReplace": True}
     recorded = check(CLUSTER, others).inputs
     ((_, why),) = check(recorded, CLUSTER).failures

@@ -1,4 +1,4 @@
-"""A small Pulumi project with hosts that are this machine under several names, and playbooks of its own."""
+"""A small Pulumi project with hosts that are this machine under several names, and its own playbooks."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ pulumi.export("hosts", on.hosts)
 
 @dataclass
 class Project:
-    """A checkout with one HostConfiguration; ``said`` is what its engine printed."""
-
     paths: Paths
     toolchain: Toolchain
     said: list[str] = field(default_factory=list)
@@ -49,7 +47,6 @@ class Project:
         file.write_text(yaml.safe_dump(plays, sort_keys=False))
 
     def declare(self, content: str = "1", **given: Any) -> None:
-        """Write inventory and stack file as they are now."""
         inventory = {
             "_meta": {"hostvars": self.hosts},
             "all": {"children": ["gpu"]},
@@ -67,12 +64,10 @@ class Project:
 
     @property
     def state(self) -> str:
-        """Everything that the engine keeps."""
         kept = (self.paths.state / "engine").rglob("*.json")
         return "\n".join(file.read_text(errors="replace") for file in kept if file.is_file())
 
     def outputs(self) -> Any:
-        """The results of each host, as the state has them."""
         export = json.loads(self._checkpoint().read_text())["checkpoint"]["latest"]["resources"]
         found = next(item for item in export if item["type"] == "gpuform:hosts:HostConfiguration")
         return found["outputs"]["hosts"]
@@ -83,7 +78,6 @@ class Project:
 
 @pytest.fixture
 def project(tmp_path: Path, toolchain: Toolchain) -> Project:
-    """Two hosts, and a playbook that writes a file for each."""
     root = tmp_path / "checkout"
     (root / "infra").mkdir(parents=True)
     (root / "Pulumi.yaml").write_text("name: gpuform\nruntime: python\nmain: infra/\n")
@@ -98,7 +92,6 @@ def project(tmp_path: Path, toolchain: Toolchain) -> Project:
 
 
 def written(content: str = "made\n", **more: Any) -> dict[str, Any]:
-    """A task that writes a file of the host's name into the checkout."""
     dest = "{{ playbook_dir }}/../../on/{{ inventory_hostname }}"
     copy = {"dest": dest, "content": content, "mode": "0600"}
     return {"name": "Write", "ansible.builtin.copy": copy, **more}

@@ -1,4 +1,4 @@
-"""HostConfiguration under the real engine: what is previewed, done, kept and left out of the state."""
+"""HostConfiguration under the real engine: what is previewed, done, kept, and left out of the state."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_one_host_fails_the_others_are_done_and_the_same_again_goes_on(project: 
     assert outputs["one"] == {**DONE, "changed": 1}
     assert outputs["two"]["ok"] is False
     assert outputs["two"]["message"] == "Break: non-zero return code; why"
-    project.playbook(written())  # mended on the host: nothing that the stack declares has changed
+    project.playbook(written())  # repaired on the host: the stack's declaration is unchanged
     assert project.engine.preview("local", on_event=quiet).changed
     project.engine.up("local", on_event=quiet)
     outputs = project.outputs()

@@ -1,5 +1,3 @@
-"""A pool of nodes as the tests make them, and the provider that works on it."""
-
 from __future__ import annotations
 
 import asyncio
@@ -22,7 +20,7 @@ _numbers = itertools.count()
 
 @dataclass
 class Scene:
-    """A pool of fresh nodes with a label of its own, driven inside one event loop."""
+    """A pool of fresh nodes with its own label, driven inside one event loop."""
 
     kubeconfig: str
     pool: str
@@ -86,7 +84,7 @@ class Scene:
         return await self.cluster.client.get(f"/api/v1/nodes/{name}")
 
     def writes(self) -> list[tuple[str, str]]:
-        """Method and path of every request from now on that is no GET, filled as they are sent."""
+        """Method and path of every later request except GET; the list fills as they are sent."""
         found: list[tuple[str, str]] = []
         send = self.cluster.client.request
 
@@ -99,7 +97,6 @@ class Scene:
         return found
 
     async def is_open(self, name: str) -> bool:
-        """Whether the node takes pods and carries no note of a relayout."""
         node = await self.node(name)
         return not node["spec"].get("unschedulable") and NOTE not in node["metadata"]["annotations"]
 
@@ -107,7 +104,7 @@ class Scene:
         return (await self.node(name))["metadata"]["labels"]
 
     async def offers(self, name: str, resources: Mapping[str, int | None]) -> None:
-        """Set what the node offers, as its kubelet would; None takes a resource away."""
+        """Set what the node offers, as its kubelet would; None removes a resource."""
         body = {"status": {key: dict(resources) for key in ("allocatable", "capacity")}}
         await self.cluster.client.request(
             "PATCH", f"/api/v1/nodes/{name}/status", body=body, content_type="application/merge-patch+json"
@@ -125,7 +122,7 @@ class Scene:
         return answer
 
     async def pod(self, name: str, node: str, resource: str, **more: Any) -> None:
-        """A pod on ``node`` that asks for one ``resource`` and, its devices given, runs."""
+        """A pod on ``node`` that requests one ``resource`` and runs: its devices are set."""
         meta = {
             "name": name,
             "labels": {"pool": self.pool},
@@ -140,7 +137,6 @@ class Scene:
         await self.apply("/api/v1/namespaces/default/pods", body)
 
     async def deploy(self, resource: str, replicas: int = 1) -> None:
-        """A Deployment on this pool whose pods ask for one ``resource`` each."""
         labels = {"pool": self.pool, "app": self.pool}
         meta = {"labels": labels, "annotations": {"simulator.gpuform.io/devices": "0"}}
         template = {"metadata": meta, "spec": _spec(resource, nodeSelector={"pool": self.pool})}
@@ -153,21 +149,18 @@ class Scene:
         await self.apply("/apis/apps/v1/namespaces/default/deployments", {**body, "spec": spec})
 
     async def budget(self, minimum: int) -> None:
-        """A disruption budget over the pods of `deploy`."""
         spec = {"minAvailable": minimum, "selector": {"matchLabels": {"app": self.pool}}}
         meta = {"name": f"budget-{self.pool}", "labels": {"pool": self.pool}}
         body = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}
         await self.apply("/apis/policy/v1/namespaces/default/poddisruptionbudgets", body)
 
     async def running(self, name: str) -> list[str]:
-        """The names of the pods on a node that run."""
         pods = await self.cluster.pods(name)
         return [
             pod["metadata"]["name"] for pod in pods if (pod.get("status") or {}).get("phase") == "Running"
         ]
 
     async def users(self, name: str) -> list[str]:
-        """The names of the pods on a node that use its GPUs."""
         return [item["metadata"]["name"] for item in await users(self.cluster, name)]
 
 
@@ -178,7 +171,7 @@ def _spec(resource: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def play(control_plane: Any) -> Callable[[Callable[[Scene], Any]], None]:
-    """Runs ``act(scene)`` in a fresh loop with a fresh pool, whose objects are removed after it."""
+    """Runs ``act(scene)`` in a fresh loop with a fresh pool, and removes the pool's objects afterwards."""
 
     def run(act: Callable[[Scene], Any]) -> None:
         async def whole() -> None:

@@ -1,4 +1,4 @@
-"""A stand-in for NVIDIA's MIG manager and device plugin, small enough to be read at a glance."""
+"""A minimal stand-in for NVIDIA's MIG manager and device plugin."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tests.plugins.nodes.conftest import Scene
 
 @dataclass
 class MigManager:
-    """What NVIDIA's MIG manager and device plugin do to a node whose label changes: state, then the offer.
+    """Plays them on a node when its label changes: first the state label, then the offer.
 
-    ``layouts`` maps a label's value to what the node then offers; any other value fails. It refuses, as the
-    real one does, while a pod uses the GPU. ``hold`` stops it between pending and the end.
+    ``layouts`` maps a label's value to what the node then offers; any other value fails. Like the real one it
+    refuses while a pod uses the GPU. ``hold`` stops it between pending and the end.
     """
 
     scene: Scene

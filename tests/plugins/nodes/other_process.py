@@ -1,4 +1,4 @@
-"""A relayout in a process of its own, to be killed: ``other_process KUBECONFIG SELECTOR``."""
+"""A relayout in a separate process, to be killed: ``other_process KUBECONFIG SELECTOR``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ INPUTS = {"config": "large", "offers": {"nvidia.com/mig-3g.20gb": 2}, "timeoutSe
 
 
 async def main(kubeconfig: str, selector: str) -> None:
-    """Lay out every node that the selector finds."""
     engine = Engine()
     handler = Own(engine).handler("gpuform:nodes:MigLayout")
     call = Call("urn:pulumi:dev::t::MigLayout::other", "MigLayout", "other", engine, asyncio.Event())

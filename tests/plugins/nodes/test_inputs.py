@@ -1,5 +1,3 @@
-"""Inputs of the two types: one table of what is wrong and what is said."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Nodes that others make, on a real API server: they are waited for, and get what is theirs as they join."""
+"""Nodes made elsewhere, on a real API server: the provider waits for them, then configures them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_too_few_are_an_error_that_says_how_many_and_where_to_look(play):
             InitFailed, match=rf"1 of 2 nodes have joined after 1 s, which are {name} "
         ) as had:
             await scene.create("PoolNodes", **_of(2, seconds=1))
-        assert had.value.properties["nodes"] == [name]  # or a destroy would pass it by
+        assert had.value.properties["nodes"] == [name]  # or a destroy would skip it
         assert await _has(scene, name)
 
     play(act)
@@ -97,7 +97,7 @@ def test_what_a_keeper_gave_under_the_same_name_is_no_change_and_can_be_changed_
         await scene.add_node("0")
         await scene.create("PoolNodes", **kept)
         joined = await scene.add_node("1")
-        assert await scene.changes("PoolNodes", **kept) == {"nodes"}  # nobody has seen to it
+        assert await scene.changes("PoolNodes", **kept) == {"nodes"}  # the keeper has not handled it
         await scene.cluster.patch(joined, {"spec": {"taints": [TAINT]}})
         uid = (await scene.node(joined))["metadata"]["uid"]
         own = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": joined, "uid": uid, "labels": LABELS}}

@@ -1,4 +1,4 @@
-"""MigLayout when it is interrupted, and in which order nodes go."""
+"""MigLayout when it is interrupted, and the order of nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_relayout_that_was_killed_is_finished_by_the_next_run(play):
                 scene.ask("MigLayout", "update", "id", scene.inputs, scene.outputs, news)
             )
             await scene.until(lambda: _in_state(scene, name, "pending"))
-            run.cancel()  # as SIGKILL: nothing after the point where it stands is run
+            run.cancel()  # as SIGKILL: no code after the current await runs
             with contextlib.suppress(asyncio.CancelledError):
                 await run
             assert not await scene.is_open(name)
@@ -47,7 +47,7 @@ def test_a_relayout_that_was_killed_is_finished_by_the_next_run(play):
 
 
 def test_another_layout_under_the_same_name_is_told_and_pods_leave_for_it(play):
-    """The MIG manager acts on a change of the label alone: the update waited until its time was up."""
+    """The MIG manager reacts only to a change of the label: the update waited until its timeout."""
 
     async def act(scene):
         name = await scene.add_node("0")

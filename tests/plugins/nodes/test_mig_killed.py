@@ -1,4 +1,4 @@
-"""MigLayout killed after each of its writes: the same again comes through, and no node stays closed."""
+"""MigLayout killed after each of its writes: a second run completes, and no node stays cordoned."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Killed(BaseException):
-    """What no handler catches, as a SIGKILL is caught by none."""
+    """Not caught by any handler, as SIGKILL is not."""
 
 
 async def killed_after(scene, writes):
-    """A run with a connection of its own; after so many writes nothing more; False where fewer do."""
+    """A run with its own connection, killed after so many writes; False if it makes fewer."""
     other = Own(scene.log)
     client = other._shared().of({"kubeconfig": scene.kubeconfig}).client
     send, left = client.request, writes
@@ -71,7 +71,7 @@ def test_killed_after_any_write_the_same_again_comes_through(play):
                 assert not await scene.changes("MigLayout", **TO_LARGE)
                 await scene.update("MigLayout", **TO_SMALL)
                 await scene.until(lambda: scene.running(name))
-        # It had closed the node, evicted the pod, set the label, and opened the node.
+        # It had cordoned the node, evicted the pod, set the label, and uncordoned the node.
         assert seen == [
             (True, True, "small"),
             (True, True, "small"),
@@ -83,7 +83,7 @@ def test_killed_after_any_write_the_same_again_comes_through(play):
 
 
 async def _left(scene, name):
-    """Whether a killed run has left the node closed and with a note, and its label."""
+    """State after a killed run: whether the node is cordoned, whether it has the annotation, its label."""
     node = await scene.node(name)
     noted = NOTE in node["metadata"]["annotations"]
     return bool(node["spec"].get("unschedulable")), noted, node["metadata"]["labels"][CONFIG]

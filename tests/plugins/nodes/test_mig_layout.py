@@ -24,7 +24,7 @@ def test_a_fresh_node_gets_its_layout_and_is_then_left_alone(play):
             outputs = await scene.create("MigLayout", **TO_SMALL)
             assert outputs["nodes"] == [name]
             assert await scene.changes("MigLayout", **TO_SMALL) == set()
-        writes = scene.writes()  # not the node's resourceVersion, which the node controllers move as well
+        writes = scene.writes()  # not the node's resourceVersion, which node controllers change as well
         await scene.update("MigLayout", **TO_SMALL)
         assert writes == []
         node = await scene.node(name)
@@ -43,7 +43,7 @@ def test_a_node_that_is_gone_is_no_change_and_one_that_comes_is(play):
             await scene.create("MigLayout", **TO_SMALL)
             await scene.cluster.client.request("DELETE", f"/api/v1/nodes/{second}")
             assert await scene.changes("MigLayout", **TO_SMALL) == set()
-            await scene.add_node("1")  # the same name, and no layout yet
+            await scene.add_node("1")  # the same name, but no layout yet
             assert await scene.changes("MigLayout", **TO_SMALL) == {"nodes"}
 
     play(act)
@@ -126,7 +126,7 @@ def test_a_failed_change_puts_the_label_back_and_says_why(play):
             assert (await scene.labels(name))[CONFIG] == "small"
             assert (await scene.labels(name))[
                 STATE
-            ] == "success"  # the old layout is back before the node opens
+            ] == "success"  # the old layout is back before the node is uncordoned
             await scene.update("MigLayout", **TO_LARGE)
             assert (await scene.labels(name))[CONFIG] == "large"
 
@@ -218,7 +218,7 @@ def test_where_pods_are_not_evicted_they_are_named_and_nothing_is_changed(play):
             await scene.create("MigLayout", **TO_SMALL)
         await scene.cluster.patch(
             first, {"spec": {"unschedulable": True}}
-        )  # so that the pod goes to the other
+        )  # so that the pod goes to the other node
         await scene.deploy(SMALL)
         (pod,) = await scene.until(lambda: scene.running(second))
         await scene.cluster.patch(first, {"spec": {"unschedulable": None}})
@@ -249,7 +249,7 @@ def test_a_pod_that_comes_while_the_node_is_closed_is_not_evicted_either(play):
 
         async def request(method, path, **more):
             answer = await patch(method, path, **more)
-            if method == "PATCH" and not came:  # the node has just been closed: bound a moment before
+            if method == "PATCH" and not came:  # the node has just been cordoned; the pod was bound before
                 came.append(name)
                 await scene.pod(f"late-{scene.pool}", name, SMALL)
             return answer

@@ -1,4 +1,4 @@
-"""Nodes that had a layout and are no longer of the pool, on a played cluster."""
+"""Nodes that had a layout and left the pool, on a played cluster."""
 
 from __future__ import annotations
 
@@ -22,16 +22,12 @@ INPUTS = {"kubeconfig": "/k", "selector": f"{POOL}=a", "config": "all-3g.20gb", 
 
 
 class Client:
-    """Takes what is applied."""
-
     async def apply(self, path: str, body: dict[str, Any], *, manager: str) -> None:
         pass
 
 
 @dataclass
 class Played:
-    """Nodes by name; a selector is one label."""
-
     by_name: dict[str, dict[str, Any]] = field(default_factory=dict)
     client: Client = field(default_factory=Client)
 
@@ -104,7 +100,7 @@ def differs(cluster: Played, olds: dict[str, Any]) -> bool:
 def test_a_node_that_leaves_the_pool_loses_the_layouts_label_and_is_opened() -> None:
     cluster = Played()
     cluster.add("stays")
-    cluster.add("left", pool=None, note=True)  # by a run that was killed before it could open it
+    cluster.add("left", pool=None, note=True)  # a run was killed before it could uncordon it
     olds = {**INPUTS, "nodes": ["gone", "left", "stays"]}
     assert differs(cluster, olds)
     outputs = ask(cluster, "update", "a", INPUTS, olds, INPUTS)

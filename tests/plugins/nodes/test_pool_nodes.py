@@ -152,7 +152,7 @@ UNPROVEN = {**MINE, "startup": {"taints": [STARTUP], "proof": PROOF, "reason": R
 
 
 async def _lift(scene, name, **notes):
-    """As the readiness gate does: the taint goes and the proof comes."""
+    """As the readiness gate does: remove the startup taint and add the proof."""
     taints = [item for item in (await scene.node(name))["spec"]["taints"] if item != STARTUP]
     body = {"spec": {"taints": taints}, "metadata": {"annotations": {PROOF: "{}", **notes}}}
     await scene.cluster.patch(name, body)

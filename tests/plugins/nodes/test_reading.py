@@ -1,4 +1,4 @@
-"""What is read off nodes and pods, without a cluster."""
+"""Functions that read nodes and pods, without a cluster."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_bare_pod_that_is_leaving_is_no_obstacle():
         ({SLICE: 7, "nvidia.com/gpu": 0}, {SLICE: "7"}, []),
         ({SLICE: 7}, {SLICE: "7", "nvidia.com/mig-3g.20gb": "0"}, []),
         ({SLICE: 7}, {SLICE: "6"}, [f"{SLICE} 6 instead of 7"]),
-        # As the API server writes whole thousands: 7 slices of 8 GPUs, shared by 125 each.
+        # The API server writes whole thousands like this: 7 slices of 8 GPUs, 125 shares each.
         ({f"{SLICE}.shared": 7000}, {f"{SLICE}.shared": "7k"}, []),
         ({SLICE: 7}, {SLICE: "7", "nvidia.com/mig-3g.20gb": "1"}, ["nvidia.com/mig-3g.20gb 1 instead of 0"]),
         (
@@ -209,20 +209,20 @@ def test_whole_thousands_are_read_as_the_api_server_writes_them():
 
 
 def test_a_broken_gpu_is_no_matter_of_the_layout():
-    """An update of a pool with one waited for it for ten minutes, and failed."""
+    """An update of a pool with a faulty GPU waited for it for ten minutes, and failed."""
     wanted = Wanted("all-1g.5gb", {SLICE: 14})
     sick = _node("all-1g.5gb", "success", {SLICE: "7"})
     assert not done(sick, wanted)
-    sick["status"]["capacity"] = {SLICE: "14"}  # as the kubelet has it while the plugin calls a GPU unhealthy
+    sick["status"]["capacity"] = {SLICE: "14"}  # as the kubelet reports it for an unhealthy GPU
     assert done(sick, wanted)
-    sick["status"]["capacity"] = {SLICE: "14", "nvidia.com/mig-2g.10gb": "1"}  # cut in another way
+    sick["status"]["capacity"] = {SLICE: "14", "nvidia.com/mig-2g.10gb": "1"}  # another layout
     assert not done(sick, wanted)
 
 
 def test_a_node_that_was_put_out_of_use_is_not_waited_for():
     wanted = Wanted("all-1g.5gb", {SLICE: 14})
     lost = _node("all-1g.5gb", "success", {SLICE: "7"})
-    lost["status"]["capacity"] = {SLICE: "7"}  # booted anew, without the GPU
+    lost["status"]["capacity"] = {SLICE: "7"}  # after a reboot without the GPU
     assert not done(lost, wanted)
     lost["spec"] = {"taints": [{"key": "gpuform.io/gpu-unhealthy", "value": "replace"}]}
     assert done(lost, wanted)

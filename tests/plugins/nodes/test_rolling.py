@@ -1,4 +1,4 @@
-"""A few nodes at a time: how many, in which order, and what a failure leaves alone."""
+"""Rolling over nodes: how many at a time, in which order, and what a failure leaves unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_share_is_rounded_down_to_one_at_least(budget, nodes, expected):
 
 
 class Played:
-    """Nodes that take three turns of the loop each; ``ends`` says how those named end."""
+    """Nodes that take three turns of the loop each; ``ends`` maps names to outcomes."""
 
     def __init__(self, **ends):
         self.ends, self.begun, self.ended, self.busy, self.most = ends, [], [], 0, 0

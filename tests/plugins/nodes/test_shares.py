@@ -1,4 +1,4 @@
-"""Nodes that go from the device plugin to claims and back, and to slices, while pods use their GPUs."""
+"""Nodes that change between device plugin, claims and slices while pods use their GPUs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def pod(resource: str = "") -> dict[str, Any]:
     [
         (SLICED, inputs({"kind": "dra"}), "nvidia.com/gpu.shared"),
         ({"kind": "exclusive"}, inputs({"kind": "dra"}), "nvidia.com/gpu"),
-        # The relayout would refuse as well, but only after the plugin has been told.
+        # The relayout would refuse as well, but only after the plugin has been changed.
         (SLICED, inputs(CUT, **REFUSE), "nvidia.com/gpu.shared"),
     ],
 )

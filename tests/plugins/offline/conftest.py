@@ -1,5 +1,3 @@
-"""A project of its own whose runs are offline, and a small program in it."""
-
 from __future__ import annotations
 
 import textwrap
@@ -48,8 +46,6 @@ pulumi.export("name", role.name)
 
 @dataclass
 class Project:
-    """A checkout with one program; ``said`` is what its engine printed."""
-
     paths: Paths
     toolchain: Toolchain
     said: list[str] = field(default_factory=list)
@@ -85,5 +81,4 @@ def project(tmp_path: Path, toolchain: Toolchain) -> Project:
 
 
 def touched(result: Result) -> set[tuple[str, str]]:
-    """Operation and name of everything that a run did or would do, the stack itself aside."""
     return {(step.op, step.name) for step in result.steps if step.type != "pulumi:pulumi:Stack"}

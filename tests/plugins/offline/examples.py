@@ -1,4 +1,4 @@
-"""For each type of the table: the least that AWS takes, and one thing that it does not, with the reason."""
+"""For each type of the table: the minimal input that AWS accepts, and one that it refuses, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ POLICY = '{"Version": "2012-10-17", "Statement": []}'
 
 class Example(NamedTuple):
     good: dict[str, Any]
-    bad: dict[str, Any]  # goes over the good one; None takes away
+    bad: dict[str, Any]  # merged over ``good``; None removes a field
     path: str
     reason: str
 

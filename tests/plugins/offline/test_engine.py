@@ -1,4 +1,4 @@
-"""Small programs through the real engine and the stand-in: what is planned, made, changed and replaced."""
+"""Small programs through the real engine and the stand-in: resources planned, created, updated, replaced."""
 
 from __future__ import annotations
 

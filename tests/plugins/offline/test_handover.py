@@ -1,4 +1,4 @@
-"""How the cluster of an offline run reaches the program: address, certificate, `aws eks get-token`."""
+"""How the program gets the cluster of an offline run: address, certificate, `aws eks get-token`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenStack provider offline: the real one's schema and differences, and no cloud."""
+"""The OpenStack provider offline: the real provider's schema and diffs, without a cloud."""
 
 from __future__ import annotations
 
@@ -106,7 +106,6 @@ FIELDS: Mapping[str, dict[str, str]] = {
         "role": "openstack.role",
     },
 }
-"""The provider's fields and ours."""
 
 
 @pytest.mark.tools

@@ -124,7 +124,7 @@ def test_what_the_sdk_lacks_is_refused(token: str, example: Example) -> None:
     ],
 )
 def test_what_aws_cannot_change_replaces(token: str, name: str) -> None:
-    """An unknown value is the change that any type can have; it may differ, so it replaces as well."""
+    """An unknown value fits any type; it may differ, so it replaces as well."""
     example = EXAMPLES[token]
     old = {**example.good, name: example.good.get(name, UNKNOWN)}
     if old[name] is UNKNOWN:

@@ -1,4 +1,4 @@
-"""A Deployment in two colours on a node with two GPUs, and a watch over what nobody may see."""
+"""A Deployment in two colours on a node with two GPUs, and a watch over what must never happen."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ from tests.waiting import PATIENCE
 TOKEN = "gpuform:workloads:BlueGreen"
 GPU = "nvidia.com/gpu"
 DEVICES = "simulator.gpuform.io/devices"
-"""Without it a simulated pod that asks for a GPU is never ready."""
+"""Without it a simulated pod that requests a GPU is never ready."""
 
 _numbers = itertools.count()
 
 
 class Log(Engine):
-    """Keeps what would be shown to the user."""
-
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[str] = []
@@ -38,9 +36,7 @@ class Log(Engine):
 
 @dataclass
 class Watch:
-    """What was there at any moment: the most pods that asked for a GPU and had not ended, those that end
-    among them, and the fewest ready addresses behind the Service.
-    """
+    """Extremes: most pods with a GPU request, terminating ones included; fewest ready addresses."""
 
     most: int = 0
     fewest: int = 99
@@ -48,7 +44,7 @@ class Watch:
 
 @dataclass
 class Stage:
-    """One workload with a name and a node of its own, driven inside one event loop."""
+    """One workload with its own name and node, driven inside one event loop."""
 
     kubeconfig: str
     name: str
@@ -63,7 +59,7 @@ class Stage:
     def wanted(
         self, image: str = "a:1", replicas: int = 2, ready: bool = True, **more: Any
     ) -> dict[str, Any]:
-        """Inputs as a program gives them; pods of an image that is not ``ready`` never get so."""
+        """Inputs as a program passes them; pods of an image that is not ``ready`` never become ready."""
         mine = {"app.kubernetes.io/name": self.name}
         meta = {"name": self.name, "namespace": "default", "labels": mine}
         container = {
@@ -141,14 +137,12 @@ class Stage:
         )
 
     async def pods(self) -> list[dict[str, Any]]:
-        """Its pods that have not ended, those that are about to among them."""
         return [pod for pod in (await self.client.get(*self._pods_of))["items"] if _holds(pod)]
 
     async def images(self) -> list[str]:
         return sorted(pod["spec"]["containers"][0]["image"] for pod in await self.pods())
 
     async def serving(self) -> int:
-        """Ready addresses behind the Service."""
         return sum(map(_ready, (await self.client.get(*self._slices_of))["items"]))
 
     @property
@@ -182,7 +176,7 @@ class Stage:
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[Watch]:
-        """Every state that pods and endpoints had in the block, from the server's own history."""
+        """Every state of pods and endpoints during the block, from the API server's watch history."""
         await self.until(self.serving)
         begun = [await self._listed(*one) for one in (self._pods_of, self._slices_of)]
         found = Watch()
@@ -197,7 +191,7 @@ class Stage:
         return path, query, await self.client.get(path, query)
 
     async def _since(self, path: str, query: dict[str, str], first: Any) -> AsyncIterator[list[Any]]:
-        """The objects after each change since ``first``, a list; that one comes first."""
+        """The list of objects at ``first`` and after each later change."""
         state = {one["metadata"]["name"]: one for one in first["items"]}
         yield list(state.values())
         version = first["metadata"]["resourceVersion"]
@@ -227,7 +221,7 @@ def _ready(one: dict[str, Any]) -> int:
 
 @pytest.fixture
 def play(control_plane: Any) -> Callable[[Callable[[Stage], Any]], None]:
-    """Runs ``act(stage)`` in a fresh loop; what it made is removed after it."""
+    """Runs ``act(stage)`` in a fresh loop, and removes what it made afterwards."""
 
     def run(act: Callable[[Stage], Any], gpus: int = 2) -> None:
         async def whole() -> None:

@@ -67,7 +67,7 @@ def test_a_killed_update_is_finished_or_taken_back_by_the_next(play):
                     stage.ask("update", stage.name, stage.inputs, stage.outputs, news)
                 )
                 await stage.until(lambda image=image: _has(stage, image))
-                run.cancel()  # as SIGKILL: nothing after the point where it stands is run
+                run.cancel()  # as SIGKILL: no code after the current await runs
                 with contextlib.suppress(asyncio.CancelledError):
                     await run
                 if image == "a:2":

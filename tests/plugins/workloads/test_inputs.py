@@ -1,5 +1,3 @@
-"""Inputs of BlueGreen: one table of what is wrong and what is said."""
-
 from __future__ import annotations
 
 import asyncio

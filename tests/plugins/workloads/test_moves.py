@@ -1,4 +1,4 @@
-"""The moves from one colour to the other, on a played cluster: pods come and go in their own time."""
+"""The moves from one colour to the other, on a played cluster: pods start and end in random order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 
 @dataclass
 class Colour:
-    """One Deployment: what it is told, and its pods: starting, ready and ending."""
+    """One Deployment: declared replicas, and counts of its starting, ready and ending pods."""
 
     replicas: int = 0
     starting: int = 0
@@ -29,12 +29,12 @@ class Colour:
         return Side(self.replicas, self.starting + self.ready + self.ending, self.ready, self.ending)
 
     def happens(self, by: Random) -> None:
-        """One thing that a controller, a kubelet or a runtime does, or nothing."""
+        """One action of a controller, kubelet or runtime, or none."""
         what = by.randrange(4)
         if what == 0 and self.starting + self.ready < self.replicas:
             self.starting += 1
         elif what == 0 and self.starting + self.ready > self.replicas:
-            # As the ReplicaSet's controller: first those that are not ready.
+            # As the ReplicaSet controller does: pods that are not ready first.
             self.starting, self.ready = (
                 (self.starting - 1, self.ready) if self.starting else (0, self.ready - 1)
             )
@@ -56,7 +56,6 @@ class Played:
     served: list[int] = field(default_factory=list)
 
     def run(self, moves: int) -> bool:
-        """Up to so many looks; whether it is done."""
         for _ in range(moves):
             move = next_move(self.old.side, self.new.side, self.switched, self.rule)
             if move.do is Do.DONE:
@@ -99,7 +98,7 @@ def test_broken_pods_stop_it_before_the_switch_and_it_goes_back(rule: Rule, seed
     there = Played(old, new, rule, Random(seed))
     assert not there.run(moves)
     assert not there.switched
-    back = Played(new, old, rule, there.by, switched=True)  # the roles change, the Service never did
+    back = Played(new, old, rule, there.by, switched=True)  # the roles change, the Service was never switched
     assert back.run(3000)
     assert max(there.most, back.most) <= rule.replicas
     assert (new.side, old.ready) == (Side(), rule.replicas)
@@ -131,9 +130,9 @@ def test_another_number_with_the_new_pods(rule: Rule, before: int, seed: int) ->
     ("old", "new", "switched", "expected"),
     [
         (Side(4, 4, 4), Side(), False, (Do.SHRINK, 3)),
-        (Side(3, 4, 3), Side(), False, (Do.WAIT, 0)),  # the pod that ends still has its GPU
+        (Side(3, 4, 3), Side(), False, (Do.WAIT, 0)),  # the terminating pod still has its GPU
         (Side(3, 3, 3), Side(), False, (Do.GROW, 1)),
-        (Side(3, 3, 3), Side(1, 1, 0), False, (Do.WAIT, 0)),  # the next step comes when this one is ready
+        (Side(3, 3, 3), Side(1, 1, 0), False, (Do.WAIT, 0)),  # the next step starts when this pod is ready
         (Side(3, 3, 3), Side(1, 1, 1), False, (Do.SHRINK, 2)),
         (Side(2, 2, 2), Side(2, 2, 2), False, (Do.SWITCH, 0)),
         (Side(2, 2, 2), Side(2, 2, 2), True, (Do.SHRINK, 0)),

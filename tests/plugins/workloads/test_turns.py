@@ -1,4 +1,4 @@
-"""Whole turns on a played cluster, killed anywhere, with a change of mind in between."""
+"""Whole updates on a played cluster, killed at any point, with a changed declaration in between."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Killed(BaseException):
 
 @dataclass
 class World:
-    """What lies in the cluster: it outlives every run."""
+    """The cluster's state: it outlives every run."""
 
     by: Random
     colours: dict[str, Colour] = field(default_factory=lambda: {"blue": Colour(), "green": Colour()})
@@ -40,7 +40,7 @@ class World:
     fewest: int = REPLICAS
 
     def passes(self, seconds: float) -> None:
-        """Time, in which things happen."""
+        """Advance time; random actions happen."""
         self.now += seconds
         for _ in range(6):
             self.by.choice(list(self.colours.values())).happens(self.by)
@@ -51,7 +51,7 @@ class World:
 
 @dataclass
 class PlayedPair:
-    """The pair as a run sees it; a template that begins with ``bad`` never gets ready."""
+    """The pair as a run sees it; a template that begins with ``bad`` never becomes ready."""
 
     world: World
     template: str
@@ -105,8 +105,6 @@ class PlayedPair:
 
 @dataclass
 class PlayedCall:
-    """Its time is the world's."""
-
     world: World
 
     async def sleep(self, seconds: float) -> None:
@@ -122,7 +120,7 @@ class PlayedCall:
 
 
 def run(world: World, template: str, step: int, switch_at: int, dies_after: int = 10**9) -> str | None:
-    """One update: the live colour, or what it says when it fails; None when it was killed."""
+    """Run one update: the live colour or the failure message; None if it was killed."""
     call: Any = PlayedCall(world)
     pair: Any = PlayedPair(world, template, dies_after)
     with pytest.MonkeyPatch.context() as patch:

@@ -1,9 +1,9 @@
-"""Reads and writes the TOML of container engines, on the controlling machine.
+"""Reads and writes the TOML of container engines, on the control node.
 
 containerd before 2.1 does not merge a plugin's section from several files: the last file that has the section
-wins as a whole, and a `runtimes` table that lacks runc takes runc away, so that no pod starts any more (tried
-on 1.6.20: what `nvidia-ctk runtime configure` 1.19.1 writes does that). The drop-in made here repeats the
-section that is in force and always has the default runtime in it.
+wins as a whole, and a `runtimes` table without runc removes runc, so that no pod starts any more (tried on
+1.6.20: the file that `nvidia-ctk runtime configure` 1.19.1 writes does that). The drop-in made here repeats
+the section in force and always has the default runtime in it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VERSION = re.compile(r"^version[ \t]*=[^\n]*$", re.MULTILINE)
 
 
 def from_toml(text: str) -> Table:
-    """The table that a TOML text is; AnsibleFilterError where it is none."""
+    """The table of a TOML text; AnsibleFilterError if it is not TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -38,7 +38,6 @@ def from_toml(text: str) -> Table:
 
 
 def _read(file: Mapping[str, str]) -> Table:
-    """A file's table; AnsibleFilterError that names the file where it is none."""
     try:
         return from_toml(file["text"])
     except AnsibleFilterError as error:
@@ -46,7 +45,7 @@ def _read(file: Mapping[str, str]) -> Table:
 
 
 def to_toml(table: Mapping[str, Any]) -> str:
-    """TOML text of tables, texts, numbers, truth values and lists of them; the same bytes every time."""
+    """TOML text of tables, strings, numbers, booleans and lists of them; the same bytes every time."""
     return "\n".join(_lines(table, ())) + "\n"
 
 
@@ -79,7 +78,7 @@ def _value(value: Any) -> str:
 
 
 def containerd_version(files: Sequence[Mapping[str, str]], major: int) -> int:
-    """Version of the configuration: what the first file says, else what that containerd writes."""
+    """Version of the configuration: that of the first file, else the default of that containerd."""
     table = _read(files[0]) if files else {}
     if not table:
         return 3 if int(major) >= 2 else 2
@@ -95,7 +94,7 @@ def containerd_version(files: Sequence[Mapping[str, str]], major: int) -> int:
 def containerd_drop_in(
     files: Sequence[Mapping[str, str]], major: int, cdi: bool, systemd_cgroup: bool, binary: str
 ) -> str:
-    """The section in force in ``files``, which lie in the order of reading, with the runtime nvidia in it."""
+    """The section in force in ``files`` (in the order of reading), with the runtime nvidia in it."""
     version = containerd_version(files, major)
     name = SECTIONS[version]
     cri: Table = {}
@@ -118,7 +117,7 @@ def containerd_drop_in(
 
 
 def containerd_main(files: Sequence[Mapping[str, str]], major: int, path: str, drop_in: str) -> str:
-    """The main file with the drop-in's folder among its imports; every other byte as it was."""
+    """The main file with the drop-in's folder among its imports; every other byte is unchanged."""
     text = files[0]["text"] if files else ""
     table = _read(files[0]) if files else {}
     imports = table.get("imports", [])
@@ -143,7 +142,7 @@ def containerd_main(files: Sequence[Mapping[str, str]], major: int, path: str, d
 
 
 def containerd_faults(dump: str, drop_in: str) -> list[str]:
-    """What `containerd config dump` says against the drop-in, in words; nothing where all is well."""
+    """Settings of the drop-in that `containerd config dump` lacks, in words; empty if all are in force."""
     effective, declared = from_toml(dump), from_toml(drop_in)
     if any("cri" in name.split(".") for name in effective.get("disabled_plugins", [])):
         return [
@@ -156,7 +155,7 @@ def containerd_faults(dump: str, drop_in: str) -> list[str]:
     wanted = declared["plugins"][SECTIONS[declared["version"]]]
     if (
         version != declared["version"]
-    ):  # containerd 2 writes older files anew, and some keys move to other plugins
+    ):  # containerd 2 migrates older files, and some keys move to other plugins
         wanted = {key: wanted[key] for key in ("containerd", "enable_cdi") if key in wanted}
     return [
         f"{path} is not in force: another file of the imports replaces it"
@@ -178,7 +177,6 @@ class FilterModule:
     """The filters that the role's tasks use."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """By name."""
         return {
             "from_toml": from_toml,
             "containerd_drop_in": containerd_drop_in,

@@ -1,4 +1,4 @@
-"""The fingerprint of an armored public key, on the controlling machine: no host needs gpg for it."""
+"""Computes fingerprints of armored public keys on the control node: hosts need no gpg for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def key_fingerprints(armored: str) -> list[str]:
 
 
 def _bytes(armored: str) -> bytes:
-    """What lies between the first two lines of dashes, without headers and checksum."""
+    """The decoded key, without armor headers and checksum."""
     lines = [line.strip() for line in armored.strip().splitlines()]
     if lines.count(_BEGIN) != 1 or lines.count(_END) != 1:
         raise AnsibleFilterError("is not one armored public key; export one with `gpg --armor --export`")
@@ -46,7 +46,7 @@ def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _header(data: bytes, at: int) -> tuple[int | None, int, int]:
-    """Type of the packet, where its body begins and how long it is (RFC 9580, section 4.2)."""
+    """Type of the packet (None if unknown), start and length of its body (RFC 9580, section 4.2)."""
     first, rest = data[at], data[at + 1 : at + 6]
     if not first & 0x40:
         size = {0: 1, 1: 2, 2: 4}.get(first & 3, 0)
@@ -68,5 +68,4 @@ class FilterModule:
     """The filters that the role's tasks use."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        """By name."""
         return {"key_fingerprints": key_fingerprints}

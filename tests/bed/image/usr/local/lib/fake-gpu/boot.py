@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""At boot: the kernel takes the driver that is on the disk; MIG instances are gone, MIG mode stays."""
+"""At boot: the kernel loads the driver on disk; MIG instances are gone, MIG mode stays."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Plays `nvidia-ctk cdi generate`, which asks NVML: one device per GPU or MIG device, and all."""
+"""Plays `nvidia-ctk cdi generate`, which queries NVML: one device per GPU or MIG device, and all."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Plays nvidia-persistenced and the fabric manager, which run where the loaded driver fits them."""
+"""Plays nvidia-persistenced and the fabric manager, which run if the loaded driver has their version."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the fake machine is: its GPUs, the driver on its disk, the driver in its kernel, its MIG instances.
+"""The fake machine: its GPUs, the driver on disk, the driver in the kernel, its MIG instances.
 
-/etc/fake-gpu.json says what it plays: ``product`` and ``count``. Packages of the test repository put the
-rest on the disk; what is "in the kernel" lies in /run, hence is gone with every boot.
+/etc/fake-gpu.json sets ``product`` and ``count``. Packages of the test repository put the driver on disk;
+the state of the "kernel" is in /run, so every boot clears it.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ LOADED = RUN / "loaded.json"
 PERSISTENT = RUN / "persistence"  # set by nvidia-smi -pm
 DAEMON = Path("/run/nvidia-persistenced/active")
 MIG = Path("/var/lib/fake-gpu/mig.json")
-NOUVEAU = Path("/etc/fake-nouveau")  # the kernel has nouveau, and loads it unless told otherwise
+NOUVEAU = Path("/etc/fake-nouveau")  # the kernel has nouveau, and loads it unless it is blacklisted
 KEPT_OUT = RUN / "nouveau-kept-out"
 OTHERS = RUN / "modules"
 NVIDIA = ("nvidia", "nvidia_modeset", "nvidia_uvm", "nvidia_drm")
 
 
 class Refusal(Exception):
-    """What the driver answers instead, and with which exit status."""
+    """An error message of the driver, with the exit status."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -40,8 +40,6 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Card:
-    """One GPU of this machine."""
-
     index: int
     device: str
     gpu: Gpu
@@ -56,14 +54,13 @@ class Card:
 
 
 def identifier(*of: object) -> str:
-    """A UUID that this machine keeps for the same thing."""
+    """A UUID that stays the same on this machine for the same arguments."""
     seed = [Path("/etc/machine-id").read_text().strip(), *map(str, of)]
     digits = hashlib.sha256("/".join(seed).encode()).hexdigest()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A JSON file; empty where there is none."""
     try:
         found: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
@@ -77,7 +74,7 @@ def write(path: Path, value: object) -> None:
 
 
 def cards() -> list[Card]:
-    """The GPUs that are plugged in, whatever drives them."""
+    """The machine's GPUs, whichever driver they have."""
     played = read(CONFIG)
     found = [(device, gpu) for device, gpu in GPUS.items() if gpu.product == played.get("product")]
     if not found:
@@ -87,7 +84,7 @@ def cards() -> list[Card]:
 
 
 def nouveau() -> bool:
-    """Whether nouveau is in the kernel: there at boot unless blacklisted, or put there since."""
+    """Whether nouveau is loaded: at boot unless blacklisted, or since."""
     if not NOUVEAU.exists():
         return False
     return not KEPT_OUT.exists() or NOUVEAU.stat().st_mtime_ns > KEPT_OUT.stat().st_mtime_ns
@@ -99,7 +96,7 @@ def blacklisted() -> bool:
 
 
 def load() -> bool:
-    """Put the driver on the disk into the kernel, if none is there; whether one is there now."""
+    """Load the driver on disk into the kernel unless one is loaded; returns whether one is loaded now."""
     if not LOADED.exists() and MODULE.exists() and not nouveau() and cards():
         write(LOADED, read(MODULE))
         _list_module()
@@ -107,7 +104,7 @@ def load() -> bool:
 
 
 def _list_module() -> None:
-    """Name the module where depmod would: the toolkit's nvidia-cdi-refresh.service looks there."""
+    """Register the module as depmod would: the toolkit's nvidia-cdi-refresh.service reads this file."""
     dep = Path("/lib/modules") / os.uname().release / "modules.dep"
     line = "updates/dkms/nvidia.ko:\n"
     if not dep.exists() or line not in dep.read_text():
@@ -117,9 +114,9 @@ def _list_module() -> None:
 
 
 def loaded() -> dict[str, Any]:
-    """The driver in the kernel, loaded when it is first asked for as nvidia-modprobe does.
+    """The loaded driver; loads it on the first call, as nvidia-modprobe does.
 
-    Refuses as NVML does: 9 without a driver, 18 where the library is of another version.
+    Raises Refusal with NVML's codes: 9 without a driver, 18 if the library has another version.
     """
     if not load():
         raise Refusal(

@@ -11,31 +11,29 @@ from machine import Card, Refusal
 from gpuform.simulator.hardware import Mig
 from gpuform.simulator.mig_geometry import DoesNotFit, Placed, place
 
-# Profile ids as nvidia-smi mig -lgip lists them (MIG user guide); names are taken as well.
+# Profile ids as nvidia-smi mig -lgip lists them (MIG user guide); names are accepted as well.
 _IDS = {8: {"7": 0, "4": 5, "3": 9, "2": 14, "1": 19}, 4: {"4": 0, "2": 5, "1": 14}}
 
 
 def mode(card: Card) -> bool | None:
-    """Whether MIG is on; None where the GPU has none."""
+    """Whether MIG is on; None if the GPU does not support it."""
     if card.gpu.mig is None:
         return None
     return bool(machine.read(machine.MIG).get(str(card.index), {}).get("mode"))
 
 
 def placed(card: Card) -> list[Placed]:
-    """The instances, ordered by the slice that they start at."""
     return [
         (name, start) for name, start in machine.read(machine.MIG).get(str(card.index), {}).get("placed", [])
     ]
 
 
 def layout(card: Card) -> Counter[str]:
-    """How many instances there are of each profile."""
     return Counter(name for name, _ in placed(card))
 
 
 def switch(card: Card, on: bool) -> None:
-    """Set the mode; refuses as the driver does."""
+    """Set the mode; raises Refusal as the driver does."""
     if card.gpu.mig is None:
         what = f"Unable to enable MIG Mode for GPU {card.bus}: Not Supported"
         raise Refusal(0, f"{what}\nTreating as warning and moving on.")
@@ -44,7 +42,6 @@ def switch(card: Card, on: bool) -> None:
 
 
 def cut(card: Card, wanted: Mapping[str, int]) -> None:
-    """Replace all instances."""
     mig = _mig(card)
     try:
         _keep(card, True, list(place(mig, {name: count for name, count in wanted.items() if count})))
@@ -53,12 +50,10 @@ def cut(card: Card, wanted: Mapping[str, int]) -> None:
 
 
 def add(card: Card, names: list[str]) -> None:
-    """Create instances beside those that are there."""
     cut(card, layout(card) + Counter(profile(_mig(card), name) for name in names))
 
 
 def profile(mig: Mig, name: str) -> str:
-    """A profile by its name or its id."""
     if not name.isdigit():
         return name
     for known, found in mig.profiles.items():
@@ -68,7 +63,6 @@ def profile(mig: Mig, name: str) -> str:
 
 
 def number(mig: Mig, name: str) -> int:
-    """The id of a profile."""
     base = _IDS[mig.slices].get(name[0], 99)
     first = next(known for known in mig.profiles if known[0] == name[0])
     return base if name == first else base + 1 + list(mig.profiles).index(name)

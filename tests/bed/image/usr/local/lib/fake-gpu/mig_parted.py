@@ -17,7 +17,6 @@ from gpuform.simulator.hardware import device_filter
 
 
 def wanted(config: dict[str, Any], name: str) -> list[tuple[Card, bool, dict[str, int]]]:
-    """For every card that the configuration names: its mode and its instances."""
     configs = config.get("mig-configs") or {}
     if config.get("version") != "v1" or not isinstance(configs, dict):
         raise Refusal(1, "error parsing config file: version must be v1, with mig-configs")

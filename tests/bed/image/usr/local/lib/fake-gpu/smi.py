@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Plays nvidia-smi: its list, its table, --query-gpu, persistence mode, MIG, in the real one's format."""
+"""Plays nvidia-smi: its list, its table, --query-gpu, persistence mode, MIG, in the real format."""
 
 from __future__ import annotations
 

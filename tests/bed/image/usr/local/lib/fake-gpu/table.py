@@ -1,5 +1,3 @@
-"""The tables that nvidia-smi draws."""
-
 from __future__ import annotations
 
 import machine
@@ -31,12 +29,11 @@ _LINE = f"+{'-' * 41}+{'-' * 24}+{'-' * 22}+"
 
 
 def cuda(driver: str) -> str:
-    """The CUDA version of a driver."""
     return _CUDA.get(int(driver.split(".")[0]), "N/A")
 
 
 def overview(cards: list[Card], driver: str) -> str:
-    """What nvidia-smi prints without arguments."""
+    """Output of nvidia-smi without arguments."""
     lines = [
         f"+{'-' * 89}+",
         f"| NVIDIA-SMI {driver:<22} Driver Version: {driver:<14} CUDA Version: {cuda(driver):<9}|",
@@ -64,7 +61,6 @@ def overview(cards: list[Card], driver: str) -> str:
 
 
 def instances(cards: list[Card]) -> str:
-    """``mig -lgi``."""
     rows = []
     for card in cards:
         assert card.gpu.mig is not None
@@ -85,7 +81,6 @@ def instances(cards: list[Card]) -> str:
 
 
 def profiles(cards: list[Card]) -> str:
-    """``mig -lgip``."""
     rows = []
     for card in cards:
         assert card.gpu.mig is not None
