@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 
+from components.args import EnvironmentArgs
 from components.chart import installed
 from components.manifest import resource
-from infra.model.environment import Environment
 from infra.plan.device_plugin import release, runtime_class
 
 TIMEOUT_S = 300
-
-
-@dataclass(frozen=True, kw_only=True)
-class DevicePluginArgs:
-    """The environment; its pools determine the chart's values."""
-
-    environment: Environment
 
 
 class DevicePlugin(pulumi.ComponentResource):
@@ -30,7 +22,7 @@ class DevicePlugin(pulumi.ComponentResource):
 
     status: pulumi.Output[Any]
 
-    def __init__(self, name: str, args: DevicePluginArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:DevicePlugin", name, None, opts)
         wanted = runtime_class(args.environment)
         child = pulumi.ResourceOptions(parent=self)

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 
+from components.args import ReleaseArgs
 from components.chart import installed
-from infra.plan.gpu_operator import ChartRelease
 
 TIMEOUT_S = 300
-
-
-@dataclass(frozen=True, kw_only=True)
-class DraDriverArgs:
-    """The planned release."""
-
-    release: ChartRelease
 
 
 class DraDriver(pulumi.ComponentResource):
     """A DaemonSet on nodes with GPUs by claim, and device classes; installs without such a node, too."""
 
-    def __init__(self, name: str, args: DraDriverArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: ReleaseArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:DraDriver", name, None, opts)
         installed(
             f"{name}-release",

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 
-from infra.model.environment import Environment
+from components.args import EnvironmentArgs
 from infra.plan.karpenter import node_pools
 from infra.plan.node_class import ec2_node_class, node_role
 from infra.plan.overlays import node_overlays
-
-
-@dataclass(frozen=True, kw_only=True)
-class ElasticPoolsArgs:
-    """The environment with the pools."""
-
-    environment: Environment
 
 
 class ElasticPools(pulumi.ComponentResource):
@@ -28,7 +20,7 @@ class ElasticPools(pulumi.ComponentResource):
     They are deleted before Karpenter: only Karpenter can terminate their nodes.
     """
 
-    def __init__(self, name: str, args: ElasticPoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:aws:ElasticPools", name, None, opts)
         self._name = name
         env = args.environment

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 
+from components.args import EnvironmentArgs
 from components.chart import installed
-from infra.model.environment import Environment
 from infra.plan.gpu_operator import release
 
 TIMEOUT_S = 600  # compiling a driver on the node takes minutes; the embedded cluster needs seconds
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuOperatorArgs:
-    """The environment; its pools determine the chart's values."""
-
-    environment: Environment
 
 
 class GpuOperator(pulumi.ComponentResource):
@@ -26,7 +18,7 @@ class GpuOperator(pulumi.ComponentResource):
 
     status: pulumi.Output[Any]
 
-    def __init__(self, name: str, args: GpuOperatorArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:GpuOperator", name, None, opts)
         made = installed(
             f"{name}-release",

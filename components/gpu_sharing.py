@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 
+from components.args import EnvironmentArgs
 from components.manifest import resource
-from infra.model.environment import Environment
 from infra.plan.sharing import device_plugin_config_map, mig_parted_config_map
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuSharingArgs:
-    """The environment with the pools."""
-
-    environment: Environment
 
 
 class GpuSharing(pulumi.ComponentResource):
@@ -28,7 +19,7 @@ class GpuSharing(pulumi.ComponentResource):
 
     names: pulumi.Output[list[str]]
 
-    def __init__(self, name: str, args: GpuSharingArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:GpuSharing", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         config_maps = {

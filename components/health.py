@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 
+from components.args import EnvironmentArgs
 from components.program import register
-from infra.model.environment import Environment
 from infra.plan.health import manifests
-
-
-@dataclass(frozen=True, kw_only=True)
-class HealthLoopArgs:
-    """The environment with the nodes that it acts on."""
-
-    environment: Environment
 
 
 class HealthLoop(pulumi.ComponentResource):
@@ -25,7 +17,7 @@ class HealthLoop(pulumi.ComponentResource):
     When it is deleted, nodes keep their taint: nothing else knows whether they are repaired.
     """
 
-    def __init__(self, name: str, args: HealthLoopArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:HealthLoop", name, None, opts)
         register(self, name, manifests(args.environment), _role)
         self.register_outputs({})

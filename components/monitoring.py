@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 
+from components.args import EnvironmentArgs
 from components.chart import installed
 from components.manifest import resource
-from infra.model.environment import Environment
 from infra.plan.monitoring import after, before, release
 
 TIMEOUT_S = 600  # a dozen images, a volume, and jobs that make the webhook's certificate
-
-
-@dataclass(frozen=True, kw_only=True)
-class MonitoringArgs:
-    """The environment with its monitoring settings."""
-
-    environment: Environment
 
 
 class Monitoring(pulumi.ComponentResource):
@@ -32,7 +24,7 @@ class Monitoring(pulumi.ComponentResource):
 
     status: pulumi.Output[Any]
 
-    def __init__(self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:Monitoring", name, None, opts)
         env = args.environment
         planned = release(env)

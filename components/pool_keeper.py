@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 
+from components.args import EnvironmentArgs
 from components.program import register
-from infra.model.environment import Environment
 from infra.plan.pool_keeper import manifests
-
-
-@dataclass(frozen=True, kw_only=True)
-class PoolKeeperArgs:
-    """The environment with the pools of nodes that others create."""
-
-    environment: Environment
 
 
 class PoolKeeper(pulumi.ComponentResource):
@@ -25,7 +16,7 @@ class PoolKeeper(pulumi.ComponentResource):
     the pools, so their nodes change before it learns of it, and deleted before the nodes' labels.
     """
 
-    def __init__(self, name: str, args: PoolKeeperArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:PoolKeeper", name, None, opts)
         register(self, name, manifests(args.environment))
         self.register_outputs({})

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 
+from components.args import EnvironmentArgs
 from components.program import register
-from infra.model.environment import Environment
 from infra.plan.readiness_gate import manifests
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadinessGateArgs:
-    """The environment with the pools of nodes that wait for it."""
-
-    environment: Environment
 
 
 class ReadinessGate(pulumi.ComponentResource):
@@ -24,9 +15,7 @@ class ReadinessGate(pulumi.ComponentResource):
     Waiting nodes keep waiting while it is down. It is deleted after the pools of nodes that wait for it.
     """
 
-    def __init__(
-        self, name: str, args: ReadinessGateArgs, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:ReadinessGate", name, None, opts)
         register(self, name, manifests(args.environment))
         self.register_outputs({})

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pulumi
 
+from components.args import EnvironmentArgs
 from components.manifest import resource
-from infra.model.environment import Environment
 from infra.plan.room import placeholders, priority_classes, quotas
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoomArgs:
-    """The environment with the namespaces, priorities and pools."""
-
-    environment: Environment
 
 
 class Room(pulumi.ComponentResource):
@@ -24,7 +15,7 @@ class Room(pulumi.ComponentResource):
     A class with a changed value is replaced: the API server does not change it in place.
     """
 
-    def __init__(self, name: str, args: RoomArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:Room", name, None, opts)
         env = args.environment
         made: list[pulumi.Resource] = [

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 
+from components.args import EnvironmentArgs
 from components.program import register
-from infra.model.environment import Environment
 from infra.plan.scheduler import manifests
-
-
-@dataclass(frozen=True, kw_only=True)
-class SchedulerArgs:
-    """The environment with the GPU pods that it places."""
-
-    environment: Environment
 
 
 class Scheduler(pulumi.ComponentResource):
@@ -25,7 +17,7 @@ class Scheduler(pulumi.ComponentResource):
     Pods that name it wait while it is down: it is created before them and deleted after them.
     """
 
-    def __init__(self, name: str, args: SchedulerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:platform:Scheduler", name, None, opts)
         register(self, name, manifests(args.environment), _role)
         self.register_outputs({})

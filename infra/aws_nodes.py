@@ -8,7 +8,8 @@ import pulumi
 import pulumi_aws as aws
 
 from components.add_ons import AddOns, AddOnsArgs
-from components.efa_device_plugin import EfaDevicePlugin, EfaDevicePluginArgs
+from components.args import ReleaseArgs
+from components.efa_device_plugin import EfaDevicePlugin
 from components.eks_cluster import EksCluster
 from components.karpenter import Karpenter, KarpenterArgs
 from components.network import Network
@@ -79,7 +80,7 @@ def nodes(place: Place) -> tuple[pulumi.Resource, ...]:
         made.append(NodeGroups("mng", place.node_groups(*pools), place.after(system)))
     fabric = efa.release(env)
     if fabric:
-        made.append(EfaDevicePlugin("efa", EfaDevicePluginArgs(release=fabric), place.after(*made)))
+        made.append(EfaDevicePlugin("efa", ReleaseArgs(release=fabric), place.after(*made)))
     if any(pool.by_karpenter for pool in env.pools):
         made.append(Karpenter("karpenter", place.karpenter(), place.after(*made)))
     return tuple(made)

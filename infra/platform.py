@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import pulumi
 
-from components.dcgm_exporter import DcgmExporter, DcgmExporterArgs
-from components.device_plugin import DevicePlugin, DevicePluginArgs
-from components.dra_driver import DraDriver, DraDriverArgs
-from components.elastic_pools import ElasticPools, ElasticPoolsArgs
-from components.gpu_operator import GpuOperator, GpuOperatorArgs
-from components.gpu_sharing import GpuSharing, GpuSharingArgs
-from components.health import HealthLoop, HealthLoopArgs
+from components.args import EnvironmentArgs, ReleaseArgs
+from components.dcgm_exporter import DcgmExporter
+from components.device_plugin import DevicePlugin
+from components.dra_driver import DraDriver
+from components.elastic_pools import ElasticPools
+from components.gpu_operator import GpuOperator
+from components.gpu_sharing import GpuSharing
+from components.health import HealthLoop
 from components.mig_layouts import MigLayouts, MigLayoutsArgs
-from components.monitoring import Monitoring, MonitoringArgs
-from components.namespaces import Namespaces, NamespacesArgs
+from components.monitoring import Monitoring
+from components.namespaces import Namespaces
 from components.node_pools import NodePools, NodePoolsArgs
-from components.pool_keeper import PoolKeeper, PoolKeeperArgs
-from components.readiness_gate import ReadinessGate, ReadinessGateArgs
-from components.room import Room, RoomArgs
-from components.scheduler import Scheduler, SchedulerArgs
+from components.pool_keeper import PoolKeeper
+from components.readiness_gate import ReadinessGate
+from components.room import Room
+from components.scheduler import Scheduler
 from components.workloads import Workloads, WorkloadsArgs
 from infra.model.environment import Environment
 from infra.plan import dcgm_exporter, dra, pool_keeper, room
@@ -41,46 +42,44 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
             deleted_with=on.gone_with,
         )
 
-    namespaces = Namespaces(f"{prefix}namespaces", NamespacesArgs(environment=env), after())
-    sharing = GpuSharing(f"{prefix}sharing", GpuSharingArgs(environment=env), after(namespaces))
+    args = EnvironmentArgs(environment=env)
+    namespaces = Namespaces(f"{prefix}namespaces", args, after())
+    sharing = GpuSharing(f"{prefix}sharing", args, after(namespaces))
     # A node's label names a key of the new ConfigMap, so it changes late: just before the release.
     pools = NodePools(
         f"{prefix}pools", NodePoolsArgs(environment=env, kubeconfig=on.kubeconfig), after(sharing)
     )
     if pool_keeper.kept(env):
         # Created after the pools and deleted before them: it would restore the labels that they remove.
-        PoolKeeper(f"{prefix}pool-keeper", PoolKeeperArgs(environment=env), after(namespaces, pools))
+        PoolKeeper(f"{prefix}pool-keeper", args, after(namespaces, pools))
     measured: list[pulumi.Resource] = []
     if env.monitoring:
         # Its release brings the CRDs of the operands' ServiceMonitor and of every rule.
-        given = MonitoringArgs(environment=env)
-        measured.append(Monitoring(f"{prefix}monitoring", given, after(namespaces, pools)))
+        measured.append(Monitoring(f"{prefix}monitoring", args, after(namespaces, pools)))
     operator = _operands(env, prefix, after(sharing, pools, *measured))
     layouts = MigLayouts(
         f"{prefix}mig", MigLayoutsArgs(environment=env, kubeconfig=on.kubeconfig), after(operator)
     )
     exporter = dcgm_exporter.release(env)
     if exporter:
-        DcgmExporter(f"{prefix}dcgm-exporter", DcgmExporterArgs(release=exporter), after(operator, *measured))
+        DcgmExporter(f"{prefix}dcgm-exporter", ReleaseArgs(release=exporter), after(operator, *measured))
     before: list[pulumi.Resource] = [operator]
     if any_gated(env):
         # Created before the pools with nodes that wait for it, and deleted after them.
-        gate = ReadinessGateArgs(environment=env)
-        before.append(ReadinessGate(f"{prefix}readiness-gate", gate, after(operator)))
+        before.append(ReadinessGate(f"{prefix}readiness-gate", args, after(operator)))
     ready = [namespaces, layouts, *before]
     claims = dra.release(env)
     if claims:
         # The driver reads a node's MIG slices only when it starts, so it comes after the layouts.
-        ready.append(DraDriver(f"{prefix}dra", DraDriverArgs(release=claims), after(operator, layouts)))
+        ready.append(DraDriver(f"{prefix}dra", ReleaseArgs(release=claims), after(operator, layouts)))
     if any(env.by_karpenter(pool) for pool in env.pools):
-        ready.append(ElasticPools(f"{prefix}elastic", ElasticPoolsArgs(environment=env), after(*before)))
+        ready.append(ElasticPools(f"{prefix}elastic", args, after(*before)))
     if env.packs:
-        ready.append(Scheduler(f"{prefix}packer", SchedulerArgs(environment=env), after(namespaces)))
+        ready.append(Scheduler(f"{prefix}packer", args, after(namespaces)))
     if env.health:
-        loop = HealthLoopArgs(environment=env)
-        ready.append(HealthLoop(f"{prefix}health", loop, after(namespaces, operator, *measured)))
+        ready.append(HealthLoop(f"{prefix}health", args, after(namespaces, operator, *measured)))
     if room.manifests(env):
-        ready.append(Room(f"{prefix}room", RoomArgs(environment=env), after(*ready)))
+        ready.append(Room(f"{prefix}room", args, after(*ready)))
     Workloads(f"{prefix}workloads", WorkloadsArgs(environment=env, kubeconfig=on.kubeconfig), after(*ready))
 
 
@@ -93,6 +92,6 @@ def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> pu
     operator, plugin = f"{prefix}gpu-operator", f"{prefix}device-plugin"
     if env.gpu_operator.mode == "device_plugin":
         opts.aliases = [pulumi.Alias(name=operator, type_="gpuform:platform:GpuOperator")]
-        return DevicePlugin(plugin, DevicePluginArgs(environment=env), opts)
+        return DevicePlugin(plugin, EnvironmentArgs(environment=env), opts)
     opts.aliases = [pulumi.Alias(name=plugin, type_="gpuform:platform:DevicePlugin")]
-    return GpuOperator(operator, GpuOperatorArgs(environment=env), opts)
+    return GpuOperator(operator, EnvironmentArgs(environment=env), opts)
