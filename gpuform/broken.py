@@ -46,13 +46,13 @@ def _of(node: Json) -> Iterator[str]:
     ]
     if there:
         words = ", ".join(dict.fromkeys(map(_said, there)))
-        yield f"{words}: `gpuform simulate fault {name} --clear` mends it"
+        yield f"{words}: `gpuform simulate fault {name} --clear` clears it"
     sick = [one for one in notes.get(keys.UNHEALTHY, "").replace(" ", "").split(",") if one]
     if numbers := [one for one in sick if one.isdecimal()]:
         ways = ", ".join(f"`gpuform simulate health {name} --gpu {one} --ok`" for one in numbers)
-        yield f"GPU {', '.join(numbers)} is sick: {ways} mends it"
+        yield f"GPU {', '.join(numbers)} is unhealthy: {ways} clears it"
     if others := [one for one in sick if not one.isdecimal()]:
-        yield f"{', '.join(others)} is sick: `kubectl annotate node {name} {keys.UNHEALTHY}-` mends it"
+        yield f"{', '.join(others)} is unhealthy: `kubectl annotate node {name} {keys.UNHEALTHY}-` clears it"
 
 
 def _said(one: faults.Fault) -> str:

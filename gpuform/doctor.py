@@ -43,7 +43,7 @@ def _disk(paths: Paths, toolchain: Toolchain) -> Finding:
         space.require(paths.cache, *missing)
     except InputError as error:
         return Finding("disk", "FAIL", error.fact, error.remedy)
-    return Finding("disk", "PASS", "room for the tools that are missing" if missing else "no tool is missing")
+    return Finding("disk", "PASS", "enough space for the missing tools" if missing else "no tool is missing")
 
 
 def _tools(toolchain: Toolchain) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ SWITCHED = 8
 """GPUs of a board with NVSwitches, from Ampere on."""
 SAID = {
     faults.EXPORTER_DOWN: "dcgm-exporter crash-loops",
-    faults.FABRIC: "its fabric manager does not run: CUDA starts nowhere, the validator crash-loops",
+    faults.FABRIC: "its fabric manager does not run: CUDA does not start, the validator crash-loops",
     faults.ECC: "its memory has double-bit errors, one a minute, each with XID 48",
     faults.GPU_LOST: "it has fallen off the bus: XID 79, and its series are gone",
     faults.THERMAL: "its cooling has failed: it is hot, and throttled",
@@ -62,7 +62,7 @@ async def fault(kubeconfig: Path, asked: Asked, now: float | None = None) -> lis
         return await _add(api, asked.node, there, made)
     except httpx.HTTPError as error:
         fact = f"does not answer: {error or type(error).__name__}"
-        raise Failure("the embedded control plane", fact, "`gpuform local status` says what runs") from error
+        raise Failure("the embedded control plane", fact, "see `gpuform local status`") from error
     finally:
         await api.close()
 
@@ -76,12 +76,12 @@ def _kind(asked: Asked) -> str:
     ]
     if len(kinds) != 1:
         path = " ".join(f"--{kind}" for kind in kinds) or "gpuform simulate fault"
-        fact = "more than one at a time" if kinds else "no fault is named"
+        fact = "more than one at a time" if kinds else "no fault is given"
         choice = ", ".join(f"--{kind}" for kind in (f"{faults.XID} N", *faults.KINDS[1:], "clear"))
         raise InputError(path, fact, f"give one of {choice}")
     if asked.xid is not None and asked.xid not in xids.NAMES:
         known = ", ".join(map(str, sorted(xids.NAMES)))
-        raise InputError("--xid", f"{asked.xid} is no XID of a data-centre GPU", f"use one of {known}")
+        raise InputError("--xid", f"{asked.xid} is not an XID of a data-centre GPU", f"use one of {known}")
     if kinds[0] in faults.OF_NODE and asked.gpu is not None:
         raise InputError("--gpu", f"--{kinds[0]} breaks the node, not one of its GPUs", "leave --gpu out")
     return "" if asked.clear else kinds[0]
@@ -97,14 +97,14 @@ def _made(asked: Asked, kind: str, notes: dict[str, str], now: float) -> Fault:
     if gpu is None or made is None:
         raise InputError("NODE", f"{asked.node} has an unknown GPU {device}", "name a node with a known one")
     if kind == faults.NVLINK and not made.nvlink:
-        raise InputError("--nvlink", f"{gpu.product} has no NVLink", "name a node whose GPUs have it")
+        raise InputError("--nvlink", f"{gpu.product} has no NVLink", "name a node with NVLink")
     if kind == faults.FABRIC:
         if not made.nvlink or gpu.compute < (8, 0) or count < SWITCHED:
             fact = f"{count} x {gpu.product} have no NVSwitch, and need no fabric manager"
             raise InputError("--fabric-manager", fact, f"name a node with {SWITCHED} GPUs linked by switches")
         return Fault(kind, -1, now)
     if kind == faults.ROW_REMAP and gpu.compute < (8, 0):
-        fact = f"{gpu.product} remaps no rows: that began with Ampere"
+        fact = f"{gpu.product} does not remap rows: only Ampere and later do"
         raise InputError("--row-remap", fact, "use --ecc, or name a node with a newer GPU")
     return Fault(kind, asked.gpu or 0, now, asked.xid or 0)
 
@@ -112,7 +112,7 @@ def _made(asked: Asked, kind: str, notes: dict[str, str], now: float) -> Fault:
 async def _add(api: Api, node: str, there: tuple[Fault, ...], made: Fault) -> list[str]:
     which = node if made.gpu < 0 else f"{node}: GPU {made.gpu}"
     if made.kind != faults.XID and any((f.kind, f.gpu) == (made.kind, made.gpu) for f in there):
-        return [f"{which}: has this fault already"]
+        return [f"{which}: already has this fault"]
     others = [f for f in there if f.kind != faults.XID]
     events = [f for f in there if f.kind == faults.XID and (f.sickening or f.since > made.since - KEPT)]
     await _write(api, node, [*others, *events[-MOST:], made])
@@ -122,7 +122,11 @@ async def _add(api: Api, node: str, there: tuple[Fault, ...], made: Fault) -> li
 def _says(made: Fault) -> str:
     if made.kind != faults.XID:
         return SAID[made.kind]
-    fate = "the device plugin takes it away" if made.sickening else "the device plugin passes it over"
+    fate = (
+        "the device plugin removes the GPU from allocatable"
+        if made.sickening
+        else "the device plugin ignores it"
+    )
     return f"XID {made.xid} ({xids.name(made.xid)}): {fate}"
 
 
@@ -130,7 +134,7 @@ async def _clear(api: Api, asked: Asked, there: tuple[Fault, ...]) -> list[str]:
     gone = [f for f in there if asked.gpu is None or f.gpu == asked.gpu]
     which = asked.node if asked.gpu is None else f"{asked.node}: GPU {asked.gpu}"
     if not gone:
-        return [f"{which}: nothing is broken"]
+        return [f"{which}: has no fault"]
     await _write(api, asked.node, [f for f in there if f not in gone])
     said = [f"{which}: cleared {', '.join(sorted({f.kind for f in gone}))}"]
     return said + (await restart_plugin(api, asked.node) if any(f.sickening for f in gone) else [])

@@ -52,18 +52,18 @@ def refused(stack: str, kubeconfig: Path, error: Exception) -> Failure | None:
     if not why:
         return None
     why = _ended(user) or why
-    fact = f"does not take its kubeconfig: {why} ({said(error)})"
+    fact = f"does not accept its kubeconfig: {why} ({said(error)})"
     if "client-certificate-data" not in user or kubeconfig.parent.parent.name != FOLDER:
         return Failure(
-            f"cluster of {stack}", fact, f"get another one from who runs the cluster: {kubeconfig}"
+            f"cluster of {stack}", fact, f"get a new one from the cluster's administrator: {kubeconfig}"
         )
     fresh = f"`gpuform recover {stack} --renew-kubeconfig`"
-    return Failure(f"cluster of {stack}", fact, f"have one made anew by {fresh}, then `gpuform up {stack}`")
+    return Failure(f"cluster of {stack}", fact, f"issue a new one with {fresh}, then `gpuform up {stack}`")
 
 
 def unreachable(stack: str, kubeconfig: Path, error: Exception) -> Failure:
     """The Failure for a cluster that does not answer, or does not accept this kubeconfig."""
-    away = Failure(f"cluster of {stack}", f"cannot be reached ({said(error)})", f"look at {kubeconfig}")
+    away = Failure(f"cluster of {stack}", f"cannot be reached ({said(error)})", f"check {kubeconfig}")
     return refused(stack, kubeconfig, error) or away
 
 
@@ -77,9 +77,9 @@ def said(error: BaseException) -> str:
 def _why(error: Exception) -> str:
     words = said(error).lower()
     if isinstance(error, PermissionError) and error.errno is None:
-        return "nobody there knows its credentials"
+        return "the API server rejects its credentials"
     if any(one in words for one in _OTHER_AUTHORITY):
-        return "the API server's certificate is of another authority"
+        return "the API server's certificate is from another authority"
     return "its client certificate is refused" if any(one in words for one in _NOT_TAKEN) else ""
 
 
@@ -92,7 +92,7 @@ def _ended(user: Mapping[str, Any]) -> str:
         ends = x509.load_pem_x509_certificate(pem).not_valid_after_utc
     except (ImportError, ValueError):
         return ""
-    return f"its client certificate ended {ends:%Y-%m-%d}" if ends < datetime.now(UTC) else ""
+    return f"its client certificate expired {ends:%Y-%m-%d}" if ends < datetime.now(UTC) else ""
 
 
 def _user(kubeconfig: Path) -> Mapping[str, Any]:

@@ -111,7 +111,9 @@ class Prometheus:
         except httpx.HTTPError as error:
             raise self._failure(f"does not answer ({error or type(error).__name__})") from None
         except ValueError:
-            raise self._failure(f"answers {answer.status_code}, and not as Prometheus does") from None
+            raise self._failure(
+                f"answers {answer.status_code}, but not in the format of Prometheus"
+            ) from None
         if not isinstance(document, dict) or document.get("status") != "success":
             raise self._refused(answer.status_code, document)
         return document["data"]
@@ -121,9 +123,9 @@ class Prometheus:
         said = document if isinstance(document, dict) else {}
         if said.get("errorType"):
             return Failure(
-                SUBJECT, f"refuses a query: {said.get('error', '')}", "look at its rules and its log"
+                SUBJECT, f"refuses a query: {said.get('error', '')}", "check its rules and its log"
             )
-        return self._failure(f"answers {code}: {said.get('message', 'nothing that could be read')}")
+        return self._failure(f"answers {code}: {said.get('message', 'no readable message')}")
 
     def _failure(self, fact: str) -> Failure:
         return Failure(SUBJECT, fact, self._remedy)
@@ -177,9 +179,9 @@ class Proxied:
             async with call as response:
                 return response
         except kr8s.APITimeoutError:
-            raise httpx.TimeoutException(f"nothing came within {TIMEOUT_S:g} s") from None
+            raise httpx.TimeoutException(f"no answer within {TIMEOUT_S:g} s") from None
         except kr8s.ServerError as error:
-            raise Failure(SUBJECT, f"cannot be asked through the API server: {error}", NOT_THERE) from None
+            raise Failure(SUBJECT, f"cannot be queried through the API server: {error}", NOT_THERE) from None
 
     def close(self) -> None:
         self._runner.close()
@@ -198,7 +200,7 @@ class Nowhere:
         """Nothing is open."""
 
 
-NOT_THERE = "look at the pods in the namespace monitoring"
+NOT_THERE = "check the pods in the namespace monitoring"
 NOT_STARTED = "see `gpuform local status`"
 NOT_DECLARED = Failure("monitoring", "not declared", "declare it in the stack file")
 

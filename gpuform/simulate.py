@@ -33,7 +33,7 @@ async def health(kubeconfig: Path, node: str, gpu: int, ok: bool) -> list[str]:
         return await _health(api, node, gpu, ok)
     except httpx.HTTPError as error:
         fact = f"does not answer: {error or type(error).__name__}"
-        raise Failure("the embedded control plane", fact, "`gpuform local status` says what runs") from error
+        raise Failure("the embedded control plane", fact, "see `gpuform local status`") from error
     finally:
         await api.close()
 
@@ -43,12 +43,12 @@ async def _health(api: Api, name: str, gpu: int, ok: bool) -> list[str]:
     sick = {word.strip() for word in annotations.get(keys.UNHEALTHY, "").split(",") if word.strip()}
     wanted = sick - {str(gpu)} if ok else sick | {str(gpu)}
     if wanted == sick:
-        return [f"{name}: GPU {gpu} is {'well' if ok else 'sick'} already"]
+        return [f"{name}: GPU {gpu} is already {'healthy' if ok else 'unhealthy'}"]
     value = ",".join(sorted(wanted)) or None
     await api.patch(f"{NODES}/{name}", {"metadata": {"annotations": {keys.UNHEALTHY: value}}})
     if not ok:
-        return [f"{name}: GPU {gpu} is sick: its devices stay in the capacity, and are not allocatable"]
-    return [f"{name}: GPU {gpu} is well", *await restart_plugin(api, name)]
+        return [f"{name}: GPU {gpu} is unhealthy: its devices stay in the capacity, and are not allocatable"]
+    return [f"{name}: GPU {gpu} is healthy", *await restart_plugin(api, name)]
 
 
 async def restart_plugin(api: Api, name: str) -> list[str]:
@@ -60,7 +60,8 @@ async def restart_plugin(api: Api, name: str) -> list[str]:
             path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
             await api.delete(path, {"preconditions": {"uid": meta["uid"]}})
             said.append(
-                f"{meta['namespace']}/{meta['name']}: is started again, or it would not take the GPU back"
+                f"{meta['namespace']}/{meta['name']}: is restarted, "
+                "since it never reports a GPU as healthy again"
             )
     return said
 

@@ -28,6 +28,6 @@ def file_of(stack: str, paths: Paths) -> Path:
         raise InputError(
             "STACK",
             f"unknown stack {stack!r}",
-            listing(known, stack) if known else "make one: gpuform init STACK",
+            listing(known, stack) if known else "create one: gpuform init STACK",
         )
     return file

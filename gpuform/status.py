@@ -255,7 +255,7 @@ def _waits_for(node: Mapping[str, Any]) -> str:
     if not any(taint["key"] == labels.GPU_NOT_READY for taint in taints):
         return ""
     noted: Mapping[str, str] = node["metadata"].get("annotations") or {}
-    return noted.get(labels.GPU_WAITS_FOR, "the readiness gate has noted nothing yet")
+    return noted.get(labels.GPU_WAITS_FOR, "the readiness gate has not reported yet")
 
 
 def _pod(pod: Mapping[str, Any], claims: Claims) -> PodStatus:

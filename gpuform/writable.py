@@ -24,7 +24,7 @@ def require(folder: Path, remedy: str) -> None:
 
 
 def require_state(state: Path) -> None:
-    require(state, "make it a folder that you may write, or set GPUFORM_STATE to one")
+    require(state, "make it a writable folder, or set GPUFORM_STATE to one")
 
 
 def _same(existing: Path, folder: Path) -> str:

@@ -21,13 +21,13 @@ _HEAD = """<!-- Made by `python -m infra.alerts_docs docs` from the rules; a tes
 
 # Alerts
 
-Every alert is made from the environment, and has a runbook: what it means, how to see whether it is so, what
-to do, what not to do, and when it ends. critical: work or a GPU is lost; warning: it will be, or money is;
-info: worth knowing, nobody is called.
+Every alert is generated from the environment, and has a runbook: what it means, how to confirm it, what to
+do, what not to do, and when it ends. critical: work or a GPU is lost; warning: work or a GPU will be lost, or
+money is; info: for information, does not page.
 
-Rules read the measurements of dcgm-exporter and of kube-state-metrics. Where one of them does not answer, an
-alert says so, and the others that need it are silent rather than wrong. No rule needs the pod labels of
-DCGM's measurements, which are missing for GPUs that are shared.
+Rules read the metrics of dcgm-exporter and of kube-state-metrics. If one of them does not answer, an alert
+fires, and alerts that need its metrics do not fire rather than fire wrongly. No rule needs the pod labels of
+DCGM's metrics, which are missing for shared GPUs.
 
 | alert | severity | for | meaning |
 |---|---|---|---|"""
@@ -39,53 +39,53 @@ An XID is the number under which NVIDIA's driver reports an error of a GPU. The 
 """
 
 _TABLE = """
-The class is that of NVIDIA's XID catalogue, unless the source says otherwise; the last column says who sees
-it differently. NVIDIA's device plugin does not count 13, 31, 43, 45, 68 and 109 against a GPU, and takes
-one out of allocatable for every other XID. The EKS node monitoring agent has a list of its own of what is
-fatal. An XID that is not here is reported as unknown (`GpuXidUnknown`), and nothing is done because of it.
+The class is that of NVIDIA's XID catalogue, unless the source says otherwise; the last column names sources
+that differ. NVIDIA's device plugin does not count 13, 31, 43, 45, 68 and 109 against a GPU, and removes the
+GPU from allocatable for every other XID. The EKS node monitoring agent has its own list of fatal XIDs. An XID
+that is not in the table is reported as unknown (`GpuXidUnknown`) and causes no action.
 
-| XID | class | meaning | source | who differs |
+| XID | class | meaning | source | differs |
 |---|---|---|---|---|"""
 
 _SERIES = """
 ## Recorded series
 
-What the alerts, the dashboards, `gpuform report` and the health loop read, and you may. GPUs are counted in
-parts: a share of four is 0.25, a slice counts by its compute slices. Use of a shared GPU is divided among
-its pods by what they asked for, for nobody tells whose it is. GPUs that are had by claim have no requests
-here.
+Series that the alerts, the dashboards, `gpuform report` and the health loop read; you can query them, too.
+GPUs are counted in fractions: one share of four is 0.25, a slice counts by its compute slices. Use of a
+shared GPU is divided among its pods by their requests, because the metrics do not name the pod. GPUs
+allocated by claim have no requests here.
 
-| series | what it is |
+| series | meaning |
 |---|---|"""
 
 SERIES = {
     "gpuform:node:info": "1 for each node of a pool",
-    "gpuform:device:util_ratio": "how busy each GPU that is not cut, or each MIG instance, is, from 0 to 1",
-    "gpuform:device:memory_used_bytes": "memory in use on it",
-    "gpuform:device:memory_total_bytes": "memory that it has",
-    "gpuform:gpu:power_watts": "power that each card draws",
-    "gpuform:gpu:energy_joules_total": "energy that it has used, a counter",
-    "gpuform:gpu:temperature_celsius": "how hot it is",
-    "gpuform:pod:gpus_requested": "GPUs that each pod asked for",
-    "gpuform:pod:gpus_used": "GPUs that it keeps busy",
-    "gpuform:namespace:gpus_requested": "GPUs asked for in each namespace, by pool",
-    "gpuform:namespace:gpus_used": "GPUs that its pods keep busy",
-    "gpuform:namespace:gpus_idle": "GPUs that its pods hold and do not use",
-    "gpuform:namespace:gpu_hours_requested_1h": "GPU-hours asked for in the past hour",
-    "gpuform:namespace:gpu_hours_used_1h": "GPU-hours used; time without measurements is in neither",
-    "gpuform:namespace:gpu_hours_idle_1h": "GPU-hours held and not used",
-    "gpuform:pool:gpus_declared": "GPUs that the pool has; where nodes come and go, of those there",
-    "gpuform:pool:gpus_allocatable": "GPUs that its nodes offer",
-    "gpuform:pool:gpus_requested": "GPUs that pods there asked for",
-    "gpuform:pool:gpus_used": "GPUs that are busy, whoever's they are",
-    "gpuform:pool:cost_per_hour": "USD per hour of the pool; none where a price is unknown",
-    "gpuform:resource:allocatable": "what each node offers, by resource, cpu and memory too",
-    "gpuform:resource:requested": "what pods on it ask for",
-    "gpuform:resource:limits": "what they may use",
-    "gpuform:resource:free": "what an ordinary pod could have; placeholders give way",
-    "gpuform:pod:units_pending": "what each waiting pod asks for",
-    "gpuform:pod:pending_reason": "the same, with the reason",
-    "gpuform:nodepool:nodes_left": "nodes that each limit of an elastic pool still lets it get",
+    "gpuform:device:util_ratio": "utilisation of each MIG instance, or of each GPU without MIG, from 0 to 1",
+    "gpuform:device:memory_used_bytes": "memory in use on each of these devices",
+    "gpuform:device:memory_total_bytes": "memory of each of these devices",
+    "gpuform:gpu:power_watts": "power draw of each GPU",
+    "gpuform:gpu:energy_joules_total": "energy used by each GPU, a counter",
+    "gpuform:gpu:temperature_celsius": "temperature of each GPU",
+    "gpuform:pod:gpus_requested": "GPUs requested by each pod",
+    "gpuform:pod:gpus_used": "GPUs used by each pod",
+    "gpuform:namespace:gpus_requested": "GPUs requested in each namespace, by pool",
+    "gpuform:namespace:gpus_used": "GPUs used in each namespace",
+    "gpuform:namespace:gpus_idle": "GPUs requested and not used in each namespace",
+    "gpuform:namespace:gpu_hours_requested_1h": "GPU-hours requested in the past hour",
+    "gpuform:namespace:gpu_hours_used_1h": "GPU-hours used; time without metrics is neither used nor idle",
+    "gpuform:namespace:gpu_hours_idle_1h": "GPU-hours requested and not used",
+    "gpuform:pool:gpus_declared": "GPUs declared for the pool; if not declared, those of its current nodes",
+    "gpuform:pool:gpus_allocatable": "GPUs allocatable on its nodes",
+    "gpuform:pool:gpus_requested": "GPUs requested by pods on its nodes",
+    "gpuform:pool:gpus_used": "GPUs in use, whichever pod uses them",
+    "gpuform:pool:cost_per_hour": "USD per hour of the pool; no series if a price is unknown",
+    "gpuform:resource:allocatable": "allocatable units of each node, by resource, with CPU and memory",
+    "gpuform:resource:requested": "units requested by pods on the node",
+    "gpuform:resource:limits": "limits of these pods",
+    "gpuform:resource:free": "what an ordinary pod could still get; placeholders count as free",
+    "gpuform:pod:units_pending": "units requested by each pending pod",
+    "gpuform:pod:pending_reason": "the same, with the reason for which the pod is pending",
+    "gpuform:nodepool:nodes_left": "nodes that each limit of an elastic pool still allows",
     "gpuform:fault:active": "1 for each fault of a GPU, with class and reason",
 }
 """Recorded series for use by others; all other recorded series are intermediate results."""

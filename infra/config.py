@@ -55,7 +55,7 @@ def load(path: Path) -> Environment:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(
-            str(path), error.strerror or "cannot be read", "name a stack file that is there"
+            str(path), error.strerror or "cannot be read", "name an existing stack file"
         ) from None
     except UnicodeDecodeError:
         raise InputError(str(path), "is not UTF-8 text", "save it as UTF-8") from None
@@ -82,7 +82,7 @@ def price_list(env: Environment, folder: Path = PRICES) -> PriceList:
         )
     except (ValueError, KeyError, TypeError) as error:
         again = f"write it again with `gpuform prices refresh {file.stem}`"
-        raise InputError(str(file), f"is no price list ({error})", again) from None
+        raise InputError(str(file), f"is not a price list ({error})", again) from None
 
 
 class _Loader(yaml.SafeLoader):
@@ -134,7 +134,7 @@ def _words(kind: str, context: Mapping[str, Any], value: Any, message: str) -> t
         tags = context["expected_tags"].replace("'", "").split(", ")
         return f"unknown kind {context['tag']!r}", listing(tags, str(context["tag"]))
     if kind == "union_tag_not_found":
-        return "missing", "say which kind it is"
+        return "missing", "set kind"
     if kind == "literal_error":
         return f"{value!r} is not known", f"use {context['expected'].replace(chr(39), '')}"
     if kind == "greater_than_equal":

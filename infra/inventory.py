@@ -61,7 +61,11 @@ def _key(path: str, file: Path) -> str:
         fact = f"{file}: {error.strerror or 'cannot be read'}"
         raise InputError(path, fact, "name the file with the repository's public key") from None
     except UnicodeDecodeError:
-        raise InputError(path, f"{file} is no armored key", "write it with `gpg --armor --export`") from None
+        raise InputError(
+            path, f"{file} is not an ASCII-armored key", "write it with `gpg --armor --export`"
+        ) from None
     if _BEGIN not in content:
-        raise InputError(path, f"{file} is no armored public key", "write it with `gpg --armor --export`")
+        raise InputError(
+            path, f"{file} is not an ASCII-armored public key", "write it with `gpg --armor --export`"
+        )
     return content

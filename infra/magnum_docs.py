@@ -19,14 +19,14 @@ _HEAD = """<!-- Made by `python -m infra.magnum_docs docs` from the guards' tabl
 
 Fields of a stack file with `cluster.kind: openstack`. A change that replaces something is refused, in
 previews and in updates, with the list of what would be lost, until `allow_replace` is set there:
-[openstack.md](openstack.md) says how. What is in no table (labels, taints and sharing of a pool, monitoring,
-workloads, ...) is put into the cluster and changes in place.
+[openstack.md](openstack.md) says how. Fields in neither table (labels, taints and sharing of a pool,
+monitoring, workloads, ...) are applied inside the cluster and change in place.
 """
 _LABELS = """
-`cluster.labels` stands for each label, also for those that follow from the pools: `nvidia_gpu_enabled` comes
-with the first pool that has GPUs, and with driver `capi` `auto_scaling_enabled` with the first elastic one. A
-pool that adds or ends one of them replaces the cluster, unless `cluster.labels` says the label itself and so
-keeps it as it is.
+`cluster.labels` stands for each label, also for those derived from the pools: the first pool with GPUs adds
+`nvidia_gpu_enabled`, and with driver `capi` the first elastic pool adds `auto_scaling_enabled`. A pool that
+adds or removes one of them replaces the cluster, unless `cluster.labels` sets that label itself and so keeps
+its value.
 """
 _WORDS: Mapping[How, str] = {
     "in_place": "in place",

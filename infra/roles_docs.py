@@ -19,8 +19,8 @@ _HEAD = """<!-- Made by `python -m infra.roles_docs docs` from ansible/roles; a 
 
 # The Ansible roles
 
-`gpuform hosts apply` and the component HostCluster give them what the environment declares
-(docs/environment.md); with an inventory of your own the variables are these.
+`gpuform hosts apply` and the component HostCluster set the variables from the environment
+(docs/environment.md); with your own inventory, set them yourself.
 """
 
 Option = Mapping[str, Any]

@@ -120,11 +120,11 @@ _HEAD = f"""<!-- Made by `python -m infra.schema docs` from infra/model; a test 
 # The environment file
 
 A stack file declares one environment under `config: {KEY}:`. Everything else follows from it: see
-`Pulumi.local.yaml` for a commented one and `gpuform render STACK -o DIR` for what it comes to. Put
+`Pulumi.local.yaml` for a commented one and `gpuform render STACK -o DIR` for the result. Put
 
     # yaml-language-server: $schema=docs/{SCHEMA_FILE}
 
-into the first line of the file, and the editor completes keys and names. What is wrong is said with its path,
+into the first line of the file, and the editor completes keys and names. An error is reported with its path,
 the fact and a remedy, and nothing is changed:
 
     pools[2].sharing.replicas: 1 shares nothing; use 2 or more, or kind: exclusive

@@ -27,25 +27,25 @@ _HEAD = """<!-- Made by `python -m infra.sharing_docs docs` from the model; a te
 
 A pool declares in one block, `sharing`, how its GPUs are shared (its fields are in
 [environment.md](environment.md)). The device plugin's and the MIG manager's configuration, node labels,
-quotas and what a workload's pods ask for all follow from it.
+quotas and the requests of a workload's pods are derived from it.
 
 | kind | pods on a GPU | memory | a fault of one pod | for |
 |---|---|---|---|---|
-| `exclusive` | one | all of it | is its own | what fills a GPU: training, simulation |
-| `time_slicing` | any number, in turns | nobody's: one pod can take all | can end the others | \
-low priority, CI, notebooks whose owners know each other |
-| `mps` | 2 to 48 (V100: 16), at the same time | an equal part each, held by the MPS server | \
+| `exclusive` | one | all of it | affects only that pod | workloads that fill a GPU: training, simulation |
+| `time_slicing` | any number, in turns | not isolated: one pod can take all of it | can end the others | \
+low priority, CI, notebooks of owners who know each other |
+| `mps` | 2 to 48 (V100: 16), at the same time | an equal part each, enforced by the MPS server | \
 ends the others | many small processes of one owner |
-| `mig` | one on each slice | the slice's own, in hardware | is its own | \
+| `mig` | one on each slice | the slice's, isolated in hardware | affects only that pod | \
 latency, several owners, steady sizes |
 | `mig` with `share` | several on each slice, in turns | the slice's: one pod can take all of it | \
 can end the others on its slice | notebooks |
-| `dra` | one on each GPU or slice that it claims | as of the GPU or the slice | is its own | \
-choice by claim rather than by count |
+| `dra` | one on each GPU or slice that it claims | that of the GPU or the slice | affects only that pod | \
+selection by claim rather than by count |
 
-vGPU is none of them: the hypervisor cuts it, and the guest sees one GPU, which is `exclusive` or shared here.
-Time-slicing costs: two pods that both compute lose about 38 % against one after the other (CERN, A100 40GB);
-more pods lose no more. MIG costs about 9 % of a whole GPU (10 of an A100's 108 multiprocessors).
+vGPU is not a kind: the hypervisor divides the GPU, and the guest sees one, `exclusive` or shared as above.
+Time-slicing costs throughput: two pods that both compute lose about 38 % against one after the other (CERN,
+A100 40GB); more pods lose no more. MIG costs about 9 % of a whole GPU (10 of an A100's 108 multiprocessors).
 """
 
 _KINDS: Mapping[str, Block] = {
@@ -107,8 +107,8 @@ class _Notes:
 
 def _matrix() -> Iterator[str]:
     notes = _Notes()
-    yield from ("## Which GPU can be shared how", "")
-    yield "`trust: multi` says that a pool serves owners who do not trust each other."
+    yield from ("## Kinds of sharing by GPU", "")
+    yield "`trust: multi` means that a pool serves owners who do not trust each other."
     yield from ("", f"| GPU | memory | {' | '.join(_KINDS)} |", f"|---|---|{'---|' * len(_KINDS)}")
     for gpu in GPUS.values():
         cells = [_cell(gpu, block, "single", notes) for block in _KINDS.values()]
@@ -161,9 +161,9 @@ def _slices() -> Iterator[str]:
     yield from ("## MIG slices", "")
     yield from (
         "A GPU has compute slices and memory slices, and a profile takes some of both. So two `3g.20gb` take",
-        "all eight memory slices of an A100, and leave one compute slice that nobody can have. Each profile",
-        "may begin only at certain memory slices: beside slices that are in use there may be room in number",
-        "and none in place. Under the strategy `mixed` a profile is a resource of its own.",
+        "all eight memory slices of an A100, and leave one compute slice that cannot be used. Each profile",
+        "can start only at certain memory slices: with other slices in use, enough may be free, but none at",
+        "a valid start. Under the strategy `mixed` each profile is a resource of its own.",
         "",
         "| GPU | profile | compute slices | memory slices | at most | resource |",
         "|---|---|---|---|---|---|",
@@ -185,13 +185,13 @@ def _profiles(gpus: list[Gpu]) -> Iterator[str]:
 
 
 def _offers() -> Iterator[str]:
-    yield from ("## What a node offers, and what a pod asks for", "")
+    yield from ("## What a node offers, and what a pod requests", "")
     yield from (
-        "Of a node with two A100 40GB, under the operator's strategy `mixed`. A workload names its pool, and",
-        "a slice where the pool has several; gpuform writes the rest. Anybody else's pod asks as shown here,",
-        "and tolerates the GPU taint.",
+        "For a node with two A100 40GB, under the operator's strategy `mixed`. A workload names its pool,",
+        "and a slice if the pool has several; gpuform writes the rest. Other pods need the requests shown",
+        "here, and a toleration of the GPU taint.",
         "",
-        "| sharing | a node offers | a pod asks for, for example | `nvidia.com/gpu.product` |",
+        "| sharing | a node offers | a pod requests, for example | `nvidia.com/gpu.product` |",
         "|---|---|---|---|",
     )
     for title, block in _EXAMPLES:
@@ -213,7 +213,7 @@ def _offer(block: Block) -> Iterable[str]:
     memory = f", {each} MiB each" if each else ""
     yield "<br>".join(f"`{name}`: {count}{memory}" for name, count in offered.items())
     yield "<br>".join(_asked(workloads.manifests(env)))
-    yield f"`{products[0]}`" if products else "not to pin by: it is had by claim"
+    yield f"`{products[0]}`" if products else "no product label to select by: allocated by claim"
 
 
 def _asked(manifests: Iterable[Block]) -> Iterator[str]:

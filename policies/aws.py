@@ -19,7 +19,7 @@ def _metadata(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     path = ("spec", "metadataOptions") if resource.type == contract.NODE_CLASS else ("metadataOptions",)
     options = table(resource.props, *path)
     if options.get("httpTokens") != "required":
-        yield "metadataOptions.httpTokens is not required: a pod may take the node's role by one request"
+        yield "metadataOptions.httpTokens is not required: a pod may assume the node's role with one request"
     limit = options.get("httpPutResponseHopLimit")
     if limit is None or limit > 1:
         shown = "missing" if limit is None else int(limit)  # the engine's numbers are floats
@@ -38,7 +38,7 @@ def _endpoint(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
 def _encrypted(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     if resource.type == contract.CLUSTER:
         if "secrets" not in each(resource.props, "encryptionConfig", "resources"):
-            yield "Secrets are not encrypted with a key of KMS"
+            yield "Secrets are not encrypted with a KMS key"
         return
     spec = resource.props if resource.type == contract.LAUNCH_TEMPLATE else at(resource.props, "spec")
     for mapping in each(spec, "blockDeviceMappings"):
@@ -91,7 +91,7 @@ def _tagged(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
 RULES = (
     Rule(
         "metadata-service",
-        "Nodes answer IMDSv2 alone, one hop far.",
+        "Nodes answer only IMDSv2, with a hop limit of 1.",
         "high",
         "httpTokens: required and httpPutResponseHopLimit: 1",
         (contract.LAUNCH_TEMPLATE, contract.NODE_CLASS),
@@ -101,7 +101,7 @@ RULES = (
         "endpoint-closed",
         "The cluster's endpoint is private or open to named ranges.",
         "critical",
-        "leave endpoint.public_cidrs empty, or name the ranges that people come from",
+        "leave endpoint.public_cidrs empty, or name the ranges of its users",
         (contract.CLUSTER,),
         _endpoint,
     ),
@@ -109,13 +109,13 @@ RULES = (
         "encrypted",
         "Secrets and volumes are encrypted.",
         "high",
-        "encryptionConfig with a key of KMS; encrypted: true on every volume",
+        "encryptionConfig with a KMS key; encrypted: true on every volume",
         (contract.CLUSTER, contract.LAUNCH_TEMPLATE, contract.NODE_CLASS),
         _encrypted,
     ),
     Rule(
         "control-plane-logs",
-        "The control plane logs who asked for what.",
+        "The control plane logs requests and who sent them.",
         "medium",
         f"enabledClusterLogTypes with {', '.join(_LOGS)}",
         (contract.CLUSTER,),
@@ -131,7 +131,7 @@ RULES = (
     ),
     Rule(
         "tags",
-        "What costs money says which environment it belongs to.",
+        "Resources with a cost are tagged with their environment.",
         "low",
         f"tag it {contract.ENVIRONMENT}",
         ("pulumi:providers:aws", contract.LAUNCH_TEMPLATE, contract.NODE_CLASS),

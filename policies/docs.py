@@ -10,9 +10,9 @@ from policies.rule import Rule
 HEAD = """# Policies
 
 Written by `make docs` from the rules in `policies/`. `gpuform preview` and
-`pulumi preview --policy-pack policies` judge every resource by them, and `gpuform render` what it writes.
-A broken rule fails the run; one of severity low only warns. What a preview cannot know yet is said, and
-judged by `up`.
+`pulumi preview --policy-pack policies` check every resource against them, and `gpuform render` what it
+writes. A broken rule fails the run; one of severity low only warns. What a preview cannot know yet is
+reported, and checked by `up`.
 """
 
 
@@ -33,7 +33,7 @@ def _lines() -> Iterator[str]:
 
 def _section(rule: Rule) -> Iterator[str]:
     kinds = ", ".join(f"`{token}`" for token in rule.types)
-    beside = " It looks at the rest of the stack, too." if rule.whole else ""
+    beside = " It also checks the rest of the stack." if rule.whole else ""
     yield ""
     yield f"## {rule.id}"
     yield ""
@@ -41,7 +41,7 @@ def _section(rule: Rule) -> Iterator[str]:
     yield ""
     yield f"Remedy: {rule.remedy}."
     yield ""
-    yield f"Judges {kinds}.{beside}"
+    yield f"Checks {kinds}.{beside}"
 
 
 if __name__ == "__main__":

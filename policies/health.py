@@ -22,7 +22,7 @@ def _one_hand(resource: Resource, resources: Sequence[Resource]) -> Iterator[str
     hands = [(one, whose) for one in resources if (whose := _whose(one))]
     found = sorted({whose for _, whose in hands})
     if len(found) > 1 and resource is hands[0][0]:
-        yield f"{' and '.join(found)} would take the same nodes away under each other"
+        yield f"{' and '.join(found)} would act on the same nodes"
 
 
 def _whose(resource: Resource) -> str:
@@ -54,15 +54,15 @@ def _sees(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
         for one in resources
         if one.type == contract.ADD_ON
     ):
-        yield f"{whose} knows of no fault of a GPU without the add-on {contract.NODE_MONITORING}"
+        yield f"{whose} detects no GPU fault without the add-on {contract.NODE_MONITORING}"
 
 
 RULES = (
     Rule(
         "one-remediator",
-        "At most one acts on nodes with a broken GPU.",
+        "At most one remediator acts on nodes with a broken GPU.",
         "high",
-        "leave on one: settings.featureGates.nodeRepair, nodeRepairConfig, Magnum's label "
+        "enable only one: settings.featureGates.nodeRepair, nodeRepairConfig, Magnum's label "
         "auto_healing_enabled, or health.mode cordon or replace",
         (
             contract.RELEASE,
@@ -76,7 +76,7 @@ RULES = (
     ),
     Rule(
         "repair-sees-gpus",
-        "What repairs nodes by their conditions is told of the GPUs'.",
+        "A remediator that uses node conditions gets conditions of the GPUs.",
         "medium",
         f"install the add-on {contract.NODE_MONITORING}",
         (contract.RELEASE, contract.NODE_GROUP),

@@ -46,7 +46,7 @@ def _visible(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     for container in containers(resource):
         for variable in each(container, "env"):
             if at(variable, "name") == _VISIBLE and at(variable, "value") not in ("void", "none", ""):
-                yield f"container {at(container, 'name')} sets {_VISIBLE} past the scheduler"
+                yield f"container {at(container, 'name')} sets {_VISIBLE} and bypasses the scheduler"
 
 
 def _plain(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
@@ -81,7 +81,7 @@ def _secret_word(key: str) -> bool:
 RULES = (
     Rule(
         "namespace-security",
-        "Every namespace says which pods it takes, and only the operator's takes privileged ones.",
+        "Every namespace sets a Pod Security level, and only the operator's allows privileged pods.",
         "high",
         f"label it {_ENFORCE}: baseline or restricted (gpu-operator: privileged)",
         (contract.NAMESPACE,),
@@ -91,7 +91,7 @@ RULES = (
         "tenant-not-privileged",
         "No tenant's pod is privileged or in the host's namespaces.",
         "critical",
-        "ask for the GPU as a resource; what needs the host belongs in gpu-operator",
+        "request the GPU as a resource; what needs the host belongs in gpu-operator",
         contract.PODS,
         _privileged,
     ),
@@ -99,15 +99,15 @@ RULES = (
         "tenant-visible-devices",
         f"No tenant's pod sets {_VISIBLE}.",
         "critical",
-        "ask for the resource that the pool offers, and leave the variable to the runtime",
+        "request the resource that the pool offers, and leave the variable to the runtime",
         contract.PODS,
         _visible,
     ),
     Rule(
         "secrets-not-plain",
-        "No secret lies in plain text in a pod, a ConfigMap or a release's values.",
+        "No secret is in plain text in a pod, a ConfigMap or a release's values.",
         "critical",
-        "use a Secret and a reference to it, or a value that Pulumi knows to be secret",
+        "use a Secret and a reference to it, or a value that Pulumi marks as secret",
         (*contract.PODS, contract.CONFIG_MAP, contract.RELEASE),
         _plain,
     ),

@@ -31,7 +31,7 @@ def _tainted(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
     path = ("spec", "template", "spec", "taints") if pool.type == contract.NODE_POOL else ("taints",)
     keys = [at(taint, "key") for taint in each(pool.props, *path)]
     if has_gpus(pool) and not any(key in contract.GPU_TAINTS for key in keys):
-        yield f"has GPUs and no taint {' or '.join(contract.GPU_TAINTS)}: any pod may fill its nodes"
+        yield f"has GPUs and no taint {' or '.join(contract.GPU_TAINTS)}: any pod may run on its nodes"
 
 
 def _limited(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
@@ -39,10 +39,10 @@ def _limited(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
     if at(pool.props, "spec", "replicas") is not None:
         return  # static: its replicas are its limit
     if not limits:
-        yield "spec.limits is empty: nothing bounds what it buys"
+        yield "spec.limits is empty: nothing limits how many nodes it launches"
     elif _renames(pool) and set(limits) == {contract.GPU}:
         yield (
-            f"spec.limits counts {contract.GPU}, of which its nodes offer none once they are shared: "
+            f"spec.limits counts {contract.GPU}, which its nodes do not offer when GPUs are shared: "
             "limit the offered resource or cpu"
         )
 
@@ -70,7 +70,7 @@ def _grace(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
         if at(pod, "metadata", "annotations", contract.DO_NOT_DISRUPT) == "true":
             yield (
                 f"expires nodes after {expires} without terminationGracePeriod, under {resource.name}, "
-                f"which asks for {contract.DO_NOT_DISRUPT}"
+                f"which has {contract.DO_NOT_DISRUPT}"
             )
 
 
@@ -83,7 +83,7 @@ def _queue(pool: Resource, resources: Sequence[Resource]) -> Iterator[str]:
         return
     releases = [one for one in resources if chart(one) == "karpenter"]
     if not any(at(one.props, "values", "settings", "interruptionQueue") for one in releases):
-        yield "buys spot, and Karpenter has no interruption queue: nodes vanish without their two minutes"
+        yield "uses spot, and Karpenter has no interruption queue: nodes end without the two-minute drain"
 
 
 def _static(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _static(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:
 RULES = (
     Rule(
         "gpu-pool-tainted",
-        "Pools with GPUs keep out pods that ask for none.",
+        "Pools with GPUs keep out pods that request none.",
         "high",
         "taint the pool nvidia.com/gpu=true:NoSchedule; gpuform does so for every pool with GPUs",
         (contract.NODE_POOL, contract.NODE_GROUP, contract.POOL_NODES),
@@ -103,7 +103,7 @@ RULES = (
     ),
     Rule(
         "elastic-pool-limited",
-        "Pools that grow have a limit on something that their nodes offer.",
+        "Elastic pools have a limit on a resource that their nodes offer.",
         "high",
         "set elastic.max to cpu or to the offered resource, for example nvidia.com/gpu.shared",
         (contract.NODE_POOL,),
@@ -111,16 +111,16 @@ RULES = (
     ),
     Rule(
         "expiry-with-grace",
-        "Nodes that expire give pods that must not be disrupted a bounded time to end.",
+        "Nodes that expire give pods that must not be disrupted a limited time to end.",
         "medium",
-        "set terminationGracePeriod beside expireAfter, or expireAfter: Never (class: training)",
+        "set terminationGracePeriod with expireAfter, or expireAfter: Never (class: training)",
         (contract.NODE_POOL,),
         _grace,
         whole=True,
     ),
     Rule(
         "spot-with-queue",
-        "Spot nodes are drained in the two minutes that AWS gives.",
+        "Spot nodes are drained in the two minutes before the interruption.",
         "high",
         "set settings.interruptionQueue of the karpenter release",
         (contract.NODE_POOL,),

@@ -10,8 +10,11 @@ from policies.rule import Resource, Rule, at, table, text
 _SECRETS = ("password", "applicationCredentialSecret", "token")
 _TRUE = (True, "true", "True")
 _OPEN = {
-    contract.OPENSTACK: ("insecure", "whoever stands between reads the credentials"),
-    contract.MAGNUM_TEMPLATE: ("tlsDisabled", "a cluster's API obeys everybody who reaches it"),
+    contract.OPENSTACK: ("insecure", "a man in the middle can read the credentials"),
+    contract.MAGNUM_TEMPLATE: (
+        "tlsDisabled",
+        "a cluster's API accepts requests from anyone who can reach it",
+    ),
 }
 
 
@@ -48,7 +51,7 @@ def _guarded(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]
             if (name if resource.type == contract.MAGNUM_CLUSTER else f"node group {name}") in found:
                 return
     lost = "everything in it" if resource.type == contract.MAGNUM_CLUSTER else "its nodes"
-    yield f"no ReplacementGuard is beside {name}: a change that Magnum cannot make takes {lost} away"
+    yield f"{name} has no ReplacementGuard: a change that Magnum cannot make in place deletes {lost}"
 
 
 def _covered(group: Resource, resources: Sequence[Resource]) -> Iterator[str]:
@@ -73,15 +76,15 @@ def _left_alone(group: Resource, resources: Sequence[Resource]) -> Iterator[str]
 def _masters(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
     count = _number(cluster, "masterCount") or 1
     if count % 2 == 0:
-        yield f"masterCount is {count}: etcd survives no more failures than with {count - 1}"
+        yield f"masterCount is {count}: etcd tolerates no more failures than with {count - 1}"
     if count > 1 and at(cluster.props, "masterLbEnabled") is False:
-        yield f"has {count} masters and no load balancer before them: clients know the first one only"
+        yield f"has {count} masters and no load balancer in front of them: clients know only the first"
 
 
 def _secret(provider: Resource, _: Sequence[Resource]) -> Iterator[str]:
     for key in _SECRETS:
         if at(provider.props, key) is not None:
-            yield f"{key} is an argument of the provider, and so in the state of every stack that has it"
+            yield f"{key} is an argument of the provider, and thus in the state of every stack that uses it"
 
 
 def _encrypted(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
@@ -92,19 +95,19 @@ def _encrypted(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
 
 def _public(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     if at(resource.props, "floatingIpEnabled") in _TRUE:
-        yield "every node gets a floating IP, those with GPUs too: their kubelets answer the outside"
+        yield "every node gets a floating IP, those with GPUs too: their kubelets are reachable from outside"
 
 
 def _merged(resource: Resource, _: Sequence[Resource]) -> Iterator[str]:
     if table(resource.props, "labels") and at(resource.props, "mergeLabels") not in _TRUE:
         above = "template" if resource.type == contract.MAGNUM_CLUSTER else "cluster"
-        yield f"its labels stand in place of the {above}'s, of which none is left"
+        yield f"its labels replace all labels of the {above}"
 
 
 RULES = (
     Rule(
         "magnum-group-bounds",
-        "The number of nodes in a Magnum node group lies within its own bounds.",
+        "The number of nodes in a Magnum node group is within its own bounds.",
         "high",
         "give nodes: N, or elastic: {min, max: {nodes}} with min at most max",
         (contract.MAGNUM_GROUP,),
@@ -112,7 +115,7 @@ RULES = (
     ),
     Rule(
         "magnum-guarded",
-        "No change replaces a Magnum cluster or node group unless somebody has said so.",
+        "No change replaces a Magnum cluster or node group without permission.",
         "high",
         "declare it by an environment, which has a guard for each, or put a ReplacementGuard before it",
         (contract.MAGNUM_CLUSTER, contract.MAGNUM_GROUP),
@@ -123,14 +126,14 @@ RULES = (
         "magnum-nodes-labelled",
         "Nodes of a Magnum node group get labels and taints; Magnum gives them none.",
         "high",
-        "declare the group as a pool, or a PoolNodes whose selector has the group's name",
+        "declare the group as a pool, or a PoolNodes with the group's name in its selector",
         (contract.MAGNUM_GROUP,),
         _covered,
         whole=True,
     ),
     Rule(
         "magnum-count-ignored",
-        "An update leaves alone how many nodes the autoscaler has made.",
+        "An update does not change the autoscaler's number of nodes.",
         "high",
         'ignore_changes=["nodeCount"] on the group, or the same minNodeCount and maxNodeCount',
         (contract.MAGNUM_GROUP,),
@@ -147,7 +150,7 @@ RULES = (
     ),
     Rule(
         "openstack-credentials",
-        "No credential of OpenStack is written into a stack.",
+        "No OpenStack credential is written into a stack.",
         "critical",
         "name an entry of clouds.yaml by cluster.cloud, or set the OS_ variables",
         (contract.OPENSTACK,),
@@ -155,15 +158,15 @@ RULES = (
     ),
     Rule(
         "openstack-tls",
-        "Who talks to OpenStack and to a cluster on it is checked by TLS.",
+        "Connections to OpenStack and to its clusters are verified by TLS.",
         "critical",
-        "leave TLS on; an own CA belongs into clouds.yaml (cacert)",
+        "leave TLS on; a private CA belongs in clouds.yaml (cacert)",
         (contract.OPENSTACK, contract.MAGNUM_TEMPLATE),
         _encrypted,
     ),
     Rule(
         "magnum-nodes-inside",
-        "Nodes have no address that the outside reaches.",
+        "Nodes have no address that is reachable from outside.",
         "low",
         "network.floating_ip: false; a load balancer makes services reachable",
         (contract.MAGNUM_CLUSTER, contract.MAGNUM_TEMPLATE),
@@ -171,7 +174,7 @@ RULES = (
     ),
     Rule(
         "magnum-labels-merged",
-        "Magnum's labels are set beside those above them, not in their place.",
+        "Magnum's labels are merged with the inherited ones and do not replace them.",
         "low",
         "merge_labels: true",
         (contract.MAGNUM_CLUSTER, contract.MAGNUM_GROUP),

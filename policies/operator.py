@@ -32,7 +32,7 @@ def _owned(release: Resource, resources: Sequence[Resource]) -> Iterator[str]:
         host, plugin = _IMAGES[family]
         for owner, there in (("driver", host), ("toolkit", host), ("devicePlugin", plugin)):
             if there and at(release.props, "values", owner, "enabled") is not False:
-                yield f"installs the {owner} on nodes whose image ({family}) brings its own"
+                yield f"installs the {owner} on nodes with an image ({family}) that includes its own"
 
 
 def _families(resource: Resource) -> Iterator[str]:
@@ -83,7 +83,7 @@ def _one_policy(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
         return
     by_claim = at(release.props, "values", "gpuCluster", "deployCR") is True
     if by_claim and at(release.props, "values", "clusterPolicy", "deployCR") is not False:
-        yield "makes a ClusterPolicy and a GPUCluster, and the operator works with one of them"
+        yield "creates a ClusterPolicy and a GPUCluster, and the operator works with only one of them"
 
 
 def _alone(release: Resource, resources: Sequence[Resource]) -> Iterator[str]:
@@ -91,9 +91,9 @@ def _alone(release: Resource, resources: Sequence[Resource]) -> Iterator[str]:
         return
     for other in resources:
         if chart(other) == OPERATOR and at(other.props, "values", "devicePlugin", "enabled") is not False:
-            yield f"hands out the same GPUs as the device plugin of {other.name}"
+            yield f"allocates the same GPUs as the device plugin of {other.name}"
     if "Bottlerocket" in {family for one in resources for family in _families(one)}:
-        yield "hands out the same GPUs as the device plugin in the node image (Bottlerocket)"
+        yield "allocates the same GPUs as the device plugin in the node image (Bottlerocket)"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -118,9 +118,9 @@ def _image(node_class: Resource, _: Sequence[Resource]) -> Iterator[str]:
     for term in terms:
         alias = at(term, "alias")
         if alias is not None and (str(alias).endswith("@latest") or "@" not in str(alias)):
-            yield f"takes image {alias}: every new one replaces the nodes"
+            yield f"uses image {alias}: every new release replaces the nodes"
         elif alias is None and at(term, "id") is None:
-            yield "selects images by tag or name: every new one replaces the nodes"
+            yield "selects images by tag or name: every new image replaces the nodes"
 
 
 RULES = (
@@ -128,14 +128,14 @@ RULES = (
         "driver-owner",
         "Driver, toolkit and device plugin come from the image or from the operator, not from both.",
         "high",
-        "disable in the operator's values what the image brings",
+        "disable in the operator's values what the image includes",
         (contract.RELEASE,),
         _owned,
         whole=True,
     ),
     Rule(
         "version-floors",
-        "Operator and container toolkit are not of a version with a known hole.",
+        "Operator and container toolkit have no version with a known vulnerability.",
         "critical",
         "operator 25.3.1 or newer; toolkit 1.17.8 or newer, and not 1.18.0; or gpu_operator.acknowledge",
         (contract.RELEASE,),
@@ -143,7 +143,7 @@ RULES = (
     ),
     Rule(
         "gpus-guarded",
-        "A pod that asks for no GPU sees none.",
+        "A pod that requests no GPU sees none.",
         "critical",
         "leave CDI on, or set the toolkit's ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED to false",
         (contract.RELEASE,),
@@ -159,7 +159,7 @@ RULES = (
     ),
     Rule(
         "one-device-plugin",
-        "A node's GPUs are handed out by one device plugin.",
+        "A node's GPUs are allocated by one device plugin.",
         "high",
         "install the operator, or the device plugin's chart on nodes that have none",
         (contract.RELEASE,),
@@ -168,7 +168,7 @@ RULES = (
     ),
     Rule(
         "chart-pinned",
-        "Every chart is of one exact version.",
+        "Every chart has one exact version.",
         "medium",
         "give version: X.Y.Z",
         (contract.RELEASE,),

@@ -49,8 +49,8 @@ def _known(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
             if "mig-configs:" in config_file:
                 known |= set(_LAYOUT.findall(config_file))
     if wanted not in known:
-        there = ", ".join(sorted(known)) or "there is none"
-        yield f"wants MIG layout {wanted}, and no ConfigMap has it: {there}"
+        there = ", ".join(sorted(known)) or "no layout is declared"
+        yield f"selects MIG layout {wanted}, and no ConfigMap has it: {there}"
 
 
 def _layout(resource: Resource) -> str | None:
@@ -81,7 +81,7 @@ RULES = (
     ),
     Rule(
         "mig-layout-known",
-        "A MIG layout that a node is told to take is in the configuration.",
+        "The MIG layout that a node selects is in the configuration.",
         "high",
         "declare the layout in the pool, so that label and ConfigMap come from one place",
         (*_POOLS, contract.MIG_LAYOUT),

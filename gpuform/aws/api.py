@@ -76,5 +76,5 @@ def answers(call: str) -> Iterator[None]:
     except aws.BotoCoreError as error:
         raise Failure(call, str(error), "check the network, AWS_PROFILE and AWS_ENDPOINT_URL") from None
     except ResponseParserError as error:  # a proxy's page instead of XML
-        fact = f"is no answer of AWS: {str(error).partition(':')[0]}"
+        fact = f"is not a response from AWS: {str(error).partition(':')[0]}"
         raise Failure(call, fact, "check the network, a proxy and AWS_ENDPOINT_URL") from None

@@ -23,7 +23,9 @@ Stack = Annotated[str, typer.Argument(help="Name of the stack.")]
 
 
 @app.command()
-def summary(stack: Stack, file: Annotated[Path, typer.Argument(help="What --summary has written.")]) -> None:
+def summary(
+    stack: Stack, file: Annotated[Path, typer.Argument(help="File written by `gpuform preview --summary`.")]
+) -> None:
     """Add a preview's summary to the job's; if there is none, write one that says so."""
     from gpuform.preview.summary import marker
 
@@ -66,7 +68,7 @@ def comment() -> None:
 @app.command()
 def issue(
     stack: Stack,
-    folder: Annotated[Path, typer.Argument(help="With drift.txt, what it printed, and code, how it ended.")],
+    folder: Annotated[Path, typer.Argument(help="Folder with drift.txt (output) and code (exit code).")],
 ) -> None:
     """Open, update or close the issue about a stack's drift."""
     from gpuform.ci.github import GitHub
@@ -76,20 +78,20 @@ def issue(
         code = int((folder / "code").read_text(encoding="utf-8"))
         text = (folder / "drift.txt").read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
-        raise InputError(str(folder), "holds no code and drift.txt", "see the job before") from None
+        raise InputError(str(folder), "has no files code and drift.txt", "see the previous job") from None
     typer.echo(report(GitHub(os.environ), stack, code, text, event.run_url(os.environ)))
 
 
 @app.command()
 def nightly(
-    result: Annotated[str, typer.Argument(help="Of the tests: success, failure or cancelled.")],
+    result: Annotated[str, typer.Argument(help="Result of the tests: success, failure or cancelled.")],
 ) -> None:
     """Open, update or close the issue about the nightly tests."""
     from gpuform.ci.github import GitHub
     from gpuform.ci.issue import nightly
 
     if result not in ("success", "failure", "cancelled"):
-        raise InputError(repr(result), "is no result of a job", "give success, failure or cancelled")
+        raise InputError(repr(result), "is not a job result", "give success, failure or cancelled")
     typer.echo(nightly(GitHub(os.environ), result, event.run_url(os.environ)))
 
 

@@ -46,7 +46,7 @@ def summaries(github: GitHub, run: int, live: bool) -> list[Summary]:
             if match is not None and match["how"] == how:
                 chosen[match["stack"]] = artifact
     if len(chosen) > MOST_SUMMARIES:
-        raise Failure("artifacts", f"{len(chosen)} summaries", f"a run may leave {MOST_SUMMARIES} at most")
+        raise Failure("artifacts", f"{len(chosen)} summaries", f"a run may have at most {MOST_SUMMARIES}")
     return [_summary(github, stack, artifact) for stack, artifact in sorted(chosen.items())]
 
 
@@ -85,7 +85,7 @@ def _checked(stack: str, packed: bytes) -> Summary:
     try:
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:
             if archive.namelist() != [FILE]:
-                return Summary(stack, refused=f"holds something else than {FILE}")
+                return Summary(stack, refused=f"does not contain {FILE} alone")
             with archive.open(FILE) as file:
                 content = file.read(MOST_BYTES + 1)  # read to the limit: the archive may lie about its size
         text = content.decode("utf-8")

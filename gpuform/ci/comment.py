@@ -23,17 +23,17 @@ def comment(github: GitHub, event: Mapping[str, Any]) -> list[str]:
     """
     run = event.get("workflow_run")
     if not isinstance(run, dict):
-        raise InputError("GITHUB_EVENT_PATH", "is about no workflow run", "start this on: workflow_run")
+        raise InputError("GITHUB_EVENT_PATH", "is not a workflow_run event", "trigger this on workflow_run")
     numbers = _pull_requests(github, run)
     if len(numbers) != 1:
-        return [f"{len(numbers)} open pull requests end with this commit: nothing is written"]
+        return [f"{len(numbers)} open pull requests have this head commit: no comment is written"]
     live = run["head_repository"]["id"] == run["repository"]["id"]
     found = summaries(github, int(run["id"]), live)
     done = [_put(github, numbers[0], one, run) for one in found if not one.refused]
     refused = [f"{one.stack} {one.refused}" for one in found if one.refused]
     if refused:
-        raise Failure("summary", "; ".join(refused), "see what the preview workflow has left")
-    return done or ["the run has left no summary: nothing is written"]
+        raise Failure("summary", "; ".join(refused), "see the artifacts of the preview workflow")
+    return done or ["the run has no summary: no comment is written"]
 
 
 def _pull_requests(github: GitHub, run: Mapping[str, Any]) -> list[int]:
@@ -71,8 +71,8 @@ def _put(github: GitHub, number: int, summary: Summary, run: Mapping[str, Any]) 
         return f"{summary.stack}: commented"
     if there["body"] != body:
         github.call("PATCH", f"issues/comments/{int(there['id'])}", body=body)
-        return f"{summary.stack}: comment brought up to date"
-    return f"{summary.stack}: the comment says so already"
+        return f"{summary.stack}: comment updated"
+    return f"{summary.stack}: comment is up to date"
 
 
 def _marked(body: str, stack: str) -> bool:

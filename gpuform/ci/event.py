@@ -28,7 +28,7 @@ def read(environ: Mapping[str, str]) -> dict[str, Any]:
     file = Path(require(environ, "GITHUB_EVENT_PATH"))
     content = json.loads(file.read_text(encoding="utf-8"))
     if not isinstance(content, dict):
-        raise InputError("GITHUB_EVENT_PATH", f"{file} holds no event", "run this in a workflow")
+        raise InputError("GITHUB_EVENT_PATH", f"{file} contains no event", "run this in a workflow")
     return content
 
 

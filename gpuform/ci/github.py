@@ -32,7 +32,9 @@ class GitHub:
         token = require(environ, "GITHUB_TOKEN")
         if not _TOKEN.fullmatch(token):
             # Checked here, since a library that refuses the header would print it.
-            raise InputError("GITHUB_TOKEN", "is no token", "pass the run's own as it is: github.token")
+            raise InputError(
+                "GITHUB_TOKEN", "is not a token", "pass the run's own token unchanged: github.token"
+            )
         base = safe_url("GITHUB_API_URL", require(environ, "GITHUB_API_URL"))
         self._repository = require(environ, "GITHUB_REPOSITORY")
         self._client = httpx.Client(
@@ -76,7 +78,7 @@ class GitHub:
         raise Failure(
             "GitHub",
             f"{method} {where}: {answer.status_code} {_message(answer)}".rstrip(),
-            "see which permissions the job has, and run it again",
+            "check the permissions of the job, and run it again",
         )
 
 
@@ -85,7 +87,7 @@ def safe_url(subject: str, url: str) -> str:
     parts = urlsplit(url)
     if parts.hostname and (parts.scheme == "https" or parts.hostname in _LOOPBACK):
         return url.rstrip("/")
-    raise InputError(subject, f"{parts.scheme or 'nothing'}: is no https address", "see docs/ci.md")
+    raise InputError(subject, f"{parts.scheme or 'no scheme'}: is not an https address", "see docs/ci.md")
 
 
 def _message(answer: httpx.Response) -> str:

@@ -26,6 +26,6 @@ def harmless(text: str) -> str:
 
 def fenced(text: str, most: int) -> str:
     """Plain text as a code block that it cannot close; cut to ``most`` characters, with a note."""
-    kept = text if len(text) <= most else text[:most] + "\n... cut: the whole of it is in the run"
+    kept = text if len(text) <= most else text[:most] + "\n... truncated: the run has the full output"
     kept = kept.replace("```", "'''").strip("\n")
     return f"```text\n{kept}\n```"

@@ -26,9 +26,9 @@ def report(github: GitHub, stack: str, code: int, text: str, url: str) -> str:
     alone, if the drift is not known.
     """
     if code not in (NONE, DRIFT):
-        raise Failure(stack, f"`gpuform drift` ended with {code}", f"see its run: {url}")
+        raise Failure(stack, f"`gpuform drift` ended with {code}", f"see the run: {url}")
     if code == NONE:
-        closed = _close(github, marker(stack), f"No drift any more, says [this run]({url}).")
+        closed = _close(github, marker(stack), f"No drift any more, according to [this run]({url}).")
         return f"{stack}: no drift{closed}"
     return f"{stack}: drift, " + _keep(github, marker(stack), f"Drift: {stack}", _body(stack, text, url))
 
@@ -68,14 +68,14 @@ def _close(github: GitHub, first_line: str, why: str) -> str:
 def _keep(github: GitHub, first_line: str, title: str, body: str) -> str:
     if there := _open(github, first_line):
         github.call("PATCH", f"issues/{there[0]}", body=body)
-        return f"brought {_numbers(there[:1])} up to date"
+        return f"updated {_numbers(there[:1])}"
     opened = github.call("POST", "issues", title=title, body=body)
     return f"opened {_numbers([int(opened['number'])])}"
 
 
 def _body(stack: str, text: str, url: str) -> str:
-    said = f"What runs is not what `Pulumi.{stack}.yaml` declares, says [the last look at it]({url})."
-    then = "Merge a file that declares what is wanted, or run the workflow `up`. This issue closes by itself."
+    said = f"The live resources differ from `Pulumi.{stack}.yaml`, according to [the last check]({url})."
+    then = "Merge the wanted change into the file, or run the workflow `up`. This issue closes automatically."
     return f"{marker(stack)}\n{said}\n\n{fenced(text, _MOST)}\n\n{then}\n"
 
 

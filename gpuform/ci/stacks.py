@@ -22,7 +22,7 @@ def find(root: Path) -> list[str]:
     for file in sorted(root.glob("Pulumi.*.yaml")):
         match = _FILE.fullmatch(file.name)
         if match is None or not NAME.fullmatch(match["stack"]):
-            raise ValueError(f"{file.name!r}: no name of a stack; rename the file")
+            raise ValueError(f"{file.name!r}: not a valid stack name; rename the file")
         names.append(match["stack"])
     return names
 

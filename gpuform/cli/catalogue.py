@@ -23,7 +23,7 @@ def gpus(
         typer.echo(json.dumps(catalogue, indent=2))
         return
     console.print(tables.gpus(catalogue))
-    say(f"prices: EC2 on-demand, us-east-1, {DATE}; a machine without one has no price here")
+    say(f"prices: EC2 on-demand, us-east-1, {DATE}; machines outside this list have no price")
 
 
 def schema() -> None:

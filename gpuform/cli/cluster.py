@@ -54,9 +54,12 @@ def status(
 
 def render(
     stack: Stack,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder; made if missing.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder; created if missing.")],
     charts: Annotated[
-        bool, typer.Option("--charts", help="Judge what the charts come to, too; gets those of others.")
+        bool,
+        typer.Option(
+            "--charts", help="Also check the charts' rendered objects; downloads third-party charts."
+        ),
     ] = False,
 ) -> None:
     """Write the resolved environment and every manifest; the same input gives the same bytes.
@@ -73,15 +76,15 @@ def render(
     env = declared(stack, paths)
     caution(env)
     rendered = files(env, keys(env, paths.root), price_list(env))
-    writable.require(output, "name a folder that you may write with -o")
+    writable.require(output, "name a writable folder with -o")
     output.mkdir(parents=True, exist_ok=True)
     for name, text in rendered.items():
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         (output / name).write_text(text)
     say(f"{len(rendered)} files in {output}")
     if others := _others(output, rendered):
-        whose = "of an earlier rendering or of somebody else"
-        say(f"{len(others)} beside them, {whose}, such as {', '.join(others[:4])}")
+        origin = "from an earlier rendering or another source"
+        say(f"other files in these folders: {len(others)}, {origin}, such as {', '.join(others[:4])}")
     judged = list(judging.resources(rendered))
     if charts:
         judged += _charts(rendered)
@@ -112,8 +115,8 @@ def _charts(rendered: dict[str, str]) -> list[Resource]:
         try:
             objects = list(judging.objects(judging.templated(helm, paths.root, release)))
         except (OSError, subprocess.SubprocessError):
-            say(f"chart {release['chart']} cannot be had: what it comes to is not judged")
+            say(f"chart {release['chart']} cannot be fetched: its objects are not checked")
             continue
-        say(f"chart {release['chart']}: {len(objects)} objects judged")
+        say(f"chart {release['chart']}: {len(objects)} objects checked")
         found += objects
     return found

@@ -15,24 +15,28 @@ from gpuform.paths import Paths
 
 def destroy(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask; shows the plan all the same.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; still shows the plan.")] = False,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Without Karpenter: end its instances, take its finalizers away."),
+        typer.Option(
+            "--force", help="Without Karpenter: terminate its instances, and remove its finalizers."
+        ),
     ] = False,
     cluster_gone: Annotated[
         bool,
-        typer.Option("--cluster-gone", help="Forget what was in the cluster, if EKS says that it is gone."),
+        typer.Option(
+            "--cluster-gone",
+            help="Drop the cluster's objects from the state, if EKS confirms that the cluster is gone.",
+        ),
     ] = False,
     offline: Annotated[
-        bool, typer.Option("--offline", help="The state of the stack's offline runs; reaches no cloud.")
+        bool,
+        typer.Option("--offline", help="Use the state of the stack's offline runs; contacts no cloud."),
     ] = False,
-    purge: Annotated[bool, typer.Option("--purge", help="Delete volumes with their data, too.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Also delete volumes with their data.")] = False,
     wait: Annotated[
         float | None,
-        typer.Option(min=0, help="Seconds to wait at most in each step, in place of its own bound."),
+        typer.Option(min=0, help="Maximum seconds to wait in each step, instead of the step's own limit."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -70,11 +74,11 @@ def destroy(
         warn(f"nothing was done; 'gpuform destroy {stack} --yes' does it")
         raise typer.Exit(1)
     if not plan.nothing:
-        tell(f"{stack}: gone")
+        tell(f"{stack}: destroyed")
 
 
 def _agreed(stack: str) -> bool:
     if not sys.stdin.isatty():
         return False
-    asked = f"This cannot be undone. The stack's name, to destroy it ({stack})"
+    asked = f"This cannot be undone. Type the stack's name to destroy it ({stack})"
     return str(typer.prompt(asked, default="no", show_default=False)) == stack

@@ -14,7 +14,7 @@ from gpuform.paths import Paths
 
 def doctor(
     stack: Annotated[
-        str | None, typer.Argument(help="Stack whose account is asked about, too: Pulumi.STACK.yaml.")
+        str | None, typer.Argument(help="Also check this stack's account: Pulumi.STACK.yaml.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON.")] = False,
 ) -> None:

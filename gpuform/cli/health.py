@@ -68,6 +68,6 @@ def _look(stack: str) -> tuple[Health, Seen]:
     paths = Paths.here()
     env = declared(stack, paths)
     if env.health is None:
-        raise InputError("health", f"stack {stack} declares none", "add health: {} to it")
+        raise InputError("health", f"stack {stack} does not declare it", "add health: {} to the stack file")
     with access(env, paths, stack) as (kubeconfig, context), answering(stack, kubeconfig):
         return env.health, fetch(kubeconfig, context)

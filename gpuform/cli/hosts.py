@@ -44,7 +44,7 @@ def apply(
     found = _declared(stack)
     if found.kubeconfig and not found.kubeconfig.is_file():
         remedy = "leave it out until the hosts have joined a cluster"
-        raise InputError("cluster.kubeconfig", f"{found.kubeconfig} is not there", remedy)
+        raise InputError("cluster.kubeconfig", f"{found.kubeconfig} does not exist", remedy)
     outcome = _run(found, playbook, limit, as_json, check=False)
     nodes = _put_on_nodes(found, outcome)
     if as_json:
@@ -52,7 +52,7 @@ def apply(
     else:
         _show(outcome, check=False)
         for pool, names in nodes.items():
-            say(f"pool {pool}: labels and taints on {', '.join(names) or 'no node: none has joined'}")
+            say(f"pool {pool}: labels and taints on {', '.join(names) or 'no node, because none has joined'}")
     _fail_for(outcome)
 
 
@@ -61,7 +61,7 @@ def check(
     stack: Stack = "onprem-dev",
     limit: Limit = None,
     playbook: Playbook = "site.yml",
-    diff: Annotated[bool, typer.Option("--diff", help="What would change inside files, too.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Also show changes inside files.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what `gpuform hosts apply` would change, and change nothing. Exit code 3 if anything differs."""
@@ -84,7 +84,7 @@ def status(stack: Stack = "onprem-dev", limit: Limit = None, as_json: AsJson = F
     found = _declared(stack)
     outcome = _run(found, STATUS, limit, as_json=True, check=False)
     if outcome.message:
-        raise Failure(f"hosts of {stack}", outcome.message, "then run the same again")
+        raise Failure(f"hosts of {stack}", outcome.message, "then run the same command again")
     current = rows(found, outcome)
     if as_json:
         typer.echo(json.dumps({"hosts": current}, indent=2))
@@ -155,8 +155,8 @@ def _show(outcome: Outcome, *, check: bool, diffs: bool = False) -> None:
 
 def _fail_for(outcome: Outcome) -> None:
     if outcome.message:
-        raise Failure("hosts", outcome.message, "then run the same again")
+        raise Failure("hosts", outcome.message, "then run the same command again")
     if not outcome.ok:
         bad = [name for name, result in outcome.hosts.items() if not result.ok]
         fact = f"{len(bad)} of {len(outcome.hosts)} are not done ({', '.join(bad)})"
-        raise Failure("hosts", fact, "mend them and run the same again")
+        raise Failure("hosts", fact, "fix them and run the same command again")

@@ -73,7 +73,7 @@ def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
         kubeconfig = env.cluster.kubeconfig
         if kubeconfig and not Path(kubeconfig).expanduser().is_file():
             remedy = "leave it out until the hosts have joined a cluster"
-            raise InputError("cluster.kubeconfig", f"{kubeconfig} is not there", remedy)
+            raise InputError("cluster.kubeconfig", f"{kubeconfig} does not exist", remedy)
         return expectations.of_hosts(env)
     if backend == "ssh":
         fact = f"the nodes of a cluster of kind {env.cluster.kind} are not reached by ssh"
@@ -83,7 +83,7 @@ def _inventory(env: Environment, backend: str, paths: Paths) -> dict[str, Any]:
         found = expectations.of_nodes(env, _nodes(file, context), file, context)
     except (OSError, httpx.HTTPError, ValueError) as error:
         fact = f"cannot be reached ({error or type(error).__name__})"
-        raise Failure(f"cluster of {env.name}", fact, f"look at {file}") from None
+        raise Failure(f"cluster of {env.name}", fact, f"check {file}") from None
     return found
 
 

@@ -36,8 +36,8 @@ def init(
     file = paths.root / f"Pulumi.{stack}.yaml"
     for target in (file, *([script] if script else [])):
         if target.exists():
-            raise InputError(str(target), "is there already", "edit it, or name another")
-        writable.require(target.parent, "name a place that you may write")
+            raise InputError(str(target), "already exists", "edit it, or name another")
+        writable.require(target.parent, "name a file in a writable folder")
     text = _example(paths, name := scaffold.example(stack))
     place = scaffold.Place(
         stack=stack,
@@ -51,8 +51,8 @@ def init(
         script.write_text(commands, encoding="utf-8")
         script.chmod(0o755)
     typer.echo(commands, nl=False)
-    warn(f"wrote {file.name} from the example {name}: what is yours to change is said there; nothing has")
-    warn("been made yet, the commands above make its bucket, key and policies (docs/state.md)")
+    warn(f"wrote {file.name} from the example {name}: its comments mark what to change; nothing has")
+    warn("been created yet, the commands above create its bucket, key and policies (docs/state.md)")
 
 
 def _example(paths: Paths, name: str) -> str:

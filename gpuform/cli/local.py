@@ -39,7 +39,9 @@ def start(
 
 @app.command()
 def stop(
-    delete: Annotated[bool, typer.Option("--delete", help="Forget data and Pulumi state, too.")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Also delete the data and the Pulumi state.")
+    ] = False,
 ) -> None:
     """Stop every process that was started for this checkout; data stays unless --delete.
 
@@ -52,7 +54,7 @@ def stop(
     _control_plane().stop(delete=delete)
     if delete:
         forget(Paths.here())
-    say("stopped, data deleted" if delete else "stopped; the data stays, and `make up` goes on from it")
+    say("stopped, data deleted" if delete else "stopped; the data stays, and `make up` continues from it")
 
 
 @app.command()
@@ -72,7 +74,7 @@ def status() -> None:
 def env(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = STACK,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Reach no cloud: a stand-in answers for it, and makes nothing.")
+        bool, typer.Option("--offline", help="Contact no cloud: a stand-in answers and creates nothing.")
     ] = False,
 ) -> None:
     """Print shell lines that set up pulumi, kubectl and helm for use by hand: eval "$(gpuform local env)"."""
@@ -132,7 +134,7 @@ def up() -> None:
     result = engine.up(STACK, settle=settling(STACK, paths, engine, at_cloud=False, say=say))
     current = _settled(environment, paths, SETTLE_S if result.changed else UNCHANGED_S)
     if waiting := _unsettled(current):
-        say(f"pools {waiting} do not offer what was planned: reading the cluster anew")
+        say(f"pools {waiting} do not offer what was planned: refreshing the state")
         engine.refresh(STACK, on_event=lambda event: None)  # its events show others' changes as its own
         result = engine.up(STACK)
         current = _settled(environment, paths, SETTLE_S)
@@ -145,7 +147,7 @@ def up() -> None:
     for line in tables.monitored(plane.status()):
         say(line)
     for name, why in faulty(current).items():
-        warn(f"node {name} does not offer what was planned, for it was broken: {why}")
+        warn(f"node {name} does not offer what was planned, because a fault was injected: {why}")
     if waiting := _unsettled(current):
         raise Failure(
             f"pools {waiting}",

@@ -43,7 +43,7 @@ class Commands(TyperGroup):
             typer.echo(f"failed: {error}", err=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
-            typer.echo("interrupted; the same command goes on from here", err=True)
+            typer.echo("interrupted; run the same command again to continue", err=True)
             raise typer.Exit(130) from None
         except BrokenPipeError:
             raise  # the reader of our output has gone; typer ends quietly

@@ -56,6 +56,6 @@ def answering(stack: str, kubeconfig: Path) -> Iterator[None]:
             fact = f"cannot be reached ({said(error)})"
             raise Failure(what, fact, "start it with `gpuform local start`") from None
         if not kubeconfig.exists():
-            remedy = f"make the cluster (`gpuform up {stack}`), or correct the path"
-            raise Failure(what, f"there is no kubeconfig {kubeconfig}", remedy) from None
+            remedy = f"create the cluster (`gpuform up {stack}`), or correct the path"
+            raise Failure(what, f"the kubeconfig {kubeconfig} does not exist", remedy) from None
         raise unreachable(stack, kubeconfig, error) from None

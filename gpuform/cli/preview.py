@@ -21,7 +21,7 @@ def preview(
     base: Annotated[
         str | None,
         typer.Option(
-            help="Commit or folder of a checkout to compare with (offline); default: nothing is there."
+            help="Commit or folder of a checkout to compare with (offline); default: an empty stack."
         ),
     ] = None,
     summary: Annotated[
@@ -30,7 +30,7 @@ def preview(
     as_json: AsJson = False,
     acknowledge: Annotated[
         list[str] | None,
-        typer.Option(help="Name of a cluster, or of what holds data, that may be lost. May be repeated."),
+        typer.Option(help="Name of a cluster or of a resource with data that may be lost. May be repeated."),
     ] = None,
 ) -> None:
     """Show what `up` would change, which pods it evicts, what it costs, and which policies it breaks.
@@ -44,7 +44,7 @@ def preview(
 
     paths = Paths.here()
     if summary is not None:
-        writable.require(summary.parent, "name a file that you may write with --summary")
+        writable.require(summary.parent, "name a writable file with --summary")
     found = Preview(paths, Toolchain(paths), stack, offline, base, tuple(acknowledge or ()), say=warn).run()
     if summary is not None:
         summary.write_text(markdown(found), encoding="utf-8")

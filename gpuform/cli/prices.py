@@ -11,12 +11,12 @@ import typer
 from gpuform.cli.output import say
 from gpuform.errors import Failure, InputError
 
-app = typer.Typer(no_args_is_help=True, help="The dated price list that costs are counted by.")
+app = typer.Typer(no_args_is_help=True, help="The dated price list used for all costs.")
 
 
 @app.callback()
 def prices() -> None:
-    """The dated price list that costs are counted by."""
+    """The dated price list used for all costs."""
 
 
 @app.command()
@@ -29,7 +29,7 @@ def refresh(region: Annotated[str, typer.Argument(help="AWS region, for example 
     from infra.config import PRICES
 
     if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d", region):
-        raise InputError("REGION", f"{region!r} is no AWS region", "write it as us-west-2")
+        raise InputError("REGION", f"{region!r} is not an AWS region", "write it as us-west-2")
     try:
         import botocore.exceptions
         import botocore.session
@@ -39,10 +39,8 @@ def refresh(region: Annotated[str, typer.Argument(help="AWS region, for example 
         client = botocore.session.get_session().create_client("pricing", region_name="us-east-1")
         found = fetch(client, region, datetime.now(UTC).date().isoformat(), say)
     except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
-        raise Failure(
-            "AWS Price List API", str(error), "look at your AWS credentials and try again"
-        ) from None
+        raise Failure("AWS Price List API", str(error), "check your AWS credentials and try again") from None
     if not found["usd_per_hour"]:
-        raise Failure("AWS Price List API", f"knows no machine in {region}", "look at the region's name")
+        raise Failure("AWS Price List API", f"has no machine in {region}", "check the region's name")
     file = save(PRICES, found)
     say(f"{len(found['usd_per_hour'])} machines in {file.relative_to(PRICES.parents[1])}")

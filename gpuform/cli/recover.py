@@ -17,22 +17,24 @@ def recover(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Carry the plan out without asking.")] = False,
     offline: Annotated[
-        bool, typer.Option("--offline", help="The state of the stack's offline runs.")
+        bool, typer.Option("--offline", help="Use the state of the stack's offline runs.")
     ] = False,
     as_json: AsJson = False,
     owner_is_gone: Annotated[
         list[str] | None,
-        typer.Option(help="HOST:PID of a lock's owner on another host that you know to be gone."),
+        typer.Option(help="HOST:PID of a lock's owner on another host; you confirm that it has ended."),
     ] = None,
     made: Annotated[
         list[str] | None,
-        typer.Option("--import", help="NAME=ID of a resource that was made, as `pulumi import` takes it."),
+        typer.Option(
+            "--import", help="NAME=ID of a resource that was created; the ID as for `pulumi import`."
+        ),
     ] = None,
     never_made: Annotated[
-        list[str] | None, typer.Option("--clear", help="NAME of a resource that was not made.")
+        list[str] | None, typer.Option("--clear", help="NAME of a resource that was not created.")
     ] = None,
     renew_kubeconfig: Annotated[
-        bool, typer.Option(help="Have Magnum sign another client certificate for the cluster's kubeconfig.")
+        bool, typer.Option(help="Renew the cluster's kubeconfig: Magnum signs a new client certificate.")
     ] = False,
 ) -> None:
     """Find what an interrupted update left: stale locks, pending operations and Helm releases; show, then do.
@@ -73,7 +75,7 @@ def recover(
 def _agreed() -> bool:
     if not _terminal():
         return False
-    return str(typer.prompt("Do this? Only 'yes' is taken for it", default="no")) == "yes"
+    return str(typer.prompt("Carry out this plan? Type 'yes'", default="no")) == "yes"
 
 
 def _terminal() -> bool:

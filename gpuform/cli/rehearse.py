@@ -22,28 +22,28 @@ def rehearse(
         Path | None, typer.Option(help="File with workloads: [...] to place instead of the stack's own.")
     ] = None,
     report: Annotated[
-        Path | None, typer.Option(help="File for the page with the picture; .gpuform/rehearse/STACK.html.")
+        Path | None, typer.Option(help="File for the HTML report; default: .gpuform/rehearse/STACK.html.")
     ] = None,
     short: Annotated[
         list[str] | None,
-        typer.Option(help="MACHINE[:ZONE[:CAPACITY]] that AWS shall be short of. May be repeated."),
+        typer.Option(help="MACHINE[:ZONE[:CAPACITY]] for which AWS has no capacity. May be repeated."),
     ] = None,
     interrupt_spot: Annotated[
-        bool, typer.Option("--interrupt-spot", help="Take a spot node away, with AWS's two minutes' notice.")
+        bool, typer.Option("--interrupt-spot", help="Interrupt a spot node, with AWS's two-minute notice.")
     ] = False,
     reservation_used: Annotated[
         list[str] | None,
-        typer.Option(help="ID[=LEFT]: a reservation that others have used up. May be repeated."),
+        typer.Option(help="ID[=LEFT]: a reservation used by others; LEFT instances remain. May be repeated."),
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that each wait may take at most.")] = 300.0,
+    timeout: Annotated[float, typer.Option(help="Maximum seconds of each wait.")] = 300.0,
     shrink: Annotated[
-        bool, typer.Option("--shrink/--no-shrink", help="Let half of the pods go at the end.")
+        bool, typer.Option("--shrink/--no-shrink", help="Remove half of the pods at the end.")
     ] = True,
 ) -> None:
-    """Simulate a stack on this machine: what is bought, what it costs, what stays pending and why.
+    """Simulate a stack on this machine: which nodes it gets, what they cost, what stays pending and why.
 
-    The platform runs on a control plane of its own, with simulated nodes; for AWS the real Karpenter buys
-    them from a simulated AWS. Exit code 1 if a pod of the workloads stays pending, 2 for bad input.
+    The platform runs on a control plane of its own, with simulated nodes; for AWS the real Karpenter launches
+    them at a simulated AWS. Exit code 1 if a pod of the workloads stays pending, 2 for bad input.
     """
     from gpuform.rehearse import options
     from gpuform.rehearse.document import document
@@ -52,17 +52,17 @@ def rehearse(
     from gpuform.toolchain import Toolchain
 
     if fast:
-        remedy = "leave it out: Karpenter's AWS controller buys the nodes, in about the same time"
-        raise InputError("--fast", "is no option any more", remedy)
+        remedy = "leave it out: Karpenter's AWS controller launches the nodes, in about the same time"
+        raise InputError("--fast", "was removed", remedy)
     paths = Paths.here()
     page = report or paths.state / "rehearse" / f"{stack}.html"
     if report is not None:
-        remedy = "name a file that you may write with --report"
+        remedy = "name a writable file with --report"
         if report.is_dir():
             raise InputError(str(report), "is a folder", remedy)
         writable.require(report.parent, remedy)
     if not timeout > 0:  # also rejects nan
-        raise InputError("--timeout", f"{timeout:g} is no time to wait", "give seconds, 300 for example")
+        raise InputError("--timeout", f"{timeout:g} is not a valid timeout", "give seconds, for example 300")
     asked = options.Options(
         workloads=workloads,
         timeout_s=timeout,
@@ -74,7 +74,7 @@ def rehearse(
     try:
         found = Rehearsal(paths, Toolchain(paths), stack, asked, say=warn).run()
     except KeyboardInterrupt:
-        warn("interrupted; nothing of it is left, and the same command begins anew")
+        warn("interrupted and cleaned up; run the same command to start again")
         raise typer.Exit(130) from None
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(rehearsal_page.page(found), encoding="utf-8")

@@ -40,7 +40,7 @@ def report(
     paths = Paths.here()
     env = declared(stack, paths)
     file = output or paths.state / "report" / PAGES.get(stack, f"{stack}.html")
-    remedy = "name a file that you may write with -o"
+    remedy = "name a writable file with -o"
     if file.is_dir():
         raise InputError(str(file), "is a folder", remedy)
     writable.require(file.parent, remedy)

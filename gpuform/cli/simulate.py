@@ -10,9 +10,7 @@ import typer
 from gpuform.cli.output import say
 from gpuform.paths import Paths
 
-app = typer.Typer(
-    no_args_is_help=True, help="What happens to the hardware of the embedded cluster's simulated nodes."
-)
+app = typer.Typer(no_args_is_help=True, help="Hardware faults of the embedded cluster's simulated nodes.")
 
 
 @app.callback()
@@ -24,7 +22,9 @@ def simulate() -> None:
 def health(
     node: Annotated[str, typer.Argument(help="Name of a simulated node.")],
     gpu: Annotated[int, typer.Option(help="Index of the GPU, from 0.")],
-    ok: Annotated[bool, typer.Option("--ok", help="It is well again; the device plugin restarts.")] = False,
+    ok: Annotated[
+        bool, typer.Option("--ok", help="Make it healthy again; restarts the device plugin.")
+    ] = False,
 ) -> None:
     """Make a GPU unhealthy: it stays in capacity, is not allocatable, and pods that hold it keep it."""
     from gpuform.simulate import health as change
@@ -36,15 +36,13 @@ def health(
 @app.command()
 def fault(
     node: Annotated[str, typer.Argument(help="Name of a simulated node.")],
-    gpu: Annotated[
-        int | None, typer.Option(help="Index of the GPU, from 0 (0 where it is left out).")
-    ] = None,
+    gpu: Annotated[int | None, typer.Option(help="Index of the GPU, from 0; default: 0.")] = None,
     xid: Annotated[int | None, typer.Option(help="The driver reports this XID once.")] = None,
     ecc: Annotated[bool, typer.Option("--ecc", help="Double-bit memory errors, each with XID 48.")] = False,
-    gpu_lost: Annotated[bool, typer.Option("--gpu-lost", help="XID 79, and its series vanish.")] = False,
-    thermal: Annotated[bool, typer.Option("--thermal", help="The cooling fails; it throttles.")] = False,
-    power: Annotated[bool, typer.Option("--power", help="The power is limited; it throttles.")] = False,
-    nvlink: Annotated[bool, typer.Option("--nvlink", help="Errors on its NVLinks.")] = False,
+    gpu_lost: Annotated[bool, typer.Option("--gpu-lost", help="XID 79; the GPU's series disappear.")] = False,
+    thermal: Annotated[bool, typer.Option("--thermal", help="The cooling fails; the GPU throttles.")] = False,
+    power: Annotated[bool, typer.Option("--power", help="The power is limited; the GPU throttles.")] = False,
+    nvlink: Annotated[bool, typer.Option("--nvlink", help="Errors on the NVLinks.")] = False,
     row_remap: Annotated[bool, typer.Option("--row-remap", help="A row cannot be remapped.")] = False,
     fabric_manager: Annotated[
         bool, typer.Option("--fabric-manager", help="The fabric manager of an NVSwitch board stops.")
@@ -53,7 +51,7 @@ def fault(
         bool, typer.Option("--exporter-down", help="The node's dcgm-exporter crash-loops.")
     ] = False,
     clear: Annotated[
-        bool, typer.Option("--clear", help="Nothing is broken any more, of the GPU or of the whole node.")
+        bool, typer.Option("--clear", help="Clear all faults of the GPU, or of the whole node.")
     ] = False,
 ) -> None:
     """Inject one fault, to see how monitoring and the device plugin react."""

@@ -23,13 +23,14 @@ def build(
         list[str] | None, typer.Argument(help="Names of tools; default: what `make up` runs.")
     ] = None,
     gate: Annotated[
-        bool, typer.Option("--gate", help="What `make test` runs as well; four minutes more.")
+        bool, typer.Option("--gate", help="Also the tools of `make test`; takes four more minutes.")
     ] = False,
     tests: Annotated[
-        bool, typer.Option("--tests", help="Everything, as `make test-all` runs it; ten minutes more.")
+        bool,
+        typer.Option("--tests", help="All tools, as `make test-all` needs them; takes ten more minutes."),
     ] = False,
 ) -> None:
-    """Get every tool that is missing; a second checkout finds them in the cache."""
+    """Get every missing tool; other checkouts use them from the cache."""
     names = tools or (CATALOGUE if tests else GATE if gate else MAIN_JOB)
     Toolchain(Paths.here()).ensure(*names, progress=say)
 

@@ -27,7 +27,7 @@ def top(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = "local",
     as_json: AsJson = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Again every 5 seconds until Ctrl-C; with --json a line each.")
+        bool, typer.Option("--watch", help="Repeat every 5 seconds until Ctrl-C; with --json one line each.")
     ] = False,
     namespace: Annotated[str | None, typer.Option(help="Only pods of this namespace.")] = None,
     pool: Annotated[str | None, typer.Option(help="Only nodes of this pool.")] = None,

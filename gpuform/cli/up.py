@@ -18,13 +18,13 @@ LOCAL = "local"
 def up(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
     offline: Annotated[
-        bool, typer.Option("--offline", help="Reach no cloud: a stand-in answers for it, and makes nothing.")
+        bool, typer.Option("--offline", help="Contact no cloud: a stand-in answers and creates nothing.")
     ] = False,
     skip_preflight: Annotated[
-        bool, typer.Option("--skip-preflight", help="Ask nothing of the account beforehand.")
+        bool, typer.Option("--skip-preflight", help="Skip the preflight checks of the account.")
     ] = False,
     policy_pack: Annotated[
-        list[Path] | None, typer.Option(help="Folder of policies that must hold. May be repeated.")
+        list[Path] | None, typer.Option(help="Folder of a policy pack to enforce. May be repeated.")
     ] = None,
 ) -> None:
     """Make the stack match its file, after a preflight of the account or project.

@@ -36,11 +36,11 @@ def controller(cluster: Cluster) -> Controller:
     leads = _leader(cluster.find(LEASE, KARPENTER_NAMESPACE, _LEASE))
     if deployment is None:
         where = f"no Deployment {KARPENTER_NAMESPACE}/{NAME}"
-        return Controller(bool(leads), leads or f"is not there ({where}, and no leader renews its lease)")
+        return Controller(bool(leads), leads or f"is not running ({where}, and no leader renews its lease)")
     status, wanted = deployment.get("status") or {}, (deployment.get("spec") or {}).get("replicas", 1)
     ready = int(status.get("readyReplicas") or 0)
     if ready:
-        return Controller(True, f"lives ({ready} of {wanted} ready)")
+        return Controller(True, f"is running ({ready} of {wanted} ready)")
     if leads:
         return Controller(True, leads)
     pods = cluster.objects(POD, KARPENTER_NAMESPACE, labelSelector=f"app.kubernetes.io/name={NAME}")
@@ -53,9 +53,8 @@ def _leader(lease: Json | None) -> str:
     if not spec.get("holderIdentity") or not spec.get("renewTime"):
         return ""
     age = (datetime.now(UTC) - datetime.fromisoformat(str(spec["renewTime"]))).total_seconds()
-    return (
-        f"lives ({spec['holderIdentity']} leads, as of {max(age, 0):.0f} s ago)" if age < _RENEWED_S else ""
-    )
+    said = f"is running ({spec['holderIdentity']} is the leader, as of {max(age, 0):.0f} s ago)"
+    return said if age < _RENEWED_S else ""
 
 
 def budgets(cluster: Cluster) -> str:
@@ -91,7 +90,7 @@ def why(cluster: Cluster, left: Sequence[Left]) -> tuple[Controller, str]:
     lives = controller(cluster)
     shut, warned = budgets(cluster), events(cluster, left)
     said = [
-        f"Karpenter, which is to end them, {lives.said}",
+        f"Karpenter, which must terminate them, {lives.said}",
         f"budgets that allow no eviction: {shut}" if shut else "",
         f"last warnings: {warned}" if warned else "",
     ]

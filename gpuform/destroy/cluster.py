@@ -161,4 +161,4 @@ def access(eks: Eks, region: str) -> str:
 
 
 def _failure(kind: Kind, error: PluginError) -> Failure:
-    return Failure(f"{kind.name}s of the cluster", str(error), "check the rights of your access entry")
+    return Failure(f"{kind.name}s of the cluster", str(error), "check the permissions of your access entry")

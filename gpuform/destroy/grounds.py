@@ -19,10 +19,8 @@ from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from infra.model.environment import Environment
 
-_STAYS = (
-    "hosts: what was installed on them (driver, toolkit, settings) stays; docs/roles.md says what that is"
-)
-_OF_A_CLOUD = "is for clusters that a stack makes at a cloud, and {stack} is none"
+_STAYS = "hosts: what was installed on them (driver, toolkit, settings) stays; docs/roles.md lists it"
+_OF_A_CLOUD = "is for stacks that create a cluster at a cloud; {stack} does not"
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class Ground:
     reach: ClassVar[str] = "its network"
     prover: ClassVar[str] = "the cloud"
     refused: ClassVar[Mapping[str, str]] = {
-        "--force": "is for clusters on AWS, and {stack} is none",
+        "--force": "is for clusters on AWS; {stack} has none",
         "--cluster-gone": _OF_A_CLOUD,
         "--purge": _OF_A_CLOUD,
     }

@@ -82,7 +82,7 @@ def delete_balancers(cluster: Cluster, seconds: float, say: Say) -> None:
             yield of_object(balancer.kind, balancer.one)
 
     remedy = (
-        "their controller removes the finalizer once the cloud has taken the load balancer down: look at "
+        "their controller removes the finalizer once the cloud has deleted the load balancer: see "
         "the events, or delete load balancer and finalizer by hand, and run the same command again"
     )
     _wait("load balancers", look, seconds, say, remedy)
@@ -109,9 +109,9 @@ def keep_volumes(cluster: Cluster) -> None:
         for one in lost:
             cluster.patch(VOLUME, one, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
     raise Failure(
-        "destroy: volumes that are to stay",
-        f"{', '.join(map(named, lost))} would be deleted with their claims: the policy Retain is not taken",
-        "see who changes it back, and run the same command again",
+        "destroy: volumes to keep",
+        f"{', '.join(map(named, lost))} would be deleted with their claims: setting Retain has no effect",
+        "find out what resets the reclaim policy, and run the same command again",
     )
 
 
@@ -205,12 +205,12 @@ def _release(cluster: Cluster, kinds: tuple[Kind, ...]) -> None:
 def _remedy(alive: bool) -> str:
     if alive:
         return (
-            "Karpenter works on it: let the pods go (budgets, finalizers, karpenter.sh/do-not-disrupt), "
-            "and run the same command again"
+            "Karpenter is deleting them: make their pods evictable (budgets, finalizers, "
+            "karpenter.sh/do-not-disrupt), and run the same command again"
         )
     return (
-        "bring Karpenter back and run the same command again, or, if it is not to come back, with --force: "
-        "that ends its instances and takes its finalizers away"
+        "restore Karpenter and run the same command again, or, if it cannot be restored, run with --force: "
+        "that terminates its instances and removes its finalizers"
     )
 
 

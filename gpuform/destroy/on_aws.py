@@ -18,8 +18,10 @@ from gpuform.paths import Paths
 from gpuform.recover.aws import require_account
 from infra.model.aws import AwsCluster
 
-_OFFLINE = "offline: AWS is not asked for leftovers; point AWS_ENDPOINT_URL at a stand-in on this machine"
-_REAL = "run without --offline, or point AWS_ENDPOINT_URL at a stand-in on this machine"
+_OFFLINE = (
+    "offline: AWS is not queried for leftovers; point AWS_ENDPOINT_URL at a simulated AWS on this machine"
+)
+_REAL = "run without --offline, or point AWS_ENDPOINT_URL at a simulated AWS on this machine"
 
 
 @dataclass
@@ -39,12 +41,12 @@ class OnAws(Ground):
 
     @property
     def nothing(self) -> str:  # type: ignore[override]
-        return "no VPC" if may_be_asked(self.options.offline) else "AWS is not asked offline"
+        return "no VPC" if may_be_asked(self.options.offline) else "AWS is not queried offline"
 
     def refuse_options(self) -> None:
         """Every option applies, but an offline run gets no proof."""
         if self.options.cluster_gone and not may_be_asked(self.options.offline):
-            raise InputError("--cluster-gone", "asks EKS for proof, which an offline run does not", _REAL)
+            raise InputError("--cluster-gone", "needs proof from EKS, which an offline run cannot get", _REAL)
 
     def notes(self) -> tuple[str, ...]:
         return () if may_be_asked(self.options.offline) else (_OFFLINE,)
@@ -53,8 +55,8 @@ class OnAws(Ground):
         if known.regions and self.region not in known.regions:
             raise InputError(
                 f"Pulumi.{self.stack}.yaml",
-                f"says {self.region}, and the stack lies in {', '.join(sorted(known.regions))}",
-                "set cluster.region back to where it was made",
+                f"declares region {self.region}, but the stack is in {', '.join(sorted(known.regions))}",
+                "set cluster.region back to the region of the stack",
             )
         if known.counts() and not self.options.offline:
             require_account(self.stack, state)

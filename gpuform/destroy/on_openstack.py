@@ -25,7 +25,7 @@ from infra.model.openstack import OpenstackCluster
 
 _BALANCER = "load balancer"
 _CONFLICT = 409
-_OFFLINE = "offline: OpenStack is not asked for leftovers"
+_OFFLINE = "offline: OpenStack is not queried for leftovers"
 
 
 @dataclass
@@ -37,18 +37,18 @@ class OnOpenstack(Ground):
     reach: ClassVar[str] = "network, floating IP, security groups"
     prover: ClassVar[str] = "Magnum"
     refused: ClassVar[Mapping[str, str]] = {
-        "--force": "is for a Karpenter that is dead; Magnum ends the nodes of {stack} itself",
+        "--force": "is for a Karpenter that does not run; Magnum deletes the nodes of {stack} itself",
     }
 
     @property
     def nothing(self) -> str:  # type: ignore[override]
-        return "OpenStack is not asked offline" if self.options.offline else "no cluster"
+        return "OpenStack is not queried offline" if self.options.offline else "no cluster"
 
     def refuse_options(self) -> None:
         """Besides the options that do not apply: an offline run gets no proof."""
         super().refuse_options()
         if self.options.cluster_gone and self.options.offline:
-            fact = "asks Magnum for proof, which an offline run does not"
+            fact = "needs proof from Magnum, which an offline run cannot get"
             raise InputError("--cluster-gone", fact, "run without --offline")
 
     def notes(self) -> tuple[str, ...]:
@@ -72,8 +72,8 @@ class OnOpenstack(Ground):
         if made.region and region and made.region != region:
             raise InputError(
                 f"Pulumi.{self.stack}.yaml",
-                f"says {region}, and the stack lies in {made.region}",
-                "set cluster.region back to where it was made",
+                f"declares region {region}, but the stack is in {made.region}",
+                "set cluster.region back to the region of the stack",
             )
 
     def made(self, known: Known) -> Magnum | None:
@@ -95,9 +95,9 @@ class OnOpenstack(Ground):
         assert made
         found = self._api.find("magnum", f"/clusters/{made.id}")
         if found is not None:
-            fact = f"Magnum says that cluster {made.id} is there ({found.get('status')})"
+            fact = f"Magnum still has cluster {made.id} ({found.get('status')})"
             raise InputError(
-                "--cluster-gone", fact, "run without it; if it does not answer you, see its network"
+                "--cluster-gone", fact, "run without it; if the cluster does not answer, check its network"
             )
         return f"Magnum has no cluster {made.id}"
 
@@ -120,15 +120,14 @@ class OnOpenstack(Ground):
             return failure
         if cluster is None:
             return failure
-        status = (
-            f"Magnum has it as {cluster.get('status')} ({cluster.get('status_reason') or 'no reason given'})"
-        )
+        reason = cluster.get("status_reason") or "no reason given"
+        status = f"Magnum reports {cluster.get('status')} ({reason})"
         named = "; ".join(line for line in held if line not in failure.fact)
-        in_its_way = f"; in its way may be: {named}" if named else ""
+        blocked = f"; possibly blocked by: {named}" if named else ""
         return Failure(
             f"cluster {made.name} of {self.stack}",
-            f"is not gone: {status}{in_its_way}; {failure.fact}",
-            "end what is in its way, and run the same command again, which goes on",
+            f"is not deleted: {status}{blocked}; {failure.fact}",
+            "delete what blocks it, and run the same command again to continue",
         )
 
 
@@ -159,7 +158,7 @@ class Swept:
 
     def _take(self, one: LoadBalancer) -> str:
         if one.going:
-            return "octavia is at it"
+            return "octavia is deleting it"
         try:
             self._api.delete("octavia", f"/lbaas/loadbalancers/{one.id}", cascade="true")
         except Refused as refused:

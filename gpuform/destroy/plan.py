@@ -101,16 +101,16 @@ class Plan:
         inside = self.inside
         yield "workloads of the stack", inside.workloads
         yield "NodePools", inside.node_pools
-        yield "not made by this stack, but in its cluster, so they end with it", inside.foreign
+        yield "not created by this stack, but in its cluster, so deleted with it", inside.foreign
         kept = f"data that stays at {self.where}, to be deleted by hand"
         gone = "data that will be lost" if self.purge else kept
         yield f"volumes: {gone}", inside.volumes
         yield (
-            f"bears the cluster's name at {self.where}; what its own controllers leave of it will be deleted",
+            f"has the cluster's name at {self.where}; deleted if the cluster's controllers do not delete it",
             tuple(map(str, self.swept)),
         )
         yield (
-            "in the cluster's network, not ours, so it is not touched; it holds its subnet",
+            "in the cluster's network, but not ours, so not deleted; it blocks its subnet",
             tuple(map(str, self.left_alone)),
         )
 

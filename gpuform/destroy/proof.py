@@ -18,11 +18,14 @@ def refuse_living(name: str, region: str) -> None:
     except Refused as refused:
         if refused.code == _GONE:
             return
-        raise Failure(call, refused.fact, "that is no proof: let eks:DescribeCluster answer") from None
+        raise Failure(
+            call, refused.fact, "this does not prove that the cluster is gone: allow eks:DescribeCluster"
+        ) from None
     raise Failure(
         "destroy: leftovers at AWS",
-        f"EKS says that cluster {name} is there ({found.get('status')}), and the stack's state has none",
-        "nothing is swept under a cluster: delete it, or wait until it is, and run the same command again",
+        f"EKS still has cluster {name} ({found.get('status')}), but the stack's state has none",
+        "no leftovers are deleted while it exists: delete it, or wait until it is gone, and run the same "
+        "command again",
     )
 
 
@@ -38,7 +41,7 @@ def require_gone(eks: Eks, region: str) -> str:
     if account != eks.account:
         raise InputError(
             "--cluster-gone",
-            f"the credentials are of account {account}, the cluster was in {eks.account}",
+            f"the credentials are for account {account}, but the cluster was in {eks.account}",
             "use credentials of that account",
         )
     try:
@@ -47,9 +50,11 @@ def require_gone(eks: Eks, region: str) -> str:
     except Refused as refused:
         if refused.code == _GONE:
             return f"EKS has no cluster {eks.name} in {region}, account {account}"
-        raise Failure(call, refused.fact, "that is no proof: let eks:DescribeCluster answer") from None
+        raise Failure(
+            call, refused.fact, "this does not prove that the cluster is gone: allow eks:DescribeCluster"
+        ) from None
     raise InputError(
         "--cluster-gone",
-        f"EKS says that cluster {eks.name} is there ({found.get('status')})",
-        "run without it; if its endpoint does not answer you, reach it from inside the VPC",
+        f"EKS still has cluster {eks.name} ({found.get('status')})",
+        "run without it; if its endpoint does not answer, run from inside the VPC",
     )

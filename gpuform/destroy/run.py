@@ -88,7 +88,7 @@ class Destroy:
 
     def _inside(self, step: Step, act: Callable[[Cluster, float, Callable[[str], None]], None]) -> str:
         if self._cluster is None:
-            return "there is no cluster any more"
+            return "the cluster is gone"
         act(self._cluster, self._bound(step), lambda text: self._say(step.name, text))
         return "none left"
 
@@ -128,11 +128,11 @@ class Destroy:
             raise Failure("destroy: NodePools", error.fact, error.remedy) from None
         leftovers = self._site.leftovers()
         if not isinstance(leftovers, Leftovers):
-            self._say("pools", "--force: AWS is not asked, so no instance is ended")
+            self._say("pools", "--force: AWS is not queried, so no instance is terminated")
             return
         found = leftovers.instances(of_karpenter=True)
         for one in found:
-            self._say("pools", f"--force: ends {one}")
+            self._say("pools", f"--force: terminates {one}")
         leftovers.end(found)
 
     def _to_the_cluster(self) -> str:
@@ -154,7 +154,7 @@ class Destroy:
         try:
             taken = leftovers.sweep(self._bound(step), lambda text: self._say(step.name, text))
         except StillThere as still:
-            remedy = "see who uses them, and run the same command again"
+            remedy = "see what uses them, and run the same command again"
             raise Failure(f"destroy: leftovers at {ground.where}", str(still), remedy) from None
         self._outcome.swept += [str(one) for one in taken]
         return f"deleted {', '.join(map(str, taken))}" if taken else "none"
@@ -165,9 +165,9 @@ class Destroy:
         if foreign:
             raise Failure(
                 f"VPC of {self._site.stack}",
-                "the cluster is gone, the network cannot go: "
-                f"{counted(len(foreign), 'network interface')} in it "
-                f"not ours: {'; '.join(f'{one.id} ({one.why})' for one in foreign)}",
+                "the cluster is gone, but its network is blocked by "
+                f"{counted(len(foreign), 'network interface')} not of this stack: "
+                f"{'; '.join(f'{one.id} ({one.why})' for one in foreign)}",
                 "delete them, or what uses them, and run the same command again",
             )
         return self._engine(())

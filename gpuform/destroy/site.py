@@ -53,7 +53,9 @@ class Site:
         planned, self._state = self._state, None
         self.known()
         if planned is not None and not same(planned, self._state or {}):
-            raise Failure(f"stack {self.stack}", "its state has changed since the plan", "look again")
+            raise Failure(
+                f"stack {self.stack}", "its state has changed since the plan", "check the plan again"
+            )
 
     def require_free(self) -> None:
         """Raise Failure if the stack is locked: the engine, which runs after the cluster, checks too late.
@@ -144,20 +146,20 @@ class Site:
             return
         access = ground.access(known, self.paths, self._shown)
         if not access and not known.inside:
-            self.say("the state has no kubeconfig of the cluster, and nothing of the stack is in it")
+            self.say("the state has no kubeconfig of the cluster, and no resources in it")
             yield None
             return
         with Cluster(access) as cluster:
             problem = cluster.reachable()
             if problem and not known.inside:
-                self.say(f"the cluster does not answer, and nothing of the stack is in it: {problem}")
+                self.say(f"the cluster does not answer, but the stack has no resources in it: {problem}")
             elif self.options.cluster_gone and not problem:
                 fact = f"the cluster answers at {made.endpoint}, so it is not gone"
                 raise InputError("--cluster-gone", fact, "run without it")
             elif problem and not self.options.cluster_gone:
                 raise Failure(
                     f"cluster {made.name} of {self.stack}",
-                    f"does not answer ({problem}), and what is in it can only be ended there",
+                    f"does not answer ({problem}), and its contents can only be deleted through it",
                     f"reach it ({ground.reach}); if it is gone, run with --cluster-gone, "
                     f"which asks {ground.prover} for proof first",
                 )
@@ -173,7 +175,7 @@ class Site:
         lives = blockers.controller(cluster)
         if lives.alive and any(cluster.objects(kind) for kind in (NODE_POOL, NODE_CLASS)):
             raise InputError(
-                "--force", f"Karpenter {lives.said}, and ends its nodes itself", "run without --force"
+                "--force", f"Karpenter {lives.said}, and terminates its nodes itself", "run without --force"
             )
 
     def leftovers(self, known: Known | None = None) -> Sweeper | None:
@@ -187,7 +189,7 @@ class Site:
         self.say(self.ground.require_gone(known))
         self.engine.restore(self.stack, without_cluster(self.engine.export(self.stack)))
         self._state = None
-        self.say(f"{len(known.inside)} resources that were in it taken out of the state, releases included")
+        self.say(f"removed the {len(known.inside)} resources in it from the state, releases included")
 
     def require_empty(self) -> None:
         known = self.known()

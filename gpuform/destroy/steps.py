@@ -24,31 +24,31 @@ OF_EKS: tuple[Step, ...] = (
     Step(
         "workloads",
         "deletes the workloads that the stack declares",
-        "their pods, so that nothing new is bought for them",
+        "their pods, so that no node is launched for them",
         300,
     ),
     Step(
         "load balancers",
         "deletes Services of type LoadBalancer and Ingresses, of every namespace",
-        "the controllers that take them down at AWS: only they can, and each holds the subnets",
+        "the controllers that delete them at AWS: only they can, and each blocks the subnets",
         600,
     ),
     Step(
         "volumes",
-        "tells volumes with data to stay at AWS; with --purge, deletes claims and volumes",
+        "keeps volumes with data at AWS; with --purge, deletes claims and volumes",
         "the storage driver, with --purge",
         600,
     ),
     Step(
         "pools",
         "deletes NodePools and NodeClaims",
-        "Karpenter to drain the nodes and end their instances: nobody else does",
+        "Karpenter to drain the nodes and terminate their instances: nothing else does",
         1200,
     ),
     Step(
         "classes",
         "deletes NodeOverlays and EC2NodeClasses",
-        "Karpenter to delete the instance profiles and launch templates that it made",
+        "Karpenter to delete the instance profiles and launch templates that it created",
         300,
     ),
     Step(
@@ -58,8 +58,8 @@ OF_EKS: tuple[Step, ...] = (
     ),
     Step(
         "leftovers",
-        "ends instances, deletes unused network interfaces and security groups that bear the cluster's name",
-        "AWS to let go of them",
+        "terminates instances, deletes unused network interfaces and security groups with the cluster's name",
+        "AWS to delete them",
         900,
     ),
     Step("network", "the engine deletes VPC, subnets, gateways, endpoints", "each of them"),
@@ -76,30 +76,30 @@ OF_MAGNUM: tuple[Step, ...] = (
     Step(
         "load balancers",
         "deletes Services of type LoadBalancer and Ingresses, of every namespace",
-        "the controllers that take them down at OpenStack; each holds the cluster's network",
+        "the controllers that delete them at OpenStack; each blocks the cluster's network",
         600,
     ),
     Step(
         "volumes",
-        "tells volumes with data to stay at OpenStack; with --purge, deletes claims and volumes",
+        "keeps volumes with data at OpenStack; with --purge, deletes claims and volumes",
         "the storage driver, with --purge",
         600,
     ),
     Step(
         "leftovers",
         "deletes load balancers of Services that are gone, by the cluster's id",
-        "octavia to let go of their ports",
+        "octavia to release their ports",
         600,
     ),
     Step(
         "cluster",
         "the engine deletes the platform, node groups, the cluster, its template if it is ours",
-        "each of them; Magnum takes nodes, network and stack of a cluster down",
+        "each of them; Magnum deletes a cluster's nodes, network and stack",
     ),
 )
 """Steps of a stack on OpenStack. Magnum removes the nodes itself: no controller has to be alive for that."""
 
 OF_OTHERS: tuple[Step, ...] = (
-    Step("stack", "the engine deletes all that it made, last things first", "each of them"),
+    Step("stack", "the engine deletes all that it created, in reverse order", "each of them"),
 )
 """Steps of every other stack: it consists of objects of a cluster, and the engine knows their order."""

@@ -31,14 +31,14 @@ def look(paths: Paths, tools: Tools, stack: str, say: Say) -> Drift:
     engine = Engine(paths, tools, say=say)
     if not engine.export(stack).get("deployment", {}).get("resources"):
         raise Failure(
-            f"stack {stack}", "has not been made", "run `up` first: there is nothing to compare with"
+            f"stack {stack}", "has not been created", "run `up` first: there is nothing to compare with"
         )
-    say(f"reading the resources of {stack} again")
+    say(f"refreshing the resources of {stack}")
     result = engine.drift(stack, on_event=lambda event: None)
     found = [
         one for step in result.steps for one in of_step(step) if not magnum.expected(env, step, one.path)
     ]
-    say(f"asking the cluster of {stack}")
+    say(f"reading the cluster of {stack}")
     return Drift.of(stack, found, _live(env, paths, engine, stack))
 
 
@@ -46,7 +46,7 @@ def refuse_hosts(kind: str, stack: str) -> None:
     """InputError for own hosts: the engine does not manage them, Ansible finds their changes."""
     if kind == "hosts":
         raise InputError(
-            f"stack {stack}", "is on own hosts, which no engine knows", "use `gpuform hosts check`"
+            f"stack {stack}", "is on own hosts, which the engine does not manage", "use `gpuform hosts check`"
         )
 
 

@@ -77,7 +77,7 @@ class Layout:
         if not all(letter.isalnum() or letter in _PLAIN for letter in str(self.home)):
             raise InputError(
                 str(self.home),
-                "kwokctl takes no path with blanks or such signs",
+                "kwokctl accepts no path with blanks or special characters",
                 "move the checkout, or set GPUFORM_STATE, to a path of letters, digits and . _ - + @ only",
             )
 

@@ -109,12 +109,12 @@ def _define(layout: Layout, progress: Callable[[str], None]) -> None:
             if (there.get(f"{kind}.{_GROUP}", {}).get("annotations") or {}).get(_VERSION) != _version(text)
         }
         if lacking:
-            progress("teaching the cluster prometheus-operator's kinds")
+            progress("installing prometheus-operator's CRDs")
         for kind, text in lacking.items():
             server.apply(f"{_DEFINITIONS}/{kind}.{_GROUP}", text)
         _served(server)
     except TROUBLE as error:
-        fact = f"does not take prometheus-operator's kinds ({error or type(error).__name__})"
+        fact = f"does not accept prometheus-operator's CRDs ({error or type(error).__name__})"
         raise Failure("embedded control plane", fact, "`gpuform local start`") from None
 
 

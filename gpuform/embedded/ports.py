@@ -59,9 +59,9 @@ def require(port: int, asked: bool) -> None:
         raise InputError(subject, "not a port that a user may listen on", "use one of 1024-65535")
     if is_free(port):
         return
-    remedy = "end that process, or take another port: gpuform local start --port N"
+    remedy = "end that process, or use another port: gpuform local start --port N"
     if not asked:
-        remedy += "; or begin anew: gpuform local stop --delete"
+        remedy += "; or start from scratch: gpuform local stop --delete"
     raise InputError(subject, f"taken by {holder(port)}", remedy)
 
 

@@ -47,7 +47,7 @@ def bring_up(layout: Layout, tools: Tools, port: int | None, progress: Progress)
     if whole and set(running) == set(MEMBERS):
         if _answers(layout, wanted[APISERVER]):
             return
-        progress("the control plane runs but does not answer; starting it anew")
+        progress("the control plane runs but does not answer; restarting it")
         end_members(layout)
         running = {}
     tools.ensure(*kwokctl.BINARIES, KWOKCTL, progress=progress)
@@ -164,7 +164,7 @@ def _supervise(layout: Layout, tools: Tools, port: int, progress: Progress) -> N
         if dead:
             deaths.update(dead)
             _give_up_on_the_dying(layout, deaths)
-            progress("starting again " + ", ".join(dead))
+            progress("restarting " + ", ".join(dead))
             _start_missing(layout, tools)
         if time.monotonic() > deadline:
             what = f"not ready after {READY_SECONDS:.0f} s: {last_line(layout.log(APISERVER))}"
@@ -178,5 +178,5 @@ def _give_up_on_the_dying(layout: Layout, deaths: Counter[str]) -> None:
         return
     said = last_line(layout.log(name))
     end_members(layout)
-    remedy = f"see {layout.log(name)}; to begin anew without its data: gpuform local stop --delete"
-    raise Failure("embedded control plane", f"{name} ends as soon as it is started: {said}", remedy)
+    remedy = f"see {layout.log(name)}; to start from scratch, without its data: gpuform local stop --delete"
+    raise Failure("embedded control plane", f"{name} exits as soon as it is started: {said}", remedy)

@@ -49,7 +49,7 @@ def project(root: Path) -> str:
     file = root / "Pulumi.yaml"
     content = yaml.safe_load(file.read_text(encoding="utf-8")) if file.exists() else None
     if not isinstance(content, dict) or not isinstance(content.get("name"), str):
-        raise Failure(str(file), "is no Pulumi project file", "run inside a checkout of this project")
+        raise Failure(str(file), "is not a Pulumi project file", "run inside a checkout of this project")
     return str(content["name"])
 
 

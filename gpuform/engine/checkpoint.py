@@ -32,10 +32,10 @@ def repair(checkpoint: Path, stack: str, offline: bool = False) -> list[str]:
     content = _read(checkpoint)
     if content is None:
         content = _restore(checkpoint, stack)
-        said.append(f"the state of stack {stack} was cut short; took the engine's backup")
+        said.append(f"the state of stack {stack} was damaged; restored the engine's backup")
     forgotten = _forget_pending(content, (*RESUMING, *_MADE_UP) if offline else RESUMING)
     if forgotten:
-        said.append(f"{forgotten} operation(s) of an interrupted run will be taken up again")
+        said.append(f"{forgotten} operation(s) of an interrupted run will be resumed")
     if said:
         _write(checkpoint, content)
     return said
@@ -52,8 +52,8 @@ def _restore(checkpoint: Path, stack: str) -> dict[str, Any]:
     if backup is None:
         raise Failure(
             f"stack {stack}",
-            f"its state is damaged and has no sound backup ({checkpoint})",
-            "run 'make down' with --delete and start anew; the embedded cluster goes with it",
+            f"its state is damaged and has no intact backup ({checkpoint})",
+            "run 'make down' with --delete and start again; this deletes the embedded cluster, too",
         )
     return backup
 

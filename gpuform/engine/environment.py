@@ -38,8 +38,8 @@ INSTALLED = Path(__file__).resolve().parents[2]
 _WRAPPER = """#!/bin/sh
 # pulumi for this checkout. The engine writes an encryption salt into the stack file that it is given, so
 # every run gets a fresh copy of Pulumi.<stack>.yaml; `pulumi config` alone works on the file itself.
-# Before an update of a stack on AWS, its account is asked whether that can succeed; GPUFORM_SKIP_PREFLIGHT=1
-# leaves that out.
+# Before an update of a stack on AWS, its account is checked (gpuform preflight); GPUFORM_SKIP_PREFLIGHT=1
+# skips that.
 stack=${PULUMI_STACK-} command= takes=
 for word in "$@"; do
   case $takes in

@@ -37,7 +37,7 @@ def require_forgettable(paths: Paths) -> None:
         if any(_elsewhere(one, paths.kubeconfig) for one in resources):
             raise Failure(
                 f"stack {file.stem}",
-                f"has {len(resources)} resources elsewhere, and all that is known of them lies here",
+                f"has {len(resources)} resources outside the embedded cluster, recorded only in this state",
                 f"run 'gpuform destroy {file.stem}' first, or, if they are gone, remove {file}",
             )
 

@@ -28,7 +28,7 @@ class Owner:
     pid: int
     host: str
     since: datetime
-    user: str = "somebody"
+    user: str = "an unknown user"
 
     @property
     def named(self) -> str:
@@ -50,7 +50,7 @@ def release_dead(folder: Path, stack: str) -> list[str]:
             _refuse_living(owner, path, stack)
         path.unlink(missing_ok=True)
         path.with_name(path.name + ".attrs").unlink(missing_ok=True)
-        what = f"process {owner.pid}, which is gone" if owner else "a run that was killed while it wrote it"
+        what = f"process {owner.pid}, which is gone" if owner else "a run that was killed while writing it"
         said.append(f"removed the lock on stack {stack} of {what}")
     return said
 
@@ -61,7 +61,7 @@ def held(said: str, stack: str) -> Failure | None:
     ``said`` is the engine's output. The lock stays: only the user can know that its owner has exited.
     """
     owners = [
-        Owner(int(pid), host, datetime.fromisoformat(since).astimezone(UTC), user or "somebody")
+        Owner(int(pid), host, datetime.fromisoformat(since).astimezone(UTC), user or "an unknown user")
         for user, host, pid, since in _HELD.findall(said)
     ]
     if _LOCKED not in said or not owners:
@@ -74,7 +74,7 @@ def held(said: str, stack: str) -> Failure | None:
     elif _command(first.pid):
         remedy = f"wait for it to end, or stop it with 'kill -INT {first.pid}'"
     else:
-        remedy = f"no such process runs on this host any more: {recover}"
+        remedy = f"that process has exited: {recover}"
     return Failure(f"stack {stack}", f"is locked by {', and by '.join(one.named for one in owners)}", remedy)
 
 
@@ -138,7 +138,10 @@ def written(text: str) -> Owner | None:
         content: dict[str, Any] = json.loads(text)
         since = datetime.fromisoformat(content["timestamp"]).astimezone(UTC)
         return Owner(
-            int(content["pid"]), str(content["hostname"]), since, str(content.get("username") or "somebody")
+            int(content["pid"]),
+            str(content["hostname"]),
+            since,
+            str(content.get("username") or "an unknown user"),
         )
     except (ValueError, KeyError, TypeError):
         return None

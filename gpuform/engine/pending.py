@@ -81,6 +81,6 @@ def require_none(state: Mapping[str, Any], stack: str, destroyed: bool = False) 
     more = f" and {len(making) - _SHOWN} more" if len(making) > _SHOWN else ""
     raise Failure(
         f"stack {stack}",
-        f"an interrupted run was making {shown}{more}, which may be there already",
-        f"run 'gpuform recover {stack}', which looks for it",
+        f"an interrupted run was creating {shown}{more}, which may exist already",
+        f"run 'gpuform recover {stack}' to look for it",
     )

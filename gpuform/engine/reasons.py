@@ -17,7 +17,7 @@ def fact(errors: Sequence[str], code: int, log: Path | None) -> str:
             text.removeprefix("error: ") for text in written(log).splitlines() if text.startswith("error: ")
         ]
     if code < 0:
-        said.append(f"the engine was ended by signal {-code}")
+        said.append(f"the engine was killed by signal {-code}")
     why = f"failed: {_reason(said[0])}" if said else f"failed with exit code {code}"
     return why + (f" (and {len(said) - 1} more)" if len(said) > 1 else "")
 

@@ -117,8 +117,8 @@ class Plugin:
         if offline or self.word or not is_real(stack_file):
             return said
         return (
-            f"{said}; warning: it takes over an object that exists under the name of a new one, and a "
-            "resource renamed with the same metadata.name loses its object. Install the official one with "
+            f"{said}; warning: a create adopts an existing object of the same name, and renaming a "
+            "resource that keeps its metadata.name deletes its object. Install the official one with "
             f"'pulumi {' '.join(installing(self.name, self.version))}'"
         )
 

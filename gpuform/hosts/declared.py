@@ -51,8 +51,8 @@ def declared(stack: str, paths: Paths) -> Declared:
     if not isinstance(cluster, HostsCluster):
         raise InputError(
             "cluster.kind",
-            f"stack {stack} has {cluster.kind}, whose machines are not prepared from here",
-            "name a stack of kind hosts, as onprem-dev",
+            f"stack {stack} has {cluster.kind}: only own hosts are prepared by this command",
+            "name a stack of kind hosts, such as onprem-dev",
         )
     return Declared(
         stack=stack,

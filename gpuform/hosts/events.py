@@ -11,7 +11,7 @@ from gpuform.hosts import reasons
 
 END = "gpuform end of run"  # the task that every host reaches unless it was stopped
 DONE = "Count the host as done"  # the same at the end of a play that takes its hosts in batches (serial)
-STOPPED = "the run stopped before this host was done; run the same again"
+STOPPED = "the run stopped before this host was done; run the same command again"
 _KEPT_OUTPUT = 40  # lines: an error of ansible-playbook itself is in its last few
 _ENDINGS = ("ok", "changed", "failed", "unreachable", "skipped")
 
@@ -121,7 +121,7 @@ class Ledger:
     def outcome(self, rc: int, *, cancelled: bool = False) -> Outcome:
         message = ""
         if cancelled:
-            message = "cancelled; run the same again to go on"
+            message = "cancelled; run the same command again to continue"
         elif self._stats is None:
             message = _last_words(self._output) or f"ansible-playbook ended with code {rc} before any host"
         return Outcome({name: self._host(name, message) for name in self._hosts}, rc, message, cancelled)

@@ -35,7 +35,7 @@ def asked(inventory: Mapping[str, Any], limit: Sequence[str]) -> list[str]:
             groups = sorted(key for key in inventory if key not in ("_meta", "all"))
             raise InputError(
                 "limit",
-                f"{name} is no host and no group with hosts",
+                f"{name} is neither a host nor a group with hosts",
                 f"the hosts are {', '.join(every) or 'none'}; the groups {', '.join(groups) or 'none'}",
             )
         found |= set(members)

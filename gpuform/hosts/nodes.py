@@ -71,7 +71,7 @@ async def _pool(stack: str, pool: PoolHosts, clusters: Clusters, cluster: Mappin
             raise PluginError("; ".join(f"{name} {why}" for name, why in checked.failures))
         _, outputs = await handler.create(call, checked.inputs)
     except PluginError as error:
-        raise Failure(f"nodes of pool {pool.pool}", str(error), "then run the same again") from error
+        raise Failure(f"nodes of pool {pool.pool}", str(error), "then run the same command again") from error
     return list(outputs["nodes"])
 
 

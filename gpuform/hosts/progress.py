@@ -13,7 +13,7 @@ from rich.text import Text
 from gpuform.hosts.events import Event
 
 OnEvent = Callable[[Event], None]
-_STYLES = {"changed": "yellow", "failed": "red", "unreachable": "red", "at work": "cyan"}
+_STYLES = {"changed": "yellow", "failed": "red", "unreachable": "red", "running": "cyan"}
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def lines(write: Callable[[str], None]) -> OnEvent:
         elif event.kind == "changed":
             write(f"  {event.host}: changed: {event.task}")
         elif event.kind in ("failed", "unreachable"):
-            ignored = " (passed over)" if event.ignored else ""
+            ignored = " (ignored)" if event.ignored else ""
             write(f"  {event.host}: {event.kind}{ignored}: {event.task}: {event.message}")
 
     return add
@@ -65,7 +65,7 @@ class Board:
         if row is None or row[0] in ("failed", "unreachable"):
             return
         if event.kind == "started":
-            row[:] = ["at work", event.task]
+            row[:] = ["running", event.task]
         elif event.kind in ("failed", "unreachable") and not event.ignored:
             row[:] = [event.kind, f"{event.task}: {event.message}"]
         elif event.kind in ("ok", "changed", "skipped"):

@@ -11,11 +11,11 @@ _FINGERPRINT = re.compile(r"(SHA256:[A-Za-z0-9+/=]+)")
 # ssh's messages and their meaning. Texts of OpenSSH: sshconnect.c, readconf of the host key, auth.
 _SSH = {
     "REMOTE HOST IDENTIFICATION HAS CHANGED": (
-        "wrong host key: it shows {key}, not the one in known_hosts; somebody else answers at its address, "
-        "or it was installed anew: compare the key on its console, then correct known_hosts"
+        "wrong host key: it shows {key}, not the one in known_hosts; another machine answers at its address, "
+        "or it was reinstalled: compare the key on its console, then correct known_hosts"
     ),
     "host key is known for": (
-        "unknown host key: known_hosts has none for it; compare the key on its console and put it there "
+        "unknown host key: known_hosts has none for it; compare the key on its console and add it there "
         "(`ssh-keyscan` fetches it)"
     ),
     "Host key verification failed": (
@@ -34,14 +34,14 @@ _NETWORK = re.compile(
 
 def unreachable(result: Mapping[str, Any]) -> str:
     if "censored" in result:
-        return "cannot be reached; why is hidden with the task's output: log in to it by ssh to see"
+        return "cannot be reached; the reason is hidden with the task's output: log in by ssh to see it"
     return _meant(str(result.get("msg") or ""))
 
 
 def failed(result: Mapping[str, Any]) -> str:
     """The reason in a module's result; what no_log hides stays hidden."""
     if "censored" in result:
-        return "failed; its output is hidden, for it may hold secrets: look at the host"
+        return "failed; its output is hidden, since it may contain secrets: check the host"
     return _line("; ".join(dict.fromkeys(_messages(result))) or "failed without a message")
 
 

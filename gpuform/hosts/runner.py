@@ -94,7 +94,7 @@ def _job(
 def _playbook(folder: Path, name: str) -> Path:
     if not (folder / name).is_file():
         known = ", ".join(sorted(file.name for file in folder.glob("*.yml"))) or "none"
-        raise InputError("playbook", f"{name} is not in {folder}", f"there are: {known}")
+        raise InputError("playbook", f"{name} is not in {folder}", f"the playbooks are: {known}")
     return folder / name
 
 

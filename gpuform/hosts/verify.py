@@ -119,7 +119,7 @@ def _require(root: Path) -> None:
     if not (root / CHECKS / "conftest.py").is_file():
         raise Failure(
             str(root / CHECKS),
-            "the checks are not here",
+            "the checks are missing",
             "run it in a checkout of the project, which has them",
         )
     if importlib.util.find_spec("testinfra") is None:
@@ -158,5 +158,7 @@ def _run(root: Path, folder: Path, hosts: Sequence[str], environment: Mapping[st
     )
     if done.returncode not in (0, 1) or not results.exists():
         output = f"{done.stdout}{done.stderr}".strip().splitlines()[-15:]
-        raise Failure("the checks", f"could not run (pytest ends with {done.returncode})", "\n".join(output))
+        raise Failure(
+            "the checks", f"could not run (pytest exited with {done.returncode})", "\n".join(output)
+        )
     return [Verdict(**json.loads(line)) for line in results.read_text().splitlines()]

@@ -123,13 +123,13 @@ class Tokens:
             out, err = await asyncio.wait_for(process.communicate(), _EXEC_SECONDS)
         except TimeoutError:
             process.kill()
-            raise OSError(f"{spec['command']} gave no token within {_EXEC_SECONDS} s") from None
+            raise OSError(f"{spec['command']} returned no token within {_EXEC_SECONDS} s") from None
         if process.returncode:
             raise OSError(f"{spec['command']} failed: {err.decode(errors='replace').strip()[-500:]}")
         status = json.loads(out).get("status") or {}
         pair = [status.get("clientCertificateData"), status.get("clientKeyData")]
         if not status.get("token") and not all(pair):
-            raise OSError(f"{spec['command']} gave neither a token nor a client certificate with its key")
+            raise OSError(f"{spec['command']} returned neither a token nor a client certificate with its key")
         self._token = status.get("token") or ""
         if all(pair):
             encoded = [base64.b64encode(str(text).encode()).decode() for text in pair]

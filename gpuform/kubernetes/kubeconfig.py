@@ -69,7 +69,7 @@ def _load(given: Any, environ: Mapping[str, str]) -> dict[str, Any]:
     if not documents:
         where = ", ".join(map(str, listed)) or str(default)
         raise ValueError(
-            f"there is no kubeconfig (looked at {where}); set KUBECONFIG or the provider's kubeconfig"
+            f"no kubeconfig found (searched {where}); set KUBECONFIG or the provider's kubeconfig"
         )
     return _merge(documents)
 
@@ -126,7 +126,7 @@ def _choose(document: dict[str, Any], config: Mapping[str, Any]) -> Access:
     clusters = {entry["name"]: entry.get("cluster") or {} for entry in document.get("clusters") or ()}
     cluster = clusters.get(str(config.get("cluster") or context.get("cluster")))
     if not cluster or not cluster.get("server"):
-        raise ValueError(f"context {name!r} names no cluster with a server")
+        raise ValueError(f"context {name!r} has no cluster with a server")
     users = {entry["name"]: entry.get("user") or {} for entry in document.get("users") or ()}
     return Access(
         server=str(cluster["server"]).rstrip("/"),

@@ -15,10 +15,10 @@ from gpuform.monitor.targets import Ports
 def main() -> int:
     parser = argparse.ArgumentParser(prog="gpuform.monitor", description=__doc__)
     for name, said in (
-        ("--kubeconfig", "of the cluster; its server is what the programs are told, too"),
+        ("--kubeconfig", "kubeconfig of the cluster; the programs use the same server"),
         ("--pki", "folder with ca.crt, admin.crt and admin.key"),
-        ("--home", "folder of all files; the programs are links in its folder bin"),
-        ("--logs", "folder of what the programs write"),
+        ("--home", "folder for all files; its folder bin has links to the programs"),
+        ("--logs", "folder for the programs' logs"),
     ):
         parser.add_argument(name, type=Path, required=True, help=said)
     for name in ("prometheus", "state-metrics", "telemetry", "exporters"):

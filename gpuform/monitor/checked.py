@@ -47,7 +47,7 @@ class Files:
             if text == self._rules.get(name):
                 continue
             if reason := self._wrong(f"{RULES}/{name}", text, "rules"):
-                stays = "the old ones stay" if name in self._rules else "there are none"
+                stays = "the old ones stay" if name in self._rules else "no rules are loaded"
                 troubles.append(f"rules {name.removesuffix('.yaml').replace('_', '/')}: {reason}; {stays}")
                 continue
             write_private(self._home / RULES / name, text)

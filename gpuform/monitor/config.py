@@ -42,8 +42,8 @@ def wanted(world: World, ports: Ports, finds: bool = True) -> Wanted:
 
     Raises ValueError or KeyError for an object that does not match its kind's schema.
     """
-    notes = [f"Prometheus {name} is not run: one is, here" for name in world.also]
-    notes += [f"the Prometheus's {key} is not played here" for key in _UNPLAYED if world.spec.get(key)]
+    notes = [f"Prometheus {name} is not run: only one runs here" for name in world.also]
+    notes += [f"the Prometheus's {key} is not supported here" for key in _UNPLAYED if world.spec.get(key)]
     spec = world.spec
     role = "endpointslice" if spec.get("serviceDiscoveryRole") == "EndpointSlice" else "endpoints"
     interval = str(spec.get("scrapeInterval") or _INTERVAL)
@@ -119,7 +119,7 @@ def _found_for(jobs: list[Json], world: World, notes: list[str]) -> dict[str, Lo
             names = tuple(sorted((one.get("namespaces") or {}).get("names") or ()))
             lookup = Lookup(one["role"], names, json.dumps(selector, sort_keys=True))
             if one["role"] not in LIST:
-                notes.append(f"job {job['job_name']}: role {one['role']} is not played here")
+                notes.append(f"job {job['job_name']}: role {one['role']} is not supported here")
             digest = hashlib.sha256(repr(lookup).encode()).hexdigest()[:12]
             files.append(f"{TARGETS}/{one['role']}-{digest}.json")
             found[files[-1]] = lookup
@@ -157,7 +157,7 @@ def _by_hand(world: World, notes: list[str]) -> list[Json]:
         found = None
     if isinstance(found, list):
         return found
-    notes.append("additionalScrapeConfigs: is no list in YAML, and is left out")
+    notes.append("additionalScrapeConfigs: is not a YAML list, and is ignored")
     return []
 
 

@@ -127,8 +127,8 @@ class Keeper:
     def _lacking(self) -> list[str]:
         names = (PROMETHEUS, PROMTOOL, APP)
         missing = [name for name in names if not self._set.program(name).is_file()]
-        remedy = "`gpuform local up` or `gpuform local env` gets it"
-        return [f"{name} is not there: {remedy}" for name in missing]
+        remedy = "`gpuform local up` or `gpuform local env` installs it"
+        return [f"{name} is missing: {remedy}" for name in missing]
 
     def _start_prometheus(self, world: World, flags: tuple[str, ...]) -> list[str]:
         text = self._cluster.kubeconfig(world.namespace, config.account(world.spec))

@@ -46,7 +46,7 @@ _CREDENTIALS = ("basic_auth", "authorization", "oauth2", "bearer_token", "bearer
 def seconds(text: str) -> float:
     """Seconds of a Prometheus duration (``1h30m``). Raises ValueError for any other text."""
     if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r} is no duration")
+        raise ValueError(f"{text!r} is not a duration")
     return sum(int(count) * _MS[unit] for count, unit in _PART.findall(text)) / 1000
 
 
@@ -67,7 +67,7 @@ class Scraping:
         name = f"serviceMonitor/{meta['namespace']}/{meta['name']}"
         for index, endpoint in enumerate(spec.get("endpoints") or ()):
             for unread in sorted(set(endpoint) - _READ):
-                self.say(f"{name}: endpoints[{index}].{unread} is not played here")
+                self.say(f"{name}: endpoints[{index}].{unread} is not supported here")
             yield {
                 "job_name": f"{name}/{index}",
                 "kubernetes_sd_configs": [self._discovery(meta["namespace"], spec)],

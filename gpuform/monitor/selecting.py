@@ -29,4 +29,4 @@ def _holds(one: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
             return key in labels
         case "DoesNotExist":
             return key not in labels
-    raise ValueError(f"selector: no operator {one['operator']!r}")
+    raise ValueError(f"selector: unknown operator {one['operator']!r}")

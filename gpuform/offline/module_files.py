@@ -69,7 +69,7 @@ def _fetch(wanted: Source, pinned: Path, version: str, store: Store, folder: str
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copy)  # without the module cache's read-only modes
         if not (ready / wanted.proof).is_file():
-            fact = f"v{version} holds no {wanted.folder / wanted.proof}"
+            fact = f"v{version} contains no {wanted.folder / wanted.proof}"
             raise Failure(wanted.module, fact, "pin a version that does")
         store.publish(ready, folder)
 

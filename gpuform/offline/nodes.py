@@ -33,7 +33,7 @@ def play(env: Environment, paths: Paths, tools: Tools, waiting: bool = False) ->
     the control plane does not answer.
     """
     if env.cluster.kind not in KINDS:
-        fact = f"{env.cluster.kind} has no nodes to play"
+        fact = f"{env.cluster.kind} has no nodes to simulate"
         raise InputError("cluster.kind", fact, f"name a stack with cluster.kind: {' or '.join(KINDS)}")
     wanted, mine, group = _wanted(env, waiting)
     names = {one["metadata"]["name"] for one in wanted}

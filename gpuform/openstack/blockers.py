@@ -61,10 +61,10 @@ def _ports(cloud: Cloud, cluster: Mapping[str, Any], stack: list[Resource]) -> I
     doubtful: list[str] = []
     own, networks = _ids(stack, "::Neutron::Port"), _ids(stack, "::Neutron::Net")
     for one in _ask(cloud, "network", "/v2.0/ports", "ports"):
-        owner, said = one.get("device_owner") or "nobody", f"{one.get('description')} {one.get('name')}"
+        owner, said = one.get("device_owner") or "no owner", f"{one.get('description')} {one.get('name')}"
         inside = one.get("network_id") in networks and not owner.startswith(_NEUTRON)
         certain = one.get("id") in own or inside or str(cluster.get("uuid")) in said
-        doubt = "" if certain else ", by its name alone: look whose it is"
+        doubt = "" if certain else ", matched by name only: check its owner"
         what = f"port {one.get('name')} ({one.get('id')}, of {owner}{doubt})"
         line = f"{what}: openstack port delete {one.get('id')}"
         if certain:

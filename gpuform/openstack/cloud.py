@@ -31,7 +31,7 @@ _TIMEOUT_S = 60  # per request; Magnum answers a create before it creates anythi
 _FILES = (
     "clouds.yaml (here, in ~/.config/openstack or in /etc/openstack, or where OS_CLIENT_CONFIG_FILE says)"
 )
-_SOURCE_IT = "or source the openrc file that the cloud's dashboard hands out"
+_SOURCE_IT = "or source the openrc file from the cloud's dashboard"
 _NO_ANSWER = "check the network, the address in clouds.yaml or OS_AUTH_URL, and a proxy"
 
 
@@ -86,7 +86,7 @@ class Cloud:
             where = f"region {self.region}" if self.region else "any region"
             fact = f"its catalogue has no service {_MAGNUM} (Magnum) in {where}"
             raise Failure(
-                f"cloud {self.name}", fact, "check the region; 'openstack catalog list' says what there is"
+                f"cloud {self.name}", fact, "check the region; 'openstack catalog list' shows the services"
             )
         return str(found)
 
@@ -194,11 +194,11 @@ def answers(call: str) -> Iterator[None]:
         status = int(getattr(error, "http_status", None) or getattr(error, "status_code", None) or 0)
         raise Refused(call, status, str(getattr(error, "details", None) or error)) from None
     except (keystone.EndpointNotFound, keystone.EmptyCatalog) as error:
-        remedy = "check the region; is the service installed there? 'openstack catalog list' says"
+        remedy = "check the region, and with 'openstack catalog list' whether it has the service"
         raise Failure(call, str(error), remedy) from None
     except (keystone.ClientException, sdk.SDKException, OSError) as error:
         raise Failure(call, f"no answer: {error}", _NO_ANSWER) from None
 
 
 def _renew() -> str:
-    return "renew them in clouds.yaml or source a fresh openrc file; 'openstack token issue' tries them"
+    return "renew them in clouds.yaml or source a fresh openrc file; 'openstack token issue' tests them"

@@ -57,10 +57,10 @@ def address(auth_url: object, source: str) -> InputError | None:
             return None
     except ValueError:  # unbalanced brackets
         pass
-    fact = f"{text!r} is no address of an identity service"
+    fact = f"{text!r} is not the URL of an identity service"
     if "://" not in text:
         fact += ": it has no https:// before the host"
-    return InputError(source, fact, "write it whole, as in https://keystone.example.org:5000/v3")
+    return InputError(source, fact, "give the full URL, as in https://keystone.example.org:5000/v3")
 
 
 def source(file: str | None, cloud: str | None) -> str:
@@ -80,12 +80,14 @@ def _read(file: str) -> Any:
         raise InputError(f"{file}:{error.lineno}", f"is not JSON: {error.msg}", "correct it there") from None
     except (yaml.composer.ComposerError, yaml.constructor.ConstructorError) as error:
         # These errors quote the text, which may be a password: YAML takes *secret for an alias.
-        raise InputError(_at(file, error), "is not YAML: an alias or a tag of no meaning", _QUOTE) from None
+        raise InputError(_at(file, error), "is not YAML: an undefined alias or tag", _QUOTE) from None
     except yaml.MarkedYAMLError as error:
-        said = "a tag of no meaning" if "tag" in str(error.problem) else error.problem
+        said = "an undefined tag" if "tag" in str(error.problem) else error.problem
         raise InputError(_at(file, error), f"is not YAML: {said}", _QUOTE) from None
     except (ValueError, yaml.YAMLError):
-        raise InputError(file, "is not a text in UTF-8 that YAML takes", "save it as UTF-8") from None
+        raise InputError(
+            file, "is not UTF-8 text, or has characters that YAML forbids", "save it as UTF-8"
+        ) from None
 
 
 def _at(file: str, error: yaml.MarkedYAMLError) -> str:

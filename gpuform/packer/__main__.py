@@ -14,9 +14,9 @@ from gpuform.packer.keeper import Keeper
 def main() -> int:
     parser = argparse.ArgumentParser(prog="gpuform.packer", description=__doc__)
     for name, said in (
-        ("--kubeconfig", "of the cluster; its server is what the scheduler is told, too"),
+        ("--kubeconfig", "kubeconfig of the cluster; the scheduler uses the same server"),
         ("--pki", "folder with ca.crt, admin.crt and admin.key"),
-        ("--scheduler", "the program; its folder is where its configuration goes"),
+        ("--scheduler", "the program; its configuration is written into its folder"),
         ("--log", "file that the scheduler writes to"),
     ):
         parser.add_argument(name, type=Path, required=True, help=said)

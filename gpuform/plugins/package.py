@@ -87,8 +87,8 @@ def _cluster(
     if environment.cluster.kind != "embedded":
         raise pulumi.InputPropertyError(
             "environment",
-            f"cluster.kind: {environment.cluster.kind} makes a cluster, and this component only fills one; "
-            "use kind: existing with its kubeconfig",
+            f"cluster.kind: {environment.cluster.kind} creates a cluster, and this component needs an "
+            "existing one; use kind: existing with its kubeconfig",
         )
     if kubeconfig is None:
         raise pulumi.InputPropertyError(

@@ -135,7 +135,7 @@ def _set(target: struct_pb2.Value, value: Any) -> None:
     elif value is UNKNOWN:
         target.string_value = UNKNOWN_STRING
     else:
-        raise TypeError(f"no property value: {type(value).__name__}")
+        raise TypeError(f"not a property value: {type(value).__name__}")
 
 
 def has_unknown(value: Any) -> bool:

@@ -21,9 +21,9 @@ ASKED = ("aws", "openstack")
 """Kinds of clusters with an account or a project, which is checked before an update."""
 
 _ELSEWHERE = {
-    "embedded": ("the cluster runs on this machine: `gpuform doctor` without a stack says it all", ""),
-    "existing": ("the cluster and its nodes are there already, and are not made from here", ""),
-    "hosts": ("own hosts are asked over ssh, which this does not do", "gpuform hosts check {stack}"),
+    "embedded": ("the cluster runs on this machine: `gpuform doctor` without a stack checks it", ""),
+    "existing": ("the cluster and its nodes exist already, and are not created by the stack", ""),
+    "hosts": ("own hosts are checked over ssh, by another command", "gpuform hosts check {stack}"),
 }
 """Cluster kinds without an account to check: the reason, and the command that checks them."""
 

@@ -22,7 +22,9 @@ def checks(env: Environment) -> Iterator[Check]:
     def judge(aws: Aws) -> Judged:
         caller = aws.ask("sts", "get_caller_identity", region=aws.home)["Arn"]
         if caller.endswith(":root"):
-            return Judged("FAIL", "the root user: EKS has no access entries for one", "use a role")
+            return Judged(
+                "FAIL", "the caller is the root user, which cannot have an EKS access entry", "use a role"
+            )
         try:
             aws.ask("eks", "describe_cluster", name=env.name)
         except Refused as refused:
@@ -31,9 +33,9 @@ def checks(env: Environment) -> Iterator[Check]:
             return _new(caller, cluster.admins)
         entries = aws.ask("eks", "list_access_entries", clusterName=env.name)["accessEntries"]
         if any(same(caller, entry) for entry in entries):
-            return Judged("PASS", f"cluster {env.name} is there, and has an access entry of the caller")
-        fact = f"cluster {env.name} is there, and has no access entry of {caller}"
-        return Judged("FAIL", fact, "run as one of cluster.admins, or let one of them add the caller there")
+            return Judged("PASS", f"cluster {env.name} exists, and has an access entry of the caller")
+        fact = f"cluster {env.name} exists, and has no access entry of {caller}"
+        return Judged("FAIL", fact, "run as one of cluster.admins, or have one of them add the caller")
 
     by_hand = f"aws eks list-access-entries --cluster-name {env.name} --region {cluster.region}"
     yield Check("access to the cluster", by_hand, judge)
@@ -42,9 +44,9 @@ def checks(env: Environment) -> Iterator[Check]:
 def _new(caller: str, admins: tuple[str, ...]) -> Judged:
     twice = [admin for admin in admins if same(caller, admin)]
     if twice:
-        fact = f"who makes the cluster gets an access entry, and EKS refuses a second one for {twice[0]}"
-        return Judged("FAIL", fact, "take it out of cluster.admins, or run the first `up` as another role")
-    return Judged("PASS", "no cluster yet; whoever makes it is let in")
+        fact = f"the cluster's creator gets an access entry, and EKS refuses a second one for {twice[0]}"
+        return Judged("FAIL", fact, "remove it from cluster.admins, or run the first `up` as another role")
+    return Judged("PASS", "no cluster yet; its creator gets access")
 
 
 def same(caller: str, principal: str) -> bool:

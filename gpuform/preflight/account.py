@@ -40,7 +40,7 @@ def region(cluster: AwsCluster) -> Check:
                 raise
             found = []
         if not found:
-            return Judged("FAIL", "AWS knows no such region", "write another one as cluster.region")
+            return Judged("FAIL", "AWS has no such region", "write another one as cluster.region")
         status = found[0].get("OptInStatus", "opt-in-not-required")
         if status == "not-opted-in":
             return Judged(

@@ -37,7 +37,7 @@ class Check:
             found = self.judge(account)
         except Refusal as refused:
             if refused.denied:
-                found = Judged("SKIP", f"not checked: the caller may not {refused.subject}")
+                found = Judged("SKIP", f"not checked: the caller has no permission for {refused.subject}")
             else:
                 said = refused.fact.strip().splitlines()[0]  # a proxy may answer with a whole page
                 found = Judged("SKIP", f"not checked: {refused.subject}: {said}")

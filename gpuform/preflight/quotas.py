@@ -49,13 +49,13 @@ def _check(env: Environment, quota: Quota, wanted: Sequence[Purchase]) -> Check:
     def judge(aws: Aws) -> Judged:
         limit = _limit(aws, quota)
         if limit is None:
-            return Judged("SKIP", f"not checked: Service Quotas knows no {quota.code} in {region}")
+            return Judged("SKIP", f"not checked: Service Quotas has no {quota.code} in {region}")
         others = by_others(aws, quota, env, own)
         fact = f"{need} vCPUs at most ({pools}) of {limit:g}; {others} taken by others and by reservations"
         if need + others <= limit:
             return Judged("PASS", fact)
         if always + others > limit:
-            fact += f"; the nodes that are always there need {always}"
+            fact += f"; the nodes that always run need {always}"
         asked = f"--quota-code {quota.code} --desired-value {need + others} --region {region}"
         fix = f"aws service-quotas request-service-quota-increase --service-code ec2 {asked}"
         return Judged("FAIL", fact, fix)

@@ -56,16 +56,16 @@ def _unfit(env: Environment, wanted: Purchase, one: Mapping[str, Any]) -> Iterat
         yield f"{name} is {one['State']}{when if one['State'] == 'scheduled' else ''}"
     types = [machine.name for machine in wanted.machines]
     if one["InstanceType"] not in types:
-        yield f"{name} is of {one['InstanceType']}, the pool of {', '.join(types)}"
+        yield f"{name} is for {one['InstanceType']}, but the pool uses {', '.join(types)}"
     zones = node_groups.zones(env, pool)
     if one["AvailabilityZone"] not in zones:
-        yield f"{name} is in {one['AvailabilityZone']}, the pool in {', '.join(zones)}"
+        yield f"{name} is in {one['AvailabilityZone']}, but the pool is in {', '.join(zones)}"
     if one.get("InstancePlatform", _LINUX) != _LINUX:
-        yield f"{name} is for {one['InstancePlatform']}, node images are {_LINUX}"
+        yield f"{name} is for {one['InstancePlatform']}, but node images are {_LINUX}"
     block = one.get("ReservationType") == _BLOCK
     if not pool.by_karpenter and block != pool.on_aws.capacity_block:
-        is_one, says = ("a", "no ") if block else ("no", "")
-        yield f"{name} is {is_one} capacity block, and the pool says {says}capacity_block"
+        is_one, says = ("a", "no ") if block else ("not a", "")
+        yield f"{name} is {is_one} capacity block, but the pool declares {says}capacity_block"
 
 
 def _room(env: Environment, wanted: Purchase, found: list[Mapping[str, Any]], aws: Aws) -> Judged:
@@ -76,10 +76,11 @@ def _room(env: Environment, wanted: Purchase, found: list[Mapping[str, Any]], aw
         for instance in instances(aws)
     )
     need, pool = wanted.nodes, wanted.pool
-    fact = f"{free} free and {own} of this stack in {', '.join(sorted(ids))}; {need} nodes at most"
+    fact = f"{free} free and {own} of this stack in {', '.join(sorted(ids))}; "
+    fact += f"the pool needs {need} nodes at most"
     if free + own >= need:
         return Judged("PASS", fact)
     if len(pool.capacity) > 1 and free + own:
         others = " or ".join(kind for kind in pool.capacity if kind != "reserved")
         return Judged("PASS", f"{fact}, the rest as {others}")
-    return Judged("FAIL", fact, "reserve more, or let the pool have fewer nodes")
+    return Judged("FAIL", fact, "reserve more, or reduce the pool's nodes")

@@ -30,15 +30,17 @@ MADE_BY_AWS = {
 def checks(env: Environment) -> Iterator[Check]:
     """One check for each role; the spot role only if a pool buys spot."""
     for name, (service, when) in MADE_BY_AWS.items():
-        missing = f"AWS makes it with {when}, if the caller may iam:CreateServiceLinkedRole"
-        yield _check(name, Judged("SKIP", f"not there yet: {missing}", _make(service)))
+        missing = f"AWS creates it with {when}, if the caller has iam:CreateServiceLinkedRole"
+        yield _check(name, Judged("SKIP", f"does not exist yet: {missing}", _make(service)))
     spot = [pool for pool in env.pools if "spot" in pool.capacity]
     if any(pool.by_karpenter for pool in spot):
         pools = ", ".join(pool.name for pool in spot if pool.by_karpenter)
-        fact = f"not there, and Karpenter may not make it: no spot node of pool {pools} would start"
+        fact = f"does not exist, and Karpenter may not create it: no spot node of pool {pools} would start"
         yield _check(SPOT[0], Judged("FAIL", fact, _make(SPOT[1])))
     elif spot:
-        yield _check(SPOT[0], Judged("SKIP", "not there yet: EC2 Auto Scaling makes it", _make(SPOT[1])))
+        yield _check(
+            SPOT[0], Judged("SKIP", "does not exist yet: EC2 Auto Scaling creates it", _make(SPOT[1]))
+        )
 
 
 def _check(name: str, missing: Judged) -> Check:
@@ -52,7 +54,7 @@ def _judge(name: str, missing: Judged, aws: Aws) -> Judged:
         if refused.code != "NoSuchEntity":
             raise
         return missing
-    return Judged("PASS", "there")
+    return Judged("PASS", "exists")
 
 
 def _make(service: str) -> str:

@@ -26,5 +26,6 @@ def require(stack: str, findings: Iterable[Finding], console: Console) -> None:
         raise Failure(
             f"preflight of stack {stack}",
             f"{failed} of {len(found)} checks failed, and nothing was changed",
-            "mend them, or do without: gpuform up --skip-preflight, GPUFORM_SKIP_PREFLIGHT=1 pulumi up",
+            "fix them, or skip the preflight: gpuform up --skip-preflight, "
+            "GPUFORM_SKIP_PREFLIGHT=1 pulumi up",
         )

@@ -63,9 +63,9 @@ def _kubernetes(version: str, aws: Aws) -> Judged:
     if status == "STANDARD_SUPPORT":
         return Judged("PASS", "in standard support")
     fact = (
-        f"EKS has it as {status}, and the cluster has standard support only"
+        f"EKS reports it as {status}, but the cluster has standard support only"
         if status
-        else "EKS has it no more"
+        else "EKS no longer offers it"
     )
     return Judged("FAIL", fact, "write a newer one as cluster.version")
 
@@ -82,7 +82,9 @@ def _add_on(name: str, version: str, kubernetes: str, aws: Aws) -> Judged:
     if version in (one["addonVersion"] for one in there):
         return Judged("PASS", version)
     if not there:
-        return Judged("FAIL", f"EKS has none for Kubernetes {kubernetes}", "see infra/plan/eks.py")
+        return Judged(
+            "FAIL", f"EKS has no version of it for Kubernetes {kubernetes}", "see infra/plan/eks.py"
+        )
     default = next(
         (
             one["addonVersion"]
@@ -102,7 +104,7 @@ def _parameter(name: str, aws: Aws) -> Judged:
     except Refused as refused:
         if refused.code != "ParameterNotFound":
             raise
-        return Judged("FAIL", "AWS has no such image here", "pin another date in cluster.images")
+        return Judged("FAIL", "AWS has no such image in this region", "pin another date in cluster.images")
     return Judged("PASS", found)
 
 
@@ -113,7 +115,9 @@ def _ami(pin: str, aws: Aws) -> Judged:
         if refused.code not in _NO_AMI:
             raise
         found = []
-    state = found[0].get("State", "available") if found else "not there, or not shared with the account"
+    state = (
+        found[0].get("State", "available") if found else "does not exist, or is not shared with the account"
+    )
     if state == "available":
         return Judged("PASS", found[0].get("Name", pin))
     return Judged("FAIL", state, "pin another one in cluster.images")

@@ -41,9 +41,10 @@ def node_group(step: Step, world: World) -> Found:
     pool = str(before(step, "labels", labels.POOL) or step.name)
     nodes = world.nodes.get(pool, ())
     if step.op == "delete":
-        yield Effect(Weight.EVICTION, f"pool {pool}", "goes with all its nodes", nodes, world.on(pool))
+        yield Effect(Weight.EVICTION, f"pool {pool}", "is deleted with all its nodes", nodes, world.on(pool))
     elif step.op == "replace":
-        how = f"node group is replaced ({paths_of(step)}): new nodes first, then the old ones go together"
+        order = "new nodes first, then all old nodes are removed at once"
+        how = f"node group is replaced ({paths_of(step)}): {order}"
         yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, world.on(pool))
     elif changed(step, *_GROUP_ROLLS):
         yield Effect(
@@ -51,7 +52,7 @@ def node_group(step: Step, world: World) -> Found:
         )
     elif _fewer(step):
         had, has = (int(side(step, "scalingConfig", "desiredSize")) for side in (before, after))
-        how = f"{had - has} of {had} nodes go; EKS chooses which"
+        how = f"{had - has} of {had} nodes {'is' if had - has == 1 else 'are'} removed; EKS chooses which"
         yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, world.on(pool))
 
 
@@ -70,7 +71,7 @@ def elastic(step: Step, world: World) -> Found:
     pool = str(before(step, "metadata", "labels", labels.POOL) or step.name)
     nodes = world.nodes.get(pool, ())
     if step.op in ("delete", "replace"):
-        how = "NodePool goes, and its nodes with it: drained first"
+        how = "NodePool is deleted with its nodes, which are drained first"
         yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, world.on(pool))
     elif step.change and any(not path.startswith(_NO_DRIFT) for path in step.change.paths):
         yield _drift(step, world, pool)

@@ -26,7 +26,7 @@ from gpuform.preview.world import World
 from infra.model import labels
 
 _PLUGIN_ALONE = ("nvidia-device-plugin", "device-plugin-sim")
-_NO_OFFER = "a node offers nothing for a moment, running pods stay"
+_NO_OFFER = "a node offers no GPUs for a moment, running pods stay"
 _CLUSTERS = (aws_effects.CLUSTER, magnum_effects.CLUSTER)
 _PRECIOUS: Mapping[str, str] = {
     aws_effects.CLUSTER: "cluster",
@@ -86,7 +86,7 @@ def _node(step: Step, world: World) -> Found:
     pool = str(before(step, "metadata", "labels", labels.POOL) or "")
     if step.op in ("delete", "replace"):
         gone = world.on(pool, nodes=[name])
-        how = "goes" if step.op == "delete" else f"is replaced ({paths_of(step)})"
+        how = "is deleted" if step.op == "delete" else f"is replaced ({paths_of(step)})"
         yield Effect(Weight.EVICTION, f"node {name}", how, (name,), gone)
     elif changed(step, "metadata.labels", "spec.taints"):
         yield Effect(Weight.NOTICE, f"pool {pool}", "labels or taints change; running pods stay")
@@ -100,12 +100,12 @@ def _pool_nodes(step: Step, world: World) -> Found:
         added = [taint["key"] for taint in after(step, "taints") or () if taint.get("effect") == "NoExecute"]
         old = [taint["key"] for taint in before(step, "taints") or () if taint.get("effect") == "NoExecute"]
         if new := [key for key in added if key not in old]:
-            how = f"taint {', '.join(new)} ends pods that do not tolerate it, on all nodes at once"
+            how = f"taint {', '.join(new)} evicts pods that do not tolerate it, on all nodes at once"
             yield Effect(Weight.EVICTION, f"pool {pool}", how, world.nodes.get(pool, ()), world.on(pool))
         else:
             yield Effect(Weight.NOTICE, f"pool {pool}", "labels or taints change; running pods stay")
     if step.op != "delete" and after(step, "startup") and not before(step, "startup"):
-        how = "nodes that are not proven take no new pods until the readiness gate lets them in"
+        how = "nodes that are not proven take no new pods until the readiness gate admits them"
         yield Effect(Weight.NOTICE, f"pool {pool}", how, world.nodes.get(pool, ()))
 
 
@@ -118,12 +118,13 @@ def _mig(step: Step, world: World) -> Found:
     pool = _pool_of(str(after(step, "selector") or ""))
     users, nodes = world.on(pool, gpu_only=True), world.nodes.get(pool, ())
     if step.op == "create" and not nodes:
-        how = f"GPUs are cut to {wanted} as nodes join, before pods come"
+        how = f"nodes get the MIG layout {wanted} as they join, before they take pods"
         yield Effect(Weight.NOTICE, f"pool {pool}", how)
         return
-    what = f"GPUs are cut anew, {had or 'whole'} to {'another layout of that name' if renewed else wanted}"
+    to = "another layout of that name" if renewed else wanted
+    what = f"the MIG layout changes from {had or 'whole GPUs'} to {to}"
     if after(step, "inUse") == "refuse":
-        held = f"refused, pods that use them: {len(users)}" if users else "no pod uses them"
+        held = f"refused, pods that use the GPUs: {len(users)}" if users else "no pod uses the GPUs"
         yield Effect(Weight.NOTICE, f"pool {pool}", f"{what}: {held}", nodes)
         return
     most = after(step, "maxUnavailable")
@@ -140,14 +141,15 @@ def _pool_of(selector: str) -> str:
 def _release(step: Step, world: World) -> Found:
     chart, other = (str(side(step, "chart") or "").rsplit("/", 1)[-1] for side in (before, after))
     if chart and other and chart != other:
-        yield Effect(Weight.NOTICE, f"chart {chart}", f"goes before {other} comes: {_NO_OFFER}")
+        how = f"is uninstalled before {other} is installed: {_NO_OFFER}"
+        yield Effect(Weight.NOTICE, f"chart {chart}", how)
         return
     if changed(step, "version"):
         versions = f"{before(step, 'version')} to {after(step, 'version')}"
         yield Effect(
             Weight.NOTICE,
             f"chart {chart}",
-            f"{versions}; Helm leaves CRDs to the chart's own way of upgrading",
+            f"{versions}; Helm does not upgrade CRDs, the chart has its own way",
         )
     if chart in _PLUGIN_ALONE and changed(step, "version", "values"):
         yield Effect(Weight.NOTICE, "device plugin", f"restarts: {_NO_OFFER}")
@@ -171,7 +173,7 @@ def _replaces_driver(step: Step) -> bool:
 def _driver(step: Step, world: World) -> Found:
     policy = after(step, "values", "driver", "upgradePolicy") or {}
     if policy.get("autoUpgrade") is False:
-        how = "another one is loaded on each node once its driver pod is deleted"
+        how = "the new driver is loaded on a node once its driver pod is deleted"
         yield Effect(Weight.NOTICE, "driver", how)
         return
     most = policy.get("maxParallelUpgrades", 1)
@@ -214,10 +216,10 @@ def _workload(step: Step, world: World) -> Found:
     )
     what = f"{kind} {namespace}/{name}"
     if step.op in ("delete", "replace"):
-        how = "goes" if step.op == "delete" else f"is replaced ({paths_of(step)})"
+        how = "is deleted" if step.op == "delete" else f"is replaced ({paths_of(step)})"
         yield Effect(Weight.RESTART, what, how, evicts=own)
     elif changed(step, "spec.template"):
-        yield Effect(Weight.RESTART, what, "rolls out anew", evicts=own)
+        yield Effect(Weight.RESTART, what, "is rolled out again", evicts=own)
 
 
 def _blue_green(step: Step, world: World) -> Found:
@@ -228,10 +230,10 @@ def _blue_green(step: Step, world: World) -> Found:
     own = tuple(pod for pod in world.pods if pod.namespace == namespace and pod.owner in owners)
     what = f"Deployment {namespace}/{name}"
     if step.op in ("delete", "replace"):
-        how = "goes" if step.op == "delete" else f"is replaced ({paths_of(step)})"
+        how = "is deleted" if step.op == "delete" else f"is replaced ({paths_of(step)})"
         yield Effect(Weight.RESTART, what, how, evicts=own)
     elif changed(step, "deployment.spec.template"):
-        how = "goes to its other colour a few pods at a time, and back if those do not get ready"
+        how = "switches to its other colour a few pods at a time, and back if those do not become ready"
         yield Effect(Weight.RESTART, what, how, evicts=own)
 
 

@@ -34,11 +34,12 @@ def node_group(step: Step, world: World) -> Found:
     pool = str(before(step, "name") or step.name)
     nodes, pods = world.nodes.get(pool, ()), world.on(pool)
     if step.op == "delete":
-        yield Effect(Weight.EVICTION, f"pool {pool}", "goes with all its nodes", nodes, pods)
+        yield Effect(Weight.EVICTION, f"pool {pool}", "is deleted with all its nodes", nodes, pods)
     elif step.op == "replace":
         if step.change and "clusterId" in (*step.change.replaces, *step.change.paths):
             return  # reported with its cluster
-        how = f"node group is replaced ({reason(step)}): its nodes go together before new ones come"
+        order = "all its nodes are removed before new ones are created"
+        how = f"node group is replaced ({reason(step)}): {order}"
         yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, pods)
     elif fewer := _fewer(step):
         yield Effect(Weight.EVICTION, f"pool {pool}", fewer, nodes, pods)
@@ -55,17 +56,18 @@ def _fewer(step: Step) -> str:
     had, has = (side(step, "nodeCount") for side in (before, after))
     if not isinstance(had, int | float) or not isinstance(has, int | float) or has >= had:
         return ""
-    return f"{int(had - has)} of {int(had)} nodes {'goes' if had - has == 1 else 'go'}; Magnum chooses which"
+    is_ = "is" if had - has == 1 else "are"
+    return f"{int(had - has)} of {int(had)} nodes {is_} removed; Magnum chooses which"
 
 
 def _bounds(step: Step, pool: str, world: World) -> Found:
     """Bounds of a group that cluster-autoscaler scales; a change removes no node at once."""
     (least, most), (_, had) = ([side(step, key) for key in _BOUNDS] for side in (after, before))
     if most is None:
-        yield Effect(Weight.NOTICE, f"pool {pool}", "has no bounds any more: its number of nodes is fixed")
+        yield Effect(Weight.NOTICE, f"pool {pool}", "is no longer elastic: its number of nodes is fixed")
         return
     nodes = world.nodes.get(pool, ())
     how = f"has {int(least or 0)} to {int(most)} nodes from now on"
     if had is not None and len(nodes) > most:
-        how += f"; {len(nodes)} are there, and Magnum refuses fewer than that"
+        how += f"; {len(nodes)} exist, and Magnum refuses a maximum below that"
     yield Effect(Weight.NOTICE, f"pool {pool}", how, nodes)

@@ -87,7 +87,7 @@ class Outcome:
         counts = counted({op: count for op, count in self.changes.items() if op != "same"}, planned=True)
         if self.evicted:
             return f"evicts {_number(self.evicted, 'pod', 'pods')}; {counts}"
-        return f"evicts nobody; {counts}"
+        return f"evicts no pods; {counts}"
 
     def to_json(self) -> dict[str, Any]:
         """The documented form of ``gpuform preview --json``."""

@@ -57,7 +57,7 @@ def played(paths: Paths, tools: Tools, stack: str, base: str | None, say: Say) -
             yield Played(apart, None, declared(None))
             return
         with checkout(paths.root, base) as folder:
-            say(f"playing the base of {stack} ({base})")
+            say(f"simulating the base of {stack} ({base})")
             _teach(plane, folder / f"Pulumi.{stack}.yaml")
             before, world = _make(replace(apart, root=folder), tools, stack, say)
         yield Played(apart, before, world)
@@ -80,7 +80,7 @@ def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment
         return None, declared(None)
     before = load(file)
     if before.cluster.kind not in PLAYED:
-        say(f"the base of {stack} is not played: nothing here stands for its hosts")
+        say(f"the base of {stack} is not simulated: own hosts and existing clusters cannot be simulated here")
         return before, declared(before)
     if before.cluster.kind in nodes.KINDS:
         nodes.play(before, paths, tools)
@@ -114,9 +114,7 @@ class Preview:
         Raises InputError for an invalid base, and Failure if nothing could be determined at all.
         """
         if self.base is not None and not self.offline:
-            raise InputError(
-                "--base", "only a preview offline begins with what a base declares", "add --offline"
-            )
+            raise InputError("--base", "only an offline preview can start from a base", "add --offline")
         env, blank = self._declared()
         if env is None:
             return blank

@@ -43,7 +43,7 @@ def markdown(outcome: Outcome) -> str:
         _cost(outcome),
         _policies(outcome),
         _effects("Workloads that restart", outcome, Weight.RESTART),
-        _effects("Also happens", outcome, Weight.NOTICE),
+        _effects("Other effects", outcome, Weight.NOTICE),
         _footer(outcome),
     ]
     head = "\n\n".join(part for part in parts if part)
@@ -66,7 +66,7 @@ def _effects(title: str, outcome: Outcome, weight: Weight) -> str:
     if not found:
         return ""
     rows = [(one.what, one.how, _nodes(one), pods(one.evicts)) for one in found]
-    return f"**{title}**\n\n" + _table(("what", "how", "nodes", "pods"), rows)
+    return f"**{title}**\n\n" + _table(("resource", "effect", "nodes", "pods"), rows)
 
 
 def _nodes(effect: Effect) -> str:
@@ -83,7 +83,7 @@ def pods(found: Sequence[PodRef]) -> str:
     texts = []
     for (namespace, owner, budget), count in sorted(by_owner.items()):
         said = [str(count)] if count > 1 else []
-        said += ["not brought back"] if budget == "!" else [f"PDB {budget}"] if budget else []
+        said += ["not recreated"] if budget == "!" else [f"PDB {budget}"] if budget else []
         texts.append(f"{namespace}/{owner}" + (f" ({', '.join(said)})" if said else ""))
     return _listed(texts) if texts else "none"
 
@@ -122,21 +122,21 @@ def _policies(outcome: Outcome) -> str:
         ("broken" if one.mandatory else "warning", one.policy.split("/")[-1], name(one.urn), fact(one.text))
         for one in outcome.said
     ]
-    checked = f"{later} more can be judged only by `up`, where all values are known" if later else ""
+    checked = f"{later} more can be checked only by `up`, when all values are known" if later else ""
     if not rows:
         return f"**Policies**: all hold{'; ' + checked if checked else ''}" if not outcome.error else ""
-    table = _table(("", "policy", "resource", "what"), rows)
+    table = _table(("", "policy", "resource", "violation"), rows)
     return f"**Policies**\n\n{table}" + (f"\n\n{checked}" if checked else "")
 
 
 def _footer(outcome: Outcome) -> str:
     said = []
     if outcome.offline:
-        said.append("previewed offline: no cloud was asked, and stand-ins answered for it")
+        said.append("previewed offline: stand-ins answered, no cloud was contacted")
     if not outcome.error and not outcome.live:
         said.append("pods are those that the environment declares; no cluster was read")
     if outcome.unplayed:
-        said.append("the base could not be played, so that every resource shows as new")
+        said.append("the base could not be simulated, so every resource shows as new")
     return f"<sub>{'; '.join(said)}</sub>" if said else ""
 
 

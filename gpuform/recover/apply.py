@@ -54,7 +54,7 @@ async def _releases(stack: Stack, plan: Plan) -> list[str]:
                 helm, runs = stack.engine.tool("helm"), stack.paths.state / "helm"
                 said.append(await releases.settle(clusters.of(resource), release, helm, runs))
             except PluginError as problem:
-                raise Failure(f"release {release.id}", str(problem), "look again") from None
+                raise Failure(f"release {release.id}", str(problem), "run the same command again") from None
     return said
 
 
@@ -73,19 +73,19 @@ def _state(stack: Stack, plan: Plan, say: Say) -> None:
             continue
         done = {
             "import": f"imported as {step.id}",
-            "finish": "the next up goes on with it",
+            "finish": "the next up continues it",
             "make anew": f"{step.why}; the next up replaces it",
             "clear": "cleared",
-            "refresh": "read again",
-            "renew": f"has another kubeconfig, which 'gpuform up {stack.name}' gives to the rest",
+            "refresh": "refreshed",
+            "renew": f"has a new kubeconfig; 'gpuform up {stack.name}' gives it to the other resources",
         }[step.does]
         say(f"{step.name} ({step.type}): {done}")
     if missing:
         raise Failure(
             f"stack {stack.name}",
             f"{', '.join(f'{one.name} ({one.type})' for one in missing)} was not found by its id"
-            " and is in the state no more",
-            "run 'pulumi import TYPE NAME ID' with the right one before the next up makes another",
+            " and is no longer in the state",
+            "run 'pulumi import TYPE NAME ID' with the right one before the next up creates another",
         )
 
 

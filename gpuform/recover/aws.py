@@ -70,7 +70,7 @@ def require_account(stack: str, state: Mapping[str, Any]) -> None:
     if mine and account not in mine:
         raise Failure(
             f"stack {stack}",
-            f"lies in account {', '.join(sorted(mine))}, and the credentials are of account {account}",
+            f"is in account {', '.join(sorted(mine))}, but the credentials are for account {account}",
             "set AWS_PROFILE, or log in to the stack's own account",
         )
 
@@ -89,28 +89,28 @@ def look(operation: Operation, state: Mapping[str, Any]) -> Step:
     """
     row = LOOKS.get(operation.type)
     if row is None:
-        return Step.left(operation, "this type cannot be found by tag or name from here")
+        return Step.left(operation, "resources of this type cannot be found by tag or name")
     wanted = _wanted(operation, state)
     if not wanted.region:
         return Step.left(operation, "the state does not say in which region it would be")
     if wanted.tags.get(labels.ENVIRONMENT) is None and _by_tags(row):
-        return Step.left(operation, f"it would not carry the tag {labels.ENVIRONMENT}")
+        return Step.left(operation, f"it would not have the tag {labels.ENVIRONMENT}")
     try:
         found, foreign = _candidates(row, wanted, states.ids(state, operation.type))
     except KeyError as missing:
-        return Step.left(operation, f"its inputs do not say {missing.args[0]}")
+        return Step.left(operation, f"its inputs have no {missing.args[0]}")
     if len(found) > 1:
         raise ambiguous(operation, found)
     if found:
         return Step.of(
             operation,
             "import",
-            "it is there, and carries our tags" if row.tags or _by_tags(row) else "it is there",
+            "it exists, and has our tags" if row.tags or _by_tags(row) else "it exists",
             found[0],
         )
     if foreign:
-        return Step.left(operation, f"{foreign[0]} is there and does not carry our tags: it is not ours")
-    return Step.of(operation, "clear", "AWS has none of it")
+        return Step.left(operation, f"{foreign[0]} exists but does not have our tags, so it is not ours")
+    return Step.of(operation, "clear", "AWS does not have it")
 
 
 def _wanted(operation: Operation, state: Mapping[str, Any]) -> _Wanted:

@@ -95,7 +95,7 @@ async def look(clusters: Clusters, operation: Operation, settled: Sequence[Relea
         assert operation.kind == CREATING
         return await _object(clusters, operation)
     except PluginError as problem:
-        return Step.of(operation, FOR_YOU, f"{problem}; look again when the cluster answers")
+        return Step.of(operation, FOR_YOU, f"{problem}; run the same command again when the cluster answers")
 
 
 async def _release(clusters: Clusters, operation: Operation, settled: Sequence[Release]) -> Step:
@@ -107,14 +107,14 @@ async def _release(clusters: Clusters, operation: Operation, settled: Sequence[R
     found = await releases.read(clusters.of(operation.resource), id)
     if operation.kind != CREATING:
         if found.status in ("deployed", "") or mine:  # it is rolled back first
-            return Step.of(operation, "refresh", "what is there is read again")
+            return Step.of(operation, "refresh", "the live resource is read again")
         return Step.of(operation, "finish", f"revision {found.number} is {found.status}", id)
     if not found.number:
         return Step.of(operation, "clear", "the cluster has no such release")
     if not found.made_by(inputs):
-        return Step.of(operation, FOR_YOU, f"release {id} is there, and this resource did not make it")
+        return Step.of(operation, FOR_YOU, f"release {id} exists, but was not created by this resource")
     if found.status == "deployed":
-        return Step.of(operation, "import", "it is there, with the same chart and values", id)
+        return Step.of(operation, "import", "it exists, with the same chart and values", id)
     return Step.of(operation, "finish", "its installation has begun, with the same chart and values", id)
 
 
@@ -122,23 +122,23 @@ async def _object(clusters: Clusters, operation: Operation) -> Step:
     inputs: dict[str, Any] = states.plain(operation.resource.get("inputs") or {})
     metadata = inputs.get("metadata") or {}
     if operation.type.endswith("Patch"):
-        return Step.of(operation, "clear", "a patch is applied again without harm")
+        return Step.of(operation, "clear", "a patch can safely be applied again")
     if not metadata.get("name"):
-        return Step.of(operation, FOR_YOU, "the server makes up its name, so that it cannot be recognised")
+        return Step.of(operation, FOR_YOU, "the server generates its name, so it cannot be identified")
     client = clusters.of(operation.resource)
     live = await _find(client, inputs)
     if live is None:
-        return Step.of(operation, "clear", "the cluster has none of it")
+        return Step.of(operation, "clear", "the cluster does not have it")
     id = "/".join(word for word in (live["metadata"].get("namespace"), metadata["name"]) if word)
     declared, has = (
         (one.get("labels") or {}).get(labels.ENVIRONMENT) for one in (metadata, live["metadata"])
     )
     if declared and declared == has:
-        why = f"it is there, and labelled {labels.ENVIRONMENT}={has}"
+        why = f"it exists, with the label {labels.ENVIRONMENT}={has}"
         managers = (one.get("manager", "") for one in live["metadata"].get("managedFields") or ())
         manager = next((name for name in managers if name.startswith(_MANAGER)), "")
         return Step.of(operation, "import", why, id, manager)
-    return Step.of(operation, FOR_YOU, f"{id} is there, and this resource did not make it")
+    return Step.of(operation, FOR_YOU, f"{id} exists, but was not created by this resource")
 
 
 async def _find(client: Client, manifest: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -95,7 +95,7 @@ def find(stack: Stack, told: Told | None = None, now: datetime | None = None) ->
     """
     told = told or Told()
     if told.renew_kubeconfig and not stack.at_cloud:
-        fact = "asks Magnum, which an offline run does not"
+        fact = "needs Magnum, which an offline run does not query"
         raise InputError("--renew-kubeconfig", fact, "run without --offline")
     found = locks.require_removable(stack.name, stack.place().locks(), told.gone)
     state = stack.engine.deployment(stack.env, stack.name, show_secrets=True)
@@ -137,22 +137,22 @@ async def _step(
         return openstack.again(one, state)
     if one.kind != CREATING:
         if known:
-            return Step.of(one, "refresh", "what is there is read again")
+            return Step.of(one, "refresh", "the live resource is read again")
         return Step.of(one, "clear", "nothing was changed")
     for name in (one.urn, one.name):
         if name in told.made:
-            return Step.of(one, "import", "you said so", told.made[name])
+            return Step.of(one, "import", "as given on the command line", told.made[name])
         if name in told.never_made:
-            return Step.of(one, "clear", "you said so")
+            return Step.of(one, "clear", "as given on the command line")
     if one.type.startswith(cluster.PREFIX):
         return await cluster.look(clusters, one, releases)
     for cloud in CLOUDS:
         if one.type.startswith(cloud.prefix):
-            nothing = Step.of(one, "clear", f"offline runs make nothing at {cloud.name}")
+            nothing = Step.of(one, "clear", f"offline runs create nothing at {cloud.name}")
             return cloud.look(one, state) if stack.at_cloud else nothing
     if one.type.startswith(_HARMLESS):
-        return Step.of(one, "clear", "it is made again without harm")
-    why = f"nothing here knows this type; look it up, then --import {one.urn}=ID or --clear {one.urn}"
+        return Step.of(one, "clear", "it can safely be created again")
+    why = f"this type is not supported; look it up, then --import {one.urn}=ID or --clear {one.urn}"
     return Step.of(one, FOR_YOU, why)
 
 
@@ -163,11 +163,13 @@ def _require_pending(todo: Sequence[Operation], told: Told) -> None:
     for option, words in (("--import", told.made), ("--clear", told.never_made)):
         for word in words:
             if not names[word]:
-                there = ", ".join(sorted({one.name for one in making})) or "nothing"
-                raise InputError(option, f"{word} was not being made", f"pending is: {there}")
+                there = ", ".join(sorted({one.name for one in making})) or "none"
+                raise InputError(option, f"{word} is not a pending create", f"pending creates: {there}")
             if names[word] > 1:
                 urns = ", ".join(one.urn for one in making if one.name == word)
-                raise InputError(option, f"{word} is the name of several", f"give one of {urns}")
+                raise InputError(
+                    option, f"{word} is the name of several pending creates", f"give one of {urns}"
+                )
     for one in making:
         if sum(word in {one.urn, one.name} for word in (*told.made, *told.never_made)) > 1:
-            raise InputError("--import, --clear", f"{one.name} was told of twice", "say what it is once")
+            raise InputError("--import, --clear", f"{one.name} is given twice", "give it once")

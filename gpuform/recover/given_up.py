@@ -61,4 +61,4 @@ def _failed(plan: Plan | None) -> list[str]:
     if plan is None:
         return ["Magnum has not finished"]
     again = [step for step in plan.steps if step.does == "make anew"]
-    return [f"{step.name}: {step.why}; the next up makes it anew" for step in again]
+    return [f"{step.name}: {step.why}; the next up creates it again" for step in again]

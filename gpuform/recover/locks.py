@@ -110,17 +110,17 @@ def store(backend: str, project: str, stack: str) -> Store:
         if elsewhere := sorted({"endpoint", "profile"} & set(asked)):
             raise InputError(
                 "state.backend",
-                f"{elsewhere[0]} in its address is the engine's alone: locks would be looked for elsewhere",
-                "set AWS_ENDPOINT_URL_S3 or AWS_PROFILE in place of it",
+                f"only the engine reads {elsewhere[0]} in its address: locks would be searched elsewhere",
+                "set AWS_ENDPOINT_URL_S3 or AWS_PROFILE instead",
             )
         region = asked.get("region", ["us-east-1"])[0]
         folder = "/".join(part for part in (parts.path.strip("/"), own) if part)
         return Bucket(parts.netloc, f"{folder}/", client("s3", region))
     raise InputError(
         "state.backend",
-        f"locks of a {parts.scheme}:// backend are not looked into from here",
-        f"'pulumi cancel --stack {stack}' removes them, of the living, too; the rest of 'gpuform recover' "
-        "needs s3:// or file://",
+        f"locks of a {parts.scheme}:// backend cannot be read by gpuform",
+        f"'pulumi cancel --stack {stack}' removes them, those of running processes, too; the rest of "
+        "'gpuform recover' needs s3:// or file://",
     )
 
 
@@ -133,9 +133,9 @@ def require_removable(stack: str, locks: Iterable[Lock], gone: Sequence[str]) ->
     owners = {f"{one.owner.host}:{one.owner.pid}": one for one in found if one.owner and one.alive is None}
     for word in gone:
         if word not in owners:
-            there = ", ".join(sorted(owners)) or "none of another host"
+            there = ", ".join(sorted(owners)) or "none"
             raise InputError(
-                "--owner-is-gone", f"{word} holds no lock on stack {stack}", f"there is: {there}"
+                "--owner-is-gone", f"{word} holds no lock on stack {stack}", f"locks of other hosts: {there}"
             )
     for one in found:
         if one.alive is False or (one.alive is None and one.owner and _word(one.owner) in gone):
@@ -157,7 +157,11 @@ def remove(place: Store, planned: Sequence[Lock], stack: str) -> list[str]:
             continue
         lives = engine_locks.lives(lock.owner) if lock.owner else False
         if now != lock.content or (lives is not False and not (lives is None and lock.confirmed)):
-            raise Failure(f"stack {stack}", f"the lock of {lock.named} has changed meanwhile", "look again")
+            raise Failure(
+                f"stack {stack}",
+                f"the lock of {lock.named} has changed meanwhile",
+                "run the same command again",
+            )
         place.remove(lock.key)
         said.append(f"removed the lock on stack {stack} of {lock.named}")
     if others := place.locks():
@@ -173,8 +177,8 @@ def _remedy(stack: str, lock: Lock) -> str:
     if lock.alive and lock.owner:
         return f"wait for it to end, or stop it with 'kill -INT {lock.owner.pid}'"
     if lock.owner is None:
-        return f"look at {lock.key}; 'pulumi cancel --stack {stack}' removes it, whosever it is"
+        return f"look at {lock.key}; 'pulumi cancel --stack {stack}' removes it, regardless of its owner"
     return (
-        "nobody here can tell whether it still runs; wait for it, or, if you know that it is gone, run "
+        "it ran on another host, so its state is unknown; wait for it, or, if you know that it is gone, run "
         f"'gpuform recover {stack} --owner-is-gone {_word(lock.owner)}'"
     )

@@ -32,7 +32,7 @@ def go_on(stack: Stack, pending: Sequence[Operation], say: Say) -> Plan | None:
     plan = _quiet(stack, say)
     if not plan.steps or not plan.decided or plan.locks or plan.left:
         return None
-    say(f"stack {stack.name}: goes on where an interrupted run ended")
+    say(f"stack {stack.name}: resumes an interrupted run")
     carry_out(stack, plan, say)
     return plan
 

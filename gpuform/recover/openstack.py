@@ -105,7 +105,7 @@ def require_credentials_of(project: str, stack: str, cloud: Cloud) -> None:
     if project and project != mine:
         raise Failure(
             f"stack {stack}",
-            f"lies in project {project}, and the credentials are of project {mine}",
+            f"is in project {project}, but the credentials are for project {mine}",
             "use credentials of the stack's own project",
         )
 
@@ -118,15 +118,15 @@ def look(operation: Operation, state: Mapping[str, Any]) -> Step:
     """
     row = LOOKS.get(operation.type)
     if row is None:
-        return Step.left(operation, "this type is not one that the program makes")
+        return Step.left(operation, "the program does not create this type")
     inputs = states.plain(operation.resource.get("inputs") or {})
     if not inputs.get("name") or (row.part and not inputs.get("clusterId")):
-        return Step.left(operation, "its inputs do not say what it is called, or of which cluster it is")
+        return Step.left(operation, "its inputs have no name or no cluster")
     cloud = _cloud(operation.resource, state)
     api, known = Api(cloud.connection), states.ids(state, operation.type)
     named = _until(lambda: _named(api, row, inputs, known), bool)
     if not named:
-        return Step.of(operation, "clear", "Magnum has none of this name")
+        return Step.of(operation, "clear", "Magnum has none with this name")
     if row.part:
         foreign = {str(one["uuid"]): _differs(row, inputs, one) for one in named}
     else:
@@ -138,13 +138,11 @@ def look(operation: Operation, state: Mapping[str, Any]) -> Step:
     if len(mine) > 1:
         raise ambiguous(operation, mine)
     if mine:
-        why = (
-            "it is in our cluster" if row.part else "its name, maker, moment and arguments are those of ours"
-        )
+        why = "it is in our cluster" if row.part else "its name, creator, creation time and arguments match"
         [live] = [one for one in named if str(one["uuid"]) == mine[0]]
-        return _judged(operation, live, "import", f"it is there, and {why}", row.id(inputs, mine[0]))
+        return _judged(operation, live, "import", f"it exists, and {why}", row.id(inputs, mine[0]))
     uuid, why = next(iter(foreign.items()))
-    return Step.left(operation, f"{uuid} has its name, and {why}: it is not ours")
+    return Step.left(operation, f"{uuid} has its name, but {why}, so it is not ours")
 
 
 def again(operation: Operation, state: Mapping[str, Any], does: Does = "refresh") -> Step:
@@ -169,15 +167,15 @@ def again(operation: Operation, state: Mapping[str, Any], does: Does = "refresh"
 
     live = _until(lambda: _found(api, path), begun)
     if live is None:
-        return Step.of(operation, "refresh", "Magnum has it no more")
-    return _judged(operation, live, does, f"Magnum has it as {live.get('status')}")
+        return Step.of(operation, "refresh", "Magnum no longer has it")
+    return _judged(operation, live, does, f"Magnum reports {live.get('status')}")
 
 
 def clusters(state: Mapping[str, Any]) -> list[Operation]:
     """The clusters that can get a new kubeconfig. Raises InputError if the stack has none."""
     found = [one for one in states.resources(state) if one["type"] == CLUSTER and one.get("id")]
     if not found:
-        raise InputError("--renew-kubeconfig", "the stack has no cluster of Magnum's", "leave it out")
+        raise InputError("--renew-kubeconfig", "the stack has no Magnum cluster", "leave it out")
     return [Operation("renewing", one) for one in found]
 
 
@@ -218,7 +216,7 @@ def _judged(operation: Operation, live: Json, does: Does, why: str, id: str | No
     status = str(live.get("status"))
     if _busy(live):
         timeouts = operation.resource.get("customTimeouts") or {}
-        said = f"Magnum is at work on it ({status}); run the same command again when it is done"
+        said = f"Magnum is working on it ({status}); run the same command again when it is done"
         seconds = float(timeouts.get("create") or _AT_WORK_S)
         return replace(Step.of(operation, FOR_YOU, said), busy_s=seconds)
     if status == "CREATE_FAILED":
@@ -268,21 +266,21 @@ def _named(api: Api, row: Look, inputs: Mapping[str, Any], known: Collection[str
 def _is_not(row: Look, inputs: Mapping[str, Any], one: Json, user: str, begun: datetime | None) -> str:
     """Why it cannot be ours; empty if it can."""
     if one.get("user_id", user) != user:
-        return f"user {one['user_id']} made it"
+        return f"user {one['user_id']} created it"
     made = moment(one.get("created_at"))
     if begun and made and made < begun - _CLOCKS:
-        return f"it was there before this stack ({made:%Y-%m-%d %H:%M} UTC)"
+        return f"it was created before this stack ({made:%Y-%m-%d %H:%M} UTC)"
     return _differs(row, inputs, one)
 
 
 def _differs(row: Look, inputs: Mapping[str, Any], one: Json) -> str:
     for ours, theirs in row.same.items():
         if ours in inputs and theirs in one and str(inputs[ours]) != str(one[theirs]):
-            return f"its {theirs} is {one[theirs]}, ours {inputs[ours]}"
+            return f"its {theirs} is {one[theirs]}, ours is {inputs[ours]}"
     labels = one.get("labels") or {}
     for key, value in (inputs.get("labels") or {}).items():
         if str(labels.get(key)) != str(value):
-            return f"its label {key} is {labels.get(key)}, ours {value}"
+            return f"its label {key} is {labels.get(key)}, ours is {value}"
     return ""
 
 

@@ -37,7 +37,9 @@ class Lock:
         if self.owner:
             return self.owner.named
         return (
-            "somebody who cannot be read" if self.alive is None else "a run that was killed while it wrote it"
+            "an unknown owner (unreadable lock)"
+            if self.alive is None
+            else "a run that was killed while writing it"
         )
 
     @property
@@ -84,7 +86,7 @@ def ambiguous(operation: Operation, ids: Sequence[str]) -> Failure:
     return Failure(
         operation.urn,
         f"could be any of {' and '.join(ids)}",
-        f"see which it is, give --import {operation.name}=ID, and delete the other",
+        f"find out which it is, give --import {operation.name}=ID, and delete the other",
     )
 
 

@@ -99,14 +99,14 @@ def settled(urn: str, found: Found, ours: bool, now: datetime, quiet_s: int = QU
         return Release(urn, found.id, found.status, does, why, found.number, revision)
 
     if not ours:
-        return release(FOR_YOU, "this stack did not make it")
+        return release(FOR_YOU, "not created by this stack")
     age = (now - found.since).total_seconds()
     if age < quiet_s:
-        wait = f"it was begun {max(age, 0):.0f} s ago; look again in {quiet_s - age:.0f} s"
-        return release(FOR_YOU, f"another run may still be at work: {wait}")
+        wait = f"it began {max(age, 0):.0f} s ago; run again in {quiet_s - age:.0f} s"
+        return release(FOR_YOU, f"another run may still be working on it: {wait}")
     if found.good:
-        return release("roll back", f"revision {found.number} never ended", found.good)
-    return release("mark failed", "its first installation never ended; the next up upgrades it")
+        return release("roll back", f"revision {found.number} was never completed", found.good)
+    return release("mark failed", "its first installation was never completed; the next up upgrades it")
 
 
 async def settle(client: Client, release: Release, helm: Path, runs: Path) -> str:

@@ -138,4 +138,4 @@ def _without_secrets(value: Any) -> Any:
 
 def require_planned(plan: Plan, now: Mapping[str, Any]) -> None:
     if not same(plan.state, now):
-        raise Failure(f"stack {plan.stack}", "its state has changed meanwhile", "look again")
+        raise Failure(f"stack {plan.stack}", "its state has changed meanwhile", "run the same command again")

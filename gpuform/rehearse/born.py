@@ -54,7 +54,7 @@ def end_with(parent: int) -> None:
     """Have the kernel kill this process, also after exec, when the thread that started it ends."""
     _prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL))
     if os.getppid() != parent:  # it had ended before that call
-        sys.exit("who started this has ended")
+        sys.exit("the parent process has ended")
 
 
 def close_ports() -> None:

@@ -16,7 +16,7 @@ class Buyer:
     way: Way = "none"
     quiet_s = 10.0
     """Seconds without a change after which no further change is expected."""
-    gone = "no event says why"
+    gone = "no event gives a reason"
     """The reason shown for a removed node without an event."""
 
     def paid(self) -> Mapping[str, float | None]:
@@ -32,11 +32,11 @@ class Buyer:
 
     def interrupt(self, watch: Watch, timeout_s: float) -> str:
         """Interrupt a spot node as AWS does; returns the result in words."""
-        return "no spot node was bought, so none was interrupted"
+        return "no spot node was launched, so none was interrupted"
 
     def hurry(self, cluster: Cluster) -> str:
         """Have idle nodes removed sooner than declared; returns, in words, what is not as declared."""
-        return "nobody takes nodes away here: every pool has a fixed number"
+        return "no nodes are removed: every pool has a fixed size"
 
     def memory(self) -> Mapping[str, int]:
         """Resident bytes of the buyer's processes, by name."""

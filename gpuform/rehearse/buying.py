@@ -46,7 +46,7 @@ class ByKarpenter(Buyer):
                 body = {"spec": {"disruption": {"consolidateAfter": CONSOLIDATE_AFTER}}}
                 cluster.patch(f"{NODE_POOLS}/{pool['metadata']['name']}", body)
         return (
-            f"consolidateAfter is {CONSOLIDATE_AFTER} in this step, and minutes as declared; "
+            f"consolidateAfter is {CONSOLIDATE_AFTER} in this step instead of the declared minutes; "
             "disruption budgets and policies are as declared"
         )
 
@@ -86,10 +86,8 @@ class FromAws(ByKarpenter):
             return gone and sum(pod.placed for pod in now.workloads) >= placed
 
         if watch.until(over, timeout_s, timeout_s):
-            return (
-                f"{what}: it is gone and as many pods run as before, after {time.monotonic() - began:.0f} s"
-            )
-        return f"{what}: not over after {timeout_s:.0f} s"
+            return f"{what}: removed, and as many pods run as before, after {time.monotonic() - began:.0f} s"
+        return f"{what}: not finished after {timeout_s:.0f} s"
 
     def _on_spot(self, now: Now) -> Bought | None:
         count = {node.name: sum(pod.node == node.name for pod in now.workloads) for node in now.nodes}
@@ -104,7 +102,7 @@ class FromAws(ByKarpenter):
         return {"karpenter": self._karpenter.rss_bytes}
 
     def troubles(self) -> tuple[str, ...]:
-        found = [f"the played AWS: {one}" for one in self._cloud.trouble]
+        found = [f"the simulated AWS: {one}" for one in self._cloud.trouble]
         if not self._karpenter.running:
             found.append(f"Karpenter does not run: {self._karpenter.trouble or 'see its log'}")
         return tuple(found)

@@ -17,7 +17,7 @@ class Counted(Buyer):
     """The nodes of groups with bounds; all exist from the start."""
 
     way = "counted"
-    gone = "its group needs fewer nodes for what is left (counted)"
+    gone = "its group needs fewer nodes for the remaining pods (counted)"
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -39,4 +39,4 @@ class Counted(Buyer):
                 meta = pod["metadata"]
                 path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
                 cluster.delete(f"{path}?gracePeriodSeconds=0")
-        return "nodes of groups that grow are counted again; cluster-autoscaler would wait for ten minutes"
+        return "elastic groups are counted again at once; cluster-autoscaler would wait for ten minutes"

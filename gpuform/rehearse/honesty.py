@@ -10,7 +10,7 @@ Way = Literal["none", "aws", "counted"]
 _REAL = "etcd, kube-apiserver, scheduler, controllers, helm, Pulumi engine, the program"
 _SIMULATED = (
     "the nodes (kwok: no container runs, no image is pulled), NVIDIA's operands (gpuform.simulator), "
-    "charts that others publish (a ConfigMap with the values)"
+    "third-party charts (each a ConfigMap with its values)"
 )
 _MORE_REAL: Mapping[Way, tuple[str, ...]] = {
     "none": (),
@@ -20,23 +20,21 @@ _MORE_REAL: Mapping[Way, tuple[str, ...]] = {
 _MORE_SIMULATED: Mapping[Way, tuple[str, ...]] = {
     "none": (),
     "aws": (
-        "AWS, on loopback: prices are of our list, and there is capacity unless --short says otherwise",
-        "an instance joins two seconds after it was bought",
+        "AWS, on loopback: prices of our list, and unlimited capacity except for --short",
+        "an instance joins two seconds after its launch",
     ),
-    "counted": (
-        "cluster-autoscaler: groups that grow have the nodes that the workloads need, by arithmetic",
-    ),
+    "counted": ("cluster-autoscaler: elastic groups have the nodes that the workloads need, by calculation",),
 }
 
 _BLIND = (
-    "when cluster-autoscaler adds or takes a node, how long Magnum takes for it, and quotas",
-    "how many nodes it orders too many: pending pods fit on no node that has joined and offers no GPU yet",
-    "pods of several workloads that fill each other's gaps: each workload's nodes are counted by themselves",
+    "when cluster-autoscaler adds or removes a node, how long Magnum takes for it, and quotas",
+    "how many surplus nodes it adds: pending pods fit on no node that has joined but offers no GPU yet",
+    "pods of several workloads on one node: nodes are counted for each workload separately",
 )
 
-BY_CLAIM = "NVIDIA's DRA driver: the simulator tells of each node's GPUs and slices that are had by claim"
+BY_CLAIM = "NVIDIA's DRA driver: the simulator publishes each node's GPUs and slices for claims"
 PACKER = "gpuform-packer, a second kube-scheduler with the stack's configuration and its account's rights"
-MONITORING = "Prometheus with the stack's rules, and kube-state-metrics; nothing else of monitoring runs"
+MONITORING = "Prometheus with the stack's rules, and kube-state-metrics; no other part of monitoring runs"
 GATE = "the readiness gate's program"
 KEEPER = "the pool keeper's program"
 

@@ -132,8 +132,8 @@ def environment(release: Release) -> dict[str, str]:
     if unknown:
         raise Failure(
             f"release karpenter: settings.{unknown[0]}",
-            "is none that a rehearsal can pass on",
-            "leave it out, or teach it to gpuform/rehearse/karpenter.py",
+            "is not supported in a rehearsal",
+            "leave it out, or add it to gpuform/rehearse/karpenter.py",
         )
     found = {_SETTINGS[name]: _text(value) for name, value in settings.items() if value not in ("", None)}
     if gates:

@@ -31,8 +31,8 @@ class Scraped:
 
     def __str__(self) -> str:
         head = f"Prometheus (real) has scraped {self.nodes - len(self.missing)} of {self.nodes} GPU nodes"
-        head += ", whose measurements are simulated" if self.nodes else ""
-        without = f"; without: {', '.join(self.missing)}" if self.missing else ""
+        head += " (simulated measurements)" if self.nodes else ""
+        without = f"; missing: {', '.join(self.missing)}" if self.missing else ""
         return head + without + (f"; {self.said}" if self.said else "")
 
 

@@ -25,8 +25,8 @@ from infra.plan.nodes import bare
 
 Manifest = dict[str, Any]
 OWN_HOST = "own host"
-_STAND_IN = "what the stack makes at AWS: a stand-in checks every input and makes nothing"
-_AT_MAGNUM = "what the stack makes at Magnum: a stand-in checks every input and makes nothing"
+_STAND_IN = "AWS resources: a stand-in checks every input and creates nothing"
+_AT_MAGNUM = "Magnum resources: a stand-in checks every input and creates nothing"
 _CORES, _GIB = played_nodes.UNDECLARED
 
 
@@ -47,18 +47,18 @@ def played(env: Environment) -> Played:
         return Played(played_nodes.manifests(env, waiting=True, fixed_only=True), (_STAND_IN, *_held(env)))
     if env.cluster.kind == "openstack":
         unknown = played_groups.unknown(env)
-        sizes = (f"{unknown}; played: {_CORES} cores and {_GIB} GiB",) if unknown else ()
+        sizes = (f"{unknown}; simulated: {_CORES} cores and {_GIB} GiB",) if unknown else ()
         return Played(played_groups.manifests(env), (_AT_MAGNUM, *sizes))
     if env.cluster.kind == "hosts":
         made = [one for pool in env.pools for one in _hosts(env, pool)]
-        size = f"cores and memory of own hosts are not declared; each is played with {_CORES} and {_GIB} GiB"
+        size = f"cores and memory of own hosts are not declared; simulated: {_CORES} cores, {_GIB} GiB each"
         return Played(tuple(made), (size,))
     if env.cluster.kind == "existing":
         made = [_found(env, index, pool) for index, pool in enumerate(env.pools)]
         names = ", ".join(
             f"{pool.name} as {pool.node_machine.name}" for pool in env.pools if pool.node_machine
         )
-        return Played(tuple(made), (f"how many nodes there are is not declared; played: one each, {names}",))
+        return Played(tuple(made), (f"the number of nodes is not declared; simulated: one each, {names}",))
     return Played(())
 
 
@@ -66,7 +66,7 @@ def _held(env: Environment) -> Iterator[str]:
     found = [one for pool in env.pools for one in reserved(env, pool)]
     if found:
         each = ", ".join(f"{one.total} {one.machine} in {one.zone} in {one.id}" for one in found)
-        yield f"what a reservation holds is not declared; played: {each}"
+        yield f"the size of a reservation is not declared; simulated: {each}"
 
 
 def _hosts(env: Environment, pool: Pool) -> Iterator[Manifest]:
@@ -88,7 +88,7 @@ def _found(env: Environment, index: int, pool: Pool) -> Manifest:
         what = f"{choice.count} of {' or '.join(choice.models)}" if choice else "no machine"
         raise InputError(
             f"pools[{index}].gpu",
-            f"no known machine has {what}, so nothing can stand for its nodes",
+            f"no known machine has {what}, so its nodes cannot be simulated",
             "name a machine, or another count",
         )
     made = bare(machine, f"{pool.name}-0", dict(pool.selector or {}))

@@ -51,11 +51,11 @@ class Options:
             if given
         ]
         if asked and not any(env.by_karpenter(pool) for pool in env.pools):
-            raise InputError(asked[0], f"Karpenter buys no nodes for stack {env.name}", "leave it out")
+            raise InputError(asked[0], f"Karpenter launches no nodes for stack {env.name}", "leave it out")
         _check_short(env, self.short)
         _check_reservations(env, self.used_up)
         if self.interrupt_spot and not any("spot" in pool.node_pools.values() for pool in env.pools):
-            raise InputError("--interrupt-spot", "no pool buys spot", "leave it out")
+            raise InputError("--interrupt-spot", "no pool uses spot capacity", "leave it out")
 
 
 def growing(env: Environment) -> bool:
@@ -69,11 +69,11 @@ def _check_short(env: Environment, short: tuple[Short, ...]) -> None:
     for one in short:
         path = f"--short {one.machine}"
         if one.machine not in ("*", *machines):
-            raise InputError(path, "no pool that Karpenter fills may have it", listing(machines, one.machine))
+            raise InputError(path, "no Karpenter pool uses this machine", listing(machines, one.machine))
         assert env.cluster.kind == "aws"  # check() has seen that Karpenter buys nodes
         zones = env.cluster.network.zones
         if one.zone not in ("*", *zones):
-            raise InputError(f"{path}:{one.zone}", "is no zone of the stack", listing(zones, one.zone))
+            raise InputError(f"{path}:{one.zone}", "is not a zone of the stack", listing(zones, one.zone))
 
 
 def _check_reservations(env: Environment, used_up: tuple[tuple[str, int], ...]) -> None:
@@ -82,7 +82,7 @@ def _check_reservations(env: Environment, used_up: tuple[tuple[str, int], ...]) 
     for name, _ in used_up:
         if name not in known:
             remedy = listing(known, name) if known else "leave it out"
-            fact = "is no reservation of a pool that Karpenter fills"
+            fact = "is not a reservation of a Karpenter pool"
             raise InputError(f"--reservation-used {name}", fact, remedy)
 
 
@@ -95,7 +95,7 @@ def short(text: str) -> Short:
         )
     if len(parts) == 3 and parts[2] not in ("*", *CAPACITIES):
         raise InputError(
-            f"--short {text}", f"{parts[2]!r} is no way of buying", listing(CAPACITIES, parts[2])
+            f"--short {text}", f"{parts[2]!r} is not a capacity type", listing(CAPACITIES, parts[2])
         )
     capacity = cast(Capacity, parts[2]) if len(parts) == 3 else "*"
     return Short(parts[0], parts[1] if len(parts) > 1 else "*", capacity)

@@ -127,17 +127,17 @@ def _full(env: Environment, work: Workload) -> str:
     pool = env.pool(work.pool) if work.pool and env.cluster.kind == "openstack" else None
     if pool is None or pool.elastic is None or played_groups.size(env, pool) < pool.most:
         return ""
-    return f"; group {pool.name} has all of its {pool.most} nodes"
+    return f"; group {pool.name} is at its maximum of {pool.most} nodes"
 
 
 def _waiting(work: Workload, pod: Pod, said: list[Event], empty: list[Event], full: str) -> Pending:
     told = [one for one in said if one.reason == reasons.TOLD]
     texts = [f"{one.source}: {one.message}" for one in told]
     if pod.node:
-        why = pod.trouble or f"it is on node {pod.node} and does not start"
+        why = pod.trouble or f"it is scheduled to node {pod.node} but does not start"
         texts = [pod.trouble] if pod.trouble else []
     else:
-        why = reasons.words(told, [one.name for one in empty]) or "nobody has said why yet"
+        why = reasons.words(told, [one.name for one in empty]) or "no event gives a reason yet"
         why += full
         texts += [f"{one.source}, of NodePool {one.name}: {one.message}" for one in empty if texts]
     return Pending(pod.namespace, pod.name, work.name, work.pool or "", pod.asks, why, tuple(texts))
@@ -154,6 +154,6 @@ def _unmade(work: Workload, missing: int, said: Iterable[Event]) -> Iterator[Pen
         and one.namespace == work.namespace
         and _owner(work) == (one.name.rpartition("-")[0] if one.kind == "ReplicaSet" else one.name)
     ]
-    why = f"{missing} of its pods {'was' if missing == 1 else 'were'} not made"
+    why = f"{missing} of its pods {'was' if missing == 1 else 'were'} not created"
     why += f": {refused[-1]}" if refused else ""
     yield Pending(work.namespace, work.name, work.name, work.pool or "", {}, why, tuple(refused[-1:]))

@@ -12,12 +12,9 @@ def said(env: Environment, prices: PriceList) -> str:
     """The source of the outcome's prices, in words."""
     if not listed(env):
         own = env.cost is not None and bool(env.cost.prices)
-        whose = (
-            "the environment's own (cost.prices), without volumes"
-            if own
-            else "none (cost.prices takes yours)"
-        )
-        return f"{whose}: no list has these machines"
+        if own:
+            return "the environment's own (cost.prices), without volumes: no price list has these machines"
+        return "none: no price list has these machines; set cost.prices"
     text = f"list prices of {prices.region}, {prices.date}, without volumes"
     if not any("spot" in pool.capacity for pool in env.pools):
         return text
@@ -37,9 +34,9 @@ def check(env: Environment, prices: PriceList) -> None:
         unknown = [one for one in pool.machines if machine_price(env, pool, one, prices) is None]
         if unknown and len(unknown) == len(pool.machines):
             names = ", ".join(one.name for one in unknown)
-            where = f"the list of {prices.region} of {prices.date}"
+            where = f"the price list of {prices.region} of {prices.date}"
             raise InputError(
                 f"pools[{index}].{'machine' if pool.machine else 'gpu'}",
-                f"{names} has no price in {where}, and Karpenter buys by price",
+                f"{names} has no price in {where}, and Karpenter chooses machines by price",
                 f"give one: cost.prices: {{{unknown[0].name}: USD per hour}}",
             )

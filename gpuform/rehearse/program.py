@@ -173,5 +173,5 @@ class Program:
             for item in items:
                 found: dict[str, str] = item["data"]
                 return found
-        fact = f"is missing, which {self._where.words} mounts"
+        fact = f"is missing, but {self._where.words} mounts it"
         raise Failure(f"configmap {name}", fact, "run `up` again")

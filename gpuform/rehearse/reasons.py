@@ -22,10 +22,10 @@ _COUNTED = re.compile(r"(\d+) (.+)", re.DOTALL)
 _INSUFFICIENT = re.compile(r"Insufficient (\S+)")
 _TAINT = re.compile(r"node\(s\) had untolerated taint(?:\(s\)| \{([^:}]+).*\})")
 _NODE_TEXTS = {
-    "Too many pods": "have as many pods as they may",
-    "node(s) didn't match Pod's node affinity/selector": "are not of its pool",
+    "Too many pods": "have their maximum number of pods",
+    "node(s) didn't match Pod's node affinity/selector": "are not in its pool",
     "node(s) were unschedulable": "are cordoned",
-    "cannot allocate all claims": "have nothing left that it claims",
+    "cannot allocate all claims": "cannot allocate its claims",
 }
 
 
@@ -45,30 +45,28 @@ def scheduler(message: str) -> str:
     """The scheduler's message in words: missing resources first, then nodes that are not allowed."""
     head = _HEAD.match(message)
     if not head:
-        return f"the scheduler waits: {message}" if message else ""
+        return f"scheduler: {message}" if message else ""
     count, rest = int(head[1]), head[2]
     # What follows the first full stop is about preemption, and about claims that could be taken back.
     reasons = rest.split(". ")[0].removesuffix(".")
     parsed = [_COUNTED.fullmatch(part) for part in re.split(r", (?=\d+ )", reasons)]
     if not all(parsed):
-        return f"the scheduler waits: {reasons}"
+        return f"scheduler: {reasons}"
     parts = sorted((_node(int(one[1]), one[2]) for one in parsed if one), key=lambda part: part[0])
-    return f"no node of {count} takes it: " + ", ".join(text for _, text in parts)
+    return f"0 of {count} nodes fit: " + ", ".join(text for _, text in parts)
 
 
 def _node(count: int, text: str) -> tuple[int, str]:
     """A rank, lower if the pod nearly fits there, and the words."""
     if missing := _INSUFFICIENT.fullmatch(text):
-        return 0, f"{count} {_have(count)} too little {_short(missing[1])} left"
+        return 0, f"{count} {_have(count)} insufficient {_short(missing[1])}"
     if taint := _TAINT.fullmatch(text):
         named = f" {taint[1]}" if taint[1] else ""
         return 2, f"{count} {_have(count)} a taint{named} that it does not tolerate"
     known = _NODE_TEXTS.get(text)
     if known is None:
         return 1, f"{count}: {text}"
-    one = (
-        known.replace("have ", "has ", 1).replace("they may", "it may") if known.startswith("have") else known
-    )
+    one = known.replace("have their ", "has its ", 1) if known.startswith("have") else known
     return (
         1 if "pool" not in known else 3,
         f"{count} {one.replace('are ', 'is ', 1) if count == 1 else known}",
@@ -88,8 +86,8 @@ def karpenter(message: str, empty: Iterable[str] = ()) -> str:
     text = message.removeprefix("Failed to schedule pod, ")
     parts = list(dict.fromkeys(filter(None, (_bought(part) for part in _separate(text)))))
     if not parts:
-        parts = [f"NodePool {name} has no instance type to be had" for name in empty]
-    return "Karpenter buys none: " + ("; ".join(parts) if parts else "no NodePool is meant for it")
+        parts = [f"NodePool {name} has no available instance type" for name in empty]
+    return "Karpenter launches no node: " + ("; ".join(parts) if parts else "no NodePool matches the pod")
 
 
 def _separate(text: str) -> Iterator[str]:
@@ -126,37 +124,40 @@ _KARPENTER: tuple[tuple[str, _Say], ...] = (
     ),
     (
         r"could not be reserved|all compatible reserved offering",
-        lambda part, found: "its reservation has nothing left",
+        lambda part, found: "its reservation is used up",
     ),
-    (r"Dynamic Resource Allocation", lambda part, found: "it starts no node for a claim"),
+    (r"Dynamic Resource Allocation", lambda part, found: "it launches no node for a claim (DRA)"),
     # Another pool's NodePool: the pod was never meant for it.
     (rf"^incompatible requirements, .*{re.escape(labels.POOL)}", lambda part, found: ""),
     (
         r"^incompatible requirements, (.*)",
-        lambda part, found: f"what it asks of a node fits no NodePool ({found[1]})",
+        lambda part, found: f"its node requirements match no NodePool ({found[1]})",
     ),
     (r"did not tolerate taint \(taint=([^)]+)\)", lambda part, found: ""),
     (
         r"filtered out all available instance types",
-        lambda part, found: "no NodePool has an instance type to be had",
+        lambda part, found: "no NodePool has an available instance type",
     ),
     (
         r"the required offering (?:met|had)",
-        lambda part, found: f"{_pool(part)} has no type that meets all that is asked",
+        lambda part, found: f"{_pool(part)} has no instance type that meets all requirements",
     ),
     (
         r"had enough resources or had a required offering",
         lambda part, found: (
-            f"{_pool(part)} has no type that is large enough{_resources(part)}, nor one to be had"
+            f"{_pool(part)} has no instance type that is large enough{_resources(part)}, nor an available one"
         ),
     ),
     (
         r"required offering",
-        lambda part, found: f"{_pool(part)} has no type to be had in its zones and ways of buying",
+        lambda part, found: f"{_pool(part)} has no available instance type in its zones and capacity types",
     ),
     (
         r"enough resources",
-        lambda part, found: f"{_pool(part)} has no type that is large enough{_resources(part)}",
+        lambda part, found: f"{_pool(part)} has no instance type that is large enough{_resources(part)}",
     ),
-    (r"no instance type met", lambda part, found: f"{_pool(part)} has no type that meets all that is asked"),
+    (
+        r"no instance type met",
+        lambda part, found: f"{_pool(part)} has no instance type that meets all requirements",
+    ),
 )

@@ -83,7 +83,7 @@ class Rehearsal:
             with clock.step("control plane"):
                 own = held.enter_context(plane(self.paths, self.tools, self.stack, self.say))
             if env.monitoring:
-                with clock.step("what monitoring needs"):
+                with clock.step("monitoring programs and CRDs"):
                     ControlPlane(own, self.tools).monitored()
             cluster = held.enter_context(closing(Cluster(own, self.tools.path("kubectl"))))
             derived = stack_file.derived(declared, env, own.kubeconfig)
@@ -137,13 +137,13 @@ class _Play:
         drawn = tuple(tally.drawn(now))
         troubles = (*self._troubles(now), *self.buying.troubles())
         switched = [str(one) for one in options.short]
-        switched += [f"left of reservation {name}: {left}" for name, left in options.used_up]
+        switched += [f"reservation {name}: {left} left" for name, left in options.used_up]
         if options.interrupt_spot:
             with self.clock.step("spot interruption"):
                 switched.append(self.buying.interrupt(self.watch, options.timeout_s))
         shrunk = None
         if options.shrink and now.workloads:
-            with self.clock.step("half of the pods gone"):
+            with self.clock.step("half of the pods removed"):
                 shrunk = shrinking.shrink(
                     env, self.cluster, self.watch, self.buying, tally, quiet, options.timeout_s
                 )
@@ -177,7 +177,7 @@ class _Play:
     def _measured(self, now: Now) -> Scraped | None:
         if not self.env.monitoring:
             return None
-        with self.clock.step("GPUs measured"):
+        with self.clock.step("GPU metrics scraped"):
             found = [node.name for node in now.nodes if node.gpus]
             return monitored.scraped(ControlPlane(self.own, self.asked.tools), found)
 
@@ -204,9 +204,9 @@ class _Play:
                     yield f"node {node.name} of pool {pool.name} offers {has}, not what was planned"
                 elif (there := _claimable(node)) != claimable(pool):
                     has = ", ".join(f"{key} {count:g}" for key, count in there.items()) or "nothing"
-                    yield f"node {node.name} of pool {pool.name} has {has} to claim, not what was planned"
+                    yield f"node {node.name} of pool {pool.name} publishes {has}, not what was planned"
                 elif not node.ready or node.held:
-                    yield f"node {node.name} of pool {pool.name} is not ready, or still held back"
+                    yield f"node {node.name} of pool {pool.name} is not ready, or still has its startup taint"
 
     def _memory(self) -> dict[str, int]:
         members = ControlPlane(self.own, self.asked.tools).status().members

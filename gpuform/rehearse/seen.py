@@ -90,7 +90,7 @@ def quantity(text: str) -> float:
     """A Kubernetes quantity as a number: ``1500m`` is 1.5, ``2Ki`` 2048. Raises ValueError for other text."""
     found = _QUANTITY.fullmatch(str(text))
     if not found:
-        raise ValueError(f"{text!r} is no quantity")
+        raise ValueError(f"{text!r} is not a quantity")
     return float(found[1]) * _SCALES[found[2] or ""]
 
 

@@ -22,8 +22,8 @@ _TAKEN = "DisruptionTerminating"
 _WORDS = {
     "Empty": "no pod was left on it",
     "Underutilized": "its pods fit on other nodes, or on a cheaper one",
-    "Drifted": "it is not as its NodePool says any more",
-    "Expired": "its age",
+    "Drifted": "it has drifted from its NodePool",
+    "Expired": "it has expired (expireAfter)",
 }
 
 

@@ -48,7 +48,7 @@ def environment(declared: Mapping[str, Any], source: str, file: Path | None = No
     for index, work in enumerate(env.workloads):
         if said := _all_refuse(env, work):
             path = f"{KEY}[{index}]" if file is None else f"{source}: {KEY}[{index}]"
-            remedy = "ask for less per pod, or name a pool that has it"
+            remedy = "request less per pod, or name a pool that has it"
             raise InputError(path, f"no pool can hold it ({said})", remedy)
     return env
 
@@ -66,7 +66,7 @@ def _read(file: Path) -> Any:
     if not isinstance(content, dict) or set(content) != {KEY}:
         keys = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
         fact = f"holds {', '.join(keys) if isinstance(keys, list) else 'no mapping'}"
-        raise InputError(str(file), fact, "it must hold workloads: [...] alone, as in a stack file")
+        raise InputError(str(file), fact, "it must hold only workloads: [...], as in a stack file")
     return content[KEY] if content[KEY] is not None else []
 
 
@@ -117,7 +117,7 @@ def _reasons(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
     by_claim = pool.by_claim and work.pool == pool.name
     if work.gpu and not by_claim and not choice.units(strategy, [pool], work.gpu, work.slice):
         close = choice.nearest(strategy, [pool], work.gpu, work.slice)
-        yield f"{work.gpu.words}, it has {close}" if close else "GPUs, it has none to ask for"
+        yield f"{work.gpu.words}, it has {close}" if close else "GPUs, it offers none"
         return
     if not work.pinned and (taints := pool_taints(env, pool)):
         yield f"taint {taints[0]['key']}, which the workload does not tolerate as it names no pool"
@@ -127,12 +127,12 @@ def _reasons(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
     if not machines:
         return
     if cpu_millis(work.cpu) > (most := max(one.vcpu for one in machines)) * 1000:
-        yield f"cpu, {work.cpu} asked of {most} cores"
+        yield f"cpu, {work.cpu} requested of {most} cores"
     if memory_bytes(work.memory) > (most := max(one.memory for one in machines)) * _GIB:
-        yield f"memory, {work.memory} asked of {most}Gi"
+        yield f"memory, {work.memory} requested of {most}Gi"
     # Each alone fits a machine, but not the same one.
     if not any(_holds(one, work) for one in machines):
-        yield f"cpu and memory, {work.cpu} cores with {work.memory} are on no machine of it together"
+        yield f"cpu and memory, {work.cpu} cores with {work.memory}: none of its machines has both"
 
 
 def _gpus(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
@@ -143,9 +143,10 @@ def _gpus(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
         return
     if pool.by_claim:
         if (most := claims.most(pool, work)) is None:
-            yield f"slice, it has {claims.spelled(pool)} to claim, not {work.slice or 'one of several kinds'}"
+            wanted = work.slice or "one of several kinds"
+            yield f"slice, it has {claims.spelled(pool)} for claims, not {wanted}"
         elif work.amount > most:
-            yield f"GPUs, {work.amount} asked of {most} to claim"
+            yield f"GPUs, {work.amount} requested of {most} for claims"
         if work.gpu and not claims.satisfied(pool, work.gpu):
             yield f"{work.gpu.words}, its models are {', '.join(gpu.name for gpu in pool.gpus)}"
         return
@@ -155,9 +156,9 @@ def _gpus(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
         asked = offer.mig_resource(work.slice) if work.slice else "one of several kinds of slice"
         yield f"resource name, it offers {', '.join(offers)}, not {asked}"
     elif work.amount > offers.get(name, 0):
-        yield f"{name}, {work.amount} asked of {offers.get(name, 0)}"
+        yield f"{name}, {work.amount} requested of {offers.get(name, 0)}"
     elif work.amount > 1 and offer.one_per_pod(pool, name):
-        yield f"{name}, it gives a pod one share and {work.amount} are asked"
+        yield f"{name}, a pod can have one share and {work.amount} are requested"
 
 
 def _machines(pool: Pool) -> tuple[Machine, ...]:

@@ -12,7 +12,7 @@ from infra.plan.bill import Bill, per_month
 
 def table(before: Bill | None, after: Bill) -> Table:
     title = f"Cost, USD a month; {after.whose}"
-    shown = empty(title, "what", *(["before"] if before else []), "now", "USD an hour for one")
+    shown = empty(title, "item", *(["before"] if before else []), "now", "USD an hour per unit")
     for what, had, has in rows(before, after):
         units = next((line.units for line in after.lines if line.what == what), {})
         each = ", ".join(f"{name.removeprefix('nvidia.com/')} {usd:.3f}" for name, usd in units.items())

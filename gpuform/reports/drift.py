@@ -16,7 +16,7 @@ def tables(drift: Drift) -> Iterator[Table | Text | str]:
     if not drift.findings:
         yield Text(f"{drift.stack}: no drift", style="bold")
         return
-    shown = empty("Drift", "what", "where", "", "declared", "found")
+    shown = empty("Drift", "resource", "field", "drift", "declared", "actual")
     for one in drift.findings:
         style = "red" if one.how == "missing" else "yellow"
         words = [Text(word) for word in (one.resource, one.path or "-", one.expected, one.found)]
@@ -24,7 +24,8 @@ def tables(drift: Drift) -> Iterator[Table | Text | str]:
     yield from (shown, "")
     things = len({one.resource for one in drift.findings})
     count = f"{len(drift.findings)} in {things} {'resource' if things == 1 else 'resources'}"
+    restores = "`pulumi up --refresh` restores the declared state of everything that it created"
     yield Text(
-        f"{drift.stack}: drift, {count}; `pulumi up --refresh` makes all as declared that it made",
+        f"{drift.stack}: drift, {count}; {restores}",
         style="bold red",
     )

@@ -26,8 +26,8 @@ def lines(seen: Seen, mode: str) -> Iterator[str]:
     if seen.breaker is not None:
         yield f"breaker open: {seen.breaker}; withheld: {', '.join(seen.withheld)}"
         yield (
-            f"look for a cause that they share, then: kubectl -n {HEALTH} annotate configmap "
+            f"look for a common cause, then: kubectl -n {HEALTH} annotate configmap "
             f"gpu-health-state {labels.RESET_BREAKER}='why'"
         )
     if seen.nodes:
-        yield f"repaired: kubectl annotate node NODE {labels.GPU_REPAIRED}='what was done'"
+        yield f"to mark a node as repaired: kubectl annotate node NODE {labels.GPU_REPAIRED}='what was done'"

@@ -25,12 +25,12 @@ from infra.plan.rules.capacity import POOL_REQUESTED, POOL_USED
 
 MOST_ALERTS, MOST_PODS, MOST_TROUBLES = 50, 200, 50
 HOW_TO_READ = (
-    "A picture is one GPU, as wide as its memory; a slice is as wide as its memory slices, and its small "
-    "squares are compute slices. Parts side by side are shares of one GPU."
+    "Each picture is one GPU; its width is the GPU's memory, and the width of a slice is its memory slices. "
+    "Small squares are compute slices. Parts side by side are shares of one GPU."
 )
 MEASURED = (
-    "The bars below a picture: how busy it is, and how much of its memory is in use. The line beside a GPU's "
-    "name: how busy it was."
+    "The bars below a picture: current utilization, and memory in use. The line beside a GPU's name: "
+    "utilization over time."
 )
 
 
@@ -59,17 +59,17 @@ def page(facts: Facts, checkout: str = "") -> str:
 def _body(facts: Facts, title: str, checkout: str) -> Iterator[str]:
     when = datetime.fromtimestamp(facts.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
     yield f"<h1>{escape(title)}</h1>"
-    yield f'<p class="dim">As it was at {when}.</p>'
+    yield f'<p class="dim">State at {when}.</p>'
     if facts.view.simulated:
-        real = " Prometheus is real, and what it measures is the simulator's model."
+        real = " Prometheus is real; its measurements come from the simulator's model."
         said = f"S{tables.SIMULATED[1:]}{real if facts.view.measured else ''}"
         yield f'<p class="note">{escape(said)}</p>'
     if facts.view.why:
-        yield f'<p class="note">What is requested alone: {escape(facts.view.why)}.</p>'
+        yield f'<p class="note">Shows only what is requested: {escape(facts.view.why)}.</p>'
     yield f'<div class="tiles">{"".join(_tiles(facts))}</div>'
     yield from _alerts(facts, checkout)
     yield from _troubles(facts)
-    yield "<h2>Who is where</h2>"
+    yield "<h2>Placement</h2>"
     read = f"{HOW_TO_READ} {MEASURED}" if facts.view.measured else HOW_TO_READ
     yield f'<p class="dim">{escape(read)}</p>'
     if any(pod.attributed for node in facts.view.nodes for pod in node.everyone):
@@ -88,7 +88,7 @@ def _body(facts: Facts, title: str, checkout: str) -> Iterator[str]:
 def _tiles(facts: Facts) -> Iterator[str]:
     gpus = sum(pool.gpus for pool in facts.pools)
     asked = sum(pool.requested for pool in facts.pools)
-    yield _tile("asked for", f"{top.amount(asked)} of {number(gpus, 'GPU')}", asked / gpus if gpus else None)
+    yield _tile("requested", f"{top.amount(asked)} of {number(gpus, 'GPU')}", asked / gpus if gpus else None)
     busy = [pool.busy for pool in facts.pools if pool.busy is not None]
     if busy:
         yield _tile("busy", f"{top.amount(sum(busy))} of {number(gpus, 'GPU')}", sum(busy) / max(gpus, 1))
@@ -98,7 +98,7 @@ def _tiles(facts: Facts) -> Iterator[str]:
         more = f"and {number(unknown, 'pool')} without a price" if unknown else "all pools"
         yield _tile("cost an hour", usd(sum(known)), None, more)
         idle = sum(pool.money.idle or 0.0 for pool in facts.pools)
-        yield _tile("of it idle", usd(idle), idle / sum(known) if sum(known) else None)
+        yield _tile("of which idle", usd(idle), idle / sum(known) if sum(known) else None)
     if facts.view.measured:
         pending = f"{facts.pending} pending" if facts.pending else "none pending"
         count = len(facts.alerts)
@@ -121,7 +121,7 @@ def _alerts(facts: Facts, checkout: str) -> Iterator[str]:
         return
     yield "<h2>Alerts</h2>"
     if not facts.alerts:
-        yield '<p class="dim">None fires.</p>'
+        yield '<p class="dim">No alert is firing.</p>'
         return
     shown = "".join(_alert(alert, checkout) for alert in facts.alerts[:MOST_ALERTS])
     yield f'<ul class="alerts">{shown}</ul>'
@@ -163,10 +163,10 @@ def _troubles(facts: Facts) -> Iterator[str]:
 
 
 def _pools(facts: Facts) -> str:
-    head = ["pool", "machine", "nodes", "each offers", "GPUs asked for"]
+    head = ["pool", "machine", "nodes", "each offers", "GPUs requested"]
     if facts.view.measured:
         head += ["busy", _since(facts)]
-    head += ["USD an hour", "of it idle", *(["asked for, not used"] if facts.view.measured else [])]
+    head += ["USD an hour", "of which idle", *(["requested, not used"] if facts.view.measured else [])]
     top_row = "".join(f"<th>{escape(one)}</th>" for one in head)
     rows = "".join(f"<tr>{''.join(_row(facts, pool))}</tr>" for pool in facts.pools)
     return f'<div class="scroll" tabindex="0"><table><tr>{top_row}</tr>{rows}</table></div>'
@@ -203,20 +203,20 @@ def _spark(facts: Facts, pool: PoolFacts) -> str:
         return "-"
     label = f"{name}: {used[-1][1]:.2f} GPUs used now"
     if asked:
-        label += f", {asked[-1][1]:.2f} asked for (the thin line)"
+        label += f", {asked[-1][1]:.2f} requested (the thin line)"
     return sparkline(used, (history.since, history.until), pool.gpus, label, (140, 26), asked)
 
 
 def _idle(facts: Facts) -> str:
-    said = "Idle is what nobody has asked for: of a node with GPUs by its GPUs, else by cores or memory."
-    return f"{said} The line: GPUs used, and asked for (thin)." if facts.view.measured else said
+    said = "Idle: capacity that no pod requests; by GPUs on nodes with GPUs, else by cores or memory."
+    return f"{said} The line: GPUs used, and requested (thin)." if facts.view.measured else said
 
 
 def _limits(facts: Facts) -> Iterator[str]:
     if facts.limits:
-        yield "<h2>What Karpenter may buy</h2>"
+        yield "<h2>Karpenter limits</h2>"
         rows = ((one.node_pool, one.resource, *_bought(one)) for one in facts.limits)
-        yield html.table(("NodePool", "resource", "has", "limit", "of it"), rows)
+        yield html.table(("NodePool", "resource", "used", "limit", "share"), rows)
 
 
 def _bought(limit: Limit) -> tuple[str, str, str]:
@@ -231,14 +231,14 @@ def _pods(facts: Facts) -> Iterator[str]:
         (pod.namespace, pod.name, tables.counts(pod.requests) or "no GPU", pod.node or "-", pod.phase)
         for pod in pods[:MOST_PODS]
     )
-    yield html.table(("namespace", "pod", "asks for", "node", "phase"), rows)
+    yield html.table(("namespace", "pod", "requests", "node", "phase"), rows)
     if (more := len(pods) - MOST_PODS) > 0:
         yield f'<p class="dim">and {more} more; `gpuform status --json` has all</p>'
 
 
 def _bill(facts: Facts) -> Iterator[str]:
     rows = [(what, now) for what, _, now in bills.rows(None, facts.bill)]
-    yield html.table(("what", f"USD a month; {facts.bill.whose}"), [*rows, ("all", bills.all_of(facts.bill))])
+    yield html.table(("item", f"USD a month; {facts.bill.whose}"), [*rows, ("all", bills.all_of(facts.bill))])
     if facts.view.simulated:
-        said = "What such machines cost, were they bought; simulated ones cost nothing."
+        said = "What such machines would cost; simulated ones cost nothing."
         yield f'<p class="dim">{said}</p>'

@@ -25,7 +25,7 @@ def nodes(facts: Facts) -> Iterator[str]:
     by_pool = {pool.status.name: pool for pool in facts.pools}
     left = MOST_IN_ALL
     if not facts.view.nodes:
-        yield '<p class="dim">No node with a GPU is there.</p>'
+        yield '<p class="dim">There are no nodes with GPUs.</p>'
     yield '<div class="pools">'
     for group in drawn(facts.view):
         pool = by_pool[group[0].pool]
@@ -41,9 +41,9 @@ def nodes(facts: Facts) -> Iterator[str]:
 
 
 def _of(pool: PoolFacts) -> str:
-    """``2 nodes (1 to 4), time_slicing: 4 per GPU, 1 of 2 GPUs asked for``."""
+    """``2 nodes (1 to 4), time_slicing: 4 per GPU, 1 of 2 GPUs requested``."""
     how = ": ".join(filter(None, (pool.status.sharing, pool.status.detail)))
-    asked = f"{top.amount(pool.requested)} of {number(pool.gpus, 'GPU')} asked for"
+    asked = f"{top.amount(pool.requested)} of {number(pool.gpus, 'GPU')} requested"
     bounds = f" ({tables.reach(pool.status.bounds)})" if pool.status.bounds else ""
     return f"{number(len(pool.nodes), 'node')}{bounds}, {how}, {asked}"
 
@@ -59,7 +59,7 @@ def _node(facts: Facts, node: Node, known: picture.Colours) -> str:
     alarm = f' <span class="alarm">{escape(wrong)}</span>' if wrong else ""
     inside = "".join(_gpu(facts, node, gpu, known) for gpu in node.gpus)
     if node.loose:
-        inside += '<p class="sub">on one of these GPUs; nobody tells on which:</p>'
+        inside += '<p class="sub">on one of these GPUs (unknown which):</p>'
         inside += _pods(node.loose, known)
     return (
         f'<div class="node"><div class="name" title="{escape(node.name)}">{escape(name)}{alarm}</div>'

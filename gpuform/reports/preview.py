@@ -21,13 +21,13 @@ def tables(outcome: Outcome) -> Iterator[Table | Text | str]:
     from gpuform.preview.summary import pods
 
     if outcome.effects:
-        shown = empty("What happens", "what", "how", "pods that end")
+        shown = empty("Effects", "resource", "effect", "pods stopped")
         for one in outcome.effects:
             shown.add_row(Text(one.what, style=_style(one)), one.how, pods(one.evicts))
         yield from (shown, "")
     if outcome.after:
         yield from (bills.table(outcome.before, outcome.after), "")
-    broken = empty("Policies", "", "policy", "resource", "what")
+    broken = empty("Policies", "", "policy", "resource", "violation")
     for violation in outcome.said:
         level = Text("broken", style="red") if violation.mandatory else Text("warning", style="yellow")
         broken.add_row(

@@ -17,19 +17,20 @@ def tables(plan: Plan) -> Iterator[Table | Text | str]:
         yield Text(f"{plan.stack}: nothing is left of an interrupted run", style="bold")
         return
     if plan.locks:
-        shown = empty("Locks", "held by", "state", "does")
+        shown = empty("Locks", "held by", "state", "action")
         for lock in plan.locks:
-            said = "said to be gone" if lock.confirmed else lock.state
+            said = "confirmed gone" if lock.confirmed else lock.state
             shown.add_row(Text(lock.named), Text(said), Text("remove"))
         yield from (shown, "")
     if plan.steps:
-        shown = empty("Interrupted operations", "resource", "type", "while", "does", "id", "why")
+        columns = ("resource", "type", "interrupted while", "action", "id", "why")
+        shown = empty("Interrupted operations", *columns)
         for step in plan.steps:
             words = (step.name, step.type, step.was, step.does, step.id or "-", step.why)
             shown.add_row(*_row(words, step.does))
         yield from (shown, "")
     if plan.releases:
-        shown = empty("Helm releases", "release", "status", "does", "why")
+        shown = empty("Helm releases", "release", "status", "action", "why")
         for one in plan.releases:
             does = f"{one.does} to {one.revision}" if one.revision else one.does
             shown.add_row(*_row((one.id, one.status, does, one.why), one.does))

@@ -34,7 +34,7 @@ def tables(outcome: Outcome) -> Iterator[Part]:
         yield Text(f"monitoring: {outcome.measured}")
     yield Text(f"simulated: {'; '.join(outcome.simulated)}. Real: {'; '.join(outcome.real)}.")
     if outcome.blind:
-        yield Text(f"cannot be seen this way: {'; '.join(outcome.blind)}.")
+        yield Text(f"not covered: {'; '.join(outcome.blind)}.")
     yield ""
     yield from pending(outcome)
     style = "bold red" if outcome.failed else "bold green"
@@ -45,7 +45,7 @@ def verdict(outcome: Outcome) -> str:
     if outcome.pods:
         head = f"{outcome.placed} of {outcome.pods} pods placed"
     else:
-        head = "no workloads: only the platform was played"
+        head = "no workloads: only the platform was simulated"
     nodes = sum(pool.nodes for pool in outcome.pools)
     return f"{outcome.stack}: {head}, {number(nodes, 'node')}, {cost(outcome)}"
 
@@ -56,7 +56,7 @@ def cost(outcome: Outcome) -> str:
         return f"{usd(outcome.usd_per_hour)} an hour"
     if not outcome.known_usd_per_hour:
         return "price unknown"
-    return f"{usd(outcome.known_usd_per_hour)} an hour without {unknown}, whose price is unknown"
+    return f"{usd(outcome.known_usd_per_hour)} an hour, without {unknown} (price unknown)"
 
 
 def usd(amount: float | None) -> str:
@@ -89,7 +89,7 @@ def _gpus_first(resources: Mapping[str, Amount]) -> Iterator[str]:
 
 
 def _pools(outcome: Outcome) -> Table:
-    table = empty("Pools", "pool", "nodes", "in use", "USD an hour", "of it idle")
+    table = empty("Pools", "pool", "nodes", "in use", "USD an hour", "of which idle")
     for pool in outcome.pools:
         table.add_row(
             pool.name,
@@ -115,25 +115,25 @@ def _bought_in_vain(outcome: Outcome) -> Iterator[Text | str]:
     for pool in outcome.pools:
         if pool.in_vain:
             names = ", ".join(pool.in_vain)
-            yield Text(f"{pool.name}: bought in vain, no pod of a workload ever ran there: {names}", "red")
+            yield Text(f"{pool.name}: launched, but no pod of a workload ever ran there: {names}", "red")
             yield ""
 
 
 def switched(outcome: Outcome) -> Iterator[Text]:
     """What was simulated beside the stack itself, and which capacity AWS did not have."""
     for one in outcome.played:
-        yield Text(f"switched on: {one}")
+        yield Text(f"scenario: {one}")
     asked: dict[tuple[str, str], list[Refusal]] = {}
     for refusal in outcome.refusals:
         asked.setdefault((refusal.machine, refusal.capacity), []).append(refusal)
     for (machine, capacity), found in asked.items():
         zones, times = ", ".join(one.zone for one in found), sum(one.times for one in found)
-        yield Text(f"no capacity: {machine}, {capacity}, in {zones}; asked {number(times, 'time')}")
+        yield Text(f"no capacity: {machine}, {capacity}, in {zones}; requested {number(times, 'time')}")
 
 
 def _shrunk(shrink: Shrink) -> Iterator[Table | Text]:
     before, after = shrink.before, shrink.after
-    table = empty("Half of each workload goes", "", "pods", "nodes", "USD an hour")
+    table = empty("Half of each workload removed", "", "pods", "nodes", "USD an hour")
     for name, side in (("before", before), ("after", after)):
         table.add_row(name, str(side.pods), str(side.nodes), usd(side.usd_per_hour).removesuffix(" USD"))
     yield table
@@ -150,7 +150,7 @@ def shrunk(shrink: Shrink) -> Iterator[str]:
 
 def _followed(shrink: Shrink) -> Iterator[str]:
     for one in shrink.gone:
-        yield f"{one.node} ({one.machine}, {usd(one.usd_per_hour)} an hour) went: {one.why}"
+        yield f"{one.node} ({one.machine}, {usd(one.usd_per_hour)} an hour) was removed: {one.why}"
     for said in shrink.stays:
         yield f"stays: {said}"
     yield f"note: {shrink.note}"

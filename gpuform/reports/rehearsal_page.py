@@ -29,20 +29,20 @@ def _body(outcome: Outcome, title: str) -> Iterator[str]:
     yield f'<p class="dim">Simulated: {escape("; ".join(outcome.simulated))}.</p>'
     yield f'<p class="dim">Real: {escape("; ".join(outcome.real))}.</p>'
     if outcome.blind:
-        yield f'<p class="dim">Cannot be seen this way: {escape("; ".join(outcome.blind))}.</p>'
+        yield f'<p class="dim">Not covered: {escape("; ".join(outcome.blind))}.</p>'
     yield from _waiting(outcome)
-    yield "<h2>Who is where</h2>"
+    yield "<h2>Placement</h2>"
     yield from _picture(outcome)
     yield "<h2>Nodes over time</h2>"
     yield timeline(outcome.timeline, outcome.seconds)
-    yield '<p class="dim">Seconds since the control plane was up; in another shade while a node starts.</p>'
+    yield '<p class="dim">Seconds since the control plane started; the shade differs while a node starts.</p>'
     yield "<h2>Pools</h2>"
     yield _pools(outcome)
     if outcome.played or outcome.refusals:
-        yield "<h2>Switched on</h2>"
+        yield "<h2>Scenario</h2>"
         yield html.paragraphs(text.plain for text in words.switched(outcome))
     if outcome.shrink:
-        yield "<h2>When half of the pods go</h2>"
+        yield "<h2>After half of the pods are removed</h2>"
         yield html.paragraphs(words.shrunk(outcome.shrink))
     yield "<h2>How long it took</h2>"
     yield html.table(("step", "seconds"), ((one.name, f"{one.seconds:.1f}") for one in outcome.steps))
@@ -73,16 +73,16 @@ def _picture(outcome: Outcome) -> Iterator[str]:
         if len(nodes) > MOST_NODES:
             yield f'<p class="dim">and {words.number(len(nodes) - MOST_NODES, "node")} more</p>'
     if not outcome.nodes:
-        yield '<p class="dim">No node was there.</p>'
+        yield '<p class="dim">There were no nodes.</p>'
 
 
 def _of(pool: PoolOutcome) -> str:
-    """``2 nodes, 43.92 USD an hour, of it idle 12.00``."""
+    """``2 nodes, 43.92 USD an hour, of which idle 12.00``."""
     nodes = words.number(pool.nodes, "node")
     if pool.usd_per_hour is None:
         return f"{nodes}, price unknown"
     said = f"{nodes}, {words.usd(pool.usd_per_hour)} an hour"
-    return said if pool.idle_usd_per_hour is None else f"{said}, of it idle {pool.idle_usd_per_hour:,.2f}"
+    return said if pool.idle_usd_per_hour is None else f"{said}, of which idle {pool.idle_usd_per_hour:,.2f}"
 
 
 def _colours(nodes: Iterable[NodeDrawn]) -> dict[tuple[str, str], int]:
@@ -143,5 +143,5 @@ def _pools(outcome: Outcome) -> str:
         used = ", ".join(words.amount(key, one) for key, one in pool.resources.items())
         rows.append((pool.name, ", ".join(words.machines(pool.machines)) or "none", used or "-", *money))
         if pool.in_vain:
-            rows.append((pool.name, f"bought in vain: {', '.join(pool.in_vain)}", "", "", ""))
-    return html.table(("pool", "nodes", "in use", "an hour", "of it idle"), rows)
+            rows.append((pool.name, f"launched, but never used: {', '.join(pool.in_vain)}", "", "", ""))
+    return html.table(("pool", "nodes", "in use", "an hour", "of which idle"), rows)

@@ -29,7 +29,7 @@ class Row:
 def timeline(lines: Sequence[Line], seconds: float) -> str:
     """An SVG of ``seconds`` seconds; a sentence if no node ever existed."""
     if not lines:
-        return "<p>No node was ever there.</p>"
+        return "<p>There were no nodes.</p>"
     last = max(seconds, *(max(line.begin, line.ready or 0.0, line.end or 0.0) for line in lines), 1.0)
     shown = list(rows(lines, last))
     more = len(shown) - MOST_ROWS

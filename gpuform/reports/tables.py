@@ -20,10 +20,10 @@ SIMULATED = (
     "simulated here: the nodes (kwok) and NVIDIA's operands (gpuform.simulator). "
     "Real: etcd, kube-apiserver, scheduler, controllers, helm, Pulumi engine."
 )
-PLAYED = "stack {0} is played on the embedded cluster of this machine"
-NO_NODES = "; of its nodes none are there: `gpuform local nodes {0}` makes them"
+PLAYED = "stack {0} is simulated on the embedded cluster of this machine"
+NO_NODES = "; it has no nodes yet: `gpuform local nodes {0}` creates them"
 PACKED = (
-    "gpuform-packer places the pods with GPUs: a second kube-scheduler, real, a process beside the others "
+    "gpuform-packer schedules the pods with GPUs: a second, real kube-scheduler, here a process "
     "(elsewhere a Deployment)."
 )
 
@@ -59,7 +59,7 @@ def pods(current: ClusterStatus) -> Table:
 
     ``troubles`` gives the reason for a pod in trouble: a scheduler's message does not fit into a column.
     """
-    table = empty("Pods", "namespace", "pod", "asks for", "node", "phase")
+    table = empty("Pods", "namespace", "pod", "requests", "node", "phase")
     for pod in current.pods:
         if pod.namespace not in current.system:
             table.add_row(
@@ -73,8 +73,8 @@ def troubles(current: ClusterStatus) -> list[str]:
     nodes = (node for pool in current.pools for node in pool.nodes if node.waits_for)
     found = [f"node {node.name} takes no pods yet: {node.waits_for}" for node in nodes]
     for name, label in current.strays.items():
-        says = f"says {label}" if label else "is not there"
-        found.append(f"node {name} offers GPUs and is of no declared pool: its label {labels.POOL} {says}")
+        says = f"is {label}" if label else "is missing"
+        found.append(f"node {name} offers GPUs but is in no declared pool: its label {labels.POOL} {says}")
     return found + [f"{pod.namespace}/{pod.name}: {pod.reason}" for pod in current.pods if pod.reason]
 
 
@@ -114,7 +114,7 @@ def tools(found: Iterable[Found]) -> Table:
 
 def findings(found: Iterable[Finding]) -> Table:
     """One row per finding; ``by_hand`` has the commands that check the same."""
-    table = empty("", "", "what", "finding", "to mend it")
+    table = empty("", "", "check", "finding", "fix")
     styles = {"PASS": "green", "SKIP": "yellow", "FAIL": "red"}
     for finding in found:
         verdict = Text(finding.verdict, style=styles[finding.verdict])

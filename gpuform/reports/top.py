@@ -12,7 +12,7 @@ from gpuform.reports.rehearsal import number
 from gpuform.reports.tables import empty, reach
 from gpuform.top.view import Gpu, Node, PodUse, Slice, Use, View
 
-ATTRIBUTED = "~: by request; several pods are on that device, or nobody tells which device a pod has"
+ATTRIBUTED = "~: share by request; several pods share that device, or a pod's device is unknown"
 UNMEASURED = "not measured"
 """Shown where Prometheus has no series of an object, but has those of others."""
 _GIB = 2**30
@@ -47,7 +47,7 @@ def table(view: View) -> Table:
 def notes(view: View) -> list[str]:
     found = []
     if not view.nodes:
-        found.append("no node with GPUs is there, or none that was asked for")
+        found.append("no nodes with GPUs, or none that the options select")
     found += [
         f"pool {one.pool} has {number(one.nodes, 'node')}, and may have {reach((one.min, one.max))}"
         for one in view.growing

@@ -32,13 +32,13 @@ class Place:
     def __post_init__(self) -> None:
         if not _STACK.match(self.stack):
             remedy = "use at most 50 of a-z, 0-9 and -, beginning and ending with a letter or a digit"
-            raise InputError("STACK", f"{self.stack!r} is not a name for a stack on AWS", remedy)
+            raise InputError("STACK", f"{self.stack!r} is not a valid name for a stack on AWS", remedy)
         if not _BUCKET.match(self.bucket) or ".." in self.bucket:
             remedy = "use 3 to 63 of a-z, 0-9, - and ., beginning and ending with a letter or a digit"
-            raise InputError("--bucket", f"{self.bucket!r} is not a name that S3 takes", remedy)
+            raise InputError("--bucket", f"{self.bucket!r} is not a valid S3 bucket name", remedy)
         if not _ALIAS.match(self.alias) or self.alias.startswith("aws/"):
             remedy = "use letters, digits, /, _ and -, not beginning with aws/"
-            raise InputError("--kms", f"{self.alias!r} is not an alias that KMS takes", remedy)
+            raise InputError("--kms", f"{self.alias!r} is not a valid KMS alias", remedy)
 
     @property
     def backend(self) -> str:
@@ -168,7 +168,7 @@ def _document(content: Document) -> str:
 _HEAD = """\
 #!/usr/bin/env bash
 # What the state of stack {place.stack} needs at AWS: a private bucket with versions, a key, two policies.
-# Read it, then run it once with the rights to make them; what is there already is left or set again.
+# Read it, then run it once with the permissions to create them; existing ones are kept or set again.
 set -euo pipefail
 export AWS_PAGER=
 region={place.region}
@@ -187,7 +187,7 @@ if [ -z "$key" ]; then
 fi
 aws kms enable-key-rotation --region "$region" --key-id "$key"
 
-# A bucket's name is unique in the world: the owner is checked, so that nobody else's is ever written to.
+# A bucket's name is unique in the world: the owner is checked, so that no other account's bucket is changed.
 if ! aws s3api head-bucket --bucket "$bucket" --expected-bucket-owner "$account" >/dev/null 2>&1; then
   aws s3api create-bucket --bucket "$bucket" --region "$region"{where}
 fi"""

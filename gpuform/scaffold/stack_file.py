@@ -10,8 +10,8 @@ from infra.config import KEY, parse, read_yaml
 
 _REGION = re.compile(r"^[a-z]{2}(-[a-z]+)+-\d\Z")
 _STATE = """
-    # Where the engine keeps what it knows of this stack: in a bucket and under a key that every person and
-    # every pipeline that changes the stack reaches. `gpuform init` has printed the commands that make both.
+    # Where the engine keeps the state of this stack: a bucket, encrypted with a key. Every person and every
+    # pipeline that changes the stack needs access. `gpuform init` prints the commands that create both.
     state:
       backend: {backend}
       secrets_provider: {key} # protects the secrets in it
@@ -29,7 +29,7 @@ def stack_file(stack: str, text: str, place: Place) -> str:
     Raises InputError for an invalid name or address.
     """
     if not _REGION.match(place.region):
-        raise InputError("--region", f"{place.region!r} is no region of AWS", "write it as eu-central-1")
+        raise InputError("--region", f"{place.region!r} is not an AWS region", "write it as eu-central-1")
     had = region_of(text)
     text = re.sub(r"^(    name: )\S+", rf"\g<1>{stack}", text, count=1, flags=re.MULTILINE)
     if place.region != had:

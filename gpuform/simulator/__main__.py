@@ -34,7 +34,7 @@ def main() -> int:
             print(f"{file}: no such file; `gpuform local start` creates it", file=sys.stderr)
             return 2
     if not 0 <= args.metrics_port <= 65535:
-        print("--metrics-port is 0 to 65535", file=sys.stderr)
+        print("--metrics-port must be 0 to 65535", file=sys.stderr)
         return 2
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
@@ -55,7 +55,7 @@ async def _run(kubeconfig: Path, binary: Path, port: int) -> None:
     try:
         await task
     except asyncio.CancelledError:
-        logging.getLogger("simulator").info("told to stop")
+        logging.getLogger("simulator").info("stopping after a signal")
     finally:
         if scrapes:
             scrapes.close()

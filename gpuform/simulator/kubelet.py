@@ -64,7 +64,7 @@ def act(world: World) -> list[Action]:
             found.append(Reject(pod, refusal.reason, f"Pod was rejected: {refusal}"))
         else:
             taken |= set(given)
-            found.append(Annotate(pod, {keys.DEVICES: ",".join(given)}, f"is given {', '.join(given)}"))
+            found.append(Annotate(pod, {keys.DEVICES: ",".join(given)}, f"gets {', '.join(given)}"))
     return found
 
 

@@ -32,7 +32,7 @@ def place(mig: Mig, layout: Mapping[str, int]) -> tuple[Placed, ...]:
         wanted.extend([name] * count)
     media = [name for name in wanted if mig.profiles[name].media]
     if len(media) > 1:
-        raise DoesNotFit(f"one instance at most has the media engines, {len(media)} ask for them")
+        raise DoesNotFit(f"at most one instance can have the media engines, {len(media)} request them")
     if sum(mig.profiles[name].compute for name in wanted) > mig.compute:
         raise DoesNotFit(f"{_spelled(layout)} needs more than {mig.compute} compute slices")
     wanted.sort(key=lambda name: (-mig.profiles[name].memory_slices, len(mig.profiles[name].starts), name))

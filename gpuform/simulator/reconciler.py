@@ -92,7 +92,7 @@ class Reconciler:
                 log.warning("%s: %s: %s; again in 2 s", name, type(error).__name__, error)
                 retry = 2.0
             except Exception:  # one broken node must not stop the others
-                log.exception("%s: not looked at further until it changes", name)
+                log.exception("%s: ignored until it changes", name)
             self._busy.discard(name)
             if name in self._again:
                 self._again.discard(name)

@@ -159,7 +159,7 @@ def _failure(names: str, last: Sequence[str], log: Path, code: int) -> Failure:
     if any(word in line for line in last for word in _UNREACHABLE):
         return Failure(
             names,
-            f"the Go module proxy did not give what the build needs:\n  {tail}\n",
+            f"the Go module proxy did not provide what the build needs:\n  {tail}\n",
             f"check the network, GOPROXY and HTTPS_PROXY; the whole output is in {log}",
         )
     if any("no space left on device" in line for line in last):
@@ -168,5 +168,5 @@ def _failure(names: str, last: Sequence[str], log: Path, code: int) -> Failure:
     return Failure(
         names,
         f"go build ended {ended}:\n  {tail}\n",
-        f"the whole output is in {log}; what was compiled is kept",
+        f"the whole output is in {log}; compiled packages are kept",
     )

@@ -84,9 +84,7 @@ class Toolchain:
 
     def _tool(self, name: str) -> Tool:
         if name not in self._catalogue:
-            raise InputError(
-                "toolchain", f"no tool is called {name}", f"use one of {', '.join(self._catalogue)}"
-            )
+            raise InputError("toolchain", f"unknown tool {name}", f"use one of {', '.join(self._catalogue)}")
         return self._catalogue[name]
 
     def _get(self, module: Module, tools: Sequence[Tool], report: Reporter) -> None:
@@ -129,8 +127,8 @@ class Toolchain:
         if tool.ask and (version is None or not fits(version, tool.accepted)):
             raise Failure(
                 tool.name,
-                f"the binary says version {version or 'nothing'}, wanted is {tool.module.says}",
-                f"look into {self._store.logs}, and whether programs may run from {self._store.tools}",
+                f"the binary reports version {version or 'nothing'}, not {tool.module.says}",
+                f"see {self._store.logs}, and check that programs may run from {self._store.tools}",
             )
         ready = scratch / f"{tool.name}.ready"
         ready.mkdir()

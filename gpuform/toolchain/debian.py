@@ -76,7 +76,8 @@ class Packages:
             self._refused.add(package.name)
             report.line(f"{tool.name}: {reason}; building from the Go module")
             return None
-        report.line(f"{tool.name} {packed.version}: from the package {package.name}, which is not installed")
+        source = f"from the package {package.name}, unpacked but not installed"
+        report.line(f"{tool.name} {packed.version}: {source}")
         return packed
 
 
@@ -99,7 +100,8 @@ def _unpacked(tool: Tool, package: Package, scratch: Path, report: Reporter) -> 
     binary = folder / package.member
     version = ask_version(binary, tool.ask or ())
     if version is None or not fits(version, tool.accepted):
-        raise _No(f"{package.member} of the package {package.name} says version {version or 'nothing'} here")
+        found = version or "nothing"
+        raise _No(f"{package.member} of the package {package.name} reports version {found} here")
     return Packed(version, binary)
 
 

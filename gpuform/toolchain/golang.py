@@ -131,5 +131,5 @@ def _run(command: list[str], log: Path, report: Reporter) -> int:
 
 def _reason(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines if "ERROR" in line] or lines or ["pip said nothing"]
+    errors = [line for line in lines if "ERROR" in line] or lines or ["pip printed nothing"]
     return f"cannot be installed ({errors[-1]}; see {log})"

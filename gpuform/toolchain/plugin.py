@@ -45,7 +45,7 @@ def download(tool: Tool, pulumi: Path, scratch: Path, report: Reporter, server: 
         )
         why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     except subprocess.TimeoutExpired:
-        why = f"no end within {_INSTALL_S} s"
+        why = f"not finished within {_INSTALL_S} s"
     folder = f"{tool.name.removeprefix('pulumi-')}-v{tool.plugin}"
     binary = home / "plugins" / folder / tool.name
     if not binary.is_file():

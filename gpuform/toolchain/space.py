@@ -48,7 +48,7 @@ def require_mb(place: Path, megabytes: int, variable: str = "GPUFORM_CACHE") -> 
 
 
 def _remedy(variable: str) -> str:
-    return f"make it a folder that you may write, or set {variable} to one"
+    return f"make it a writable folder, or set {variable} to one"
 
 
 def _existing(place: Path) -> Path:

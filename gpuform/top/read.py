@@ -30,7 +30,7 @@ def measure(prometheus: Prometheus) -> tuple[Measured, str]:
     return found, "" if found.devices else NOTHING_YET
 
 
-NOTHING_YET = "Prometheus answers, and has no series of a GPU yet"
+NOTHING_YET = "Prometheus answers, but has no GPU series yet"
 
 
 def view(env: Environment, objects: Objects, measured: Measured, why: str = "") -> View:

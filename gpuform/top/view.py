@@ -101,8 +101,8 @@ class Gpu:
 
     @property
     def vacant(self) -> str:
-        """Word for unallocated parts: "sick" if the GPU needs a reset or a replacement."""
-        return "sick" if any(one.kind in ("reset", "replace") for one in self.faults) else "free"
+        """Word for unallocated parts: "unhealthy" if the GPU needs a reset or a replacement."""
+        return "unhealthy" if any(one.kind in ("reset", "replace") for one in self.faults) else "free"
 
     @property
     def everyone(self) -> Iterator[PodUse]:

@@ -70,7 +70,7 @@ def _missing(node: Json, pool: Json) -> str:
         return "the node is not Ready"
     promised = proof.promise(node, pool)
     if not promised:
-        return "nobody says what the node shall offer"
+        return "neither its pool nor an annotation says what it must offer"
     there = status.get("allocatable") or {}
     for name, count in sorted(promised.items()):
         # Devices by claim are not in allocatable; that all GPUs are measured must suffice.

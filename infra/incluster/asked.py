@@ -44,7 +44,7 @@ def _answer(server: str, expression: str) -> Any:
     query = urllib.parse.urlencode({"query": expression})
     url = f"{server.rstrip('/')}/api/v1/query?{query}"
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise ValueError(f"{server} is no address of a Prometheus")
+        raise ValueError(f"{server} is not an http(s) address")
     with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 (checked above)
         text = answer.read(LONGEST + 1)
     if len(text) > LONGEST:
@@ -71,7 +71,7 @@ def names(answer: Any) -> frozenset[str]:
     try:
         return frozenset(str(one["metric"]["node"]) for one in _vector(answer))
     except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"its answer is none about nodes: {error}") from None
+        raise ValueError(f"its answer does not name nodes: {error}") from None
 
 
 def _vector(answer: Any) -> list[Any]:

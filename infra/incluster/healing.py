@@ -38,7 +38,9 @@ def steps(
             continue
         kind = str(record.get("class", node.taint))
         if record and node.taint != record.get("class"):
-            found.append(Step("restore", name, kind, (), "somebody else took the taint away"))
+            found.append(
+                Step("restore", name, kind, (), "the taint was removed by another program or person")
+            )
         if not _repaired(node):
             continue
         why = _waits(settings, node, active.get(name, []), quiet.get(name), now)
@@ -48,7 +50,7 @@ def steps(
         for one in after.actions:
             if one["uid"] == node.uid:
                 one["over"] = True
-        said = f"repaired: {node.repaired}" if node.repaired is not None else "it was booted anew"
+        said = f"repaired: {node.repaired}" if node.repaired is not None else "the node was rebooted"
         found = [step for step in found if step.node != name]
         found.append(Step("lift", name, kind, (), said))
     return found
@@ -66,9 +68,9 @@ def _repaired(node: Node) -> bool:
 def _waits(settings: Settings, node: Node, active: list[Fault], since: float | None, now: float) -> str:
     """Why a repaired node stays out, or empty. A missing series proves nothing: a lost GPU has none."""
     if active:
-        return f"still there: {active[0].words}"
+        return f"fault still active: {active[0].words}"
     if not node.measured:
-        return "not all of its GPUs are measured, so that nobody sees a fault"
+        return "not all of its GPUs are measured, so a fault could be missed"
     if since is None or now - since < settings.settle_s:
-        return f"no fault, but not for {settings.settle_s:g} s yet"
+        return f"no fault, but for less than {settings.settle_s:g} s"
     return node.missing

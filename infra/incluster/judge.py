@@ -139,7 +139,14 @@ def _again(
         if node is None or node.uid != one["uid"] or not found:
             one["done"] = one["over"] = True  # the reason is gone: too late
             continue
-        again = (one["action"], node.name, one["class"], tuple(found), "begun before", one["at"])
+        again = (
+            one["action"],
+            node.name,
+            one["class"],
+            tuple(found),
+            "retry of an unfinished action",
+            one["at"],
+        )
         steps.append(Step(*again))
     return steps
 
@@ -163,7 +170,7 @@ def _act(
     kind = next(kind for kind, of in RANK.items() if of == rank)
     if _done(after, node) >= rank:
         after.spent |= {fault.id: node.uid for fault in found}
-        return [Step("note", name, kind, tuple(found), "the node is out of use already")]
+        return [Step("note", name, kind, tuple(found), "the node is already tainted")]
     action = _action(settings, node, kind)
     bears = limit(settings, known.values(), after)
     if after.breaker is None and len(after.actions) >= bears:

@@ -147,7 +147,7 @@ class Loop:
             space = about.get("namespace", events.NODES)
             self._cluster.event(told.event(action, about, message, now, space))
         except cluster.TROUBLE as error:
-            told.line(now, said=f"no event: {_words(error)}")
+            told.line(now, said=f"event not written: {_words(error)}")
 
     def _tell_of_breaker(
         self, before: State, after: State, told_to: str | None, kept: Json, now: float
@@ -155,7 +155,7 @@ class Loop:
         about = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": self._cluster.namespace}
         about |= {"name": STATE, "uid": kept["metadata"]["uid"]}
         if told_to is not None:
-            self._breaker("close", about, f"a person says: {told_to}", now)
+            self._breaker("close", about, f"closed by annotation: {told_to}", now)
         if after.breaker is not None and (before.breaker is None or told_to is not None):
             self._breaker("open", about, after.breaker["why"], now)
 

@@ -140,7 +140,7 @@ class Keeper:
         self._say(name, "")
         print(f"{name} is in pool {own}{_besides(found)}", flush=True)
         if found.left:
-            why = f"left as they are: {'; '.join(found.left)}, which its pool {own} wants"
+            why = f"not changed: {'; '.join(found.left)}, as its pool {own} requires"
             print(f"{name} {why}", flush=True)
             self._event(node, why)
 
@@ -151,7 +151,7 @@ class Keeper:
         try:
             self._cluster.event(events.event(NAME, "Warning", "PoolValueOfOthers", about, message, now))
         except cluster.TROUBLE as error:
-            print(f"{about['name']} has no event: {_words(error)}", flush=True)
+            print(f"{about['name']}: event not written: {_words(error)}", flush=True)
 
     def _say(self, subject: str, text: str) -> None:
         """Log a problem once; an empty text clears it."""

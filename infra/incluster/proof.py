@@ -95,7 +95,7 @@ def missing(node: Json, pods: list[Json], pool: Json | None, there: dict[str, in
         if has.get(name, 0) < count:
             found.append(f"it offers {has.get(name, 0)} of {count} {name}")
     if MIG_CONFIG in labels and labels.get(MIG_STATE) != "success":
-        found.append(f"MIG layout {labels[MIG_CONFIG]} is {labels.get(MIG_STATE) or 'not begun'}")
+        found.append(f"MIG layout {labels[MIG_CONFIG]} is {labels.get(MIG_STATE) or 'not started'}")
     return [*found, *_not_ready(node, pods, pool["operands"])]
 
 

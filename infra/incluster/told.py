@@ -75,16 +75,16 @@ def ticket_name(node: str) -> str:
 
 def ticket(node: str, pool: str, kind: str, faults: list[str], now: float) -> dict[str, str]:
     """Data of the ticket: ``ticket.md`` for people, ``ticket.json`` for programs."""
-    do = "Reset the GPU, or boot the machine anew."
+    do = "Reset the GPU, or reboot the machine."
     if kind == "replace":
-        do = "Boot the machine anew; if the fault comes again, have the GPU or the machine replaced."
+        do = "Reboot the machine; if the fault recurs, have the GPU or the machine replaced."
     known = {"node": node, "pool": pool, "class": kind, "faults": faults, "opened": at(now), "do": do}
     said = f"kubectl annotate node {node} gpuform.io/gpu-repaired='what was done'"
     text = [f"# Node {node}: broken GPU (class {kind})", "", f"Pool {pool}; seen at {at(now)}.", ""]
     text += [*(f"- {fault}" for fault in faults), "", do, ""]
-    text += ["No new pods come to the node; those that run there stay until they end. First drain it:", ""]
+    text += ["No new pods are scheduled to the node; running pods stay until they end. First drain it:", ""]
     text += [f"    kubectl drain {node} --ignore-daemonsets --delete-emptydir-data", ""]
-    text += ["When it is repaired, say so; its taint goes once it has been well for ten minutes:", ""]
+    text += ["After the repair, report it; the taint is removed after ten minutes without a fault:", ""]
     text += [f"    kubectl uncordon {node}", f"    {said}", ""]
     return {"ticket.json": json.dumps(known, indent=1, sort_keys=True) + "\n", "ticket.md": "\n".join(text)}
 
@@ -131,9 +131,9 @@ def serve(address: tuple[str, int], metrics: Metrics, alive: Callable[[], bool])
             if self.path == "/metrics":
                 self._answer(200, metrics.text())
             elif self.path == "/healthz":
-                self._answer(200, "ok\n") if alive() else self._answer(503, "has not looked for long\n")
+                self._answer(200, "ok\n") if alive() else self._answer(503, "no recent round\n")
             else:
-                self._answer(404, "there are /metrics and /healthz\n")
+                self._answer(404, "use /metrics or /healthz\n")
 
         def _answer(self, code: int, text: str) -> None:
             body = text.encode()

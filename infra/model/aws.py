@@ -27,12 +27,14 @@ def _network(value: str) -> ipaddress.IPv4Network:
     try:
         return ipaddress.IPv4Network(value, strict=True)
     except ValueError as error:
-        raise InputError("", f"{value!r} is no IPv4 network: {error}", "write it as 10.0.0.0/16") from None
+        raise InputError(
+            "", f"{value!r} is not an IPv4 network: {error}", "write it as 10.0.0.0/16"
+        ) from None
 
 
 def _vpc_cidr(value: str) -> str:
     if not 16 <= _network(value).prefixlen <= 24:
-        raise InputError("", f"{value} is no size for a VPC of this kind", "use a prefix from /16 to /24")
+        raise InputError("", f"{value} is not a supported VPC size", "use a prefix from /16 to /24")
     return value
 
 
@@ -48,7 +50,7 @@ def _public_cidr(value: str) -> str:
 
 def _region(value: str) -> str:
     if not _REGION.fullmatch(value):
-        raise InputError("", f"{value!r} is no region", "write it as eu-west-1")
+        raise InputError("", f"{value!r} is not a region", "write it as eu-west-1")
     return value
 
 
@@ -62,7 +64,7 @@ def _admin(value: str) -> str:
     if not _ADMIN.fullmatch(value):
         raise InputError(
             "",
-            f"{value!r} is no ARN of an IAM role or user",
+            f"{value!r} is not an ARN of an IAM role or user",
             "write it as arn:aws:iam::111122223333:role/admin",
         )
     return value
@@ -70,7 +72,7 @@ def _admin(value: str) -> str:
 
 def _reservation(value: str) -> str:
     if not _RESERVATION.fullmatch(value):
-        raise InputError("", f"{value!r} is no capacity reservation", "write its id, cr-0123456789abcdef0")
+        raise InputError("", f"{value!r} is not a capacity reservation", "write its id, cr-0123456789abcdef0")
     return value
 
 
@@ -87,10 +89,11 @@ class Network(Model):
         description="IPv4 network of the VPC, /16 to /24; nodes and pods get their addresses from it."
     )
     zones: tuple[Annotated[str, Field(strict=True)], ...] = Field(
-        min_length=2, max_length=6, description="Availability zones, 2 to 6: EKS asks for two."
+        min_length=2, max_length=6, description="Availability zones, 2 to 6: EKS requires two."
     )
     nat: Literal["single", "per_zone"] = Field(
-        default="single", description="One NAT gateway, or one in each zone, so that no zone needs another."
+        default="single",
+        description="One NAT gateway for all zones, or one per zone, so that no zone depends on another.",
     )
 
 
@@ -98,7 +101,7 @@ class Endpoint(Model):
     """Access to the control plane's endpoint; nodes always reach it from inside the VPC."""
 
     public_cidrs: tuple[Annotated[str, Field(strict=True), AfterValidator(_public_cidr)], ...] = Field(
-        default=(), description="Networks that reach it from outside; none: it is private only."
+        default=(), description="Networks that may reach it from outside; private only if left out."
     )
 
 
@@ -106,7 +109,9 @@ class SystemNodes(Model):
     """Nodes for pods that must run before any pool has nodes: Karpenter, CoreDNS, the operator."""
 
     machine: MachineName = Field(default="m6i.xlarge", description="Instance type without a GPU.")
-    nodes: Count = Field(default=2, description="Number of nodes; two, so that one may go.")
+    nodes: Count = Field(
+        default=2, description="Number of nodes; two by default, so that one can be replaced."
+    )
 
 
 class AwsCluster(Model):
@@ -122,7 +127,9 @@ class AwsCluster(Model):
     )
     network: Network = Field(description="The VPC.")
     endpoint: Endpoint = Field(default_factory=Endpoint, description="Access to the control plane.")
-    system: SystemNodes = Field(default_factory=SystemNodes, description="Nodes of the cluster's own parts.")
+    system: SystemNodes = Field(
+        default_factory=SystemNodes, description="Nodes for the cluster's own components."
+    )
     admins: tuple[Annotated[str, Field(strict=True), AfterValidator(_admin)], ...] = Field(
         default=(), description="ARNs of IAM roles and users that administer the cluster."
     )
@@ -130,7 +137,7 @@ class AwsCluster(Model):
         default_factory=dict, description="Pinned image for each kind in use: an AMI id or a dated alias."
     )
     tags: dict[Annotated[str, Field(strict=True), AfterValidator(_tag_key)], str] = Field(
-        default_factory=dict, description="Tags of everything that can carry one."
+        default_factory=dict, description="Tags of every resource that supports tags."
     )
 
     @model_validator(mode="after")
@@ -139,14 +146,14 @@ class AwsCluster(Model):
             if zone[:-1] != self.region or not "a" <= zone[-1] <= "z":
                 raise InputError(
                     f"network.zones[{index}]",
-                    f"{zone!r} is no zone of {self.region}",
+                    f"{zone!r} is not a zone of {self.region}",
                     f"write it as {self.region}a",
                 )
             if zone in self.network.zones[:index]:
                 raise InputError(f"network.zones[{index}]", f"{zone!r} is given twice", "name each zone once")
         machine = MACHINES[self.system.machine]
         if machine.seller != "ec2" or machine.gpus:
-            fact = f"{machine.name} is no EC2 instance type without a GPU"
+            fact = f"{machine.name} is not an EC2 instance type without a GPU"
             raise InputError("system.machine", fact, f"use {' or '.join(_PLAIN)}")
         for key, pin in self.images.items():
             try:
@@ -174,11 +181,13 @@ class Disk(Model):
     def _has_the_ratios_of_gp3(self) -> Disk:
         if self.iops > 500 * self.size_gib:
             most = 500 * self.size_gib
-            raise InputError("iops", f"gp3 gives {self.size_gib} GiB {most} at most", "use a larger disk")
+            raise InputError(
+                "iops", f"gp3 allows {most} at most for {self.size_gib} GiB", "use a larger disk"
+            )
         if 4 * self.throughput > self.iops:
             least = 4 * self.throughput
             raise InputError(
-                "throughput", f"gp3 gives {self.throughput} MiB/s from {least} iops on", f"use iops: {least}"
+                "throughput", f"gp3 needs {least} iops for {self.throughput} MiB/s", f"use iops: {least}"
             )
         return self
 
@@ -209,11 +218,11 @@ class AwsPool(Model):
         description="All nodes close together in one zone (cluster placement group).",
     )
     max_pods: Annotated[Count, Field(le=737)] | None = Field(
-        default=None, description="Pods per node; what its network interfaces hold if left out."
+        default=None, description="Pods per node; the limit of its network interfaces if left out."
     )
     pod_pids_limit: Annotated[Count, Field(ge=1024)] | None = Field(
         default=None, description="Processes per pod; no limit if left out."
     )
     prepull: tuple[PinnedImage, ...] = Field(
-        default=(), description="Images that a node fetches at boot, before the first pod asks for them."
+        default=(), description="Images that a node pulls at boot, before the first pod needs them."
     )

@@ -61,7 +61,7 @@ def _check_pins(cluster: AwsCluster, pools: Sequence[Pool]) -> None:
         if key not in cluster.images:
             raise InputError(
                 f"cluster.images.{key}",
-                "missing, and nodes are made of it",
+                "missing, and nodes boot from it",
                 "pin it: an AMI id or a dated alias",
             )
     for key in cluster.images:
@@ -101,8 +101,8 @@ def _check_apart(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
             if other != pool.name:
                 raise InputError(
                     f"pools[{index}].taints",
-                    f"a pod that asks for {resource} fits pool {other} and pool {pool.name} alike, "
-                    "so Karpenter takes either",
+                    f"a pod that requests {resource} fits pool {other} and pool {pool.name}, "
+                    "so Karpenter may use either",
                     "give one of them a taint of its own",
                 )
 

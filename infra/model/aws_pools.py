@@ -47,7 +47,7 @@ def _check_machines(pool: Pool, path: str) -> None:
     models = {gpu.name for gpu in pool.gpus}
     same = [name for name, machine in ec2.items() if machine.gpu in models]
     raise InputError(
-        f"{path}.machine", f"{pool.machine} is no EC2 instance type", f"use {', '.join(same or ec2)}"
+        f"{path}.machine", f"{pool.machine} is not an EC2 instance type", f"use {', '.join(same or ec2)}"
     )
 
 
@@ -60,7 +60,7 @@ def _check_image(pool: Pool, path: str) -> None:
         raise InputError(path, fact, f"use {' or '.join(fitting)}")
     if image.gpu != bool(pool.gpus):
         fact = (
-            f"{image.key} has no NVIDIA driver, and nobody else installs one on EKS images"
+            f"{image.key} has no NVIDIA driver, and gpuform installs none on EKS images"
             if pool.gpus
             else f"{image.key} is for GPUs, and {pool.machines[0].name} has none"
         )
@@ -74,17 +74,17 @@ def _check_claims(cluster: AwsCluster, pool: Pool, path: str) -> None:
     if pool.elastic:
         raise InputError(
             f"{path}.sharing.kind",
-            "a pod that has nothing but a claim makes Karpenter start no node, so the pool would stay empty",
+            "Karpenter starts no node for a pod with only a claim, so the pool would stay empty",
             "give the pool nodes: N, or use another kind",
         )
     if tuple(map(int, cluster.version.split("."))) < _FIRST_WITH_CLAIMS:
         first = ".".join(map(str, _FIRST_WITH_CLAIMS))
-        fact = f"Kubernetes {cluster.version} does not serve resource.k8s.io/v1, which claims are made of"
+        fact = f"Kubernetes {cluster.version} does not serve resource.k8s.io/v1, which claims need"
         raise InputError(f"{path}.sharing.kind", fact, f"use version {first} or newer, or another kind")
     if pool.image.ships_device_plugin:
         raise InputError(
             f"{path}.sharing.kind",
-            f"the device plugin in {pool.image.key} would hand out the GPUs that are claimed",
+            f"the device plugin in {pool.image.key} would allocate the same GPUs as claims",
             "use an AL2023 image, or another kind",
         )
 
@@ -105,14 +105,14 @@ def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
         if getattr(pool.sharing, key) is not None:
             raise InputError(
                 f"{path}.sharing.{key}",
-                "Bottlerocket's settings cut every GPU of a node alike, each slice for one pod, and read no "
-                "configuration by name",
+                "Bottlerocket's settings partition all GPUs of a node alike, one pod per slice, and have "
+                "no configuration by name",
                 "leave it out, or use an AL2023 image",
             )
     if len(pool.layout or {}) > 1:
         raise InputError(
             f"{path}.sharing.layout",
-            "Bottlerocket cuts all GPUs of a node by one profile",
+            "Bottlerocket partitions all GPUs of a node by one profile",
             "use one profile, or an AL2023 image",
         )
     if strategy != "single":
@@ -124,13 +124,13 @@ def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
     for gpu in pool.gpus:
         if gpu.name not in BOTTLEROCKET_MIG:
             known = f"use one of {', '.join(BOTTLEROCKET_MIG)}, or an AL2023 image"
-            raise InputError(f"{path}.sharing.kind", f"Bottlerocket does not cut {gpu.name}", known)
+            raise InputError(f"{path}.sharing.kind", f"Bottlerocket does not partition {gpu.name}", known)
         assert gpu.geometry is not None
         for profile, count in (pool.layout or {}).items():
             if count != gpu.geometry.most(profile):
                 raise InputError(
                     f"{path}.sharing.layout",
-                    "Bottlerocket cuts each GPU into as many slices of one profile as fit",
+                    "Bottlerocket partitions each GPU into as many slices of one profile as fit",
                     f"use all-{profile}, or an AL2023 image",
                 )
 
@@ -170,11 +170,11 @@ def _check_network_cards(pool: Pool, path: str) -> None:
     if settings.placement_group and pool.by_karpenter:
         raise InputError(
             f"{path}.aws.placement_group",
-            "nodes that come one by one find no room in a cluster placement group",
+            "nodes that start one by one may find no capacity in a cluster placement group",
             "leave it out" if pool.by_claim else "leave it out, or give the pool nodes: N",
         )
     for key, fact in (
-        ("efa", "what goes through an Elastic Fabric Adapter does not leave its subnet"),
+        ("efa", "traffic of an Elastic Fabric Adapter does not leave its subnet"),
         ("placement_group", "a cluster placement group lies in one zone"),
     ):
         if getattr(settings, key) and len(pool.zones) != 1:
@@ -184,12 +184,12 @@ def _check_network_cards(pool: Pool, path: str) -> None:
 def _check_capacity(pool: Pool, path: str) -> None:
     settings, kinds = pool.on_aws, pool.capacity
     if len(set(kinds)) < len(kinds):
-        raise InputError(f"{path}.capacity", "a kind is given twice", "name each once")
+        raise InputError(f"{path}.capacity", "a type is given twice", "name each once")
     if pool.nodes and len(kinds) > 1:
         raise InputError(
             f"{path}.capacity",
-            f"{'a static NodePool' if pool.by_claim else 'a managed node group'} is bought in one way",
-            "name one kind" if pool.by_claim else "name one kind, or make the pool elastic",
+            f"{'a static NodePool' if pool.by_claim else 'a managed node group'} has one capacity type",
+            "name one type" if pool.by_claim else "name one type, or make the pool elastic",
         )
     if "reserved" in kinds and not settings.reservations:
         raise InputError(
@@ -198,7 +198,7 @@ def _check_capacity(pool: Pool, path: str) -> None:
     if settings.reservations and "reserved" not in kinds:
         raise InputError(
             f"{path}.aws.reservations",
-            "capacity does not say reserved, so nothing would use them",
+            "capacity does not include reserved, so nothing would use them",
             "add reserved to capacity, or leave them out",
         )
     if pool.nodes and len(settings.reservations) > 1 and not pool.by_karpenter:
@@ -210,7 +210,7 @@ def _check_capacity(pool: Pool, path: str) -> None:
     if settings.capacity_block and pool.by_karpenter:
         raise InputError(
             f"{path}.aws.capacity_block",
-            "Karpenter sees by itself which reservation is a capacity block",
+            "Karpenter detects capacity blocks itself",
             "leave it out",
         )
     if settings.capacity_block and kinds != ("reserved",):
@@ -244,7 +244,7 @@ def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
             least = _least(strategy, pool, count, key)
             if limit < least:
                 several = f" with {count} GPU{'s' if count > 1 else ''}" if len(pool.gpu_counts) > 1 else ""
-                fact = f"one node{several} has {least}, so none may come"
+                fact = f"one node{several} already has {least}, so the limit allows no node"
                 raise InputError(here, fact, f"use {least} or more")
 
 

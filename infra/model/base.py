@@ -51,7 +51,7 @@ def _dns_1123(longest: int) -> AfterValidator:
         if not _DNS_1123.fullmatch(value) or len(value) > longest:
             raise InputError(
                 "",
-                f"{value!r} is not a name that Kubernetes takes",
+                f"{value!r} is not a name that Kubernetes accepts",
                 f"use at most {longest} of a-z, 0-9 and -, beginning and ending with a letter or a digit",
             )
         return value

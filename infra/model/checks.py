@@ -33,7 +33,7 @@ def check_cost(prices: Sequence[str], system: Sequence[str], pools: Sequence[Poo
     known = [*(pool.name for pool in pools), *dict.fromkeys([*machines, *system])]
     for name in prices:
         if name not in known:
-            fact = "is neither a pool nor a machine of one, so this prices nothing"
+            fact = "is neither a pool nor a machine of a pool, so the price has no effect"
             raise InputError(f"cost.prices.{name}", fact, listing(known, name))
 
 
@@ -80,11 +80,11 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
         if pool.selector is not None:
             raise InputError(
                 f"{path}.selector",
-                "an embedded cluster makes the pool's nodes",
+                "an embedded cluster creates the pool's nodes",
                 "give nodes: N, or use cluster kind existing",
             )
         if pool.nodes is None:
-            raise InputError(f"{path}.nodes", "missing", "say how many nodes to simulate")
+            raise InputError(f"{path}.nodes", "missing", "give the number of nodes to simulate")
         if pool.node_machine is None and pool.gpu:
             raise InputError(
                 f"{path}.gpu",
@@ -100,7 +100,7 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
     if pool.nodes is not None:
         raise InputError(
             f"{path}.nodes",
-            "the nodes of an existing cluster are there already",
+            "the nodes of an existing cluster already exist",
             "give selector: {label: value}",
         )
     if pool.selector is None:
@@ -110,11 +110,13 @@ def _check_place(cluster: str, pool: Pool, path: str) -> None:
 def _check_made(pool: Pool, path: str) -> None:
     if pool.selector is not None:
         raise InputError(
-            f"{path}.selector", "the pool's nodes are made", "give nodes: N or elastic, or use kind existing"
+            f"{path}.selector",
+            "gpuform creates the pool's nodes",
+            "give nodes: N or elastic, or use kind existing",
         )
     if (pool.nodes is None) == (pool.elastic is None):
         both = "both nodes and elastic are given" if pool.nodes else "neither nodes nor elastic is given"
-        raise InputError(f"{path}.nodes", both, "say how many by one of the two")
+        raise InputError(f"{path}.nodes", both, "give one of the two")
 
 
 def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
@@ -161,7 +163,7 @@ def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload
     if workload.gpu and not any(pool.by_claim and pool.name == workload.pool for pool in pools):
         if workload.pool or workload.gpu_product:
             other = "pool" if workload.pool else "gpu_product"
-            raise InputError(f"{path}.gpu", f"{other} is given too", "say where to run by one of the two")
+            raise InputError(f"{path}.gpu", f"{other} is given too", "use one of the two")
         return choice.check(strategy, pools, workload.gpu, workload.slice, f"{path}.gpu")
     if workload.pool:
         found = [pool for pool in pools if pool.name == workload.pool]
@@ -186,7 +188,7 @@ def _candidates(strategy: MigStrategy, pools: Sequence[Pool], workload: Workload
     for key in ("slice", "count"):
         if getattr(workload, key) is not None:
             raise InputError(
-                f"{path}.{key}", "the workload asks for no GPU", "name a pool, a gpu_product or a gpu"
+                f"{path}.{key}", "the workload requests no GPU", "name a pool, a gpu_product or a gpu"
             )
     return []
 
@@ -197,7 +199,7 @@ def _check_claimed(pools: Sequence[Pool], product: str, path: str) -> None:
     if found:
         raise InputError(
             f"{path}.gpu_product",
-            f"the GPUs of pool {' or '.join(found)} are had by claim",
+            f"the GPUs of pool {' or '.join(found)} are allocated by claim (DRA)",
             f"pin by pool: {' or '.join(found)}",
         )
 
@@ -245,7 +247,7 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
         raise InputError(
             f"{path}.count",
             f"a node of {where} offers {most} {name}",
-            f"ask for {most} at most, or use more pods",
+            f"request {most} at most, or use more pods",
         )
     # One such pool is enough: the pod may be scheduled to its nodes, and fails there.
     fitting = [pool for pool in candidates if offer.most(strategy, pool).get(name, 0) >= workload.amount]
@@ -254,8 +256,8 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
         by_mps = all(isinstance(pool.sharing, Mps) for pool in refusing)
         other = "give the pool fewer replicas" if by_mps else "set fail_requests_greater_than_one: false"
         which = "pool " + " or ".join(pool.name for pool in refusing)
-        fact = f"{which} refuses pods that ask for more than one share (UnexpectedAdmissionError)"
-        raise InputError(f"{path}.count", fact, f"ask for 1, or {other}")
+        fact = f"{which} refuses pods that request more than one share (UnexpectedAdmissionError)"
+        raise InputError(f"{path}.count", fact, f"request 1, or {other}")
 
 
 def _check_size(pools: Sequence[Pool], workload: Workload, path: str) -> None:
@@ -267,9 +269,9 @@ def _check_size(pools: Sequence[Pool], workload: Workload, path: str) -> None:
     gib = max(machine.memory for machine in machines if machine)
     if cpu_millis(workload.cpu) > cores * 1000:
         raise InputError(
-            f"{path}.cpu", f"the largest node it may run on has {cores} cores", "ask for less per pod"
+            f"{path}.cpu", f"the largest node it may run on has {cores} cores", "request less per pod"
         )
     if memory_bytes(workload.memory) > gib * 2**30:
         raise InputError(
-            f"{path}.memory", f"the largest node it may run on has {gib}Gi", "ask for less per pod"
+            f"{path}.memory", f"the largest node it may run on has {gib}Gi", "request less per pod"
         )

@@ -148,11 +148,11 @@ def check(
         close = nearest(strategy, pools, need, slice)
         remedy = f"the nearest is {close}" if close else f"no pool offers {'it' if slice else 'a GPU'}"
         if claimed:
-            remedy += f"; GPUs to claim are had by pool: {' or '.join(claimed)}"
+            remedy += f"; to claim GPUs (DRA), set pool: {' or '.join(claimed)}"
         raise InputError(path, f"no pool has {what}", remedy)
     names = {unit.resource for unit in found}
     if len(names) > 1:
         listed = ", ".join(f"pool {unit.pool.name} {unit.resource}" for unit in found)
-        fact = f"what satisfies it has different names, and a pod asks for one: {listed}"
+        fact = f"matching devices have different resource names, and a pod requests one: {listed}"
         raise InputError(path, fact, "name the pool instead, or the slice")
     return [unit.pool for unit in found]

@@ -55,15 +55,17 @@ def check(pool: Pool, workload: Workload, path: str) -> None:
     if workload.amount > found:
         kind = profile(pool, workload) or "GPUs"
         fact = f"a node of {where} has {found} {kind} to claim"
-        raise InputError(f"{path}.count", fact, f"ask for {found} at most, or use more pods")
+        raise InputError(f"{path}.count", fact, f"request {found} at most, or use more pods")
 
 
 def _check_need(pool: Pool, need: GpuNeed, path: str) -> None:
     if need.nvlink:
-        remedy = "leave it out, or name a pool whose GPUs have it"
-        raise InputError(f"{path}.nvlink", "a claim cannot ask for it: the driver tells of no NVLink", remedy)
+        remedy = "leave it out, or name a pool with such GPUs"
+        raise InputError(
+            f"{path}.nvlink", "a claim cannot request it: the driver publishes no NVLink", remedy
+        )
     if need.memory_gib and pool.layout:
-        fact = "a claim for slices names their profile, which says how much memory they have"
+        fact = "a claim for slices names their profile, which determines their memory"
         raise InputError(f"{path}.memory_gib", fact, "leave it out")
     if not satisfied(pool, need):
         has = ", ".join(gpu.name for gpu in pool.gpus)

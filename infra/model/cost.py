@@ -16,13 +16,13 @@ class Cost(Model):
 
     budget_usd_per_month: Usd | None = Field(
         default=None,
-        description="The most that it may come to in a month of 730 hours; `gpuform preview` refuses more.",
+        description="Highest cost of a month of 730 hours; `gpuform preview` refuses more.",
     )
     spot_factor: Annotated[float, Field(strict=True, gt=0, le=1)] | None = Field(
         default=None,
-        description="Spot price as a part of the on-demand price; without it spot counts in full.",
+        description="Spot price as a fraction of the on-demand price; 1 if left out.",
     )
     prices: dict[str, Usd] = Field(
         default_factory=dict,
-        description="USD per hour of a node, by machine or by pool; goes before the price list of a cloud.",
+        description="USD per hour of a node, by machine or by pool; overrides a cloud's price list.",
     )

@@ -42,7 +42,7 @@ TEMPERATURE = _gauges(
 POWER = _gauges(DCGM_FI_DEV_POWER_USAGE="Power drawn in watts") | _counters(
     DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION="Energy used since the driver was loaded in millijoules",
 )
-PCIE = _counters(DCGM_FI_DEV_PCIE_REPLAY_COUNTER="Packets that PCIe had to send again") | _gauges(
+PCIE = _counters(DCGM_FI_DEV_PCIE_REPLAY_COUNTER="Packets that PCIe retransmitted") | _gauges(
     DCGM_FI_PROF_PCIE_TX_BYTES="Bytes sent over PCIe per second with headers",
     DCGM_FI_PROF_PCIE_RX_BYTES="Bytes received over PCIe per second with headers",
 )
@@ -72,22 +72,22 @@ XIDS = _gauges(
     DCGM_EXP_XID_ERRORS_COUNT="XIDs of the last minutes by number; falls back to nothing",
 )
 THROTTLING = _counters(
-    DCGM_FI_DEV_POWER_VIOLATION="Time with lower clocks for want of power in ns",
-    DCGM_FI_DEV_THERMAL_VIOLATION="Time with lower clocks for heat in ns",
-    DCGM_FI_DEV_SYNC_BOOST_VIOLATION="Time with lower clocks to keep step with other GPUs in ns",
-    DCGM_FI_DEV_BOARD_LIMIT_VIOLATION="Time with lower clocks for a limit of the board in ns",
-    DCGM_FI_DEV_LOW_UTIL_VIOLATION="Time with lower clocks for want of work in ns",
-    DCGM_FI_DEV_RELIABILITY_VIOLATION="Time with lower clocks for the voltage's sake in ns",
+    DCGM_FI_DEV_POWER_VIOLATION="Time with lower clocks due to the power limit in ns",
+    DCGM_FI_DEV_THERMAL_VIOLATION="Time with lower clocks due to temperature in ns",
+    DCGM_FI_DEV_SYNC_BOOST_VIOLATION="Time with lower clocks due to sync boost with other GPUs in ns",
+    DCGM_FI_DEV_BOARD_LIMIT_VIOLATION="Time with lower clocks due to a limit of the board in ns",
+    DCGM_FI_DEV_LOW_UTIL_VIOLATION="Time with lower clocks due to low utilization in ns",
+    DCGM_FI_DEV_RELIABILITY_VIOLATION="Time with lower clocks due to the voltage limit in ns",
 ) | _gauges(DCGM_EXP_CLOCK_EVENTS_COUNT="Reasons of lower clocks in the last minutes by reason")
 ECC = _counters(
     DCGM_FI_DEV_ECC_SBE_VOL_TOTAL="Single-bit errors since the driver was loaded; corrected",
     DCGM_FI_DEV_ECC_DBE_VOL_TOTAL="Double-bit errors since the driver was loaded; data was lost",
-    DCGM_FI_DEV_ECC_SBE_AGG_TOTAL="Single-bit errors in the life of the GPU",
-    DCGM_FI_DEV_ECC_DBE_AGG_TOTAL="Double-bit errors in the life of the GPU",
+    DCGM_FI_DEV_ECC_SBE_AGG_TOTAL="Single-bit errors over the life of the GPU",
+    DCGM_FI_DEV_ECC_DBE_AGG_TOTAL="Double-bit errors over the life of the GPU",
     DCGM_FI_DEV_RETIRED_SBE="Pages retired for single-bit errors; before Ampere",
     DCGM_FI_DEV_RETIRED_DBE="Pages retired for double-bit errors; before Ampere",
 )
-RETIRED = _gauges(DCGM_FI_DEV_RETIRED_PENDING="Pages that wait for a reboot to be retired")
+RETIRED = _gauges(DCGM_FI_DEV_RETIRED_PENDING="Pages that a reboot will retire")
 REMAPPED = _counters(
     DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS="Rows replaced after uncorrectable errors; Ampere and later",
     DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS="Rows replaced after correctable errors; Ampere and later",
@@ -97,9 +97,9 @@ REMAPPED = _counters(
 NVLINK = _counters(
     DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL="Checksum errors of NVLink flow control on all links",
     DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL="Checksum errors of NVLink data on all links",
-    DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL="Packets that NVLink had to send again on all links",
+    DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL="Packets that NVLink retransmitted on all links",
     DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL="Times an NVLink had to be brought up again",
-    DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL="Data that went over all NVLinks as DCGM counts it",
+    DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL="Data sent over all NVLinks as DCGM counts it",
 )
 NVLINK_RATES = _gauges(
     DCGM_FI_PROF_NVLINK_TX_BYTES="Bytes sent over NVLink per second with headers",
@@ -141,33 +141,33 @@ OTHERS: Mapping[str, DcgmField] = {
         DCGM_FI_DEV_FAN_SPEED="Percent of the fan's full speed",
         DCGM_FI_DEV_SLOWDOWN_TEMP="Temperature at which clocks are lowered in degrees Celsius",
         DCGM_FI_DEV_SHUTDOWN_TEMP="Temperature at which the GPU switches off in degrees Celsius",
-        DCGM_FI_DEV_GPU_MAX_OP_TEMP="Highest temperature to work at in degrees Celsius",
-        DCGM_FI_DEV_MEM_MAX_OP_TEMP="Highest temperature of the memory to work at in degrees Celsius",
+        DCGM_FI_DEV_GPU_MAX_OP_TEMP="Highest operating temperature in degrees Celsius",
+        DCGM_FI_DEV_MEM_MAX_OP_TEMP="Highest operating temperature of the memory in degrees Celsius",
         DCGM_FI_DEV_POWER_MGMT_LIMIT="Power limit that is set in watts",
-        DCGM_FI_DEV_ENFORCED_POWER_LIMIT="Power limit that holds in watts",
+        DCGM_FI_DEV_ENFORCED_POWER_LIMIT="Enforced power limit in watts",
         DCGM_FI_DEV_POWER_USAGE_INSTANT="Power drawn at this moment in watts",
         DCGM_FI_DEV_PCIE_LINK_GEN="Generation of the PCIe link",
         DCGM_FI_DEV_PCIE_LINK_WIDTH="Lanes of the PCIe link",
         DCGM_FI_DEV_PCIE_MAX_LINK_GEN="Highest generation of the PCIe link",
         DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH="Most lanes of the PCIe link",
-        DCGM_FI_DEV_ECC_CURRENT="1 where ECC is on",
-        DCGM_FI_DEV_ECC_PENDING="1 where ECC is on after the next reboot",
-        DCGM_FI_DEV_ROW_REMAP_PENDING="1 while a row waits for a reset to be replaced",
-        DCGM_FI_DEV_PERSISTENCE_MODE="1 where the driver stays loaded",
-        DCGM_FI_DEV_MIG_MODE="1 where the GPU can be cut",
-        DCGM_FI_DEV_COMPUTE_MODE="Who may use the GPU at the same time",
+        DCGM_FI_DEV_ECC_CURRENT="1 if ECC is on",
+        DCGM_FI_DEV_ECC_PENDING="1 if ECC is on after the next reboot",
+        DCGM_FI_DEV_ROW_REMAP_PENDING="1 while the replacement of a row waits for a reset",
+        DCGM_FI_DEV_PERSISTENCE_MODE="1 if the driver stays loaded",
+        DCGM_FI_DEV_MIG_MODE="1 if MIG mode is enabled",
+        DCGM_FI_DEV_COMPUTE_MODE="Compute mode: how many processes may use the GPU",
         DCGM_FI_DEV_FABRIC_MANAGER_STATUS="State of the fabric manager",
         DCGM_FI_PROF_PIPE_INT_ACTIVE="Share of cycles in which the integer pipe worked",
         DCGM_FI_PROF_PIPE_TENSOR_IMMA_ACTIVE="Share of cycles of integer work on the tensor pipe",
         DCGM_FI_PROF_PIPE_TENSOR_HMMA_ACTIVE="Share of cycles of FP16 work on the tensor pipe",
         DCGM_FI_PROF_PIPE_TENSOR_DFMA_ACTIVE="Share of cycles of FP64 work on the tensor pipe",
-        DCGM_EXP_GPU_HEALTH_STATUS="What DCGM's own checks say of the GPU's health",
+        DCGM_EXP_GPU_HEALTH_STATUS="Result of DCGM's own health checks",
         DCGM_EXP_P2P_STATUS="Whether the GPU reaches others over NVLink",
     ),
     **_counters(
         DCGM_FI_DEV_PCIE_TX_THROUGHPUT="Data sent over PCIe as NVML counts it in KB",
         DCGM_FI_DEV_PCIE_RX_THROUGHPUT="Data received over PCIe as NVML counts it in KB",
-        DCGM_FI_DEV_NVLINK_BANDWIDTH_L0="Data that went over the first NVLink",
+        DCGM_FI_DEV_NVLINK_BANDWIDTH_L0="Data sent over the first NVLink",
         DCGM_FI_DEV_TOTAL_APP_CLOCKS_VIOLATION="Time below the application clocks in ns",
         DCGM_FI_DEV_TOTAL_BASE_CLOCKS_VIOLATION="Time below the base clocks in ns",
     ),
@@ -180,7 +180,7 @@ OTHERS: Mapping[str, DcgmField] = {
             "DCGM_FI_DEV_SERIAL": "Serial number of the card",
             "DCGM_FI_DEV_VBIOS_VERSION": "Version of the card's BIOS",
             "DCGM_FI_DEV_INFOROM_IMAGE_VER": "Version of the card's inforom",
-            "DCGM_FI_DEV_OEM_INFOROM_VER": "Version of the maker's inforom",
+            "DCGM_FI_DEV_OEM_INFOROM_VER": "Version of the manufacturer's inforom",
             "DCGM_FI_DEV_ECC_INFOROM_VER": "Version of the inforom's part on ECC",
             "DCGM_FI_DEV_POWER_INFOROM_VER": "Version of the inforom's part on power",
         }.items()

@@ -14,13 +14,13 @@ def check(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
     """Refuse a driver that is too new or too old for the GPU, or too old for its MIG layout."""
     needs, last = drivers.support(gpu), gpu.last_driver_branch
     if last is not None and drivers.branch(version) > last:
-        fact = f"{version} does not drive {gpu.name} (pool {pool.name}), whose last branch is {last}"
+        fact = f"{version} does not support {gpu.name} (pool {pool.name}): its last branch is {last}"
         raise InputError(path, fact, f"use {last} or an older branch")
     if drivers.numbers(version) < drivers.numbers(needs.first):
-        fact = f"{version} does not drive {gpu.name} yet (pool {pool.name})"
+        fact = f"{version} does not support {gpu.name} yet (pool {pool.name})"
         raise InputError(path, fact, f"use {needs.first} or newer")
     if pool.layout is not None and needs.mig and drivers.numbers(version) < drivers.numbers(needs.mig):
-        fact = f"{version} does not cut {gpu.name} by MIG yet (pool {pool.name})"
+        fact = f"{version} does not support MIG on {gpu.name} yet (pool {pool.name})"
         raise InputError(path, fact, f"use {needs.mig} or newer")
 
 
@@ -35,7 +35,7 @@ def check_modules(
     """Refuse kernel modules that do not support the GPU in this branch; None: as NVIDIA recommends."""
     able = drivers.flavours(gpu, version)
     if modules and modules not in able:
-        fact = f"{modules} modules do not drive {gpu.name} in branch {drivers.branch(version)}"
+        fact = f"{modules} modules do not support {gpu.name} in branch {drivers.branch(version)}"
         raise InputError(path, f"{fact} (pool {pool.name})", f"use {able[0]}, or {other}")
 
 
@@ -52,7 +52,7 @@ def check_named(
     if missing:
         raise InputError(
             path,
-            f"{version} lets containers out to the host: {', '.join(missing)}",
+            f"{version} allows container escapes to the host: {', '.join(missing)}",
             f"use {drivers.floor(fixes)} or newer, or accept it by {owner}.acknowledge: [{', '.join(holes)}]",
         )
 
@@ -61,5 +61,5 @@ def check_acknowledged(owner: str, what: str, holes: Sequence[str], acknowledged
     """Refuse acknowledged CVEs that are not open in ``what``, and duplicates."""
     for index, cve in enumerate(acknowledged):
         if cve not in holes or cve in acknowledged[:index]:
-            fact = "is given twice" if cve in holes else f"is closed in {what}"
+            fact = "is given twice" if cve in holes else f"is fixed in {what}"
             raise InputError(f"{owner}.acknowledge[{index}]", f"{cve} {fact}", "leave it out")

@@ -24,12 +24,12 @@ class Elastic(Model):
     """Nodes are added when pods need them, and removed when no pod does."""
 
     min: Annotated[int, Field(strict=True, ge=0)] | None = Field(
-        default=None, description="Nodes that are always there (OpenStack); 1 if left out."
+        default=None, description="Fewest nodes (OpenStack); 1 if left out."
     )
     max: dict[LabelKey, Count] = Field(
         min_length=1,
-        description="Most of its nodes together. AWS, for each way of buying on its own (Karpenter has no "
-        "limit over several): cpu (cores), memory_gib, or a resource that they offer, for example "
+        description="Limit of all its nodes together. AWS, for each capacity type separately (Karpenter has "
+        "no limit over several): cpu (cores), memory_gib, or a resource that they offer, for example "
         "nvidia.com/gpu.shared. OpenStack: nodes.",
     )
 

@@ -43,7 +43,7 @@ class EmbeddedCluster(Model):
 
 
 class ExistingCluster(Model):
-    """An existing cluster; its nodes are neither made nor deleted."""
+    """An existing cluster; its nodes are neither created nor deleted."""
 
     kind: Literal["existing"]
     kubeconfig: str = Field(strict=True, min_length=1, description="Path of the kubeconfig.")
@@ -61,7 +61,7 @@ Cluster = Annotated[
 class Environment(Model):
     """One stack's environment, checked as a whole: its names exist, and its requests can be met."""
 
-    name: Name = Field(description="Name of the environment, a label of everything it makes.")
+    name: Name = Field(description="Name of the environment, a label of everything it creates.")
     cluster: Cluster = Field(description="Where the platform runs.")
     gpu_operator: GpuOperatorSpec = Field(
         default_factory=GpuOperatorSpec, description="Settings of the operator."
@@ -72,22 +72,24 @@ class Environment(Model):
     )
     priorities: dict[PriorityName, PriorityValue] = Field(
         default_factory=dict,
-        description="Priority classes by name, each with its value: pods of a higher one go first, and take "
-        "the place of lower ones where there is no other. Pods without a class have 0.",
+        description="Priority classes by name, each with its value: pods of a higher one are scheduled first "
+        "and preempt lower ones if no room is free. Pods without a class have 0.",
     )
     namespaces: tuple[Namespace, ...] = Field(
-        default=(), description="Namespaces with a quota of GPUs; others may ask for any."
+        default=(), description="Namespaces with a quota of GPUs; others are not limited."
     )
     workloads: tuple[Workload, ...] = Field(default=(), description="What runs on the pools.")
     monitoring: Monitoring | None = Field(
-        default=None, description="What is measured, kept and told of it; nothing of it if left out."
+        default=None, description="Metrics, retention and alerts; no monitoring if left out."
     )
     health: Health | None = Field(
-        default=None, description="What is done about nodes with a broken GPU; nothing if left out."
+        default=None, description="Handling of nodes with a broken GPU; none if left out."
     )
-    cost: Cost | None = Field(default=None, description="Its budget, and prices that no list has.")
+    cost: Cost | None = Field(
+        default=None, description="Its budget, and prices that extend or override the price lists."
+    )
     state: State | None = Field(
-        default=None, description="Where the engine keeps its state; beside the checkout if left out."
+        default=None, description="Where the engine keeps its state; next to the checkout if left out."
     )
 
     @model_validator(mode="after")

@@ -27,7 +27,7 @@ def _version(value: str) -> str:
     major, dot, minor = value.partition(".")
     if not (dot and major.isdecimal() and minor.isdecimal()):
         raise InputError(
-            "", f"{value!r} is no compute capability", "write it as NVIDIA does, for example 8.0"
+            "", f"{value!r} is not a compute capability", "write it as NVIDIA does, for example 8.0"
         )
     return value
 
@@ -49,12 +49,11 @@ class GpuChoice(Model):
         default=None,
         alias="models",
         min_length=1,
-        description="GPU models that will do, by their names in the catalogue.",
+        description="Accepted GPU models, by their names in the catalogue.",
     )
     memory_gib: Annotated[int, Field(strict=True, ge=1)] | None = Field(
         default=None,
-        description="Memory that each GPU has at least, in GiB as NVML counts it (a T4 has 15); "
-        "instead of models.",
+        description="Minimum memory of each GPU, in GiB as NVML counts it (a T4 has 15); instead of models.",
     )
     nvlink: bool | None = Field(
         default=None,
@@ -62,10 +61,10 @@ class GpuChoice(Model):
         description="Whether its GPUs are linked by NVLink, as SXM modules are; instead of models.",
     )
     compute: Compute | None = Field(
-        default=None, description="Compute capability that it has at least, as 8.0; instead of models."
+        default=None, description="Minimum compute capability, as 8.0; instead of models."
     )
     count: Counts = Field(
-        description="GPUs per node; where nodes come and go (AWS) it may be several, for example [1, 4], and "
+        description="GPUs per node; several for an elastic pool on AWS, for example [1, 4]: "
         "each node has one of these numbers."
     )
 
@@ -80,7 +79,7 @@ class GpuChoice(Model):
             raise InputError(
                 "models",
                 "missing",
-                "name GPU models, or say what they must have: {memory_gib, nvlink, compute}",
+                "name GPU models, or set requirements: {memory_gib, nvlink, compute}",
             )
         if not self.models:
             best = max(catalogue.GPUS.values(), key=lambda gpu: (sum(self._met(gpu)), gpu.memory_mib))

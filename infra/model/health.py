@@ -34,9 +34,9 @@ _SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
 def _window(value: str) -> str:
     found = _WINDOW.fullmatch(value)
     if not found:
-        raise InputError("", f"{value!r} is no duration", "write it in minutes or hours, for example 1h")
+        raise InputError("", f"{value!r} is not a duration", "write it in minutes or hours, for example 1h")
     if not _SHORTEST_S <= seconds(value) <= _LONGEST_S:
-        raise InputError("", f"{value} is no window to count in", "use 10m or more, and 168h or less")
+        raise InputError("", f"{value} is not a valid window", "use 10m or more, and 168h or less")
     return value
 
 
@@ -47,7 +47,7 @@ def seconds(duration: str) -> int:
 
 def _share(value: str) -> str:
     if not re.fullmatch(r"([1-9][0-9]?|100)%", value):
-        raise InputError("", f"{value!r} is no share of the nodes", "write 1% to 100%, for example 20%")
+        raise InputError("", f"{value!r} is not a share of the nodes", "write 1% to 100%, for example 20%")
     return value
 
 
@@ -60,24 +60,26 @@ class Health(Model):
 
     mode: Mode = Field(
         default="observe",
-        description="observe: say what would be done, change no node. cordon: keep new pods off the node, by "
-        "a taint and a condition. ticket: besides, write a ticket for people. replace: as ticket, but a node "
-        "that Karpenter made is replaced by Karpenter when its GPU is broken; not on OpenStack.",
+        description="observe: report what would be done, change no node. cordon: keep new pods off the node, "
+        "by a taint and a condition. ticket: as cordon, and write a ticket. replace: as ticket, but "
+        "Karpenter replaces its own nodes with a broken GPU; not on OpenStack.",
     )
     remediator: Remediator | None = Field(
         default=None,
-        description="Who alone may act on nodes with GPUs: this loop (gpuform), Karpenter's node repair, or "
-        "EKS's repair of node groups. Has to be said on AWS; elsewhere there is only gpuform.",
+        description="The only one that acts on GPU nodes: this loop (gpuform), Karpenter's node repair, "
+        "or EKS's repair of node groups. Required on AWS; elsewhere gpuform is the only choice.",
     )
     budget: Share = Field(
         default="20%",
-        description="Share of the nodes with GPUs that are acted on within the window, rounded down, one at "
-        "least. One more, and nothing is done any more until a person has looked.",
+        description="Largest share of the nodes with GPUs to act on within the window, rounded down, at "
+        "least one node. Beyond it, the loop stops acting until a person has checked.",
     )
     max: Count | None = Field(
-        default=None, description="Nodes that are acted on within the window at most, however many there are."
+        default=None, description="Largest number of nodes to act on within the window."
     )
-    window: Window = Field(default="1h", description="In which actions are counted, for example 30m or 2h.")
+    window: Window = Field(
+        default="1h", description="Window in which actions are counted, for example 30m or 2h."
+    )
 
     @property
     def acts(self) -> bool:
@@ -100,7 +102,7 @@ def check(
     if health is None:
         return
     if not monitored:
-        fact = "nothing is monitored, so no fault would ever be seen"
+        fact = "nothing is monitored, so no fault would be detected"
         raise InputError("health", fact, "add monitoring: {}, or leave health out")
     if not any(pool.gpus for pool in pools):
         raise InputError("health", "no pool has GPUs", "leave it out")
@@ -118,7 +120,7 @@ def _check_magnum(health: Health, magnum: OpenstackCluster | None) -> None:
         fact = "Magnum has no call that replaces a node, and resizing a group twice can remove healthy ones"
         raise InputError("health.mode", fact, "use mode: ticket, and replace the node by hand")
     if magnum is not None and health.acts and magnum.labels.get(AUTO_HEALING) == "true":
-        fact = f"two would act on the same nodes: Magnum's auto-healing and this loop in mode {health.mode}"
+        fact = f"Magnum's auto-healing and this loop (mode {health.mode}) would both act on the same nodes"
         raise InputError(f"cluster.labels.{AUTO_HEALING}", fact, "use false, or health.mode: observe")
 
 
@@ -126,16 +128,16 @@ def _check_remediator(cluster: str, health: Health, pools: Sequence[Pool]) -> No
     path, own = "health.remediator", health.remediator
     if cluster != "aws":
         if own in ("karpenter", "eks"):
-            fact = f"there is no {'Karpenter' if own == 'karpenter' else 'EKS'} here"
+            fact = f"this cluster has no {'Karpenter' if own == 'karpenter' else 'EKS'}"
             raise InputError(path, fact, "leave it out, or use cluster kind aws")
         return
     if own is None:
-        fact = "missing, and on AWS EKS and Karpenter can repair nodes, too"
+        fact = "missing, and on AWS EKS and Karpenter can also repair nodes"
         raise InputError(path, fact, "name the one that may act: gpuform, karpenter or eks")
     if own == "gpuform":
         return
     if health.acts:
-        fact = f"two would act on the same nodes: {own} and this loop, which is to {health.mode}"
+        fact = f"{own} and this loop (mode {health.mode}) would both act on the same nodes"
         raise InputError(path, fact, "use remediator: gpuform, or mode: observe")
     # Each of the two repairs only nodes that it made.
     for index, pool in enumerate(pools):

@@ -45,7 +45,7 @@ def _check_hosts(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
     for path, place, host in _hosts(cluster, pools):
         if host.name in names:
             raise InputError(
-                path, f"host {host.name!r} is in {names[host.name]} already", "name it in one place only"
+                path, f"host {host.name!r} is already in {names[host.name]}", "name it in one place only"
             )
         names[host.name] = place
         other = addresses.setdefault((host.reached_at, host.port), host.name)
@@ -68,18 +68,20 @@ def _check_pool(cluster: HostsCluster, pool: Pool, path: str) -> None:
     if not pool.gpus:
         if pool.driver:
             raise InputError(
-                f"{path}.driver", "the pool has no GPU", "leave it out, or say which GPU: {models, count}"
+                f"{path}.driver",
+                "the pool has no GPU",
+                "leave it out, or give the pool a gpu: {models, count}",
             )
         return
     if len(pool.gpus) > 1:
         raise InputError(
             f"{path}.gpu.models",
-            f"has {len(pool.gpus)}, and hosts have theirs already",
+            f"has {len(pool.gpus)} models, and the hosts of a pool have one",
             "give a pool for each",
         )
     if pool.driver is None and cluster.driver is None:
         remedy = "give cluster.driver, or the pool a driver: {source: nvidia, version: '580.95.05'}"
-        raise InputError(f"{path}.driver", "missing, and the cluster has none either", remedy)
+        raise InputError(f"{path}.driver", "missing, and the cluster has none", remedy)
     where = f"{path}.driver" if pool.driver else "cluster.driver"
     _check_driver(driver_of(cluster, pool), pool, where)
     if cluster.cuda:
@@ -102,11 +104,11 @@ def _check_cuda(cuda: str, driver: Driver, pool: Pool) -> None:
     if drivers.numbers(cuda) < first:
         spelled = ".".join(str(part) for part in first)
         raise InputError(
-            path, f"CUDA {cuda} knows no {gpu.name} (pool {pool.name})", f"use {spelled} or newer"
+            path, f"CUDA {cuda} does not support {gpu.name} (pool {pool.name})", f"use {spelled} or newer"
         )
     if last is not None and major > last:
         raise InputError(
-            path, f"CUDA {cuda} knows {gpu.name} no longer (pool {pool.name})", f"use {last}.x or older"
+            path, f"CUDA {cuda} no longer supports {gpu.name} (pool {pool.name})", f"use {last}.x or older"
         )
 
 
@@ -114,9 +116,7 @@ def _check_used(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
     with_gpus = [pool for pool in pools if pool.gpus]
     for key in ("driver", "toolkit", "cuda", "acknowledge"):
         if key in cluster.model_fields_set and not with_gpus:
-            raise InputError(
-                f"cluster.{key}", "no pool has a GPU", "leave it out, or say which GPU a pool has"
-            )
+            raise InputError(f"cluster.{key}", "no pool has a GPU", "leave it out, or give a pool a gpu")
     if cluster.driver and with_gpus and all(pool.driver for pool in with_gpus):
         raise InputError("cluster.driver", "every pool with GPUs has its own", "leave it out")
 
@@ -145,9 +145,7 @@ def _check_joined(cluster: HostsCluster, spec: GpuOperatorSpec, inside: Mapping[
     if cluster.kubeconfig:
         return
     if cluster.context:
-        raise InputError(
-            "cluster.context", "there is no kubeconfig that could have it", "give kubeconfig too"
-        )
+        raise InputError("cluster.context", "no kubeconfig is given", "give kubeconfig too")
     for key in ("repository", "version"):
         if getattr(spec, key):
             fact = "the hosts have joined no cluster that gets the operator"

@@ -23,7 +23,7 @@ _OTHER_MACHINES = re.compile(r"aarch64|arm64|sbsa|ppc64le")
 
 def _driver_version(value: str) -> str:
     if not _DRIVER.fullmatch(value):
-        raise InputError("", f"{value!r} is no driver version", "write it whole, as '580.95.05'")
+        raise InputError("", f"{value!r} is not a driver version", "write the whole version, as '580.95.05'")
     if drivers.branch(value) not in drivers.BRANCHES:
         known = [str(branch) for branch in drivers.BRANCHES]
         raise InputError(
@@ -34,11 +34,11 @@ def _driver_version(value: str) -> str:
 
 def _toolkit_version(value: str) -> str:
     if not _TOOLKIT.fullmatch(value):
-        raise InputError("", f"{value!r} is no version of the container toolkit", "write it as '1.19.1'")
+        raise InputError("", f"{value!r} is not a version of the container toolkit", "write it as '1.19.1'")
     if value == drivers.BAD_TOOLKIT:
         raise InputError(
             "",
-            f"{value} overwrites the imports of containerd's configuration, and the cluster's own is lost",
+            f"{value} overwrites the imports of containerd's configuration, and the cluster's are lost",
             f"use {versions.HOST_CONTAINER_TOOLKIT}",
         )
     return value
@@ -47,7 +47,7 @@ def _toolkit_version(value: str) -> str:
 def _cuda_version(value: str) -> str:
     major = value.partition(".")[0]
     if not _CUDA.fullmatch(value):
-        raise InputError("", f"{value!r} is no version of the CUDA toolkit", "write it as '12.2'")
+        raise InputError("", f"{value!r} is not a version of the CUDA toolkit", "write it as '12.2'")
     if int(major) not in drivers.FIRST_BRANCH_OF_CUDA:
         known = [str(one) for one in drivers.FIRST_BRANCH_OF_CUDA]
         raise InputError("", f"unknown CUDA {major}", listing(known, major))
@@ -57,7 +57,7 @@ def _cuda_version(value: str) -> str:
 def _url(value: str) -> str:
     if not _URL.fullmatch(value):
         raise InputError(
-            "", "is no plain address of http or https", "write it as https://..., without a user in it"
+            "", "is not a plain http or https address", "write it as https://..., without a user in it"
         )
     machine = _OTHER_MACHINES.search(value)
     if machine:
@@ -72,22 +72,22 @@ def _url(value: str) -> str:
 def _fingerprint(value: str) -> str:
     plain = value.replace(" ", "").upper()
     if not re.fullmatch(r"[0-9A-F]{40}", plain):
-        raise InputError("", "is no fingerprint of a key", "give all 40 hexadecimal digits")
+        raise InputError("", "is not a key fingerprint", "give all 40 hexadecimal digits")
     return plain
 
 
 def _sha256(value: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{64}", value.lower()):
-        raise InputError("", "is no SHA-256", "give the 64 hexadecimal digits that `sha256sum` prints")
+        raise InputError("", "is not a SHA-256", "give the 64 hexadecimal digits that `sha256sum` prints")
     return value.lower()
 
 
 def _own_path(value: str) -> str:
     if not value.startswith(("/", "~/")):
-        raise InputError("", f"{value!r} means another file in every folder", "begin it with / or ~/")
+        raise InputError("", f"{value!r} is a relative path", "begin it with / or ~/")
     if any(letter.isspace() or letter in "\"'{}" for letter in value):
         raise InputError(
-            "", f"{value!r} cannot stand in ssh's options", "use a path without spaces, quotes and braces"
+            "", f"{value!r} cannot be used in ssh's options", "use a path without spaces, quotes and braces"
         )
     return value
 
@@ -95,14 +95,14 @@ def _own_path(value: str) -> str:
 def _context(value: str) -> str:
     if not value or any(letter.isspace() or letter in "{}" for letter in value):
         raise InputError(
-            "", f"{value!r} is no context's name", "write it as `kubectl config get-contexts` does"
+            "", f"{value!r} is not a context name", "write it as `kubectl config get-contexts` does"
         )
     return value
 
 
 def _user(value: str) -> str:
     if not _USER.fullmatch(value):
-        raise InputError("", f"{value!r} is no user's name", "write it as root or deploy")
+        raise InputError("", f"{value!r} is not a user name", "write it as root or deploy")
     return value
 
 
@@ -112,7 +112,7 @@ def _address(value: str) -> str:
         ipaddress.ip_address(value)
     except ValueError:
         if not re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?", value):
-            raise InputError("", f"{value!r} is no address", "write it as 10.0.0.12 or a name") from None
+            raise InputError("", f"{value!r} is not an address", "write it as 10.0.0.12 or a name") from None
     return value
 
 

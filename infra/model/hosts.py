@@ -32,7 +32,7 @@ class Host(Model):
     """One machine; its name is the node's name once it has joined a cluster."""
 
     name: HostName = Field(description="Name of the host and of its node.")
-    address: Address | None = Field(default=None, description="Where ssh reaches it; its name if left out.")
+    address: Address | None = Field(default=None, description="Address for ssh; its name if left out.")
     port: Annotated[int, Field(strict=True, ge=1, le=65535)] = Field(default=22, description="Port of ssh.")
 
     @property
@@ -50,9 +50,9 @@ AnyHost = Annotated[Host, BeforeValidator(_named, json_schema_input_type=str | H
 class Repository(Model):
     """A package repository and its signing key, which is checked before any package is installed."""
 
-    url: Url = Field(description="Where it lies.")
+    url: Url = Field(description="Address of the repository.")
     suite: Annotated[str, Field(strict=True, min_length=1, pattern=r"^[\w./ -]+$")] = Field(
-        description="What apt wants after the address: suite and components, or ./ for a flat repository."
+        description="For apt, what follows the address: suite and components, or ./ for a flat repository."
     )
     key: Annotated[str, Field(strict=True, min_length=1)] = Field(
         description="Path of the armored public key, from the project's folder if relative."
@@ -63,8 +63,8 @@ class Repository(Model):
 class Runfile(Model):
     """NVIDIA's installer as one file."""
 
-    url: Url = Field(description="Where it is fetched from.")
-    sha256: Sha256 = Field(description="What the file must be.")
+    url: Url = Field(description="Address of the file.")
+    sha256: Sha256 = Field(description="SHA-256 checksum of the file.")
 
 
 class Driver(Model):
@@ -82,7 +82,7 @@ class Driver(Model):
     )
     repository: Repository | None = Field(
         default=None,
-        description="Repository with NVIDIA's packages (source nvidia); one that hosts know if left out.",
+        description="Repository with NVIDIA's packages (source nvidia); the hosts' own if left out.",
     )
     runfile: Runfile | None = Field(default=None, description="The installer (source runfile).")
 
@@ -91,7 +91,7 @@ class Driver(Model):
         if self.repository and self.source != "nvidia":
             raise InputError(
                 "repository",
-                f"a driver of source {self.source} comes from no repository of NVIDIA's",
+                f"a driver of source {self.source} does not come from NVIDIA's repository",
                 "leave it out, or use source: nvidia",
             )
         if self.runfile and self.source != "runfile":
@@ -104,8 +104,8 @@ class Driver(Model):
             raise InputError("runfile", "missing", "give url and sha256 of the installer")
         named = _RUNFILE.search(self.runfile.url) if self.runfile else None
         if named and named.group(1) != self.version:
-            fact = f"the file is of version {named.group(1)}, and version says {self.version}"
-            raise InputError("runfile.url", fact, "give both the same")
+            fact = f"the file has version {named.group(1)}, and version is {self.version}"
+            raise InputError("runfile.url", fact, "set both to the same version")
         return self
 
 
@@ -120,7 +120,8 @@ class Toolkit(Model):
         description="How containers get their GPUs: devices by CDI, or a second runtime beside runc.",
     )
     repository: Repository | None = Field(
-        default=None, description="Repository with NVIDIA's packages; one that hosts know if left out."
+        default=None,
+        description="Repository with NVIDIA's packages; the hosts' own if left out.",
     )
 
 
@@ -129,13 +130,13 @@ class HostsCluster(Model):
 
     kind: Literal["hosts"]
     user: User = Field(
-        default="root", description="User of ssh; another one than root needs sudo without a password."
+        default="root", description="User for ssh; a user other than root needs sudo without a password."
     )
     private_key: OwnPath | None = Field(
-        default=None, description="Path of the key of ssh; what ssh itself finds if left out."
+        default=None, description="Path of the private key for ssh; ssh's default if left out."
     )
     known_hosts: OwnPath | None = Field(
-        default=None, description="Path of the file with the hosts' keys; ssh's own if left out."
+        default=None, description="Path of the known_hosts file; ssh's default if left out."
     )
     control_plane: tuple[AnyHost, ...] = Field(
         default=(),
@@ -144,7 +145,7 @@ class HostsCluster(Model):
     runtime: Literal["containerd", "crio"] = Field(default="containerd", description="Container runtime.")
     toolkit: Toolkit = Field(default_factory=Toolkit, description="The container toolkit on hosts with GPUs.")
     driver: Driver | None = Field(
-        default=None, description="The driver on hosts with GPUs, where a pool does not say its own."
+        default=None, description="The driver on hosts with GPUs, unless a pool has its own."
     )
     cuda: CudaVersion | None = Field(
         default=None, description="CUDA toolkit (nvcc) on hosts with GPUs; none if left out."
@@ -154,5 +155,5 @@ class HostsCluster(Model):
     )
     context: Context | None = Field(default=None, description="Context in it; its current one if left out.")
     acknowledge: tuple[Acknowledged, ...] = Field(
-        default=(), description="Vulnerabilities that an older container toolkit is accepted with."
+        default=(), description="Accepted vulnerabilities of an older container toolkit."
     )

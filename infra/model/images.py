@@ -94,11 +94,11 @@ def check_pin(image: Image, pin: str) -> None:
     if pin.endswith(("@latest", "@recommended")):
         raise InputError(
             "",
-            f"{pin} is another image tomorrow, and nodes are replaced behind your back when it changes",
+            f"{pin} changes over time, and nodes would then be replaced without an update of yours",
             f"pin it: an AMI id, or {example}",
         )
     if not _AMI.fullmatch(pin) and not _ALIAS[image.family].fullmatch(pin):
-        raise InputError("", f"{pin!r} names no {image.family} image", f"give an AMI id, or {example}")
+        raise InputError("", f"{pin!r} is not an image of {image.family}", f"give an AMI id, or {example}")
 
 
 def is_alias(pin: str) -> bool:

@@ -58,7 +58,7 @@ def _check(gpu: Gpu, layout: dict[str, int] | str) -> None:
     if geometry is None:
         raise InputError(
             "sharing.kind",
-            f"{gpu.name} has no MIG",
+            f"{gpu.name} does not support MIG",
             "use time_slicing or mps, or a GPU with MIG, for example A100-40GB",
         )
     known = [profile.name for profile in geometry.profiles]

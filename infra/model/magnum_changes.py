@@ -23,12 +23,12 @@ _PATCH = (
     "the provider's Update patches the group; Magnum keeps min <= node_count <= max (_validate_node_count)"
 )
 _UPGRADE = (
-    "the provider's Update: POST actions/upgrade; Magnum's Heat driver does none since 18.0.0 (2fd3059f)"
+    "the provider's Update: POST actions/upgrade; Magnum's Heat driver has none since 18.0.0 (2fd3059f)"
 )
 _MADE_WITH = (
-    "Magnum lets nobody change a template in use, and what a cluster was made with no upgrade changes"
+    "Magnum refuses changes of a template in use, and no upgrade changes what a cluster was created with"
 )
-_OURS = "gpuform's own: nothing of it reaches Magnum"
+_OURS = "gpuform's own: not sent to Magnum"
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,19 @@ NAME = Change("replace", "the provider's schema: ForceNew; our resources carry t
 
 CLUSTER: Mapping[str, Change] = {
     "kind": Change(
-        "delete", "another kind is another cluster: the resources of this one go, with its guards"
+        "delete", "another kind is another cluster: the resources of this one are deleted, with its guards"
     ),
     "cloud": Change(
         "in_place",
-        "names credentials; they must lead to the cluster's project and region as before, and are refused "
-        "where they do not (by preflight and by the guard)",
+        "names credentials; preflight and the guard refuse those of another project or region than the "
+        "cluster's",
     ),
     "region": Change(
         "replace",
-        f"{_FORCE_NEW}, Computed: the one that the credentials imply is the same, written down or not",
+        f"{_FORCE_NEW}, Computed: declaring the region that the credentials imply changes nothing",
     ),
     "driver": Change(
-        "in_place", "Magnum is not told; but what follows from it for labels is a change of labels"
+        "in_place", "not sent to Magnum; a label that follows from it counts as a change of labels"
     ),
     "template": Change("by_upgrade", _UPGRADE),
     "template.image": Change("by_upgrade", _UPGRADE),
@@ -79,7 +79,7 @@ CLUSTER: Mapping[str, Change] = {
     "template.public": Change(
         "in_place", "Magnum publishes a template in use (_is_publishing_cluster_template)"
     ),
-    "version": Change("in_place", "says what the template gives; the template is what changes it"),
+    "version": Change("in_place", "states the template's version; only another template changes it"),
     "keypair": Change("replace", _BOTH),
     "network.fixed_network": Change("replace", _BOTH),
     "network.fixed_subnet": Change("replace", _BOTH),
@@ -93,9 +93,9 @@ CLUSTER: Mapping[str, Change] = {
     "merge_labels": Change("replace", _FORCE_NEW),
     "docker_volume_gib": Change("replace", _BOTH),
     "timeout_minutes": Change(
-        "in_place", "ForceNew, but of the creation alone: we let the provider ignore it"
+        "in_place", "ForceNew, but only used at creation: gpuform lets the provider ignore a change"
     ),
-    "flavors": Change("in_place", "says what a flavor is; a pool names it"),
+    "flavors": Change("in_place", "describes a flavor; a pool names it"),
     "allow_replace": Change("in_place", _OURS),
 }
 """Fields below ``cluster``; ``labels`` stands for each label, including those derived from the pools."""

@@ -32,7 +32,9 @@ def size_bytes(size: str) -> int:
 
 def _retention(value: str) -> str:
     if not _DURATION.fullmatch(value):
-        raise InputError("", f"{value!r} is no time to keep", "write a number and one of m, h, d, w, y: 15d")
+        raise InputError(
+            "", f"{value!r} is not a retention time", "write a number and one of m, h, d, w, y: 15d"
+        )
     if seconds(value) < 2 * 3600:
         fact = f"{value} is less than Prometheus keeps in one block"
         raise InputError("", fact, "use 2h or more")
@@ -41,30 +43,30 @@ def _retention(value: str) -> str:
 
 def _retention_size(value: str) -> str:
     if not _SIZE.fullmatch(value):
-        raise InputError("", f"{value!r} is no size", "write a number and one of MB, GB, TB: 40GB")
+        raise InputError("", f"{value!r} is not a size", "write a number and one of MB, GB, TB: 40GB")
     return value
 
 
 def _interval(value: str) -> str:
     if not re.fullmatch(r"[1-9][0-9]*[sm]", value):
-        raise InputError("", f"{value!r} is no interval", "write a number and s or m: 15s")
+        raise InputError("", f"{value!r} is not an interval", "write a number and s or m: 15s")
     if not 5 <= seconds(value) <= 120:
         fact = f"{value} is not between 5s and 2m"
-        remedy = "use 15s: rules look back 5m, and need some measurements in them"
+        remedy = "use 15s: rules look back 5m, and need several samples in that time"
         raise InputError("", fact, remedy)
     return value
 
 
 def _url(value: str) -> str:
     if not _URL.fullmatch(value):
-        fact = "is no plain address of http or https"
+        fact = "is not a plain http or https address"
         raise InputError("", fact, "write it as https://..., without a user, a token or a query in it")
     return value
 
 
 def _chart(value: str) -> str:
     if not _CHART.fullmatch(value):
-        raise InputError("", f"{value!r} is no version of a chart", "write it whole, as 88.5.3")
+        raise InputError("", f"{value!r} is not a chart version", "write the whole version, as 88.5.3")
     return value
 
 
@@ -78,12 +80,12 @@ def _field(value: str) -> str:
 def _closest(value: str) -> str:
     close = difflib.get_close_matches(value.upper(), FIELDS, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
-    return f"{hint}docs/monitoring.md lists all that are known"
+    return f"{hint}docs/monitoring.md lists all known fields"
 
 
 def _help(value: str) -> str:
     if not value or any(letter in value for letter in ',"\n'):
-        fact = "is no column of a csv" if value else "says nothing"
+        fact = "cannot be a CSV column" if value else "is empty"
         raise InputError("", fact, "write some words without comma, quotes and line breaks")
     return value
 

@@ -60,7 +60,7 @@ class Geometry:
             return f"{unknown[0]} is not a profile of this GPU"
         media = sum(count for name, count in layout.items() if known[name].media)
         if media > 1:
-            return f"{media} slices ask for the media engines, and one slice at most can have them"
+            return f"{media} slices request the media engines, and only one slice can have them"
         compute = sum(known[name].compute * count for name, count in layout.items())
         if compute > self.compute:
             return f"{spell(layout)} takes {compute} compute slices of {self.compute}"
@@ -71,7 +71,7 @@ class Geometry:
                 f" but {memory} memory slices of {self.memory}"
             )
         if self.placements(layout) is None:
-            return f"{spell(layout)} fits in number but its slices have no places that do not overlap"
+            return f"{spell(layout)} fits in size, but its slices cannot be placed without overlap"
         return None
 
     def placements(self, layout: Layout, taken: tuple[Placement, ...] = ()) -> tuple[Placement, ...] | None:

@@ -98,7 +98,7 @@ def _check_standard(pool: Pool, gpu: Gpu, path: str) -> None:
     theirs = standard(gpu, name)
     if theirs == _means(pool, gpu)[0] and cut(pool) is None:
         return
-    means = f"{spell(theirs)} on every {gpu.name}" if theirs else f"nothing that cuts {gpu.name}"
+    means = f"{spell(theirs)} on every {gpu.name}" if theirs else f"no layout on {gpu.name}"
     raise InputError(
         path, f"{name!r} is NVIDIA's own name, and means {means}", "use another name, or leave it out"
     )

@@ -56,14 +56,14 @@ class RemoteWrite(Model):
     """A second store that also gets every measurement."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
-        key: ("a secret does not belong into this file", "name a Secret in the cluster: secret: NAME")
+        key: ("a secret does not belong in this file", "name a Secret in the cluster: secret: NAME")
         for key in ("password", "username", "token", "bearer_token", "basic_auth", "authorization")
     }
 
-    url: Address = Field(description="Address that takes Prometheus's remote write.")
+    url: Address = Field(description="Address of the remote-write endpoint.")
     secret: Name | None = Field(
         default=None,
-        description="Secret in namespace monitoring with the keys username and password, which you make.",
+        description="Secret in namespace monitoring with the keys username and password, which you create.",
     )
 
 
@@ -71,8 +71,8 @@ class Alertmanager(Model):
     """Where alerts are sent."""
 
     config_secret: Name = Field(
-        description="Secret in namespace monitoring with the key alertmanager.yaml, which you make: routes "
-        "and receivers, addresses and tokens among them."
+        description="Secret in namespace monitoring with the key alertmanager.yaml, which you create: routes "
+        "and receivers, with addresses and tokens."
     )
 
 
@@ -84,7 +84,7 @@ class Counter(Model):
         default=None, description="Type of the metric; the field's own if left out."
     )
     help: Help | None = Field(
-        default=None, description="What it says to people, without a comma; our own words if left out."
+        default=None, description="Help text, without a comma; gpuform's text if left out."
     )
 
 
@@ -100,48 +100,48 @@ class Monitoring(Model):
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "grafana_password": (
-            "a secret does not belong into this file",
-            "leave it out: the chart makes one, in the Secret monitoring-grafana",
+            "a secret does not belong in this file",
+            "leave it out: the chart creates one, in the Secret monitoring-grafana",
         ),
     }
 
     retention: Retention | None = Field(
         default=None,
-        description=f"How long measurements are kept; {WITH_STORAGE} if left out, {WITHOUT_STORAGE} without "
-        "storage, which is also the longest then.",
+        description=f"Retention time of measurements; {WITH_STORAGE} if left out, {WITHOUT_STORAGE} without "
+        "storage, which is then also the maximum.",
     )
     retention_size: RetentionSize | None = Field(
         default=None,
-        description=f"How much of them is kept at most, for example 40GB; {VOLUME_SHARE} % of the volume if "
+        description=f"Maximum size of kept measurements, for example 40GB; {VOLUME_SHARE} % of the volume if "
         "left out.",
     )
     storage: Storage | None = Field(
-        default=None, description="Volume of Prometheus; without one all is lost with its pod."
+        default=None, description="Volume of Prometheus; without one, measurements are lost with its pod."
     )
     remote_write: RemoteWrite | None = Field(
-        default=None, description="Another place that gets every measurement, too; none if left out."
+        default=None, description="Remote-write endpoint that also gets every measurement; none if left out."
     )
     scrape: Literal["service_monitor", "scrape_configs"] = Field(
         default="service_monitor",
-        description="How Prometheus finds dcgm-exporter: by the ServiceMonitor that NVIDIA's operator makes, "
-        "or by a scrape configuration of its own, with the operator's switched off.",
+        description="How Prometheus finds dcgm-exporter: by the ServiceMonitor that NVIDIA's operator "
+        "creates, or by a scrape configuration of its own, with the operator's switched off.",
     )
     interval: Interval = Field(
         default="15s", description="Time between two scrapes, and between two evaluations of the rules."
     )
     counters: tuple[AnyCounter, ...] = Field(
         default=(),
-        description="Fields of DCGM beside those that are exported anyway: a name, or {field, type, help}.",
+        description="Fields of DCGM in addition to the default ones: a name, or {field, type, help}.",
     )
     alertmanager: Alertmanager | None = Field(
-        default=None, description="Who is told of alerts; nobody if left out, they are only shown."
+        default=None, description="Where alerts are sent; only shown if left out."
     )
     alerts: bool = Field(
-        default=True, strict=True, description="Whether there are alerts; recording rules are there anyway."
+        default=True, strict=True, description="Whether to create alerts; recording rules are always created."
     )
     runbooks: Address | None = Field(
         default=None,
-        description="Address under which people read this project's files: alerts then lead to their "
+        description="Base address of this project's files: alerts then link to their "
         "runbooks below it (docs/runbooks/NAME.md), and only name them if left out.",
     )
     dashboards: bool = Field(default=True, strict=True, description="Whether Grafana has our dashboards.")
@@ -154,21 +154,21 @@ class Monitoring(Model):
         default=None,
         strict=True,
         pattern=r"^(https?|oci)://\S+$",
-        description="Helm repository with the chart; its makers' own if left out.",
+        description="Helm repository with the chart; upstream's if left out.",
     )
 
     @model_validator(mode="after")
     def _holds_together(self) -> Monitoring:
         self._check_counters()
         if self.runbooks and not self.alerts:
-            fact = "there are no alerts that would lead there"
+            fact = "no alert would link to it"
             raise InputError("runbooks", fact, "leave it out, or leave out alerts: false")
         if self.remote_write and self.remote_write.secret and self.remote_write.url.startswith("http:"):
-            fact = "http sends the password of remote_write.secret for all to read"
+            fact = "http sends the password of remote_write.secret unencrypted"
             raise InputError("remote_write.url", fact, "use https, or leave the secret out")
         if self.alertmanager and not self.alerts:
             raise InputError(
-                "alertmanager", "without alerts there is none", "leave it out, or set alerts: true"
+                "alertmanager", "without alerts there is nothing to send", "leave it out, or set alerts: true"
             )
         if self.storage:
             self._check_volume(self.storage.size)
@@ -186,14 +186,13 @@ class Monitoring(Model):
     def _check_volume(self, size: str) -> None:
         volume = memory_bytes(size)
         if volume < _LEAST_VOLUME:
-            fact = f"{size} does not hold Prometheus's first hours"
+            fact = f"{size} is too small for Prometheus's first hours"
             raise InputError("storage.size", fact, f"use {_LEAST_VOLUME // _GIB}Gi or more")
         most = volume * VOLUME_SHARE // 100
         if self.retention_size and size_bytes(self.retention_size) > most:
             raise InputError(
                 "retention_size",
-                f"{self.retention_size} of a volume of {size} leaves no "
-                "room for the log that is written ahead",
+                f"{self.retention_size} of a volume of {size} leaves no room for the write-ahead log",
                 f"use {most // 2**20}MB ({VOLUME_SHARE} %) or less, or leave it out",
             )
 
@@ -206,7 +205,7 @@ def check(cluster: str, given: Monitoring | None, namespaces: Mapping[str, str])
     if given is None:
         return
     if NAMESPACE in namespaces:
-        fact = f"{NAMESPACE} is monitoring's own"
+        fact = f"{NAMESPACE} is the namespace of monitoring"
         raise InputError(namespaces[NAMESPACE], fact, "name another one")
     if cluster == "embedded":
         for key, reason in OF_NO_USE.items():
@@ -214,12 +213,12 @@ def check(cluster: str, given: Monitoring | None, namespaces: Mapping[str, str])
                 raise InputError(f"monitoring.{key}", *reason)
         return
     if cluster == "aws" and given.storage and given.storage.storage_class is None:
-        fact = "missing, and EKS has no default class since 1.30: the volume would never be there"
-        raise InputError("monitoring.storage.class", fact, "name one; EKS makes gp2")
+        fact = "missing, and EKS has no default class since 1.30: the volume would never be created"
+        raise InputError("monitoring.storage.class", fact, "name one; EKS creates gp2")
     if given.storage is None and given.retention and seconds(given.retention) > seconds(WITHOUT_STORAGE):
         raise InputError(
             "monitoring.retention",
-            f"{given.retention} without storage: what Prometheus keeps is gone with its pod",
+            f"{given.retention} without storage: measurements are lost with the pod",
             f"give storage: {{size: 50Gi}}, or keep {WITHOUT_STORAGE} at most",
         )
 
@@ -228,8 +227,11 @@ _FOLDER = ("Prometheus of the embedded cluster writes into a folder of this mach
 _OURS = ("the embedded cluster has our own chart", "leave it out")
 OF_NO_USE: Mapping[str, tuple[str, str]] = {
     "storage": _FOLDER,
-    "remote_write": ("what is simulated here must not stand beside what was measured", "leave it out"),
-    "alertmanager": ("no Alertmanager runs on the embedded cluster, so nobody is told", "leave it out"),
+    "remote_write": ("simulated metrics must not be mixed with measured ones", "leave it out"),
+    "alertmanager": (
+        "no Alertmanager runs on the embedded cluster, so no alert would be sent",
+        "leave it out",
+    ),
     "version": _OURS,
     "repository": _OURS,
 }

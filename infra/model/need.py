@@ -16,7 +16,7 @@ FAMILIES = tuple(dict.fromkeys(gpu.family for gpu in catalogue.GPUS.values()))
 
 def _wanted(value: bool) -> bool:
     if not value:
-        raise InputError("", "false asks for nothing", "leave it out, or say true")
+        raise InputError("", "false sets no requirement", "leave it out, or set true")
     return value
 
 
@@ -31,11 +31,11 @@ class GpuNeed(Model):
 
     memory_gib: Count | None = Field(
         default=None,
-        description="Memory in GiB that one GPU, one slice or one MPS client has, or more; NVML's total, so "
+        description="Minimum memory in GiB of one GPU, one slice or one MPS client; NVML's total, so "
         "that a card sold with 80 GB may have 79.",
     )
     compute: Compute | None = Field(
-        default=None, description="CUDA compute capability, this or a later one, for example 8.0."
+        default=None, description="Minimum CUDA compute capability, for example 8.0."
     )
     nvlink: Annotated[bool, AfterValidator(_wanted)] | None = Field(
         default=None, strict=True, description="Whole GPUs with NVLink to others of the same node."
@@ -51,7 +51,7 @@ class GpuNeed(Model):
     def _needs_something(self) -> GpuNeed:
         if not self.model_fields_set:
             raise InputError(
-                "", "says nothing of the GPU", f"give one of {', '.join(type(self).model_fields)}"
+                "", "sets no requirement for the GPU", f"give one of {', '.join(type(self).model_fields)}"
             )
         return self
 

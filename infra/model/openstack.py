@@ -57,7 +57,7 @@ class TemplateSpec(Model):
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "name": (
-            "a template that is there already has its fields, and one of our own its name",
+            "an existing template already has its fields, and one that the stack creates its name",
             "write template: NAME for the first, or leave name out",
         ),
         "tls": (  # magnum/api/controllers/v1/certificate.py
@@ -68,16 +68,18 @@ class TemplateSpec(Model):
 
     image: ImageName = Field(description="Image of the nodes in Glance, with os_distro set; name or id.")
     network_driver: Literal["calico", "flannel", "cilium"] = Field(
-        default="calico", description="What connects pods; cilium with driver capi alone."
+        default="calico", description="Network driver of pods; cilium only with driver capi."
     )
     external_network: OpenstackName | None = Field(
         default=None, description="Network that floating IPs come from; name or id."
     )
     dns_nameserver: OpenstackName | None = Field(default=None, description="DNS server of the nodes.")
     volume_driver: Literal["cinder"] | None = Field(
-        default=None, description="What volumes of pods are made by; none if left out."
+        default=None, description="Driver for volumes of pods; none if left out."
     )
-    master_lb: bool = Field(default=False, strict=True, description="A load balancer before the masters.")
+    master_lb: bool = Field(
+        default=False, strict=True, description="A load balancer in front of the masters."
+    )
     floating_ip: bool = Field(default=True, strict=True, description="A floating IP for every node.")
     docker_volume_gib: Count | None = Field(
         default=None, description="Volume of each node for images and containers, in GiB."
@@ -98,7 +100,9 @@ class ClusterNetwork(Model):
     """Network of the nodes; what is left out comes from the template."""
 
     fixed_network: OpenstackName | None = Field(
-        default=None, description="Network of the nodes; name or id. Magnum makes one if nobody names one."
+        default=None,
+        description="Network of the nodes; name or id. Magnum creates one if neither cluster nor template "
+        "names one.",
     )
     fixed_subnet: OpenstackName | None = Field(default=None, description="Subnet in it; name or id.")
     floating_ip: bool | None = Field(
@@ -114,13 +118,14 @@ class Masters(Model):
     lb: bool | None = Field(
         default=None,
         strict=True,
-        description="A load balancer before them; as the template says if left out. Several need one.",
+        description="A load balancer in front of them; the template's setting if left out. Several masters "
+        "need one.",
     )
 
     @model_validator(mode="after")
     def _can_vote(self) -> Masters:
         if self.nodes % 2 == 0:
-            fact = f"{self.nodes} outlive no more failures than {self.nodes - 1}: etcd needs a majority"
+            fact = f"{self.nodes} tolerate no more failures than {self.nodes - 1}: etcd needs a majority"
             raise InputError("nodes", fact, f"use {self.nodes - 1} or {self.nodes + 1}")
         if self.nodes > 1 and self.lb is False:
             fact = f"Magnum makes {self.nodes} masters only behind a load balancer"
@@ -140,7 +145,7 @@ class OpenstackCluster(Model):
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "autoscaler": (
-            "cluster-autoscaler runs where a pool is elastic, and nowhere else",
+            "cluster-autoscaler runs only if a pool is elastic",
             "leave it out, and give a pool elastic: {min, max: {nodes}}",
         ),
         "node_count": ("unknown key", "write workers: {nodes: N}"),
@@ -156,9 +161,11 @@ class OpenstackCluster(Model):
     region: OpenstackName | None = Field(default=None, description="Region; the entry's own if left out.")
     driver: Literal["heat", "capi"] = Field(
         default="heat",
-        description="Which driver of Magnum's the cloud runs: it decides the label that nodes carry.",
+        description="Magnum's driver in the cloud; the label of the nodes depends on it.",
     )
-    template: Template = Field(description="Cluster template: one that is there, by name or id, or our own.")
+    template: Template = Field(
+        description="Cluster template: an existing one, by name or id, or one that the stack creates."
+    )
     version: MinorVersion = Field(description="Kubernetes minor version that the template gives, in quotes.")
     keypair: OpenstackName | None = Field(
         default=None, description="Key pair of the nodes; the template's if left out."
@@ -168,25 +175,25 @@ class OpenstackCluster(Model):
     workers: Workers = Field(default_factory=Workers, description="The default workers.")
     labels: MagnumLabels = Field(
         default_factory=dict,
-        description="Labels of Magnum's beside those that follow from the pools (nvidia_gpu_enabled, "
+        description="Magnum labels in addition to those that follow from the pools (nvidia_gpu_enabled, "
         "and with driver capi auto_scaling_enabled).",
     )
     merge_labels: bool = Field(
-        default=True, strict=True, description="Whether they come on top of the template's, or instead."
+        default=True, strict=True, description="Whether they are merged with the template's or replace them."
     )
     docker_volume_gib: Count | None = Field(
         default=None, description="Volume of each node for images and containers, in GiB."
     )
-    timeout_minutes: Count = Field(default=60, description="Minutes after which making it has failed.")
+    timeout_minutes: Count = Field(default=60, description="Minutes after which its creation fails.")
     flavors: dict[OpenstackName, Flavor] = Field(
         default_factory=dict,
-        description="The cloud's own flavors by name, each with what it has; before the catalogue's of that "
-        "name.",
+        description="The cloud's own flavors by name, each with its resources; they override the catalogue's "
+        "of that name.",
     )
     allow_replace: bool = Field(
         default=False,
         strict=True,
-        description="Whether the cluster may be replaced, with all that is in it, where a change needs that.",
+        description="Whether the cluster may be replaced, with everything in it, if a change requires it.",
     )
 
     @property
@@ -205,7 +212,7 @@ class OpenstackCluster(Model):
         return known if known and known.seller == "openstack" else None
 
 
-_COUNTED = ("the pool says how many nodes it has", "give the pool nodes: N or elastic: {min, max: {nodes}}")
+_COUNTED = ("the pool sets the number of its nodes", "give the pool nodes: N or elastic: {min, max: {nodes}}")
 
 
 class OpenstackPool(Model):
@@ -216,8 +223,8 @@ class OpenstackPool(Model):
         "min_node_count": _COUNTED,
         "max_node_count": _COUNTED,
         "flavor": ("the pool's machine is its flavor", "write machine: NAME at the pool"),
-        "node_labels": ("labels of nodes are the pool's own", "write labels: {KEY: VALUE} at the pool"),
-        "node_taints": ("taints of nodes are the pool's own", "write taints: [{key, value}] at the pool"),
+        "node_labels": ("node labels are set on the pool", "write labels: {KEY: VALUE} at the pool"),
+        "node_taints": ("node taints are set on the pool", "write taints: [{key, value}] at the pool"),
     }
 
     role: Role | None = Field(default=None, description="Role of the node group; worker if left out.")
@@ -226,10 +233,10 @@ class OpenstackPool(Model):
     )
     labels: MagnumLabels = Field(
         default_factory=dict,
-        description="Labels of Magnum's for this group alone. Labels of nodes are the pool's own.",
+        description="Magnum labels of this group only. Node labels are set on the pool.",
     )
     merge_labels: bool = Field(
-        default=True, strict=True, description="Whether they come on top of the cluster's, or instead."
+        default=True, strict=True, description="Whether they are merged with the cluster's or replace them."
     )
     docker_volume_gib: Count | None = Field(
         default=None, description="Volume of each node for images and containers, in GiB."
@@ -237,7 +244,7 @@ class OpenstackPool(Model):
     allow_replace: bool = Field(
         default=False,
         strict=True,
-        description="Whether its nodes may be replaced, all of them, where a change needs that.",
+        description="Whether all its nodes may be replaced if a change requires it.",
     )
 
 

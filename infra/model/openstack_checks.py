@@ -21,7 +21,7 @@ _FIRST_WITH_CLAIMS = (1, 34)
 def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool], monitoring: Monitoring | None) -> None:
     """Refuse the first setting that Magnum does not support, or treats in another way."""
     if not re.match("[a-z]", name):
-        fact = f"{name!r} becomes the cluster's name, and Magnum's begin with a letter"
+        fact = f"{name!r} becomes the cluster's name, and a cluster's name in Magnum begins with a letter"
         raise InputError("name", fact, "put a letter before it")
     _check_labels(cluster)
     _check_template(cluster)
@@ -44,7 +44,7 @@ def warnings(cluster: OpenstackCluster, pools: Sequence[Pool]) -> tuple[str, ...
         flavor, settings = pool.flavor, pool.on_openstack
         if flavor and flavor.deprecated:
             others = " or ".join(one.name for one in flavors() if one.gpu == flavor.gpu)
-            fact = f"{flavor.name} is deprecated, and may be gone when a node has to be replaced"
+            fact = f"{flavor.name} is deprecated, and may be unavailable when a node has to be replaced"
             found.append(f"pools[{index}].machine: {fact}; use {others}")
         if pool.elastic and cluster.driver not in SCALING:
             role = f"--node-group-auto-discovery=magnum:role={settings.role or 'worker'}"
@@ -66,7 +66,7 @@ def _check_labels(cluster: OpenstackCluster) -> None:
             raise InputError(f"{path}.{AUTOSCALER_LABEL}", fact, remedy)
         tag = given.get("kube_tag")
         if tag and not re.match(rf"v?{re.escape(cluster.version)}([.-]|$)", tag):
-            fact = f"{tag} is no Kubernetes {cluster.version}, which cluster.version says"
+            fact = f"{tag} is not Kubernetes {cluster.version}, the declared version"
             raise InputError(f"{path}.kube_tag", fact, "give both the same minor version")
 
 
@@ -82,7 +82,9 @@ def _check_template(cluster: OpenstackCluster) -> None:
         ("master_lb", cluster.masters.lb, "cluster.masters.lb"),
     ):
         if said is not None and key in given:
-            raise InputError(f"cluster.template.{key}", f"{there} is given too, and decides", "leave one out")
+            raise InputError(
+                f"cluster.template.{key}", f"{there} is also given, and takes precedence", "leave one out"
+            )
     if cluster.masters.nodes > 1 and not own.master_lb and cluster.masters.lb is None:
         fact = f"Magnum makes {cluster.masters.nodes} masters only behind a load balancer"
         raise InputError("cluster.template.master_lb", fact, "use master_lb: true, or one master")
@@ -95,7 +97,7 @@ def _check_groups(cluster: OpenstackCluster) -> None:
     for key, flavor in (("masters", cluster.masters.flavor), ("workers", cluster.workers.flavor)):
         machine = cluster.machine(flavor)
         if machine and machine.gpus:
-            fact = f"{flavor} has {machine.gpus} {machine.gpu}, and nothing that uses GPUs runs there"
+            fact = f"{flavor} has {machine.gpus} {machine.gpu}, and no GPU workload runs there"
             raise InputError(f"cluster.{key}.flavor", fact, "use a flavor without GPU, and a pool for GPUs")
         if flavor in MACHINES and machine is None:
             fact = f"{flavor} is an EC2 instance type"
@@ -114,7 +116,7 @@ def _check_storage(cluster: OpenstackCluster, monitoring: Monitoring | None) -> 
     """
     storage = monitoring.storage if monitoring else None
     if cluster.driver == "heat" and storage and storage.storage_class is None:
-        fact = "missing, and Magnum's Heat driver makes no class: the volume might never be there"
+        fact = "missing, and Magnum's Heat driver makes no class: the volume might never be created"
         raise InputError("monitoring.storage.class", fact, "name one that the cluster has or will have")
 
 
@@ -136,7 +138,7 @@ def _check_flavor(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
     same = [one.name for one in known if (one.gpu in wanted if wanted else one.gpu is None)]
     where = "one declared in cluster.flavors"
     if pool.flavor is None:
-        fact = "a node group is made of one flavor, and which has these GPUs is the cloud's to say"
+        fact = "a node group has one flavor, and only the cloud knows which one has these GPUs"
         remedy = f"name it: machine: {' or '.join(same)}, or {where}" if same else f"give machine: {where}"
         raise InputError(f"{path}.gpu", fact, remedy)
     remedy = f"use {' or '.join(same)}, or {where}" if same else f"use {where}"
@@ -161,8 +163,8 @@ def _check_elastic(pool: Pool, path: str) -> None:
     if pool.least == 0 and pool.gpus:
         raise InputError(
             f"{path}.min",
-            "cluster-autoscaler takes an empty group of Magnum's for nodes without a GPU, so a pod that asks "
-            "for one would wait for ever",
+            "cluster-autoscaler assumes no GPUs in an empty node group of Magnum's, so a pod that requests "
+            "one would stay pending",
             "use 1 or more",
         )
 
@@ -177,7 +179,10 @@ def check_workloads(pools: Sequence[Pool], workloads: Sequence[Workload]) -> Non
     for index, work in enumerate(workloads):
         if work.pool not in empty or labels.POOL in pools[empty[work.pool]].on_openstack.labels:
             continue
-        fact = f"an empty group is not known by its pool's label, so no node of {work.pool} would ever come"
+        fact = (
+            "cluster-autoscaler does not know the pool label of an empty group, "
+            f"so {work.pool} would stay empty"
+        )
         given = f"openstack: {{labels: {{{labels.POOL}: {work.pool}}}}}"
         remedy = f"give the pool elastic.min: 1, or {given}"
         raise InputError(f"workloads[{index}].pool", fact, remedy)
@@ -194,14 +199,14 @@ def _check_claims(cluster: OpenstackCluster, pool: Pool, path: str) -> None:
         )
     if tuple(map(int, cluster.version.split("."))) < _FIRST_WITH_CLAIMS:
         first = ".".join(map(str, _FIRST_WITH_CLAIMS))
-        fact = f"Kubernetes {cluster.version} does not serve resource.k8s.io/v1, which claims are made of"
+        fact = f"Kubernetes {cluster.version} does not serve resource.k8s.io/v1, which claims need"
         raise InputError(f"{path}.sharing.kind", fact, f"use version {first} or newer, or another kind")
 
 
 def _check_settings(pool: Pool, path: str) -> None:
     settings, path = pool.on_openstack, f"{path}.openstack"
     if AUTOSCALER_LABEL in settings.labels:
-        fact = "cluster-autoscaler is the whole cluster's, and for pools that are elastic"
+        fact = "cluster-autoscaler serves the whole cluster, and only elastic pools"
         raise InputError(f"{path}.labels.{AUTOSCALER_LABEL}", fact, "leave it out")
     if not settings.merge_labels and not settings.labels:
         fact = "the group has no labels of its own, so it has the cluster's"

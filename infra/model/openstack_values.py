@@ -21,14 +21,14 @@ _ROLE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 def _version(value: str) -> str:
     if not _VERSION.fullmatch(value):
-        raise InputError("", f"{value!r} is no minor version of Kubernetes", 'write it as "1.30"')
+        raise InputError("", f"{value!r} is not a minor version of Kubernetes", 'write it as "1.30"')
     return value
 
 
 def _named(value: str) -> str:
     if not value.strip() or len(value) > 255 or any(ord(one) < 32 for one in value):
         raise InputError(
-            "", f"{value!r} is no name in OpenStack", "give a name or an id, 255 characters at most"
+            "", f"{value!r} is not a name in OpenStack", "give a name or an id, 255 characters at most"
         )
     return value
 
@@ -43,7 +43,7 @@ def _image(value: str) -> str:
 
 def _label_key(value: str) -> str:
     if not _LABEL.fullmatch(value):
-        raise InputError("", f"{value!r} is no label of Magnum's", "write it as boot_volume_size")
+        raise InputError("", f"{value!r} is not a label of Magnum's", "write it as boot_volume_size")
     return value
 
 
@@ -58,7 +58,7 @@ def _role(value: str) -> str:
     if value == MASTER_ROLE:
         raise InputError("", "Magnum keeps the role master for the control plane", "use another role")
     if not _ROLE.fullmatch(value) or len(value) > 63:
-        fact = f"{value!r} is no role that a node's label can carry"
+        fact = f"{value!r} is not a valid value of a node's role label"
         raise InputError("", fact, "use at most 63 of a-z, 0-9 and -")
     return value
 

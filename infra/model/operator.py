@@ -21,19 +21,20 @@ _CHART = re.compile(r"v?\d+\.\d+\.\d+")
 
 def _chart_version(value: str) -> str:
     if not _CHART.fullmatch(value):
-        raise InputError("", f"{value!r} is no version of a chart", "write it whole, as v26.7.0")
+        raise InputError("", f"{value!r} is not a chart version", "write the whole version, as v26.7.0")
     return value
 
 
 class Drain(Model):
     """How the operator drains a node, if ending only the pods with GPUs is not enough."""
 
-    timeout_seconds: Count = Field(default=300, description="Seconds until a drain is given up.")
+    timeout_seconds: Count = Field(default=300, description="Seconds after which a drain is given up.")
     force: Annotated[bool, Field(strict=True)] = Field(
-        default=False, description="Whether pods go that nothing would start again elsewhere."
+        default=False,
+        description="Whether pods without a controller are deleted too (kubectl drain --force).",
     )
     delete_empty_dir: Annotated[bool, Field(strict=True)] = Field(
-        default=False, description="Whether pods go that keep data in an emptyDir, and lose it."
+        default=False, description="Whether pods with data in an emptyDir are evicted too, and lose it."
     )
 
 
@@ -42,12 +43,13 @@ class Upgrade(Model):
 
     auto: Annotated[bool, Field(strict=True)] = Field(
         default=True,
-        description="Whether it goes from node to node by itself; else each node waits until its driver pod "
+        description="Whether nodes are upgraded automatically; else each node waits until its driver pod "
         "is deleted.",
     )
     max_parallel: Count = Field(default=1, description="Nodes that are upgraded at the same time.")
     max_unavailable: Nodes = Field(
-        default="25%", description="Nodes that may be away meanwhile, a number or a share of all such as 25%."
+        default="25%",
+        description="Nodes that may be unavailable meanwhile, a number or a share of all such as 25%.",
     )
     drain: Drain | None = Field(
         default=None, description="Drain each node first; only pods with GPUs are ended if left out."
@@ -72,15 +74,15 @@ class GpuOperatorSpec(Model):
     mode: Mode = Field(
         default="operator",
         description="operator: NVIDIA's GPU operator; device_plugin: its device plugin alone, on nodes that "
-        "bring driver and toolkit.",
+        "include driver and toolkit.",
     )
     version: Annotated[str, Field(strict=True), AfterValidator(_chart_version)] | None = Field(
         default=None, description="Version of the chart; the one this release is tested with if left out."
     )
     mig_strategy: Literal["none", "single", "mixed"] = Field(
         default="mixed",
-        description="How slices are offered, where a pool does not say: mixed as nvidia.com/mig-3g.20gb, "
-        "single as nvidia.com/gpu; none with mode device_plugin, which cuts no GPU.",
+        description="How slices are offered, unless a pool sets it: mixed as nvidia.com/mig-3g.20gb, "
+        "single as nvidia.com/gpu; none with mode device_plugin, which partitions no GPU.",
     )
     gpu_taint: LabelKey = Field(default=NVIDIA_GPU, description="Key of the taint on every node with GPUs.")
     driver: Literal["operator", "host"] = Field(
@@ -88,29 +90,29 @@ class GpuOperatorSpec(Model):
     )
     driver_version: DriverVersion | None = Field(
         default=None,
-        description="The operator's driver, in quotes; the newest one that drives all GPUs if left out.",
+        description="Version of its driver, in quotes; the newest that supports all GPUs if left out.",
     )
     kernel_modules: KernelModules = Field(
         default="auto",
-        description="Kernel modules of the operator's driver; auto takes on each node what NVIDIA "
+        description="Kernel modules of the operator's driver; auto uses on each node what NVIDIA "
         "recommends for its GPU.",
     )
     toolkit: Literal["operator", "host"] = Field(
         default="operator", description="Who installs NVIDIA's container toolkit."
     )
     toolkit_version: ToolkitVersion | None = Field(
-        default=None, description="The operator's container toolkit; the chart's own if left out."
+        default=None, description="Version of the operator's container toolkit; the chart's if left out."
     )
     upgrade: Upgrade = Field(
-        default_factory=Upgrade, description="How another driver of the operator's gets onto the nodes."
+        default_factory=Upgrade, description="How the operator upgrades its driver on the nodes."
     )
     cdi: Annotated[bool, Field(strict=True)] = Field(
         default=True,
-        description="Whether containers get their GPUs as CDI devices; else by mounts, where the toolkit is "
-        "ours, or by a variable that any container may set.",
+        description="Whether containers get their GPUs as CDI devices; else by mounts, if the operator "
+        "installs the toolkit, or by a variable that any container may set.",
     )
     acknowledge: tuple[Acknowledged, ...] = Field(
-        default=(), description="Vulnerabilities that an older operator or toolkit is accepted with."
+        default=(), description="Accepted vulnerabilities of an older operator or toolkit."
     )
     repository: str | None = Field(
         default=None,

@@ -48,7 +48,7 @@ def _check_embedded(spec: GpuOperatorSpec) -> None:
         if getattr(spec, key):
             raise InputError(
                 f"{PATH}.{key}",
-                f"an embedded cluster takes the chart in charts/{folder}",
+                f"an embedded cluster uses the chart in charts/{folder}",
                 "leave it out, or use cluster kind existing",
             )
     for key in ("driver", "toolkit"):
@@ -64,17 +64,21 @@ def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) 
     """MIG needs the operator's MIG manager, and DRA its label that keeps the device plugin off a node."""
     if owns.driver == "image" and any(pool.image.ships_device_plugin for pool in pools):
         raise InputError(
-            f"{PATH}.mode", "Bottlerocket brings a device plugin of its own", "use mode: operator, or AL2023"
+            f"{PATH}.mode", "Bottlerocket includes its own device plugin", "use mode: operator, or AL2023"
         )
     if spec.mig_strategy != "none":
         raise InputError(
             f"{PATH}.mig_strategy",
-            "the device plugin alone cuts no GPU",
+            "the device plugin alone partitions no GPU",
             "leave it out, or use mode: operator",
         )
     for index, pool in enumerate(pools):
         if isinstance(pool.sharing, Mig | Dra):
-            missing = "has no MIG manager" if isinstance(pool.sharing, Mig) else "leaves no node to claims"
+            missing = (
+                "has no MIG manager"
+                if isinstance(pool.sharing, Mig)
+                else "keeps the device plugin on every node"
+            )
             raise InputError(
                 f"pools[{index}].sharing.kind",
                 f"{PATH}.mode device_plugin {missing}",
@@ -109,9 +113,9 @@ def _check_one_fits(version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
             last, oldest, where = min(ends, key=lambda one: one[0])
             raise InputError(
                 f"{PATH}.driver",
-                f"no driver drives both {oldest.name} (pool {where.name}, last branch {last}) and {gpu.name} "
-                f"(pool {pool.name}, from {first} on)",
-                "let them be of two environments, or use driver: host",
+                f"no driver supports both {oldest.name} (pool {where.name}, last branch {last}) and "
+                f"{gpu.name} (pool {pool.name}, from {first} on)",
+                "put them into two environments, or use driver: host",
             )
 
 
@@ -122,9 +126,9 @@ def _check_one_kind(modules: drivers.Modules | None, version: str, every: Sequen
         (one, at), (other, there) = only["open"], only["proprietary"]
         raise InputError(
             f"{PATH}.kernel_modules",
-            f"{one.name} (pool {at.name}) runs with open modules alone, "
-            f"{other.name} (pool {there.name}) with proprietary ones",
-            "use auto, which takes on each node what its GPU needs",
+            f"{one.name} (pool {at.name}) needs open modules, "
+            f"{other.name} (pool {there.name}) needs proprietary ones",
+            "use auto, which selects them by the GPU of each node",
         )
 
 

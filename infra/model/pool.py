@@ -47,7 +47,7 @@ class Pool(Model):
     Nodes of an elastic pool may differ in their number of GPUs, and so in what they offer.
     """
 
-    name: PoolName = Field(description="Also the beginning of the names of its nodes.")
+    name: PoolName = Field(description="Name of the pool, and prefix of its nodes' names.")
     machine: FlavorName | None = Field(
         default=None,
         description="Instance type, or flavor: of the catalogue or of cluster.flavors; this or gpu.",
@@ -68,42 +68,42 @@ class Pool(Model):
         default=None, description="NVIDIA's driver on its hosts, if not the cluster's (own hosts)."
     )
     elastic: Elastic | None = Field(
-        default=None, description="Nodes that come and go with the pods (AWS, OpenStack); this or nodes."
+        default=None, description="Scaling with the pods (AWS, OpenStack); this or nodes."
     )
     spare: Count | None = Field(
         default=None,
-        description="Nodes that are kept free (elastic pools): placeholder pods hold them until others need "
-        "the room, and then have new ones bought.",
+        description="Nodes that are kept free (elastic pools): placeholder pods hold them until other pods "
+        "need the room; then new nodes are started.",
     )
     capacity: tuple[Capacity, ...] = Field(
         default=("on_demand",),
         min_length=1,
-        description="How nodes are bought (AWS): the first to be had of reserved, on_demand, spot.",
+        description="Capacity types (AWS): the first that is available of reserved, on_demand, spot.",
     )
     workload_class: PoolClass = Field(
         default="inference",
         alias="class",
-        description="Whom a pool of Karpenter's serves: when its nodes may be taken away follows from it.",
+        description="What a Karpenter pool is for; decides when Karpenter may remove its nodes.",
     )
     zones: tuple[Annotated[str, Field(strict=True)], ...] = Field(
         default=(), description="Zones of its nodes (AWS); all of the network's if left out."
     )
-    aws: AwsPool | None = Field(default=None, description="What its nodes are on AWS.")
-    openstack: OpenstackPool | None = Field(default=None, description="What its node group is on OpenStack.")
+    aws: AwsPool | None = Field(default=None, description="AWS settings of its nodes.")
+    openstack: OpenstackPool | None = Field(default=None, description="OpenStack settings of its node group.")
     labels: dict[Annotated[LabelKey, AfterValidator(_own_key)], LabelValue] = Field(
-        default_factory=dict, description="Node labels beside those that gpuform sets."
+        default_factory=dict, description="Node labels in addition to those that gpuform sets."
     )
     taints: tuple[Taint, ...] = Field(
-        default=(), description="Taints beside the GPU taint, which every pool with GPUs has."
+        default=(), description="Taints in addition to the GPU taint, which every pool with GPUs has."
     )
     sharing: Sharing = Field(default_factory=Exclusive, description="How its GPUs are shared.")
     trust: Trust = Field(
         default="single",
-        description="Whose pods its GPUs serve: one owner's, or several's who do not trust each other.",
+        description="Whether its GPUs serve one owner (single) or several without mutual trust (multi).",
     )
     relayout: Relayout | None = Field(
         default=None,
-        description="How its nodes come to another MIG layout; evicting, one by one, if left out.",
+        description="How its nodes change to another MIG layout; one by one, with eviction, if left out.",
     )
 
     _own_flavor: Machine | None = PrivateAttr(default=None)
@@ -117,7 +117,7 @@ class Pool(Model):
         self._own_flavor = ((info.context or {}).get("flavors") or {}).get(self.machine)
         if (self.machine is None) == (self.gpu is None) and not (self.hosts and self.machine is None):
             both = "both machine and gpu are given" if self.gpu else "neither machine nor gpu is given"
-            raise InputError("machine", both, "say what the nodes are by one of the two")
+            raise InputError("machine", both, "give one of the two")
         if not self.gpus and not isinstance(self.sharing, Exclusive):
             what = f"machine {self.machine}" if self.machine else "the pool"
             raise InputError("sharing", f"{what} has no GPU to share", "leave sharing out")

@@ -13,7 +13,9 @@ from infra.model.errors import InputError
 def _share(value: str) -> str:
     number = value.removesuffix("%")
     if number == value or not number.isdecimal() or not 1 <= int(number) <= 100 or number.startswith("0"):
-        raise InputError("", f"{value!r} is no share of the nodes", "write a number, or a share such as 25%")
+        raise InputError(
+            "", f"{value!r} is not a share of the nodes", "write a number, or a share such as 25%"
+        )
     return value
 
 
@@ -38,10 +40,10 @@ class Relayout(Model):
     )
     max_unavailable: Nodes = Field(
         default=1,
-        description="Nodes that are out of use together, or a share of the pool's such as 25%, rounded down; "
+        description="Nodes that are unavailable at the same time, or a share such as 25%, rounded down; "
         "one at least.",
     )
     timeout_seconds: Count = Field(
         default=600,
-        description="Bound of the eviction on one node, and of the change with its reboot, each.",
+        description="Limit for the eviction on one node, and again for the change with its reboot.",
     )

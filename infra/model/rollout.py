@@ -16,7 +16,7 @@ COLOURS = ("blue", "green")
 
 def _path(value: str) -> str:
     if not value.startswith("/"):
-        raise InputError("", f"{value!r} is no path", "begin it with /")
+        raise InputError("", f"{value!r} is not a path", "begin it with /")
     return value
 
 
@@ -53,7 +53,7 @@ class Surge(Model):
     step: Count = Field(default=1, description="Pods that are replaced at a time.")
 
 
-_NO_STEP = ("all old pods go before the first new one comes", "leave it out, or use kind: rolling")
+_NO_STEP = ("all old pods end before the first new one starts", "leave it out, or use kind: rolling")
 
 
 class Recreate(Model):
@@ -76,10 +76,10 @@ class BlueGreen(Model):
     switch_at: Count | None = Field(
         default=None,
         description="Ready new pods at which the Service switches to them; half of replicas, rounded up, if "
-        "left out: then the fewest pods that ever serve are as many as can be.",
+        "left out, which keeps the most pods serving during the update.",
     )
     deadline_seconds: Count = Field(
-        default=600, description="Seconds without progress after which the update goes back and fails."
+        default=600, description="Seconds without progress after which the update is rolled back and fails."
     )
 
 

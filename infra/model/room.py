@@ -100,7 +100,7 @@ def _check_alike(strategy: MigStrategy, pools: Sequence[Pool], space: Namespace)
                 others = f"pool {missing[0]} offers" if len(missing) == 1 else f"{', '.join(missing)} offer"
                 raise InputError(
                     f"quota.{name}",
-                    f"{others} {what}, too, and a quota cannot tell them apart",
+                    f"{others} {what}, too, and a quota cannot distinguish them",
                     f"name all of {', '.join(alike)} (their numbers add up), or have one offer another name",
                 )
 
@@ -113,7 +113,9 @@ def check_namespaces(
     for index, space in enumerate(spaces):
         path = f"namespaces[{index}]"
         if space.name in seen:
-            raise InputError(f"{path}.name", f"{space.name!r} is there twice", "give each its quota once")
+            raise InputError(
+                f"{path}.name", f"{space.name!r} is declared twice", "give each namespace one quota"
+            )
         seen.add(space.name)
         if space.name in checks.SYSTEM_NAMESPACES:
             raise InputError(f"{path}.name", f"{space.name} belongs to the cluster", "name another one")
@@ -146,13 +148,13 @@ def _check_asked(
             beside[key] = max(beside.get(key, (0, "")), (each * surge, work.name))
     for key, total in asked.items():
         what = _resource(key)
-        fact = f"the workloads of {name} ask for {total} {what}"
+        fact = f"the workloads of {name} request {total} {what}"
         more, whose = beside[key]
         if total > limits[key]:
-            raise InputError(path, f"{fact}, and it lets {limits[key]}", "raise it, or ask for less")
+            raise InputError(path, f"{fact}, and the quota allows {limits[key]}", "raise it, or request less")
         if total + more > limits[key]:
-            fact += f", {more} more while {whose} is updated, and it lets {limits[key]}"
-            raise InputError(path, fact, "raise it, ask for less, or use update: {kind: rolling}")
+            fact += f", {more} more while {whose} is updated, and the quota allows {limits[key]}"
+            raise InputError(path, fact, "raise it, request less, or use update: {kind: rolling}")
 
 
 def _surge(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> int:
@@ -197,5 +199,5 @@ def check_spare(strategy: MigStrategy, pools: Sequence[Pool]) -> None:
         for key, most in pool.elastic.max.items():
             # Each capacity type has the whole limit.
             if (needs := pool.spare * has.get(key, 0)) > most * len(pool.capacity):
-                fact = f"{pool.spare} free nodes have {needs} {key}, and elastic.max lets {most}"
+                fact = f"{pool.spare} free nodes have {needs} {key}, and elastic.max allows {most}"
                 raise InputError(path, fact, "raise elastic.max, or keep fewer free")

@@ -24,7 +24,9 @@ HIGHEST = 1_000_000_000
 
 def _version(value: str) -> str:
     if not re.fullmatch(r"[0-9]+\.[0-9]+\.[0-9]+", value):
-        raise InputError("", f"{value!r} is no version of Kubernetes", "write all of it, for example 1.34.4")
+        raise InputError(
+            "", f"{value!r} is not a version of Kubernetes", "write the whole version, for example 1.34.4"
+        )
     return value
 
 
@@ -32,7 +34,7 @@ Version = Annotated[str, Field(strict=True), AfterValidator(_version)]
 
 
 class Scheduling(Model):
-    """Which scheduler places the pods that ask for GPUs."""
+    """Which scheduler places the pods that request GPUs."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "kubernetes_version": ("unknown key", "write version, for example version: 1.34.4"),
@@ -41,21 +43,21 @@ class Scheduling(Model):
     packer: bool = Field(
         default=False,
         strict=True,
-        description="Fill nodes up before others are begun, so that whole ones stay free for pods that need "
-        "many GPUs: pods with GPUs get a scheduler of their own (gpuform-packer), all others keep the "
+        description="Fill nodes one after the other, so that whole ones stay free for pods that need "
+        "many GPUs: pods with GPUs get their own scheduler (gpuform-packer), all others keep the "
         "cluster's.",
     )
     version: Version | None = Field(
         default=None,
-        description="Kubernetes version of the cluster, for example 1.34.4, whose scheduler packs (existing "
-        "cluster, own hosts; OpenStack where no scheduler of its minor version is pinned).",
+        description="Kubernetes version of the cluster and of the scheduler, for example 1.34.4 (existing "
+        "cluster, own hosts; OpenStack if no scheduler of its minor version is pinned).",
     )
 
 
 def _priority(name: str) -> str:
     if name.startswith("system-") or name == PLACEHOLDER:
         whose = "gpuform" if name == PLACEHOLDER else "Kubernetes"
-        raise InputError("", f"{name!r} is a name of {whose}'s own", "use another name")
+        raise InputError("", f"{name!r} is reserved for {whose}", "use another name")
     return name
 
 
@@ -72,13 +74,13 @@ Amounts = Annotated[
 
 
 class Namespace(Model):
-    """A namespace and its GPU quota; it is made whether or not a workload names it."""
+    """A namespace and its GPU quota; it is created whether or not a workload names it."""
 
-    name: Name = Field(description="Made, with Pod Security level restricted, unless it is default.")
+    name: Name = Field(description="Name; created with Pod Security level restricted, unless it is default.")
     quota: dict[PoolName, Amounts] = Field(
-        description="GPUs, shares or slices of each pool that its pods may ask for together; for a pool with "
-        "several kinds of slice {profile: number}. Of every pool that is not named: none. Pools that offer "
-        "the same resource cannot be told apart: all of them are named, and their numbers add up."
+        description="GPUs, shares or slices of each pool that its pods may request together; for a pool with "
+        "several kinds of slice {profile: number}. None of a pool that is not named. Pools that offer "
+        "the same resource cannot be distinguished: name all of them, and their numbers add up."
     )
 
 
@@ -97,23 +99,26 @@ def check_scheduling(cluster: str, minor: str | None, given: Scheduling | None) 
     if cluster in ("existing", "hosts"):
         if given.version is None:
             fact = "missing, and a scheduler fits only a cluster of its own minor version"
-            raise InputError("scheduling.version", fact, "say it as `kubectl version` does, without the v")
+            raise InputError(
+                "scheduling.version", fact, "write it as `kubectl version` prints it, without the v"
+            )
         return
     if minor is not None and minor not in versions.KUBE_SCHEDULER:
         _check_own(minor, given.version)
         return
     if given.version is not None:
-        whose = "cluster.version says it" if minor else f"it is {versions.KUBERNETES} here"
+        whose = "cluster.version sets it" if minor else f"it is {versions.KUBERNETES} here"
         raise InputError("scheduling.version", whose, "leave it out")
 
 
 def _check_own(minor: str, version: str | None) -> None:
     if version is None:
-        fact = f"missing, and of Kubernetes {minor} no scheduler is pinned here"
-        raise InputError("scheduling.version", fact, "say it as `kubectl version` does, without the v")
+        fact = f"missing, and gpuform pins no scheduler of Kubernetes {minor}"
+        raise InputError("scheduling.version", fact, "write it as `kubectl version` prints it, without the v")
     if version.rpartition(".")[0] != minor:
         fact = (
-            f"{version} is no version of Kubernetes {minor}, and a scheduler fits only its own minor version"
+            f"{version} is not a version of Kubernetes {minor}, "
+            "and a scheduler fits only its own minor version"
         )
         raise InputError("scheduling.version", fact, f"use one of {minor}")
 

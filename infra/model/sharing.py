@@ -31,7 +31,7 @@ class TimeSlicing(Model):
     """Several pods take turns on each GPU; nothing keeps one from taking all the memory."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "layout": ("time-slicing shares whole GPUs and knows no layout", "leave it out, or use kind: mig"),
+        "layout": ("time-slicing shares whole GPUs and has no layout", "leave it out, or use kind: mig"),
     }
 
     kind: Literal["time_slicing"]
@@ -39,12 +39,12 @@ class TimeSlicing(Model):
     rename: bool = Field(
         default=True,
         strict=True,
-        description="Offer nvidia.com/gpu.shared, so that no pod gets a share by asking for a whole GPU.",
+        description="Offer nvidia.com/gpu.shared, so that no pod gets a share by requesting a whole GPU.",
     )
     fail_requests_greater_than_one: bool = Field(
         default=True,
         strict=True,
-        description="Refuse pods that ask for 2 shares: they would get no more than with 1.",
+        description="Refuse pods that request 2 shares: they would get no more than with 1.",
     )
 
 
@@ -75,12 +75,12 @@ class SliceShare(Model):
     rename: bool = Field(
         default=True,
         strict=True,
-        description="Offer nvidia.com/mig-1g.5gb.shared, so that no pod gets a share by asking for a slice.",
+        description="Offer nvidia.com/mig-1g.5gb.shared, so that no pod gets a share by requesting a slice.",
     )
     fail_requests_greater_than_one: bool = Field(
         default=True,
         strict=True,
-        description="Refuse pods that ask for 2 shares: they would get no more than with 1.",
+        description="Refuse pods that request 2 shares: they would get no more than with 1.",
     )
 
 
@@ -117,17 +117,16 @@ class Mig(Model):
     )
     name: Annotated[LabelValue, Field(min_length=1)] | None = Field(
         default=None,
-        description="Name of the MIG manager's configuration; made of the layout if left out.",
+        description="Name of the MIG manager's configuration; derived from the layout if left out.",
     )
     devices: Indices | None = Field(
         default=None,
-        description="Numbers of the GPUs of a node that are cut, from 0; the others stay whole. All of them "
-        "if left out.",
+        description="Numbers of a node's partitioned GPUs, from 0; the others stay whole. All if left out.",
     )
     share: SliceShare | None = Field(default=None, description="Time-slicing on top of the slices.")
     strategy: Literal["single", "mixed"] | None = Field(
         default=None,
-        description="How its slices are offered, where it is not gpu_operator.mig_strategy.",
+        description="How its slices are offered; gpu_operator.mig_strategy if left out.",
     )
 
 
@@ -157,8 +156,8 @@ def _no_vgpu(value: Any) -> Any:
     if isinstance(value, Mapping) and value.get("kind") == "vgpu":
         raise InputError(
             "kind",
-            "the hypervisor cuts a vGPU, its licence server lets it run, and the guest sees one GPU",
-            "use exclusive in such a guest, or time_slicing, mps or mig where you have the GPU itself",
+            "the hypervisor creates a vGPU, its licence server enables it, and the guest sees one GPU",
+            "use exclusive in such a guest, or time_slicing, mps or mig if you have the GPU itself",
         )
     return value
 

@@ -31,7 +31,7 @@ def check_sharing(gpus: Sequence[Gpu], sharing: Sharing, trust: Trust) -> None:
                 raise InputError("sharing.replicas", fact, f"use {gpu.mps_clients} or less, or time_slicing")
     if trust == "multi":
         if not gpus:
-            raise InputError("trust", "the pool has no GPU that several could share", "leave it out")
+            raise InputError("trust", "the pool has no GPU to share", "leave it out")
         _check_trust(sharing)
 
 
@@ -42,12 +42,12 @@ def _check_trust(sharing: Sharing) -> None:
     client's fatal fault ends every other client of the GPU, and all must be one user's).
     """
     if isinstance(sharing, TimeSlicing):
-        fact = "pods that take turns on a GPU have neither memory nor faults of their own"
+        fact = "pods that take turns on a GPU share its memory and its faults"
         raise InputError("sharing.kind", f"{fact}, and trust is multi", _ISOLATED)
     if isinstance(sharing, Mps):
-        fact = "a client's fatal fault ends all others of its GPU, so MPS serves one owner"
+        fact = "a client's fatal fault ends all other clients of its GPU, so MPS serves one owner"
         raise InputError("sharing.kind", f"{fact}, and trust is multi", _ISOLATED)
     if isinstance(sharing, Mig) and sharing.share:
-        fact = "pods that take turns on a slice have neither memory nor faults of their own"
+        fact = "pods that take turns on a slice share its memory and its faults"
         raise InputError("sharing.share", f"{fact}, and trust is multi", "leave it out, or use trust: single")
     assert isinstance(sharing, Exclusive | Mig | Dra)

@@ -31,7 +31,7 @@ def _address(value: str, known: dict[str, str]) -> SplitResult:
         parts = urlsplit(value)
     except ValueError:
         raise InputError(
-            "", f"{value!r} is no address", f"write it as {next(iter(known.values()))}"
+            "", f"{value!r} is not an address", f"write it as {next(iter(known.values()))}"
         ) from None
     if not parts.scheme or "://" not in value:
         raise InputError("", f"{value!r} has no scheme", f"write it as {next(iter(known.values()))}")
@@ -52,7 +52,7 @@ def _backend(value: str) -> str:
     if parts.scheme == "file":
         if parts.netloc not in ("", "~") or not parts.path.startswith("/"):
             raise InputError(
-                "", f"{value!r} is no absolute folder", f"write it as {written} or file://~/FOLDER"
+                "", f"{value!r} is not an absolute folder", f"write it as {written} or file://~/FOLDER"
             )
     elif not parts.netloc:
         raise InputError("", f"{value!r} names no bucket", f"write it as {written}")
@@ -63,7 +63,7 @@ def _secrets_provider(value: str) -> str:
     if value == "passphrase":
         raise InputError(
             "",
-            "a passphrase is what protects secrets where nothing is declared",
+            "a passphrase protects secrets by default",
             "leave secrets_provider out, and set PULUMI_CONFIG_PASSPHRASE",
         )
     parts = _address(value, SECRETS_PROVIDERS)
@@ -81,7 +81,7 @@ class State(Model):
     secrets_provider: Annotated[str, Field(strict=True), AfterValidator(_secrets_provider)] | None = Field(
         default=None,
         description="Key that protects the secrets in it: awskms://alias/NAME?region=..., gcpkms://, "
-        "azurekeyvault:// or hashivault://; left out, PULUMI_CONFIG_PASSPHRASE of the run.",
+        "azurekeyvault:// or hashivault://; PULUMI_CONFIG_PASSPHRASE of the run if left out.",
     )
 
     @model_validator(mode="before")
@@ -90,7 +90,7 @@ class State(Model):
         if isinstance(data, dict) and "secrets_provider" in data and "backend" not in data:
             raise InputError(
                 "secrets_provider",
-                "protects a state that nobody else sees: there is no backend",
+                "has no effect without a backend: the state is local",
                 "add backend, or leave secrets_provider out",
             )
         return data
@@ -101,6 +101,6 @@ def check_state(cluster: str, state: State | None) -> None:
     if state is not None and cluster == "embedded":
         raise InputError(
             "state",
-            "the embedded cluster is of this machine, may be forgotten, and its state with it",
-            "leave state out, or declare a cluster that others reach, too",
+            "the embedded cluster exists on this machine only, so its state cannot be shared",
+            "leave state out, or declare a cluster that others can reach",
         )

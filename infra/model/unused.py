@@ -15,33 +15,39 @@ from infra.model.pool import Pool
 Reason = tuple[str, str]
 
 _FIXED = ("an embedded cluster simulates a fixed number of nodes", "give nodes: N, or use cluster kind aws")
-_BOUGHT = ("simulated nodes are not bought", "leave it out, or use cluster kind aws")
-_THERE = ("the nodes of an existing cluster are there already", "leave it out, or use cluster kind aws")
+_BOUGHT = ("simulated nodes have no capacity type", "leave it out, or use cluster kind aws")
+_THERE = ("the nodes of an existing cluster already exist", "leave it out, or use cluster kind aws")
 _NOT_AWS = ("the cluster is not on AWS", "leave it out, or use cluster kind aws")
 _NOT_OPENSTACK = ("the cluster is not on OpenStack", "leave it out, or use cluster kind openstack")
 _NO_CLASS = (
-    "the class says when Karpenter may take nodes away, and this pool's nodes stay",
+    "the class decides when Karpenter may remove nodes, and this pool has a fixed number",
     "leave it out, or make the pool elastic",
 )
 _NO_KARPENTER = (
-    "the class says when Karpenter may take nodes away, and there is none here",
+    "the class decides when Karpenter may remove nodes, and this cluster has no Karpenter",
     "leave it out, or use cluster kind aws",
 )
 _EQUAL = (
-    "only nodes that come and go may differ in it, and own, simulated and existing ones do not",
+    "it may only differ in an elastic pool, and own, simulated and existing nodes are not elastic",
     "give one number, or use cluster kind aws",
 )
-_EQUAL_ON_AWS = ("only nodes that come and go may differ in it", "give one number, or make the pool elastic")
+_EQUAL_ON_AWS = ("it may only differ in an elastic pool", "give one number, or make the pool elastic")
 _NOTHING_SPARE = (
-    "the number of nodes is fixed: placeholders would hold what is there and bring nothing",
+    "the number of nodes is fixed: placeholders would occupy nodes and start none",
     "leave it out, or use cluster kind aws and an elastic pool",
 )
-_IMAGE_OWNS = ("on AWS the node image brings it", "leave it out")
+_IMAGE_OWNS = ("on AWS the node image includes it", "leave it out")
 
-_NAMED = ("the hosts are there, and named one by one", "leave it out, and name them in hosts")
+_NAMED = ("the hosts exist, and are named one by one", "leave it out, and name them in hosts")
 _NOT_HOSTS = ("the pool's nodes are not own hosts", "leave it out, or use cluster kind hosts")
-_ANSIBLE_DRIVER = ("Ansible installs the driver on own hosts", "leave it out (cluster.driver says which)")
-_ANSIBLE_TOOLKIT = ("Ansible installs the toolkit on own hosts", "leave it out (cluster.toolkit says which)")
+_ANSIBLE_DRIVER = (
+    "Ansible installs the driver on own hosts",
+    "leave it out (cluster.driver sets its version)",
+)
+_ANSIBLE_TOOLKIT = (
+    "Ansible installs the toolkit on own hosts",
+    "leave it out (cluster.toolkit sets its version)",
+)
 
 _ONLY_HOSTS = {"hosts": _NOT_HOSTS, "driver": _NOT_HOSTS}
 _ONLY_AWS = {"zones": _NOT_AWS, "aws": _NOT_AWS}
@@ -65,25 +71,25 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
         "openstack": _NOT_OPENSTACK,
     },
     "hosts": {
-        "machine": ("own hosts are no flavor or instance type", "leave it out, and say which GPU they have"),
+        "machine": ("own hosts have no flavor or instance type", "leave it out, and give their gpu"),
         "nodes": _NAMED,
         "selector": _NAMED,
-        "elastic": ("nobody can make more of the hosts that are there", "leave it out"),
-        "capacity": ("the hosts are there already", "leave it out, or use cluster kind aws"),
+        "elastic": ("gpuform cannot create hosts", "leave it out"),
+        "capacity": ("the hosts already exist", "leave it out, or use cluster kind aws"),
         "spare": _NOTHING_SPARE,
         "workload_class": _NO_KARPENTER,
         **_ONLY_AWS,
         "openstack": _NOT_OPENSTACK,
     },
     "openstack": {
-        "capacity": ("Magnum's nodes are bought in one way", "leave it out, or use cluster kind aws"),
+        "capacity": ("Magnum's nodes have one capacity type", "leave it out, or use cluster kind aws"),
         "spare": (
-            "cluster-autoscaler keeps no node free, only as many as elastic.min says",
+            "cluster-autoscaler keeps no node free, only at least elastic.min nodes",
             "leave it out, or raise elastic.min",
         ),
         "workload_class": _NO_KARPENTER,
         "zones": (
-            "Magnum puts a whole node group where its label says",
+            "Magnum places a whole node group by its label",
             "leave it out, or give openstack: {labels: {availability_zone: ZONE}}",
         ),
         "aws": _NOT_AWS,
@@ -100,18 +106,18 @@ def _brings(what: str) -> Mapping[str, Reason]:
     return {
         "image": _IMAGE_OWNS,
         "ansible": _ANSIBLE_DRIVER if what == "driver" else _ANSIBLE_TOOLKIT,
-        "host": (f"the nodes bring their {what}", f"leave it out, or use {what}: operator"),
+        "host": (f"the nodes include their {what}", f"leave it out, or use {what}: operator"),
     }
 
 
-_ALONE = ("mode device_plugin installs none, the nodes bring it", "leave it out, or use mode: operator")
-_NO_CHOICE = ("the device plugin in the node image knows nothing of it", "leave it out")
+_ALONE = ("mode device_plugin installs none, the nodes include it", "leave it out, or use mode: operator")
+_NO_CHOICE = ("the device plugin in the node image does not support it", "leave it out")
 _ONLY_CDI = (
     "containers of own hosts start with runc, to which a GPU comes as a CDI device or not at all",
     "leave it out",
 )
 _NO_HOLES = (
-    "mode device_plugin installs neither an operator nor a toolkit that could have it",
+    "mode device_plugin installs neither an operator nor a toolkit",
     "leave it out, or use mode: operator",
 )
 _WITH_GPUS = ("driver", "toolkit", "cuda", "acknowledge")
@@ -160,7 +166,7 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
     if cluster in _THEIR_OWN and pool.gpu and pool.gpu.by_attribute:
         raise InputError(
             f"{path}.gpu",
-            "the nodes are there, and have the GPUs that they have",
+            "the nodes exist, so their GPUs cannot be chosen",
             "name the model: {models, count}",
         )
     if pool.relayout is not None:
@@ -172,11 +178,13 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
 def _check_relayout(cluster: str, pool: Pool, path: str) -> None:
     leave = "leave it out"
     if cluster == "aws" and pool.by_karpenter:
-        raise InputError(path, "Karpenter makes other nodes instead of changing those that are there", leave)
+        raise InputError(path, "Karpenter replaces nodes instead of changing existing ones", leave)
     if not pool.laid_out_live(cluster):
-        raise InputError(path, "no GPU of the pool can be cut, so its layout never changes", leave)
+        raise InputError(path, "no GPU of the pool supports MIG, so its layout never changes", leave)
     if cluster == "aws" and pool.image.ships_device_plugin:
-        raise InputError(path, f"{pool.image.family} cuts its GPUs at boot, by other nodes", leave)
+        raise InputError(
+            path, f"{pool.image.family} partitions GPUs at boot, so a new layout needs new nodes", leave
+        )
 
 
 def check_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> None:

@@ -27,14 +27,14 @@ def _number_as_text(value: Any) -> Any:
 
 def _cpu(value: str) -> str:
     if not _CPU.fullmatch(value) or cpu_millis(value) == 0:
-        raise InputError("", f"{value!r} is no amount of CPU", "write cores, for example 2, 0.5 or 500m")
+        raise InputError("", f"{value!r} is not an amount of CPU", "write cores, for example 2, 0.5 or 500m")
     return value
 
 
 def _memory(value: str) -> str:
     if not _MEMORY.fullmatch(value) or memory_bytes(value) == 0:
         raise InputError(
-            "", f"{value!r} is no amount of memory", "write it with Ki, Mi, Gi or Ti, for example 8Gi"
+            "", f"{value!r} is not an amount of memory", "write it with Ki, Mi, Gi or Ti, for example 8Gi"
         )
     return value
 
@@ -48,10 +48,12 @@ def _pinned_image(value: str) -> str:
 
 def _variable(name: str) -> str:
     if not _VARIABLE.fullmatch(name):
-        raise InputError("", f"{name!r} is no name of a variable", "use letters, digits and _")
+        raise InputError("", f"{name!r} is not a variable name", "use letters, digits and _")
     if name == _PAST_THE_SCHEDULER:
         raise InputError(
-            "", "it takes GPUs past the scheduler", "leave it out, and ask for what the pool offers"
+            "",
+            "it bypasses the scheduler",
+            "leave it out, and request what the pool offers",
         )
     return name
 
@@ -73,9 +75,9 @@ def memory_bytes(value: str) -> int:
 class _Workload(Model):
     name: WorkloadName = Field(description="Name of the object; unique in its namespace.")
     namespace: Name = Field(
-        default="default", description="Made, with Pod Security level restricted, unless it is default."
+        default="default", description="Created with Pod Security level restricted, unless it is default."
     )
-    pool: PoolName | None = Field(default=None, description="Pool to run on; its GPUs are asked for.")
+    pool: PoolName | None = Field(default=None, description="Pool to run on; its GPUs are requested.")
     gpu_product: LabelValue | None = Field(
         default=None, description="Run wherever nvidia.com/gpu.product has this value; instead of pool."
     )
@@ -85,7 +87,7 @@ class _Workload(Model):
     slice: str | None = Field(
         default=None,
         strict=True,
-        description="MIG profile, where the pool has several or whole GPUs beside them.",
+        description="MIG profile, if the pool has several, or whole GPUs in addition.",
     )
     count: Count | None = Field(default=None, description="GPUs, shares or slices per pod; 1 if left out.")
     cpu: Annotated[
@@ -134,8 +136,8 @@ class DeploymentWorkload(_Workload):
     service: Service | None = Field(default=None, description="A Service in front of its pods.")
     update: Update | None = Field(
         default=None,
-        description="How new pods replace old ones. If left out: one after the other within their own GPUs "
-        "where nodes are of a fixed number, else Kubernetes' own way, which starts a new pod first.",
+        description="How new pods replace old ones. If left out: one after the other on the same GPUs "
+        "if the number of nodes is fixed, else Kubernetes' default, which starts a new pod first.",
     )
 
     @model_validator(mode="after")
@@ -188,7 +190,7 @@ class JobWorkload(_Workload):
     parallelism: Count = Field(default=1, description="Number of pods, all at the same time.")
     wait_minutes: Count | None = Field(
         default=None,
-        description="Minutes in which its pods must have ended well, or the update fails. If left out, the "
+        description="Minutes in which its pods must succeed, or the update fails. If left out, the "
         "update does not wait for them.",
     )
 

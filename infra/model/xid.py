@@ -23,10 +23,10 @@ CLASSES: tuple[Class, ...] = ("replace", "reset", "application", "informational"
 """Most severe first."""
 
 ASKS: Mapping[Class, str] = {
-    "application": "the pod's owner looks at the program and starts it again; the GPU is sound",
+    "application": "the pod's owner checks the program and restarts it; the GPU is healthy",
     "reset": "the GPU has to be reset, with nothing running on it",
-    "replace": "the node has to be rebooted, and the card or the machine changed if it comes again",
-    "informational": "nothing; it explains another error, or was dealt with already",
+    "replace": "the node has to be rebooted, and the card or the machine replaced if the fault recurs",
+    "informational": "nothing; it explains another error, or was already handled",
 }
 
 DEVICE_PLUGIN_SKIPS = frozenset({13, 31, 43, 45, 68, 109})
@@ -66,7 +66,7 @@ def _rows(kind: Class, meanings: Mapping[int, str]) -> tuple[Xid, ...]:
 
 
 _APPLICATION = {
-    8: "a kernel ran longer than the watchdog lets it",
+    8: "a kernel ran longer than the watchdog allows",
     11: "a broken command in a channel",
     25: "a broken command in a channel",
     32: "a broken command stream, or a fault on the bus while it was read",
@@ -83,14 +83,14 @@ _RESET = {
     46: "the GPU stopped answering",
     48: "an uncorrectable (double-bit) memory error",
     62: "the power management unit stopped",
-    64: "a bad row of memory could not be put down for remapping",
+    64: "a bad row of memory could not be recorded for remapping",
     74: "an NVLink error",
     95: "an uncorrectable memory error that was not contained: every program on the GPU is affected",
     110: "a security fault of the GPU",
     119: "the GPU's system processor (GSP) did not answer in time",
     120: "the GPU's system processor (GSP) failed",
     136: "an NVLink could not be trained",
-    140: "an uncorrectable memory error that nothing has dealt with",
+    140: "an uncorrectable memory error that was not handled",
     143: "the GPU could not be initialised",
     144: "an error of a fifth-generation NVLink (unit SAW)",
     145: "an error of a fifth-generation NVLink (unit RLW)",
@@ -110,14 +110,14 @@ _REPLACE = {
     160: "a memory channel was retired",
 }
 _INFORMATIONAL = {
-    37: "a firmware method that is not there",
+    37: "a firmware method that does not exist",
     38: "a watchdog of the firmware",
-    44: "a fault while contexts were switched, of another error",
-    63: "a bad row or page of memory was put down for remapping, and is out of use after the next reset",
+    44: "a context switch fault caused by another error",
+    63: "a bad row or page of memory was recorded for remapping, and is unused after the next reset",
     66: "an access to a register that is not allowed",
     67: "a check of the firmware failed",
     92: "many correctable (single-bit) memory errors",
-    93: "the InfoROM was written to more often than it is meant to be",
+    93: "the InfoROM was written to too often",
     106: "a test message",
     107: "a test message",
     121: "a corrected error of the link between chips",
@@ -130,11 +130,16 @@ _BY_HAND = (
     Xid(13, "application", "a kernel went out of its bounds, or met an illegal instruction", "device plugin"),
     Xid(31, "application", "a kernel touched memory that is not its own", "device plugin"),
     Xid(43, "application", "a kernel hung and was ended", "device plugin", "ignore"),
-    Xid(45, "application", "a channel was taken down, as a rule after another error", "device plugin"),
+    Xid(45, "application", "a channel was torn down, usually after another error", "device plugin"),
     Xid(68, "application", "the video decoder faulted", "device plugin"),
     Xid(109, "application", "a context could not be switched in time", "device plugin", "reset"),
     Xid(142, "reset", "a video encoder faulted", "EKS agent", "contact support"),
-    Xid(154, "reset", "the driver says which recovery the GPU needs now", catalogue="as the XID beside it"),
+    Xid(
+        154,
+        "reset",
+        "the driver reports the recovery that the GPU needs",
+        catalogue="as the accompanying XID",
+    ),
 )
 
 XIDS: Mapping[int, Xid] = {

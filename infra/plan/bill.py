@@ -42,7 +42,7 @@ class Bill:
     def whose(self) -> str:
         """Source of the prices, in words."""
         if self.nothing_known and not self.listed:
-            return "no price is known; cost.prices takes yours"
+            return "no price is known; set your prices in cost.prices"
         if not self.listed:
             return "prices: the environment's own (cost.prices)"
         return f"list prices of {self.prices.region}, {self.prices.date}"

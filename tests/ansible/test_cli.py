@@ -121,7 +121,7 @@ def test_apply_puts_labels_and_taints_on_the_nodes_that_have_joined(
     checkout: Checkout, control_plane: Any
 ) -> None:
     checkout.declare(kubeconfig=str(control_plane.kubeconfig))
-    assert "pool cpu: labels and taints on no node: none has joined" in checkout.hosts("apply", "lab")
+    assert "pool cpu: labels and taints on no node, because none has joined" in checkout.hosts("apply", "lab")
     metadata = {"name": "gpu-1", "labels": {"kubernetes.io/hostname": "gpu-1"}}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
     control_plane.kubectl("apply", "-f", "-", input=json.dumps(node))
@@ -161,7 +161,7 @@ def test_an_interrupted_apply_leaves_nothing_and_goes_on(checkout: Checkout, num
     finally:
         run.kill()
     assert run.returncode == 130
-    assert said.splitlines()[-1] == "interrupted; the same command goes on from here"
+    assert said.splitlines()[-1] == "interrupted; run the same command again to continue"
     assert list((checkout.root / ".gpuform" / "hosts").iterdir()) == []
     for host in checkout.bed.hosts:
         host.run("pkill -f '[s]leep 4731'", check=False)
@@ -171,7 +171,7 @@ def test_an_interrupted_apply_leaves_nothing_and_goes_on(checkout: Checkout, num
 
 def test_on_a_terminal_the_hosts_are_shown_live(checkout: Checkout) -> None:
     shown = _on_a_terminal(checkout, {})
-    assert "at work" in shown
+    assert "running" in shown
     assert "\x1b[" in shown
     assert "\x1b[36m" in shown
     assert "\x1b[36m" not in _on_a_terminal(checkout, {"NO_COLOR": "1"})

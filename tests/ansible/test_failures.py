@@ -158,7 +158,7 @@ def test_the_secret_is_used_and_is_nowhere(site: Site) -> None:
     before = {file: _age(file) for file in _files(tmp)}
     outcome = site.run()
     assert outcome.hosts["gpu-2"].message == (
-        "Fail with a secret: failed; its output is hidden, for it may hold secrets: look at the host"
+        "Fail with a secret: failed; its output is hidden, since it may contain secrets: check the host"
     )
     assert site.bed.host("gpu-1").out("cat /srv/kept") == CANARY
     assert CANARY not in json.dumps([str(outcome), str(site.events)])

@@ -144,8 +144,8 @@ def test_of_the_main_file_only_the_imports_are_touched(text: str, wanted: str | 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("version = 2\nx = [\n", f"{MAIN}: is no TOML: "),
-        ('[plugins.cri]\nx = "x"\n', f"{MAIN}: is configuration version 1, which knows no drop-ins"),
+        ("version = 2\nx = [\n", f"{MAIN}: is not TOML: "),
+        ('[plugins.cri]\nx = "x"\n', f"{MAIN}: is configuration version 1, which does not support drop-ins"),
         (
             'version = 2\nimports = [ # ]\n "/a" ]\n',
             f'{MAIN}: its imports could not be extended; write `imports = ["/a", "{OURS}"]`',
@@ -188,7 +188,7 @@ def test_a_fingerprint_is_that_of_gpg(kind: str) -> None:
     ]
     lines = armored.splitlines()
     short = "\n".join([*lines[:2], lines[2][:40], lines[-1]])
-    with pytest.raises(AnsibleFilterError, match="cut off or of a form not known"):
+    with pytest.raises(AnsibleFilterError, match="truncated or of an unknown format"):
         openpgp.key_fingerprints(short)
 
 

@@ -120,11 +120,11 @@ def test_what_others_wrote_is_kept(host: Host, toolkit: Role) -> None:
 @pytest.mark.parametrize(
     ("path", "text", "said"),
     [
-        ("/etc/containerd/conf.d/50-bad.toml", "version = 2\n[plugins\n", "is no TOML"),
+        ("/etc/containerd/conf.d/50-bad.toml", "version = 2\n[plugins\n", "is not TOML"),
         (
             "/etc/containerd/conf.d/zz-later.toml",
             f'version = 2\n[plugins."{CRI}"]\n  sandbox_image = "other"\n',
-            "is not in force: another file of the imports replaces it",
+            "has no effect: another file of the imports replaces it",
         ),
         (
             "/etc/containerd/conf.d/60-type.toml",

@@ -50,7 +50,7 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch, moto: str) -> None:
 
 def test_an_answer_that_is_none_of_aws(monkeypatch: pytest.MonkeyPatch, moto: str) -> None:
     """A response of a proxy, or of moto for an unknown call: a page in HTML."""
-    said = r"aws ec2 describe-capacity-reservations: is no answer of AWS: .*; check the network"
+    said = r"aws ec2 describe-capacity-reservations: is not a response from AWS: .*; check the network"
     with pytest.raises(Failure, match=said), answers("aws ec2 describe-capacity-reservations"):
         client("ec2", "us-west-2").describe_capacity_reservations()
 

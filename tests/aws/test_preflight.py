@@ -81,7 +81,7 @@ def test_without_credentials_one_fails_and_nothing_else_is_asked(prod: Environme
 @pytest.mark.parametrize(
     ("status", "fact", "fix"),
     [
-        (None, "AWS knows no such region", "cluster.region"),
+        (None, "AWS has no such region", "cluster.region"),
         ("not-opted-in", "not enabled for the account", "aws account enable-region --region-name us-west-2"),
     ],
 )
@@ -144,7 +144,7 @@ def test_a_missing_permission_is_named_and_is_neither_failed_nor_passed(prod: En
         account = Account(prod, denied={operation}, entries=[ROLE_ENTRY])
         found = list(look(account).values())
         iam = action.replace("service-quotas", "servicequotas")
-        told = [one for one in found if one.fact == f"not checked: the caller may not {iam}"]
+        told = [one for one in found if one.fact == f"not checked: the caller has no permission for {iam}"]
         assert told, operation
         assert {one.verdict for one in told} == {"SKIP"}
         assert not [one for one in found if one.verdict == "FAIL"], operation
@@ -208,7 +208,7 @@ def test_every_check_names_a_command(prod: Environment) -> None:
     ("name", "fact", "fix"),
     [
         ("local", "on this machine", ""),
-        ("onprem-dev", "own hosts are asked over ssh", "gpuform hosts check onprem-dev"),
+        ("onprem-dev", "own hosts are checked over ssh", "gpuform hosts check onprem-dev"),
     ],
 )
 def test_other_clusters_have_nothing_to_check(name: str, fact: str, fix: str) -> None:

@@ -42,7 +42,7 @@ def test_what_moto_has_is_found_and_what_it_lacks_is_skipped(moto: str) -> None:
         "add-on coredns",
     )
     assert {found[subject].verdict for subject in lacks} == {"SKIP"}
-    assert found["image al2023-nvidia"].fact == "AWS has no such image here"
+    assert found["image al2023-nvidia"].fact == "AWS has no such image in this region"
 
 
 def test_what_moto_does_not_have_fails(moto: str) -> None:
@@ -57,7 +57,7 @@ def test_no_region_of_that_name(moto: str) -> None:
     environment["cluster"]["region"] = "eu-nowhere-9"
     environment["cluster"]["network"]["zones"] = ["eu-nowhere-9a", "eu-nowhere-9b"]
     found = look(environment)["region eu-nowhere-9"]
-    assert (found.verdict, found.fact) == ("FAIL", "AWS knows no such region")
+    assert (found.verdict, found.fact) == ("FAIL", "AWS has no such region")
 
 
 def test_nothing_is_made(moto: str) -> None:

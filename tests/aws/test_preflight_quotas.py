@@ -113,7 +113,7 @@ def test_fixed_nodes_that_do_not_fit_are_told_from_a_limit_that_does_not() -> No
     assert look(elastic)[P].fact.endswith("of 96; 0 taken by others and by reservations")
     fixed = dedicated(nodes=2, elastic=None)
     fixed.quotas = {"L-417A185B": 96}
-    assert look(fixed)[P].fact.endswith("; the nodes that are always there need 192")
+    assert look(fixed)[P].fact.endswith("; the nodes that always run need 192")
 
 
 def test_the_system_nodes_count_like_any_others() -> None:
@@ -188,7 +188,7 @@ def test_the_default_counts_where_the_account_has_no_value_of_its_own() -> None:
     found = look(account)[P]
     assert (found.verdict, found.fact) == (
         "SKIP",
-        "not checked: Service Quotas knows no L-417A185B in us-west-2",
+        "not checked: Service Quotas has no L-417A185B in us-west-2",
     )
 
 
@@ -198,9 +198,7 @@ def test_a_family_without_a_known_quota_is_said_and_not_guessed() -> None:
     assert found[P].verdict == "PASS"
     unknown = found["quota of p5en, spot"]
     assert unknown.verdict == "SKIP"
-    assert unknown.fact.startswith(
-        "not checked (pool a100): AWS names a quota for P5 and none for this family"
-    )
+    assert unknown.fact.startswith("not checked (pool a100): AWS has a quota for P5 but none for this family")
     assert "list-service-quotas" in unknown.check
     assert P5_SPOT not in found
 

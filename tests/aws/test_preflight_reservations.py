@@ -42,16 +42,22 @@ def look(pool: dict[str, Any], **other: Any) -> dict[str, Finding]:
             {"State": "scheduled", "StartDate": SOON},
             f"{RESERVATION} is scheduled, begins 2026-12-01 11:30 UTC",
         ),
-        ({"InstanceType": "p4d.24xlarge"}, f"{RESERVATION} is of p4d.24xlarge, the pool of p5.48xlarge"),
-        ({"AvailabilityZone": "us-west-2a"}, f"{RESERVATION} is in us-west-2a, the pool in us-west-2b"),
-        ({"InstancePlatform": "Windows"}, f"{RESERVATION} is for Windows, node images are Linux/UNIX"),
+        (
+            {"InstanceType": "p4d.24xlarge"},
+            f"{RESERVATION} is for p4d.24xlarge, but the pool uses p5.48xlarge",
+        ),
+        (
+            {"AvailabilityZone": "us-west-2a"},
+            f"{RESERVATION} is in us-west-2a, but the pool is in us-west-2b",
+        ),
+        ({"InstancePlatform": "Windows"}, f"{RESERVATION} is for Windows, but node images are Linux/UNIX"),
         (
             {"State": "cancelled", "InstanceType": "p5.4xlarge"},
-            f"{RESERVATION} is cancelled; {RESERVATION} is of p5.4xlarge, the pool of p5.48xlarge",
+            f"{RESERVATION} is cancelled; {RESERVATION} is for p5.4xlarge, but the pool uses p5.48xlarge",
         ),
         (
             {"AvailableInstanceCount": 3},
-            f"3 free and 0 of this stack in {RESERVATION}; 4 nodes at most",
+            f"3 free and 0 of this stack in {RESERVATION}; the pool needs 4 nodes at most",
         ),
     ],
 )
@@ -82,7 +88,7 @@ def test_a_capacity_block_is_declared_as_one_where_nobody_else_sees_it(
 ) -> None:
     found = look(pool, reservations=[reservation(ReservationType=kind)])["reservations of pool h100"]
     assert found.verdict == verdict
-    assert verdict == "PASS" or "capacity block, and the pool says" in found.fact
+    assert verdict == "PASS" or "capacity block, but the pool declares" in found.fact
 
 
 def test_the_stacks_own_nodes_have_their_places_already() -> None:

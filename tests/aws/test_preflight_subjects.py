@@ -69,9 +69,9 @@ def test_roles_that_aws_makes_by_itself_are_no_failure() -> None:
 @pytest.mark.parametrize(
     ("support", "fact"),
     [
-        ("EXTENDED_SUPPORT", "EKS has it as EXTENDED_SUPPORT, and the cluster has standard support only"),
-        ("UNSUPPORTED", "EKS has it as UNSUPPORTED, and the cluster has standard support only"),
-        (None, "EKS has it no more"),
+        ("EXTENDED_SUPPORT", "EKS reports it as EXTENDED_SUPPORT, but the cluster has standard support only"),
+        ("UNSUPPORTED", "EKS reports it as UNSUPPORTED, but the cluster has standard support only"),
+        (None, "EKS no longer offers it"),
     ],
 )
 def test_a_version_of_kubernetes_that_is_over(support: str | None, fact: str) -> None:
@@ -87,7 +87,7 @@ def test_a_version_of_kubernetes_that_is_over(support: str | None, fact: str) ->
             "EKS has no v1.12.4-eksbuild.1 for Kubernetes 1.34",
             "pin v9.9.9-eksbuild.1 in infra/versions.py",
         ),
-        ("", "EKS has none for Kubernetes 1.34", "see infra/plan/eks.py"),
+        ("", "EKS has no version of it for Kubernetes 1.34", "see infra/plan/eks.py"),
     ],
 )
 def test_an_add_on_that_is_not_to_be_had(version: str, fact: str, fix: str) -> None:
@@ -101,7 +101,7 @@ def test_images_that_are_gone() -> None:
     found = prod(no_image=True)
     images = [one for name, one in found.items() if "image" in name]
     assert [one.verdict for one in images] == ["FAIL"] * 4
-    assert {one.fact for one in images} == {"AWS has no such image here"}
+    assert {one.fact for one in images} == {"AWS has no such image in this region"}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_images_that_are_gone() -> None:
     [
         ([{"Name": "ours", "State": "available"}], "PASS", "ours"),
         ([{"Name": "ours", "State": "deregistered"}], "FAIL", "deregistered"),
-        ([], "FAIL", "not there, or not shared with the account"),
+        ([], "FAIL", "does not exist, or is not shared with the account"),
     ],
 )
 def test_an_image_by_its_id(images: list[dict[str, Any]], verdict: str, fact: str) -> None:
@@ -183,15 +183,19 @@ AS_ADMIN = f"arn:aws:sts::{ACCOUNT}:assumed-role/gpu-oncall/run"
 @pytest.mark.parametrize(
     ("other", "verdict", "fact"),
     [
-        ({}, "PASS", "no cluster yet; whoever makes it is let in"),
+        ({}, "PASS", "no cluster yet; its creator gets access"),
         (
             {"caller": AS_ADMIN},
             "FAIL",
-            f"who makes the cluster gets an access entry, and EKS refuses a second one for {ADMIN}",
+            f"the cluster's creator gets an access entry, and EKS refuses a second one for {ADMIN}",
         ),
-        ({"caller": AS_ADMIN, "entries": [ADMIN]}, "PASS", "cluster aws-prod is there, and has an access"),
-        ({"entries": [ADMIN]}, "FAIL", "cluster aws-prod is there, and has no access entry of arn:aws:sts"),
-        ({"caller": f"arn:aws:iam::{ACCOUNT}:root"}, "FAIL", "the root user: EKS has no access entries"),
+        ({"caller": AS_ADMIN, "entries": [ADMIN]}, "PASS", "cluster aws-prod exists, and has an access"),
+        ({"entries": [ADMIN]}, "FAIL", "cluster aws-prod exists, and has no access entry of arn:aws:sts"),
+        (
+            {"caller": f"arn:aws:iam::{ACCOUNT}:root"},
+            "FAIL",
+            "the caller is the root user, which cannot have",
+        ),
     ],
 )
 def test_access_to_the_cluster(other: dict[str, Any], verdict: str, fact: str) -> None:

@@ -60,9 +60,9 @@ def test_a_comment_for_each_stack_is_created_then_kept(fake: Fake, tmp_path: Pat
         "<!-- gpuform preview local -->\n### `local`: no change\n\n<sub>of commit 0123456789, by "
         "[this run](https://github.test/acme/gpus/actions/runs/55)</sub>\n"
     )
-    assert "says so already" in follow(fake, tmp_path).stdout
+    assert "comment is up to date" in follow(fake, tmp_path).stdout
     fake.artifact("summary-offline-local", packed(text("local", "evicts @3 pods")))  # the next attempt's
-    assert "local: comment brought up to date" in follow(fake, tmp_path).stdout
+    assert "local: comment updated" in follow(fake, tmp_path).stdout
     assert len(fake.comments) == 2
     assert "evicts @\u200b3 pods" in fake.comments[1]["body"]
 
@@ -131,7 +131,7 @@ BAD = {
     "no marker": (packed(b"hello"), None, "does not begin with its marker"),
     "no archive": (b"hello", None, "cannot be read"),
     "no text": (packed(b"\xff\xfe"), None, "cannot be read"),
-    "another file": (packed(text("local"), "../summary.md"), None, "holds something else than summary.md"),
+    "another file": (packed(text("local"), "../summary.md"), None, "does not contain summary.md alone"),
 }
 
 

@@ -28,7 +28,7 @@ def test_one_issue_is_opened_updated_and_closed(fake: Fake, tmp_path: Path) -> N
     assert fake.issues[0]["body"].startswith("<!-- gpuform drift aws-dev -->\n")
     assert "\n```text\nnode a: label gone\n```\n" in fake.issues[0]["body"]
     assert "(https://github.test/acme/gpus/actions/runs/77)" in fake.issues[0]["body"]
-    assert look(fake, tmp_path, 3, "node b: too").stdout == "aws-dev: drift, brought #1 up to date\n"
+    assert look(fake, tmp_path, 3, "node b: too").stdout == "aws-dev: drift, updated #1\n"
     assert "node b: too" in fake.issues[0]["body"]
     assert look(fake, tmp_path, 3, "else", "aws-prod").stdout == "aws-prod: drift, opened #2\n"
     assert look(fake, tmp_path, 0).stdout == "aws-dev: no drift, closed #1\n"
@@ -54,7 +54,7 @@ def test_the_nightly_tests_have_one_issue(fake: Fake) -> None:
 
     assert ended("success").stdout == "nightly tests: passed\n"
     assert ended("failure").stdout == "nightly tests: failure, opened #1\n"
-    assert ended("cancelled").stdout == "nightly tests: cancelled, brought #1 up to date\n"
+    assert ended("cancelled").stdout == "nightly tests: cancelled, updated #1\n"
     assert "[cancelled](https://github.test/acme/gpus/actions/runs/77)" in fake.issues[0]["body"]
     assert ended("success").stdout == "nightly tests: passed, closed #1\n"
     assert [one["state"] for one in fake.issues] == ["closed"]
@@ -80,15 +80,15 @@ def test_long_text_is_cut_and_cannot_end_its_block(fake: Fake, tmp_path: Path) -
     body = fake.issues[0]["body"]
     assert len(body) < 65_536
     assert body.count("```") == 2
-    assert "cut: the whole of it is in the run" in body
+    assert "truncated: the run has the full output" in body
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("GITHUB_TOKEN", f"{TOKEN}\nX: y", "GITHUB_TOKEN: is no token"),
+        ("GITHUB_TOKEN", f"{TOKEN}\nX: y", "GITHUB_TOKEN: is not a token"),
         ("GITHUB_TOKEN", "", "GITHUB_TOKEN: is not set"),
-        ("GITHUB_API_URL", "http://api.example", "GITHUB_API_URL: http: is no https address"),
+        ("GITHUB_API_URL", "http://api.example", "GITHUB_API_URL: http: is not an https address"),
         ("GITHUB_REPOSITORY", "", "GITHUB_REPOSITORY: is not set"),
     ],
 )

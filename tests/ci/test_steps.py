@@ -42,7 +42,7 @@ def test_stacks_are_those_that_have_a_file_and_need_no_package() -> None:
 def test_a_name_that_is_no_stacks_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "Pulumi.yaml").touch()
     (tmp_path / f"Pulumi.{name}.yaml").touch()
-    with pytest.raises(ValueError, match="no name of a stack; rename the file"):
+    with pytest.raises(ValueError, match="not a valid stack name; rename the file"):
         find(tmp_path)
 
 

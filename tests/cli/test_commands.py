@@ -56,7 +56,7 @@ def test_schema_is_the_committed_one(run: CliRunner) -> None:
 def test_a_cluster_that_was_never_made_is_told_as_that(run: CliRunner) -> None:
     result = run.invoke(app, ["status", "openstack-dev"])
     assert result.exit_code == 1
-    assert "cluster of openstack-dev: there is no kubeconfig" in result.stderr
+    assert "cluster of openstack-dev: the kubeconfig " in result.stderr
     assert "`gpuform up openstack-dev`" in result.stderr
 
 
@@ -67,11 +67,11 @@ def test_a_cluster_that_was_never_made_is_told_as_that(run: CliRunner) -> None:
             "aws-dev",
             "cpu",
             (
-                "stack aws-dev is played on the embedded cluster of this machine; "
-                "of its nodes none are there: `gpuform local nodes aws-dev` makes them"
+                "stack aws-dev is simulated on the embedded cluster of this machine; "
+                "it has no nodes yet: `gpuform local nodes aws-dev` creates them"
             ),
         ),
-        ("aws-dev", "g4dn-shared", "stack aws-dev is played on the embedded cluster of this machine"),
+        ("aws-dev", "g4dn-shared", "stack aws-dev is simulated on the embedded cluster of this machine"),
         ("local", "cpu", "scheduler, controllers, helm, Pulumi engine."),
     ],
 )
@@ -123,14 +123,14 @@ def test_render_writes_the_same_bytes_every_time(run: CliRunner, tmp_path: Path)
 
 def test_what_lies_beside_a_rendering_is_told_and_left(run: CliRunner, tmp_path: Path) -> None:
     again = ["render", "local", "-o", str(tmp_path)]
-    assert "beside them" not in run.invoke(app, again).stdout
+    assert "other files" not in run.invoke(app, again).stdout
     names = [f"{number}.yaml" for number in range(5)]
     for name in names:
         (tmp_path / name).touch()
     said = run.invoke(app, again).stdout
     assert (
-        "5 beside them, of an earlier rendering or of somebody else, such as 0.yaml, 1.yaml, 2.yaml, 3.yaml\n"
-        in said
+        "other files in these folders: 5, from an earlier rendering or another source, "
+        "such as 0.yaml, 1.yaml, 2.yaml, 3.yaml\n" in said
     )
     assert all((tmp_path / name).exists() for name in names)
 
@@ -150,7 +150,7 @@ def test_a_state_that_cannot_be_a_folder_is_bad_input(
         file = f"{tmp_path}/file is a file" if below else "is a file"
         assert result.stderr == (
             f"error: {tmp_path}/file{below}: {file}, not a folder; "
-            "make it a folder that you may write, or set GPUFORM_STATE to one\n"
+            "make it a writable folder, or set GPUFORM_STATE to one\n"
         )
     assert (tmp_path / "file").read_text() == "kept"
 
@@ -161,7 +161,7 @@ def test_rendering_into_a_file_is_bad_input(run: CliRunner, tmp_path: Path, belo
     result = run.invoke(app, ["render", "local", "-o", f"{tmp_path}/file{below}"])
     assert result.exit_code == 2
     assert f"error: {tmp_path}/file{below}: " in result.stderr
-    assert "is a file, not a folder; name a folder that you may write with -o" in result.stderr
+    assert "is a file, not a folder; name a writable folder with -o" in result.stderr
     assert (tmp_path / "file").read_text() == "kept"
 
 

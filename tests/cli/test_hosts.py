@@ -83,21 +83,23 @@ def test_an_unknown_stack_is_bad_input(run: CliRunner) -> None:
 def test_an_unknown_limit_names_the_hosts_and_groups(run: CliRunner) -> None:
     result = run.invoke(app, ["hosts", "apply", "lab", "--limit", "gpu-9"])
     assert result.exit_code == 2
-    assert "limit: gpu-9 is no host and no group with hosts; the hosts are cpu-1, cpu-2" in result.stderr
+    assert (
+        "limit: gpu-9 is neither a host nor a group with hosts; the hosts are cpu-1, cpu-2" in result.stderr
+    )
     assert "pool_cpu" in result.stderr
 
 
 def test_an_unknown_playbook_names_those_that_are_there(run: CliRunner) -> None:
     result = run.invoke(app, ["hosts", "apply", "lab", "--playbook", "nothing.yml"])
     assert result.exit_code == 2
-    assert "there are: site.yml" in result.stderr
+    assert "the playbooks are: site.yml" in result.stderr
 
 
 def test_a_kubeconfig_that_is_not_there_is_said_before_any_host_is_touched(run: CliRunner) -> None:
     declare(Path(), kubeconfig="/nowhere/config")
     result = run.invoke(app, ["hosts", "apply", "lab"])
     assert result.exit_code == 2
-    assert "cluster.kubeconfig: /nowhere/config is not there; leave it out until" in result.stderr
+    assert "cluster.kubeconfig: /nowhere/config does not exist; leave it out until" in result.stderr
 
 
 def test_apply_ends_with_0_and_shows_each_host(run: CliRunner, outcome: list[Any]) -> None:
@@ -119,7 +121,8 @@ def test_apply_ends_with_1_and_names_who_failed(run: CliRunner, outcome: list[An
     assert "cpu-1: role : Break: why" in result.stdout
     assert "cpu-2: cannot be reached (No route to host)" in result.stdout
     assert (
-        "failed: hosts: 2 of 2 are not done (cpu-1, cpu-2); mend them and run the same again" in result.stderr
+        "failed: hosts: 2 of 2 are not done (cpu-1, cpu-2); fix them and run the same command again"
+        in result.stderr
     )
 
 
@@ -163,7 +166,7 @@ def test_a_run_that_no_host_ended_says_why(run: CliRunner, outcome: list[Any]) -
     )
     result = run.invoke(app, ["hosts", "apply", "lab"])
     assert result.exit_code == 1
-    assert result.stderr == "failed: hosts: ERROR: no such module; then run the same again\n"
+    assert result.stderr == "failed: hosts: ERROR: no such module; then run the same command again\n"
 
 
 def test_status_shows_what_is_there_beside_what_is_declared(run: CliRunner, outcome: list[Any]) -> None:
@@ -194,7 +197,7 @@ def test_on_a_terminal_a_table_shows_where_each_host_is(monkeypatch: pytest.Monk
     ):
         board.add(event)
     rows = [line.split() for line in printed(board.table()).splitlines()]
-    assert ["cpu-1", "at", "work", "1", "Load"] in rows
+    assert ["cpu-1", "running", "1", "Load"] in rows
     assert ["cpu-2", "unreachable", "0", "Write:", "why"] in rows
     output = io.StringIO()
     terminal = Console(file=output, force_terminal=True, width=100)
@@ -221,7 +224,7 @@ def test_elsewhere_a_line_says_what_changed_and_what_failed() -> None:
         Event("failed", host="cpu-2", task="Break", message="why", ignored=True),
     ):
         add(event)
-    assert said == ["Prepare", "  cpu-1: changed: Write", "  cpu-2: failed (passed over): Break: why"]
+    assert said == ["Prepare", "  cpu-1: changed: Write", "  cpu-2: failed (ignored): Break: why"]
 
 
 def printed(table: Any) -> str:

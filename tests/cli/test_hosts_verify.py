@@ -125,7 +125,10 @@ def test_all_that_is_right_ends_well(checkout: Path, monkeypatch: pytest.MonkeyP
         (
             {"kubeconfig": "/"},
             [],
-            "error: cluster.kubeconfig: / is not there; leave it out until the hosts have joined a cluster\n",
+            (
+                "error: cluster.kubeconfig: / does not exist; "
+                "leave it out until the hosts have joined a cluster\n"
+            ),
         ),
     ],
 )

@@ -79,8 +79,8 @@ def test_a_gpu_that_was_broken_is_said_and_nobody_waits_for_it(up: Any) -> None:
     result = up(current(BROKEN))
     assert result.exit_code == 0, result.output
     assert result.stderr == (
-        "node v100-0 does not offer what was planned, for it was broken: GPU 1 is sick: "
-        "`gpuform simulate health v100-0 --gpu 1 --ok` mends it\n"
+        "node v100-0 does not offer what was planned, because a fault was injected: GPU 1 is unhealthy: "
+        "`gpuform simulate health v100-0 --gpu 1 --ok` clears it\n"
     )
     assert (Engine.ups, Engine.refreshed) == (1, 0)
 

@@ -98,5 +98,5 @@ def test_the_list_of_a_region_is_used_there_and_nowhere_else(tmp_path: Path) -> 
 
 def test_a_file_that_is_no_list_is_named(tmp_path: Path) -> None:
     (tmp_path / "us-west-2.json").write_text("{}")
-    with pytest.raises(InputError, match=r"us-west-2.json: is no price list .* prices refresh us-west-2"):
+    with pytest.raises(InputError, match=r"us-west-2.json: is not a price list .* prices refresh us-west-2"):
         price_list(parse(stack("aws-prod")), tmp_path)

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.unit
 ENV = parse(small())
 EXISTING = {"name": "there", "pools": [{"name": "t4", "machine": "g4dn.xlarge", "selector": {"a": "b"}}]}
 UNAUTHORIZED = {"kind": "Status", "status": "Failure", "message": "Unauthorized", "code": 401}
-ANEW = "have one made anew by `gpuform recover research --renew-kubeconfig`, then `gpuform up research`"
+ANEW = "issue a new one with `gpuform recover research --renew-kubeconfig`, then `gpuform up research`"
 
 
 class Refuses(BaseHTTPRequestHandler):
@@ -118,15 +118,15 @@ def test_another_authority_is_told_from_a_cluster_that_is_away(
     tmp_path: Path, authorities: Path, server: str, trusted: str
 ) -> None:
     fact, remedy = told(kubeconfig(tmp_path, server, authorities / trusted, authorities / "served"))
-    why = "does not take its kubeconfig: the API server's certificate is of another authority ("
+    why = "does not accept its kubeconfig: the API server's certificate is from another authority ("
     assert fact.startswith(why)
     assert remedy == ANEW
 
 
 def test_credentials_that_nobody_knows_are_told(tmp_path: Path, authorities: Path, server: str) -> None:
     fact, remedy = told(kubeconfig(tmp_path, server, authorities / "served", authorities / "other"))
-    said = "nobody there knows its credentials (HTTP 401: Unauthorized)"
-    assert fact == f"does not take its kubeconfig: {said}"
+    said = "the API server rejects its credentials (HTTP 401: Unauthorized)"
+    assert fact == f"does not accept its kubeconfig: {said}"
     assert remedy == ANEW
 
 
@@ -159,7 +159,7 @@ def test_a_handshake_that_the_other_side_ends_is_told_by_where_it_came_from(
     with pytest.raises(Failure) as caught, answering("research", file):
         raise error
     failure = caught.value
-    assert failure.fact.startswith("does not take its kubeconfig: its client certificate is refused (")
+    assert failure.fact.startswith("does not accept its kubeconfig: its client certificate is refused (")
     assert "alert unknown ca" in failure.fact
 
 
@@ -174,7 +174,9 @@ def test_a_certificate_of_the_past_is_told_with_its_day(
     pem = made.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM).decode()  # type: ignore[arg-type]
     file = kubeconfig(tmp_path, server, authorities / "served", authorities / "other", pem)
     fact, remedy = told(file)
-    assert fact.startswith(f"does not take its kubeconfig: its client certificate ended {ended:%Y-%m-%d} (")
+    assert fact.startswith(
+        f"does not accept its kubeconfig: its client certificate expired {ended:%Y-%m-%d} ("
+    )
     assert remedy == ANEW
 
 
@@ -185,8 +187,8 @@ def test_a_kubeconfig_of_somebody_else_s_is_not_ours_to_renew(
     own = tmp_path / "kubeconfig"
     own.write_bytes(made.read_bytes())
     fact, remedy = told(own)
-    assert "of another authority" in fact
-    assert remedy == f"get another one from who runs the cluster: {own}"
+    assert "from another authority" in fact
+    assert remedy == f"get a new one from the cluster's administrator: {own}"
 
 
 def test_the_health_command_s_question_is_refused_in_the_same_way(
@@ -200,4 +202,4 @@ def test_what_is_away_is_still_what_cannot_be_reached(tmp_path: Path, authoritie
     file = kubeconfig(tmp_path, "https://127.0.0.1:1", authorities / "served", authorities / "served")
     fact, remedy = told(file)
     assert fact.startswith("cannot be reached (")
-    assert remedy == f"look at {file}"
+    assert remedy == f"check {file}"

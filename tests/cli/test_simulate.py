@@ -33,7 +33,7 @@ def test_not_running(state: Path) -> None:
     result = CliRunner().invoke(app, ["simulate", "health", "node-0", "--gpu", "0"])
     assert result.exit_code == 1
     assert "the embedded control plane: does not answer" in result.stderr
-    assert "`gpuform local status` says what runs" in result.stderr
+    assert "see `gpuform local status`" in result.stderr
 
 
 def test_which_gpu_has_to_be_said(state: Path) -> None:

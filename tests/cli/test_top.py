@@ -39,7 +39,7 @@ def test_top_shows_a_tree_and_says_what_is_simulated(run: CliRunner) -> None:
     assert result.exit_code == 0
     assert "└─ b/two" in result.stdout
     assert "~0.25" in result.stdout
-    assert "~: by request" in result.stdout
+    assert "~: share by request" in result.stdout
     assert "simulated here" in result.stdout
 
 
@@ -83,7 +83,7 @@ def refused(path: Path) -> list[tuple[list[str], str]]:
         (["top", "--pool", "none"], f"--pool: unknown pool 'none'; known: {pools}"),
         (["top", "--node", "v100-9"], "--node: unknown node 'v100-9'; known: t4-shared-0"),
         (["report", "nowhere"], f"STACK: unknown stack 'nowhere'; known: {stacks}"),
-        (["report", "-o", str(path)], f"{path}: is a folder; name a file that you may write with -o"),
+        (["report", "-o", str(path)], f"{path}: is a folder; name a writable file with -o"),
     ]
 
 

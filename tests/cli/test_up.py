@@ -80,8 +80,8 @@ def test_a_failed_check_stops_before_anything_is_made(runs: Runs) -> None:
     assert "  aws service-quotas get  # quota of P" in result.stdout
     assert "get-role" not in result.stdout  # doctor prints the commands of passed checks
     assert result.stderr == (
-        "failed: preflight of stack aws-dev: 1 of 3 checks failed, and nothing was changed; mend them, or do "
-        "without: gpuform up --skip-preflight, GPUFORM_SKIP_PREFLIGHT=1 pulumi up\n"
+        "failed: preflight of stack aws-dev: 1 of 3 checks failed, and nothing was changed; fix them, or "
+        "skip the preflight: gpuform up --skip-preflight, GPUFORM_SKIP_PREFLIGHT=1 pulumi up\n"
     )
 
 
@@ -158,11 +158,11 @@ def test_an_unknown_stack_beside_a_file_that_names_none(
 ) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: gpuform\n")
     monkeypatch.chdir(tmp_path)
-    assert call("up", "odd").stderr == "error: STACK: unknown stack 'odd'; make one: gpuform init STACK\n"
+    assert call("up", "odd").stderr == "error: STACK: unknown stack 'odd'; create one: gpuform init STACK\n"
     (tmp_path / "Pulumi.a b.yaml").touch()
     result = call("up", "odd")
     assert result.exit_code == 2
-    assert "unknown stack 'odd'; 'Pulumi.a b.yaml': no name of a stack; rename the file" in result.stderr
+    assert "unknown stack 'odd'; 'Pulumi.a b.yaml': not a valid stack name; rename the file" in result.stderr
 
 
 def test_a_stack_file_that_is_wrong_is_bad_input(

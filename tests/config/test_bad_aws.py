@@ -30,11 +30,11 @@ def test_message(row: dict[str, Any]) -> None:
 
 def test_an_openstack_flavor_is_no_ec2_type() -> None:
     assert message(change({"at": "pools/0/machine", "put": "g2.5xlarge"})) == (
-        "pools[0].machine: g2.5xlarge is no EC2 instance type; use g4dn.12xlarge, g4dn.16xlarge, "
+        "pools[0].machine: g2.5xlarge is not an EC2 instance type; use g4dn.12xlarge, g4dn.16xlarge, "
         "g4dn.2xlarge, g4dn.4xlarge, g4dn.8xlarge, g4dn.metal, g4dn.xlarge"
     )
     said = message(change({"at": "pools/1/machine", "put": "g4.p1.40g"}))
-    assert said.startswith("pools[1].machine: g4.p1.40g is no EC2 instance type; use m5.xlarge, ")
+    assert said.startswith("pools[1].machine: g4.p1.40g is not an EC2 instance type; use m5.xlarge, ")
 
 
 def test_an_unknown_machine_lists_the_known_ones() -> None:
@@ -64,13 +64,13 @@ def test_pods_of_two_elastic_pools_are_kept_apart_by_a_taint() -> None:
     second = {"name": "second", "machine": "g6.xlarge", "elastic": {"max": {"cpu": 8}}}
     second["sharing"] = {"kind": "time_slicing", "replicas": 2}
     assert message(change({"at": "pools/3", "put": second})) == (
-        "pools[3].taints: a pod that asks for nvidia.com/gpu.shared fits pool burst and pool second alike, "
-        "so Karpenter takes either; give one of them a taint of its own"
+        "pools[3].taints: a pod that requests nvidia.com/gpu.shared fits pool burst and pool second, "
+        "so Karpenter may use either; give one of them a taint of its own"
     )
     second["taints"] = [{"key": "team", "value": "a"}]
     assert parse(change({"at": "pools/3", "put": second}))
     second["taints"] = [{"key": "team", "value": "a", "effect": "PreferNoSchedule"}]
-    assert "fits pool burst and pool second alike" in message(change({"at": "pools/3", "put": second}))
+    assert "fits pool burst and pool second" in message(change({"at": "pools/3", "put": second}))
     del second["taints"], second["sharing"]
     assert parse(change({"at": "pools/3", "put": second})), "another resource is another pod"
 
@@ -98,17 +98,17 @@ def test_what_would_change_nothing_is_refused(cluster: dict[str, Any], key: str)
 
 
 _CLASS = (
-    "the class says when Karpenter may take nodes away, and there is none here; "
+    "the class decides when Karpenter may remove nodes, and this cluster has no Karpenter; "
     "leave it out, or use cluster kind aws"
 )
 _NOT_AWS = "the cluster is not on AWS; leave it out, or use cluster kind aws"
-_THERE = "the nodes of an existing cluster are there already; leave it out, or use cluster kind aws"
+_THERE = "the nodes of an existing cluster already exist; leave it out, or use cluster kind aws"
 REASONS = {
     "embedded": {
         "elastic": (
             "an embedded cluster simulates a fixed number of nodes; give nodes: N, or use cluster kind aws"
         ),
-        "capacity": "simulated nodes are not bought; leave it out, or use cluster kind aws",
+        "capacity": "simulated nodes have no capacity type; leave it out, or use cluster kind aws",
         "class": _CLASS,
         "zones": _NOT_AWS,
         "aws": _NOT_AWS,
@@ -136,8 +136,8 @@ def test_equal_nodes_have_one_number_of_gpus(cluster: dict[str, Any], where: dic
     pool = {"name": "p", "gpu": {"models": ["T4"], "count": [1, 4]}, **where}
     mapping: dict[str, Any] = {"name": "test", "cluster": cluster, "pools": [pool]}
     assert message(mapping) == (
-        "pools[0].gpu.count: only nodes that come and go may differ in it, and own, simulated and existing "
-        "ones do not; give one number, or use cluster kind aws"
+        "pools[0].gpu.count: it may only differ in an elastic pool, and own, simulated and existing "
+        "nodes are not elastic; give one number, or use cluster kind aws"
     )
     for one in (1, [1]):
         pool["gpu"] = {"models": ["T4"], "count": one}

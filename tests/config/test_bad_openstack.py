@@ -58,7 +58,7 @@ ALONE = (
 @pytest.mark.parametrize(("flavor", "instead"), [("g1.xlarge", "g1.4xlarge"), ("g2.xlarge", "g2.5xlarge")])
 def test_a_deprecated_flavor_is_warned_of(flavor: str, instead: str) -> None:
     said = (
-        f"pools[0].machine: {flavor} is deprecated, and may be gone when a node has to be replaced; "
+        f"pools[0].machine: {flavor} is deprecated, and may be unavailable when a node has to be replaced; "
         f"use {instead}"
     )
     env = parse(change(put("pools/0/machine", flavor), *CAPI))
@@ -109,7 +109,7 @@ def test_labels_are_texts_however_they_are_written() -> None:
 
 def test_an_empty_group_may_be_known_by_a_label_of_magnums() -> None:
     work = put("workloads", [{"name": "w", "kind": "pod", "pool": "cpu", "image": "a:1"}])
-    assert "no node of cpu would ever come" in message(change(work))
+    assert "so cpu would stay empty" in message(change(work))
     assert parse(change(work, put("pools/4/openstack", {"labels": {"gpuform.io/pool": "cpu"}})))
     assert parse(change(work, put("pools/4/elastic/min", 1)))
 

@@ -101,7 +101,7 @@ def test_an_environment_left_empty_names_the_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"No such file or directory; name a stack file that is there"):
+    with pytest.raises(InputError, match=r"No such file or directory; name an existing stack file"):
         load(tmp_path / "Pulumi.none.yaml")
 
 

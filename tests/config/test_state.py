@@ -67,7 +67,7 @@ def test_good_ones_come_back_as_declared(state: Any) -> None:
         ),
         (
             {"backend": "file://state"},
-            "state.backend: 'file://state' is no absolute folder; write it as file:///FOLDER or file://~/FOLDER",
+            "state.backend: 'file://state' is not an absolute folder; write it as file:///FOLDER or file://~/FOLDER",
         ),
         (
             {"backend": "s3://me:hush@team-state"},
@@ -79,14 +79,14 @@ def test_good_ones_come_back_as_declared(state: Any) -> None:
         (
             {"secrets_provider": KEY},
             (
-                "state.secrets_provider: protects a state that nobody else sees: there is no backend; "
+                "state.secrets_provider: has no effect without a backend: the state is local; "
                 "add backend, or leave secrets_provider out"
             ),
         ),
         (
             {"backend": BACKEND, "secrets_provider": "passphrase"},
             (
-                "state.secrets_provider: a passphrase is what protects secrets where nothing is declared; "
+                "state.secrets_provider: a passphrase protects secrets by default; "
                 "leave secrets_provider out, and set PULUMI_CONFIG_PASSPHRASE"
             ),
         ),
@@ -120,6 +120,6 @@ def test_the_embedded_cluster_has_none_and_says_why() -> None:
     with pytest.raises(InputError) as caught:
         parse(declared({"backend": BACKEND}, "embedded"))
     assert str(caught.value) == (
-        "state: the embedded cluster is of this machine, may be forgotten, and its state with it; "
-        "leave state out, or declare a cluster that others reach, too"
+        "state: the embedded cluster exists on this machine only, so its state cannot be shared; "
+        "leave state out, or declare a cluster that others can reach"
     )

@@ -40,17 +40,17 @@ def _renewed(lease: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("objects", "alive", "said"),
     [
-        ({}, False, "is not there"),
+        ({}, False, "is not running"),
         (
             {DEPLOYMENT: [{"spec": {"replicas": 2}, "status": {"readyReplicas": 1}}]},
             True,
-            r"lives \(1 of 2 ready\)",
+            r"is running \(1 of 2 ready\)",
         ),
         ({DEPLOYMENT: [{"spec": {"replicas": 2}, "status": {}}]}, False, r"is not ready \(0 of 2\)"),
-        ({LEASE: [_lease(3)]}, True, "lives .karpenter-1 leads"),
-        ({LEASE: [_lease(600)]}, False, "is not there"),
-        ({LEASE: [_lease(3, "")]}, False, "is not there"),  # it released its lease
-        ({DEPLOYMENT: [{"status": {}}], LEASE: [_lease(3)]}, True, "lives"),
+        ({LEASE: [_lease(3)]}, True, "is running .karpenter-1 is the leader"),
+        ({LEASE: [_lease(600)]}, False, "is not running"),
+        ({LEASE: [_lease(3, "")]}, False, "is not running"),  # it released its lease
+        ({DEPLOYMENT: [{"status": {}}], LEASE: [_lease(3)]}, True, "is running"),
     ],
 )
 def test_whether_karpenter_lives(objects: dict[Kind, list[dict[str, Any]]], alive: bool, said: str) -> None:

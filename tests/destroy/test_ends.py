@@ -72,7 +72,7 @@ def test_a_destroy_from_the_question_to_the_end(
     kept = small.kubectl("get", "pv", "data", "-o", "jsonpath={.spec.persistentVolumeReclaimPolicy}")
     assert kept == "Retain"
 
-    assert "VPC of aws-small: the cluster is gone, the network cannot go" in stopped.stderr
+    assert "VPC of aws-small: the cluster is gone, but its network is blocked by" in stopped.stderr
     assert f"{within} (available, 'aws-K8S-i-0123456789abcdef0', cluster.k8s.amazonaws.com/name=other" in (
         stopped.stderr
     )
@@ -89,7 +89,7 @@ def test_a_destroy_from_the_question_to_the_end(
 def _only_asks(small: Small) -> None:
     shown = small.destroy(code=1)
     for part in (
-        "not made by this stack, but in its cluster, so they end with it:\n  Service default/shop",
+        "not created by this stack, but in its cluster, so deleted with it:\n  Service default/shop",
         "volumes: data that stays at AWS, to be deleted by hand:\n  vol-data (default/data)",
         f"NodePools:\n  {POOL}",
     ):
@@ -100,7 +100,7 @@ def _only_asks(small: Small) -> None:
 def _force_is_refused_while_karpenter_lives(small: Small, karpenter: PlayedKarpenter) -> None:
     karpenter.lease()
     refused = small.destroy("--yes", "--force", code=2)
-    assert "--force: Karpenter lives (karpenter-0_played leads, as of" in refused.stderr
+    assert "--force: Karpenter is running (karpenter-0_played is the leader, as of" in refused.stderr
     karpenter.release_lease()
 
 
@@ -112,8 +112,8 @@ def _says_that_karpenter_is_dead(small: Small, launched: list[str]) -> None:
         assert f"{name} (finalizer karpenter.sh/termination)" in failed.stderr
     for part in (
         "destroy: NodePools and NodeClaims: 2 NodeClaims left: ",
-        "Karpenter, which is to end them, is not there (no Deployment kube-system/karpenter",
-        "bring Karpenter back and run the same command again, or, if it is not to come back, with --force",
+        "Karpenter, which must terminate them, is not running (no Deployment kube-system/karpenter",
+        "restore Karpenter and run the same command again, or, if it cannot be restored, run with --force",
     ):
         assert part in failed.stderr
 
@@ -128,7 +128,7 @@ def test_force_ends_what_karpenter_would_have_ended(
     held = small.destroy("--yes", "--force", "--wait", "2", code=1)
     assert f"1 NodeClaim left: {launched[0]} (finalizer example.com/audit)" in held.stderr
     for name in launched:
-        assert f"[pools] --force: ends instance {karpenter.instances[name]}" in held.stdout
+        assert f"[pools] --force: terminates instance {karpenter.instances[name]}" in held.stdout
     assert account.running() == {managed}, "node groups are EKS's to end"
     free = '{"metadata":{"finalizers":null}}'
     small.kubectl("patch", "nodeclaim", launched[0], "--type=merge", "-p", free)
@@ -155,13 +155,13 @@ def test_a_cluster_that_is_gone_is_forgotten_on_proof_alone(small: Small, accoun
     subnets = {"subnetIds": [account.subnet]}
     eks.create_cluster(name=STACK, roleArn="arn:aws:iam::123456789012:role/eks", resourcesVpcConfig=subnets)
     there = small.destroy("--yes", "--cluster-gone", code=2)
-    assert "--cluster-gone: EKS says that cluster aws-small is there (ACTIVE)" in there.stderr
+    assert "--cluster-gone: EKS still has cluster aws-small (ACTIVE)" in there.stderr
     assert len(small.resources()) == made
 
     eks.delete_cluster(name=STACK)
     ended = small.destroy("--yes", "--cluster-gone")
     assert "EKS has no cluster aws-small in us-east-1, account 123456789012" in ended.stdout
-    assert "taken out of the state, releases included" in ended.stdout
+    assert "from the state, releases included" in ended.stdout
     assert "Release" not in ended.stdout.partition("releases included")[2]
     assert small.resources() == []
     assert leaked not in account.interfaces()

@@ -65,7 +65,9 @@ def aws_site(of: dict[str, Any], **options: Any) -> Site:
 def test_a_file_that_names_another_region_is_refused() -> None:
     """In that region EKS has no such cluster and the VPC no leftovers: both would be taken for an answer."""
     site = aws_site(state("eu-north-1"), offline=True)
-    with pytest.raises(InputError, match=f"says {REGION}, and the stack lies in eu-north-1") as wrong:
+    with pytest.raises(
+        InputError, match=f"declares region {REGION}, but the stack is in eu-north-1"
+    ) as wrong:
         site.plan()
     assert wrong.value.path == "Pulumi.aws-dev.yaml"
 
@@ -78,7 +80,7 @@ def test_credentials_of_another_account_end_it(monkeypatch: pytest.MonkeyPatch) 
     with Stubber(sts) as stubbed:
         stubbed.add_response("get_caller_identity", {"Account": "123456789012"})
         with pytest.raises(
-            Failure, match="lies in account 000000000042, and the credentials are of account 1"
+            Failure, match="is in account 000000000042, but the credentials are for account 1"
         ):
             site.plan()
 
@@ -88,7 +90,9 @@ def test_a_state_that_changed_since_it_was_asked_for_is_not_destroyed() -> None:
     engine = cast(PlayedEngine, site.engine)
     site.known()
     engine.state = state(REGION, eks())  # another `up` during the question
-    with pytest.raises(Failure, match="stack aws-dev: its state has changed since the plan; look again"):
+    with pytest.raises(
+        Failure, match="stack aws-dev: its state has changed since the plan; check the plan again"
+    ):
         Destroy(site, Plan("aws-dev", "aws", OF_EKS, {})).run()
     assert engine.asked == []
 
@@ -137,7 +141,7 @@ def test_nothing_is_swept_while_eks_has_the_cluster(
     if swept:
         assert destroy._leftovers(step) == "none"
     else:
-        with pytest.raises(Failure, match=f"EKS says that cluster aws-dev is there \\({status}\\)"):
+        with pytest.raises(Failure, match=f"EKS still has cluster aws-dev \\({status}\\)"):
             destroy._leftovers(step)
     assert bool(took) is swept
 
@@ -184,7 +188,7 @@ def test_a_volume_is_kept_only_where_the_cluster_says_so() -> None:
     played = Volumes(2)
     inside.keep_volumes(cast(Cluster, played))
     assert played.volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
-    with pytest.raises(Failure, match="volumes that are to stay: data would be deleted"):
+    with pytest.raises(Failure, match="volumes to keep: data would be deleted"):
         inside.keep_volumes(cast(Cluster, Volumes(1000)))
 
 

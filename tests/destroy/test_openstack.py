@@ -52,7 +52,7 @@ def test_services_and_data_go_before_the_engine_and_what_nobody_takes_down_is_sw
         assert played.services, "a plan changes nothing"
         done = Destroy(here, plan).run().to_json()
     assert "2 resources will be deleted" in text
-    assert "bears the cluster's name at OpenStack" in text
+    assert "has the cluster's name at OpenStack" in text
     assert f"load balancer lb-1 ({BALANCER['description']})" in text
     assert "lb-2" not in text
     assert [step["name"] for step in done["steps"]] == [step.name for step in OF_MAGNUM]
@@ -85,15 +85,15 @@ def test_what_holds_the_cluster_is_named_and_the_same_command_goes_on(
             Destroy(here, here.plan()).run()
         assert stuck.value.subject == "cluster research of research"
         for named in (
-            "Magnum has it as DELETE_FAILED (in use)",
+            "Magnum reports DELETE_FAILED (in use)",
             "port kept (port-7, of compute:nova): openstack port delete port-7",
-            "port research-2-kept (port-8, of compute:nova, by its name alone: look whose it is)",
+            "port research-2-kept (port-8, of compute:nova, matched by name only: check its owner)",
             "resource network (OS::Neutron::Net net-1): DELETE_FAILED There are one or more ports still",
             "timed out",
         ):
             assert named in stuck.value.fact
         assert "load balancer" not in stuck.value.fact, "other clusters' are not in its way"
-        assert stuck.value.remedy.endswith("run the same command again, which goes on")
+        assert stuck.value.remedy.endswith("run the same command again to continue")
         again = site(tmp_path, CLUSTER)
         again.engine = here.engine
         Destroy(again, again.plan()).run()
@@ -111,14 +111,14 @@ def test_a_cluster_that_was_never_finished_is_the_engine_s_alone(cloud: MadeUp, 
 def test_another_project_s_credentials_end_it(cloud: MadeUp, tmp_path: Path) -> None:
     other = {**CLUSTER, "outputs": {**OUTPUTS, "projectId": "q"}}
     with pytest.raises(
-        Failure, match=f"stack research: lies in project q, and the credentials are of project {PROJECT}"
+        Failure, match=f"stack research: is in project q, but the credentials are for project {PROJECT}"
     ):
         site(tmp_path, other).plan()
 
 
 def test_a_file_that_names_another_region_is_refused(cloud: MadeUp, tmp_path: Path) -> None:
     other = {**CLUSTER, "outputs": {**OUTPUTS, "region": "south"}}
-    with pytest.raises(InputError, match="says cern, and the stack lies in south; set cluster"):
+    with pytest.raises(InputError, match="declares region cern, but the stack is in south; set cluster"):
         site(tmp_path, other).plan()
 
 
@@ -136,7 +136,7 @@ def test_only_magnum_proves_that_it_is_gone(
 ) -> None:
     here = site(tmp_path, cluster_gone=True)
     with playing(monkeypatch, problem="no route"):
-        with pytest.raises(InputError, match=r"Magnum says that cluster c-1 is there \(DELETE_FAILED\)"):
+        with pytest.raises(InputError, match=r"Magnum still has cluster c-1 \(DELETE_FAILED\)"):
             here.plan()
         cloud.clusters = []
         Destroy(here, here.plan()).run()
@@ -148,11 +148,11 @@ def test_only_magnum_proves_that_it_is_gone(
     [
         (
             {"force": True},
-            "--force: is for a Karpenter that is dead; Magnum ends the nodes of research itself",
+            "--force: is for a Karpenter that does not run; Magnum deletes the nodes of research itself",
         ),
         (
             {"cluster_gone": True, "offline": True},
-            "--cluster-gone: asks Magnum for proof, which an offline run does not",
+            "--cluster-gone: needs proof from Magnum, which an offline run cannot get",
         ),
     ],
 )
@@ -176,9 +176,9 @@ def test_an_offline_run_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("gpuform.destroy.site.Cluster", opened)
     plan = here.plan()
-    assert "offline: OpenStack is not asked for leftovers" in "\n".join(plan.lines())
+    assert "offline: OpenStack is not queried for leftovers" in "\n".join(plan.lines())
     done = Destroy(here, plan).run()
-    assert dict((name, did) for name, _, did in done.steps)["leftovers"] == "OpenStack is not asked offline"
+    assert dict((name, did) for name, _, did in done.steps)["leftovers"] == "OpenStack is not queried offline"
 
 
 def test_a_load_balancer_that_changes_at_the_moment_is_asked_for_again(

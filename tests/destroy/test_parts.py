@@ -32,7 +32,7 @@ def test_elsewhere_the_engine_does_all_of_it(stack: str) -> None:
     site = Site(env, HERE, cast(Engine, engine), stack, Options(), say=said.append)
     plan = site.plan()
     text = "\n".join(plan.lines())
-    assert "6 resources will be deleted, in this order:\n  1. the engine deletes all that it made" in text
+    assert "6 resources will be deleted, in this order:\n  1. the engine deletes all that it created" in text
     assert ("hosts: what was installed on them" in text) == (stack == "onprem-dev")
     assert engine.asked == [], "a plan changes nothing"
     done = Destroy(site, plan).run()
@@ -75,7 +75,7 @@ def test_options_of_clouds_are_refused_elsewhere(option: str) -> None:
         load(HERE.root / "Pulumi.local.yaml"), HERE, cast(Engine, None), "local", Options(**{option: True})
     )
     with pytest.raises(
-        InputError, match=r"is for clusters (on AWS|that a stack makes at a cloud), and local is"
+        InputError, match=r"is for (clusters on AWS|stacks that create a cluster at a cloud); local"
     ):
         site.refuse_options()
 
@@ -84,14 +84,16 @@ def test_an_offline_run_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     env = load(HERE.root / "Pulumi.aws-dev.yaml")
     site = Site(env, HERE, cast(Engine, None), "aws-dev", Options(offline=True, cluster_gone=True))
-    with pytest.raises(InputError, match="--cluster-gone: asks EKS for proof, which an offline run does not"):
+    with pytest.raises(
+        InputError, match="--cluster-gone: needs proof from EKS, which an offline run cannot get"
+    ):
         site.refuse_options()
 
 
 def test_only_the_cluster_s_own_account_proves_that_it_is_gone(moto: str) -> None:
     assert "EKS has no cluster s" in proof.require_gone(Eks("s", "", "", "123456789012"), REGION)
     with pytest.raises(
-        InputError, match="the credentials are of account 123456789012, the cluster was in 42"
+        InputError, match="the credentials are for account 123456789012, but the cluster was in 42"
     ):
         proof.require_gone(Eks("s", "", "", "42"), REGION)
 
@@ -114,7 +116,7 @@ def test_a_refusal_is_no_proof(moto: str, monkeypatch: pytest.MonkeyPatch) -> No
         return made
 
     monkeypatch.setattr(proof, "client", refusing)
-    with pytest.raises(Failure, match=r"AccessDeniedException: not you; that is no proof"):
+    with pytest.raises(Failure, match=r"AccessDeniedException: not you; this does not prove"):
         proof.require_gone(Eks("s", "", "", "123456789012"), REGION)
 
 

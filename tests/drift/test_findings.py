@@ -224,8 +224,8 @@ def test_the_table_names_keys_in_brackets_and_counts() -> None:
     assert 'metadata.labels["x.io/y"]' in text
     assert "[1]" in text
     assert (
-        text.splitlines()[-1]
-        == "s: drift, 1 in 1 resource; `pulumi up --refresh` makes all as declared that it made"
+        text.splitlines()[-1] == "s: drift, 1 in 1 resource; "
+        "`pulumi up --refresh` restores the declared state of everything that it created"
     )
     assert shown(Drift("s", ())) == "s: no drift\n"
 
@@ -234,4 +234,7 @@ def test_own_hosts_are_sent_to_their_own_command() -> None:
     refuse_hosts("aws", "s")
     with pytest.raises(InputError) as caught:
         refuse_hosts("hosts", "s")
-    assert str(caught.value) == "stack s: is on own hosts, which no engine knows; use `gpuform hosts check`"
+    assert (
+        str(caught.value)
+        == "stack s: is on own hosts, which the engine does not manage; use `gpuform hosts check`"
+    )

@@ -121,7 +121,7 @@ def test_a_port_that_was_asked_for_and_is_taken_is_refused_before_anything_start
             fresh.start(port=port)
     assert str(refused.value) == (
         f"--port {port}: taken by process {os.getpid()} ({_comm()}); "
-        "end that process, or take another port: gpuform local start --port N"
+        "end that process, or use another port: gpuform local start --port N"
     )
     assert fresh.pids() == {}
     assert not fresh.layout.record.exists()
@@ -163,8 +163,10 @@ def test_data_beyond_repair_is_said_to_be_so(fresh):
     (fresh.layout.etcd / "member" / "snap" / "db").write_bytes(b"no database at all\n" * 10000)
     with pytest.raises(Failure) as failed:
         fresh.start()
-    assert "etcd ends as soon as it is started" in failed.value.fact
-    assert failed.value.remedy.endswith("to begin anew without its data: gpuform local stop --delete")
+    assert "etcd exits as soon as it is started" in failed.value.fact
+    assert failed.value.remedy.endswith(
+        "to start from scratch, without its data: gpuform local stop --delete"
+    )
     assert fresh.pids() == {}
     fresh.plane.stop(delete=True)
     fresh.start()

@@ -49,7 +49,7 @@ def test_the_state_of_what_is_elsewhere_is_not_forgotten(paths: Paths, provider:
     with pytest.raises(Failure) as caught:
         forget(paths)
     assert str(caught.value) == (
-        "stack prod: has 3 resources elsewhere, and all that is known of them lies here; "
+        "stack prod: has 3 resources outside the embedded cluster, recorded only in this state; "
         f"run 'gpuform destroy prod' first, or, if they are gone, remove {file}"
     )
     assert file.exists()

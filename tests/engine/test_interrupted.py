@@ -95,7 +95,7 @@ def test_a_half_written_lock_is_removed(tmp_path: Path) -> None:
     file.write_text('{"pid": 12')
     os.utime(file, (time.time() - 60, time.time() - 60))
     assert release_dead(tmp_path, "local") == [
-        "removed the lock on stack local of a run that was killed while it wrote it"
+        "removed the lock on stack local of a run that was killed while writing it"
     ]
 
 
@@ -115,7 +115,7 @@ def test_pending_creates_of_resuming_providers_are_forgotten(tmp_path: Path) -> 
         },
     ]
     file.write_text(json.dumps({"checkpoint": {"latest": {"pending_operations": pending, "resources": []}}}))
-    assert repair(file, "local") == ["3 operation(s) of an interrupted run will be taken up again"]
+    assert repair(file, "local") == ["3 operation(s) of an interrupted run will be resumed"]
     assert json.loads(file.read_text())["checkpoint"]["latest"]["pending_operations"] == pending[3:]
     assert repair(file, "local") == []
 
@@ -176,7 +176,7 @@ def test_a_state_that_was_cut_short_comes_back_from_the_backup(tmp_path: Path) -
     sound = {"checkpoint": {"latest": {"resources": [{"urn": "u"}]}}}
     file.with_name("local.json.bak").write_text(json.dumps(sound))
     file.write_text('{"checkpoint": {"lat')
-    assert repair(file, "local") == ["the state of stack local was cut short; took the engine's backup"]
+    assert repair(file, "local") == ["the state of stack local was damaged; restored the engine's backup"]
     assert json.loads(file.read_text()) == sound
 
 
@@ -192,9 +192,9 @@ def test_a_run_goes_on_behind_a_note_that_another_was_killed_over(project: Proje
 def test_a_damaged_state_without_backup_names_the_way_out(tmp_path: Path) -> None:
     file = tmp_path / "local.json"
     file.write_text("")
-    with pytest.raises(Failure, match="its state is damaged and has no sound backup") as caught:
+    with pytest.raises(Failure, match="its state is damaged and has no intact backup") as caught:
         repair(file, "local")
-    assert "start anew" in str(caught.value)
+    assert "start again" in str(caught.value)
 
 
 def _start(project: Project) -> subprocess.Popen[bytes]:

@@ -36,4 +36,4 @@ def test_without_reported_errors_the_log_is_asked_and_a_signal_is_named(tmp_path
     log = tmp_path / "log"
     log.write_text("Updating\nerror: the stack is locked\nerror: again\n")
     assert fact([], 255, log) == "failed: the stack is locked (and 1 more)"
-    assert fact([], -9, None) == "failed: the engine was ended by signal 9"
+    assert fact([], -9, None) == "failed: the engine was killed by signal 9"

@@ -40,7 +40,7 @@ def test_what_a_person_has_repaired_comes_back_once_it_has_been_well_for_long_en
     played = Played(nodes(5))
     played.look([fault("n00")], NOW)
     played.change("n00", repaired="new GPU")
-    assert played.look([fault("n00")], NOW + 15)[0].why == f"still there: {fault('n00').words}"
+    assert played.look([fault("n00")], NOW + 15)[0].why == f"fault still active: {fault('n00').words}"
     # Silent since NOW + 15, so that it is over at NOW + 615; a lost GPU is silent, too.
     assert {action for action, _ in quiet_after(played, NOW + 30, 570)} == {"wait"}
     played.change("n00", missing="it offers 7 of 8 nvidia.com/gpu")
@@ -57,7 +57,7 @@ def test_what_nobody_measures_is_not_well() -> None:
     played.change("n00", repaired="new GPU", measured=False)
     assert quiet_after(played, NOW + 15, 7200) == [("wait", "n00")] * 481
     assert (
-        played.look([], NOW + 7230)[0].why == "not all of its GPUs are measured, so that nobody sees a fault"
+        played.look([], NOW + 7230)[0].why == "not all of its GPUs are measured, so a fault could be missed"
     )
     played.change("n00", measured=True)  # the quiet time starts here: before, nothing was measured
     assert {action for action, _ in quiet_after(played, NOW + 7245, 570)} == {"wait"}

@@ -94,8 +94,8 @@ def test_what_others_have_set_stays_and_is_said_once(site: Site) -> None:
     assert site.labels("a100-0")["nvidia.com/mig.config"] == "all-disabled"
     assert reason == "PoolValueOfOthers"
     assert message == (
-        "left as they are: the taint node-role.kubernetes.io/gpu=yes:NoSchedule, and not 'true'; the label "
-        "team=b, and not 'a', which its pool gpu-t4 wants"
+        "not changed: the taint node-role.kubernetes.io/gpu=yes:NoSchedule, and not 'true'; the label "
+        "team=b, and not 'a', as its pool gpu-t4 requires"
     )
     with site.keeper.running():
         site.joins("t4-2")

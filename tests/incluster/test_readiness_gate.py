@@ -189,7 +189,7 @@ def test_a_node_whose_gpus_are_claimed_is_proven_by_its_devices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "said"), [(None, "not begun"), ("pending", "pending"), ("failed", "failed")]
+    ("state", "said"), [(None, "not started"), ("pending", "pending"), ("failed", "failed")]
 )
 def test_slices_count_only_once_the_layout_is_in_place(state: str | None, said: str) -> None:
     cut = node('{"nvidia.com/gpu": 1}', gpu="1")

@@ -76,7 +76,7 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path: Path) -> None:
     environment = {"name": "e", "cluster": {"kind": "hosts"}, "pools": [{"name": "c", "hosts": ["a", "a"]}]}
     done = script(tmp_path, "--list", GPUFORM_STACK_FILE=str(stack(tmp_path, environment)))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "pools[0].hosts[1]: host 'a' is in pool c already; name it in one place only\n"
+    assert done.stderr == "pools[0].hosts[1]: host 'a' is already in pool c; name it in one place only\n"
 
 
 def test_ansible_itself_reads_it(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_key_that_cannot_be_used_is_bad_input(tmp_path: Path) -> None:
     )
     for content_ in (b"\x99\x01\x0d", b"-----BEGIN PGP PRIVATE KEY BLOCK-----\n"):
         file.write_bytes(content_)
-        with pytest.raises(InputError, match=r"is no armored .*; write it with `gpg --armor --export`"):
+        with pytest.raises(InputError, match=r"is not an ASCII-armored .*; write it with `gpg --armor"):
             keys(parse(HOSTS), tmp_path)
 
 

@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 SICK = "v100-0"
 
 ONLY_WHEN = {
-    "capacity/Pods that wait/A": "a pod waits for a GPU",
-    "capacity/Pods that wait by reason/A": "a pod waits for a GPU",
+    "capacity/Pending pods/A": "a pod waits for a GPU",
+    "capacity/Pending pods by reason/A": "a pod waits for a GPU",
     "health/Firing/A": "an alert fires",
     "health/Faults/A": "a GPU has a fault",
     "health/Faults by class/A": "a GPU has a fault",

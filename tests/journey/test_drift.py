@@ -96,7 +96,7 @@ def test_a_change_of_what_runs_is_previewed_against_it(small: Checkout) -> None:
     finally:
         text.write_text(declared)
     assert (shown["live"], shown["offline"]) == (True, False)
-    assert shown["verdict"].startswith("evicts nobody; ")
+    assert shown["verdict"].startswith("evicts no pods; ")
     assert "pool t4-shared" in [one["what"] for one in shown["effects"]]
     costs = shown["cost"]["before"]["per_hour"]["high"], shown["cost"]["after"]["per_hour"]["high"]
     assert costs[1] - costs[0] == 2.0

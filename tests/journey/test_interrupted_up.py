@@ -143,7 +143,7 @@ def test_ctrl_c_ends_the_update_in_order_and_says_how_it_goes_on(fresh: Checkout
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=60)
     assert first.returncode == 130
-    assert said.splitlines()[-1] == "interrupted; the same command goes on from here"
+    assert said.splitlines()[-1] == "interrupted; run the same command again to continue"
     fresh.gpuform("local", "up")
     assert "61 unchanged" in fresh.gpuform("local", "up").stdout
 

@@ -243,7 +243,7 @@ def test_what_was_changed_by_hand_is_mended(changed: Checkout, drift: tuple[str,
     changed.kubectl(*drift)
     changed.unsettled("g4dn-shared")
     done = changed.gpuform("local", "up")
-    assert "pools g4dn-shared do not offer what was planned: reading the cluster anew" in done.stdout
+    assert "pools g4dn-shared do not offer what was planned: refreshing the state" in done.stdout
     assert changes(done) == [f"{mended} kubernetes:core/v1:Node pools-g4dn-shared-0"]
     assert changed.offers()["g4dn-shared"] == [{"nvidia.com/gpu": 3}]
     node = json.loads(changed.kubectl("get", "node", "g4dn-shared-0", "-o", "json"))

@@ -98,7 +98,7 @@ def test_from_bare_to_done_over_a_host_that_was_off_and_back_after_drift(lab: La
     lab.declare(cpu_address=cpu.address.rpartition(".")[0] + ".250")
     preview = engine.preview("lab", on_event=quiet)
     assert f"host {gpu.name} would change: " in said(preview)
-    assert f"host {cpu.name} was not looked at: " in said(preview)
+    assert f"host {cpu.name} was not checked: " in said(preview)
     assert gpu.run("command -v nvidia-smi", check=False).returncode, "a preview changes nothing"
 
     with pytest.raises(EngineFailure, match=f"host {cpu.name}: cannot be reached"):
@@ -129,6 +129,6 @@ def test_from_bare_to_done_over_a_host_that_was_off_and_back_after_drift(lab: La
 
     gone = engine.destroy("lab", on_event=quiet)
     stay = ", ".join(sorted((cpu.name, gpu.name)))
-    assert f"nothing is taken off the hosts: driver and toolkit stay on {stay}" in said(gone)
+    assert f"nothing is removed from the hosts: driver and toolkit stay on {stay}" in said(gone)
     assert DRIVER in gpu.out("nvidia-smi")
     assert list((lab.checkout.paths.state / "hosts").iterdir()) == []

@@ -35,7 +35,7 @@ def test_a_kubeconfig_is_contents_a_path_or_the_environments(tmp_path: Any) -> N
     assert (path.server, path.namespace) == ("https://d:2", "m")
     assert path.user["client-certificate"] == str(tmp_path / "u.crt")
     assert resolve({}, {"KUBECONFIG": f"{tmp_path}/none:{file}"}).server == "https://c:1"
-    assert resolve({}, {"HOME": str(tmp_path)}).problem.startswith("there is no kubeconfig")
+    assert resolve({}, {"HOME": str(tmp_path)}).problem.startswith("no kubeconfig found")
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,7 @@ def test_seven_compute_slices_are_not_eight_memory_slices() -> None:
     [
         ({"1g.5gb": 8}, "8 x 1g.5gb takes 8 compute slices of 7"),
         ({"1g.6gb": 1}, "1g.6gb is not a profile of this GPU"),
-        ({"1g.5gb+me": 2}, "2 slices ask for the media engines, and one slice at most can have them"),
+        ({"1g.5gb+me": 2}, "2 slices request the media engines, and only one slice can have them"),
     ],
 )
 def test_the_refusal_says_which_limit(layout: dict[str, int], reason: str) -> None:
@@ -192,7 +192,7 @@ def test_the_refusal_says_which_limit(layout: dict[str, int], reason: str) -> No
 def test_slices_within_the_totals_but_without_places_are_refused() -> None:
     narrow = Geometry(compute=2, memory=2, profiles=(Profile("1g.1gb", 1, 1, (0,)),))
     assert narrow.refusal({"1g.1gb": 2}) == (
-        "2 x 1g.1gb fits in number but its slices have no places that do not overlap"
+        "2 x 1g.1gb fits in size, but its slices cannot be placed without overlap"
     )
 
 

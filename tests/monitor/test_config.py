@@ -164,7 +164,7 @@ def test_jobs_that_were_added_by_hand() -> None:
     assert scraped({"__address__": "example.com:80"}, elsewhere) is None
     made, document = told(world(by_hand="a: b"))
     assert document["scrape_configs"] == []
-    assert made.notes == ("additionalScrapeConfigs: is no list in YAML, and is left out",)
+    assert made.notes == ("additionalScrapeConfigs: is not a YAML list, and is ignored",)
 
 
 def test_monitors_and_rules_are_chosen_by_label_and_namespace() -> None:
@@ -201,10 +201,10 @@ def test_what_is_not_played_is_said() -> None:
     it = world(made, remoteWrite=[{"url": "http://example.com"}], alerting={"alertmanagers": []})
     other = World(it.prometheus, it.monitors, (), NAMESPACES, "", None, ("monitoring/other",))
     assert told(other)[0].notes == (
-        "Prometheus monitoring/other is not run: one is, here",
-        "the Prometheus's remoteWrite is not played here",
-        "the Prometheus's alerting is not played here",
-        "serviceMonitor/monitoring/d: endpoints[0].bearerTokenFile is not played here",
+        "Prometheus monitoring/other is not run: only one runs here",
+        "the Prometheus's remoteWrite is not supported here",
+        "the Prometheus's alerting is not supported here",
+        "serviceMonitor/monitoring/d: endpoints[0].bearerTokenFile is not supported here",
     )
 
 
@@ -219,7 +219,7 @@ def test_for_a_prometheus_that_does_not_look_itself_there_are_files() -> None:
         "endpoints", ("gpu-operator",), '{"matchLabels": {"app": "nvidia-dcgm-exporter"}}'
     )
     assert [wants.lookups[name].role for name in by_pod["file_sd_configs"][0]["files"]] == ["pod", "node"]
-    assert wants.notes == ("job p: role node is not played here",)
+    assert wants.notes == ("job p: role node is not supported here",)
 
 
 def test_flags() -> None:

@@ -104,7 +104,7 @@ def test_of_several_rules_only_the_wrong_ones_are_left_out(
     cluster.world = World(prometheus(), (), (good, bad), {"monitoring": {}})
     keeper.step()
     assert [file.name for file in (tmp_path / "rules").glob("*.yaml")] == ["monitoring_good.yaml"]
-    assert said(tmp_path) == ["rules monitoring/bad: promtool ends with 1; there are none"]
+    assert said(tmp_path) == ["rules monitoring/bad: promtool ends with 1; no rules are loaded"]
     cluster.world = World(prometheus(), (), (good, rules(RULE, name="bad")), {"monitoring": {}})
     keeper.step()
     assert len(list((tmp_path / "rules").glob("*.yaml"))) == 2
@@ -120,7 +120,7 @@ def test_a_program_that_is_missing_is_said_with_what_gets_it(
     (tmp_path / "bin" / PROMETHEUS).unlink()
     cluster.world = World(prometheus())
     keeper.step()
-    assert said(tmp_path) == ["prometheus is not there: `gpuform local up` or `gpuform local env` gets it"]
+    assert said(tmp_path) == ["prometheus is missing: `gpuform local up` or `gpuform local env` installs it"]
     assert running(tmp_path) == set()
 
 

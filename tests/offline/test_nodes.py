@@ -49,7 +49,7 @@ def test_they_follow_the_environment(control_plane: Plane) -> None:
 
 def test_another_cluster_and_none(control_plane: Plane, tmp_path: Any) -> None:
     paths = control_plane.paths
-    with pytest.raises(InputError, match=r"cluster.kind: embedded has no nodes to play"):
+    with pytest.raises(InputError, match=r"cluster.kind: embedded has no nodes to simulate"):
         play(load(paths.root / "Pulumi.local.yaml"), paths, control_plane.toolchain)
     with pytest.raises(Failure, match="never started; start it with `gpuform local start`"):
         play(aws(POOL), replace(paths, state=tmp_path), control_plane.toolchain)

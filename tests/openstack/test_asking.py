@@ -75,7 +75,7 @@ def test_a_cluster_that_is_there_needs_no_more_and_is_known_by_the_state(world: 
     found = looked(world, made.uuid)
     assert found["quota of instances"].fact == "3 more at most (gpu-a100 3); 0 of 100 taken"
     assert found["cluster research"].fact.endswith(", 3 node groups")
-    assert f"{made.uuid} has this name already" in failed(looked(world))["cluster research"]
+    assert f"{made.uuid} already has this name" in failed(looked(world))["cluster research"]
 
 
 def making(type: str, **inputs: Any) -> Operation:

@@ -58,7 +58,7 @@ def test_each_checkout_goes_on_with_what_the_other_has_begun(
     world.tell()
     went_on = run(here, "up", STACK)
     assert went_on.exit_code == 0, went_on.output
-    assert f"stack {STACK}: goes on where an interrupted run ended" in went_on.stdout
+    assert f"stack {STACK}: resumes an interrupted run" in went_on.stdout
     assert "groups-gpu-t4 (openstack:containerinfra/nodeGroup:NodeGroup): " in went_on.stdout
     assert (asked(world, "/clusters"), asked(world, "/nodegroups")) == (1, 1)
     assert "client-certificate-data" in here.engine.outputs(STACK, show_secrets=True)["kubeconfig"]

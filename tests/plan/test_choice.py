@@ -106,7 +106,7 @@ def test_two_names_are_no_choice() -> None:
     with pytest.raises(InputError) as caught:
         made("renamed", "t4", gpu={"family": "turing"})
     assert str(caught.value) == (
-        "workloads[0].gpu: what satisfies it has different names, and a pod asks for one: "
+        "workloads[0].gpu: matching devices have different resource names, and a pod requests one: "
         "pool renamed nvidia.com/gpu.shared, pool t4 nvidia.com/gpu; name the pool instead, or the slice"
     )
 
@@ -154,7 +154,7 @@ def test_one_pool_that_gives_a_pod_one_share_is_enough_to_refuse_two() -> None:
     with pytest.raises(InputError) as caught:
         made("a40", "sliced", gpu={"memory_gib": 10}, count=2)
     assert str(caught.value) == (
-        "workloads[0].count: pool sliced refuses pods that ask for more than one share "
-        "(UnexpectedAdmissionError); ask for 1, or set fail_requests_greater_than_one: false"
+        "workloads[0].count: pool sliced refuses pods that request more than one share "
+        "(UnexpectedAdmissionError); request 1, or set fail_requests_greater_than_one: false"
     )
     assert made("a40", "sliced", gpu={"memory_gib": 10}, count=4), "no node of that pool has so many"

@@ -273,11 +273,11 @@ REFUSED = {
         CLAIMED,
         {"gpu": {"memory_gib": 40}},
     ),
-    "workloads[0].gpu.nvlink: a claim cannot ask for it: the driver tells of no NVLink; leave it out, or "
-    "name a pool whose GPUs have it": (CLAIMED, {"gpu": {"nvlink": True}}),
-    "workloads[0].gpu.memory_gib: a claim for slices names their profile, which says how much memory they "
-    "have; leave it out": (CLAIMED_SLICES, {"gpu": {"memory_gib": 5}, "slice": "2g.10gb"}),
-    "workloads[0].gpu: pool is given too; say where to run by one of the two": (
+    "workloads[0].gpu.nvlink: a claim cannot request it: the driver publishes no NVLink; leave it out, or "
+    "name a pool with such GPUs": (CLAIMED, {"gpu": {"nvlink": True}}),
+    "workloads[0].gpu.memory_gib: a claim for slices names their profile, which determines their "
+    "memory; leave it out": (CLAIMED_SLICES, {"gpu": {"memory_gib": 5}, "slice": "2g.10gb"}),
+    "workloads[0].gpu: pool is given too; use one of the two": (
         SLICED,
         {"gpu": {"memory_gib": 5}},
     ),

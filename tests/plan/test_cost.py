@@ -166,7 +166,10 @@ def test_flavors_of_openstack_have_no_list_price() -> None:
     found = bill(parse(OPENSTACK), PriceList())
     assert found.unknown == ("pool t4", "pool l40s", "masters", "default workers")
     assert (found.low, found.high, found.region) == (0, 0, None)
-    assert (found.whose, document(found)["prices"]) == ("no price is known; cost.prices takes yours", None)
+    assert (found.whose, document(found)["prices"]) == (
+        "no price is known; set your prices in cost.prices",
+        None,
+    )
     assert [one.notes for one in found.lines] == [
         ("no price of g2.5xlarge",),
         ("no price of gpu.l40s",),

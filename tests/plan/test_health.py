@@ -106,7 +106,7 @@ REFUSED: list[tuple[Callable[[], Environment], str, str, str]] = [
     (
         lambda: on_openstack(mode="cordon", labels=HEALING),
         "cluster.labels.auto_healing_enabled",
-        "two would act on the same nodes: Magnum's auto-healing and this loop in mode cordon",
+        "Magnum's auto-healing and this loop (mode cordon) would both act on the same nodes",
         "use false, or health.mode: observe",
     ),
 ]

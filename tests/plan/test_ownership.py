@@ -186,7 +186,7 @@ def test_where_no_branch_drives_two_gpus_both_are_named(monkeypatch: pytest.Monk
         operator_checks.check("existing", env.gpu_operator, env.ownership, env.pools)
     assert refused.value.path == "gpu_operator.driver"
     assert refused.value.fact == (
-        "no driver drives both V100-PCIE-16GB (pool p0, last branch 580) and B200 (pool p1, from 590 on)"
+        "no driver supports both V100-PCIE-16GB (pool p0, last branch 580) and B200 (pool p1, from 590 on)"
     )
 
 

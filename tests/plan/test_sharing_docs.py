@@ -42,7 +42,7 @@ def test_which_gpu_can_be_shared_how(gpu: str) -> None:
     assert exclusive == time_slicing == mps == dra == "yes"
     assert mig == (f"yes, {CUT[gpu]} slices" if gpu in CUT else "no<sup>1</sup>")
     assert share == ("yes" if gpu in CUT else "no<sup>1</sup>")
-    assert "\n1. The GPU has no MIG.\n" in sharing_docs.page()
+    assert "\n1. The GPU does not support MIG.\n" in sharing_docs.page()
 
 
 def test_what_several_owners_may_not_share() -> None:
@@ -75,7 +75,7 @@ def test_what_several_owners_may_not_share() -> None:
             "kind: dra, layout: all-1g.5gb",
             "`mig.nvidia.com`: 14",
             "a claim of `mig.nvidia.com`",
-            "not to pin by: it is had by claim",
+            "no product label to select by: allocated by claim",
         ),
     ],
 )

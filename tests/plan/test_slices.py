@@ -255,8 +255,8 @@ def test_shares_of_slices_are_at_stake_where_the_layout_stays() -> None:
 @pytest.mark.parametrize(
     ("block", "remedy"),
     [
-        (MPS, "ask for 1, or give the pool fewer replicas"),  # MPS has no switch for it
-        ({"kind": "time_slicing", "replicas": 3}, "ask for 1, or set fail_requests_greater_than_one: false"),
+        (MPS, "request 1, or give the pool fewer replicas"),  # MPS has no switch for it
+        ({"kind": "time_slicing", "replicas": 3}, "request 1, or set fail_requests_greater_than_one: false"),
     ],
 )
 def test_of_shares_a_pod_has_one(block: dict[str, Any], remedy: str) -> None:

@@ -66,7 +66,7 @@ def test_what_is_needed_is_counted_by_group_and_what_is_there_is_not_needed_agai
         (
             {"limits": limits(maxTotalInstances=7)},
             "quota of instances",
-            "; the nodes that are always there need 5 more",
+            "; the nodes that always run need 5 more",
             "openstack quota set --instances 11 ",
         ),
         ({"hard_limit": 0}, "quota of Magnum's clusters", "0 of 0 taken", "openstack coe quotas update "),
@@ -85,7 +85,7 @@ def test_what_is_needed_is_counted_by_group_and_what_is_there_is_not_needed_agai
                 ]
             },
             "flavor g2.5xlarge",
-            "has 28 vCPUs, 120 GiB, and is taken to have 28 vCPUs, 168 GiB",
+            "has 28 vCPUs, 120 GiB, but the environment assumes 28 vCPUs, 168 GiB",
             "cluster.flavors: g2.5xlarge: {gpu: T4, count: 1, vcpu: 28, memory_gib: 120}",
         ),
         ({"templates": []}, "template kubernetes-1.30.2-2", "it has none", "cluster.template"),
@@ -109,20 +109,20 @@ def test_what_is_needed_is_counted_by_group_and_what_is_there_is_not_needed_agai
                 ]
             },
             "template kubernetes-1.30.2-2",
-            "gives Kubernetes 1.29 (its label kube_tag is v1.29.4), and cluster.version says 1.30",
+            "gives Kubernetes 1.29 (its label kube_tag is v1.29.4), but cluster.version is 1.30",
             'write version: "1.29"',
         ),
         (
             {"keypairs": ()},
             "key pair gpu-admins",
-            "nova has none of this name for the user whose credentials these are",
+            "nova has no such key pair for the user of these credentials",
             "keypair create --public-key ~/.ssh/id_ed25519.pub gpu-admins",
         ),
         (
             {"newest": "1.7"},
             "Magnum's API",
             "API too old: 1.7, node groups need 1.9 and empty groups 1.10",
-            "use a cloud whose Magnum is 12.0.0 (Wallaby) or newer",
+            "use a cloud with Magnum 12.0.0 (Wallaby) or newer",
         ),
         (
             {"services": ("keystone", "nova")},
@@ -193,7 +193,7 @@ def test_a_region_that_the_cloud_does_not_have_lists_those_it_has(cloud: MadeUp)
 
 def test_a_deprecated_flavor_is_said_and_is_no_failure(cloud: MadeUp) -> None:
     found = look(cloud, declared({"name": "old", "machine": "g2.xlarge", "nodes": 1}))["flavor g2.xlarge"]
-    assert (found.verdict, found.fact) == ("SKIP", "4 vCPUs, 16 GiB; deprecated where it comes from")
+    assert (found.verdict, found.fact) == ("SKIP", "4 vCPUs, 16 GiB; deprecated by its cloud")
 
 
 def test_flavors_of_the_cloud_s_own_are_held_against_what_is_declared(cloud: MadeUp) -> None:
@@ -212,8 +212,13 @@ THERE = {"uuid": "c-1", "name": "research", "status": "CREATE_COMPLETE"}
     [
         (THERE, None, "PASS", "CREATE_COMPLETE, 0 node groups"),
         (THERE, Held(frozenset({"c-1"}), False), "PASS", "CREATE_COMPLETE, 0 node groups"),
-        (THERE, Held(frozenset(), False), "FAIL", "c-1 has this name already, .*: so it is somebody else's"),
-        (THERE, Held(frozenset(), True), "SKIP", "an interrupted `up` was making one"),
+        (
+            THERE,
+            Held(frozenset(), False),
+            "FAIL",
+            "c-1 already has this name, .*: it belongs to another stack or user",
+        ),
+        (THERE, Held(frozenset(), True), "SKIP", "an interrupted `up` was creating one"),
         (THERE | {"status": "DELETE_IN_PROGRESS"}, None, "FAIL", "is being deleted"),
         (
             THERE | {"status": "CREATE_FAILED", "status_reason": "No valid host was found"},
@@ -232,7 +237,7 @@ def test_whose_a_cluster_of_the_same_name_is(
     assert re.search(fact, found.fact)
 
 
-LED = "put back cluster.cloud, cluster.region or the OS_ variables, which led to"
+LED = "restore cluster.cloud, cluster.region or the OS_ variables, which selected"
 
 
 @pytest.mark.parametrize(
@@ -248,14 +253,14 @@ def test_a_cluster_of_another_project_or_region_is_not_taken_for_none_yet(
 ) -> None:
     cloud.clusters = others
     found = look(cloud, declared(), Held(frozenset({"c-1"}), False, {"c-1": place}))["cluster research"]
-    fact = f"the stack's state has c-1 in {what}, and the credentials lead to {led}"
+    fact = f"the stack's state has c-1 in {what}, but the credentials are for {led}"
     assert (found.verdict, found.fact, found.fix) == ("FAIL", fact, f"{LED} {what.split()[1]}")
 
 
 def test_a_cluster_that_somebody_deleted_is_gone_and_its_name_may_be_taken(cloud: MadeUp) -> None:
     gone = Held(frozenset({"c-1"}), False, {"c-1": Place(PROJECT, "cern")})
     found = look(cloud, declared(), gone)["cluster research"]
-    fact = "the stack's state has c-1, and Magnum has no such cluster any more"
+    fact = "the stack's state has c-1, but Magnum no longer has this cluster"
     assert (found.verdict, found.fact) == ("SKIP", fact)
     cloud.clusters = [{**THERE, "uuid": "c-2"}]
     assert look(cloud, declared(), gone)["cluster research"].verdict == "FAIL"

@@ -47,7 +47,7 @@ def priced(**cost: Any) -> Outcome:
     ("outcome", "verdict"),
     [
         (PLAIN, "no change"),
-        (replace(PLAIN, changes={"same": 1, "update": 2}), "evicts nobody; 2 to update"),
+        (replace(PLAIN, changes={"same": 1, "update": 2}), "evicts no pods; 2 to update"),
         (replace(PLAIN, changes={"update": 2}, effects=(EVICTION,)), "evicts 2 pods; 2 to update"),
         (
             replace(PLAIN, effects=(LOSS,)),
@@ -78,12 +78,12 @@ def test_the_verdict_is_what_must_be_known_first(outcome: Outcome, verdict: str 
 def test_pods_are_said_by_their_owner_with_the_budget_that_protects_them() -> None:
     alone = replace(POD, owner="", name="alone", budget="")
     shown = markdown(replace(PLAIN, effects=(replace(EVICTION, evicts=(*EVICTION.evicts, alone)),)))
-    assert "| science/Deployment/web (2, PDB keep), science/Pod/alone (not brought back) |" in shown
+    assert "| science/Deployment/web (2, PDB keep), science/Pod/alone (not recreated) |" in shown
 
 
 def test_what_cannot_be_judged_yet_is_counted_and_not_called_broken() -> None:
     shown = markdown(replace(PLAIN, violations=(LATER, LATER)))
-    assert "**Policies**: all hold; 2 more can be judged only by `up`" in shown
+    assert "**Policies**: all hold; 2 more can be checked only by `up`" in shown
     assert "| broken | encrypted | class | volume a is not |" in markdown(
         replace(PLAIN, violations=(BROKEN,))
     )
@@ -100,7 +100,7 @@ def test_cost_says_before_and_after_and_whose_prices() -> None:
 
 
 def test_a_base_that_was_not_played_is_said() -> None:
-    said = "the base could not be played, so that every resource shows as new"
+    said = "the base could not be simulated, so every resource shows as new"
     assert said in markdown(replace(PLAIN, unplayed=True))
     assert said not in markdown(PLAIN)
 

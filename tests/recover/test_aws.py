@@ -139,7 +139,7 @@ def test_what_has_the_name_alone_is_left_to_its_owner(moto: str, type: str, seed
     inputs, id = seed({"team": "other"})
     step = aws.look(operation(type, inputs), STATE)
     assert (step.does, step.id) == ("leave", None)
-    assert f"{id} is there and does not carry our tags" in step.why
+    assert f"{id} exists but does not have our tags" in step.why
 
 
 @pytest.mark.parametrize(("type", "case"), STUBBED.items())
@@ -205,9 +205,7 @@ def in_account() -> dict[str, Any]:
 
 
 def test_credentials_of_another_account_end_it(moto: str, in_account: dict[str, Any]) -> None:
-    with pytest.raises(
-        Failure, match="lies in account 210987654321, and the credentials are of account 1234"
-    ):
+    with pytest.raises(Failure, match="is in account 210987654321, but the credentials are for account 1234"):
         aws.require_account("labs", in_account)
     aws.require_account("labs", STATE)
 

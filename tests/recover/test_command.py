@@ -45,7 +45,7 @@ def test_the_plan_is_shown_and_done_when_it_is_agreed_to(
     before = project.state()
     shown = run(STACK, "--offline")
     assert shown.exit_code == 1
-    for word in (f"process {gone} of ada", "gone", "eks", "creating", "clear", "offline runs make nothing"):
+    for word in (f"process {gone} of ada", "gone", "eks", "creating", "clear", "offline runs create nothing"):
         assert word in shown.stdout
     assert "nothing was done; 'gpuform recover labs --yes' does it" in shown.stderr
     monkeypatch.setattr(recover, "_terminal", lambda: True)
@@ -94,7 +94,7 @@ def test_for_programs(project: Project) -> None:
             "interrupted_while": "creating",
             "does": "clear",
             "id": None,
-            "why": "offline runs make nothing at AWS",
+            "why": "offline runs create nothing at AWS",
         }
     ]
     done = run(*words, "--yes")

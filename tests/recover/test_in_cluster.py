@@ -169,7 +169,7 @@ def test_objects_and_releases_that_are_there_are_imported(tried: Tried) -> None:
         ("one", "import", f"{tried.space}/one"),
         ("two", "clear", None),
     ]
-    assert "this resource did not make it" in plan.left[0].why
+    assert "was not created by this resource" in plan.left[0].why
     tried.kubectl("delete", "configmap", "third", "-n", tried.space)
     plan = tried.find()
     assert [step.does for step in plan.steps] == ["import", "clear", "clear", "import", "clear"]
@@ -206,7 +206,7 @@ def test_a_first_installation_that_was_killed_is_finished_by_the_next_up(tried: 
     tried.never_ready(False)
     (young,) = tried.find(later=timedelta()).releases
     assert young.does == "leave"
-    assert "look again in" in young.why
+    assert "run again in" in young.why
     assert decided() == ("finish", "mark failed")
     tried.carry_out(tried.find())
     assert not tried.find().to_do

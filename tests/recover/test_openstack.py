@@ -83,20 +83,20 @@ def test_a_cluster_that_is_ours_is_taken_over_as_it_is(cloud: MadeUp) -> None:
 def test_one_that_was_never_made_is_cleared(cloud: MadeUp) -> None:
     cloud.clusters = [LIVE | {"name": "another"}]
     step = look(making(CLUSTER, INPUTS), state(cloud))
-    assert (step.does, step.why) == ("clear", "Magnum has none of this name")
+    assert (step.does, step.why) == ("clear", "Magnum has none with this name")
 
 
 @pytest.mark.parametrize(
     ("live", "why"),
     [
-        ({"user_id": "v" * 32}, f"user {'v' * 32} made it"),
+        ({"user_id": "v" * 32}, f"user {'v' * 32} created it"),
         (
             {"created_at": "2026-11-20T08:00:00+00:00"},
-            "it was there before this stack (2026-11-20 08:00 UTC)",
+            "it was created before this stack (2026-11-20 08:00 UTC)",
         ),
-        ({"cluster_template_id": "t-2"}, "its cluster_template_id is t-2, ours t-1"),
-        ({"master_count": 3}, "its master_count is 3, ours 1"),
-        ({"labels": {}}, "its label nvidia_gpu_enabled is None, ours true"),
+        ({"cluster_template_id": "t-2"}, "its cluster_template_id is t-2, ours is t-1"),
+        ({"master_count": 3}, "its master_count is 3, ours is 1"),
+        ({"labels": {}}, "its label nvidia_gpu_enabled is None, ours is true"),
     ],
 )
 def test_somebody_else_s_of_the_same_name_is_left_alone(
@@ -105,14 +105,14 @@ def test_somebody_else_s_of_the_same_name_is_left_alone(
     cloud.clusters = [LIVE | live]
     step = look(making(CLUSTER, INPUTS), state(cloud))
     assert step.does == "leave"
-    assert f"c-1 has its name, and {why}: it is not ours" in step.why
+    assert f"c-1 has its name, but {why}, so it is not ours" in step.why
     assert "--import research=ID or --clear research" in step.why
 
 
 def test_two_that_could_be_it_are_named(cloud: MadeUp) -> None:
     cloud.clusters = [LIVE, LIVE | {"uuid": "c-2"}]
     with pytest.raises(
-        Failure, match="could be any of c-1 and c-2; see which it is, give --import research=ID"
+        Failure, match="could be any of c-1 and c-2; find out which it is, give --import research=ID"
     ):
         look(making(CLUSTER, INPUTS), state(cloud))
     known = {"urn": "u", "type": CLUSTER, "id": "c-2"}
@@ -126,7 +126,7 @@ def test_a_node_group_is_ours_by_its_cluster(cloud: MadeUp) -> None:
     step = look(making(GROUP, wanted), state(cloud))
     assert (step.does, step.id) == ("import", "c-1/g-1")
     other = look(making(GROUP, wanted | {"flavorId": "g4.p1.40g"}), state(cloud))
-    assert (other.does, "its flavor_id is g2.5xlarge, ours g4.p1.40g" in other.why) == ("leave", True)
+    assert (other.does, "its flavor_id is g2.5xlarge, ours is g4.p1.40g" in other.why) == ("leave", True)
 
 
 def test_a_template_is_found_too(cloud: MadeUp) -> None:
@@ -143,7 +143,7 @@ def test_another_project_is_refused_before_anything_is_looked_for(cloud: MadeUp)
 
     require_project("research", of(PROJECT))
     with pytest.raises(
-        Failure, match=f"stack research: lies in project x, and the credentials are of project {PROJECT}"
+        Failure, match=f"stack research: is in project x, but the credentials are for project {PROJECT}"
     ):
         require_project("research", of("x"))
 
@@ -200,7 +200,7 @@ def test_a_kubeconfig_is_had_anew_once_magnum_is_at_rest(cloud: MadeUp) -> None:
     for status, does in (("UPDATE_IN_PROGRESS", "leave"), ("UPDATE_COMPLETE", "renew")):
         cloud.clusters = [LIVE | {"status": status}]
         assert again(cluster, there, "renew").does == does
-    with pytest.raises(InputError, match="the stack has no cluster of Magnum's"):
+    with pytest.raises(InputError, match="the stack has no Magnum cluster"):
         clusters(state(cloud))
     with pytest.raises(InputError, match="run without --offline"):
         find(Stack("s", cast(Any, None), cast(Any, None), at_cloud=False), Told(renew_kubeconfig=True))
@@ -208,7 +208,7 @@ def test_a_kubeconfig_is_had_anew_once_magnum_is_at_rest(cloud: MadeUp) -> None:
 
 def test_what_magnum_never_made_is_read_again_and_so_forgotten(cloud: MadeUp) -> None:
     step = again(given_up(CLUSTER, "c-1"), state(cloud))
-    assert (step.does, step.why) == ("refresh", "Magnum has it no more")
+    assert (step.does, step.why) == ("refresh", "Magnum no longer has it")
 
 
 @pytest.mark.parametrize(("status", "said"), [("", ""), ("DELETE_FAILED", "x: DELETE_FAILED: ports in use")])

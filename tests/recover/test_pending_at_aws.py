@@ -92,7 +92,9 @@ def test_two_that_could_be_it_and_a_name_that_is_taken(moto: str, project: Proje
     assert one in str(caught.value)
     assert other in str(caught.value)
     api.client("sqs", REGION).create_queue(QueueName="labs", tags={"team": "other"})
-    with pytest.raises(InputError, match="--import: nothing was not being made; pending is: net, queue"):
+    with pytest.raises(
+        InputError, match="--import: nothing is not a pending create; pending creates: net, queue"
+    ):
         project.find(Told(made={"nothing": "x"}))
     plan = project.find(Told(made={"net": other}))
     assert {(step.name, step.does) for step in plan.steps} == {("net", "import"), ("queue", "leave")}
@@ -142,7 +144,7 @@ def test_what_could_not_be_read_is_read_by_the_same_command(
         broken.setattr(Engine, "refresh", failing)
         with pytest.raises(Failure, match="pulumi refresh"):
             project.carry_out(plan)
-    with pytest.raises(Failure, match="an interrupted run was making net"):
+    with pytest.raises(Failure, match="an interrupted run was creating net"):
         project.run("up")
     (step,) = project.find().steps
     assert (step.name, step.was, step.does) == ("net", "importing", "refresh")
@@ -179,7 +181,7 @@ def test_a_state_in_a_bucket(moto: str, project: Project, monkeypatch: pytest.Mo
     s3.put_object(Bucket="states", Key=place, Body=json.dumps(lock).encode())
     before = stack.engine.export(STACK)
     for run in (stack.engine.up, stack.engine.destroy):
-        with pytest.raises(Failure, match=r"an interrupted run was making \S+ \(aws:") as why:
+        with pytest.raises(Failure, match=r"an interrupted run was creating \S+ \(aws:") as why:
             run(STACK)
         assert f"run 'gpuform recover {STACK}'" in str(why.value)
     assert stack.engine.export(STACK) == before

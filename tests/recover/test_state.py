@@ -100,7 +100,7 @@ def test_nothing_of_aws_is_looked_at_or_read_again_with_the_credentials_of_anoth
     """Another account has none of the resources: a refresh would remove them from the state."""
 
     def refusing(stack: str, state: Any) -> None:
-        raise Failure(f"stack {stack}", "lies in account 1", "log in")
+        raise Failure(f"stack {stack}", "is in account 1", "log in")
 
     module = importlib.import_module("gpuform.recover.find")  # the package has a function of that name
     monkeypatch.setattr(module, "CLOUDS", (Cloud("AWS", aws.PREFIX, refusing, aws.look),))
@@ -108,7 +108,7 @@ def test_nothing_of_aws_is_looked_at_or_read_again_with_the_credentials_of_anoth
     before = state(one, resources=(one["resource"],))
     engine = cast(Any, SimpleNamespace(environment=lambda name: ({}, None)))
     stack = Stack("prod", Paths.here(), engine)
-    with pytest.raises(Failure, match="stack prod: lies in account 1"):
+    with pytest.raises(Failure, match="stack prod: is in account 1"):
         asyncio.run(_look(stack, before, Told(), datetime.now(UTC)))
 
 
@@ -119,7 +119,7 @@ def test_made_and_never_made_cannot_both_be() -> None:
         Told((), {"urn::a": "1"}, ["a"]),
         Told((), {"urn::a": "1", "a": "2"}),
     ):
-        with pytest.raises(InputError, match="a was told of twice"):
+        with pytest.raises(InputError, match="a is given twice"):
             _require_pending(todo, told)
     _require_pending(todo, Told((), {"a": "1"}))
 
@@ -138,7 +138,7 @@ def test_what_was_put_there_and_never_read_is_still_to_do() -> None:
     after["deployment"]["resources"][1]["custom"] = True
     (left,) = operations(after)
     assert (left.kind, left.name) == ("importing", "a")
-    with pytest.raises(Failure, match="an interrupted run was making a"):
+    with pytest.raises(Failure, match="an interrupted run was creating a"):
         require_none(after, "prod")
     after["deployment"]["resources"][1]["outputs"] = {"arn": "x"}
     require_none(after, "prod")
@@ -171,8 +171,8 @@ def test_an_up_says_what_was_being_made_and_how_to_go_on() -> None:
         require_none(state(*many), "prod")
     shown = ", ".join(f"v{number} (aws:ec2/vpc:Vpc)" for number in range(3))
     assert str(caught.value) == (
-        f"stack prod: an interrupted run was making {shown} and 2 more, which may be there already; "
-        "run 'gpuform recover prod', which looks for it"
+        f"stack prod: an interrupted run was creating {shown} and 2 more, which may exist already; "
+        "run 'gpuform recover prod' to look for it"
     )
     require_none(state(op("a", "updating"), op("b", "deleting")), "prod")
 

@@ -24,7 +24,7 @@ WAITS = Pending(
     "train",
     "mig",
     {"cpu": 2.0},
-    "Karpenter buys none: at its limit",
+    "Karpenter launches no node: at its limit",
     ("karpenter: no",),
 )
 

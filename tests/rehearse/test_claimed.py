@@ -73,8 +73,8 @@ def test_nobody_looks_where_no_pool_is_claimed() -> None:
     [
         ({"gpu": {"compute": "8.9"}}, []),
         ({"gpu": {"compute": "9.0"}}, [("p0", "compute capability 9.0 or later, its models are L4")]),
-        ({"count": 5}, [("p0", "GPUs, 5 asked of 4 to claim")]),
-        ({"slice": "1g.5gb"}, [("p0", "slice, it has whole GPUs to claim, not 1g.5gb")]),
+        ({"count": 5}, [("p0", "GPUs, 5 requested of 4 for claims")]),
+        ({"slice": "1g.5gb"}, [("p0", "slice, it has whole GPUs for claims, not 1g.5gb")]),
     ],
 )
 def test_a_workload_that_claims_hears_what_its_pool_cannot_give(

@@ -48,7 +48,7 @@ def test_what_half_of_the_pods_do_not_need_goes_with_its_pods() -> None:
     )
 
 
-@pytest.mark.parametrize(("work", "said"), [(2, ""), (9, "; group p0 has all of its 3 nodes")])
+@pytest.mark.parametrize(("work", "said"), [(2, ""), (9, "; group p0 is at its maximum of 3 nodes")])
 def test_a_pod_that_waits_is_told_of_a_full_group(work: int, said: str) -> None:
     env = openstack({"elastic": ELASTIC}, work=work)
     assert pods._full(env, env.workloads[0]) == said

@@ -42,5 +42,5 @@ def test_what_is_left_out_or_empty_is_karpenters_own_default() -> None:
 
 
 def test_a_setting_that_would_get_lost_is_refused() -> None:
-    with pytest.raises(Failure, match=r"settings\.brandNew: is none that a rehearsal can pass on"):
+    with pytest.raises(Failure, match=r"settings\.brandNew: is not supported in a rehearsal"):
         given({"settings": {"clusterName": "a", "brandNew": True}})

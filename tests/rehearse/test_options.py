@@ -48,15 +48,19 @@ REFUSED = (
     (
         "onprem-dev",
         Options(interrupt_spot=True),
-        "--interrupt-spot: Karpenter buys no nodes for stack onprem-dev",
+        "--interrupt-spot: Karpenter launches no nodes for stack onprem-dev",
     ),
-    ("aws-dev", Options(interrupt_spot=True), "--interrupt-spot: no pool buys spot; leave it out"),
-    ("aws-dev", Options(short=(Short("g4dn.2xlarge"),)), "no pool that Karpenter fills may have it; did you"),
-    ("aws-dev", Options(short=(Short("*", "us-east-1c"),)), "--short *:us-east-1c: is no zone of the stack"),
+    ("aws-dev", Options(interrupt_spot=True), "--interrupt-spot: no pool uses spot capacity; leave it out"),
+    ("aws-dev", Options(short=(Short("g4dn.2xlarge"),)), "no Karpenter pool uses this machine; did you"),
+    (
+        "aws-dev",
+        Options(short=(Short("*", "us-east-1c"),)),
+        "--short *:us-east-1c: is not a zone of the stack",
+    ),
     (
         "aws-prod",
         Options(used_up=(("cr-1", 0),)),
-        "is no reservation of a pool that Karpenter fills; known: cr-0123456789abcdef0",
+        "is not a reservation of a Karpenter pool; known: cr-0123456789abcdef0",
     ),
 )
 
@@ -71,7 +75,7 @@ def test_a_reservation_of_a_node_group_is_not_karpenters() -> None:
     name = "cr-0123456789abcdef0"
     reserved = {"machine": "p5.48xlarge", "capacity": ["reserved"], "aws": {"reservations": [name]}}
     env = aws({**reserved, "nodes": 1}, {"machine": "m6i.xlarge"})
-    with pytest.raises(InputError, match="no reservation of a pool that Karpenter fills; leave it out"):
+    with pytest.raises(InputError, match="not a reservation of a Karpenter pool; leave it out"):
         Options(used_up=((name, 0),)).check(env)
 
 
@@ -90,8 +94,8 @@ def test_karpenter_buys_nothing_that_has_no_price() -> None:
     with pytest.raises(InputError) as caught:
         prices.check(aws({"machine": "m6i.xlarge"}, UNPRICED), PriceList())
     assert str(caught.value) == (
-        "pools[1].machine: p5e.48xlarge has no price in the list of us-east-1 of 2026-07-20, and Karpenter "
-        "buys by price; give one: cost.prices: {p5e.48xlarge: USD per hour}"
+        "pools[1].machine: p5e.48xlarge has no price in the price list of us-east-1 of 2026-07-20, "
+        "and Karpenter chooses machines by price; give one: cost.prices: {p5e.48xlarge: USD per hour}"
     )
     prices.check(aws({**UNPRICED, "nodes": 1}), PriceList())  # Karpenter does not choose
     prices.check(aws({"gpu": {"models": ["H200"], "count": 8}}), PriceList())  # the other type has a price

@@ -102,14 +102,14 @@ def test_each_pod_that_does_not_run_has_a_reason() -> None:
     ]
     found = {one.name: one for one in pods.pending(environment(), there, said)}
     assert {name: one.why for name, one in found.items()} == {
-        "five-2": "Karpenter buys none: NodePool p0 is at its limit",
-        "five-3": "nobody has said why yet",
+        "five-2": "Karpenter launches no node: NodePool p0 is at its limit",
+        "five-3": "no event gives a reason yet",
         "five-4": "UnexpectedAdmissionError: Pod was rejected: x",
-        "five-5": "it is on node n and does not start",
-        "job": "4 of its pods were not made: pods are forbidden: quota",
-        "bare-a": "1 of its pods was not made",
-        "bare-b": "1 of its pods was not made",
-        "bare-c": "1 of its pods was not made",
+        "five-5": "it is scheduled to node n but does not start",
+        "job": "4 of its pods were not created: pods are forbidden: quota",
+        "bare-a": "1 of its pods was not created",
+        "bare-b": "1 of its pods was not created",
+        "bare-c": "1 of its pods was not created",
     }
     assert found["five-2"].said == (f"karpenter: {at_limit}",)
 
@@ -129,5 +129,5 @@ def test_a_pool_from_which_nothing_is_to_be_had_is_said_with_what_karpenter_says
         Event("NodePool", "", "p1", "karpenter", "NoCompatibleInstanceTypes", "another's"),
     ]
     found = {one.name: one for one in pods.pending(environment(), [pod("one", "one-1")], said)}
-    assert found["one-1"].why == "Karpenter buys none: NodePool p0 has no instance type to be had"
+    assert found["one-1"].why == "Karpenter launches no node: NodePool p0 has no available instance type"
     assert found["one-1"].said[-1] == "karpenter, of NodePool p0: NodePool filtered out"

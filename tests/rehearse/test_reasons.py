@@ -22,7 +22,9 @@ def test_the_scheduler(row: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("row", TABLE["karpenter"], ids=lambda row: row["said"])
 def test_karpenter(row: dict[str, str]) -> None:
-    assert karpenter(f"Failed to schedule pod, {row['message']}") == f"Karpenter buys none: {row['said']}"
+    assert (
+        karpenter(f"Failed to schedule pod, {row['message']}") == f"Karpenter launches no node: {row['said']}"
+    )
 
 
 def test_both_are_heard_and_the_last_word_of_each_counts() -> None:
@@ -36,7 +38,7 @@ def test_both_are_heard_and_the_last_word_of_each_counts() -> None:
         event("karpenter", "Pod should schedule on: nodeclaim/p-x", "Nominated"),
     ]
     assert words(told) == (
-        "no node of 1 takes it: 1 has too little cpu left; Karpenter buys none: NodePool p is at its limit"
+        "0 of 1 nodes fit: 1 has insufficient cpu; Karpenter launches no node: NodePool p is at its limit"
     )
     assert words([]) == ""
 
@@ -46,5 +48,8 @@ def test_a_nodepool_from_which_nothing_is_to_be_had_is_named_where_karpenter_lea
         "Failed to schedule pod, incompatible requirements, key gpuform.io/pool, gpuform.io/pool In [h100] "
         "not in gpuform.io/pool In [cpu]"
     )
-    assert karpenter(said, ["h100"]) == "Karpenter buys none: NodePool h100 has no instance type to be had"
-    assert karpenter(said) == "Karpenter buys none: no NodePool is meant for it"
+    assert (
+        karpenter(said, ["h100"])
+        == "Karpenter launches no node: NodePool h100 has no available instance type"
+    )
+    assert karpenter(said) == "Karpenter launches no node: no NodePool matches the pod"

@@ -56,7 +56,7 @@ def test_own_hosts_are_asked_what_they_would_hold(checkout: Checkout, tmp_path: 
     assert (said["pods"]["wanted"], said["pods"]["placed"]) == (9, 8)
     (waits,) = said["pods"]["pending"]
     assert (waits["workload"], waits["pool"]) == ("shares", "t4-shared")
-    assert waits["why"].startswith("no node of 6 takes it: 1 has too little gpu left, 5 ")
+    assert waits["why"].startswith("0 of 6 nodes fit: 1 has insufficient gpu, 5 ")
     assert waits["said"][0].startswith("default-scheduler: 0/6 nodes are available: ")
     pools = {pool["name"]: pool for pool in said["pools"]}
     assert pools["t4-shared"]["resources"] == {"nvidia.com/gpu": {"offers": 3, "used": 3, "idle": 0}}
@@ -99,7 +99,7 @@ def test_what_a_killed_one_left_is_ended_by_the_next(checkout: Checkout) -> None
     assert len(left) >= 6
 
     said = checkout.gpuform("rehearse", "local", "--no-shrink").stdout
-    assert "local: 9 of 9 pods placed, 9 nodes, 0.91 USD an hour without t4-shared, " in said
+    assert "local: 9 of 9 pods placed, 9 nodes, 0.91 USD an hour, without t4-shared, " in said
     assert "pending" not in said
     assert (checkout.paths.state / "rehearse" / "local.html").is_file()
     assert not [pid for pid in left if (Path("/proc") / str(pid) / "exe").exists()]
@@ -130,24 +130,24 @@ def test_the_real_karpenter_buys_two_nodes_for_four_pods_of_three_shares(checkou
         (["aws-prd"], "error: stack 'aws-prd': there is no Pulumi.aws-prd.yaml; did you mean aws-prod?"),
         (
             ["local", "--short", "g4dn.xlarge"],
-            "error: --short: Karpenter buys no nodes for stack local; leave it out",
+            "error: --short: Karpenter launches no nodes for stack local; leave it out",
         ),
         (
             ["openstack-dev", "--interrupt-spot"],
-            "error: --interrupt-spot: Karpenter buys no nodes for stack research; leave it",
+            "error: --interrupt-spot: Karpenter launches no nodes for stack research; leave it",
         ),
         (
             ["aws-prod", "--fast"],
-            "error: --fast: is no option any more; leave it out: Karpenter's AWS controller buys the nodes",
+            "error: --fast: was removed; leave it out: Karpenter's AWS controller launches the nodes",
         ),
-        (["local", "--timeout", "0"], "error: --timeout: 0 is no time to wait; give seconds"),
+        (["local", "--timeout", "0"], "error: --timeout: 0 is not a valid timeout; give seconds"),
         (
             ["local", "--workloads", "nowhere.yaml"],
             "error: nowhere.yaml: No such file or directory; name a file",
         ),
         (
             ["local", "--report", "/dev/null/page.html"],
-            "error: /dev/null: is a file, not a folder; name a file",
+            "error: /dev/null: is a file, not a folder; name a writable file",
         ),
     ],
 )

@@ -72,7 +72,7 @@ def test_of_an_elastic_pool_every_machine_counts(tmp_path: Path) -> None:
     path, fact = refused(AWS, work(pool="l40s", cpu=65), tmp_path)
     assert (path, fact) == (
         "work.yaml: workloads[0]",
-        "no pool can hold it (l40s: cpu, 65 asked of 64 cores)",
+        "no pool can hold it (l40s: cpu, 65 requested of 64 cores)",
     )
     asked = [work(pool="l40s", cpu=64, memory="512Gi")]
     assert environment({**AWS, "workloads": asked}, "x").workloads[0].cpu == "64"
@@ -86,7 +86,7 @@ def test_a_stack_of_gpus_alone_holds_no_workload_that_names_no_pool(tmp_path: Pa
 def test_the_own_workloads_are_refused_with_the_path_in_the_stack_file() -> None:
     declared = {**ENVIRONMENT, "workloads": [work(), work(name="b", pool="cpu", cpu=5)]}
     with pytest.raises(
-        InputError, match=r"^workloads\[1\]\.cpu: no pool can hold it \(cpu: cpu, 5 asked of 4 cores\)"
+        InputError, match=r"^workloads\[1\]\.cpu: no pool can hold it \(cpu: cpu, 5 requested of 4 cores\)"
     ):
         environment(declared, "Pulumi.lab.yaml")
 
@@ -143,7 +143,7 @@ def test_hosts_that_have_joined_no_cluster_can_be_asked_what_they_would_hold(tmp
     file.write_text(yaml.safe_dump({"workloads": [work(pool="t4", cpu=500)]}))
     assert environment(declared, "x", file).workloads[0].pool == "t4"
     _, fact = refused(declared, work(pool="t4", count=2), tmp_path)
-    assert fact == "no pool can hold it (t4: nvidia.com/gpu, 2 asked of 1)"
+    assert fact == "no pool can hold it (t4: nvidia.com/gpu, 2 requested of 1)"
 
 
 def test_of_a_pool_of_several_sizes_the_largest_counts(tmp_path: Path) -> None:
@@ -151,4 +151,4 @@ def test_of_a_pool_of_several_sizes_the_largest_counts(tmp_path: Path) -> None:
     declared = {**AWS, "pools": [pool], "workloads": [work(pool="t4", count=4)]}
     assert environment(declared, "x").workloads[0].count == 4
     _, fact = refused(declared, work(pool="t4", count=8), tmp_path)
-    assert fact == "no pool can hold it (t4: nvidia.com/gpu, 8 asked of 4)"
+    assert fact == "no pool can hold it (t4: nvidia.com/gpu, 8 requested of 4)"

@@ -39,14 +39,14 @@ def test_the_table_says_what_is_bought_idle_in_vain_pending_and_gone() -> None:
         "2x p4d.24xlarge, on-demand, us-west-2a",
         "mig-1g.5gb 2 of 14 43.92 11.00",
         "1x p5e.48xlarge, on-demand - unknown unknown",
-        "mig: bought in vain, no pod of a workload ever ran there: i-0123456789abcdef0",
-        "no capacity: p4d.24xlarge, on-demand, in us-west-2b; asked 3 times",
+        "mig: launched, but no pod of a workload ever ran there: i-0123456789abcdef0",
+        "no capacity: p4d.24xlarge, on-demand, in us-west-2b; requested 3 times",
         "before 2 3 43.90 after 1 2 21.96",
-        f"{NODE} (p4d.24xlarge, 21.96 USD an hour) went: no pod was left on it",
+        f"{NODE} (p4d.24xlarge, 21.96 USD an hour) was removed: no pod was left on it",
         "steps: control plane 5.0 s, pods placed 17.2 s",
         "simulated: AWS. Real: Karpenter.",
-        "pending: science/train-<b> (pool mig): Karpenter buys none: at its limit karpenter: no",
-        "lab: 2 of 3 pods placed, 3 nodes, 43.92 USD an hour without h200, whose price is unknown",
+        "pending: science/train-<b> (pool mig): Karpenter launches no node: at its limit karpenter: no",
+        "lab: 2 of 3 pods placed, 3 nodes, 43.92 USD an hour, without h200 (price unknown)",
     ):
         assert text in lines
     assert printed().rstrip().splitlines()[-1].startswith("lab: 2 of 3 pods placed"), (
@@ -160,7 +160,7 @@ def test_a_long_name_is_cut_to_its_room() -> None:
 
 
 def test_a_rehearsal_without_nodes_has_no_picture() -> None:
-    assert timeline((), 10.0) == "<p>No node was ever there.</p>"
+    assert timeline((), 10.0) == "<p>There were no nodes.</p>"
 
 
 def test_a_node_that_was_never_ready_is_not_said_to_have_been() -> None:

@@ -59,7 +59,7 @@ def test_an_existing_cluster_is_not_touched() -> None:
     assert found["cluster"] == {"kind": "existing", "kubeconfig": str(KUBECONFIG)}
     assert declared["cluster"]["context"] == "theirs"
     played = nodes.played(env)
-    assert played.made_up == ("how many nodes there are is not declared; played: one each, a as g4.p1.40g",)
+    assert played.made_up == ("the number of nodes is not declared; simulated: one each, a as g4.p1.40g",)
     (made,) = played.manifests
     assert made["metadata"]["labels"] == {
         "rack": "7",
@@ -100,8 +100,8 @@ def test_on_aws_only_what_karpenter_does_not_buy() -> None:
 
 def test_what_is_made_up_of_aws_is_said() -> None:
     stand_in, held = nodes.played(load(HERE / "Pulumi.aws-prod.yaml")).made_up
-    assert "makes nothing" in stand_in
-    assert held.endswith("is not declared; played: 4 p5.48xlarge in us-west-2b in cr-0123456789abcdef0")
+    assert "creates nothing" in stand_in
+    assert held.endswith("is not declared; simulated: 4 p5.48xlarge in us-west-2b in cr-0123456789abcdef0")
     assert nodes.played(load(HERE / "Pulumi.aws-dev.yaml")).made_up == (stand_in,)
 
 

@@ -25,11 +25,11 @@ FLAVORS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("own", "total", "said"),
     [
-        ({}, "unknown", "none (cost.prices takes yours): no list has these machines"),
+        ({}, "unknown", "none: no price list has these machines; set cost.prices"),
         (
             {"g2.5xlarge": 0.5},
             "730+",
-            "the environment's own (cost.prices), without volumes: no list has these machines",
+            "the environment's own (cost.prices), without volumes: no price list has these machines",
         ),
     ],
 )

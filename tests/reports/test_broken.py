@@ -28,7 +28,7 @@ def of(*faults: Fault) -> dict[str, str]:
     return {FAULTS: stored(faults) or "[]"}
 
 
-CLEAR = "`gpuform simulate fault t4-0 --clear` mends it"
+CLEAR = "`gpuform simulate fault t4-0 --clear` clears it"
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ CLEAR = "`gpuform simulate fault t4-0 --clear` mends it"
         (of(Fault("gpu-lost", 0, SINCE)), f"GPU 0 has gpu-lost: {CLEAR}"),
         (of(Fault("ecc", 0, SINCE), Fault("ecc", 1, SINCE)), f"GPU 0 has ecc, GPU 1 has ecc: {CLEAR}"),
         (of(Fault("fabric-manager", -1, SINCE)), f"fabric-manager: {CLEAR}"),
-        ({UNHEALTHY: "0"}, "GPU 0 is sick: `gpuform simulate health t4-0 --gpu 0 --ok` mends it"),
+        ({UNHEALTHY: "0"}, "GPU 0 is unhealthy: `gpuform simulate health t4-0 --gpu 0 --ok` clears it"),
         (
             {UNHEALTHY: "MIG-1"},
-            f"MIG-1 is sick: `kubectl annotate node t4-0 {UNHEALTHY}-` mends it",
+            f"MIG-1 is unhealthy: `kubectl annotate node t4-0 {UNHEALTHY}-` clears it",
         ),
     ],
     ids=["xid", "lost", "two", "fabric manager", "sick", "sick slice"],

@@ -52,7 +52,7 @@ def test_names_and_annotations_are_text() -> None:
 
 def test_the_same_facts_give_the_same_bytes() -> None:
     assert page(facts()) == page(facts())
-    assert "As it was at 2026-11-22 02:00 UTC." in page(facts())
+    assert "State at 2026-11-22 02:00 UTC." in page(facts())
 
 
 def test_what_is_simulated_is_said() -> None:
@@ -93,13 +93,13 @@ def test_a_gpu_of_which_nothing_is_measured_is_said_to_be_so() -> None:
     after = page(facts()).partition("GPU 3</span>")[2]
     assert after.startswith('<span class="dim" title="not measured">not measured</span></div>')
     assert '<div class="sub alarm">gpu lost (replace)</div>' in after
-    assert 'aria-label="GPU 3: sick"' in after
+    assert 'aria-label="GPU 3: unhealthy"' in after
 
 
 def test_without_prometheus_it_says_so_and_has_what_is_asked_for() -> None:
     away = Prometheus(Nowhere(Failure("Prometheus", "does not answer", "look")), "")
     text = page(facts(away))
-    assert "What is requested alone: Prometheus: does not answer; look." in text
+    assert "Shows only what is requested: Prometheus: does not answer; look." in text
     assert "3.85 of 8 GPUs" in text
     for word in ("Alerts", "busy", 'class="spark"', 'class="track"'):
         assert word not in text

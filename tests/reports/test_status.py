@@ -79,8 +79,8 @@ def test_a_node_with_gpus_that_is_of_no_pool_is_told() -> None:
     bare["status"]["allocatable"] = {"cpu": "8", "nvidia.com/gpu": "0"}
     theirs["metadata"]["labels"]["gpuform.io/environment"] = "other"
     current = summarise(ENV, [none, changed, bare, theirs, node("t4-0", "t4", gpu="1")], [])
-    says = "offers GPUs and is of no declared pool: its label gpuform.io/pool"
-    assert tables.troubles(current) == [f"node n0 {says} says gone", f"node n1 {says} is not there"]
+    says = "offers GPUs but is in no declared pool: its label gpuform.io/pool"
+    assert tables.troubles(current) == [f"node n0 {says} is gone", f"node n1 {says} is missing"]
 
 
 def test_a_group_that_grows_says_between_what() -> None:
@@ -192,7 +192,7 @@ def test_whole_thousands_are_counted_as_the_api_server_writes_them() -> None:
 @pytest.mark.parametrize(
     ("noted", "waits_for"),
     [
-        ({}, "the readiness gate has noted nothing yet"),
+        ({}, "the readiness gate has not reported yet"),
         ({"gpuform.io/gpu-waits-for": "it offers 3 of 4"}, "it offers 3 of 4"),
     ],
 )

@@ -93,7 +93,7 @@ def test_what_is_hidden_by_no_log_is_not_in_the_message(project: Project) -> Non
     outcome = project.run()
     assert CANARY not in str(outcome)
     assert CANARY not in str(project.events)
-    assert "look at the host" in outcome.hosts["one"].message
+    assert "check the host" in outcome.hosts["one"].message
 
 
 def test_the_folder_is_the_users_alone(project: Project) -> None:
@@ -137,7 +137,7 @@ def test_a_cancelled_run_says_so_and_leaves_nothing(project: Project) -> None:
     outcome = project.run(on_event=started, cancelled=lambda: project.run_started)  # type: ignore[attr-defined]
     assert outcome.cancelled
     assert not outcome.ok
-    assert outcome.hosts["one"].message == "cancelled; run the same again to go on"
+    assert outcome.hosts["one"].message == "cancelled; run the same command again to continue"
     assert running("4714") == []
     assert list(project.runs.iterdir()) == []
 

@@ -47,8 +47,8 @@ def test_why_a_host_was_not_reached(said: str, meant: str) -> None:
 
 
 def test_a_hidden_reason_stays_hidden() -> None:
-    assert "log in to it by ssh to see" in unreachable({"censored": "hidden"})
-    assert "look at the host" in failed({"censored": "hidden"})
+    assert "log in by ssh to see it" in unreachable({"censored": "hidden"})
+    assert "check the host" in failed({"censored": "hidden"})
 
 
 @pytest.mark.parametrize(

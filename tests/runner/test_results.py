@@ -132,7 +132,7 @@ def test_a_limit_asks_for_those_hosts_only(project: Project) -> None:
     assert list(project.run(limit=["pool_t4"]).hosts) == ["two"]
     assert list(project.run(limit=["one", "pool_t4"]).hosts) == ["one", "two"]
     with pytest.raises(
-        InputError, match="limit: three is no host and no group with hosts; the hosts are one"
+        InputError, match="limit: three is neither a host nor a group with hosts; the hosts are one"
     ):
         project.run(limit=["three"])
 

@@ -80,7 +80,7 @@ def test_without_options_the_examples_region_and_names_after_the_stack(checkout:
 
 def test_nothing_is_overwritten(checkout: Path, tmp_path: Path) -> None:
     (checkout / "Pulumi.try.yaml").write_text("mine")
-    assert "is there already; edit it, or name another" in run("try", code=2).stderr
+    assert "already exists; edit it, or name another" in run("try", code=2).stderr
     assert (checkout / "Pulumi.try.yaml").read_text() == "mine"
     (tmp_path / "commands").write_text("mine")
     run("other", "--script", str(tmp_path / "commands"), code=2)
@@ -93,15 +93,21 @@ def test_nothing_is_overwritten(checkout: Path, tmp_path: Path) -> None:
     [
         (
             ["try", "--region", "Frankfurt"],
-            "--region: 'Frankfurt' is no region of AWS; write it as eu-central-1",
+            "--region: 'Frankfurt' is not an AWS region; write it as eu-central-1",
         ),
         (
             ["try", "--bucket", "Team_State"],
-            "--bucket: 'Team_State' is not a name that S3 takes; use 3 to 63",
+            "--bucket: 'Team_State' is not a valid S3 bucket name; use 3 to 63",
         ),
-        (["try", "--kms", "aws/s3"], "--kms: 'aws/s3' is not an alias that KMS takes; use letters"),
-        (["Try It"], "STACK: 'Try It' is not a name for a stack on AWS; use at most 50 of a-z, 0-9 and -"),
-        (["x # $(id)", "--bucket", "b-state", "--kms", "k"], "STACK: 'x # $(id)' is not a name for a stack"),
+        (["try", "--kms", "aws/s3"], "--kms: 'aws/s3' is not a valid KMS alias; use letters"),
+        (
+            ["Try It"],
+            "STACK: 'Try It' is not a valid name for a stack on AWS; use at most 50 of a-z, 0-9 and -",
+        ),
+        (
+            ["x # $(id)", "--bucket", "b-state", "--kms", "k"],
+            "STACK: 'x # $(id)' is not a valid name for a stack",
+        ),
     ],
 )
 def test_bad_input_leaves_nothing(checkout: Path, words: list[str], said: str) -> None:

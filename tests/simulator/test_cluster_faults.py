@@ -79,7 +79,7 @@ def test_nvidia_three_gpus_one_unhealthy(site: Site) -> None:
     done = gpuform(site, "simulate", "health", node, "--gpu", "0")
     assert done.returncode == 0, done.stderr
     assert done.stdout == (
-        f"{node}: GPU 0 is sick: its devices stay in the capacity, and are not allocatable\n"
+        f"{node}: GPU 0 is unhealthy: its devices stay in the capacity, and are not allocatable\n"
     )
     site.offers(node, {"gpu": 2})
     assert capacity(site, node) == "3"
@@ -87,10 +87,10 @@ def test_nvidia_three_gpus_one_unhealthy(site: Site) -> None:
     assert (kept["status"]["phase"], kept["metadata"]["annotations"][DEVICES]) == ("Running", held)
 
     again = gpuform(site, "simulate", "health", node, "--gpu", "0")
-    assert again.stdout == f"{node}: GPU 0 is sick already\n"
+    assert again.stdout == f"{node}: GPU 0 is already unhealthy\n"
     well = gpuform(site, "simulate", "health", node, "--gpu", "0", "--ok")
     assert well.returncode == 0, well.stderr
-    assert "is started again, or it would not take the GPU back" in well.stdout
+    assert "is restarted, since it never reports a GPU as healthy again" in well.stdout
     site.offers(node, {"gpu": 3})
     site.kubectl("delete", "pod", "holds")
 

@@ -45,9 +45,9 @@ ANSWERS = {
     "/nodes/node-0/metrics": (200, "a 1\n"),
     "/nodes/node%2D0/metrics?x=1": (200, "a 1\n"),
     "/nodes/node-1/metrics": (503, "node-1: down\n"),
-    "/nodes//metrics": (404, "there are /nodes/NODE/metrics and /healthz\n"),
-    "/metrics": (404, "there are /nodes/NODE/metrics and /healthz\n"),
-    "/nodes/broken/metrics": (500, "broken: the simulator's log says why\n"),
+    "/nodes//metrics": (404, "the paths are /nodes/NODE/metrics and /healthz\n"),
+    "/metrics": (404, "the paths are /nodes/NODE/metrics and /healthz\n"),
+    "/nodes/broken/metrics": (500, "broken: see the simulator's log\n"),
 }
 
 

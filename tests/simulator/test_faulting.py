@@ -85,10 +85,13 @@ def do(tmp_path: Path) -> Any:
 
 def test_faults_are_written_and_cleared_by_gpu(cluster: Cluster, do: Any) -> None:
     assert do("a100-0", xid=79, gpu=1) == [
-        "a100-0: GPU 1: XID 79 (GPU has fallen off the bus): the device plugin takes it away"
+        (
+            "a100-0: GPU 1: XID 79 (GPU has fallen off the bus): "
+            "the device plugin removes the GPU from allocatable"
+        )
     ]
     assert do("a100-0", xid=31) == [
-        "a100-0: GPU 0: XID 31 (GPU memory page fault): the device plugin passes it over"
+        "a100-0: GPU 0: XID 31 (GPU memory page fault): the device plugin ignores it"
     ]
     assert do("a100-0", "thermal", gpu=1) == [
         "a100-0: GPU 1: its cooling has failed: it is hot, and throttled"
@@ -102,19 +105,19 @@ def test_faults_are_written_and_cleared_by_gpu(cluster: Cluster, do: Any) -> Non
     }
     assert do("a100-0", clear=True, gpu=1) == [
         "a100-0: GPU 1: cleared thermal, xid",
-        "gpu-operator/plugin: is started again, or it would not take the GPU back",
+        "gpu-operator/plugin: is restarted, since it never reports a GPU as healthy again",
     ]
     assert [fault.kind for fault in cluster.of("a100-0")] == ["xid", "exporter-down"]
     cluster.deleted.clear()
     assert do("a100-0", clear=True) == ["a100-0: cleared exporter-down, xid"]
     assert cluster.deleted == []  # the plugin does not react to XID 31
     assert keys.FAULTS not in cluster.nodes["a100-0"]
-    assert do("a100-0", clear=True) == ["a100-0: nothing is broken"]
+    assert do("a100-0", clear=True) == ["a100-0: has no fault"]
 
 
 def test_a_fault_that_is_there_is_not_made_again_but_an_xid_is(cluster: Cluster, do: Any) -> None:
     do("a100-0", "ecc")
-    assert do("a100-0", "ecc", now=NOW + 9) == ["a100-0: GPU 0: has this fault already"]
+    assert do("a100-0", "ecc", now=NOW + 9) == ["a100-0: GPU 0: already has this fault"]
     do("a100-0", xid=13)
     do("a100-0", xid=13, now=NOW + 9)
     assert [(fault.kind, fault.since) for fault in cluster.of("a100-0")] == [
@@ -128,7 +131,7 @@ def test_a_fabric_manager_is_the_nodes(cluster: Cluster, do: Any) -> None:
     (said,) = do("dgx-0", "fabric-manager")
     assert said.startswith("dgx-0: its fabric manager does not run")
     assert cluster.of("dgx-0") == (Fault("fabric-manager", -1, NOW),)
-    assert do("dgx-0", "fabric-manager") == ["dgx-0: has this fault already"]
+    assert do("dgx-0", "fabric-manager") == ["dgx-0: already has this fault"]
 
 
 def test_the_annotation_does_not_grow_for_ever(cluster: Cluster, do: Any) -> None:
@@ -144,7 +147,7 @@ def test_the_annotation_does_not_grow_for_ever(cluster: Cluster, do: Any) -> Non
 
 
 WRONG: dict[str, tuple[tuple[str, ...], dict[str, Any], str, str, str]] = {
-    "nothing": ((), {}, "gpuform simulate fault", "no fault is named", "give one of --xid N, --ecc"),
+    "nothing": ((), {}, "gpuform simulate fault", "no fault is given", "give one of --xid N, --ecc"),
     "two kinds": (("ecc", "thermal"), {}, "--ecc --thermal", "more than one at a time", "give one of"),
     "a kind and an XID": (("ecc",), {"xid": 79}, "--ecc --xid", "more than one at a time", "give one of"),
     "a kind and clear": (
@@ -154,8 +157,14 @@ WRONG: dict[str, tuple[tuple[str, ...], dict[str, Any], str, str, str]] = {
         "more than one at a time",
         "give one of",
     ),
-    "an unknown XID": ((), {"xid": 7}, "--xid", "7 is no XID of a data-centre GPU", "use one of 8, 11, 13"),
-    "no XID": ((), {"xid": 0}, "--xid", "0 is no XID", "one of"),
+    "an unknown XID": (
+        (),
+        {"xid": 7},
+        "--xid",
+        "7 is not an XID of a data-centre GPU",
+        "use one of 8, 11, 13",
+    ),
+    "no XID": ((), {"xid": 0}, "--xid", "0 is not an XID", "one of"),
     "a GPU too far": (("ecc",), {"gpu": 4}, "--gpu", "a100-0 has no GPU 4", "use a number from 0 to 3"),
     "a GPU below": (("ecc",), {"gpu": -1}, "--gpu", "a100-0 has no GPU -1", "use a number from 0 to 3"),
     "clear beyond": ((), {"clear": True, "gpu": 4}, "--gpu", "has no GPU 4", "use a number from 0 to 3"),
@@ -170,8 +179,14 @@ WRONG: dict[str, tuple[tuple[str, ...], dict[str, Any], str, str, str]] = {
     "no GPU there": (("ecc",), {"node": "cpu-0"}, "NODE", "cpu-0 has no simulated GPU", "that has one"),
     "an unknown GPU": (("ecc",), {"node": "odd-0"}, "NODE", "unknown GPU ffff", "with a known one"),
     "no switches": (("fabric-manager",), {}, "--fabric-manager", "4 x NVIDIA A100-SXM4-40GB have", "with 8"),
-    "no links": (("nvlink",), {"node": "t4-0"}, "--nvlink", "Tesla T4 has no NVLink", "whose GPUs have it"),
-    "no rows": (("row-remap",), {"node": "t4-0"}, "--row-remap", "Tesla T4 remaps no rows", "use --ecc"),
+    "no links": (
+        ("nvlink",),
+        {"node": "t4-0"},
+        "--nvlink",
+        "Tesla T4 has no NVLink",
+        "name a node with NVLink",
+    ),
+    "no rows": (("row-remap",), {"node": "t4-0"}, "--row-remap", "Tesla T4 does not remap rows", "use --ecc"),
 }
 
 

@@ -97,7 +97,7 @@ def test_layout_within_compute_but_not_within_memory_slices() -> None:
 
 REFUSED = [
     ({"3g.40gb": 1}, "this GPU has no profile 3g.40gb; it has 1g.5gb, 1g.10gb"),
-    ({"1g.5gb+me": 2}, "one instance at most has the media engines, 2 ask for them"),
+    ({"1g.5gb+me": 2}, "at most one instance can have the media engines, 2 request them"),
     ({"4g.20gb": 1, "2g.10gb": 2}, "needs more than 7 compute slices"),
 ]
 

@@ -66,4 +66,4 @@ def test_cern_row_9_owners_who_do_not_trust_each_other_get_no_turns() -> None:
         with pytest.raises(InputError) as refused:
             environment(**{name: "multi"})
         assert refused.value.path == path
-        assert "have neither memory nor faults of their own" in refused.value.fact
+        assert "share its memory and its faults" in refused.value.fact

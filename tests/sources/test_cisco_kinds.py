@@ -64,4 +64,4 @@ def test_cisco_row_19_vgpu_is_the_hypervisors() -> None:
     with pytest.raises(InputError) as refused:
         environment({"vgpu": {"kind": "vgpu", "replicas": 4}})
     assert refused.value.path == "pools[0].sharing.kind"
-    assert refused.value.fact.startswith("the hypervisor cuts a vGPU")
+    assert refused.value.fact.startswith("the hypervisor creates a vGPU")

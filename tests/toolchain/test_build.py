@@ -123,7 +123,7 @@ def test_a_failed_build_names_the_tool_and_the_log(fake_go, monkeypatch: pytest.
     log = fake_go.paths.cache / "logs" / "build-tiny.log"
     assert str(error.value) == (
         "tiny: go build ended with 1:\n  example.org/first\n  example.org/second\n"
-        f"  main.go:3:2: undefined: nonsense\n; the whole output is in {log}; what was compiled is kept"
+        f"  main.go:3:2: undefined: nonsense\n; the whole output is in {log}; compiled packages are kept"
     )
     assert log.read_text().endswith("undefined: nonsense\n")
     assert fake_go.published() == []
@@ -132,7 +132,7 @@ def test_a_failed_build_names_the_tool_and_the_log(fake_go, monkeypatch: pytest.
 def test_no_module_proxy_says_so(fake_go, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_GO_ERROR", "go: example.org/x@v1.0.0: dial tcp: lookup proxy: no such host")
     with pytest.raises(
-        Failure, match="tiny: the Go module proxy did not give what the build needs:"
+        Failure, match="tiny: the Go module proxy did not provide what the build needs:"
     ) as error:
         fake_go.toolchain().ensure("tiny", progress=lambda _: None)
     assert error.value.remedy.startswith("check the network, GOPROXY and HTTPS_PROXY; ")
@@ -140,7 +140,7 @@ def test_no_module_proxy_says_so(fake_go, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_binary_that_says_another_version_is_not_kept(fake_go, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_GO_SAYS", "0.0.0-master")
-    with pytest.raises(Failure, match=r"tiny: the binary says version 0\.0\.0-master, wanted is 1\.2\.3; "):
+    with pytest.raises(Failure, match=r"tiny: the binary reports version 0\.0\.0-master, not 1\.2\.3; "):
         fake_go.toolchain().ensure("tiny", progress=lambda _: None)
     assert fake_go.published() == []
 

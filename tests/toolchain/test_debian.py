@@ -70,7 +70,7 @@ def test_two_tools_of_one_package_are_fetched_once_and_nothing_is_built(fake_go,
     assert found.path == fake_go.tools / "tiny-1.2.3-package" / "tiny"
     assert (verbs(apt), fake_go.builds()) == (["download"], [])
     assert lines == [
-        f"{name} 1.2.3: from the package tiny, which is not installed" for name in ("tiny", "other")
+        f"{name} 1.2.3: from the package tiny, unpacked but not installed" for name in ("tiny", "other")
     ]
     assert fake_go.published() == ["other-1.2.3-package", "tiny-1.2.3-package"]
     assert str(fake_go.tools) in apt.read_text()  # apt writes to this folder, and it is removed
@@ -112,7 +112,7 @@ REFUSED = [
         ["download"],
         "apt-get --quiet download tiny: E: Failed to fetch it",
     ),
-    ({"DPKG_SAYS": "1.2.4"}, ["download"], "usr/bin/tiny of the package tiny says version 1.2.4 here"),
+    ({"DPKG_SAYS": "1.2.4"}, ["download"], "usr/bin/tiny of the package tiny reports version 1.2.4 here"),
 ]
 
 
@@ -175,4 +175,4 @@ def test_debians_own_prometheus(tmp_path: Path) -> None:
         pytest.skip(lines[0])
     assert got.binary.is_relative_to(tmp_path)
     assert fits(got.version, tool.accepts)
-    assert lines == [f"prometheus {got.version}: from the package prometheus, which is not installed"]
+    assert lines == [f"prometheus {got.version}: from the package prometheus, unpacked but not installed"]

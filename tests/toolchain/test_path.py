@@ -105,4 +105,4 @@ def test_locate_leaves_no_trace(empty: Paths, monkeypatch: pytest.MonkeyPatch) -
 def test_unknown_name_lists_the_known_ones(empty: Paths) -> None:
     with pytest.raises(InputError) as error:
         Toolchain(empty).ensure("kubelet")
-    assert str(error.value) == f"toolchain: no tool is called kubelet; use one of {', '.join(CATALOGUE)}"
+    assert str(error.value) == f"toolchain: unknown tool kubelet; use one of {', '.join(CATALOGUE)}"

@@ -114,15 +114,15 @@ def test_alerts_are_sorted(served: Served, asks: Prometheus) -> None:
         (
             400,
             {"status": "error", "errorType": "bad_data", "error": "parse error"},
-            "Prometheus: refuses a query: parse error; look at its rules and its log",
+            "Prometheus: refuses a query: parse error; check its rules and its log",
         ),
-        (502, "<html>", "Prometheus: answers 502, and not as Prometheus does; start it"),
+        (502, "<html>", "Prometheus: answers 502, but not in the format of Prometheus; start it"),
         (
             404,
             {"kind": "Status", "message": "services not found"},
             "answers 404: services not found; start it",
         ),
-        (200, [], "answers 200: nothing that could be read; start it"),
+        (200, [], "answers 200: no readable message; start it"),
     ],
 )
 def test_a_bad_answer_is_a_failure(
@@ -164,9 +164,7 @@ def test_one_that_takes_too_long_behind_the_api_server_is_a_failure(
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(kubeconfig(served.url)))
     transport, served.delay = Proxied(file, None), 0.5
-    with pytest.raises(
-        Failure, match=r"^Prometheus: does not answer .nothing came within 0.2 s.; look at it$"
-    ):
+    with pytest.raises(Failure, match=r"^Prometheus: does not answer .no answer within 0.2 s.; look at it$"):
         Prometheus(transport, "look at it").query("up")
     transport.close()
 

@@ -58,7 +58,7 @@ def test_a_gpu_that_is_lost_is_still_the_nodes_and_says_what_is_wrong() -> None:
         assert not second.use.measured
         line = next(line for line in text(found).splitlines() if "GPU 1" in line)
         assert "(replace)" in line
-        assert "sick" in line
+        assert "unhealthy" in line
         assert "free" not in line
     assert {"reason": "gpu_lost", "class": "replace", "xid": ""} in found.to_json()["nodes"][0]["gpus"][1][
         "faults"

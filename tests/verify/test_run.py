@@ -133,7 +133,7 @@ def test_no_host_is_a_failure() -> None:
 
 
 def test_an_installation_without_the_checks_says_so(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"tests/hosts: the checks are not here; run it in a checkout"):
+    with pytest.raises(Failure, match=r"tests/hosts: the checks are missing; run it in a checkout"):
         verify({"_meta": {"hostvars": {"one": {}}}}, tmp_path)
 
 

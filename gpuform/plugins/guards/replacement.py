@@ -39,7 +39,7 @@ class ReplacementGuard:
         """
         inputs = {key: value for key, value in news.items() if value is not None}
         unknown = [
-            (key, f"is no input; the inputs are {', '.join(KNOWN)}") for key in inputs if key not in KNOWN
+            (key, f"is not an input; the inputs are {', '.join(KNOWN)}") for key in inputs if key not in KNOWN
         ]
         missing = [(key, "is missing") for key in KNOWN if key not in inputs and key not in _OPTIONAL]
         if unknown or missing:
@@ -58,7 +58,7 @@ class ReplacementGuard:
         told = told_of(before, after, found)
         if not after["allowReplace"]:
             return Checked(inputs, [("", f"{told}; {_remedy(before, after, found)}")])
-        await call.warn(f"{told}; {after['allow']} lets it happen")
+        await call.warn(f"{told}; {after['allow']} allows it")
         return Checked({**inputs, _ALLOWED: _froms(before, found)})
 
     async def diff(
@@ -113,21 +113,22 @@ def told_of(before: Mapping[str, Any], after: Mapping[str, Any], found: Found) -
     """
     at, back = after.get("at") or "", _put_back(before, found)
     facts = [
-        f"{at}{path}: {_said(was)} was allowed to replace {_said(is_)}, and may not have come about"
+        f"{at}{path}: the replacement of {_said(is_)} by {_said(was)} was allowed, "
+        "and may not have taken place"
         if path in back
         else f"{at}{path}: {_said(was)} cannot become {_said(is_)} in place"
         for path, (was, is_) in found.items()
     ]
     lost = ", ".join(str(one) for one in before.get("lost") or ()) or NOTHING
     would = "if it has, " if len(back) == len(found) else ""
-    return f"{', '.join(facts)}; {would}{after['what']} would be replaced, and lost would be: {lost}"
+    return f"{', '.join(facts)}; {would}{after['what']} would be replaced, which loses: {lost}"
 
 
 def _remedy(before: Mapping[str, Any], after: Mapping[str, Any], found: Found) -> str:
     if len(_put_back(before, found)) == len(found):
-        return f"set {after['allow']}: true, and the preview shows whether it has; or declare that again"
+        return f"set {after['allow']}: true, and the preview shows whether it has; or restore the last value"
     unsaid = PATH in found and found[PATH][0] is None
-    return f"set {after['allow']}: true for one run, or put it back" + (_PERHAPS_SAME if unsaid else "")
+    return f"set {after['allow']}: true for one run, or undo the change" + (_PERHAPS_SAME if unsaid else "")
 
 
 def _put_back(before: Mapping[str, Any], found: Found) -> list[str]:

@@ -66,12 +66,12 @@ class HostConfiguration:
         """Run the playbook in check mode; an unreachable host keeps its last result."""
         if not inputs:
             raise PluginError(
-                f"{id}: a HostConfiguration cannot be imported; declare it, and it looks itself"
+                f"{id}: a HostConfiguration cannot be imported; declare it; the next refresh checks the hosts"
             )
         hosts = dict(reveal(olds.get("hosts")) or {})
         outcome = await self._look(call, inputs)
         if outcome and outcome.message:
-            raise PluginError(f"the hosts were not looked at: {outcome.message}")
+            raise PluginError(f"the hosts were not checked: {outcome.message}")
         for name, result in outcome.hosts.items() if outcome else ():
             hosts[name] = _drift(result)
         return ReadResult(id, {**inputs, "hosts": hosts}, inputs)
@@ -85,7 +85,7 @@ class HostConfiguration:
 
     async def delete(self, call: Call, id: str, old_inputs: Properties, olds: Properties) -> None:
         hosts = ", ".join(sorted(reveal(olds.get("hosts")) or {})) or "no host"
-        await call.info(f"nothing is taken off the hosts: driver and toolkit stay on {hosts}")
+        await call.info(f"nothing is removed from the hosts: driver and toolkit stay on {hosts}")
 
     async def _apply(self, call: Call, id: str, news: Properties) -> Properties:
         outcome = await self._run(call, news)
@@ -95,20 +95,20 @@ class HostConfiguration:
         if not any(result.ok or result.changed for result in outcome.hosts.values()):
             raise PluginError("; ".join(outcome.failures))
         done = [name for name, result in outcome.hosts.items() if result.ok]
-        rest = f"{len(done)} of {len(outcome.hosts)} hosts are done; running the same again goes on"
+        rest = f"{len(done)} of {len(outcome.hosts)} hosts are done; run the same command again to continue"
         raise InitFailed(id, outputs, ["; ".join([*outcome.failures, rest])])  # one reason: all is shown
 
     async def _expected(self, call: Call, news: Properties) -> Properties:
         outputs = {**news, "hosts": UNKNOWN}
         if has_unknown(news):
-            await call.info("the hosts were not looked at: the inventory is not known yet")
+            await call.info("the hosts were not checked: the inventory is not known yet")
             return outputs
         if os.environ.get("GPUFORM_OFFLINE"):
-            await call.info("offline: the hosts were not looked at")
+            await call.info("offline: the hosts were not checked")
             return outputs
         outcome = await self._look(call, news)
         if outcome and outcome.message:
-            await call.warn(f"the hosts were not looked at: {outcome.message}")
+            await call.warn(f"the hosts were not checked: {outcome.message}")
         for name, result in outcome.hosts.items() if outcome and not outcome.message else ():
             if not result.ok:
                 await call.warn(f"host {name}: the check ended early: {result.message}")
@@ -124,7 +124,7 @@ class HostConfiguration:
         reasons = await reachable(inventory, hosts_of(inventory))
         for name, why in reasons.items():
             if why:
-                await call.warn(f"host {name} was not looked at: {why}")
+                await call.warn(f"host {name} was not checked: {why}")
         limit = [name for name, why in reasons.items() if not why]
         return await self._run(call, inputs, check=True, limit=limit) if limit else None
 

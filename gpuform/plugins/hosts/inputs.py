@@ -21,7 +21,9 @@ def checked(news: Properties) -> Checked:
     """The inputs with defaults; an inventory that contains a password becomes a secret."""
     inputs = {key: value for key, value in news.items() if value is not None}
     inputs.setdefault("playbook", PLAYBOOK)
-    unknown = [(key, f"is no input; the inputs are {', '.join(KNOWN)}") for key in inputs if key not in KNOWN]
+    unknown = [
+        (key, f"is not an input; the inputs are {', '.join(KNOWN)}") for key in inputs if key not in KNOWN
+    ]
     failures = [*unknown, *_failures(reveal(inputs))]
     if not failures and isinstance(inputs["inventory"], str) and any(secrets_of(inventory_of(inputs))):
         inputs["inventory"] = Secret(inputs["inventory"])
@@ -51,14 +53,14 @@ def _failures(plain: Properties) -> _Failures:
         yield from _inventory(plain.get("inventory"))
     playbook = plain["playbook"]
     if playbook is not UNKNOWN and (not isinstance(playbook, str) or "/" in playbook or playbook[:1] == "-"):
-        yield "playbook", f"{playbook!r} is no file of ansible/playbooks; name one, as {PLAYBOOK}"
+        yield "playbook", f"{playbook!r} is not a file in ansible/playbooks; name one, such as {PLAYBOOK}"
     connection = plain.get("connection") or {}
     if connection is UNKNOWN:
         return
     if not isinstance(connection, dict) or set(connection) - {"forks"}:
-        yield "connection", f"has only forks, how many hosts at once (default {FORKS})"
+        yield "connection", f"takes only forks, the number of hosts at once (default {FORKS})"
     elif not _count(forks := connection.get("forks")):
-        yield "connection.forks", f"{forks!r} is no count of hosts; give 1 or more"
+        yield "connection.forks", f"{forks!r} is not a number of hosts; give 1 or more"
 
 
 def _count(value: Any) -> bool:
@@ -71,7 +73,7 @@ def _inventory(text: Any) -> _Failures:
     try:
         found = json.loads(text)
     except (TypeError, ValueError) as error:
-        yield "inventory", f"is no JSON ({error}); {form}"
+        yield "inventory", f"is not JSON ({error}); {form}"
         return
     if not isinstance(found, dict) or not isinstance((found.get("_meta") or {}).get("hostvars"), dict):
         yield "inventory", f"has no _meta.hostvars; {form}"

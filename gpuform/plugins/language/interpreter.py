@@ -89,12 +89,10 @@ def _uv_environment(root: Path) -> Path:
 def _poetry_environment(root: Path) -> Path:
     poetry = shutil.which("poetry")
     if poetry is None:
-        raise InterpreterError(
-            "toolchain poetry is asked for in Pulumi.yaml but poetry is not on PATH; install it"
-        )
+        raise InterpreterError("Pulumi.yaml requests toolchain poetry, but poetry is not on PATH; install it")
     answer = subprocess.run(
         [poetry, "env", "info", "--path"], cwd=root, capture_output=True, text=True, check=False, timeout=60
     )
     if answer.returncode != 0:
-        raise InterpreterError(f"poetry knows no environment for {root}; run 'poetry install' there")
+        raise InterpreterError(f"poetry has no environment for {root}; run 'poetry install' there")
     return Path(answer.stdout.strip())

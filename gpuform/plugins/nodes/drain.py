@@ -48,9 +48,9 @@ def obstacle(pod: Manifest) -> str:
     owners = pod["metadata"].get("ownerReferences") or []
     controller = next((item["kind"] for item in owners if item.get("controller")), None)
     if controller is None:
-        return "has no controller that would bring it back"
+        return "has no controller that would recreate it"
     if controller == "DaemonSet":
-        return "belongs to a DaemonSet, which would bring it back to this node at once"
+        return "belongs to a DaemonSet, which would recreate it on this node at once"
     if controller == "Node":
         return "is a static pod of the node"
     return ""
@@ -83,8 +83,8 @@ def in_use(node: str, pods: Sequence[Manifest]) -> str:
         return ""
     names = ", ".join(pod_name(pod) for pod in pods)
     return (
-        f"node {node}: its GPUs are in use by {names}, and the pool says relayout.in_use: refuse; let them "
-        "end, or say drain, and run again"
+        f"node {node}: its GPUs are in use by {names}, but the pool has relayout.in_use: refuse; let them "
+        "end, or set drain, and run again"
     )
 
 

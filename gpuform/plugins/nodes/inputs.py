@@ -24,7 +24,9 @@ def checked(news: Properties, known: tuple[str, ...], failures: _Failures) -> Ch
     kubeconfig = inputs.get("kubeconfig")
     if isinstance(kubeconfig, str) and ("\n" in kubeconfig.strip() or kubeconfig.lstrip().startswith("{")):
         inputs["kubeconfig"] = Secret(kubeconfig)
-    unknown = [(key, f"is no input; the inputs are {', '.join(known)}") for key in inputs if key not in known]
+    unknown = [
+        (key, f"is not an input; the inputs are {', '.join(known)}") for key in inputs if key not in known
+    ]
     return Checked(inputs, [*unknown, *failures])
 
 
@@ -44,13 +46,13 @@ def pool_failures(news: Properties) -> _Failures:
         return
     for key, value in (plain.get("labels") or {}).items():
         if not isinstance(value, str) or not _LABEL_VALUE.fullmatch(value):
-            yield f'labels["{key}"]', f"{value!r} is no label value; use up to 63 of A-Z a-z 0-9 - _ ."
+            yield f'labels["{key}"]', f"{value!r} is not a label value; use up to 63 of A-Z a-z 0-9 - _ ."
     sharing = plain.get("sharing")
     if sharing and not (isinstance(sharing, Mapping) and {"label", "offers"} <= set(sharing)):
-        yield "sharing", "is no {label, offers}: the key that chooses it, and what a node then offers"
+        yield "sharing", "is not {label, offers}: the label that selects it, and what a node then offers"
     startup = plain.get("startup") or {}
     if startup and not (isinstance(startup, Mapping) and startup.get("proof")):
-        yield "startup", "has no proof; it is {taints, proof, reason}, the last two keys of annotations"
+        yield "startup", "has no proof; it is {taints, proof, reason}, the last two are keys of annotations"
         return
     yield from _taint_failures("taints", plain.get("taints") or [])
     yield from _taint_failures("startup.taints", startup.get("taints") or [])
@@ -63,9 +65,9 @@ def _taint_failures(name: str, taints: Sequence[Any]) -> _Failures:
         if not isinstance(taint, Mapping) or not taint.get("key"):
             yield path, "has no key; a taint is {key, value, effect}"
         elif taint.get("effect") not in EFFECTS:
-            yield f"{path}.effect", f"{taint.get('effect')!r} is none of {', '.join(EFFECTS)}"
+            yield f"{path}.effect", f"{taint.get('effect')!r} is not one of {', '.join(EFFECTS)}"
         elif (taint["key"], taint["effect"]) in seen:
-            yield path, f"{taint['key']}:{taint['effect']} is there twice; keep one"
+            yield path, f"{taint['key']}:{taint['effect']} occurs twice; keep one"
         else:
             seen.add((taint["key"], taint["effect"]))
 
@@ -77,7 +79,7 @@ def layout_failures(news: Properties) -> _Failures:
     if config is not UNKNOWN and (
         not isinstance(config, str) or not config or not _LABEL_VALUE.fullmatch(config)
     ):
-        yield "config", f"{config!r} is no name of a layout; it becomes a label's value"
+        yield "config", f"{config!r} is not a layout name; it must be a valid label value"
     if not has_unknown(offers):
         if not isinstance(offers, Mapping) or not offers:
             yield "offers", "is empty; say what each node offers with this layout"
@@ -86,17 +88,17 @@ def layout_failures(news: Properties) -> _Failures:
     yield from _rolling_failures(plain)
     timeout = plain.get("timeoutSeconds")
     if timeout is not None and timeout is not UNKNOWN and not (_number(timeout) and timeout > 0):
-        yield "timeoutSeconds", f"{timeout!r} is no time; give seconds above 0"
+        yield "timeoutSeconds", f"{timeout!r} is not a timeout; give seconds above 0"
 
 
 def _rolling_failures(plain: Mapping[str, Any]) -> _Failures:
     in_use, most = plain.get("inUse"), plain.get("maxUnavailable")
     if in_use not in (None, UNKNOWN, *IN_USE):
-        yield "inUse", f"{in_use!r} is none of {', '.join(IN_USE)}"
+        yield "inUse", f"{in_use!r} is not one of {', '.join(IN_USE)}"
     if most is None or most is UNKNOWN:
         return
     if not (_SHARE.fullmatch(most) if isinstance(most, str) else _number(most) and most >= 1):
-        yield "maxUnavailable", f"{most!r} is no number of nodes; give 1 or more, or a share such as '25%'"
+        yield "maxUnavailable", f"{most!r} is not a number of nodes; give 1 or more, or a share such as '25%'"
 
 
 def _countable(key: str, value: Any) -> bool:
@@ -104,7 +106,7 @@ def _countable(key: str, value: Any) -> bool:
 
 
 def _offer(key: str, value: Any) -> tuple[str, str]:
-    return f'offers["{key}"]', f"{value!r} is no count of a resource nvidia.com/...; give a whole number"
+    return f'offers["{key}"]', f"{value!r} is not a count of a resource nvidia.com/...; give a whole number"
 
 
 def _number(value: Any) -> bool:

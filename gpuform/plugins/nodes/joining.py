@@ -40,7 +40,7 @@ def failures(found: Any) -> Sequence[tuple[str, str]]:
         return ()
     nodes = found.get("nodes") if isinstance(found, Mapping) else None
     if not isinstance(nodes, int | float) or isinstance(nodes, bool) or nodes < 0 or nodes != int(nodes):
-        return (("joining", "has no number of nodes; it is {nodes, look}, the latter for people"),)
+        return (("joining", "has no number of nodes; it is {nodes, look}; look is a hint for the user"),)
     return ()
 
 

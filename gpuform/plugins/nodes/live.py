@@ -37,7 +37,7 @@ async def diff(
         try:
             found = await nodes()
         except Unreachable as error:
-            await call.warn(f"{error}; the nodes were not looked at")
+            await call.warn(f"{error}; the nodes were not checked")
         else:
             new = set(node_names(found)) - set(reveal(olds.get("nodes")) or [])
             if (new and not kept) or missing(found) or not all(as_wanted(node) for node in found):

@@ -72,7 +72,7 @@ class MigLayout:
         """``nodes`` are those that have the layout; None if no node matches any more."""
         if not inputs:
             raise PluginError(
-                f"{id}: a MigLayout cannot be imported; declare it, a node that has it is left alone"
+                f"{id}: a MigLayout cannot be imported; declare it; nodes with the layout are not changed"
             )
         nodes = await self._nodes(inputs)
         if not nodes and not reveal(inputs.get("mayBeEmpty")):
@@ -102,7 +102,7 @@ class MigLayout:
         if not nodes and not reveal(news.get("mayBeEmpty")):
             raise PluginError(
                 f"{call.name}: no node matches the selector {reveal(news['selector'])!r}; label the "
-                "nodes, or correct it (`kubectl get nodes --show-labels` shows what there is)"
+                "nodes, or correct it (`kubectl get nodes --show-labels` shows the labels)"
             )
         await self._refuse(cluster, nodes, wanted, _evicts(news))
         timeout_s = float(call.timeout or reveal(news.get("timeoutSeconds")) or TIMEOUT_S)
@@ -139,7 +139,7 @@ class MigLayout:
                 if _must_be_free(node, wanted):
                     await self._tell(call, cluster, node, wanted, _evicts(news))
         except Unreachable as error:
-            await call.warn(f"{error}; the nodes were not looked at")
+            await call.warn(f"{error}; the nodes were not checked")
             nodes = []
         return {**news, "nodes": node_names(nodes) or UNKNOWN}
 

@@ -79,7 +79,7 @@ class PoolNodes:
         """``nodes`` are those that match and have all labels and taints. Import is an error."""
         if not inputs:
             raise PluginError(
-                f"{id}: a PoolNodes cannot be imported; declare it, it takes the nodes as they are"
+                f"{id}: a PoolNodes cannot be imported; declare it; it adopts the existing nodes"
             )
         nodes = await self._clusters(inputs).nodes(str(reveal(inputs["selector"])))
         carrying = node_names([node for node in nodes if not _lacks(node, reveal(inputs))])
@@ -107,7 +107,7 @@ class PoolNodes:
         try:
             nodes = await self._clusters(news).nodes(str(reveal(news["selector"])))
         except Unreachable as error:
-            await call.warn(f"{error}; the nodes were not looked at")
+            await call.warn(f"{error}; the nodes were not checked")
             return {**news, "nodes": UNKNOWN}
         lacking = [str(node["metadata"]["name"]) for node in nodes if _lacks(node, reveal(news))]
         if lacking:
@@ -132,7 +132,7 @@ class PoolNodes:
         if not names and not new.get("mayBeEmpty") and not awaited:
             raise PluginError(
                 f"{call.name}: no node matches the selector {new['selector']!r}; label the pool's nodes, "
-                "or correct its selector (`kubectl get nodes --show-labels` shows what there is)"
+                "or correct its selector (`kubectl get nodes --show-labels` shows the labels)"
             )
         for node, pods, claiming in await self._moving(new):
             if why := shares.overdrawn(node, new, pods, claiming):
@@ -199,8 +199,8 @@ class PoolNodes:
             if error.code == 409 and error.causes:
                 who = "; ".join(f"{item.get('field')}: {item.get('message')}" for item in error.causes)
                 raise PluginError(
-                    f"node {name}: a label of this pool is set to another value by somebody else ({who}); "
-                    "take it off, or give the pool the same value"
+                    f"node {name}: a label of this pool is set to another value by another manager ({who}); "
+                    "remove it, or give the pool the same value"
                 ) from error
             raise
         await self._taint(cluster, name, new, old)

@@ -87,7 +87,7 @@ class Relayout:
             cordoned=found.cordoned if found else not closed,
         )
         way = f"{note.source or 'no layout'} -> {note.target}"
-        await self.call.status(f"node {self.name}: {'taking up' if found else 'beginning'} {way}")
+        await self.call.status(f"node {self.name}: {'resuming' if found else 'starting'} {way}")
         body: dict[str, Any] = {
             "metadata": {"annotations": {NOTE: note.text()}},
             "spec": {"unschedulable": True},
@@ -135,7 +135,9 @@ class Relayout:
             where += f", it offers {', '.join(rest)}" if rest else ""
             if time.monotonic() > deadline:
                 await self._fail(
-                    node, note, f"no layout {self.wanted.config} after {self.timeout_s:.0f} s: {where}"
+                    node,
+                    note,
+                    f"layout {self.wanted.config} not applied after {self.timeout_s:.0f} s: {where}",
                 )
             await self.call.status(f"node {self.name}: waiting for layout {self.wanted.config}: {where}")
             await self.call.sleep(pause)
@@ -156,7 +158,7 @@ class Relayout:
         await self.cluster.patch(self.name, {"metadata": {"labels": labels, "annotations": content}})
         await self._reverted(note)
         await self._end(note)
-        raise PluginError(f"{text}; its label is {note.source or 'unset'} again and it takes pods")
+        raise PluginError(f"{text}; its label is {note.source or 'unset'} again, and it accepts pods")
 
     async def _reverted(self, note: Note) -> None:
         """Keep the node cordoned until the MIG manager has restored the old layout; no wait without one."""
@@ -176,7 +178,7 @@ class Relayout:
     async def _node(self) -> Manifest:
         node = await self.cluster.node(self.name)
         if node is None:
-            raise PluginError(f"node {self.name}: it is gone; run again for the nodes that are left")
+            raise PluginError(f"node {self.name}: it is gone; run again for the remaining nodes")
         return node
 
 

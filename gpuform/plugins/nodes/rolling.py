@@ -59,5 +59,5 @@ async def roll(names: Sequence[str], width: int, one: Callable[[str], Awaitable[
     if cancelled:
         raise cancelled[0]
     if rolled.failures and left:
-        rolled.failures.append(f"after that, not begun: {', '.join(left)}")
+        rolled.failures.append(f"not started after that: {', '.join(left)}")
     return rolled

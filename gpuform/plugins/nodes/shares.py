@@ -49,8 +49,8 @@ def overdrawn(
     if claiming:
         names = ", ".join(pod_name(pod) for pod in claiming)
         return (
-            f"node {node['metadata']['name']}: its pods have GPUs by claim, of which the device plugin knows "
-            f"nothing ({names}); let them end, or scale them down, and run again"
+            f"node {node['metadata']['name']}: its pods have GPUs by ResourceClaim, which the device plugin "
+            f"does not know ({names}); let them end, or scale them down, and run again"
         )
     sharing = inputs["sharing"]
     offers: Mapping[str, int] = sharing["offers"] if _keeps_layout(node, sharing) else {}
@@ -62,7 +62,7 @@ def overdrawn(
         return ""
     names, wanted = ", ".join(pod_name(pod) for pod in pods if uses_gpu(pod)), _ways(node, inputs)[1]
     return (
-        f"node {node['metadata']['name']}: its pods would have {', '.join(short)}, once it is shared as "
+        f"node {node['metadata']['name']}: its pods would use {', '.join(short)}, once it is shared as "
         f"{wanted} ({names}); let them end, or scale them down, and run again"
     )
 
@@ -83,7 +83,7 @@ def kept(node: Manifest, inputs: Mapping[str, Any], pods: Sequence[Manifest]) ->
     names = ", ".join(pod_name(pod) for pod in pods if uses_gpu(pod))
     before, wanted = _ways(node, inputs)
     way = f"node {node['metadata']['name']}: shared as {before} -> {wanted}"
-    return names and f"{way}; running pods keep what they hold, clients of MPS end with its daemon: {names}"
+    return names and f"{way}; running pods keep their devices, MPS clients end with the MPS daemon: {names}"
 
 
 def _ways(node: Manifest, inputs: Mapping[str, Any]) -> tuple[str, str]:

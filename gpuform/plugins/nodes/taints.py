@@ -52,8 +52,8 @@ def merged(node: Manifest, new: Mapping[str, Any], old: Mapping[str, Any]) -> li
         if key in wanted:
             if value_of(item) not in (value_of(wanted[key]), ours.get(key)):
                 raise PluginError(
-                    f"node {node['metadata']['name']}: the taint {key[0]}={value_of(item)}:{key[1]} is "
-                    f"there, not of this pool, which wants the value {value_of(wanted[key])!r}; take one off"
+                    f"node {node['metadata']['name']}: the taint {key[0]}={value_of(item)}:{key[1]} was "
+                    f"not set by this pool, which needs the value {value_of(wanted[key])!r}; remove one"
                 )
             changed = {**item, "value": value_of(wanted.pop(key))}
             result.append({name: value for name, value in changed.items() if name != "value" or value})

@@ -24,7 +24,7 @@ def answer(token: str, args: Properties, settings: Settings) -> Properties:
     plain = reveal(args)
     region = plain.get("region") or settings.region
     if region not in partitions():
-        raise PluginError(f"{token}: {region!r} is no region of AWS; set aws:region")
+        raise PluginError(f"{token}: {region!r} is not an AWS region; set aws:region")
     return _FUNCTIONS[token](plain, region)
 
 
@@ -61,8 +61,8 @@ def _parameter(args: Properties, region: str) -> Properties:
     value = _release(name)
     if not value:
         raise PluginError(
-            f"{name}: offline there are the release_version of a dated EKS image for AL2023 and the "
-            "image_version of a Bottlerocket release only; declare the value itself"
+            f"{name}: offline runs have only the release_version of a dated EKS image for AL2023 and the "
+            "image_version of a Bottlerocket release; declare the value itself"
         )
     arn = f"arn:{partitions()[region]['name']}:ssm:{region}::parameter{name}"
     common = {"id": name, "name": name, "arn": arn, "type": "String", "version": 1, "region": region}

@@ -17,7 +17,7 @@ from gpuform.plugins.properties import UNKNOWN, reveal
 from gpuform.plugins.protocol import engine_pb2
 
 NOTICE = "gpuform: offline stand-in for pulumi-resource-aws: nothing is created at AWS"
-CHARTS = "gpuform: offline: charts of NVIDIA, Karpenter and AWS are stand-ins made on this machine"
+CHARTS = "gpuform: offline: charts of NVIDIA, Karpenter and AWS are stand-ins generated on this machine"
 ROWS: Mapping[str, Row] = {**network.ROWS, **instances.ROWS, **eks.ROWS, **services.IAM, **services.OTHERS}
 
 
@@ -34,7 +34,7 @@ class OfflineAws(ResourceProvider):
         region = reveal(news).get("region")
         if region is None or region is UNKNOWN or region in partitions():
             return Checked(news)
-        return Checked(news, [("region", f"{region!r} is no region of AWS")])
+        return Checked(news, [("region", f"{region!r} is not an AWS region")])
 
     async def diff_config(self, olds: Properties, news: Properties) -> Diffed:
         """Always an in-place update: each resource compares the region and default tags itself."""

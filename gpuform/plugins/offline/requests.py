@@ -54,7 +54,7 @@ class Requests:
 
     def take(self, name: str, value: Any) -> None:
         if name not in self.row.inputs:
-            self.wrong.append((name, f"there is no such input; there are {', '.join(self.row.inputs)}"))
+            self.wrong.append((name, f"is not an input; the inputs are {', '.join(self.row.inputs)}"))
             return
         if not self.row.sent(name):
             return

@@ -28,7 +28,7 @@ class OfflineResource:
             inputs[named] = given or outputs.made_up_name(self.row, call.urn, call.name, reveal(inputs))
         region = inputs.get("region") or self.settings.region
         if region not in outputs.partitions() and region is not UNKNOWN:
-            return Checked(inputs, [("region", f"{region!r} is no region of AWS; set aws:region")])
+            return Checked(inputs, [("region", f"{region!r} is not an AWS region; set aws:region")])
         return Checked(inputs, requests.failures(self.row, reveal(inputs)))
 
     async def diff(
@@ -55,7 +55,7 @@ class OfflineResource:
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
         """What the state has; for an imported resource without outputs, they are made up now."""
         if not inputs:
-            raise PluginError(f"{call.type} {id}: offline there is nothing at AWS that could be read")
+            raise PluginError(f"{call.type} {id}: offline runs cannot read from AWS")
         if not olds:
             id, olds = outputs.computed(self.row, self.settings, call.urn, inputs, id)
         return ReadResult(id, olds, inputs)

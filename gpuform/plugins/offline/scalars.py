@@ -24,7 +24,7 @@ def checked(value: Any, shape: Shape, path: str) -> tuple[Any, str]:
         return value, _text(value, shape) or _format(value, path)
     top = shape.metadata.get("max")
     if isinstance(value, int | float) and not isinstance(value, bool) and top is not None and value > top:
-        return value, f"{value} is too large; {top} is the most"
+        return value, f"{value} is too large; the maximum is {top}"
     return value, ""
 
 
@@ -38,7 +38,7 @@ def document(value: Any) -> tuple[Any, str]:
         parsed = json.loads(value)
     except ValueError as error:
         return value, f"is not JSON: {error}"
-    return value, "" if isinstance(parsed, dict) else "holds no JSON object"
+    return value, "" if isinstance(parsed, dict) else "is not a JSON object"
 
 
 def stand_in(shape: Shape) -> Any:
@@ -60,10 +60,10 @@ def _text(value: str, shape: Any) -> str:
     if shape.enum and value not in shape.enum:
         near = difflib.get_close_matches(value, shape.enum, _SHOWN, cutoff=0.5) or shape.enum
         few = shape.enum if len(shape.enum) <= _SHOWN else near[:_SHOWN]
-        return f"{value!r} is not known; {'' if few is shape.enum else 'near it: '}{', '.join(few)}"
+        return f"{value!r} is not known; {'' if few is shape.enum else 'similar: '}{', '.join(few)}"
     top = shape.metadata.get("max")
     if top is not None and len(value) > top:
-        return f"{len(value)} characters are too many; {top} is the most"
+        return f"{len(value)} characters are too many; the maximum is {top}"
     pattern = shape.metadata.get("pattern")
     if not pattern:
         return ""
@@ -81,7 +81,7 @@ def _format(value: str, path: str) -> str:
         try:
             ipaddress.IPv4Network(value)
         except ValueError as error:
-            return f"is no IPv4 block: {error}"
+            return f"is not an IPv4 block: {error}"
     if last.endswith("arn") and not value.startswith("arn:"):
-        return f"{value!r} is no ARN"
+        return f"{value!r} is not an ARN"
     return ""

@@ -67,7 +67,7 @@ class BlueGreen:
                 if not _settled(await self._pair(news).see(), self._pair(news)):
                     changes["colour"] = Change.UPDATE
             except Unreachable as error:
-                await call.warn(f"{error}; the Deployments were not looked at")
+                await call.warn(f"{error}; the Deployments were not checked")
         return Diffed(changes=changes)
 
     async def create(self, call: Call, news: Properties) -> tuple[str, Properties]:
@@ -83,7 +83,7 @@ class BlueGreen:
 
     async def read(self, call: Call, id: str, inputs: Properties, olds: Properties) -> ReadResult | None:
         if not inputs:
-            raise PluginError(f"{id}: a BlueGreen cannot be imported; declare it under a name of its own")
+            raise PluginError(f"{id}: a BlueGreen cannot be imported; declare it under a new name")
         seen = await self._pair(inputs).see()
         return ReadResult(id, {**inputs, "colour": seen.live}, inputs) if seen.live else None
 
@@ -103,7 +103,7 @@ class BlueGreen:
         while held := (await pair.see()).held:
             if time.monotonic() > deadline:
                 raise PluginError(f"{pair.title}: {held} pods have not ended after {limit:.0f} s")
-            await call.status(f"{pair.title}: {held} pods end")
+            await call.status(f"{pair.title}: waiting for {held} pods to end")
             await call.sleep(0.5)
 
     async def _turn(self, call: Call, news: Properties) -> Properties:
@@ -119,7 +119,7 @@ class BlueGreen:
         try:
             seen = await pair.see()
         except Unreachable as error:
-            await call.warn(f"{error}; the Deployments were not looked at")
+            await call.warn(f"{error}; the Deployments were not checked")
             return {**news, "colour": UNKNOWN}
         live = seen.live or COLOURS[0]
         if seen.sides[live].template in ("", pair.template):
@@ -152,7 +152,7 @@ def _failures(news: Properties) -> Iterator[tuple[str, str]]:
     if has_unknown(plain):
         return
     if _name(news) != (plain["service"]["metadata"].get("namespace"), plain["service"]["metadata"]["name"]):
-        yield "service.metadata", "is not of the Deployment's name and namespace"
+        yield "service.metadata", "must have the Deployment's name and namespace"
     replicas = int(plain["deployment"]["spec"].get("replicas") or 0)
     for key, most in (("step", replicas), ("switchAt", replicas - 1), ("deadlineSeconds", None)):
         value = plain.get(key)

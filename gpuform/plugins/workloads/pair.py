@@ -134,7 +134,7 @@ class Pair:
         if live is not None and MANAGER not in managers:
             what = f"{live['kind']} {self._namespace}/{live['metadata']['name']}"
             raise PluginError(
-                f"{what}: it is there already, and not of an update by colours; take it away first, or give "
+                f"{what}: it exists already, and not from a blue-green update; delete it first, or give "
                 "the workload another name"
             )
         return live

@@ -61,7 +61,7 @@ class Turn:
             await self.pair.scale(target, 0)
             clock = _Clock(self.deadline_s)
             while (seen := await self.pair.see()).sides[target].pods:
-                await self._wait(clock, seen, target, "its pods of another template end")
+                await self._wait(clock, seen, target, "waiting for its pods of another template to end")
         await self.pair.make(target, seen.sides[target].replicas)
 
     async def _go(self, target: str, rule: Rule) -> None:
@@ -99,13 +99,13 @@ class Turn:
             text += f" ({'; '.join(reasons[:_REASONS])}{more})"
         full = (await self.pair.see()).sides[source].full if source and source != target else 0
         if not full:
-            return f"{text}; it stays as it is, and the next update goes on from there"
-        await self.call.warn(f"{text}; going back to {source}")
+            return f"{text}; nothing was reverted, and the next update continues from there"
+        await self.call.warn(f"{text}; reverting to {source}")
         try:
             await self._go(source, Rule(full, self.step, max(1, min(self.switch_at, full - 1))))
         except _Late as again:
             held = "; ".join((await self.pair.waiting(source))[:_REASONS])
-            return f"{text}; it did not get back to {source} either: {again}{f' ({held})' if held else ''}"
+            return f"{text}; reverting to {source} failed, too: {again}{f' ({held})' if held else ''}"
         await self.pair.note(None)
         return f"{text}; {source} has its {full} replicas again, and the Service points to it"
 

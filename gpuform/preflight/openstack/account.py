@@ -42,7 +42,7 @@ def _credentials(project: Project) -> Judged:
     who = said.username or said.user_id
     where = said.project_name or said.project_id
     if not where:
-        fact = f"{who} is let in, but to no project: nothing can be made without one"
+        fact = f"{who} is authenticated, but without a project: nothing can be created"
         return Judged("FAIL", fact, "name it: auth.project_name in clouds.yaml, or OS_PROJECT_NAME")
     return Judged("PASS", f"project {where} as {who}")
 
@@ -52,8 +52,8 @@ def _region(project: Project) -> Judged:
     known = project.regions()
     if not wanted:
         if len(known) < 2:
-            return Judged("PASS", known[0] if known else "the cloud names none")
-        fact = f"none is named, and the cloud has {', '.join(known)}"
+            return Judged("PASS", known[0] if known else "the cloud has no named region")
+        fact = f"no region is set, and the cloud has {', '.join(known)}"
         return Judged("FAIL", fact, "write one as cluster.region, or as region_name in clouds.yaml")
     if wanted not in known:
         fact = f"the catalogue has no {wanted}"
@@ -75,7 +75,7 @@ def _version(project: Project) -> Judged:
     if _parts(newest) >= _parts(MICROVERSION):
         return Judged("PASS", f"{newest}; {MICROVERSION} is needed")
     fact = f"API too old: {newest}, node groups need {_NODE_GROUPS} and empty groups {MICROVERSION}"
-    return Judged("FAIL", fact, f"use a cloud whose Magnum is {_RELEASE} or newer")
+    return Judged("FAIL", fact, f"use a cloud with Magnum {_RELEASE} or newer")
 
 
 def _parts(version: str) -> tuple[int, ...]:

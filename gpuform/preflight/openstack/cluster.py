@@ -28,16 +28,18 @@ def _judge(stack: str, project: Project) -> Judged:
         return elsewhere
     own = project.own
     if own is None and unseen:
-        fact = f"the stack's state has {unseen[0]}, and Magnum has no such cluster any more"
-        return Judged("SKIP", fact, "`pulumi refresh` takes it out of the state; the next `up` makes it anew")
+        fact = f"the stack's state has {unseen[0]}, but Magnum no longer has this cluster"
+        return Judged("SKIP", fact, "`pulumi refresh` removes it from the state; the next `up` creates it")
     if own is None:
         return Judged("PASS", "none yet")
     if own.ours is False:
-        fact = f"{own.id} has this name already, and the stack's state does not have it"
+        fact = f"{own.id} already has this name, but is not in the stack's state"
         if project.held is not None and project.held.making:
-            begun = "an interrupted `up` was making one, and the next goes on with it if it is ours"
+            begun = "an interrupted `up` was creating one, and the next continues it if it is ours"
             return Judged("SKIP", f"{fact}: {begun}", f"gpuform recover {stack}")
-        return Judged("FAIL", f"{fact}: so it is somebody else's", "give the environment another name")
+        return Judged(
+            "FAIL", f"{fact}: it belongs to another stack or user", "give the environment another name"
+        )
     if own.status == _GOING:
         return Judged("FAIL", "is being deleted", f"gpuform destroy {stack}, which waits until it is gone")
     if own.status.endswith(_FAILED):
@@ -53,6 +55,6 @@ def _elsewhere(project: Project, unseen: list[str]) -> Iterator[Judged]:
         places = (("project", place.project, project.id), ("region", place.region, project.cloud.region))
         for what, was, is_ in places:
             if was and is_ and was != is_:
-                fact = f"the stack's state has {id} in {what} {was}, and the credentials lead to {what} {is_}"
-                fix = f"put back cluster.cloud, cluster.region or the OS_ variables, which led to {was}"
+                fact = f"the stack's state has {id} in {what} {was}, but the credentials are for {what} {is_}"
+                fix = f"restore cluster.cloud, cluster.region or the OS_ variables, which selected {was}"
                 yield Judged("FAIL", fact, fix)

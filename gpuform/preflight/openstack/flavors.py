@@ -35,17 +35,17 @@ def _judge(name: str, groups: list[Group], project: Project) -> Judged:
         more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
         fact = f"nova has no such flavor for the project; it has {', '.join(names[:_SHOWN]) or 'none'}{more}"
         wanted = ", ".join(group.name for group in groups)
-        return Judged("FAIL", fact, f"name another one for {wanted}, or have the project added to it")
+        return Judged("FAIL", fact, f"name another one for {wanted}, or give the project access to it")
     machine = groups[0].machine
     said = f"{found['vcpus']} vCPUs, {_gib(found)} GiB"
     if machine and (found["vcpus"], _gib(found)) != (machine.vcpu, machine.memory):
-        fact = f"has {said}, and is taken to have {machine.vcpu} vCPUs, {machine.memory} GiB"
+        fact = f"has {said}, but the environment assumes {machine.vcpu} vCPUs, {machine.memory} GiB"
         return Judged("FAIL", fact, _declared(name, machine, found))
     if not found.get("disk") and not all(group.volumes for group in groups):
-        fact = f"{said}, and no disk: nodes boot only where Magnum gives them a volume unasked"
+        fact = f"{said}, and no disk: nodes boot only if Magnum gives them a boot volume by default"
         return Judged("SKIP", fact, f"set the label {_BOOT} (GiB) in cluster.labels")
     if machine and machine.deprecated:
-        return Judged("SKIP", f"{said}; deprecated where it comes from", "move the pool to a newer flavor")
+        return Judged("SKIP", f"{said}; deprecated by its cloud", "move the pool to a newer flavor")
     return Judged("PASS", f"{said}, for {', '.join(group.name for group in groups)}")
 
 
@@ -57,4 +57,4 @@ def _gib(flavor: Json) -> int:
 def _declared(name: str, machine: Machine, found: Json) -> str:
     gpus = f"gpu: {machine.gpu}, count: {machine.gpus}, " if machine.gpu else ""
     own = f"{{{gpus}vcpu: {found['vcpus']}, memory_gib: {_gib(found)}}}"
-    return f"declare this cloud's own, as cluster.flavors: {name}: {own}"
+    return f"declare this cloud's flavor, as cluster.flavors: {name}: {own}"

@@ -61,7 +61,7 @@ def _template(cluster: OpenstackCluster, named: str, project: Project) -> Judged
         there = project.listed("magnum", "/clustertemplates", "clustertemplates")
         names = sorted(str(one["name"]) for one in there)
         fact = f"Magnum has no such template for the project; it has {', '.join(names[:_SHOWN]) or 'none'}"
-        return Judged("FAIL", fact, "name one of them as cluster.template, or declare an own one there")
+        return Judged("FAIL", fact, "name one of them as cluster.template, or declare one of your own there")
     if found.get("coe") != "kubernetes":
         return Judged("FAIL", f"is for {found.get('coe')}", "name one for kubernetes as cluster.template")
     given = {**(found.get("labels") or {}), **cluster.labels}
@@ -77,7 +77,7 @@ def _image(cluster: OpenstackCluster, named: str, project: Project) -> Judged:
         return Judged("FAIL", f"{len(found)} images have this name", f"give the id: {_ids(found)}")
     image = found[0]
     if not image.get("os_distro"):
-        fact = "has no os_distro, by which Magnum finds its driver"
+        fact = "has no os_distro, by which Magnum selects its driver"
         return Judged("FAIL", fact, f"openstack image set --property os_distro=fedora-coreos {image['id']}")
     if image.get("status") != "active":
         return Judged("FAIL", f"is {image.get('status')}", "wait, or name another one")
@@ -100,15 +100,15 @@ def _versioned(cluster: OpenstackCluster, said: str, where: str, fact: str) -> J
     """Whether a stated release has the declared minor version; no stated release passes."""
     minor = ".".join(said.lstrip("v").split(".")[:2])
     if said and minor != cluster.version:
-        fact = f"gives Kubernetes {minor} ({where} is {said}), and cluster.version says {cluster.version}"
+        fact = f"gives Kubernetes {minor} ({where} is {said}), but cluster.version is {cluster.version}"
         return Judged("FAIL", fact, f'write version: "{minor}", or name another one')
     return Judged("PASS", f"Kubernetes {said}, {fact}" if said else fact)
 
 
 def _keypair(ask: str, named: str, project: Project) -> Judged:
     if project.find("nova", f"/os-keypairs/{quote(named, safe='')}"):
-        return Judged("PASS", "there")
-    fact = "nova has none of this name for the user whose credentials these are: key pairs are a user's own"
+        return Judged("PASS", "exists")
+    fact = "nova has no such key pair for the user of these credentials: key pairs belong to a user"
     return Judged("FAIL", fact, f"{ask} keypair create --public-key ~/.ssh/id_ed25519.pub {named}")
 
 
@@ -127,7 +127,7 @@ def _network(named: str, external: bool, project: Project) -> Judged:
     if len(found) > 1:
         return Judged("FAIL", f"{len(found)} networks have this name", f"give the id: {_ids(found)}")
     if not external and not found[0].get("subnets"):
-        return Judged("FAIL", "has no subnet, so nodes get no address", "make one, or name another network")
+        return Judged("FAIL", "has no subnet, so nodes get no address", "create one, or name another network")
     return Judged("PASS", "external" if external else f"{len(found[0]['subnets'])} subnet(s)")
 
 

@@ -18,8 +18,8 @@ from infra.model.environment import Environment
 from infra.plan.magnum import cluster_of
 
 _UNSEEN = (
-    "not checked: nova has no quota of GPUs, and only its scheduler knows whether a host with a free one is "
-    "left (neither PCI devices nor placement's inventory are shown to a project)"
+    "not checked: nova has no quota of GPUs, and only its scheduler knows whether a host has a free one "
+    "(a project sees neither PCI devices nor placement's inventory)"
 )
 
 
@@ -57,7 +57,7 @@ def _judge(env: Environment, room: Room, project: Project) -> Judged:
     if need + used <= limit or not need:
         return Judged("PASS", fact)
     if always + used > limit:
-        fact += f"; the nodes that are always there need {always} more"
+        fact += f"; the nodes that always run need {always} more"
     return Judged("FAIL", fact, room.fix.format(wanted=need + used, project=project.id))
 
 

@@ -22,7 +22,7 @@ def furnish(env: Environment) -> None:
     """Create them; the AWS variables of this process must point to the simulated AWS."""
     cluster = env.cluster
     assert isinstance(cluster, AwsCluster)
-    with answers("the played AWS"):
+    with answers("the simulated AWS"):
         _network(client("ec2", cluster.region), env, cluster)
         iam = client("iam", cluster.region)
         iam.create_role(RoleName=node_class.node_role(env), AssumeRolePolicyDocument=_TRUST)

@@ -99,7 +99,7 @@ class Fleets:
                 "launchTemplateAndOverrides": option.described(),
                 "lifecycle": lifecycle,
                 "errorCode": "ReservationCapacityExceeded" if option.reservation else _SHORT,
-                "errorMessage": f"played: no capacity for {option.machine} in {option.zone}",
+                "errorMessage": f"simulated: no capacity for {option.machine} in {option.zone}",
             }
             for option in short
         ]

@@ -70,7 +70,7 @@ class Instances:
         running = self._running()
         due = [id for id, at in list(self._reclaims.items()) if at <= time.monotonic() and id in running]
         if due:
-            with answers("the played AWS"):
+            with answers("the simulated AWS"):
                 client("ec2", self._region).terminate_instances(InstanceIds=due)
             running = {id: address for id, address in running.items() if id not in due}
         for one in book:
@@ -117,4 +117,4 @@ class Instances:
     def _run(self, *words: str, input: str | None = None) -> None:
         done = subprocess.run([*self._kubectl, *words], input=input, capture_output=True, text=True)
         if done.returncode:
-            raise Failure("the played AWS", f"kubectl {words[0]}: {done.stderr.strip()}", "see its log")
+            raise Failure("the simulated AWS", f"kubectl {words[0]}: {done.stderr.strip()}", "see its log")

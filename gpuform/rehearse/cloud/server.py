@@ -161,7 +161,7 @@ class Cloud:
             "resources": [f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{detail['instance-id']}"],
             "detail": detail,
         }
-        with answers("the played AWS"):
+        with answers("the simulated AWS"):
             url = sqs.get_queue_url(QueueName=eks.interruption_queue(self._env))["QueueUrl"]
             sqs.send_message(QueueUrl=url, MessageBody=json.dumps(event))
 

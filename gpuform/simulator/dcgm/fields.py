@@ -44,7 +44,7 @@ DCGM_FI_DEV_FB_FREE gauge Memory that is free (MiB).
 DCGM_FI_DEV_FB_USED gauge Memory that is used (MiB).
 DCGM_FI_DEV_FB_RESERVED gauge Memory that the driver keeps (MiB).
 DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL counter Bytes over all NVLinks.
-DCGM_FI_DEV_VGPU_LICENSE_STATUS gauge Whether a vGPU licence is there.
+DCGM_FI_DEV_VGPU_LICENSE_STATUS gauge Whether a vGPU licence is present.
 DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS counter Rows remapped for uncorrectable errors.
 DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS counter Rows remapped for correctable errors.
 DCGM_FI_DEV_ROW_REMAP_FAILURE gauge Whether a row could not be remapped.

@@ -14,7 +14,7 @@ from gpuform.simulator.world import Broken, World
 
 OPERAND = "dcgm-exporter"
 NO_DRIVER = "Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND: no driver on this node"
-DOWN = "Failed to initialize DCGM: the hostengine has stopped (a fault that was asked for: exporter-down)"
+DOWN = "Failed to initialize DCGM: the hostengine has stopped (injected fault: exporter-down)"
 
 ConfigMaps = Mapping[tuple[str, str], dict[str, str]]
 

@@ -47,19 +47,19 @@ async def _answer(scrape: Scrape, reader: asyncio.StreamReader, writer: asyncio.
     try:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), IDLE)
     except asyncio.LimitOverrunError:
-        await _send(writer, 400, "the head of the request is too long\n", keep=False)
+        await _send(writer, 400, "the request header is too long\n", keep=False)
         return False
     first, *headers = head.decode("latin-1").split("\r\n")
     words = first.split()
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        await _send(writer, 400, "this is not HTTP\n", keep=False)
+        await _send(writer, 400, "not an HTTP request\n", keep=False)
         return False
     fields = {
         name.strip().lower(): value.strip().lower() for name, _, value in (h.partition(":") for h in headers)
     }
     keep = fields.get("connection", "keep-alive" if words[2] == "HTTP/1.1" else "close") != "close"
     if words[0] != "GET" or fields.get("content-length", "0") != "0" or "transfer-encoding" in fields:
-        await _send(writer, 405, "GET alone is answered\n", keep=False)
+        await _send(writer, 405, "only GET is supported\n", keep=False)
         return False
     await _send(writer, *_found(scrape, words[1].partition("?")[0]), keep=keep)
     return keep
@@ -74,8 +74,8 @@ def _found(scrape: Scrape, path: str) -> tuple[int, str]:
                 return scrape(unquote(name))
             except Exception:  # one broken node must not end the server
                 log.exception("%s: cannot be scraped", name)
-                return 500, f"{name}: the simulator's log says why\n"
-    return 404, "there are /nodes/NODE/metrics and /healthz\n"
+                return 500, f"{name}: see the simulator's log\n"
+    return 404, "the paths are /nodes/NODE/metrics and /healthz\n"
 
 
 async def _send(writer: asyncio.StreamWriter, status: int, text: str, keep: bool) -> None:

@@ -9,7 +9,7 @@ from infra.plan.dashboards import capacity, cost, devices, fleet, health, pipes,
 from infra.plan.dashboards.spec import Board, Section, Text
 
 _SIMULATED = (
-    "**Simulated.** The nodes of this environment and all that their GPUs report are made up by gpuform's "
+    "**Simulated.** The nodes of this environment and all metrics of their GPUs come from gpuform's "
     "simulator. Prometheus, kube-state-metrics, the rules and these queries are real."
 )
 
@@ -30,4 +30,4 @@ def boards(env: Environment) -> tuple[Board, ...]:
 
 def _said(board: Board) -> Board:
     text = Text(title="", description="", content=_SIMULATED)
-    return replace(board, sections=(Section("What this is", (text,)), *board.sections))
+    return replace(board, sections=(Section("About this dashboard", (text,)), *board.sections))

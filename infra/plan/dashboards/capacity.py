@@ -31,13 +31,13 @@ def board(env: Environment) -> Board:
     if env.namespaces:
         sections.append(Section("Quotas", (_quotas(),)))
     if any(env.by_karpenter(pool) for pool in env.pools):
-        sections.append(Section("Pools that grow", (_limits(),)))
+        sections.append(Section("Elastic pools", (_limits(),)))
     if any(pool.elastic for pool in env.pools) and env.cluster.kind == "openstack":
-        sections.append(Section("Pools that grow", (_groups(),)))
+        sections.append(Section("Elastic pools", (_groups(),)))
     return Board(
         "capacity",
         "GPU capacity",
-        "Load, requests and limits beside what the nodes offer: is there room, and for what.",
+        "Load, requests and limits against allocatable resources: is there room, and for what.",
         tuple(sections),
         hours=24,
     )
@@ -50,25 +50,23 @@ def _room() -> Section:
         (
             Stat(
                 title="GPUs free",
-                description="Offered and asked for by nobody, in whole GPUs; their parts may lie on "
-                "many nodes.",
+                description="Allocatable and not requested, in whole GPUs; may be spread over many nodes.",
                 expr=f"sum(gpuform:pool:gpus_allocatable{pool}) - sum(gpuform:pool:gpus_requested{pool})",
                 unit="short",
                 width=6,
             ),
             Stat(
-                title="Asked for",
-                description="Part of the offered GPUs. From nine tenths on, new nodes take longer "
-                "than the room lasts.",
+                title="Requested",
+                description="Part of the allocatable GPUs. Above 90 %, new nodes take longer to come than "
+                "the free GPUs last.",
                 expr=f"sum(gpuform:pool:gpus_requested{pool}) / sum(gpuform:pool:gpus_allocatable{pool})",
                 unit="percentunit",
                 steps=((0.8, "orange"), (0.95, "red")),
                 width=6,
             ),
             Stat(
-                title="Pods that wait for a GPU",
-                description="Pods that no node has room for, in all pools: they have no node that "
-                "would say which.",
+                title="Pods pending for a GPU",
+                description="Pods that fit on no node, for all pools: a pod without a node has no pool.",
                 expr="count(count by (namespace, pod) (gpuform:pod:pending_reason)) or vector(0)",
                 unit="short",
                 steps=((1, "orange"),),
@@ -76,7 +74,7 @@ def _room() -> Section:
             ),
             Stat(
                 title="Most free on one node",
-                description="In whole GPUs: no pod can have more, for none can be spread over nodes.",
+                description="In whole GPUs. The most that one pod can get: a pod cannot span nodes.",
                 expr=f"max(sum by (node) ({_FREE} * on (pool, resource) group_left () gpuform:unit:gpus))",
                 unit="short",
                 width=6,
@@ -86,14 +84,18 @@ def _room() -> Section:
 
 
 def _load() -> Section:
-    kinds = ("allocatable", "offered"), ("requested", "requests"), ("limits", "limits")
+    kinds = ("allocatable", "allocatable"), ("requested", "requests"), ("limits", "limits")
     panels: list[Panel] = [
         Series(
-            title="Load, requests and offer in GPUs",
-            description="Load is what computes. Requests far above it: GPUs are held, not used.",
+            title="Load, requests and allocatable GPUs",
+            description="Load is GPUs in use. Requests far above the load: GPUs are allocated but idle.",
             queries=tuple(
                 Query(f"sum by (pool) (gpuform:pool:gpus_{what}{{{POOL}}})", f"{{{{pool}}}} {name}")
-                for what, name in (("used", "load"), ("requested", "requests"), ("allocatable", "offered"))
+                for what, name in (
+                    ("used", "load"),
+                    ("requested", "requests"),
+                    ("allocatable", "allocatable"),
+                )
             ),
             unit="short",
             width=24,
@@ -112,9 +114,9 @@ def _load() -> Section:
     ]
     panels += [
         Series(
-            title=f"{title} asked for by pool",
-            description="Part of what the pool's nodes offer. Full before the GPUs are: those GPUs "
-            "cannot be had.",
+            title=f"{title} requested by pool",
+            description="Part of what is allocatable in the pool. If this is full before the GPUs are, the "
+            "remaining GPUs cannot be used.",
             queries=(
                 Query(
                     f"sum by (pool) (gpuform:resource:requested{beside}) "
@@ -135,9 +137,9 @@ def _load() -> Section:
 
 
 _SAID = {
-    "allocatable": "What the nodes offer of each resource, in its own units: GPUs, slices, shares.",
-    "requested": "What pods on nodes have asked for of each resource.",
-    "limits": "What they may take. Of GPUs it equals the requests: a GPU cannot be promised twice.",
+    "allocatable": "Allocatable units of each resource: GPUs, slices, shares.",
+    "requested": "Units of each resource that pods on nodes request.",
+    "limits": "Limits of these pods. For GPUs equal to the requests: GPUs cannot be overcommitted.",
 }
 
 
@@ -149,10 +151,10 @@ def _fits() -> Section:
     offered = f"(sum by (pool, resource) (gpuform:resource:allocatable{_HERE}) > 0)"
     table = Table(
         title="What still fits",
-        description="Free in all, and the most that is free on one node. Far apart: the pool is fragmented.",
+        description="Free in total, and the most on one node. If they are far apart, the pool is fragmented.",
         keys={"pool": "Pool", "resource": "Resource"},
         columns=(
-            Column("Offered", offered, "short"),
+            Column("Allocatable", offered, "short"),
             each("Requests", "requested"),
             each("Limits", "limits"),
             Column("Free", f"sum by (pool, resource) ({_FREE}) and {offered}", "short"),
@@ -165,7 +167,7 @@ def _fits() -> Section:
     )
     nodes = Series(
         title="Nodes by pool",
-        description="Nodes that are there, with GPUs or without.",
+        description="Current nodes, with and without GPUs.",
         queries=(Query(f"count by (pool) (gpuform:node:info{{{POOL}, {NODE}}})", "{{pool}}"),),
         unit="short",
         stacked=True,
@@ -178,26 +180,25 @@ def _fits() -> Section:
 def _waiting() -> Section:
     keys = "namespace, pod, resource, reason"
     table = Table(
-        title="Pods that wait",
-        description="What each asks for and why it has no node: fragmented is room that lies on too "
-        "many nodes, "
-        "too_large more than any node has, limit a pool that may not grow, not_ready nodes that are "
-        "on their way.",
+        title="Pending pods",
+        description="What each pod requests and why it has no node. fragmented: free GPUs are spread over "
+        "too many nodes; too_large: more than any node has; limit: the pool is at its limit; not_ready: "
+        "nodes are starting.",
         keys={"namespace": "Namespace", "pod": "Pod", "resource": "Resource", "reason": "Reason"},
-        columns=(Column("Asks for", f"max by ({keys}) (gpuform:pod:pending_reason)", "short"),),
+        columns=(Column("Requests", f"max by ({keys}) (gpuform:pod:pending_reason)", "short"),),
         links={},
-        sort="Asks for",
+        sort="Requests",
         width=14,
     )
     course = Series(
-        title="Pods that wait by reason",
-        description="For how long it has been so, and of which kind it is.",
+        title="Pending pods by reason",
+        description="Number of pending pods over time.",
         queries=(Query("count by (reason) (gpuform:pod:pending_reason)", "{{reason}}"),),
         unit="short",
         stacked=True,
         width=10,
     )
-    return Section("Waiting", (table, course))
+    return Section("Pending", (table, course))
 
 
 def _quotas() -> Table:
@@ -208,15 +209,15 @@ def _quotas() -> Table:
 
     return Table(
         title="Quotas of namespaces",
-        description="What each namespace may ask for, and has.",
+        description="GPU quota of each namespace, and how much of it is used.",
         keys={"namespace": "Namespace", "resource": "Resource"},
         columns=(
-            Column("Has", of("used"), "short"),
-            Column("May have", of("hard"), "short"),
-            Column("Used of it", f"{of('used')} / ({of('hard')} > 0)", "percentunit", bar=True),
+            Column("Used", of("used"), "short"),
+            Column("Limit", of("hard"), "short"),
+            Column("Used of limit", f"{of('used')} / ({of('hard')} > 0)", "percentunit", bar=True),
         ),
         links={"namespace": ("Sharing in the namespace", to("sharing", "namespace"))},
-        sort="Used of it",
+        sort="Used of limit",
     )
 
 
@@ -226,18 +227,18 @@ def _limits() -> Table:
 
     return Table(
         title="Limits of Karpenter's pools",
-        description="What each may grow to. At its limit a pool buys nothing more, and pods wait.",
+        description="Maximum size of each NodePool. At its limit it adds no nodes, and pods stay pending.",
         keys={"nodepool": "NodePool", "resource_type": "Resource"},
         columns=(
-            Column("Has", of("usage"), "short"),
-            Column("May have", of("limit"), "short"),
-            Column("Used of it", f"{of('usage')} / ({of('limit')} > 0)", "percentunit", bar=True),
+            Column("Used", of("usage"), "short"),
+            Column("Limit", of("limit"), "short"),
+            Column("Used of limit", f"{of('usage')} / ({of('limit')} > 0)", "percentunit", bar=True),
             Column(
                 "Nodes left", "max by (nodepool, resource_type) (gpuform:nodepool:nodes_left)", "short", _NONE
             ),
         ),
         links={},
-        sort="Used of it",
+        sort="Used of limit",
     )
 
 
@@ -248,16 +249,16 @@ def _groups() -> Table:
     has = f"count by (pool) (gpuform:node:info{{{POOL}}})"
     return Table(
         title="Limits of elastic pools",
-        description="How many nodes each may grow to. At its limit a pool gets no more, and pods wait.",
+        description="Maximum number of nodes of each pool. At its limit pods stay pending.",
         keys={"pool": "Pool"},
         columns=(
-            Column("Has", has, "short"),
-            Column("May have", of("gpuform:nodepool:nodes_most"), "short"),
-            Column("Used of it", f"{has} / {of('gpuform:nodepool:nodes_most')}", "percentunit", bar=True),
+            Column("Used", has, "short"),
+            Column("Limit", of("gpuform:nodepool:nodes_most"), "short"),
+            Column("Used of limit", f"{has} / {of('gpuform:nodepool:nodes_most')}", "percentunit", bar=True),
             Column("Nodes left", of("gpuform:nodepool:nodes_left"), "short", _NONE),
         ),
         links={},
-        sort="Used of it",
+        sort="Used of limit",
     )
 
 

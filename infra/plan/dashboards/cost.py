@@ -52,8 +52,7 @@ def board(env: Environment) -> Board:
     return Board(
         "cost",
         "GPU cost",
-        "What GPUs cost while they are there, and what of it is idle: asked for by nobody, or held "
-        "and not used.",
+        "What the running GPUs cost, and how much of it is idle: not requested, or requested and not used.",
         tuple(sections),
         hours=24,
     )
@@ -74,49 +73,49 @@ def _money(env: Environment) -> Section:
     panels: list[Panel] = [
         Stat(
             title="Cost per hour",
-            description="Of every pool with a price, those without GPUs among them.",
+            description="All pools with a price, also those without GPUs.",
             expr=f"sum({_COST})",
             unit=_USD,
         ),
         Stat(
-            title="A month of this",
-            description=f"{HOURS_PER_MONTH} hours like now{_of_budget(env)}.",
+            title="Cost per month at this rate",
+            description=f"{HOURS_PER_MONTH} hours at the current rate{_of_budget(env)}.",
             expr=f"sum({_COST}) * {HOURS_PER_MONTH}",
             unit=_USD,
             steps=_budget_steps(env),
         ),
         Stat(
             title="Busy, per hour",
-            description="Of pools with GPUs, the part that computes.",
+            description="Cost of the GPUs in use.",
             expr=f"sum({_BUSY})",
             unit=_USD,
         ),
         Stat(
-            title="Held idle, per hour",
-            description="Asked for by pods that do not use it. Share those GPUs more, or end those pods.",
+            title="Allocated but idle, per hour",
+            description="Requested by pods that do not use it. Share those GPUs more, or end those pods.",
             expr=f"sum({_HELD})",
             unit=_USD,
         ),
         Stat(
-            title="Asked for by nobody, per hour",
-            description="Free GPUs that are paid for. Fewer nodes, or pools that shrink.",
+            title="Not requested, per hour",
+            description="Cost of free GPUs. Use fewer nodes, or elastic pools.",
             expr=f"sum({_FREE})",
             unit=_USD,
         ),
         Stat(
             title="Idle part",
-            description="Of what pools with GPUs cost, the part that nobody computes with.",
+            description="Part of the cost of pools with GPUs that is idle.",
             expr=f"1 - sum({_BUSY}) / {_OF_GPUS}",
             unit="percentunit",
             steps=((0.5, "orange"), (0.8, "red")),
         ),
     ]
-    return Section("Money", tuple(panels))
+    return Section("Cost", tuple(panels))
 
 
 def _of_budget(env: Environment) -> str:
     budget = env.cost.budget_usd_per_month if env.cost else None
-    return "" if budget is None else f"; the budget of {budget:,.0f} USD is where it turns red"
+    return "" if budget is None else f"; red from the budget of {budget:,.0f} USD on"
 
 
 def _budget_steps(env: Environment) -> Steps:
@@ -130,27 +129,27 @@ def _pools() -> Section:
 
     table = Table(
         title="Pools, USD per hour",
-        description="Busy, held idle and free add up to the cost: what a pool costs is the price of the "
-        "GPUs that its nodes offer, so that GPUs which are missing make the others dearer.",
+        description="Busy, allocated but idle, and not requested add up to the cost: it is divided among the "
+        "allocatable GPUs, so missing GPUs raise the cost of the others.",
         keys={"pool": "Pool", "sharing": "Shared by"},
         columns=(
             per_pool("Cost", _COST),
-            Column("One GPU", f"max by (pool, sharing) ({_PER_GPU})", _USD),
+            Column("Per GPU", f"max by (pool, sharing) ({_PER_GPU})", _USD),
             per_pool("Busy", _BUSY),
-            per_pool("Held idle", _HELD),
-            per_pool("Free", _FREE),
+            per_pool("Allocated but idle", _HELD),
+            per_pool("Not requested", _FREE),
         ),
         links={"pool": ("Pool in the fleet", to("fleet", "pool"))},
         sort="Cost",
         width=12,
     )
     course = Series(
-        title="Idle and busy money",
-        description="USD per hour; the height of all is what the GPUs on offer cost.",
+        title="Idle and busy cost",
+        description="USD per hour; the total is the cost of the allocatable GPUs.",
         queries=(
             Query(f"sum({_BUSY})", "busy"),
-            Query(f"sum({_HELD})", "held idle"),
-            Query(f"sum({_FREE})", "asked for by nobody"),
+            Query(f"sum({_HELD})", "allocated but idle"),
+            Query(f"sum({_FREE})", "not requested"),
         ),
         unit=_USD,
         stacked=True,
@@ -166,27 +165,27 @@ def _hours(priced: bool) -> Section:
         return Column(header, f"sum by (namespace) ({hours(what)})", "short")
 
     columns = [
-        column("Asked for", "requested"),
+        column("Requested", "requested"),
         column("Used", "used"),
-        column("Held idle", "idle"),
+        column("Allocated but idle", "idle"),
     ]
     if priced:
         price = f"on (pool, sharing) group_left () ({_PER_GPU})"
         columns += [
             Column(header, f"sum by (namespace) ({hours(what)} * {price})", _USD)
-            for header, what in (("USD", "requested"), ("USD held idle", "idle"))
+            for header, what in (("USD", "requested"), ("USD idle", "idle"))
         ]
     table = Table(
         title="Namespaces in the last hour",
-        description="GPU-hours by what was asked for, and its price where the pool has one.",
+        description="GPU-hours requested, used and idle, and their cost if the pool has a price.",
         keys={"namespace": "Namespace"},
         columns=tuple(columns),
         links={"namespace": ("Sharing in the namespace", to("sharing", "namespace"))},
-        sort="Asked for",
+        sort="Requested",
     )
     idle = Series(
-        title="GPU-hours held idle by namespace",
-        description="In each hour that ends at the point: asked for, and not used.",
+        title="Idle GPU-hours by namespace",
+        description="In the hour up to each point: requested and not used.",
         queries=(Query(f"sum by (namespace) ({hours('idle')})", "{{namespace}}"),),
         unit="short",
         stacked=True,
@@ -199,6 +198,6 @@ def _unknown(names: Sequence[str]) -> Text:
     return Text(
         title="",
         description="",
-        content=f"No price is known of {named}, or nobody here counts their nodes: their GPUs are in no sum "
-        "of money. `cost.prices` of the environment takes prices of machines and pools.",
+        content=f"No price is known for {named}, or their number of nodes is not known: no cost includes "
+        "their GPUs. Set prices of machines and pools in `cost.prices` of the environment.",
     )

@@ -45,7 +45,7 @@ def _now() -> Section:
     used, total = (f"{_BY_DEVICE} (gpuform:device:memory_{what}_bytes{_HERE})" for what in ("used", "total"))
     devices = Table(
         title="GPUs and slices",
-        description="One row for each GPU that is not cut, or slice of one that is.",
+        description="One row for each MIG slice, or for each GPU without MIG.",
         keys={
             "node": "Node",
             "pool": "Pool",
@@ -68,8 +68,8 @@ def _now() -> Section:
     )
     gpus = Table(
         title="GPUs",
-        description="What a card has once, however it is cut. The last XID stays until another one comes: "
-        "whether it is recent, the dashboard of health says.",
+        description="Metrics of the whole GPU, with or without MIG. The last XID stays until the next one: "
+        "the dashboard health says whether it is recent.",
         keys={"node": "Node", "pool": "Pool", "gpu": "GPU", "modelName": "Model"},
         columns=(
             Column("Temperature", f"{_BY_GPU} (gpuform:gpu:temperature_celsius{_HERE})", "celsius", _HOT),
@@ -89,16 +89,15 @@ def _load() -> Section:
         (
             Series(
                 title="Utilisation",
-                description="Part of the time in which a kernel ran. It says nothing of how much of "
-                "the chip the "
-                "kernel filled: that is on the dashboard of pipes.",
+                description="Part of the time in which a kernel ran. How much of the chip the kernel used is "
+                "on the dashboard pipes.",
                 queries=(Query(highest(f"gpuform:device:util_ratio{_HERE}"), _DEVICE),),
                 unit="percentunit",
                 most=1,
             ),
             Series(
                 title="Memory in use",
-                description="What processes have allocated; frameworks often take more than they need.",
+                description="Memory allocated by processes; frameworks often allocate more than they need.",
                 queries=(Query(highest(f"gpuform:device:memory_used_bytes{_HERE}"), _DEVICE),),
                 unit="bytes",
             ),
@@ -110,8 +109,8 @@ def _load() -> Section:
             ),
             Series(
                 title="Video engines",
-                description="Part of the time in which encoder and decoder worked; transcoding fills "
-                "them only.",
+                description="Part of the time in which encoder and decoder worked; transcoding uses only "
+                "these.",
                 queries=tuple(
                     Query(_card_of(f"DCGM_FI_DEV_{engine}_UTIL"), f"{_GPU} {name}")
                     for engine, name in (("ENC", "encoder"), ("DEC", "decoder"))
@@ -129,26 +128,26 @@ def _card() -> Section:
         (
             Series(
                 title="Temperature",
-                description="Of the chip. A card slows itself down before it is harmed.",
+                description="Temperature of the chip. A GPU throttles before it is damaged.",
                 queries=(Query(highest(f"gpuform:gpu:temperature_celsius{_HERE}"), _GPU),),
                 unit="celsius",
                 steps=_HOT,
             ),
             _per_gpu(
                 "Temperature of the memory",
-                "Cards without HBM report none, or zero.",
+                "GPUs without HBM report no value, or zero.",
                 "DCGM_FI_DEV_MEMORY_TEMP",
                 "celsius",
             ),
             Series(
                 title="Power",
-                description="What each card draws. Much power at little utilisation is waste.",
+                description="Power draw of each GPU. High power at low utilisation is waste.",
                 queries=(Query(highest(f"gpuform:gpu:power_watts{_HERE}"), _GPU),),
                 unit="watt",
             ),
             Series(
-                title="Held back",
-                description="Part of the time in which the card ran slower for its power limit or its heat.",
+                title="Throttled",
+                description="Part of the time in which the GPU was throttled by its power limit or heat.",
                 queries=tuple(
                     Query(
                         _card_of(f"rate(DCGM_FI_DEV_{why}_VIOLATION{{{NODE}}}[5m])", " / 1e9"),
@@ -160,15 +159,17 @@ def _card() -> Section:
             ),
             _per_gpu(
                 "SM clock",
-                "Falls when the card is idle, hot or at its power limit.",
+                "Falls when the GPU is idle, hot or at its power limit.",
                 "DCGM_FI_DEV_SM_CLOCK",
                 "hertz",
                 " * 1e6",
             ),
-            _per_gpu("Memory clock", "Seldom moves under load.", "DCGM_FI_DEV_MEM_CLOCK", "hertz", " * 1e6"),
+            _per_gpu(
+                "Memory clock", "Rarely changes under load.", "DCGM_FI_DEV_MEM_CLOCK", "hertz", " * 1e6"
+            ),
             Series(
-                title="Reasons of lower clocks",
-                description="In how many of the last samples each reason held; idle is one of them.",
+                title="Reasons for lower clocks",
+                description="Number of the last samples with each reason; idle is one of the reasons.",
                 queries=(
                     Query(
                         highest(f"max by (node, pool, gpu, clock_event) ({of_pool(_EVENTS)})"),
@@ -193,8 +194,8 @@ def _links(nvlink: bool) -> Section:
         (
             Series(
                 title="PCIe",
-                description="Bytes per second over the bus, protocol and all: from the GPU (tx) and "
-                "to it (rx).",
+                description="Bytes per second over the bus, protocol included: from the GPU (tx) and to the "
+                "GPU (rx).",
                 queries=tuple(
                     Query(_card_of(f"DCGM_FI_PROF_PCIE_{way.upper()}_BYTES{{{NODE}}}"), f"{_GPU} {way}")
                     for way in ("tx", "rx")
@@ -203,7 +204,7 @@ def _links(nvlink: bool) -> Section:
             ),
             Series(
                 title="PCIe replays",
-                description="Packets sent again. A few are nothing; many are a bad slot, riser or card.",
+                description="Packets sent again. A few are normal; many point to a bad slot, riser or card.",
                 queries=(Query(_card_of(f"increase(DCGM_FI_DEV_PCIE_REPLAY_COUNTER{{{NODE}}}[1h])"), _GPU),),
                 unit="short",
             ),
@@ -215,7 +216,7 @@ def _links(nvlink: bool) -> Section:
 def _nvlink() -> Series:
     return Series(
         title="NVLink",
-        description="How fast the counter of all lanes moves; a card without NVLink has no line.",
+        description="Rate of the counter of all lanes; a GPU without NVLink has no line.",
         queries=(Query(_card_of(f"rate(DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL{{{NODE}}}[5m])"), _GPU),),
         unit="short",
     )

@@ -28,8 +28,8 @@ def section(nvlink: bool) -> Section:
             ),
             Series(
                 title="ECC errors",
-                description="In the last hour. Single-bit ones are corrected; a double-bit one ends "
-                "what ran.",
+                description="In the last hour. Single-bit errors are corrected; a double-bit error ends the "
+                "programs on the GPU.",
                 queries=(
                     Query(_grown("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"), f"{_GPU} single-bit"),
                     Query(_grown("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"), f"{_GPU} double-bit"),
@@ -38,9 +38,8 @@ def section(nvlink: bool) -> Section:
             ),
             Series(
                 title="Remapped rows",
-                description="Rows of memory that spare ones stand in for, since the card was made. A "
-                "remap that failed "
-                "means that the card must go.",
+                description="Memory rows replaced by spare rows, over the life of the GPU. A failed remap "
+                "means that the GPU must be replaced.",
                 queries=tuple(
                     Query(
                         highest(f"max by (node, pool, gpu) ({of_pool(f'{name}{{{NODE}}}')})"),
@@ -56,7 +55,7 @@ def section(nvlink: bool) -> Section:
             ),
             Series(
                 title="Temperature",
-                description="Of each chip.",
+                description="Temperature of each chip.",
                 queries=(Query(highest(f"gpuform:gpu:temperature_celsius{{{POOL}, {NODE}}}"), _GPU),),
                 unit="celsius",
                 steps=((80, "orange"), (90, "red")),
@@ -69,8 +68,8 @@ def section(nvlink: bool) -> Section:
 def _nvlink() -> Series:
     return Series(
         title="NVLink errors",
-        description="In the last hour. Replays and checksum errors mend themselves; a link that has to be "
-        "brought up again does not stay up for long.",
+        description="In the last hour. Replays and checksum errors are corrected; a link that needs "
+        "recoveries usually fails again soon.",
         queries=tuple(
             Query(_grown(f"DCGM_FI_DEV_NVLINK_{kind}_ERROR_COUNT_TOTAL"), f"{_GPU} {name}")
             for kind, name in (

@@ -25,7 +25,7 @@ def board(env: Environment) -> Board:
     """The dashboard; cost only if a price is known."""
     sections = (_now(cost.is_priced(env)), _pools(cost.is_priced(env)), _load(), _nodes())
     return Board(
-        "fleet", "GPU fleet", "All GPUs at a glance: there, asked for, busy, warm, paid for.", sections
+        "fleet", "GPU fleet", "All GPUs at a glance: number, requested, busy, temperature, cost.", sections
     )
 
 
@@ -33,33 +33,31 @@ def _now(priced: bool) -> Section:
     panels: list[Panel] = [
         Stat(
             title="GPUs declared",
-            description="What the pools say, in whole GPUs; of elastic pools, what their nodes have.",
+            description="GPUs that the pools declare, in whole GPUs; for elastic pools, GPUs of their nodes.",
             expr=f"sum(gpuform:pool:gpus_declared{{{POOL}}})",
             unit="short",
         ),
         Stat(
-            title="GPUs offered",
-            description="What the nodes offer to pods now, in whole GPUs; slices and shares count as "
-            "their part.",
+            title="GPUs allocatable",
+            description="Allocatable on the nodes now, in whole GPUs; slices and shares count as fractions.",
             expr=f"sum({_ALLOCATABLE})",
             unit="short",
         ),
         Stat(
-            title="Asked for",
-            description="Part of the offered GPUs that pods have asked for and got.",
+            title="Requested",
+            description="Part of the allocatable GPUs that pods on nodes request.",
             expr=f"sum(gpuform:pool:gpus_requested{{{POOL}}}) / sum({_ALLOCATABLE})",
             unit="percentunit",
         ),
         Stat(
             title="Busy",
-            description="Part of the offered GPUs that computes; the rest of what was asked for is "
-            "held idle.",
+            description="Part of the allocatable GPUs in use; the rest of the requested ones is idle.",
             expr=f"sum(gpuform:pool:gpus_used{{{POOL}}}) / sum({_ALLOCATABLE})",
             unit="percentunit",
         ),
         Stat(
             title="Faults",
-            description="GPUs with a fault that a reset or another card must mend.",
+            description="GPUs with a fault that needs a reset or a replacement.",
             expr="count(count by (node, gpu) "
             f'(gpuform:fault:active{{{POOL}, class=~"reset|replace"}})) or vector(0)',
             unit="short",
@@ -70,7 +68,7 @@ def _now(priced: bool) -> Section:
         panels.append(
             Stat(
                 title="Cost per hour",
-                description="Price of the pools' nodes that are there, USD by the price list.",
+                description="Cost of the current nodes of the pools, in USD by the price list.",
                 expr=f"sum(gpuform:pool:cost_per_hour{{{POOL}}})",
                 unit="currencyUSD",
             )
@@ -84,11 +82,11 @@ def _pools(priced: bool) -> Section:
 
     columns = [
         per_pool("Declared", "gpus_declared"),
-        per_pool("Offered", "gpus_allocatable"),
-        per_pool("Asked for", "gpus_requested"),
+        per_pool("Allocatable", "gpus_allocatable"),
+        per_pool("Requested", "gpus_requested"),
         per_pool("Busy", "gpus_used"),
         Column(
-            "Busy of offered",
+            "Busy of allocatable",
             f"sum by (pool, sharing) (gpuform:pool:gpus_used{{{POOL}}}) "
             f"/ (sum by (pool, sharing) ({_ALLOCATABLE}) > 0)",
             "percentunit",
@@ -99,8 +97,8 @@ def _pools(priced: bool) -> Section:
         columns.append(per_pool("USD per hour", "cost_per_hour", "currencyUSD"))
     table = Table(
         title="Pools",
-        description="Each pool in whole GPUs. Offered less than declared: nodes are missing, or "
-        "offer too few.",
+        description="Each pool in whole GPUs. Allocatable below declared: nodes are missing, or offer too "
+        "few GPUs.",
         keys={"pool": "Pool", "sharing": "Shared by"},
         columns=tuple(columns),
         links={"pool": ("GPUs of the pool", to("devices", "pool"))},
@@ -110,13 +108,13 @@ def _pools(priced: bool) -> Section:
 
 
 def _load() -> Section:
-    whole = ("allocatable", "offered"), ("requested", "asked for"), ("used", "busy")
+    whole = ("allocatable", "allocatable"), ("requested", "requested"), ("used", "busy")
     return Section(
         "Load",
         (
             Series(
-                title="GPUs offered, asked for, busy",
-                description="The gap between the first two is free, between the last two held idle.",
+                title="GPUs allocatable, requested, busy",
+                description="The gap between the first two is free, between the last two allocated but idle.",
                 queries=tuple(
                     Query(f"sum(gpuform:pool:gpus_{what}{{{POOL}}})", name) for what, name in whole
                 ),
@@ -144,14 +142,14 @@ def _load() -> Section:
             ),
             Series(
                 title="Power by pool",
-                description="What the GPUs draw; the rest of the machine is not in it.",
+                description="Power draw of the GPUs, without the rest of the machine.",
                 queries=(Query(f"sum by (pool) (gpuform:gpu:power_watts{{{POOL}}})", "{{pool}}"),),
                 unit="watt",
                 stacked=True,
             ),
             Series(
                 title="Energy in the last hour by pool",
-                description="What the GPUs took in each hour that ends at the point.",
+                description="Energy used by the GPUs in the hour up to each point.",
                 queries=(
                     Query(
                         f"sum by (pool) (increase(gpuform:gpu:energy_joules_total{{{POOL}}}[1h])) / 3.6e6",
@@ -163,7 +161,7 @@ def _load() -> Section:
             ),
             Series(
                 title="Hottest GPU by pool",
-                description="The warmest of each pool; most data centre GPUs slow down from about 85 "
+                description="Highest temperature in each pool; most data centre GPUs throttle from about 85 "
                 "degrees.",
                 queries=(Query(f"max by (pool) (gpuform:gpu:temperature_celsius{{{POOL}}})", "{{pool}}"),),
                 unit="celsius",
@@ -177,7 +175,7 @@ def _nodes() -> Section:
     used, total = (f"sum by (node, pool) (gpuform:device:memory_{what}_bytes{{{POOL}}})" for what in _MEMORY)
     table = Table(
         title="Nodes with GPUs",
-        description="Means, sums and the warmest of each node's GPUs.",
+        description="Mean utilisation, memory, total power and highest temperature of each node's GPUs.",
         keys={"node": "Node", "pool": "Pool"},
         columns=(
             Column(

@@ -20,7 +20,7 @@ from infra.plan.dashboards.spec import COLUMNS, VARIABLES, Board, Section
 TAG = "gpuform"
 # As Grafana's variable editor writes them.
 _LABEL_VALUES, _OF_EDITOR = 1, "PrometheusVariableQueryEditor-VariableQuery"
-_OF_VARIABLE = "What the panels of this dashboard are of; all if nothing is chosen."
+_OF_VARIABLE = "Filters the panels of this dashboard; all if nothing is selected."
 
 
 def model(board: Board) -> dict[str, Any]:

@@ -56,43 +56,42 @@ def _now() -> Section:
         (
             Stat(
                 title="Critical alerts",
-                description="Somebody should act now.",
+                description="Act now.",
                 expr=alerts("critical"),
                 unit="short",
                 steps=_BAD,
             ),
             Stat(
                 title="Warnings",
-                description="Somebody should look today.",
+                description="Check today.",
                 expr=alerts("warning"),
                 unit="short",
                 steps=((1, "orange"),),
             ),
             Stat(
                 title="GPUs with a fault",
-                description="GPUs that a reset or another card must mend; faults of applications are "
-                "not counted.",
+                description="GPUs that need a reset or a replacement; application faults are not counted.",
                 expr=f"count(count by (node, gpu) ({_MENDED})) or vector(0)",
                 unit="short",
                 steps=_BAD,
             ),
             Stat(
                 title="GPUs missing",
-                description="Declared by the pools and not offered by any node, in whole GPUs.",
+                description="Declared by the pools and not allocatable on any node, in whole GPUs.",
                 expr=f"round(sum(clamp_min({declared} - {offered}, 0)), 0.01)",
                 unit="short",
                 steps=((0.01, "red"),),
             ),
             Stat(
-                title="Nodes kept from pods",
-                description="Nodes with the taint of a sick GPU: nothing new is placed on them.",
+                title="Tainted nodes (GPU fault)",
+                description="Nodes with the taint of an unhealthy GPU: no new pods are placed on them.",
                 expr=f"count({_KEPT}) or vector(0)",
                 unit="short",
                 steps=_BAD,
             ),
             Stat(
-                title="Exporters silent",
-                description="Nodes whose GPUs report nothing. Nothing else here can be known of them.",
+                title="Exporters down",
+                description="Nodes without GPU metrics: this dashboard shows nothing else about them.",
                 expr=f"count({_EXPORTER} == 0) or vector(0)",
                 unit="short",
                 steps=_BAD,
@@ -116,7 +115,7 @@ def _alerts(behind: str) -> Section:
         (
             Table(
                 title="Firing",
-                description="The runbook of each says what it means and what to do.",
+                description="The runbook of each alert says what it means and what to do.",
                 keys={
                     "alertname": "Alert",
                     "severity": "Severity",
@@ -134,9 +133,9 @@ def _alerts(behind: str) -> Section:
                 height=10,
             ),
             Alerts(
-                title="Waiting and firing",
-                description="What Grafana has of the same rules, with summaries; those that wait are "
-                "not sure yet.",
+                title="Pending and firing",
+                description="Grafana's list of the same alerts, with summaries; pending ones are not "
+                "confirmed yet.",
                 prefix="Gpu",
                 width=8,
             ),
@@ -148,9 +147,8 @@ def _faults() -> Section:
     keys = "node, pool, gpu, UUID, xid, class, reason"
     table = Table(
         title="Faults",
-        description="What the health loop acts on. Application: the pod's own doing. Reset: the GPU "
-        "must be reset. "
-        "Replace: the card or node must go. Informational: nothing to do.",
+        description="Faults that the health loop acts on. Application: an error of the pod. Reset: the GPU "
+        "must be reset. Replace: the GPU or the node must be replaced. Informational: nothing to do.",
         keys={
             "node": "Node",
             "pool": "Pool",
@@ -182,15 +180,15 @@ def _nodes(cut: bool) -> Section:
         "Nodes",
         (
             Series(
-                title="Declared and offered GPUs",
-                description="In whole GPUs. Below what is declared: nodes are missing, or offer too few.",
-                queries=(Query(declared, "{{pool}} declared"), Query(offered, "{{pool}} offered")),
+                title="Declared and allocatable GPUs",
+                description="In whole GPUs. Allocatable below declared: nodes are missing, or offer too few.",
+                queries=(Query(declared, "{{pool}} declared"), Query(offered, "{{pool}} allocatable")),
                 unit="short",
                 width=8,
             ),
             Bars(
                 title="Exporters",
-                description="One where the node's GPUs report, zero where they do not.",
+                description="1 if the exporter of the node answers, 0 if not.",
                 queries=(Query(f"max by (node) ({_EXPORTER})", "{{node}}"),),
                 unit="short",
                 most=1,
@@ -207,7 +205,7 @@ def _layouts() -> Table:
     nodes = of_pool(f'kube_node_labels{{{config}!="", {NODE}}}')
     return Table(
         title="MIG layouts",
-        description="What nodes were told to cut their GPUs into, and how that went.",
+        description="MIG layouts set on the nodes, and their state.",
         keys={"pool": "Pool", config: "Layout", state: "State"},
         columns=(Column("Nodes", f"count by (pool, {config}, {state}) ({nodes})", "short"),),
         links={},

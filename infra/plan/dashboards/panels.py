@@ -24,7 +24,7 @@ _NEUTRAL = "blue"
 @singledispatch
 def builder(panel: Panel) -> Any:
     """Builder of a panel, without id and position; TypeError for an unknown kind of panel."""
-    raise TypeError(f"no panel of Grafana's for {type(panel).__name__}")
+    raise TypeError(f"no Grafana panel for {type(panel).__name__}")
 
 
 @builder.register

@@ -20,16 +20,16 @@ from infra.plan.dashboards.spec import (
 )
 
 _PIPES = {
-    "PIPE_TENSOR_ACTIVE": ("Tensor", "Matrix units: training and inference with mixed precision live here."),
+    "PIPE_TENSOR_ACTIVE": ("Tensor", "Matrix units, used by training and inference with mixed precision."),
     "PIPE_FP64_ACTIVE": ("FP64", "Double precision: simulation."),
-    "PIPE_FP32_ACTIVE": ("FP32", "Single precision, and what a framework does without mixed precision."),
+    "PIPE_FP32_ACTIVE": ("FP32", "Single precision, used by frameworks without mixed precision."),
     "PIPE_FP16_ACTIVE": ("FP16", "Half precision outside the tensor cores."),
 }
 _WHOLE = {
     "GR_ENGINE_ACTIVE": ("Compute engine", "Part of the time in which the GPU or slice computed at all."),
     "DRAM_ACTIVE": (
         "Memory",
-        "Part of the cycles in which the device memory was busy: near its end it is the limit.",
+        "Part of the cycles in which the device memory was busy: near 100 %, memory is the limit.",
     ),
 }
 _DEVICE = "{{node}} gpu {{gpu}} {{GPU_I_PROFILE}} {{GPU_I_ID}}"
@@ -41,7 +41,7 @@ def board() -> Board:
     return Board(
         "pipes",
         "GPU pipes",
-        "Which units of the chips work: tensor, FP64, FP32, FP16, memory.",
+        "Which units of the GPUs are active: tensor, FP64, FP32, FP16, memory.",
         (_now(), _pools(), _devices()),
         hours=3,
     )
@@ -83,8 +83,8 @@ def _pools() -> Section:
 def _devices() -> Section:
     table = Table(
         title="GPUs and slices",
-        description="Busy engine and idle pipes: the work waits for memory, for launches, or does "
-        "not fit the chip.",
+        description="Busy engine and idle pipes: the work waits for memory or launches, or does not suit the "
+        "chip.",
         keys={"node": "Node", "pool": "Pool", "gpu": "GPU", "GPU_I_PROFILE": "Slice", "GPU_I_ID": "Instance"},
         columns=tuple(
             Column(name, _field(field, _KEYS), "percentunit", bar=True)

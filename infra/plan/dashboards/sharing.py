@@ -32,7 +32,7 @@ def board() -> Board:
     return Board(
         "sharing",
         "GPU sharing",
-        "Who is on the same GPUs as whom, with how much, and how full they are.",
+        "Which pods share GPUs, what they request, and how full the GPUs are.",
         (_now(), _who(), _course()),
     )
 
@@ -43,30 +43,29 @@ def _now() -> Section:
         (
             Stat(
                 title="Pods with GPUs",
-                description="Pods that have a GPU, a slice or a share of one.",
+                description="Pods with a GPU, a slice or a share.",
                 expr=f"count(count by (namespace, pod) ({_ASKED}))",
                 unit="short",
                 width=6,
             ),
             Stat(
-                title="GPUs they asked for",
-                description="In whole GPUs: a share of four is a quarter.",
+                title="GPUs requested",
+                description="In whole GPUs: one share of four is a quarter.",
                 expr=f"sum({_ASKED})",
                 unit="short",
                 width=6,
             ),
             Stat(
-                title="Busy of what was asked for",
-                description="Little here means that GPUs are held idle, and sharing them more would pay.",
+                title="Busy of requested",
+                description="A low value means that GPUs are allocated but idle: share them more.",
                 expr=f"sum(gpuform:pod:gpus_used{_POD}) / sum({_ASKED})",
                 unit="percentunit",
                 width=6,
             ),
             Stat(
                 title="Fullest GPU or slice",
-                description="Part of its memory. One pod that takes it all has its neighbours fail "
-                "on a GPU that is "
-                "shared by time; a slice is full for its own pods only.",
+                description="Part of its memory in use. On a time-sliced GPU, one pod that takes all of it "
+                "makes the others fail; a full slice affects only its own pods.",
                 expr=f"max({_DEVICES.format('used')} / {_DEVICES.format('total')})",
                 unit="percentunit",
                 steps=((0.9, "red"),),
@@ -79,10 +78,9 @@ def _now() -> Section:
 def _who() -> Section:
     beside = "count by (node, resource) (gpuform:pod:gpus_requested)"
     table = Table(
-        title="Who shares with whom",
+        title="Pods that share GPUs",
         description="Sort by node: pods with the same node and resource are neighbours. Slices share "
-        "no memory "
-        "and no compute; shares of a GPU have both in common.",
+        "neither memory nor compute; shares of a GPU share both.",
         keys={
             "node": "Node",
             "pool": "Pool",
@@ -92,7 +90,7 @@ def _who() -> Section:
             "pod": "Pod",
         },
         columns=(
-            Column("Asked for", f"sum by ({_KEYS}) ({_ASKED})", "short"),
+            Column("Requested", f"sum by ({_KEYS}) ({_ASKED})", "short"),
             Column("Used", f"sum by ({_KEYS}) (gpuform:pod:gpus_used{_POD})", "short"),
             Column(
                 "Pods on these GPUs",
@@ -107,7 +105,7 @@ def _who() -> Section:
         sort="Pods on these GPUs",
         height=11,
     )
-    return Section("Who", (table,))
+    return Section("Pods", (table,))
 
 
 def _course() -> Section:
@@ -115,10 +113,10 @@ def _course() -> Section:
     used = f"gpuform:namespace:gpus_used{{{POOL}, {NAMESPACE}}}"
     memory = f"sum by (node, gpu, GPU_I_PROFILE, GPU_I_ID) ({_DEVICES})"
     return Section(
-        "Course",
+        "Over time",
         (
             Series(
-                title="Asked for by namespace",
+                title="Requested by namespace",
                 description="In whole GPUs.",
                 queries=(Query(f"sum by (namespace) ({asked})", "{{namespace}}"),),
                 unit="short",
@@ -126,15 +124,15 @@ def _course() -> Section:
             ),
             Series(
                 title="Used by namespace",
-                description="In whole GPUs, divided among the pods of a GPU by what they asked for.",
+                description="In whole GPUs, divided among the pods of a GPU by their requests.",
                 queries=(Query(f"sum by (namespace) ({used})", "{{namespace}}"),),
                 unit="short",
                 stacked=True,
             ),
             Series(
                 title="Used by kind of sharing",
-                description="Of what was asked for. Where it stays low, share more; above one, pods take "
-                "more than their share, which only slices and MPS keep them from.",
+                description="Part of the requested GPUs. If it stays low, share more; above 100 %, pods use "
+                "more than their share, which only slices and MPS prevent.",
                 queries=(
                     Query(f"sum by (sharing) ({used}) / (sum by (sharing) ({asked}) > 0)", "{{sharing}}"),
                 ),

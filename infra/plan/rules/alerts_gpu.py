@@ -40,10 +40,10 @@ def alerts(env: Environment) -> Iterator[Alert]:
         name="GpuLost",
         severity="critical",
         expr=f'{ACTIVE}{{reason="gpu_lost"}}',
-        means="A GPU that its node showed within the hour is not there any more, for three minutes.",
-        summary=f"{GPU_WHERE} is gone",
-        description="The node's exporter answers and does not show it. Drain the node and reboot it; "
-        f"change the card or the machine if the GPU stays away. {POOL_WHERE}",
+        means="A GPU that its node reported within the past hour has been missing for three minutes.",
+        summary=f"{GPU_WHERE} is missing",
+        description="The node's exporter answers, but does not report the GPU. Drain the node and reboot it; "
+        f"replace the GPU or the machine if the GPU stays missing. {POOL_WHERE}",
     )
 
 
@@ -61,9 +61,9 @@ def _memory() -> Iterator[Alert]:
         name="GpuRowRemapFailed",
         severity="critical",
         expr=f'{ACTIVE}{{reason="row_remap"}}',
-        means="A bad row of memory could not be remapped: no spare row is left, the card is worn out.",
-        summary=f"no spare memory rows: {GPU_WHERE} has to be changed",
-        description=f"Take the node out of use and have the card changed. {POOL_WHERE}",
+        means="A bad memory row could not be remapped: no spare row is left, the GPU must be replaced.",
+        summary=f"no spare memory rows: {GPU_WHERE} must be replaced",
+        description=f"Drain the node and have the GPU replaced. {POOL_WHERE}",
     )
     flags = ("DCGM_FI_DEV_ROW_REMAP_PENDING", "DCGM_FI_DEV_RETIRED_PENDING")
     flagged = " or ".join(f"{most(_KEYS, dcgm(flag))} > 0" for flag in flags)
@@ -72,7 +72,7 @@ def _memory() -> Iterator[Alert]:
         name="GpuRowRemapPending",
         severity="warning",
         expr=f"{with_pool(flagged)} or {grown}",
-        means="A bad row of memory (before Ampere: a page) goes out of use with the next reset; it works.",
+        means="A bad memory row (before Ampere: page) is taken out of use by the next reset; the GPU works.",
         summary=f"{GPU_WHERE} has a bad memory row: reset it when it is idle",
         description=f"New pods may start on it meanwhile. {POOL_WHERE}",
     )
@@ -80,9 +80,9 @@ def _memory() -> Iterator[Alert]:
         name="GpuRowsRemappedMany",
         severity="warning",
         expr=f"{most(_ROWS, REMAPPED)} > {_MANY_ROWS}",
-        means=f"More than {_MANY_ROWS} rows of memory were remapped, half of what a card has to spare.",
-        summary=f"{GPU_WHERE} has {{{{ $value }}}} remapped memory rows: plan to change the card",
-        description=f"It works, and will run out of spare rows. {POOL_WHERE}",
+        means=f"More than {_MANY_ROWS} memory rows are remapped, half of the spare rows of a GPU.",
+        summary=f"{GPU_WHERE} has {{{{ $value }}}} remapped memory rows: plan to replace it",
+        description=f"The GPU works, but will run out of spare rows. {POOL_WHERE}",
     )
 
 
@@ -92,9 +92,9 @@ def _throttling() -> Iterator[Alert]:
         severity="warning",
         wait="10m",
         expr=f"{TEMPERATURE} > {_HOT_C}",
-        means=f"A GPU is hotter than {_HOT_C} C; it will slow down.",
+        means=f"A GPU is hotter than {_HOT_C} C; it will be throttled.",
         summary=f"{GPU_WHERE} is at {{{{ $value }}}} C",
-        description=f"Look at the fans, the air flow and the neighbours in the rack. {POOL_WHERE}",
+        description=f"Check the fans, the air flow and the neighbours in the rack. {POOL_WHERE}",
     )
     for name, counter, events, least, severity, wait, means, then in (
         (
@@ -105,7 +105,7 @@ def _throttling() -> Iterator[Alert]:
             "warning",
             "10m",
             "because it is too hot",
-            "Look at the cooling; what runs there is slower than it is elsewhere.",
+            "Check the cooling; pods on this GPU run slower than elsewhere.",
         ),
         (
             "GpuPowerThrottling",
@@ -115,7 +115,7 @@ def _throttling() -> Iterator[Alert]:
             "info",
             "30m",
             "at its power limit",
-            "It is usual for a GPU that works hard. Look at the power supply if it is only one of many.",
+            "This is usual under full load. Check the power supply if only this GPU is affected.",
         ),
     ):
         spent = f"{most(_KEYS, dcgm(counter, over='rate'))} / {_NANOSECONDS}"
@@ -126,8 +126,8 @@ def _throttling() -> Iterator[Alert]:
             severity="warning" if severity == "warning" else "info",
             wait=wait,
             expr=with_pool(f"({spent} > {least}) or ({other})"),
-            means=f"A GPU has run slowed down {means}, for more than {least:.0%} of the time.",
-            summary=f"{GPU_WHERE} is slowed down {means}",
+            means=f"A GPU is throttled {means}, for more than {least:.0%} of the time.",
+            summary=f"{GPU_WHERE} is throttled {means}",
             description=f"{then} {POOL_WHERE}",
         )
 
@@ -143,8 +143,8 @@ def _links() -> Alert:
         expr=with_pool(" or ".join(parts)),
         means="An NVLink had to be recovered, or repeated more than 10 transfers, within ten minutes.",
         summary=f"NVLink errors: {GPU_WHERE}",
-        description="Jobs over several GPUs are slowed down or fail. Drain the node and reset its GPUs; have "
-        f"the board looked at if it comes again. {POOL_WHERE}",
+        description="Jobs on several GPUs slow down or fail. Drain the node and reset its GPUs; have the "
+        f"board inspected if the errors recur. {POOL_WHERE}",
     )
 
 
@@ -169,8 +169,8 @@ def _fabric(env: Environment) -> Alert:
         expr=expression,
         means="The fabric manager of a node with NVSwitches does not work, or CUDA does not start there.",
         summary="the fabric manager of node {{ $labels.node }} is not working",
-        description="No program can use the node's GPUs. Look at the service nvidia-fabricmanager there: its "
-        f"version must be the driver's. {POOL_WHERE}",
+        description="No program can use the node's GPUs. Check the service nvidia-fabricmanager there: its "
+        f"version must match the driver's. {POOL_WHERE}",
     )
 
 

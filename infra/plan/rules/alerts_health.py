@@ -20,9 +20,9 @@ def alerts(env: Environment) -> Iterator[Alert]:
         name="GpuHealthBreakerOpen",
         severity="critical",
         expr=f"max({_BREAKER}) > 0",
-        means="So many nodes were acted on that the health loop has stopped: a person has to look first.",
-        summary="the health loop has stopped acting: more faults than its budget lets",
-        description="Many GPUs failing at once is rarely the GPUs: look for a cause that they share.",
+        means="The health loop has used up its budget of actions and has stopped until a person has checked.",
+        summary="the health loop has stopped acting: more faults than its budget allows",
+        description="If many GPUs fail at once, the GPUs are rarely the cause: look for a common one.",
     )
     failed = f'{_ACTIONS}{{result="failed"}}'
     grown = f"increase({failed}[15m])"
@@ -33,18 +33,18 @@ def alerts(env: Environment) -> Iterator[Alert]:
         severity="critical",
         wait="10m",
         expr=f"{missing} or max(changes({_LOOKED}[{RANGE}])) == 0",
-        means="The health loop does not answer, or sees nothing: nothing is done about faulty GPUs.",
-        summary="the health loop does not answer, or sees nothing",
-        description="Faults are still measured and alerted. Look at its Deployment in gpuform-health.",
+        means="The health loop does not answer, or gets no data: it does not act on faulty GPUs.",
+        summary="the health loop does not answer, or gets no data",
+        description="Faults are still measured, and alerts fire. Check its Deployment in gpuform-health.",
     )
     yield Alert(
         name="GpuHealthActionFailed",
         severity="warning",
         # The counter first appears with the first failure, which ``increase`` does not see.
         expr=f"sum by (node,class,action) ({grown} > 0 or ({failed} unless {failed} offset 15m))",
-        means="The health loop could not do what it wanted to a node.",
+        means="An action of the health loop on a node failed.",
         summary="the health loop could not {{ $labels.action }} node {{ $labels.node }}",
-        description="The fault is of the class {{ $labels.class }}. Its log and the node's events say why.",
+        description="Class of the fault: {{ $labels.class }}. Check the loop's log and the node's events.",
     )
 
 

@@ -37,10 +37,10 @@ def _blind() -> Iterator[Alert]:
         wait="10m",
         expr=f"({NODE_GPUS} > 0) and on (node) {READY} unless on (node) {TEMPERATURE} "
         f"unless on (node) {UTILISATION} unless on (node) {_NEW} and on () count({UTILISATION})",
-        means="A node with GPUs shows no measurement of them, while others do.",
-        summary=f"no GPU measurements from {_NODE}",
-        description="Its dcgm-exporter is not there, does not answer, or sees no GPU. Faults of its GPUs go "
-        f"unseen. {POOL_WHERE}",
+        means="A node with GPUs has no GPU metrics, while others have.",
+        summary=f"no GPU metrics from {_NODE}",
+        description="Its dcgm-exporter is missing, does not answer, or finds no GPU. Faults of its GPUs are "
+        f"not detected. {POOL_WHERE}",
     )
     yield Alert(
         name="GpuMonitoringBlind",
@@ -48,19 +48,19 @@ def _blind() -> Iterator[Alert]:
         wait="10m",
         expr=f"count({NODE_GPUS} > 0 and on (node) {READY} unless on (node) {_NEW}) "
         f"unless on () count({UTILISATION}) unless on () count({TEMPERATURE})",
-        means="There are nodes with GPUs, and not one measurement of a GPU.",
-        summary="no measurement of any GPU, and {{ $value }} nodes have some",
-        description="No dcgm-exporter is found or answers: look at Prometheus' targets. No alert on GPUs can "
-        "fire meanwhile, and nothing repairs a GPU.",
+        means="There are nodes with GPUs, but no GPU metrics at all.",
+        summary="no GPU metrics at all, although {{ $value }} nodes have GPUs",
+        description="No dcgm-exporter is found, or none answers: check Prometheus' targets. Until then no "
+        "alert about GPUs can fire, and no GPU is repaired.",
     )
     yield Alert(
         name="GpuStateMetricsAbsent",
         severity="warning",
         wait="10m",
         expr="absent(kube_node_info)",
-        means="kube-state-metrics does not answer, so pools, requests and node states are not known.",
-        summary="no state of the cluster: kube-state-metrics does not answer",
-        description="GPUs are measured still, but not by pool, and no alert about nodes and pods can fire.",
+        means="kube-state-metrics does not answer, so pools, requests and node states are unknown.",
+        summary="no cluster state: kube-state-metrics does not answer",
+        description="GPUs are still measured, but not by pool, and no alert about nodes and pods can fire.",
     )
 
 
@@ -72,11 +72,11 @@ def _offers() -> Iterator[Alert]:
         severity="warning",
         wait="15m",
         expr=f"(({fewer}) or ({none})) and on (node) {READY} unless on (node) {_NEW}",
-        means="A node offers fewer units of a resource than its pool says.",
+        means="A node offers fewer units of a resource than its pool declares.",
         summary=f"{_NODE} offers {{{{ $value }}}} {{{{ $labels.resource }}}} fewer than pool "
-        "{{ $labels.pool }} says",
-        description="The device plugin has taken sick GPUs out, or offers something else than declared. "
-        "Pods may wait for what is missing.",
+        "{{ $labels.pool }} declares",
+        description="The device plugin has removed unhealthy GPUs, or offers other resources than declared. "
+        "Pods that request them may stay pending.",
     )
     restarts = f"increase(kube_pod_container_status_restarts_total{{{_PLUGIN}}}[15m])"
     waiting = f'kube_pod_container_status_waiting_reason{{{_PLUGIN},reason="CrashLoopBackOff"}} == 1'
@@ -88,9 +88,9 @@ def _offers() -> Iterator[Alert]:
         severity="critical",
         wait="5m",
         expr=f"({where} * on (namespace,pod) group_left () {failing}) {_POOL}",
-        means="The device plugin of a node ends again and again: the node offers no GPU.",
-        summary=f"the device plugin of {_NODE} does not stay up",
-        description="Pods that run are not touched; new ones find no GPU there. Its log says why, pod "
+        means="The device plugin of a node is crash-looping: the node offers no GPU.",
+        summary=f"the device plugin of {_NODE} is crash-looping",
+        description="Running pods are not affected; new ones get no GPU there. See the log of pod "
         f"{{{{ $labels.namespace }}}}/{{{{ $labels.pod }}}}. {POOL_WHERE}",
     )
     yield Alert(
@@ -98,8 +98,8 @@ def _offers() -> Iterator[Alert]:
         severity="warning",
         wait="20m",
         expr=f"{most(('node',), _NEW)} {_POOL}",
-        means=f"A node keeps its startup taint {GPU_NOT_READY}: its GPUs are not proven yet.",
-        summary=f"{_NODE} has not proven its GPUs for 20 minutes",
+        means=f"A node still has its startup taint {GPU_NOT_READY}: its GPUs are not ready.",
+        summary=f"the GPUs of {_NODE} are not ready after 20 minutes",
         description="The node's annotation gpuform.io/gpu-waits-for says what the readiness gate waits for. "
         f"{POOL_WHERE}",
     )
@@ -118,9 +118,9 @@ def _changes() -> Iterator[Alert]:
         severity="critical",
         wait="2m",
         expr=_state(MIG_CONFIG_STATE, '="failed"'),
-        means="A node's GPUs could not be cut as its label says.",
+        means="A node's GPUs could not be partitioned as its MIG label says.",
         summary=f"the MIG layout of {_NODE} failed",
-        description="The node offers what it did before, or nothing. The MIG manager's log says why. "
+        description="The node offers its previous resources, or none. The MIG manager's log says why. "
         f"{POOL_WHERE}",
     )
     yield Alert(
@@ -128,9 +128,9 @@ def _changes() -> Iterator[Alert]:
         severity="warning",
         wait="30m",
         expr=_state(MIG_CONFIG_STATE, '=~"pending|rebooting"'),
-        means="A node's GPUs are being cut for half an hour.",
-        summary=f"the MIG layout of {_NODE} is {{{{ $labels.state }}}} for 30 minutes",
-        description=f"As a rule a pod still holds one of its GPUs, or the reboot did not come. {POOL_WHERE}",
+        means="A node's MIG layout has been changing for half an hour.",
+        summary=f"the MIG layout of {_NODE} has been {{{{ $labels.state }}}} for 30 minutes",
+        description=f"Usually a pod still uses one of its GPUs, or the reboot did not happen. {POOL_WHERE}",
     )
     yield Alert(
         name="GpuDriverUpgradeFailed",
@@ -139,15 +139,15 @@ def _changes() -> Iterator[Alert]:
         expr=_state(DRIVER_UPGRADE_STATE, '="upgrade-failed"'),
         means="The driver of a node could not be upgraded; the node stays cordoned.",
         summary=f"the driver upgrade of {_NODE} failed",
-        description=f"The operator does not try again by itself. The driver pod's log says why. {POOL_WHERE}",
+        description=f"The operator does not retry by itself. The driver pod's log says why. {POOL_WHERE}",
     )
     yield Alert(
         name="GpuDriverUpgradeStuck",
         severity="warning",
         wait="1h",
         expr=_state(DRIVER_UPGRADE_STATE, f'!~"{_AT_REST}|"'),
-        means="A driver upgrade stays in one step for an hour. Nodes that wait for their turn do not count.",
-        summary=f"the driver upgrade of {_NODE} is in step {{{{ $labels.state }}}} for an hour",
+        means="A driver upgrade has been in one step for an hour. Nodes waiting for their turn do not count.",
+        summary=f"the driver upgrade of {_NODE} has been in step {{{{ $labels.state }}}} for an hour",
         description="The step's name says what it waits for: jobs, a drain, the driver, the validator. "
         f"{POOL_WHERE}",
     )

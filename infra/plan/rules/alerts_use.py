@@ -35,11 +35,11 @@ def alerts(env: Environment) -> Iterator[Alert]:
         severity="warning",
         wait="15m",
         expr=f"{ROOM} < 1",
-        means="An elastic pool may not get another node: one of its limits is reached.",
+        means="An elastic pool cannot get another node: one of its limits is reached.",
         summary="pool {{ $labels.pool }} is at its limit of {{ $labels.resource_type }}"
         "{{ if ne $labels.nodepool $labels.pool }} (NodePool {{ $labels.nodepool }}){{ end }}",
-        description="Pods that find no room wait until others end. Raise elastic.max of pool "
-        "{{ $labels.pool }}, or leave it as the brake that it is.",
+        description="Pods that do not fit stay pending until others end. Raise elastic.max of pool "
+        "{{ $labels.pool }}, or keep the limit if it is intended.",
     )
     yield _spare(env)
 
@@ -50,20 +50,20 @@ def _waiting() -> Iterator[Alert]:
         severity="warning",
         wait="10m",
         expr=f'{REASON}{{reason!="fragmented"}} or {_quota()}',
-        means="A pod waits for a GPU; the label reason says why, as far as it can be told.",
+        means="A pod is pending because it gets no GPU; the label reason says why.",
         summary="{{ $labels.namespace }}/{{ or $labels.pod $labels.deployment }} waits for a GPU: "
         "{{ $labels.reason }}",
-        description="{{ if $labels.pod }}It asks for {{ $value }} {{ $labels.resource }}.{{ else }}Its pods "
-        "are refused.{{ end }} The runbook says what to do for each reason.",
+        description="{{ if $labels.pod }}It requests {{ $value }} {{ $labels.resource }}.{{ else }}Its pods "
+        "are rejected.{{ end }} The runbook says what to do for each reason.",
     )
     yield Alert(
         name="GpuFragmentation",
         severity="warning",
         wait="10m",
         expr=f'{REASON}{{reason="fragmented"}}',
-        means="Enough GPUs are free for a pod that waits, but no single node has as many.",
-        summary=f"{_POD} waits: enough {{{{ $labels.resource }}}} are free, but not on one node",
-        description="It asks for {{ $value }} at once. Pack pods (scheduling.packer), move some, or ask for "
+        means="Enough GPUs are free for a pending pod, but not on a single node.",
+        summary=f"{_POD} is pending: enough {{{{ $labels.resource }}}} are free, but not on one node",
+        description="It requests {{ $value }} at once. Pack pods (scheduling.packer), move some, or request "
         "fewer.",
     )
 
@@ -88,9 +88,9 @@ def _held(env: Environment) -> Iterator[Alert]:
         severity="info",
         wait="2h",
         expr=f"{POD_USED} < 0.02 * {pods}",
-        means="A pod holds a GPU and has not used it for two hours; as a rule a notebook left open.",
+        means="A pod holds a GPU and has not used it for two hours; usually a notebook left open.",
         summary=f"{_POD} holds a GPU on node {{{{ $labels.node }}}} and does not use it",
-        description=f"Ask its owner whether it may go. {POOL_WHERE} Sharing: {{{{ $labels.sharing }}}}.",
+        description=f"Ask its owner whether to end it. {POOL_WHERE} Sharing: {{{{ $labels.sharing }}}}.",
     )
     shared = [pool.name for pool in env.pools if _takes_turns(pool)]
     matcher = f'{{pool=~"{one_of(shared)}"}}'
@@ -105,11 +105,10 @@ def _held(env: Environment) -> Iterator[Alert]:
         severity="warning",
         wait="10m",
         expr=who if shared else _NOBODY,
-        means="The memory of a GPU that pods take turns on is nearly full; one alert for each that may be "
-        "on it.",
-        summary=f"{_POD} shares a GPU of node {{{{ $labels.node }}}} whose memory is nearly full",
-        description="{{ $value | humanizePercentage }} are in use. Nothing keeps a pod from taking the rest: "
-        f"the others then fail. {POOL_WHERE} `gpuform top` shows who is on it.",
+        means="The memory of a time-sliced GPU is nearly full; one alert for each pod that may be on it.",
+        summary=f"memory of a GPU that {_POD} shares on node {{{{ $labels.node }}}} is nearly full",
+        description="{{ $value | humanizePercentage }} is in use. Any of its pods can take the rest: "
+        f"the others then fail. {POOL_WHERE} `gpuform top` lists the pods.",
     )
 
 
@@ -133,8 +132,8 @@ def _spare(env: Environment) -> Alert:
         severity="warning",
         wait="30m",
         expr=" or ".join(terms) or _NOBODY,
-        means="A pool does not keep as many nodes free as it is told to.",
-        summary="pool {{ $labels.pool }} keeps no node free: {{ $value }} placeholders have no room",
-        description="The next pods wait for a node to be bought. Look at the pool's limits, and at what "
-        "Karpenter says of its NodeClaims.",
+        means="A pool keeps fewer nodes free than declared (spare).",
+        summary="pool {{ $labels.pool }} has too few spare nodes: {{ $value }} placeholder pods are pending",
+        description="The next pods wait until a node is launched. Check the pool's limits and the status of "
+        "Karpenter's NodeClaims.",
     )

@@ -35,9 +35,9 @@ KUBE_STATE_METRICS = {"kube_node_labels", "kube_node_spec_taint", "kube_resource
 KARPENTER = {"karpenter_nodepools_limit", "karpenter_nodepools_usage"}
 
 OF_NO_POOL = {
-    "Pods that wait for a GPU": "they have no node, and may fit several pools",
-    "Pods that wait": "the same",
-    "Pods that wait by reason": "the same",
+    "Pods pending for a GPU": "they have no node, and may fit several pools",
+    "Pending pods": "the same",
+    "Pending pods by reason": "the same",
     "Quotas of namespaces": "a quota is of a resource, which several pools may offer",
     "Limits of Karpenter's pools": "of NodePools, of which a pool may have several",
 }

@@ -103,9 +103,9 @@ def test_what_a_person_reads(promtool: Promtool) -> None:
         "GpuSharedMemoryNearlyFull",
         node(TURNS, severity="warning", pod="one", **pod_of),
         {
-            "summary": "pod team/one shares a GPU of node turns-0 whose memory is nearly full",
-            "description": "97.59% are in use. Nothing keeps a pod from taking the rest: the others then "
-            "fail. Pool: turns. `gpuform top` shows who is on it.",
+            "summary": "memory of a GPU that pod team/one shares on node turns-0 is nearly full",
+            "description": "97.59% is in use. Any of its pods can take the rest: the others then "
+            "fail. Pool: turns. `gpuform top` lists the pods.",
             "runbook_url": "docs/runbooks/GpuSharedMemoryNearlyFull.md",
         },
     )
@@ -115,7 +115,7 @@ def test_what_a_person_reads(promtool: Promtool) -> None:
         {"severity": "warning", "namespace": "poor", "deployment": "web", "reason": "quota"},
         {
             "summary": "poor/web waits for a GPU: quota",
-            "description": "Its pods are refused. The runbook says what to do for each reason.",
+            "description": "Its pods are rejected. The runbook says what to do for each reason.",
             "runbook_url": "docs/runbooks/GpuPodPending.md",
         },
     )

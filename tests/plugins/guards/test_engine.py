@@ -79,7 +79,7 @@ def test_what_needs_a_replacement_is_refused_until_it_is_allowed(stage: Stage) -
         said = stage.refused(run)
         assert "cluster.labels.boot_volume_size: unset cannot become" in said
         assert "node group gpu-t4 (3 nodes of g2.5xlarge)" in said
-        assert "set cluster.allow_replace: true for one run, or put it back" in said
+        assert "set cluster.allow_replace: true for one run, or undo the change" in said
 
     stage.declare({**T4, "nodes": 3}, BURST, labels=labels, allow_replace=True)
     replaced = stage.touched(stage.engine.up())

@@ -29,10 +29,10 @@ CLUSTER: dict[str, Any] = {
     "lost": ["node group gpu-t4 (2 nodes of g2.5xlarge)", "deployment lab/notebook"],
 }
 LOST = (
-    "the cluster would be replaced, and lost would be: node group gpu-t4 (2 nodes of g2.5xlarge), "
+    "the cluster would be replaced, which loses: node group gpu-t4 (2 nodes of g2.5xlarge), "
     "deployment lab/notebook"
 )
-REMEDY = "set cluster.allow_replace: true for one run, or put it back"
+REMEDY = "set cluster.allow_replace: true for one run, or undo the change"
 
 
 def check(olds: dict[str, Any], news: dict[str, Any], engine: Engine | None = None) -> Checked:
@@ -88,7 +88,7 @@ def test_what_is_allowed_happens_with_a_warning_that_says_what_is_lost() -> None
     assert check(CLUSTER, news, engine).failures == ()
     (text,) = engine.lines
     assert text.startswith('cluster.keypair: "admins" cannot become "others" in place; the cluster would be ')
-    assert text.endswith("deployment lab/notebook; cluster.allow_replace lets it happen")
+    assert text.endswith("deployment lab/notebook; cluster.allow_replace allows it")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_what_is_no_input_and_what_is_missing_is_said() -> None:
     assert check({}, wrong).failures == [
         (
             "fixd",
-            "is no input; the inputs are what, at, fixed, template, allow, allowReplace, lost, cloud",
+            "is not an input; the inputs are what, at, fixed, template, allow, allowReplace, lost, cloud",
         ),
         ("fixed", "is missing"),
     ]
@@ -227,15 +227,15 @@ def test_what_an_allowed_replacement_was_from_may_be_put_back_without_a_loss() -
     recorded = check(CLUSTER, others).inputs
     ((_, why),) = check(recorded, CLUSTER).failures
     assert why == (
-        'cluster.keypair: "others" was allowed to replace "admins", and may not have come about; if it has, '
-        f"{LOST}; set cluster.allow_replace: true, and the preview shows whether it has; "
-        "or declare that again"
+        'cluster.keypair: the replacement of "admins" by "others" was allowed, and may not have taken place; '
+        f"if it has, {LOST}; set cluster.allow_replace: true, and the preview shows whether it has; "
+        "or restore the last value"
     )
     third = check(recorded, fixed(**{"cluster.keypair": "third"})).failures
     assert third == [("", f'cluster.keypair: "others" cannot become "third" in place; {LOST}; {REMEDY}')]
     both = check(recorded, fixed(name="lab")).failures
     assert both[0][1].startswith(
-        'cluster.keypair: "others" was allowed to replace "admins", and may not have come about, '
+        'cluster.keypair: the replacement of "admins" by "others" was allowed, and may not have taken place, '
         'name: "research" cannot become "lab" in place; the cluster would be replaced'
     )
     again = check(recorded, {**fixed(**{"cluster.keypair": "third"}), "allowReplace": True}).inputs

@@ -41,7 +41,7 @@ def test_hosts_are_previewed_done_and_left_alone(project: Project) -> None:
     engine.up("local", on_event=quiet)
     assert project.outputs()["one"] == {**DONE, "changed": 0}
     gone = engine.destroy("local", on_event=quiet)
-    assert "nothing is taken off the hosts: driver and toolkit stay on one, two" in messages(gone)
+    assert "nothing is removed from the hosts: driver and toolkit stay on one, two" in messages(gone)
     assert sorted(file.name for file in on.iterdir()) == ["one", "two"]
 
 
@@ -50,7 +50,7 @@ def test_one_host_fails_the_others_are_done_and_the_same_again_goes_on(project: 
     project.playbook(broken, written())
     with pytest.raises(EngineFailure, match="host two: Break: non-zero return code; why") as failure:
         project.engine.up("local", on_event=quiet)
-    assert "1 of 2 hosts are done; running the same again goes on" in str(failure.value)
+    assert "1 of 2 hosts are done; run the same command again to continue" in str(failure.value)
     outputs = project.outputs()
     assert outputs["one"] == {**DONE, "changed": 1}
     assert outputs["two"]["ok"] is False
@@ -91,7 +91,7 @@ def test_a_host_that_is_off_is_said_in_the_preview_and_keeps_its_state(project: 
     project.declare()
     preview = project.engine.preview("local", on_event=quiet)
     said = messages(preview)
-    assert "host two was not looked at: 127.0.0.1:1" in said
+    assert "host two was not checked: 127.0.0.1:1" in said
     assert "host one: nothing to do" in said
     project.engine.refresh("local", on_event=quiet)
     assert project.outputs()["two"]["ok"]
@@ -130,7 +130,7 @@ def test_a_secret_of_the_inventory_is_nowhere(project: Project, secret: bool) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hosts: x", "is no JSON ("),
+        ("hosts: x", "is not JSON ("),
         ("{}", "has no _meta.hostvars; give it as `ansible-inventory --list` prints it"),
         ('{"_meta": {"hostvars": {}}}', "has no host; declare pools with hosts"),
     ],

@@ -41,41 +41,41 @@ def _check(token, news):
             {"lables": {}},
             (
                 "lables",
-                f"is no input; the inputs are {', '.join(INPUTS)}",
+                f"is not an input; the inputs are {', '.join(INPUTS)}",
             ),
         ),
         (
             {"labels": {"a": "b c"}},
-            ('labels["a"]', "'b c' is no label value; use up to 63 of A-Z a-z 0-9 - _ ."),
+            ('labels["a"]', "'b c' is not a label value; use up to 63 of A-Z a-z 0-9 - _ ."),
         ),
         (
             {"joining": {"nodes": -1, "look": "x"}},
-            ("joining", "has no number of nodes; it is {nodes, look}, the latter for people"),
+            ("joining", "has no number of nodes; it is {nodes, look}; look is a hint for the user"),
         ),
         (
             {"joining": {"look": "x"}},
-            ("joining", "has no number of nodes; it is {nodes, look}, the latter for people"),
+            ("joining", "has no number of nodes; it is {nodes, look}; look is a hint for the user"),
         ),
         ({"taints": [{"value": "x"}]}, ("taints[0]", "has no key; a taint is {key, value, effect}")),
         (
             {"taints": [{"key": "k", "effect": "Never"}]},
-            ("taints[0].effect", "'Never' is none of NoSchedule, PreferNoSchedule, NoExecute"),
+            ("taints[0].effect", "'Never' is not one of NoSchedule, PreferNoSchedule, NoExecute"),
         ),
         (
             {"taints": [{"key": "k", "effect": "NoExecute"}] * 2},
-            ("taints[1]", "k:NoExecute is there twice; keep one"),
+            ("taints[1]", "k:NoExecute occurs twice; keep one"),
         ),
         (
             {"startup": {"taints": [{"key": "k"}], "proof": "p"}},
-            ("startup.taints[0].effect", "None is none of NoSchedule, PreferNoSchedule, NoExecute"),
+            ("startup.taints[0].effect", "None is not one of NoSchedule, PreferNoSchedule, NoExecute"),
         ),
         (
             {"sharing": {"offers": {}}},
-            ("sharing", "is no {label, offers}: the key that chooses it, and what a node then offers"),
+            ("sharing", "is not {label, offers}: the label that selects it, and what a node then offers"),
         ),
         (
             {"startup": {"taints": []}},
-            ("startup", "has no proof; it is {taints, proof, reason}, the last two keys of annotations"),
+            ("startup", "has no proof; it is {taints, proof, reason}, the last two are keys of annotations"),
         ),
     ],
 )
@@ -87,29 +87,32 @@ def test_what_is_wrong_with_a_pool(change, expected):
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"config": ""}, ("config", "'' is no name of a layout; it becomes a label's value")),
+        ({"config": ""}, ("config", "'' is not a layout name; it must be a valid label value")),
         ({"offers": {}}, ("offers", "is empty; say what each node offers with this layout")),
         (
             {"offers": {"cpu": 1}},
-            ('offers["cpu"]', "1 is no count of a resource nvidia.com/...; give a whole number"),
+            ('offers["cpu"]', "1 is not a count of a resource nvidia.com/...; give a whole number"),
         ),
         (
             {"offers": {"nvidia.com/gpu": 0.5}},
-            ('offers["nvidia.com/gpu"]', "0.5 is no count of a resource nvidia.com/...; give a whole number"),
+            (
+                'offers["nvidia.com/gpu"]',
+                "0.5 is not a count of a resource nvidia.com/...; give a whole number",
+            ),
         ),
-        ({"timeoutSeconds": 0}, ("timeoutSeconds", "0 is no time; give seconds above 0")),
-        ({"inUse": "kill"}, ("inUse", "'kill' is none of drain, refuse")),
+        ({"timeoutSeconds": 0}, ("timeoutSeconds", "0 is not a timeout; give seconds above 0")),
+        ({"inUse": "kill"}, ("inUse", "'kill' is not one of drain, refuse")),
         (
             {"maxUnavailable": 0},
-            ("maxUnavailable", "0 is no number of nodes; give 1 or more, or a share such as '25%'"),
+            ("maxUnavailable", "0 is not a number of nodes; give 1 or more, or a share such as '25%'"),
         ),
         (
             {"maxUnavailable": "0%"},
-            ("maxUnavailable", "'0%' is no number of nodes; give 1 or more, or a share such as '25%'"),
+            ("maxUnavailable", "'0%' is not a number of nodes; give 1 or more, or a share such as '25%'"),
         ),
         (
             {"maxUnavailable": True},
-            ("maxUnavailable", "True is no number of nodes; give 1 or more, or a share such as '25%'"),
+            ("maxUnavailable", "True is not a number of nodes; give 1 or more, or a share such as '25%'"),
         ),
     ],
 )

@@ -142,7 +142,9 @@ def test_nodes_go_within_their_budget_and_what_was_done_is_kept(play, rolling, m
         manager.absent.add(names[2])
         async with manager.working():
             watcher = asyncio.ensure_future(watch())
-            with pytest.raises(InitFailed, match=f"node {names[2]}: no layout large after 2 s") as failure:
+            with pytest.raises(
+                InitFailed, match=f"node {names[2]}: layout large not applied after 2 s"
+            ) as failure:
                 await scene.create("MigLayout", **{**TO_LARGE, "timeoutSeconds": 2, **rolling})
             watcher.cancel()
         assert failure.value.properties["nodes"] == names[:2]

@@ -138,7 +138,9 @@ def test_a_layout_that_offers_something_else_is_a_failure(play):
         name = await scene.add_node("0")
         manager = MigManager(scene, {"large": {LARGE: 2, SMALL: 1}})
         async with manager.working():
-            wanted = r"no layout large after 2 s: .* success, it offers nvidia\.com/mig-1g\.5gb 1 instead"
+            wanted = (
+                r"layout large not applied after 2 s: .* success, it offers nvidia\.com/mig-1g\.5gb 1 instead"
+            )
             with pytest.raises(PluginError, match=wanted):
                 await scene.create("MigLayout", **{**TO_LARGE, "timeoutSeconds": 2})
         assert CONFIG not in await scene.labels(name)
@@ -225,7 +227,7 @@ def test_where_pods_are_not_evicted_they_are_named_and_nothing_is_changed(play):
         wanted = {**TO_LARGE, "inUse": "refuse", "maxUnavailable": "100%"}
         news = await scene.checked("MigLayout", **wanted)
         said = (
-            f"node {second}: its GPUs are in use by default/{pod}, and the pool says relayout.in_use: refuse"
+            f"node {second}: its GPUs are in use by default/{pod}, but the pool has relayout.in_use: refuse"
         )
         await scene.ask("MigLayout", "update", "id", scene.inputs, scene.outputs, news, preview=True)
         assert any(said in line for line in scene.log.lines)

@@ -117,14 +117,14 @@ def test_what_somebody_else_set_is_not_overwritten(play):
     async def act(scene):
         name = await scene.add_node("0", {"gpuform.io/pool": "theirs"})
         with pytest.raises(
-            PluginError, match=r"set to another value by somebody else \(\.metadata\.labels\.gpuform"
+            PluginError, match=r"set to another value by another manager \(\.metadata\.labels\.gpuform"
         ):
             await scene.create("PoolNodes", **MINE)
         assert await _taints(scene, name) == []
         await scene.cluster.patch(name, {"metadata": {"labels": {"gpuform.io/pool": None}}})
         await scene.cluster.patch(name, {"spec": {"taints": [{**TAINT, "value": "theirs"}]}})
         with pytest.raises(
-            PluginError, match=r"taint nvidia\.com/gpu=theirs:NoSchedule is there, not of this pool"
+            PluginError, match=r"taint nvidia\.com/gpu=theirs:NoSchedule was not set by this pool"
         ):
             await scene.create("PoolNodes", **MINE)
         assert "gpuform.io/pool" not in await scene.labels(name)
@@ -232,7 +232,7 @@ def test_a_node_does_not_come_to_offer_less_than_its_pods_hold(play):
         await scene.create("PoolNodes", **_shared(4))
         for number in range(3):
             await scene.pod(f"p{number}-{scene.pool}", second, SHARED)
-        said = f"node {second}: its pods would have 3 {SHARED} of 2, once it is shared as slice-2"
+        said = f"node {second}: its pods would use 3 {SHARED} of 2, once it is shared as slice-2"
         news = await scene.checked("PoolNodes", **_shared(2))
         await scene.ask("PoolNodes", "update", "id", scene.inputs, scene.outputs, news, preview=True)
         assert any(said in line for line in scene.log.lines)
@@ -250,7 +250,7 @@ def test_more_shares_come_while_pods_run_and_the_preview_says_who_keeps_what(pla
         await scene.pod(f"p-{scene.pool}", name, SHARED)
         news = await scene.checked("PoolNodes", **_shared(8))
         await scene.ask("PoolNodes", "update", "id", scene.inputs, scene.outputs, news, preview=True)
-        said = f"node {name}: shared as slice-4 -> slice-8; running pods keep what they hold"
+        said = f"node {name}: shared as slice-4 -> slice-8; running pods keep their devices"
         assert any(said in line and f"default/p-{scene.pool}" in line for line in scene.log.lines)
         await scene.update("PoolNodes", **_shared(8))
         assert (await scene.labels(name))[KEY] == "slice-8"
@@ -273,7 +273,7 @@ def test_a_pool_that_was_never_shared_is_not_shared_under_a_pod_that_has_a_whole
     async def act(scene):
         name = await scene.add_node("0")
         await scene.pod(f"p-{scene.pool}", name, "nvidia.com/gpu")
-        with pytest.raises(PluginError, match=r"its pods would have 1 nvidia\.com/gpu of 0, once"):
+        with pytest.raises(PluginError, match=r"its pods would use 1 nvidia\.com/gpu of 0, once"):
             await scene.create("PoolNodes", **_shared(4))
         await scene.create("PoolNodes", labels={}, sharing={"label": KEY, "offers": {"nvidia.com/gpu": 1}})
 

@@ -102,8 +102,8 @@ def test_a_pod_that_has_a_gpu_by_claim_uses_it(claim, uses):
     [
         ("ReplicaSet", ""),
         ("Job", ""),
-        (None, "has no controller that would bring it back"),
-        ("DaemonSet", "belongs to a DaemonSet, which would bring it back to this node at once"),
+        (None, "has no controller that would recreate it"),
+        ("DaemonSet", "belongs to a DaemonSet, which would recreate it on this node at once"),
         ("Node", "is a static pod of the node"),
     ],
 )

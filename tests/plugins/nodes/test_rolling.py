@@ -55,7 +55,7 @@ def test_after_a_failure_none_is_begun_and_the_others_go_to_their_end():
     rolled = asyncio.run(roll(NAMES, 2, played.one))
     assert played.begun == played.ended == ["a", "b"]
     assert rolled.ready == ["b"]
-    assert rolled.failures == ["node a: no", "after that, not begun: c, d, e"]
+    assert rolled.failures == ["node a: no", "not started after that: c, d, e"]
 
 
 def test_a_cancel_is_raised_when_all_have_stopped():

@@ -56,7 +56,7 @@ def test_what_is_held_of_the_device_plugin_is_not_given_away_again(
 ) -> None:
     assert moves(node(before), after)
     assert not claimed(node(before), after)
-    assert f"its pods would have 1 {resource} of 0" in overdrawn(node(before), after, [pod(resource)])
+    assert f"its pods would use 1 {resource} of 0" in overdrawn(node(before), after, [pod(resource)])
     assert overdrawn(node(before), after, [pod()]) == ""
 
 
@@ -66,8 +66,8 @@ def test_what_is_claimed_is_not_given_away_by_the_device_plugin() -> None:
     assert claimed(before, after)
     assert overdrawn(before, after, [pod()]) == ""
     assert overdrawn(before, after, [pod()], [pod()]) == (
-        "node n: its pods have GPUs by claim, of which the device plugin knows nothing (d/p); let them end, "
-        "or scale them down, and run again"
+        "node n: its pods have GPUs by ResourceClaim, which the device plugin does not know (d/p); "
+        "let them end, or scale them down, and run again"
     )
 
 
@@ -84,4 +84,4 @@ def test_shares_of_slices_count_where_the_layout_stays_whatever_a_relayout_may_d
     assert moves(before, after)
     assert overdrawn(before, after, [pod("nvidia.com/mig-3g.20gb.shared")]) == ""
     many = [pod("nvidia.com/mig-3g.20gb.shared")] * 9
-    assert "would have 9 nvidia.com/mig-3g.20gb.shared of 8" in overdrawn(before, after, many)
+    assert "would use 9 nvidia.com/mig-3g.20gb.shared of 8" in overdrawn(before, after, many)

@@ -37,7 +37,7 @@ EXAMPLES = {
         {"routeTableId": "rtb-1", "destinationCidrBlock": "0.0.0.0/0", "gatewayId": "igw-1"},
         {"destinationCidrBlock": "everywhere"},
         "destinationCidrBlock",
-        "is no IPv4 block",
+        "is not an IPv4 block",
     ),
     "aws:ec2/routeTableAssociation:RouteTableAssociation": Example(
         {"routeTableId": "rtb-1", "subnetId": "subnet-1"}, {"routeTableId": None}, "routeTableId", "missing"
@@ -100,7 +100,7 @@ EXAMPLES = {
         {"clusterName": "c", "principalArn": ROLE},
         {"principalArn": "me"},
         "principalArn",
-        "'me' is no ARN",
+        "'me' is not an ARN",
     ),
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": Example(
         {"clusterName": "c", "principalArn": ROLE, "policyArn": ROLE, "accessScope": {"type": "cluster"}},
@@ -121,17 +121,17 @@ EXAMPLES = {
         {"role": "r", "policyArn": "arn:aws:iam::aws:policy/AmazonEKSClusterPolicy"},
         {"policyArn": "AmazonEKSClusterPolicy"},
         "policyArn",
-        "is no ARN",
+        "is not an ARN",
     ),
     "aws:iam/rolePolicy:RolePolicy": Example(
-        {"role": "r", "policy": POLICY}, {"policy": "[]"}, "policy", "holds no JSON object"
+        {"role": "r", "policy": POLICY}, {"policy": "[]"}, "policy", "is not a JSON object"
     ),
     "aws:iam/policy:Policy": Example({"policy": POLICY}, {"policy": None}, "policy", "missing"),
     "aws:kms/key:Key": Example(
         {"deletionWindowInDays": 7, "enableKeyRotation": True},
         {"deletionWindowInDays": 400},
         "deletionWindowInDays",
-        "400 is too large; 365 is the most",
+        "400 is too large; the maximum is 365",
     ),
     "aws:kms/alias:Alias": Example(
         {"targetKeyId": "k", "name": "alias/k"}, {"name": "alias/k k"}, "name", "does not match"

@@ -88,9 +88,9 @@ def test_a_change_touches_what_it_must(
     [
         (
             "aws.ec2.Vpc('x', cidr_block='10.0.0.0/99')",
-            "property cidrBlock value {10.0.0.0/99} has a problem: is no IPv4 block",
+            "property cidrBlock value {10.0.0.0/99} has a problem: is not an IPv4 block",
         ),
-        ("aws.ec2.Subnet('x', vpc_id='vpc-1', cidr_block='10.0.0.1/24')", "is no IPv4 block"),
+        ("aws.ec2.Subnet('x', vpc_id='vpc-1', cidr_block='10.0.0.1/24')", "is not an IPv4 block"),
         (
             "aws.ec2.LaunchTemplate('x', block_device_mappings=[{'ebs': {'volume_type': 'gp9'}}])",
             "property blockDeviceMappings[0].ebs.volumeType",
@@ -111,7 +111,7 @@ def test_bad_input_ends_the_preview(project: Project, program: str, message: str
 def test_an_unknown_region_is_refused(project: Project) -> None:
     (project.paths.root / "Pulumi.local.yaml").write_text("config: {aws:region: eu-centrum-1}\n")
     project.program("import pulumi_aws as aws\naws.ec2.Vpc('x', cidr_block='10.0.0.0/16')\n")
-    with pytest.raises(EngineFailure, match="'eu-centrum-1' is no region of AWS"):
+    with pytest.raises(EngineFailure, match="'eu-centrum-1' is not an AWS region"):
         project.engine.preview()
 
 

@@ -92,7 +92,7 @@ def test_a_client_certificate_from_an_exec_plugin_is_shown() -> None:
 
 def test_an_exec_plugin_that_gives_nothing_is_named() -> None:
     tokens = Tokens({"exec": {"command": "echo", "args": ['{"status": {"clientKeyData": "KEY"}}']}})
-    with pytest.raises(OSError, match="echo gave neither a token nor a client certificate with its key"):
+    with pytest.raises(OSError, match="echo returned neither a token nor a client certificate with its key"):
         asyncio.run(tokens.certified())
 
 
@@ -117,6 +117,6 @@ def test_functions(token: str, args: dict[str, str], key: str, value: str) -> No
 
 def test_other_parameters_are_refused() -> None:
     with pytest.raises(
-        PluginError, match="/my/secret: offline there are the release_version of a dated EKS image"
+        PluginError, match="/my/secret: offline runs have only the release_version of a dated EKS image"
     ):
         functions.answer(SSM, {"name": "/my/secret"}, Settings("cn-north-1"))

@@ -97,7 +97,7 @@ def test_another_number_alone_changes_no_colour(play):
         await stage.update(replicas=2)
         assert len(await stage.pods()) == 2
         with pytest.raises(
-            PluginError, match=r"Unschedulable.*it stays as it is, and the next update goes on"
+            PluginError, match=r"Unschedulable.*nothing was reverted, and the next update continues"
         ):
             await stage.update(replicas=4, deadlineSeconds=2)
 
@@ -123,7 +123,7 @@ def test_what_somebody_else_made_is_left_alone(play):
     async def act(stage):
         body = {**stage.wanted()["service"], "spec": {"ports": [{"port": 80}]}}
         await stage.client.request("POST", "/api/v1/namespaces/default/services", body=body)
-        with pytest.raises(PluginError, match=r"Service default/.*: it is there already"):
+        with pytest.raises(PluginError, match=r"Service default/.*: it exists already"):
             await stage.create()
         assert await stage.pods() == []
 

@@ -27,7 +27,7 @@ def _check(news: dict[str, Any]) -> Any:
         ({"deployment": None}, ("deployment", "is missing; give the manifest")),
         (
             {"service": {"metadata": {"name": "x", "namespace": "default"}}},
-            ("service.metadata", "is not of the Deployment's name and namespace"),
+            ("service.metadata", "must have the Deployment's name and namespace"),
         ),
         ({"step": 5}, ("step", "5 is not between 1 and 4")),
         ({"switchAt": 4}, ("switchAt", "4 is not between 1 and 3")),
@@ -38,8 +38,8 @@ def _check(news: dict[str, Any]) -> Any:
             (
                 "steps",
                 (
-                    "is no input; the inputs are kubeconfig, context, deployment, service, step, switchAt, "
-                    "deadlineSeconds"
+                    "is not an input; the inputs are kubeconfig, context, deployment, service, step, "
+                    "switchAt, deadlineSeconds"
                 ),
             ),
         ),

@@ -34,7 +34,7 @@ def from_toml(text: str) -> Table:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise AnsibleFilterError(f"is no TOML: {error}; mend the file") from error
+        raise AnsibleFilterError(f"is not TOML: {error}; correct the file") from error
 
 
 def _read(file: Mapping[str, str]) -> Table:
@@ -74,7 +74,7 @@ def _value(value: Any) -> str:
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, bool | int | float | str):
         return json.dumps(value)
-    raise AnsibleFilterError(f"{value!r} cannot be repeated in a drop-in; write it as a text or a number")
+    raise AnsibleFilterError(f"{value!r} cannot be repeated in a drop-in; write it as text or a number")
 
 
 def containerd_version(files: Sequence[Mapping[str, str]], major: int) -> int:
@@ -85,7 +85,7 @@ def containerd_version(files: Sequence[Mapping[str, str]], major: int) -> int:
     version = table.get("version", 1)
     if version not in SECTIONS:
         raise AnsibleFilterError(
-            f"{files[0]['path']}: is configuration version {version}, which knows no drop-ins; "
+            f"{files[0]['path']}: is configuration version {version}, which does not support drop-ins; "
             "write it in version 2 (`version = 2` and full plugin names)"
         )
     return int(version)
@@ -158,7 +158,7 @@ def containerd_faults(dump: str, drop_in: str) -> list[str]:
     ):  # containerd 2 migrates older files, and some keys move to other plugins
         wanted = {key: wanted[key] for key in ("containerd", "enable_cdi") if key in wanted}
     return [
-        f"{path} is not in force: another file of the imports replaces it"
+        f"{path} has no effect: another file of the imports replaces it"
         for path in _lost(wanted, section, "")
     ]
 

@@ -18,7 +18,7 @@ def key_fingerprints(armored: str) -> list[str]:
     """Fingerprints of the primary keys in an armored text, in their order; version 4 keys only."""
     found = [_fingerprint(body) for kind, body in _packets(_bytes(armored)) if kind == _PUBLIC_KEY]
     if not found:
-        raise AnsibleFilterError("the text holds no public key; export one with `gpg --armor --export`")
+        raise AnsibleFilterError("the text contains no public key; export one with `gpg --armor --export`")
     return found
 
 
@@ -32,7 +32,7 @@ def _bytes(armored: str) -> bytes:
     try:
         return base64.b64decode(data, validate=True)
     except binascii.Error as error:
-        raise AnsibleFilterError(f"the key's armor is broken ({error}); get the file anew") from error
+        raise AnsibleFilterError(f"the key's armor is broken ({error}); download the file again") from error
 
 
 def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -40,7 +40,7 @@ def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
     while position < len(data):
         kind, start, length = _header(data, position)
         if kind is None or start + length > len(data):
-            raise AnsibleFilterError("the key is cut off or of a form not known here; get the file anew")
+            raise AnsibleFilterError("the key is truncated or of an unknown format; download the file again")
         yield kind, data[start : start + length]
         position = start + length
 
