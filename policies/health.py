@@ -19,13 +19,13 @@ _TRUE = (True, "true")
 
 def _one_hand(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
     """Reported once, for the first remediator."""
-    hands = [(one, whose) for one in resources if (whose := _whose(one))]
-    found = sorted({whose for _, whose in hands})
+    hands = [(one, remediator) for one in resources if (remediator := _remediator(one))]
+    found = sorted({remediator for _, remediator in hands})
     if len(found) > 1 and resource is hands[0][0]:
         yield f"{' and '.join(found)} would act on the same nodes"
 
 
-def _whose(resource: Resource) -> str:
+def _remediator(resource: Resource) -> str:
     """The remediator of GPU nodes that this resource enables, or empty."""
     if chart(resource) == "karpenter":
         on = at(resource.props, "values", "settings", "featureGates", "nodeRepair") in _TRUE
@@ -48,13 +48,13 @@ def _settings(config_map: Resource) -> Mapping[str, Any]:
 
 
 def _sees(resource: Resource, resources: Sequence[Resource]) -> Iterator[str]:
-    whose = _whose(resource)
-    if whose in (_KARPENTER, _EKS) and not any(
+    remediator = _remediator(resource)
+    if remediator in (_KARPENTER, _EKS) and not any(
         at(one.props, "addonName") == contract.NODE_MONITORING
         for one in resources
         if one.type == contract.ADD_ON
     ):
-        yield f"{whose} detects no GPU fault without the add-on {contract.NODE_MONITORING}"
+        yield f"{remediator} detects no GPU fault without the add-on {contract.NODE_MONITORING}"
 
 
 RULES = (

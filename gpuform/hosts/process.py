@@ -4,7 +4,7 @@
 
 Events are printed as JSON, one to a line, the last one ``{"kind": "end"}``. SIGTERM, and the end of stdin
 (its parent was told to end, or was killed), end the run: ansible-playbook and its workers get a SIGTERM
-first; whatever is left after a few seconds is killed. Then the folder of the run is removed.
+first, and processes that still run after a few seconds are killed. Then the folder of the run is removed.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def _cost(outcome: Outcome) -> str:
         return ""
     rows = [(what, had, has, "") for what, had, has in bills.rows(before, after) if had != has]
     rows.append(("**all**", bills.all_of(before), bills.all_of(after), _difference(before, after)))
-    listed = after.whose
+    listed = after.price_source
     if after.region not in (None, after.prices.region):
         listed += f"; those of {after.region} differ"
     some = after.unknown and not after.nothing_known

@@ -13,7 +13,7 @@ from gpuform.prometheus import NOT_STARTED, Direct, Prometheus
 from infra.plan.scraping import JOB
 
 INTERVAL = "5s"
-"""Scrape interval of a rehearsal, whatever is declared, so that the newest node is scraped in time."""
+"""Replaces ``monitoring.interval`` in a rehearsal, so that the newest node is scraped in time."""
 PATIENCE_S = 20.0
 """Discovery takes a few seconds, a scrape six at most."""
 _EVERY_S = 0.5

@@ -11,7 +11,7 @@ from infra.plan.bill import Bill, per_month
 
 
 def table(before: Bill | None, after: Bill) -> Table:
-    title = f"Cost, USD a month; {after.whose}"
+    title = f"Cost, USD a month; {after.price_source}"
     shown = empty(title, "item", *(["before"] if before else []), "now", "USD an hour per unit")
     for what, had, has in rows(before, after):
         units = next((line.units for line in after.lines if line.what == what), {})

@@ -238,7 +238,9 @@ def _pods(facts: Facts) -> Iterator[str]:
 
 def _bill(facts: Facts) -> Iterator[str]:
     rows = [(what, now) for what, _, now in bills.rows(None, facts.bill)]
-    yield html.table(("item", f"USD a month; {facts.bill.whose}"), [*rows, ("all", bills.all_of(facts.bill))])
+    yield html.table(
+        ("item", f"USD a month; {facts.bill.price_source}"), [*rows, ("all", bills.all_of(facts.bill))]
+    )
     if facts.view.simulated:
         said = "What such machines would cost; simulated ones cost nothing."
         yield f'<p class="dim">{said}</p>'

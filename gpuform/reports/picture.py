@@ -102,8 +102,8 @@ def _shares(
 def _cell(place: tuple[float, float], pod: PodUse | None, vacant: str, kind: str, known: Colours) -> str:
     x, width = place
     style = f"w{known.get((pod.namespace, pod.workload), 0)}" if pod else "free"
-    whose = f"{pod.namespace}/{pod.name}" if pod else vacant
-    title = escape(": ".join(filter(None, (whose, kind))))
+    holder = f"{pod.namespace}/{pod.name}" if pod else vacant
+    title = escape(": ".join(filter(None, (holder, kind))))
     pad = _PAD if width > _WIDE else _LITTLE
     name = html.cut(pod.workload if pod else vacant, width - 2 * pad)
     below = html.cut(kind, width - 2 * pad, html.SMALL_LETTER)

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field
 
 from infra.model.base import Count, Model
 from infra.model.errors import InputError
+from infra.model.measures import seconds
 from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
 
@@ -27,7 +28,6 @@ Mode = Literal["observe", "cordon", "ticket", "replace"]
 Remediator = Literal["gpuform", "karpenter", "eks"]
 
 _WINDOW = re.compile(r"([1-9][0-9]*)([mh])")
-_UNIT_S = {"m": 60, "h": 3600}
 _SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
 
 
@@ -38,11 +38,6 @@ def _window(value: str) -> str:
     if not _SHORTEST_S <= seconds(value) <= _LONGEST_S:
         raise InputError("", f"{value} is not a valid window", "use 10m or more, and 168h or less")
     return value
-
-
-def seconds(duration: str) -> int:
-    """Seconds in a valid duration of minutes or hours."""
-    return int(duration[:-1]) * _UNIT_S[duration[-1]]
 
 
 def _share(value: str) -> str:
@@ -142,6 +137,6 @@ def _check_remediator(cluster: str, health: Health, pools: Sequence[Pool]) -> No
     # Each of the two repairs only nodes that it made.
     for index, pool in enumerate(pools):
         if pool.gpus and pool.by_karpenter != (own == "karpenter"):
-            whose = "Karpenter's" if pool.by_karpenter else "of a managed node group"
-            fact = f"{own} does not repair the nodes of pools[{index}] ({pool.name}), which are {whose}"
+            kind = "Karpenter's" if pool.by_karpenter else "of a managed node group"
+            fact = f"{own} does not repair the nodes of pools[{index}] ({pool.name}), which are {kind}"
             raise InputError(path, fact, "use remediator: gpuform")

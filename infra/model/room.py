@@ -149,11 +149,11 @@ def _check_asked(
     for key, total in asked.items():
         what = _resource(key)
         fact = f"the workloads of {name} request {total} {what}"
-        more, whose = beside[key]
+        more, workload = beside[key]
         if total > limits[key]:
             raise InputError(path, f"{fact}, and the quota allows {limits[key]}", "raise it, or request less")
         if total + more > limits[key]:
-            fact += f", {more} more while {whose} is updated, and the quota allows {limits[key]}"
+            fact += f", {more} more while {workload} is updated, and the quota allows {limits[key]}"
             raise InputError(path, fact, "raise it, request less, or use update: {kind: rolling}")
 
 

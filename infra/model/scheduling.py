@@ -56,8 +56,8 @@ class Scheduling(Model):
 
 def _priority(name: str) -> str:
     if name.startswith("system-") or name == PLACEHOLDER:
-        whose = "gpuform" if name == PLACEHOLDER else "Kubernetes"
-        raise InputError("", f"{name!r} is reserved for {whose}", "use another name")
+        owner = "gpuform" if name == PLACEHOLDER else "Kubernetes"
+        raise InputError("", f"{name!r} is reserved for {owner}", "use another name")
     return name
 
 
@@ -107,8 +107,8 @@ def check_scheduling(cluster: str, minor: str | None, given: Scheduling | None) 
         _check_own(minor, given.version)
         return
     if given.version is not None:
-        whose = "cluster.version sets it" if minor else f"it is {versions.KUBERNETES} here"
-        raise InputError("scheduling.version", whose, "leave it out")
+        fact = "cluster.version sets it" if minor else f"it is {versions.KUBERNETES} here"
+        raise InputError("scheduling.version", fact, "leave it out")
 
 
 def _check_own(minor: str, version: str | None) -> None:

@@ -39,7 +39,7 @@ class Bill:
     """Whether the price list may cover part of the bill; else only the environment's own prices count."""
 
     @property
-    def whose(self) -> str:
+    def price_source(self) -> str:
         """Source of the prices, in words."""
         if self.nothing_known and not self.listed:
             return "no price is known; set your prices in cost.prices"

@@ -12,7 +12,8 @@ from typing import Any
 
 from infra.model import labels
 from infra.model.environment import Environment
-from infra.model.health import HEALTH, seconds
+from infra.model.health import HEALTH
+from infra.model.measures import seconds
 from infra.model.monitoring import NAMESPACE, RELEASE
 from infra.plan import startup
 from infra.plan.program import Program

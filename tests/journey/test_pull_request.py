@@ -6,6 +6,7 @@ GPUFORM_UPDATE_GOLDEN=1 writes the comments again; review the diff before commit
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,9 +65,14 @@ def test_the_comment_is_what_was_reviewed(base: Played, request_: Request, tmp_p
 def test_from_a_commit_through_the_command_line(tmp_path: Path) -> None:
     root = copied(tmp_path / "checkout", "local")
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-C", str(root)]
-    (root / ".gitignore").write_text(".venv\n.gpuform\ngpuform\n")
+    link = root / "gpuform"
+    link.unlink()  # the commit has the plugin that Pulumi.yaml names, as a repository has
+    shutil.copytree(HERE.root / "gpuform", link, ignore=shutil.ignore_patterns("__pycache__"))
+    (root / ".gitignore").write_text(".venv\n.gpuform\n")
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "base"]):
         subprocess.run([*git, *command], check=True)
+    shutil.rmtree(link)
+    link.symlink_to(HERE.root / "gpuform")
     (root / STACK).write_text(REQUESTS[1].change((root / STACK).read_text()))
     checkout = Checkout(Paths(root, root / ".gpuform", HERE.cache))
     arguments = ("preview", "local", "--offline", "--base", "HEAD", "--json", "--summary", "comment.md")

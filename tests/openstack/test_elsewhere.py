@@ -49,7 +49,7 @@ def test_each_checkout_goes_on_with_what_the_other_has_begun(
     assert f"removed the lock on stack {STACK} of process 4711 of" in done.stdout
     assert (
         f"imported as {cluster.uuid}" in done.stdout
-        or "research-cluster (openstack:containerinfra/cluster:Cluster): read again" in done.stdout
+        or "research-cluster (openstack:containerinfra/cluster:Cluster): refreshed" in done.stdout
     )
 
     assert killed(there, lambda: asked(world, "/nodegroups") == 1)

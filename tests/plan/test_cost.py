@@ -126,7 +126,7 @@ def test_flavors_cost_what_their_owner_says_and_have_no_volumes() -> None:
     }
     found = bill(parse(declared), PriceList())
     assert (found.low, found.high, found.region) == (3.0, 3.0, None)
-    assert found.whose == "prices: the environment's own (cost.prices)"
+    assert found.price_source == "prices: the environment's own (cost.prices)"
 
 
 def test_own_hosts_cost_what_their_owner_says() -> None:
@@ -139,7 +139,10 @@ def test_own_hosts_cost_what_their_owner_says() -> None:
     declared = {"name": "e", "cluster": cluster, "pools": [pool]}
     assert bill(parse(declared), PriceList()).unknown == ("pool t4",)
     own = bill(parse({**declared, "cost": {"prices": {"t4": 1.5}}}), PriceList())
-    assert (own.whose, document(own)["prices"]) == ("prices: the environment's own (cost.prices)", None)
+    assert (own.price_source, document(own)["prices"]) == (
+        "prices: the environment's own (cost.prices)",
+        None,
+    )
     (found,) = own.lines
     assert (found.least, found.low, found.high) == (2, 3.0, 3.0)
     assert found.units == {"GPU": 0.75}
@@ -166,7 +169,7 @@ def test_flavors_of_openstack_have_no_list_price() -> None:
     found = bill(parse(OPENSTACK), PriceList())
     assert found.unknown == ("pool t4", "pool l40s", "masters", "default workers")
     assert (found.low, found.high, found.region) == (0, 0, None)
-    assert (found.whose, document(found)["prices"]) == (
+    assert (found.price_source, document(found)["prices"]) == (
         "no price is known; set your prices in cost.prices",
         None,
     )
@@ -213,7 +216,7 @@ def test_what_a_cluster_has_beside_its_nodes() -> None:
 
 def test_the_document_adds_up_and_says_whose_prices_they_are() -> None:
     known = bill(parse(stack("aws-prod")), PriceList())
-    assert known.whose == "list prices of us-east-1, 2026-07-20"
+    assert known.price_source == "list prices of us-east-1, 2026-07-20"
     found = document(known)
     assert found["prices"] == {"region": "us-east-1", "date": "2026-07-20"}
     assert found["region"] == "us-west-2"

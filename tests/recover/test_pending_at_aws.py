@@ -124,7 +124,7 @@ def test_what_was_changing_is_read_again(moto: str, project: Project) -> None:
         ("eks", "deleting", "refresh"),
     ]
     project.carry_out(plan)
-    assert "eks (aws:eks/cluster:Cluster): read again" in project.said
+    assert "eks (aws:eks/cluster:Cluster): refreshed" in project.said
     assert not operations(project.state())
     assert not project.run("preview").changed
 

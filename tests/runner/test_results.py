@@ -140,7 +140,7 @@ def test_a_limit_asks_for_those_hosts_only(project: Project) -> None:
 @pytest.mark.nightly
 def test_an_unknown_playbook_is_bad_input(project: Project) -> None:
     project.write(command("Write", "true"), name="other.yml")
-    with pytest.raises(InputError, match=r"playbook: site\.yml is not in .*; there are: other\.yml"):
+    with pytest.raises(InputError, match=r"playbook: site\.yml is not in .*; the playbooks are: other\.yml"):
         project.run()
 
 
