@@ -51,13 +51,14 @@ format: setup ## Format and fix what can be fixed
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: setup ## Write the generated pages again: environment, sharing, roles, alerts, Magnum and policies
-	@$(BIN)/python -m infra.schema docs
-	@$(BIN)/python -m infra.sharing_docs docs
-	@$(BIN)/python -m infra.roles_docs docs
-	@$(BIN)/python -m infra.alerts_docs docs
-	@$(BIN)/python -m infra.magnum_docs docs
-	@$(BIN)/python -m policies.docs > docs/policies.md
+docs: setup ## Write the generated pages again: environment, sharing, roles, alerts, Magnum, policies, commands
+	@$(BIN)/python -m infra.schema docs/reference
+	@$(BIN)/python -m infra.sharing_docs docs/reference
+	@$(BIN)/python -m infra.roles_docs docs/reference
+	@$(BIN)/python -m infra.alerts_docs docs/reference
+	@$(BIN)/python -m infra.magnum_docs docs/reference
+	@$(BIN)/python -m policies.docs > docs/reference/policies.md
+	@$(BIN)/python -m gpuform.cli.commands_docs docs/reference
 
 lock: ## Renew requirements.lock (needs uv)
 	uv pip compile pyproject.toml --extra dev --extra aws --extra hosts --extra openstack --python-version 3.11 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock

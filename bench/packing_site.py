@@ -58,7 +58,7 @@ class Site:
         """Whether the scheduler has bound the pod; waits for its decision."""
         with self._news:
             if not self._news.wait_for(lambda: name in self._seen, timeout=60):
-                raise SystemExit(f"nobody has decided about {name} within 60 s")
+                raise SystemExit(f"{name} was neither bound nor marked unschedulable within 60 s")
             return self._seen[name]
 
     def delete(self, name: str) -> None:

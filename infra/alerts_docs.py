@@ -1,6 +1,6 @@
 """Generates the page on every alert and every XID from the rules and the XID table.
 
-The page is committed; ``python -m infra.alerts_docs docs`` regenerates it.
+The page is committed; ``python -m infra.alerts_docs docs/reference`` regenerates it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from infra.plan.rules.alerts import every
 
 PAGE = "alerts.md"
 
-_HEAD = """<!-- Made by `python -m infra.alerts_docs docs` from the rules; a test compares. -->
+_HEAD = """<!-- Made by `make docs` from the rules; a test compares. -->
 
 # Alerts
 
-Every alert is generated from the environment, and has a runbook: what it means, how to confirm it, what to
-do, what not to do, and when it ends. critical: work or a GPU is lost; warning: work or a GPU will be lost, or
-money is; info: for information, does not page.
+Alerts are generated from the environment ([monitoring](../howto/monitoring.md)). Each has a runbook: what it
+means, how to confirm it, what to do and not to do, when it ends. critical: work or a GPU is lost; warning:
+work or a GPU will be lost, or money is; info: for information, does not page.
 
-Rules read the metrics of dcgm-exporter and of kube-state-metrics. If one of them does not answer, an alert
-fires, and alerts that need its metrics do not fire rather than fire wrongly. No rule needs the pod labels of
-DCGM's metrics, which are missing for shared GPUs.
+Rules read dcgm-exporter's and kube-state-metrics' metrics. If one of the two does not answer, an alert fires,
+and alerts that need its metrics do not. No rule needs DCGM's pod labels, which shared GPUs do not have.
 
 | alert | severity | for | meaning |
 |---|---|---|---|"""
@@ -35,14 +34,14 @@ DCGM's metrics, which are missing for shared GPUs.
 _XIDS = """
 ## XIDs
 
-An XID is the number under which NVIDIA's driver reports an error of a GPU. The class says who acts:
+An XID is the number of a GPU error that NVIDIA's driver reports. The class says who acts:
 """
 
 _TABLE = """
-The class is that of NVIDIA's XID catalogue, unless the source says otherwise; the last column names sources
-that differ. NVIDIA's device plugin does not count 13, 31, 43, 45, 68 and 109 against a GPU, and removes the
-GPU from allocatable for every other XID. The EKS node monitoring agent has its own list of fatal XIDs. An XID
-that is not in the table is reported as unknown (`GpuXidUnknown`) and causes no action.
+The [health loop](../explanation/health.md) acts on `reset` and `replace`. `source` says where the class is
+from (catalogue: NVIDIA's XID catalogue), `differs` which source disagrees. NVIDIA's device plugin ignores 13,
+31, 43, 45, 68 and 109, and removes the GPU from allocatable for every other XID. The EKS node monitoring
+agent has its own list of fatal XIDs. An unknown XID is reported (`GpuXidUnknown`) and causes no action.
 
 | XID | class | meaning | source | differs |
 |---|---|---|---|---|"""
@@ -50,10 +49,9 @@ that is not in the table is reported as unknown (`GpuXidUnknown`) and causes no 
 _SERIES = """
 ## Recorded series
 
-Series that the alerts, the dashboards, `gpuform report` and the health loop read; you can query them, too.
-GPUs are counted in fractions: one share of four is 0.25, a slice counts by its compute slices. Use of a
-shared GPU is divided among its pods by their requests, because the metrics do not name the pod. GPUs
-allocated by claim have no requests here.
+Alerts, dashboards, `gpuform report` and the health loop read these series; you can query them, too. GPUs are
+fractions: a share of four is 0.25, a slice counts by its compute slices. Use of a shared GPU is divided among
+its pods by their requests, as the metrics do not name the pod. GPUs allocated by claim have no requests.
 
 | series | meaning |
 |---|---|"""
@@ -109,7 +107,7 @@ def _any() -> Environment:
 
 def _alerts() -> Iterator[str]:
     for alert in listed():
-        name = f"[{alert.name}](runbooks/{alert.name}.md)"
+        name = f"[{alert.name}](../runbooks/{alert.name}.md)"
         yield f"| {name} | {alert.severity} | {alert.wait or 'at once'} | {alert.means} |"
 
 

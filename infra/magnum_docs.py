@@ -1,6 +1,6 @@
 """Generates the page on which changes Magnum makes in place, from the table that the guards use.
 
-The page is committed; ``python -m infra.magnum_docs docs`` regenerates it.
+The page is committed; ``python -m infra.magnum_docs docs/reference`` regenerates it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from infra.model.magnum_changes import CLUSTER, NAME, POOL, UPGRADING, Change, H
 
 PAGE = "magnum-changes.md"
 
-_HEAD = """<!-- Made by `python -m infra.magnum_docs docs` from the guards' table; a test compares. -->
+_HEAD = """<!-- Made by `make docs` from the guards' table; a test compares. -->
 
 # What a change does to a Magnum cluster
 
 Fields of a stack file with `cluster.kind: openstack`. A change that replaces something is refused, in
-previews and in updates, with the list of what would be lost, until `allow_replace` is set there:
-[openstack.md](openstack.md) says how. Fields in neither table (labels, taints and sharing of a pool,
-monitoring, workloads, ...) are applied inside the cluster and change in place.
+previews and updates, with a list of what would be lost, until `allow_replace` is set
+([how to](../howto/openstack.md)). Fields in neither table (labels, taints and sharing of a pool, monitoring,
+workloads, ...) are applied inside the cluster and change in place.
 """
 _LABELS = """
-`cluster.labels` stands for each label, also for those derived from the pools: the first pool with GPUs adds
+`cluster.labels` stands for each label, also for derived ones: the first pool with GPUs adds
 `nvidia_gpu_enabled`, and with driver `capi` the first elastic pool adds `auto_scaling_enabled`. A pool that
-adds or removes one of them replaces the cluster, unless `cluster.labels` sets that label itself and so keeps
-its value.
+adds or removes one of them replaces the cluster, unless `cluster.labels` sets it and so keeps its value.
 """
 _WORDS: Mapping[How, str] = {
     "in_place": "in place",

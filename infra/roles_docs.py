@@ -1,6 +1,6 @@
 """Generates the page on every variable of the Ansible roles, from their argument specifications.
 
-The page is committed; ``python -m infra.roles_docs docs`` regenerates it.
+The page is committed; ``python -m infra.roles_docs docs/reference`` regenerates it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,19 @@ import yaml
 
 PAGE = "roles.md"
 _ANSIBLE = Path(__file__).parents[1] / "ansible"
-_HEAD = """<!-- Made by `python -m infra.roles_docs docs` from ansible/roles; a test compares. -->
+_HEAD = """<!-- Made by `make docs` from ansible/roles; a test compares. -->
 
 # The Ansible roles
 
-`gpuform hosts apply` and the component HostCluster set the variables from the environment
-(docs/environment.md); with your own inventory, set them yourself.
+`gpuform hosts apply` (`--playbook FILE` for another playbook than `site.yml`) and the component HostCluster
+set the variables from the [environment file](environment.md). Without them, use a stack's inventory, or your
+own, in which you set the variables:
+
+    . .venv/bin/activate; cd ansible; GPUFORM_STACK=onprem-dev ansible-playbook playbooks/site.yml
+
+The extra `hosts` installs Ansible and testinfra. Supported: {where}.
+Tests boot Debian 12 hosts with systemd and use ssh: packages, signatures, holds, containerd and reboots are
+real; GPU, driver packages and module list are simulated. The other systems are only linted.
 """
 
 Option = Mapping[str, Any]
@@ -28,8 +35,9 @@ Option = Mapping[str, Any]
 
 def page(ansible: Path) -> str:
     """The documentation of all roles and playbooks in Markdown, the same bytes every time."""
-    parts = [_HEAD, _playbooks(ansible / "playbooks")]
-    parts += [_role(folder) for folder in sorted((ansible / "roles").iterdir()) if folder.is_dir()]
+    roles = [folder for folder in sorted((ansible / "roles").iterdir()) if folder.is_dir()]
+    (where,) = {_platforms(role) for role in roles}  # the same for every role
+    parts = [_HEAD.format(where=where), _playbooks(ansible / "playbooks"), *map(_role, roles)]
     return "\n".join(parts)
 
 
@@ -54,13 +62,16 @@ def _playbooks(folder: Path) -> str:
     return "\n".join([*rows, ""])
 
 
+def _platforms(folder: Path) -> str:
+    platforms = _load(folder / "meta/main.yml")["galaxy_info"]["platforms"]
+    return ", ".join(f"{entry['name']} {' and '.join(entry['versions'])}" for entry in platforms)
+
+
 def _role(folder: Path) -> str:
     spec = _load(folder / "meta/argument_specs.yml")["argument_specs"]["main"]
-    platforms = _load(folder / "meta/main.yml")["galaxy_info"]["platforms"]
-    where = "; ".join(f"{entry['name']} {', '.join(entry['versions'])}" for entry in platforms)
     lines = [f"## {folder.name}", "", f"{spec['short_description']}.", ""]
     lines += [f"- {_cell(sentence)}" for sentence in spec["description"]]
-    lines += [f"- Runs on {where}.", "", "| variable | value | default | meaning |", "|---|---|---|---|"]
+    lines += ["", "| variable | value | default | meaning |", "|---|---|---|---|"]
     for name, option in flat(spec["options"]):
         lines.append(f"| `{name}` | {_type(option)} | {_default(option)} | {_cell(_text(option))} |")
     return "\n".join([*lines, ""])

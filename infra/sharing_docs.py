@@ -1,6 +1,6 @@
 """Generates the page on which GPU can be shared how, by validating every combination with the model.
 
-The page is committed; ``python -m infra.sharing_docs docs`` regenerates it.
+The page is committed; ``python -m infra.sharing_docs docs/reference`` regenerates it.
 """
 
 from __future__ import annotations
@@ -21,31 +21,26 @@ PAGE = "sharing.md"
 
 Block = Mapping[str, Any]
 
-_HEAD = """<!-- Made by `python -m infra.sharing_docs docs` from the model; a test compares. -->
+_HEAD = """<!-- Made by `make docs` from the model; a test compares. -->
 
 # Sharing GPUs
 
-A pool declares in one block, `sharing`, how its GPUs are shared (its fields are in
-[environment.md](environment.md)). The device plugin's and the MIG manager's configuration, node labels,
-quotas and the requests of a workload's pods are derived from it.
+A pool declares in one block, `sharing`, how its GPUs are shared; its fields are in
+[environment.md](environment.md). The configuration of the device plugin and the MIG manager, node labels,
+quotas and the requests of a workload's pods are derived from it. Which kind to choose:
+[explanation](../explanation/sharing.md).
 
-| kind | pods on a GPU | memory | a fault of one pod | for |
-|---|---|---|---|---|
-| `exclusive` | one | all of it | affects only that pod | workloads that fill a GPU: training, simulation |
-| `time_slicing` | any number, in turns | not isolated: one pod can take all of it | can end the others | \
-low priority, CI, notebooks of owners who know each other |
-| `mps` | 2 to 48 (V100: 16), at the same time | an equal part each, enforced by the MPS server | \
-ends the others | many small processes of one owner |
-| `mig` | one on each slice | the slice's, isolated in hardware | affects only that pod | \
-latency, several owners, steady sizes |
-| `mig` with `share` | several on each slice, in turns | the slice's: one pod can take all of it | \
-can end the others on its slice | notebooks |
-| `dra` | one on each GPU or slice that it claims | that of the GPU or the slice | affects only that pod | \
-selection by claim rather than by count |
-
-vGPU is not a kind: the hypervisor divides the GPU, and the guest sees one, `exclusive` or shared as above.
-Time-slicing costs throughput: two pods that both compute lose about 38 % against one after the other (CERN,
-A100 40GB); more pods lose no more. MIG costs about 9 % of a whole GPU (10 of an A100's 108 multiprocessors).
+| option of a pool | effect |
+|---|---|
+| `sharing: {kind: mig, devices: [0, 1], ...}` | only these GPUs of a node are partitioned |
+| `sharing: {kind: mig, share: {replicas: 2}, ...}` | each slice is time-sliced |
+| `sharing: {kind: mig, name: all-3x1g.5gb_2x2g.10gb, ...}` | value of `nvidia.com/mig.config`; \
+derived from the layout by default |
+| `sharing: {kind: mig, strategy: single, ...}` | the pool's own strategy instead of \
+`gpu_operator.mig_strategy`; an MPS pool has `none`, so MPS can be beside `mixed` |
+| `gpu: {memory_gib: 40, nvlink: true, compute: "8.0", count: 8}` | GPUs by attributes instead of `machine`: \
+all models that match (on AWS those that EC2 sells); \
+existing clusters and own hosts name their `models`, OpenStack a `machine` |
 """
 
 _KINDS: Mapping[str, Block] = {

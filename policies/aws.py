@@ -123,7 +123,7 @@ RULES = (
     ),
     Rule(
         "iam-scoped",
-        "No policy allows to change every resource.",
+        "No policy allows changing every resource.",
         "critical",
         "name the resources, or bind the action to a tag by a condition",
         ("aws:iam/policy:Policy", "aws:iam/rolePolicy:RolePolicy"),

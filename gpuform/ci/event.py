@@ -20,7 +20,7 @@ def require(environ: Mapping[str, str], name: str) -> str:
     """A variable that GitHub sets; InputError if it is missing or empty."""
     value = environ.get(name, "").strip()
     if not value:
-        raise InputError(name, "is not set", "run this in a workflow, or set it as docs/ci.md says")
+        raise InputError(name, "is not set", "run this in a workflow, or set it as docs/howto/ci.md says")
     return value
 
 

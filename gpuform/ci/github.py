@@ -87,7 +87,8 @@ def safe_url(subject: str, url: str) -> str:
     parts = urlsplit(url)
     if parts.hostname and (parts.scheme == "https" or parts.hostname in _LOOPBACK):
         return url.rstrip("/")
-    raise InputError(subject, f"{parts.scheme or 'no scheme'}: is not an https address", "see docs/ci.md")
+    fact = f"{parts.scheme or 'no scheme'}: is not an https address"
+    raise InputError(subject, fact, "see docs/howto/ci.md")
 
 
 def _message(answer: httpx.Response) -> str:

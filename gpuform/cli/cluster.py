@@ -92,7 +92,7 @@ def render(
     for line in judging.lines(found):
         say(line)
     if any(one.rule.severity != "low" for one in found):
-        raise Failure("policies", f"{len(found)} broken", "see docs/policies.md")
+        raise Failure("policies", f"{len(found)} broken", "see docs/reference/policies.md")
 
 
 def _others(output: Path, rendered: dict[str, str]) -> list[str]:

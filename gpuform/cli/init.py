@@ -52,7 +52,7 @@ def init(
         script.chmod(0o755)
     typer.echo(commands, nl=False)
     warn(f"wrote {file.name} from the example {name}: its comments mark what to change; nothing has")
-    warn("been created yet, the commands above create its bucket, key and policies (docs/state.md)")
+    warn("been created yet, the commands above create its bucket, key and policies (docs/howto/state.md)")
 
 
 def _example(paths: Paths, name: str) -> str:

@@ -74,7 +74,7 @@ def status() -> None:
 def env(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")] = STACK,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Contact no cloud: a stand-in answers and creates nothing.")
+        bool, typer.Option("--offline", help="Contact no cloud: every answer is simulated.")
     ] = False,
 ) -> None:
     """Print shell lines that set up pulumi, kubectl and helm for use by hand: eval "$(gpuform local env)"."""

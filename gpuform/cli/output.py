@@ -17,7 +17,7 @@ from gpuform.kubeconfigs import said, unreachable
 if TYPE_CHECKING:
     from infra.model.environment import Environment
 
-AsJson = Annotated[bool, typer.Option("--json", help="As JSON: docs/json.md.")]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON: docs/reference/json.md.")]
 WIDE = 200  # without a terminal no line is folded: logs and pipes take long lines
 
 # rich reads NO_COLOR by itself.

@@ -16,7 +16,7 @@ from gpuform.paths import Paths
 def preview(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
     offline: Annotated[
-        bool, typer.Option("--offline", help="Without credentials: stand-ins answer for every cloud.")
+        bool, typer.Option("--offline", help="Contact no cloud: every answer of the clouds is simulated.")
     ] = False,
     base: Annotated[
         str | None,

@@ -18,7 +18,7 @@ LOCAL = "local"
 def up(
     stack: Annotated[str, typer.Argument(help="Name of the stack: Pulumi.STACK.yaml.")],
     offline: Annotated[
-        bool, typer.Option("--offline", help="Contact no cloud: a stand-in answers and creates nothing.")
+        bool, typer.Option("--offline", help="Contact no cloud: every answer is simulated.")
     ] = False,
     skip_preflight: Annotated[
         bool, typer.Option("--skip-preflight", help="Skip the preflight checks of the account.")

@@ -19,7 +19,7 @@ from gpuform.errors import Failure, InputError
 from gpuform.paths import Paths
 from infra.model.environment import Environment
 
-_STAYS = "hosts: what was installed on them (driver, toolkit, settings) stays; docs/roles.md lists it"
+_STAYS = "hosts: what was installed on them stays (driver, toolkit, settings): docs/reference/roles.md"
 _OF_A_CLOUD = "is for stacks that create a cluster at a cloud; {stack} does not"
 
 

@@ -20,15 +20,11 @@ def ensure(layout: Layout, tools: Tools, port: int, progress: Callable[[str], No
     tools.ensure("nvidia-config", progress=progress)
     arguments = ["--nvidia-config", str(tools.path("nvidia-config"))]
     arguments += ["--metrics-port", str(port)]
-    if beside.current(layout, SIMULATOR, _newest_source(), *arguments):
+    if beside.current(layout, SIMULATOR, beside.newest_source(MODULE), *arguments):
         return
     stop(layout)
     progress("starting the node simulator")
     beside.start(layout, SIMULATOR, MODULE, *arguments)
-
-
-def _newest_source() -> float:
-    return beside.newest_source(MODULE)
 
 
 def stop(layout: Layout) -> None:

@@ -73,11 +73,6 @@ def call(request: Any, engine: Engine, cancelled: asyncio.Event) -> Call:
     result = Call(urn=request.urn, type=request.type, name=request.name, engine=engine, cancelled=cancelled)
     result.preview = getattr(request, "preview", False)
     result.timeout = getattr(request, "timeout", 0.0) or None
-    result.random_seed = getattr(request, "randomSeed", b"")
-    result.ignore_changes = tuple(getattr(request, "ignoreChanges", ()))
-    if isinstance(request, provider_pb2.CheckRequest) and request.HasField("autonaming"):
-        mode = provider_pb2.CheckRequest.AutonamingOptions.Mode.Name(request.autonaming.mode)
-        result.autonaming = (mode.lower(), request.autonaming.proposed_name)
     return result
 
 

@@ -47,8 +47,7 @@ class Cancelled(Exception):
 class Call:
     """One call of the engine: its resource, its options, and messages to the user.
 
-    ``timeout`` is the user's customTimeouts in seconds, ``None`` if unset. ``autonaming`` is ``None``, or the
-    engine's proposal ``(mode, proposed_name)`` with mode ``propose``, ``enforce`` or ``disable``.
+    ``timeout`` is the user's customTimeouts in seconds, ``None`` if unset.
     """
 
     urn: str
@@ -58,9 +57,6 @@ class Call:
     cancelled: asyncio.Event
     preview: bool = False
     timeout: float | None = None
-    random_seed: bytes = b""
-    autonaming: tuple[str, str] | None = None
-    ignore_changes: Sequence[str] = ()
 
     async def status(self, text: str) -> None:
         """Show a status; the next status replaces it."""

@@ -132,7 +132,7 @@ def _policies(outcome: Outcome) -> str:
 def _footer(outcome: Outcome) -> str:
     said = []
     if outcome.offline:
-        said.append("previewed offline: stand-ins answered, no cloud was contacted")
+        said.append("previewed offline: all cloud answers are simulated")
     if not outcome.error and not outcome.live:
         said.append("pods are those that the environment declares; no cluster was read")
     if outcome.unplayed:

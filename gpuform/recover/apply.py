@@ -74,7 +74,7 @@ def _state(stack: Stack, plan: Plan, say: Say) -> None:
         done = {
             "import": f"imported as {step.id}",
             "finish": "the next up continues it",
-            "make anew": f"{step.why}; the next up replaces it",
+            "recreate": f"{step.why}; the next up replaces it",
             "clear": "cleared",
             "refresh": "refreshed",
             "renew": f"has a new kubeconfig; 'gpuform up {stack.name}' gives it to the other resources",

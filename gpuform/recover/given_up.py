@@ -60,5 +60,5 @@ def _ended_badly(stack: Stack, deleting: set[str], say: Callable[[str], None]) -
 def _failed(plan: Plan | None) -> list[str]:
     if plan is None:
         return ["Magnum has not finished"]
-    again = [step for step in plan.steps if step.does == "make anew"]
+    again = [step for step in plan.steps if step.does == "recreate"]
     return [f"{step.name}: {step.why}; the next up creates it again" for step in again]

@@ -209,7 +209,7 @@ def _path(resource: Mapping[str, Any]) -> str:
 
 
 def _judged(operation: Operation, live: Json, does: Does, why: str, id: str | None = None) -> Step:
-    """``does``, once Magnum has nothing in progress; a failed create becomes ``make anew``.
+    """``does``, once Magnum has nothing in progress; a failed create becomes ``recreate``.
 
     For a cluster that has no address yet, the provider would permanently keep a kubeconfig without one.
     """
@@ -221,7 +221,7 @@ def _judged(operation: Operation, live: Json, does: Does, why: str, id: str | No
         return replace(Step.of(operation, FOR_YOU, said), busy_s=seconds)
     if status == "CREATE_FAILED":
         reason = live.get("status_reason") or "Magnum gives no reason"
-        return Step.of(operation, "make anew", f"CREATE_FAILED: {reason}", id)
+        return Step.of(operation, "recreate", f"CREATE_FAILED: {reason}", id)
     return Step.of(operation, does, why, id)
 
 

@@ -11,7 +11,7 @@ from gpuform.engine.pending import Operation
 from gpuform.errors import Failure
 
 Does = Literal[
-    "import", "finish", "make anew", "clear", "refresh", "renew", "roll back", "mark failed", "leave"
+    "import", "finish", "recreate", "clear", "refresh", "renew", "roll back", "mark failed", "leave"
 ]
 
 FOR_YOU: Final = "leave"
@@ -52,7 +52,7 @@ class Step:
     """One pending operation of the state, and its resolution.
 
     ``import``: it was created; the state gets it under ``id``. ``finish``: it was created in part; the state
-    gets it as one that the next update must complete. ``make anew``: its creation failed, and the next update
+    gets it as one that the next update must complete. ``recreate``: its creation failed, and the next update
     replaces it. ``clear``: it was not created, and nothing is left of it. ``refresh``: the state has it, and
     the real resource is read again; ``renew``: the same, and its outputs are discarded. ``leave``: see
     ``why``; ``busy_s`` is the most seconds that the cloud will still work on it. ``manager`` is the field

@@ -76,7 +76,7 @@ def edited(state: Mapping[str, Any], steps: Sequence[Step]) -> tuple[dict[str, A
     made = {step.urn: step for step in steps if step.does == "import"}
     begun = {step.urn: step.id for step in steps if step.does == "finish"}
     bare = {step.urn for step in steps if step.does == "renew"}
-    failed = {step.urn: step.id for step in steps if step.does == "make anew"}
+    failed = {step.urn: step.id for step in steps if step.does == "recreate"}
     for operation in deployment.pop("pending_operations", None) or ():
         resource = operation["resource"]
         if resource["urn"] in made:

@@ -14,11 +14,10 @@ from gpuform.paths import Paths
 from gpuform.rehearse.buyer import Buyer
 from gpuform.rehearse.cluster import NODE_POOLS, Cluster
 from gpuform.rehearse.counted import Counted
-from gpuform.rehearse.gate import readiness_gate
 from gpuform.rehearse.karpenter import Karpenter, karpenter
-from gpuform.rehearse.keeper import pool_keeper
 from gpuform.rehearse.options import Options, growing
 from gpuform.rehearse.outcome import Refusal
+from gpuform.rehearse.program import Gate, Keeper
 from gpuform.rehearse.watch import Now, Watch
 from infra.config import price_list
 from infra.model.environment import Environment
@@ -115,9 +114,9 @@ def buyer(env: Environment, own: Paths, tools: Tools, options: Options, cluster:
     log = own.logs / "karpenter.log"
     with ExitStack() as held:
         if any_gated(env):
-            held.enter_context(readiness_gate(own, tools, own.state / "controllers" / "gate"))
+            held.enter_context(Gate(own.kubeconfig, own.state / "controllers/gate").following())
         if kept(env):
-            held.enter_context(pool_keeper(own, tools, own.state / "controllers" / "keeper"))
+            held.enter_context(Keeper(own.kubeconfig, own.state / "controllers/keeper").following())
         if growing(env):
             yield Counted(env)
             return

@@ -1,4 +1,4 @@
-"""A rehearsal's outcome as JSON; the format is documented in docs/rehearse.md and stable."""
+"""A rehearsal's outcome as JSON; the format is documented in docs/howto/rehearse.md and stable."""
 
 from __future__ import annotations
 

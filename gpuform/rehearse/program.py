@@ -24,6 +24,8 @@ from gpuform.errors import Failure
 from gpuform.rehearse.children import Children, end
 from gpuform.rehearse.following import Following
 from gpuform.simulator.api import Api
+from infra.plan import pool_keeper, readiness_gate
+from infra.plan.sharing import NAMESPACE
 
 TOKEN_S = 6 * 3600
 
@@ -175,3 +177,18 @@ class Program:
                 return found
         fact = f"is missing, but {self._where.words} mounts it"
         raise Failure(f"configmap {name}", fact, "run `up` again")
+
+
+class Gate(Program):
+    """The readiness gate; it checks nodes every 0.2 s, in its pod every 5 s."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        where = Where(readiness_gate.NAME, NAMESPACE, "the readiness gate")
+        super().__init__(where, kubeconfig, folder, every=0.2)
+
+
+class Keeper(Program):
+    """The pool keeper; it lists nodes every 2 s, in its pod every 30 s."""
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        super().__init__(Where(pool_keeper.NAME, NAMESPACE, "the pool keeper"), kubeconfig, folder, every=2.0)

@@ -83,7 +83,7 @@ def _tag_key(value: str) -> str:
 
 
 class Network(Model):
-    """One VPC; each zone gets a public and a private subnet, nodes and pods live in the private ones."""
+    """The VPC: each zone gets a public and a private subnet; nodes and pods are in the private ones."""
 
     cidr: Annotated[str, Field(strict=True), AfterValidator(_vpc_cidr)] = Field(
         description="IPv4 network of the VPC, /16 to /24; nodes and pods get their addresses from it."
@@ -125,11 +125,9 @@ class AwsCluster(Model):
     version: Annotated[str, Field(strict=True), AfterValidator(_version)] = Field(
         description="Kubernetes minor version."
     )
-    network: Network = Field(description="The VPC.")
-    endpoint: Endpoint = Field(default_factory=Endpoint, description="Access to the control plane.")
-    system: SystemNodes = Field(
-        default_factory=SystemNodes, description="Nodes for the cluster's own components."
-    )
+    network: Network
+    endpoint: Endpoint = Field(default_factory=Endpoint)
+    system: SystemNodes = Field(default_factory=SystemNodes)
     admins: tuple[Annotated[str, Field(strict=True), AfterValidator(_admin)], ...] = Field(
         default=(), description="ARNs of IAM roles and users that administer the cluster."
     )
@@ -199,7 +197,7 @@ class AwsPool(Model):
         default=None,
         description="Node image; al2023-nvidia for pools with GPUs and al2023 for others if left out.",
     )
-    disk: Disk = Field(default_factory=Disk, description="The node's volume.")
+    disk: Disk = Field(default_factory=Disk)
     instance_store: Literal["raid0"] | None = Field(
         default=None,
         description="raid0: the machine's own NVMe disks become one RAID0 volume for containers and "

@@ -39,10 +39,9 @@ Compute = Annotated[
 
 
 class GpuChoice(Model):
-    """GPUs by model, or every model of the catalogue with the given attributes, and their number per node.
+    """GPUs by model, or every model of the catalogue with the given attributes.
 
-    On AWS (validation context ``{"cluster": kind}``) attributes select only models that EC2 sells: a pool is
-    not checked against GPUs that it never has.
+    On AWS attributes select only models that EC2 sells: a pool is not checked against GPUs that it never has.
     """
 
     named: tuple[GpuName, ...] | None = Field(
@@ -69,6 +68,7 @@ class GpuChoice(Model):
     )
 
     _bought: bool = PrivateAttr(default=False)
+    """Whether the pool is on AWS; source: the validation context, ``{"cluster": kind}``."""
 
     @model_validator(mode="after")
     def _says_which(self, info: ValidationInfo) -> GpuChoice:

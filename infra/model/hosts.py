@@ -29,7 +29,7 @@ _RUNFILE = re.compile(r"NVIDIA-Linux-[a-z0-9_]+-(\d[\d.]*\d)[^/]*\.run")
 
 
 class Host(Model):
-    """One machine; its name is the node's name once it has joined a cluster."""
+    """One host; its name is the node's name once it has joined a cluster."""
 
     name: HostName = Field(description="Name of the host and of its node.")
     address: Address | None = Field(default=None, description="Address for ssh; its name if left out.")
@@ -48,7 +48,7 @@ AnyHost = Annotated[Host, BeforeValidator(_named, json_schema_input_type=str | H
 
 
 class Repository(Model):
-    """A package repository and its signing key, which is checked before any package is installed."""
+    """A package repository; its signing key is checked before any package is installed."""
 
     url: Url = Field(description="Address of the repository.")
     suite: Annotated[str, Field(strict=True, min_length=1, pattern=r"^[\w./ -]+$")] = Field(
@@ -61,14 +61,14 @@ class Repository(Model):
 
 
 class Runfile(Model):
-    """NVIDIA's installer as one file."""
+    """NVIDIA's installer as one file (source runfile)."""
 
     url: Url = Field(description="Address of the file.")
     sha256: Sha256 = Field(description="SHA-256 checksum of the file.")
 
 
 class Driver(Model):
-    """NVIDIA's driver: its source, and the version at which it is held."""
+    """NVIDIA's driver: where it comes from, and the version at which it is held."""
 
     source: Literal["distribution", "nvidia", "runfile"] = Field(
         description="The distribution's packages, NVIDIA's repository, or NVIDIA's installer."
@@ -84,7 +84,7 @@ class Driver(Model):
         default=None,
         description="Repository with NVIDIA's packages (source nvidia); the hosts' own if left out.",
     )
-    runfile: Runfile | None = Field(default=None, description="The installer (source runfile).")
+    runfile: Runfile | None = Field(default=None)
 
     @model_validator(mode="after")
     def _comes_from_one_place(self) -> Driver:
@@ -110,7 +110,7 @@ class Driver(Model):
 
 
 class Toolkit(Model):
-    """NVIDIA's container toolkit."""
+    """NVIDIA's container toolkit on hosts with GPUs."""
 
     version: ToolkitVersion = Field(
         default=versions.HOST_CONTAINER_TOOLKIT, description="Whole version, held like the driver's."
@@ -143,9 +143,9 @@ class HostsCluster(Model):
         description="Hosts of the control plane that are in no pool: only prepared for Kubernetes.",
     )
     runtime: Literal["containerd", "crio"] = Field(default="containerd", description="Container runtime.")
-    toolkit: Toolkit = Field(default_factory=Toolkit, description="The container toolkit on hosts with GPUs.")
+    toolkit: Toolkit = Field(default_factory=Toolkit)
     driver: Driver | None = Field(
-        default=None, description="The driver on hosts with GPUs, unless a pool has its own."
+        default=None, description="The driver on hosts with GPUs, unless their pool has its own."
     )
     cuda: CudaVersion | None = Field(
         default=None, description="CUDA toolkit (nvcc) on hosts with GPUs; none if left out."

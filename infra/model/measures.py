@@ -80,7 +80,7 @@ def _field(value: str) -> str:
 def _closest(value: str) -> str:
     close = difflib.get_close_matches(value.upper(), FIELDS, n=3, cutoff=0.6)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
-    return f"{hint}docs/monitoring.md lists all known fields"
+    return f"{hint}docs/howto/monitoring.md lists all known fields"
 
 
 def _help(value: str) -> str:

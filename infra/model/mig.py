@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 
 Layout = Mapping[str, int]
 Placement = tuple[str, int]  # profile name, first memory slice
@@ -104,38 +103,6 @@ def _place(todo: tuple[Profile, ...], used: frozenset[int], at_least: int) -> tu
         if tail is not None:
             return ((head.name, start), *tail)
     return None
-
-
-@cache
-def layouts(geometry: Geometry) -> tuple[tuple[tuple[str, int], ...], ...]:
-    """Every layout that an empty GPU holds, except the empty one, as sorted (profile, count) pairs."""
-    found: list[tuple[tuple[str, int], ...]] = []
-
-    def extend(index: int, chosen: dict[str, int]) -> None:
-        if index == len(geometry.profiles):
-            if chosen:
-                found.append(tuple(sorted(chosen.items())))
-            return
-        name = geometry.profiles[index].name
-        count = 0
-        while geometry.fits(chosen | ({name: count} if count else {})):
-            extend(index + 1, chosen | ({name: count} if count else {}))
-            count += 1
-
-    extend(0, {})
-    return tuple(sorted(found))
-
-
-@cache
-def maximal_layouts(geometry: Geometry) -> tuple[tuple[tuple[str, int], ...], ...]:
-    """The layouts to which no slice of any profile can be added."""
-    full = []
-    for pairs in layouts(geometry):
-        layout = dict(pairs)
-        more = ({**layout, p.name: layout.get(p.name, 0) + 1} for p in geometry.profiles)
-        if not any(geometry.fits(grown) for grown in more):
-            full.append(pairs)
-    return tuple(full)
 
 
 def spell(layout: Layout) -> str:

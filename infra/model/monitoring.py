@@ -44,7 +44,7 @@ _LEAST_VOLUME = 2 * _GIB
 
 
 class Storage(Model):
-    """The volume of Prometheus."""
+    """Volume of Prometheus; without one, measurements are lost with its pod."""
 
     size: Memory = Field(description="Size of the volume, for example 50Gi.")
     storage_class: Name | None = Field(
@@ -53,7 +53,7 @@ class Storage(Model):
 
 
 class RemoteWrite(Model):
-    """A second store that also gets every measurement."""
+    """Remote-write endpoint that also gets every measurement; none if left out."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         key: ("a secret does not belong in this file", "name a Secret in the cluster: secret: NAME")
@@ -68,7 +68,7 @@ class RemoteWrite(Model):
 
 
 class Alertmanager(Model):
-    """Where alerts are sent."""
+    """Where alerts are sent; without it, they are only shown."""
 
     config_secret: Name = Field(
         description="Secret in namespace monitoring with the key alertmanager.yaml, which you create: routes "
@@ -77,7 +77,7 @@ class Alertmanager(Model):
 
 
 class Counter(Model):
-    """A DCGM field with its own type or help text."""
+    """A field of DCGM with a type or help text of its own."""
 
     field: FieldName = Field(description="Name of the field.")
     type: MetricType | None = Field(
@@ -115,12 +115,8 @@ class Monitoring(Model):
         description=f"Maximum size of kept measurements, for example 40GB; {VOLUME_SHARE} % of the volume if "
         "left out.",
     )
-    storage: Storage | None = Field(
-        default=None, description="Volume of Prometheus; without one, measurements are lost with its pod."
-    )
-    remote_write: RemoteWrite | None = Field(
-        default=None, description="Remote-write endpoint that also gets every measurement; none if left out."
-    )
+    storage: Storage | None = Field(default=None)
+    remote_write: RemoteWrite | None = Field(default=None)
     scrape: Literal["service_monitor", "scrape_configs"] = Field(
         default="service_monitor",
         description="How Prometheus finds dcgm-exporter: by the ServiceMonitor that NVIDIA's operator "
@@ -131,11 +127,9 @@ class Monitoring(Model):
     )
     counters: tuple[AnyCounter, ...] = Field(
         default=(),
-        description="Fields of DCGM in addition to the default ones: a name, or {field, type, help}.",
+        description="Fields of DCGM in addition to the default ones, by name or as mappings.",
     )
-    alertmanager: Alertmanager | None = Field(
-        default=None, description="Where alerts are sent; only shown if left out."
-    )
+    alertmanager: Alertmanager | None = Field(default=None)
     alerts: bool = Field(
         default=True, strict=True, description="Whether to create alerts; recording rules are always created."
     )

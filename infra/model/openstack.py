@@ -32,7 +32,7 @@ RESERVED_GROUPS = ("default-worker", "default-master")
 
 
 class Flavor(Model):
-    """One of the cloud's own flavors and what its nodes have: Nova does not say which GPU that is."""
+    """What the nodes of a flavor have: Nova does not report the GPU model."""
 
     gpu: GpuName | None = Field(default=None, description="GPU model; none if left out.")
     count: Count | None = Field(default=None, description="GPUs of a node; 1 if left out.")
@@ -53,7 +53,7 @@ class Flavor(Model):
 
 
 class TemplateSpec(Model):
-    """A cluster template that the stack makes; flavors, key pair and fixed network are the cluster's."""
+    """A created template; its flavors, key pair and fixed network are the cluster's."""
 
     KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = {
         "name": (
@@ -170,16 +170,18 @@ class OpenstackCluster(Model):
     keypair: OpenstackName | None = Field(
         default=None, description="Key pair of the nodes; the template's if left out."
     )
-    network: ClusterNetwork = Field(default_factory=ClusterNetwork, description="Network of the nodes.")
-    masters: Masters = Field(default_factory=Masters, description="The control plane's nodes.")
-    workers: Workers = Field(default_factory=Workers, description="The default workers.")
+    network: ClusterNetwork = Field(default_factory=ClusterNetwork)
+    masters: Masters = Field(default_factory=Masters)
+    workers: Workers = Field(default_factory=Workers)
     labels: MagnumLabels = Field(
         default_factory=dict,
         description="Magnum labels in addition to those that follow from the pools (nvidia_gpu_enabled, "
         "and with driver capi auto_scaling_enabled).",
     )
     merge_labels: bool = Field(
-        default=True, strict=True, description="Whether they are merged with the template's or replace them."
+        default=True,
+        strict=True,
+        description="Whether labels are merged with the template's or replace them.",
     )
     docker_volume_gib: Count | None = Field(
         default=None, description="Volume of each node for images and containers, in GiB."

@@ -26,7 +26,7 @@ def _chart_version(value: str) -> str:
 
 
 class Drain(Model):
-    """How the operator drains a node, if ending only the pods with GPUs is not enough."""
+    """Drain each node first; only pods with GPUs are ended if left out."""
 
     timeout_seconds: Count = Field(default=300, description="Seconds after which a drain is given up.")
     force: Annotated[bool, Field(strict=True)] = Field(
@@ -39,7 +39,7 @@ class Drain(Model):
 
 
 class Upgrade(Model):
-    """How the operator upgrades the driver; it ends the pods with GPUs on each node."""
+    """How the operator upgrades its driver on the nodes; it ends the pods with GPUs on each node."""
 
     auto: Annotated[bool, Field(strict=True)] = Field(
         default=True,
@@ -51,9 +51,7 @@ class Upgrade(Model):
         default="25%",
         description="Nodes that may be unavailable meanwhile, a number or a share of all such as 25%.",
     )
-    drain: Drain | None = Field(
-        default=None, description="Drain each node first; only pods with GPUs are ended if left out."
-    )
+    drain: Drain | None = Field(default=None)
 
     @model_validator(mode="after")
     def _says_nothing_in_vain(self) -> Upgrade:
@@ -68,7 +66,7 @@ class Upgrade(Model):
 class GpuOperatorSpec(Model):
     """NVIDIA's GPU operator, settings for every node.
 
-    Not all of them have an effect everywhere: infra/model/ownership.py says who owns driver and toolkit.
+    Not all of them have an effect everywhere: docs/howto/operator.md says who owns driver and toolkit.
     """
 
     mode: Mode = Field(
@@ -90,7 +88,8 @@ class GpuOperatorSpec(Model):
     )
     driver_version: DriverVersion | None = Field(
         default=None,
-        description="Version of its driver, in quotes; the newest that supports all GPUs if left out.",
+        description="Version of the operator's driver, in quotes; the newest that supports all GPUs if left "
+        "out.",
     )
     kernel_modules: KernelModules = Field(
         default="auto",
@@ -103,9 +102,7 @@ class GpuOperatorSpec(Model):
     toolkit_version: ToolkitVersion | None = Field(
         default=None, description="Version of the operator's container toolkit; the chart's if left out."
     )
-    upgrade: Upgrade = Field(
-        default_factory=Upgrade, description="How the operator upgrades its driver on the nodes."
-    )
+    upgrade: Upgrade = Field(default_factory=Upgrade)
     cdi: Annotated[bool, Field(strict=True)] = Field(
         default=True,
         description="Whether containers get their GPUs as CDI devices; else by mounts, if the operator "

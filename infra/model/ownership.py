@@ -16,7 +16,7 @@ from infra.model.operator import GpuOperatorSpec
 
 Owner = Literal["image", "ansible", "host", "operator"]
 PluginOwner = Literal["image", "operator", "chart"]
-MigOwner = Literal["image", "operator", "nobody"]
+MigOwner = Literal["image", "operator", "none"]
 DeviceList = Literal["volume-mounts", "envvar"]
 
 
@@ -74,7 +74,7 @@ def of(cluster: str, images: Collection[str], spec: GpuOperatorSpec) -> Ownershi
     """
     alone = spec.mode == "device_plugin"
     row = ROWS[_key(cluster, images, spec, alone)]
-    return replace(row, device_plugin="chart", mig="nobody") if alone else row
+    return replace(row, device_plugin="chart", mig="none") if alone else row
 
 
 def _key(cluster: str, images: Collection[str], spec: GpuOperatorSpec, alone: bool) -> str:

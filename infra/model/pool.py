@@ -34,7 +34,7 @@ def _own_key(key: str) -> str:
 
 
 class Taint(Model):
-    """A taint of the pool's own, beside the GPU taint; the pool's workloads and the operands tolerate it."""
+    """One of the pool's own taints; the pool's workloads and the operands tolerate it."""
 
     key: LabelKey
     value: LabelValue = ""
@@ -52,9 +52,7 @@ class Pool(Model):
         default=None,
         description="Instance type, or flavor: of the catalogue or of cluster.flavors; this or gpu.",
     )
-    gpu: GpuChoice | None = Field(
-        default=None, description="GPU models and number per node; this or machine."
-    )
+    gpu: GpuChoice | None = Field(default=None, description="GPUs of each node; this or machine.")
     nodes: Count | None = Field(
         default=None, description="Number of nodes (embedded cluster, AWS, OpenStack)."
     )
@@ -65,7 +63,7 @@ class Pool(Model):
         default=None, min_length=1, description="Hosts by name, or as {name, address, port} (own hosts)."
     )
     driver: Driver | None = Field(
-        default=None, description="NVIDIA's driver on its hosts, if not the cluster's (own hosts)."
+        default=None, description="NVIDIA's driver on its hosts; the cluster's if left out (own hosts)."
     )
     elastic: Elastic | None = Field(
         default=None, description="Scaling with the pods (AWS, OpenStack); this or nodes."
@@ -88,8 +86,8 @@ class Pool(Model):
     zones: tuple[Annotated[str, Field(strict=True)], ...] = Field(
         default=(), description="Zones of its nodes (AWS); all of the network's if left out."
     )
-    aws: AwsPool | None = Field(default=None, description="AWS settings of its nodes.")
-    openstack: OpenstackPool | None = Field(default=None, description="OpenStack settings of its node group.")
+    aws: AwsPool | None = Field(default=None)
+    openstack: OpenstackPool | None = Field(default=None)
     labels: dict[Annotated[LabelKey, AfterValidator(_own_key)], LabelValue] = Field(
         default_factory=dict, description="Node labels in addition to those that gpuform sets."
     )

@@ -29,7 +29,7 @@ Nodes = Annotated[
 
 
 class Relayout(Model):
-    """Bounds within which a changed layout is put on existing nodes.
+    """Limits of the change on existing nodes.
 
     Disruption budgets of the pods apply as well.
     """

@@ -113,7 +113,7 @@ class Mig(Model):
     kind: Literal["mig"]
     layout: dict[str, Count] | str = Field(
         union_mode="left_to_right",
-        description="Slices of each GPU as {profile: number}, or all-<profile> for as many as one GPU holds.",
+        description="Slices of each GPU as {profile: number}, or all-PROFILE for as many as one GPU holds.",
     )
     name: Annotated[LabelValue, Field(min_length=1)] | None = Field(
         default=None,
@@ -123,7 +123,7 @@ class Mig(Model):
         default=None,
         description="Numbers of a node's partitioned GPUs, from 0; the others stay whole. All if left out.",
     )
-    share: SliceShare | None = Field(default=None, description="Time-slicing on top of the slices.")
+    share: SliceShare | None = Field(default=None, description="Time-slicing of each slice.")
     strategy: Literal["single", "mixed"] | None = Field(
         default=None,
         description="How its slices are offered; gpu_operator.mig_strategy if left out.",

@@ -81,9 +81,7 @@ class _Workload(Model):
     gpu_product: LabelValue | None = Field(
         default=None, description="Run wherever nvidia.com/gpu.product has this value; instead of pool."
     )
-    gpu: GpuNeed | None = Field(
-        default=None, description="Run wherever a GPU has at least this; instead of pool or gpu_product."
-    )
+    gpu: GpuNeed | None = Field(default=None, description="Instead of pool or gpu_product.")
     slice: str | None = Field(
         default=None,
         strict=True,
@@ -133,7 +131,7 @@ class DeploymentWorkload(_Workload):
 
     kind: Literal["deployment"]
     replicas: Count = Field(default=1, description="Number of pods.")
-    service: Service | None = Field(default=None, description="A Service in front of its pods.")
+    service: Service | None = Field(default=None)
     update: Update | None = Field(
         default=None,
         description="How new pods replace old ones. If left out: one after the other on the same GPUs "

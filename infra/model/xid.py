@@ -57,7 +57,7 @@ class Xid:
         if mild and self.number in EKS_FATAL:
             found.append("the EKS agent: fatal")
         if mild and self.number not in DEVICE_PLUGIN_SKIPS:
-            found.append("the device plugin takes the GPU out of allocatable")
+            found.append("the device plugin: out of allocatable")
         return "; ".join(found)
 
 
@@ -101,10 +101,10 @@ _RESET = {
     150: "an error of a fifth-generation NVLink (unit MSE)",
     155: "an NVLink error that software defined",
     156: "a part of the GPU was retired",
-    158: "the GPU did not end a command in time, and cannot go on",
+    158: "the GPU did not end a command in time, and cannot continue",
 }
 _REPLACE = {
-    54: "the power cable or the supply: the GPU runs slowed down",
+    54: "the power cable or the supply: the GPU runs at lower clocks",
     79: "the GPU has fallen off the bus and cannot be reached",
     151: "the keys of confidential computing could not be changed",
     160: "a memory channel was retired",
@@ -122,7 +122,7 @@ _INFORMATIONAL = {
     107: "a test message",
     121: "a corrected error of the link between chips",
     137: "an access over NVLink that was not allowed, by a program",
-    141: "a fast path of a channel failed, and the ordinary one was taken",
+    141: "a fast path of a channel failed, and the ordinary one was used",
     157: "a part of the GPU could not be retired",
     161: "a memory channel could not be retired",
 }

@@ -1,6 +1,6 @@
 """Fields of a cluster and its node groups that force a replacement, and what that would lose.
 
-The values go into a guard for each, which compares them with those of the last run (docs/openstack.md).
+The values go into a guard for each, which compares them with those of the last run (docs/howto/openstack.md).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from infra.plan import gpu_operator
 
 Manifest = dict[str, Any]
 
-NOBODY = 65532
+NONROOT = 65532
 CONFINED: Manifest = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -88,8 +88,8 @@ class Program:
             "priorityClassName": "system-cluster-critical",
             "securityContext": {
                 "runAsNonRoot": True,
-                "runAsUser": NOBODY,
-                "runAsGroup": NOBODY,
+                "runAsUser": NONROOT,
+                "runAsGroup": NONROOT,
                 "seccompProfile": {"type": "RuntimeDefault"},
             },
             "serviceAccountName": self.name,

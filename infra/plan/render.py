@@ -115,7 +115,7 @@ def _pool(env: Environment, index: int) -> dict[str, Any]:
     if memory is not None:
         found["mps"] = {"memory_mib_per_client": memory}
     mig = sharing.mig_config_name(pool)
-    if mig is not None and env.ownership.mig != "nobody":
+    if mig is not None and env.ownership.mig != "none":
         found["mig"] = mig
     if pool.relayout is not None:
         found["relayout"] = pool.relayout.model_dump()

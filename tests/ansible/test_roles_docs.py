@@ -1,4 +1,4 @@
-"""Every variable of a role is declared and used, and docs/roles.md lists what is declared."""
+"""Every variable of a role is declared and used, and docs/reference/roles.md lists what is declared."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_role_says_where_it_runs(role: Path) -> None:
 
 
 def test_the_page_is_what_the_roles_declare() -> None:
-    committed = (ROOT / "docs" / roles_docs.PAGE).read_text()
+    committed = (ROOT / "docs/reference" / roles_docs.PAGE).read_text()
     assert committed == roles_docs.page(ROOT / "ansible"), "run: make docs"
 
 

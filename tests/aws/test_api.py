@@ -42,7 +42,7 @@ def test_no_credentials(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
         client("sts", "us-west-2").get_caller_identity()
 
 
-def test_nobody_answers(monkeypatch: pytest.MonkeyPatch, moto: str) -> None:
+def test_missing_answers(monkeypatch: pytest.MonkeyPatch, moto: str) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(Failure, match="Could not connect"), answers("aws ec2 describe-vpcs"):
         client("ec2", "us-west-2").describe_vpcs()
@@ -58,6 +58,6 @@ def test_an_answer_that_is_none_of_aws(monkeypatch: pytest.MonkeyPatch, moto: st
 def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-    with pytest.raises(Failure, match=r"The config profile \(nobody\) could not be found; .*AWS_PROFILE"):
+    monkeypatch.setenv("AWS_PROFILE", "missing")
+    with pytest.raises(Failure, match=r"The config profile \(missing\) could not be found; .*AWS_PROFILE"):
         client("ec2", "us-west-2")

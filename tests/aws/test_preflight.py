@@ -157,7 +157,7 @@ def test_an_error_that_says_nothing_of_the_account_is_no_failure(prod: Environme
 
 
 def test_the_policy_in_the_docs_is_what_is_asked(prod: Environment) -> None:
-    text = (ROOT / "docs" / "preflight.md").read_text()
+    text = (ROOT / "docs/howto/preflight.md").read_text()
     policy = json.loads(re.search(r"```json\n(.*?)```", text, re.DOTALL)[1])  # type: ignore[index]
     allowed = sorted(action for one in policy["Statement"] for action in one["Action"])
     asked = {action.replace("service-quotas", "servicequotas") for action in asked_by(prod).values()}

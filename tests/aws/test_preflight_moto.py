@@ -100,6 +100,6 @@ def test_no_credentials(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_profile_that_is_not_there(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    monkeypatch.setenv("AWS_PROFILE", "missing")
     found = look(stack("aws-dev"))["credentials"]
-    assert (found.verdict, found.fact) == ("FAIL", "The config profile (nobody) could not be found")
+    assert (found.verdict, found.fact) == ("FAIL", "The config profile (missing) could not be found")

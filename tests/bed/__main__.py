@@ -17,7 +17,7 @@ def main() -> int:
     up.add_argument("--hosts", type=int, default=1)
     commands.add_parser("down", help="end a bed and forget it").add_argument("name")
     commands.add_parser("status", help="list the beds")
-    commands.add_parser("sweep", help="end the beds whose tests have been killed")
+    commands.add_parser("sweep", help="end the beds of killed tests")
     given = parser.parse_args()
     try:
         if given.command == "up":

@@ -33,7 +33,7 @@ class Package:
             "Package": self.name,
             "Version": self.version,
             "Architecture": self.architecture,
-            "Maintainer": "gpuform tests <nobody@localhost>",
+            "Maintainer": "gpuform tests <packages@localhost>",
             **({"Depends": ", ".join(self.depends)} if self.depends else {}),
             **self.fields,
             "Description": "a stand-in for the tests of gpuform\n It drives no hardware.",

@@ -97,7 +97,7 @@ class Repository:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._private.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._gpg() as home:
-            who = f"gpuform tests {self.folder.name} <nobody@localhost>"
+            who = f"gpuform tests {self.folder.name} <packages@localhost>"
             _run(home, "--passphrase", "", "--quick-generate-key", who, "ed25519", "sign", "never")
             self._private.write_text(_run(home, "--armor", "--export-secret-keys"))
             self.key.write_text(_run(home, "--armor", "--export"))

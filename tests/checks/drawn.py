@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from infra.model.gpu import GPUS
 from infra.model.machines import MACHINES, Machine
-from infra.model.mig import GEOMETRIES, layouts
+from infra.model.mig import GEOMETRIES
+from tests.mig_layouts import layouts
 
 Mapping = dict[str, Any]
 

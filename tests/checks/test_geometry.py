@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from gpuform.toolchain import Toolchain
-from infra.model.mig import GEOMETRIES, Geometry, Layout, layouts
+from infra.model.mig import GEOMETRIES, Geometry, Layout
 from tests.checks.judges import Answer, ask_all
+from tests.mig_layouts import layouts
 
 pytestmark = pytest.mark.tools
 

@@ -12,10 +12,10 @@ import yaml
 
 from gpuform.toolchain import Toolchain
 from infra.model.gpu import GPUS, Gpu
-from infra.model.mig import layouts
 from infra.plan.sharing import to_yaml
 from tests.checks import everything
 from tests.checks.judges import asserted
+from tests.mig_layouts import layouts
 
 pytestmark = pytest.mark.tools
 

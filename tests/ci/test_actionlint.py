@@ -18,7 +18,7 @@ permissions: {}
 jobs:
   greet:
     runs-on: ubuntu-24.04
-    needs: nobody
+    needs: missing
     steps:
       - run: echo "${{ github.event.pull_request.title }}"
       - run: echo "${{ steps.none.outputs.x }}"
@@ -55,7 +55,7 @@ def test_a_broken_one_does_not(toolchain: Toolchain, tmp_path: Path) -> None:
     done = lint(toolchain, file)
     assert done.returncode == 1
     for said in (
-        "nobody",
+        "missing",
         '"github.event.pull_request.title" is potentially untrusted',
         'property "none" is not defined',
     ):

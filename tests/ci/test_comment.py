@@ -25,7 +25,7 @@ def text(stack: str, said: str = "no change") -> bytes:
 
 
 def pull(fake: Fake, number: int = 7, sha: str = SHA, repository: int = 2) -> None:
-    head = {"sha": sha, "label": "somebody:fix", "repo": {"id": repository}}
+    head = {"sha": sha, "label": "contributor:fix", "repo": {"id": repository}}
     fake.pulls.append({"number": number, "head": head})
 
 
@@ -34,7 +34,7 @@ def follow(fake: Fake, tmp_path: Path, **changes: Any) -> Result:
         "id": 55,
         "head_sha": SHA,
         "head_branch": "fix",
-        "head_repository": {"id": 2, "owner": {"login": "somebody"}},
+        "head_repository": {"id": 2, "owner": {"login": "contributor"}},
         "repository": {"id": 1},
         "html_url": "https://github.test/acme/gpus/actions/runs/55",
         **changes,
@@ -70,7 +70,7 @@ def test_a_comment_for_each_stack_is_created_then_kept(fake: Fake, tmp_path: Pat
 def test_a_comment_far_back_is_found(fake: Fake, tmp_path: Path) -> None:
     pull(fake)
     for _ in range(150):
-        fake.comment("a long discussion", "somebody")
+        fake.comment("a long discussion", "contributor")
     fake.comment(marker("local").replace("local", "local-2") + "\nanother stack")
     fake.comment(marker("local") + "\r\nold")
     fake.artifact("summary-offline-local", packed(text("local")))
@@ -79,7 +79,7 @@ def test_a_comment_far_back_is_found(fake: Fake, tmp_path: Path) -> None:
     assert "no change" in fake.comments[151]["body"]
 
 
-@pytest.mark.parametrize("login", ["somebody", "github-actions", "other[bot]"])
+@pytest.mark.parametrize("login", ["contributor", "github-actions", "other[bot]"])
 def test_what_others_wrote_is_left_alone(fake: Fake, tmp_path: Path, login: str) -> None:
     pull(fake)
     fake.comment(marker("local") + "\nmine", login)

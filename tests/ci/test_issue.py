@@ -40,7 +40,7 @@ def test_one_issue_is_opened_updated_and_closed(fake: Fake, tmp_path: Path) -> N
 
 def test_others_issues_and_pull_requests_are_left_alone(fake: Fake, tmp_path: Path) -> None:
     body = marker("aws-dev") + "\nmine"
-    fake.issue(body, "somebody")
+    fake.issue(body, "contributor")
     fake.issue(body, pull_request={})
     fake.issue("see\n" + body)
     assert look(fake, tmp_path, 0).stdout == "aws-dev: no drift\n"

@@ -49,7 +49,7 @@ def test_gpus_as_a_table_names_the_date_of_its_prices(run: CliRunner) -> None:
 
 def test_schema_is_the_committed_one(run: CliRunner) -> None:
     result = run.invoke(app, ["schema"])
-    committed = Path(__file__).parents[2] / "docs" / "environment.schema.json"
+    committed = Path(__file__).parents[2] / "docs/reference/environment.schema.json"
     assert result.stdout == committed.read_text()
 
 

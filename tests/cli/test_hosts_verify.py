@@ -169,7 +169,7 @@ def test_nodes_expect_what_the_operator_installs() -> None:
     nodes = [
         {"metadata": {"name": "n1", "labels": {"gpuform.io/pool": "a100-mig"}}},
         {"metadata": {"name": "n2", "labels": {"gpuform.io/pool": "cpu"}}},
-        {"metadata": {"name": "n3", "labels": {"gpuform.io/pool": "of-somebody-else"}}},
+        {"metadata": {"name": "n3", "labels": {"gpuform.io/pool": "of-another-stack"}}},
         {"metadata": {"name": "n4"}},
     ]
     hosts = expectations.of_nodes(env, nodes, Path("/k"), None)["_meta"]["hostvars"]

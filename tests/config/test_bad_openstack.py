@@ -66,7 +66,7 @@ def test_a_deprecated_flavor_is_warned_of(flavor: str, instead: str) -> None:
     own = put(f"cluster/flavors/{flavor}", {"gpu": "T4", "vcpu": 4, "memory_gib": 16})
     mapping = change(put("pools/0/machine", flavor), *CAPI)
     mapping["cluster"]["flavors"][flavor] = own["put"]
-    assert parse(mapping).warnings == (), "a cloud whose own flavor it is knows better"
+    assert parse(mapping).warnings == (), "a declared flavor gets no warning"
 
 
 def test_the_heat_driver_scales_no_pool() -> None:

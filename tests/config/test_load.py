@@ -61,7 +61,7 @@ def test_the_rest_of_a_stack_file_is_the_engines(tmp_path: Path) -> None:
             "nodes: 1, sharing: {kind: mig}, sharing: {kind: mps}}",
             "FILE:8:74: key 'sharing' is given twice; correct the YAML there",
         ),
-        ("name: test", "name: *nobody", "FILE:5:11: found undefined alias 'nobody'; correct the YAML there"),
+        ("name: test", "name: *none", "FILE:5:11: found undefined alias 'none'; correct the YAML there"),
         (
             "gpuform:environment",
             "gpuform:enviroment",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,14 @@ ROOT = Path(__file__).parents[2]
     [(schema.SCHEMA_FILE, schema.schema_text), (schema.PAGE_FILE, schema.page_text)],
 )
 def test_what_is_committed_is_what_the_model_says(name: str, made: Any) -> None:
-    committed = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert committed == made(), "run: python -m infra.schema docs"
+    committed = (ROOT / "docs/reference" / name).read_text(encoding="utf-8")
+    assert committed == made(), "run: python -m infra.schema docs/reference"
 
 
 @pytest.mark.parametrize("stack", ["local", "aws-dev", "aws-prod", "onprem-dev", "openstack-dev"])
 def test_a_stack_points_to_the_schema_and_obeys_it(stack: str) -> None:
     text = (ROOT / f"Pulumi.{stack}.yaml").read_text(encoding="utf-8")
-    assert text.splitlines()[0] == "# yaml-language-server: $schema=docs/environment.schema.json"
+    assert text.splitlines()[0] == "# yaml-language-server: $schema=docs/reference/environment.schema.json"
     jsonschema.Draft202012Validator.check_schema(schema.stack_schema())
     jsonschema.validate(yaml.safe_load(text), schema.stack_schema())
 
@@ -63,6 +64,6 @@ def leaves(error: jsonschema.ValidationError) -> list[jsonschema.ValidationError
 def test_the_page_has_every_key() -> None:
     page = schema.page_text()
     for name, block in schema.stack_schema()["$defs"].items():
-        assert f"## {name}\n" in page
-        for key in block["properties"]:
-            assert f"| `{key}` |" in page
+        for key, value in block["properties"].items():
+            shown = f"`{value['const']}`" if key == "kind" else rf"`([\w.\[\]]+\.)?{key}`"
+            assert re.search(rf"\| {shown}( \(default\))? \|", page), f"{name}.{key}"

@@ -33,7 +33,7 @@ def test_leaked_things_go_and_foreign_ones_stay(account: Account) -> None:
     }
     foreign = {
         account.of_the_cni(cluster=f"{NAME}-2"),
-        account.interface({}, "somebody's"),
+        account.interface({}, "another's"),
         account.interface({}, f"Amazon EKS {NAME}-2"),
         account.of_the_cni(subnet=account.other_subnet),  # our name, another VPC
     }
@@ -101,7 +101,7 @@ def test_what_does_not_go_is_named_with_its_reason(account: Account, monkeypatch
 
 def test_the_vpc_of_an_environment_is_found_by_our_tag(account: Account) -> None:
     assert vpc_by_tag(REGION, NAME) == account.vpc
-    assert vpc_by_tag(REGION, "nobody") == ""
+    assert vpc_by_tag(REGION, "missing") == ""
 
 
 @pytest.mark.parametrize(

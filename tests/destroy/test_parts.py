@@ -121,7 +121,7 @@ def test_a_refusal_is_no_proof(moto: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_page_has_the_steps_as_they_are() -> None:
-    text = (HERE.root / "docs/destroy.md").read_text()
+    text = (HERE.root / "docs/howto/destroy.md").read_text()
     rows = re.findall(r"^\| \d\. ([a-z ]+) \| (.+?) \| (.+?) \| (.+?) \|$", text, re.M)
     steps = (*OF_EKS, *OF_MAGNUM)
     bounds = [f"{step.bound_s:g} s" if step.bound_s else "the provider's" for step in steps]

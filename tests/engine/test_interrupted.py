@@ -34,7 +34,7 @@ def _lock(folder: Path, pid: int, host: str | None = None) -> Path:
         json.dumps(
             {
                 "pid": pid,
-                "username": "somebody",
+                "username": "ada",
                 "hostname": host or socket.gethostname(),
                 "timestamp": "2026-01-02T03:04:05.678901234Z",
             }
@@ -82,7 +82,7 @@ def test_a_number_that_was_given_to_another_program_is_no_owner(tmp_path: Path) 
 def test_an_owner_on_another_host_is_left_alone(tmp_path: Path) -> None:
     file = _lock(tmp_path, 1, host="elsewhere")
     with pytest.raises(
-        Failure, match="locked by process 1 of somebody on host elsewhere since 2026-01-02 03:04:05 UTC"
+        Failure, match="locked by process 1 of ada on host elsewhere since 2026-01-02 03:04:05 UTC"
     ) as caught:
         release_dead(tmp_path, "local")
     assert "gpuform recover local --owner-is-gone elsewhere:1" in str(caught.value)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuform.rehearse.gate import Gate
+from gpuform.rehearse.program import Gate
 from infra.plan import gpu_operator, readiness_gate, sharing, workloads
 from infra.plan.sharing import NAMESPACE
 from tests.conftest import Plane

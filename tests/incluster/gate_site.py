@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpuform.rehearse.gate import Gate
+from gpuform.rehearse.program import Gate
 from gpuform.simulator import keys
 from infra.config import parse
 from infra.model.pool import Pool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpuform.rehearse.keeper import Keeper
+from gpuform.rehearse.program import Keeper
 from infra.config import parse
 from infra.plan import pool_keeper, workloads
 from infra.plan.sharing import NAMESPACE

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpuform.rehearse.keeper import Keeper
+from gpuform.rehearse.program import Keeper
 from infra.plan import pool_keeper, startup
 from infra.plan.sharing import NAMESPACE, device_plugin_change, pool_labels, pool_taints
 from tests.conftest import Plane

@@ -58,7 +58,7 @@ def test_the_list_is_the_default_stacks_from_any_folder(tmp_path: Path) -> None:
 def test_one_host_has_what_the_list_says_of_it(tmp_path: Path) -> None:
     listed = json.loads(script(tmp_path, "--list").stdout)["_meta"]["hostvars"]
     assert json.loads(script(tmp_path, "--host", "gpu-4").stdout) == listed["gpu-4"]
-    assert json.loads(script(tmp_path, "--host", "nobody").stdout) == {}
+    assert json.loads(script(tmp_path, "--host", "missing").stdout) == {}
 
 
 def test_another_stack_by_its_file_and_by_its_name(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def nodes() -> tuple[Trouble, ...]:
             ),
         ),
         Trouble(
-            "a startup taint that nobody takes off",
+            "a startup taint that stays",
             lambda world: world.kubectl("taint", "node", "slices-2", f"{NOT_READY}=:NoSchedule"),
             lambda world: world.kubectl("taint", "node", "slices-2", f"{NOT_READY}-"),
             (("GpuStartupTaintStuck", at("slices-2")),),

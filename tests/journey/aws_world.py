@@ -18,7 +18,7 @@ import yaml
 from gpuform.embedded import ControlPlane
 from gpuform.engine import Engine, Result
 from gpuform.offline import nodes
-from gpuform.rehearse.gate import Gate
+from gpuform.rehearse.program import Gate
 from gpuform.toolchain import Toolchain
 from infra.config import load
 from infra.model.environment import Environment

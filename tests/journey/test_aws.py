@@ -244,7 +244,7 @@ def test_the_official_plugin_plans_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_by_hand_without_an_account(tmp_path: Path) -> None:
-    """The README's commands: a stack is created, and the engine previews it from a shell."""
+    """After `gpuform local env --offline`, Pulumi itself previews the stack."""
     with world(tmp_path, "aws-dev") as made:
         lines = made.checkout.gpuform("local", "env", "aws-dev", "--offline").stdout
         script = f"{lines}\npulumi preview --color never"

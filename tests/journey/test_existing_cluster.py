@@ -22,7 +22,7 @@ import yaml
 from gpuform.embedded import ControlPlane
 from gpuform.engine import Engine, EngineFailure
 from gpuform.paths import Paths
-from gpuform.rehearse.gate import Gate
+from gpuform.rehearse.program import Gate
 from gpuform.status import read
 from gpuform.toolchain import Toolchain
 from infra import versions

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.model.gpu import GPUS
-from infra.model.mig import GEOMETRIES, Geometry, Profile, layouts, maximal_layouts, spell
+from infra.model.mig import GEOMETRIES, Geometry, Profile, spell
+from tests.mig_layouts import layouts
 
 pytestmark = pytest.mark.unit
 
@@ -105,16 +106,6 @@ def test_every_mig_gpu_is_compared() -> None:
 @pytest.mark.parametrize("gpu", TABLES)
 def test_the_table_is_what_exhaustive_placement_finds(gpu: str) -> None:
     assert set(layouts(GEOMETRIES[gpu])) == brute_force(gpu)
-
-
-@pytest.mark.parametrize("gpu", TABLES)
-def test_maximal_layouts_are_those_inside_no_other(gpu: str) -> None:
-    every = brute_force(gpu)
-
-    def inside(layout: tuple[tuple[str, int], ...]) -> bool:
-        return any(Counter(dict(layout)) < Counter(dict(other)) for other in every)
-
-    assert set(maximal_layouts(GEOMETRIES[gpu])) == {layout for layout in every if not inside(layout)}
 
 
 def test_an_empty_a100_has_77_layouts_and_each_within_the_totals_can_be_placed() -> None:

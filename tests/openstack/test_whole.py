@@ -78,7 +78,7 @@ def _is_seen(site: Whole, page: Path) -> None:
     said = site.gpuform("report", STACK, "-o", str(page)).stdout
     assert "requested only: Prometheus: answers 404" in said
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.read_text()))
-    assert "asked for 4.25 of 6 GPUs" in text
+    assert "requested 4.25 of 6 GPUs" in text
     for pool in ("gpu-t4 2 nodes", "gpu-a100 1 node", "gpu-v100s 1 node", "gpu-ci 2 nodes (1 to 3)"):
         assert pool in text
     assert "neighbours-mig/inference" in text

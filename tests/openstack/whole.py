@@ -21,8 +21,7 @@ from gpuform.embedded import ControlPlane
 from gpuform.embedded.layout import Layout
 from gpuform.engine.places import write
 from gpuform.engine.standins import _launcher
-from gpuform.rehearse.gate import Gate
-from gpuform.rehearse.keeper import Keeper
+from gpuform.rehearse.program import Gate, Keeper
 from gpuform.toolchain import Toolchain
 from infra.config import load
 from infra.model.environment import Environment

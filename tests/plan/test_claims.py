@@ -227,7 +227,7 @@ def test_claims_are_to_be_had_on_every_kind_of_cluster(kind: str) -> None:
     env = elsewhere(kind)
     (pool,) = env.pools
     assert offer.claimable(pool) == {"mig.nvidia.com": 4}
-    assert not env.by_karpenter(pool), "nobody but AWS has it"
+    assert not env.by_karpenter(pool), "Karpenter runs on AWS alone"
     release = dra.release(env)
     assert release
     ours = kind == "embedded"

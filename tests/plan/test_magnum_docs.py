@@ -1,4 +1,4 @@
-"""docs/magnum-changes.md says what the guards' table says."""
+"""docs/reference/magnum-changes.md says what the guards' table says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from infra import magnum_docs
 
 pytestmark = pytest.mark.unit
 
-PAGE = Path(__file__).parents[2] / "docs/magnum-changes.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/magnum-changes.md"
 
 
 def rows() -> dict[str, str]:

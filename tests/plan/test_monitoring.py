@@ -266,7 +266,7 @@ def test_without_an_operator_the_exporter_is_a_release_of_its_own() -> None:
 
 
 def test_the_page_lists_every_field() -> None:
-    page = (ROOT / "docs/monitoring.md").read_text()
+    page = (ROOT / "docs/howto/monitoring.md").read_text()
     lacking = [
         f"| {name} | {field.type} | {'yes' if name in DEFAULT else ''} | {field.help} |"
         for name, field in FIELDS.items()

@@ -84,7 +84,7 @@ def test_the_operator_installs_what_it_owns_and_nothing_else(row: str) -> None:
 
 
 def test_the_page_has_the_table() -> None:
-    page = (Path(__file__).parents[2] / "docs/operator.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/howto/operator.md").read_text()
     rows = [line for line in page.split("## ")[0].splitlines() if line.startswith("| ")][1:]
     assert rows == [
         f"| {row.nodes} | {row.driver} | {row.toolkit} | {row.device_plugin} | {row.mig} |"

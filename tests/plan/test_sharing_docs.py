@@ -1,4 +1,4 @@
-"""docs/sharing.md says what the model says, and the model says what is typed here."""
+"""docs/reference/sharing.md says what the model says, and the model says what is typed here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from infra.model.gpu import GPUS
 
 pytestmark = pytest.mark.unit
 
-PAGE = Path(__file__).parents[2] / "docs/sharing.md"
+PAGE = Path(__file__).parents[2] / "docs/reference/sharing.md"
 # GPUs with MIG, and their number of smallest slices.
 CUT = {
     **dict.fromkeys(("A100-PCIE-40GB", "A100-SXM4-40GB", "A100-PCIE-80GB", "A100-SXM4-80GB"), 7),

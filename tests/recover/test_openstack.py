@@ -159,7 +159,7 @@ def given_up(type: str, id: str, **outputs: Any) -> Operation:
         ("CREATE_IN_PROGRESS", "leave", 600),
         ("CREATE_COMPLETE", "refresh", 0),
         ("UPDATE_FAILED", "refresh", 0),
-        ("CREATE_FAILED", "make anew", 0),
+        ("CREATE_FAILED", "recreate", 0),
     ],
 )
 def test_what_the_provider_gave_up_is_judged_by_magnum(
@@ -168,7 +168,7 @@ def test_what_the_provider_gave_up_is_judged_by_magnum(
     cloud.clusters = [LIVE | {"status": status, "status_reason": "no valid host"}]
     step = again(given_up(CLUSTER, "c-1"), state(cloud))
     assert (step.does, step.busy_s) == (does, busy_s)
-    assert "no valid host" in step.why or does != "make anew"
+    assert "no valid host" in step.why or does != "recreate"
     pending = look(making(CLUSTER, INPUTS), state(cloud))
     assert pending.does == {"refresh": "import"}.get(does, does)
 

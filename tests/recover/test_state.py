@@ -68,7 +68,7 @@ def test_what_failed_to_be_made_is_tainted_and_waits_no_more() -> None:
     type = "openstack:containerinfra/cluster:Cluster"
     known = {**op("a", type=type)["resource"], "id": "c", "initErrors": ["late"], "outputs": {"b": 1}}
     for before in (state(op("a", type=type)), state(resources=(known,))):
-        after, again = states.edited(before, [step("a", "make anew", id="c")])
+        after, again = states.edited(before, [step("a", "recreate", id="c")])
         made = after["deployment"]["resources"][1]
         assert (made["taint"], made["id"], again, operations(after)) == (True, "c", [], [])
 

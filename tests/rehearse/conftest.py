@@ -10,8 +10,8 @@ import pytest
 from gpuform.embedded import ControlPlane
 from gpuform.paths import Paths
 from gpuform.rehearse.cloud import Cloud
-from gpuform.rehearse.gate import readiness_gate
 from gpuform.rehearse.karpenter import karpenter
+from gpuform.rehearse.program import Gate
 from gpuform.toolchain import Toolchain
 from infra.model.environment import Environment
 from infra.model.prices import PriceList
@@ -37,7 +37,7 @@ def market(
             site = Site(Plane(paths, toolchain, plane), env, cloud)
             site.lay(folder)
             stack.enter_context(karpenter(paths, toolchain, cloud.variables, folder / "karpenter.log"))
-            stack.enter_context(readiness_gate(paths, toolchain, folder))
+            stack.enter_context(Gate(paths.kubeconfig, folder).following())
             return site
 
         yield open_for

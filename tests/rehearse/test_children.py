@@ -35,7 +35,7 @@ ACCEPTS = """
     try:
         server.accept()
     except BlockingIOError:
-        print("nobody is there", flush=True)
+        print("no server", flush=True)
 """
 PARENT = """
     import os, sys, time
@@ -67,7 +67,7 @@ def test_nobody_connects_to_what_listens_on_every_address(tmp_path: Path) -> Non
 def test_who_listens_is_told_that_nobody_is_there(tmp_path: Path) -> None:
     log = tmp_path / "log"
     assert Children(tmp_path).start(program(tmp_path, ACCEPTS), {}, log).wait(timeout=10) == 0
-    assert log.read_text() == "nobody is there\n"
+    assert log.read_text() == "no server\n"
 
 
 def test_it_has_the_environment_that_it_is_given_and_no_other(

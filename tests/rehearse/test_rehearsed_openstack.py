@@ -138,7 +138,7 @@ def _grown(said: Json) -> None:
     pool = next(one for one in said["pools"] if one["name"] == "gpu-ci")
     assert (pool["fixed"], pool["launched"], pool["in_vain"]) == (False, MOST, [])
     fixed = {line["node"]: line["fixed"] for line in said["timeline"]}
-    assert fixed["gpu-t4-0"], "nobody buys it"
+    assert fixed["gpu-t4-0"], "the group has a fixed size"
     assert not fixed["gpu-ci-2"]
 
 

@@ -56,7 +56,7 @@ def test_the_table_says_what_is_bought_idle_in_vain_pending_and_gone() -> None:
 
 def test_the_json_has_the_documented_keys() -> None:
     said = json.loads(json.dumps(document(outcome())))
-    documented = (Path(__file__).parents[2] / "docs" / "rehearse.md").read_text()
+    documented = (Path(__file__).parents[2] / "docs/howto/rehearse.md").read_text()
     block = json.loads(re.findall(r"```json\n(.*?)```", documented, re.DOTALL)[0])
 
     def shape(value: object) -> object:

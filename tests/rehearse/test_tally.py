@@ -210,7 +210,7 @@ def test_what_is_kept_of_a_node_and_a_pod() -> None:
         "metadata": {"namespace": "a", "name": "b", "labels": {"app.kubernetes.io/name": "w"}},
         "spec": {},
     }
-    assert seen.pod(made, "lab").workload == "", "another environment's, or nobody's"
+    assert seen.pod(made, "lab").workload == "", "of another environment, or of none"
     made["metadata"]["labels"]["gpuform.io/environment"] = "lab"  # type: ignore[index]
     assert seen.pod(made, "lab").workload == "w"
 

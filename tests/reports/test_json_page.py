@@ -1,4 +1,4 @@
-"""docs/json.md shows the keys of the real output."""
+"""docs/reference/json.md shows the keys of the real output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.reports.live import ENV, node, pod
 
 pytestmark = pytest.mark.unit
 
-PAGE = (Path(__file__).parents[2] / "docs/json.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/reference/json.md").read_text(encoding="utf-8")
 NAMED = ("allocatable", "used", "units", "changes", "checks")
 """Keys with a mapping as value; its names differ from cluster to cluster."""
 

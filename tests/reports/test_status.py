@@ -62,13 +62,13 @@ def test_what_only_an_init_container_asks_for_is_held_by_its_pod_too(
     assert seen.pod(one, "test").asks["nvidia.com/gpu.shared"] == held
 
 
-@pytest.mark.parametrize(("whose", "there"), [("test", ["t4-0"]), ("other", [])])
+@pytest.mark.parametrize(("owner", "there"), [("test", ["t4-0"]), ("other", [])])
 def test_a_pool_of_another_environment_with_the_same_name_is_not_this_ones(
-    whose: str, there: list[str]
+    owner: str, there: list[str]
 ) -> None:
     """Several stacks may be played on one embedded cluster; nodes without an environment count as ours."""
     theirs = node("t4-0", "t4")
-    theirs["metadata"]["labels"]["gpuform.io/environment"] = whose
+    theirs["metadata"]["labels"]["gpuform.io/environment"] = owner
     assert [one.name for one in summarise(ENV, [theirs], []).pools[0].nodes] == there
 
 

@@ -142,7 +142,7 @@ def test_the_commands_are_those_that_aws_takes(checkout: Path, tmp_path: Path) -
     again = [words[1] for words in played(tmp_path, "yes")]
     assert not [word for word in again if word.startswith("create-")]
     asked = [words for words in calls if words[0] == "s3api" and words[1] != "create-bucket"]
-    assert all("111122223333" in words for words in asked), "nobody else's bucket is written to"
+    assert all("111122223333" in words for words in asked), "every call names the expected bucket owner"
 
 
 def check(words: list[str]) -> None:

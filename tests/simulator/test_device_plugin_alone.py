@@ -55,7 +55,7 @@ def test_cisco_one_gpu_is_three_without_the_operator(site: Any) -> None:
     site.offers("g4dn-0", {"gpu": 3})
     found = site.labelled("g4dn-0", "nvidia.com/gpu.product", "Tesla-T4-SHARED")
     assert found["nvidia.com/gpu"] == "true", "the label of the chart's selector stays"
-    assert "nvidia.com/gpu.deploy.device-plugin" not in found, "the operator's labels are nobody's here"
+    assert "nvidia.com/gpu.deploy.device-plugin" not in found, "without the operator, nothing sets its labels"
 
 
 def test_the_gate_finds_every_pod_of_the_chart_by_one_label(site: Any) -> None:

@@ -103,7 +103,7 @@ def test_go_caches_follow_gos_own_rules(monkeypatch: pytest.MonkeyPatch) -> None
 def test_clean_empties_the_tools_and_nothing_else(fake_go) -> None:
     toolchain = fake_go.toolchain()
     size = toolchain.path("tiny").stat().st_size
-    other = fake_go.paths.cache / "somebody-elses"
+    other = fake_go.paths.cache / "not-ours"
     other.write_text("kept")
     assert toolchain.clean() == size
     assert not fake_go.tools.exists()

@@ -176,7 +176,7 @@ def test_what_was_used_is_never_said_to_be_nothing_known() -> None:
 
 
 def test_the_documentation_shows_every_key() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs/howto/report.md").read_text(encoding="utf-8")
     shown = json.loads(text.partition("```json\n")[2].partition("```")[0])
     fault = series("gpuform:fault:active", 1, node="n1", gpu="0", reason="ecc")
     current = seen(

@@ -1,8 +1,8 @@
 """Recording rules and alerts of an environment, as Prometheus' rule groups.
 
 Deterministic: the same environment gives the same groups. Recorded series are named
-``gpuform:<object>:<metric>``; ``docs/alerts.md`` lists the alerts. Durations are literals in the rules' text,
-so that a rehearsal can shorten them. Rules of a group run in the given order, at each evaluation
+``gpuform:<object>:<metric>``; ``docs/reference/alerts.md`` lists the alerts. Durations are literals in the
+rules' text, so that a rehearsal can shorten them. Rules of a group run in the given order, at each evaluation
 (``monitoring.interval``); the group hours runs once a minute.
 """
 

@@ -207,7 +207,7 @@ def test_panels_that_could_never_show_anything_are_left_out(models: Models) -> N
 
 
 def test_the_page_lists_every_panel(models: Models) -> None:
-    page = (ROOT / "docs" / "dashboards.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/dashboards.md").read_text(encoding="utf-8")
     rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
     assert tuple(rows) == NAMES
     for made in models.values():

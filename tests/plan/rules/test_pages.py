@@ -22,7 +22,7 @@ ALERTS = alerts_docs.listed()
 
 
 def test_the_list_is_current() -> None:
-    assert (ROOT / "docs" / alerts_docs.PAGE).read_text(encoding="utf-8") == alerts_docs.page()
+    assert (ROOT / "docs/reference" / alerts_docs.PAGE).read_text(encoding="utf-8") == alerts_docs.page()
 
 
 def test_every_alert_has_a_page_and_every_page_an_alert() -> None:

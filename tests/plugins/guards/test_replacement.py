@@ -167,7 +167,7 @@ def said(where: str, **more: Any) -> dict[str, Any]:
     ],
     ids=[
         "the first run writes down what is implied",
-        "nobody says one",
+        "not declared",
         "a state from before this was written down",
         "the cluster stays where it is",
         "written down as recorded",

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer import Context
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from gpuform.cli import commands_docs
+from gpuform.cli.main import app
+from tests.docs.pages import README, ROOT, anchors, files, links, pages, scripts
+
+pytestmark = pytest.mark.unit
+
+PAGES = pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+
+
+@PAGES
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for file, anchor in links(page):
+        assert file.exists(), f"{page}: {file}"
+        assert not anchor or anchor in anchors(file), f"{page}: {file}#{anchor}"
+
+
+def test_every_page_that_code_names_exists() -> None:
+    for name in files():
+        if not name.startswith("tests/") and name.endswith(
+            (".py", ".yaml", ".yml", ".toml", "Makefile", ".json", ".j2")
+        ):
+            text = (ROOT / name).read_text(encoding="utf-8")
+            for path in re.findall(r"\bdocs/(?!cri/|runbooks/NAME)[\w/-]+\.(?:md|png|json)\b", text):
+                assert (ROOT / path).exists(), f"{name}: {path}"
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = ROOT / "docs/index.md"
+    listed = {file for file, _ in links(index)} | {index}
+    expected = {page for page in pages() if page.is_relative_to(ROOT / "docs")}
+    assert {page for page in expected - listed if page.parent.name != "runbooks"} == set()
+
+
+@PAGES
+def test_every_command_exists_with_its_options(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for line in scripts(page):
+        assert set(re.findall(r"\bmake ([a-z-]+)", line)) <= targets, line
+        for words in re.findall(r"(?:^|[\s/(])gpuform( [^;|&)\"]*)", line.partition(" #")[0]):
+            parse(shlex.split(words))
+
+
+def parse(words: list[str]) -> None:
+    """Fails where a command or an option does not exist or an argument is missing."""
+    command: Any = get_command(app)
+    while isinstance(command, TyperGroup):
+        command = command.commands[words.pop(0)]
+    command.parse_args(Context(command), words)
+
+
+def test_readme_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_the_list_of_commands_is_current() -> None:
+    committed = (ROOT / "docs/reference" / commands_docs.PAGE).read_text(encoding="utf-8")
+    assert committed == commands_docs.page(), "run `make docs`"
