@@ -34,7 +34,8 @@ def _sections(name: str, command: Any) -> Iterator[str]:
         return
     yield f"## {name}\n"
     yield " ".join(command.help.split()) + "\n"
-    rows = [given.get_help_record(Context(command)) for given in command.params]
+    context = Context(command)
+    rows = [given.get_help_record(context) for given in command.params]
     yield "\n".join([*(f"- `{row[0]}`: {row[1]}" for row in rows if row), ""])
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
-import typer
 
 from gpuform.ci import __main__ as ci
 from gpuform.cli.main import app
 from infra import versions
 from tests.ci.workflows import ACTIONS, FILES, JOBS, ROOT, WORKFLOWS, commands, steps
+from tests.command_line import make_targets, parse
 
 pytestmark = pytest.mark.unit
 PINNED = re.compile(
@@ -128,26 +127,17 @@ def test_the_engine_is_the_pinned_one() -> None:
     assert install["with"] == {"pulumi-version": versions.PULUMI}
 
 
-def parse(command: Any, words: tuple[str, ...]) -> None:
-    """Raises the command line's error for unknown arguments; runs nothing."""
-    context = command.make_context(command.name or "", list(words))
-    if hasattr(command, "commands"):
-        rest = [*context._protected_args, *context.args]
-        parse(command.commands[rest[0]], tuple(rest[1:]))
-
-
 @pytest.mark.parametrize(("program", "words"), commands(), ids=lambda part: str(part))
 def test_every_command_is_there_with_these_options(program: str, words: tuple[str, ...]) -> None:
     match program.split()[-1]:
         case ".venv/bin/gpuform":
-            parse(typer.main.get_command(app), words)
+            parse(app, words)
         case "gpuform.ci":
-            parse(typer.main.get_command(ci.app), words)
+            parse(ci.app, words)
         case "gpuform.ci.stacks":
             assert words == ()
         case "make":
-            targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-            assert set(words) <= set(targets)
+            assert set(words) <= make_targets()
         case other:
             pytest.fail(f"{other} is not known here")
 
@@ -158,8 +148,7 @@ def test_the_commands_are_found_and_wrong_ones_are_noticed() -> None:
     assert {
         ("python -m gpuform.ci", step) for step in ("comment", "issue", "nightly", "summary", "acknowledged")
     } <= used
-    cli = typer.main.get_command(app)
-    parse(cli, ("preview", "local", "--acknowledge", "eks"))
+    parse(app, ("preview", "local", "--acknowledge", "eks"))
     for wrong in (("preview", "local", "--nothing"), ("previews",), ("local", "env", "a", "b")):
         with pytest.raises(Exception, match=r"No such option|previews|unexpected extra argument"):
-            parse(cli, wrong)
+            parse(app, wrong)

@@ -3,15 +3,12 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer import Context
-from typer.core import TyperGroup
-from typer.main import get_command
 
 from gpuform.cli import commands_docs
 from gpuform.cli.main import app
+from tests.command_line import make_targets, parse
 from tests.docs.pages import README, ROOT, anchors, files, links, pages, scripts
 
 pytestmark = pytest.mark.unit
@@ -45,19 +42,11 @@ def test_every_page_is_in_the_index() -> None:
 
 @PAGES
 def test_every_command_exists_with_its_options(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = make_targets()
     for line in scripts(page):
         assert set(re.findall(r"\bmake ([a-z-]+)", line)) <= targets, line
         for words in re.findall(r"(?:^|[\s/(])gpuform( [^;|&)\"]*)", line.partition(" #")[0]):
-            parse(shlex.split(words))
-
-
-def parse(words: list[str]) -> None:
-    """Fails where a command or an option does not exist or an argument is missing."""
-    command: Any = get_command(app)
-    while isinstance(command, TyperGroup):
-        command = command.commands[words.pop(0)]
-    command.parse_args(Context(command), words)
+            parse(app, shlex.split(words))
 
 
 def test_readme_is_short() -> None:
