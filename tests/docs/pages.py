@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 TUTORIALS = sorted((ROOT / "docs/tutorial").glob("*.md"))
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
 def files() -> list[str]:
@@ -59,4 +60,4 @@ def scripts(page: Path) -> list[str]:
 def _lines(page: Path, language: str) -> Iterator[str]:
     for kind, text in _FENCE.findall(page.read_text(encoding="utf-8")):
         if kind == language:
-            yield from text.splitlines()
+            yield from textwrap.dedent(text).splitlines()
