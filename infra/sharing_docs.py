@@ -174,6 +174,8 @@ def _profiles(gpus: list[Gpu]) -> Iterator[str]:
     names = "<br>".join(gpu.name for gpu in gpus)
     for profile in geometry.profiles:
         compute, memory = f"{profile.compute} of {geometry.compute}", f"{profile.memory} of {geometry.memory}"
+        if profile.memory_mib:
+            memory += f" ({profile.memory_mib / 1024:g} GiB)"
         name, most = profile.name, geometry.most(profile.name)
         yield f"| {names} | `{name}` | {compute} | {memory} | {most} | `{offer.mig_resource(name)}` |"
         names = ""

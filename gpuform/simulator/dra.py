@@ -119,8 +119,8 @@ def _instance(world: World, gpu: Gpu, version: str, index: int, placed: Placed) 
     profile, start = placed
     shape = gpu.mig.profiles[profile]
     capacity: Json = {f"memorySlice{n}": {"value": "1"} for n in range(start, start + shape.memory_slices)}
-    if gpu.mig.multiprocessors:
-        capacity["multiprocessors"] = {"value": str(shape.compute * gpu.mig.multiprocessors)}
+    if shape.multiprocessors:
+        capacity["multiprocessors"] = {"value": str(shape.multiprocessors)}
     if shape.memory_mib:
         capacity["memory"] = {"value": _quantity(shape.memory_mib)}
     attributes = _attributes(

@@ -148,8 +148,8 @@ def _slice(prefix: str, gpu: Gpu, profile: str, count: int, share: tuple[int, st
     # GFD writes the profile as in the resource name: "." for "+".
     found = _resource(prefix, (gpu.product, "MIG", profile.replace("+", ".")), count, share)
     found |= {f"{prefix}.slices.gi": str(shape.compute), f"{prefix}.slices.ci": str(shape.compute)}
-    if gpu.mig.multiprocessors:
-        found[f"{prefix}.multiprocessors"] = str(shape.compute * gpu.mig.multiprocessors)
+    if shape.multiprocessors:
+        found[f"{prefix}.multiprocessors"] = str(shape.multiprocessors)
     if shape.memory_mib:
         found[f"{prefix}.memory"] = str(shape.memory_mib)
     return found

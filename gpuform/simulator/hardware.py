@@ -7,12 +7,12 @@ wrong. Product names are what NVML reports; memory is NVML's total in MiB.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A MIG profile: its slices, the memory slices it may start at, MiB (0: unknown).
+    """A MIG profile: its slices, the memory slices it may start at, MiB and multiprocessors (0: unknown).
 
     At most one instance per GPU has the ``media`` engines (``+me``).
     """
@@ -21,17 +21,17 @@ class Profile:
     memory_slices: int
     starts: tuple[int, ...]
     memory_mib: int = 0
+    multiprocessors: int = 0
     media: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Mig:
-    """MIG geometry of a GPU: all memory and compute slices, SMs per compute slice (0: unknown)."""
+    """MIG geometry of a GPU: all memory and compute slices, and the profiles."""
 
     slices: int
     compute: int
     profiles: dict[str, Profile]
-    multiprocessors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,41 +46,46 @@ class Gpu:
     last_branch: int | None = None
 
 
-def _eight(names: str, extra: str, mib: tuple[int, ...] = (), multiprocessors: int = 0) -> Mig:
+def _eight(names: str, mib: tuple[int, ...] = (0,) * 6, multiprocessors: tuple[int, ...] = (0,) * 6) -> Mig:
     """Geometry of A100, H100, H200 and B200: 8 memory slices, 7 compute slices.
 
-    ``names`` come in the order of the shapes; ``extra`` is the one-slice profile with media engines; ``mib``
-    holds the memory of 1g, 2g, 3g, 4g and 7g.
+    Profiles and figures come in the order of the shapes; the first profile also exists with media engines.
     """
     shapes = ((1, 1), (1, 2), (2, 2), (3, 4), (4, 4), (7, 8))
     starts = (tuple(range(7)), (0, 2, 4, 6), (0, 2, 4), (0, 4), (0,), (0,))
-    sizes = (mib[0], mib[1], *mib[1:]) if mib else (0,) * 6
-    profiles = {
-        name: Profile(compute, slices, places, size)
-        for name, (compute, slices), places, size in zip(names.split(), shapes, starts, sizes, strict=True)
-    }
-    profiles[extra] = Profile(1, 1, starts[0], sizes[0], media=True)
-    return Mig(8, 7, profiles, multiprocessors)
+    every = zip(names.split(), shapes, starts, mib, multiprocessors, strict=True)
+    profiles = {name: Profile(*shape, places, size, sms) for name, shape, places, size, sms in every}
+    first = names.split()[0]
+    profiles[f"{first}+me"] = replace(profiles[first], media=True)
+    return Mig(8, 7, profiles)
 
 
-# Memory and multiprocessors as go-nvml's mock of a DGX A100 has them.
+# Memory and multiprocessors: go-nvml's mock of a DGX A100, and what NVML reports on an H100 and an H200.
 _A100_40 = _eight(
-    "1g.5gb 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb", "1g.5gb+me", (4864, 9856, 19968, 19968, 40192), 14
+    "1g.5gb 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb",
+    (4864, 9856, 9856, 19968, 19968, 40192),
+    (14, 14, 28, 42, 56, 98),
 )
-_80 = _eight("1g.10gb 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb", "1g.10gb+me")
-_H200 = _eight("1g.18gb 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb", "1g.18gb+me")
-_B200 = _eight("1g.23gb 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb", "1g.23gb+me")
+_HOPPER_SMS = (16, 26, 32, 60, 64, 132)
+_80_NAMES = "1g.10gb 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"
+_80 = _eight(_80_NAMES)
+_H100 = _eight(_80_NAMES, (9984, 20096, 20096, 40448, 40448, 81152), _HOPPER_SMS)
+_H200 = _eight(
+    "1g.18gb 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb",
+    (16384, 33280, 33280, 71424, 71424, 143360),
+    _HOPPER_SMS,
+)
+_B200 = _eight("1g.23gb 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb")
 _A30 = Mig(
     4,
     4,
     {
-        "1g.6gb": Profile(1, 1, (0, 1, 2, 3)),
-        "1g.6gb+me": Profile(1, 1, (0, 1, 2, 3), media=True),
-        "2g.12gb": Profile(2, 2, (0, 2)),
-        "2g.12gb+me": Profile(2, 2, (0, 2), media=True),
-        "4g.24gb": Profile(4, 4, (0,)),
+        "1g.6gb": Profile(1, 1, (0, 1, 2, 3), multiprocessors=14),
+        "1g.6gb+me": Profile(1, 1, (0, 1, 2, 3), multiprocessors=14, media=True),
+        "2g.12gb": Profile(2, 2, (0, 2), multiprocessors=28),
+        "2g.12gb+me": Profile(2, 2, (0, 2), multiprocessors=28, media=True),
+        "4g.24gb": Profile(4, 4, (0,), multiprocessors=56),
     },
-    14,
 )
 _RTX_PRO_6000 = Mig(
     4,
@@ -108,7 +113,7 @@ GPUS: dict[str, Gpu] = {
     "20f1": Gpu("NVIDIA A100-PCIE-40GB", 40960, (8, 0), "ampere", _A100_40),
     "20b2": Gpu("NVIDIA A100-SXM4-80GB", 81920, (8, 0), "ampere", _80),
     "20b5": Gpu("NVIDIA A100 80GB PCIe", 81920, (8, 0), "ampere", _80),
-    "2330": Gpu("NVIDIA H100 80GB HBM3", 81559, (9, 0), "hopper", _80),
+    "2330": Gpu("NVIDIA H100 80GB HBM3", 81559, (9, 0), "hopper", _H100),
     "2331": Gpu("NVIDIA H100 PCIe", 81559, (9, 0), "hopper", _80),
     "2335": Gpu("NVIDIA H200", 143771, (9, 0), "hopper", _H200),
     "2901": Gpu("NVIDIA B200", 183359, (10, 0), "blackwell", _B200),

@@ -90,14 +90,14 @@ def nearest(
 
 
 def memory_mib(strategy: MigStrategy, pool: Pool, gpu: Gpu, resource: str) -> int:
-    """Memory of one unit of the resource, in MiB; for a slice its share, part of which the driver keeps.
+    """Memory of one unit of the resource, in MiB; for a slice of unknown memory its share of the GPU's.
 
     With time-slicing it is the whole GPU's: each pod can take all of it, and no pod is guaranteed any.
     """
     profile = _profile(strategy, pool, gpu, resource)
     if profile is not None:
         assert gpu.geometry is not None
-        return gpu.memory_mib * profile.memory // gpu.geometry.memory
+        return profile.memory_mib or gpu.memory_mib * profile.memory // gpu.geometry.memory
     return gpu.memory_mib // (pool.sharing.replicas if isinstance(pool.sharing, Mps) else 1)
 
 

@@ -10,7 +10,7 @@ derived from its counts 4, 2, 1 on four slices, because no published list was av
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 Layout = Mapping[str, int]
@@ -27,6 +27,8 @@ class Profile:
     starts: tuple[int, ...]
     media: bool = False
     """Takes the GPU's media engines, which only one instance at a time can have (``+me``)."""
+    memory_mib: int = 0
+    """Memory that NVML reports for the slice; 0 if it has not been read."""
 
 
 @dataclass(frozen=True)
@@ -110,25 +112,34 @@ def spell(layout: Layout) -> str:
     return " + ".join(f"{count} x {name}" for name, count in layout.items())
 
 
-def _seven(one: str, one_wide: str, two: str, three: str, four: str, seven: str) -> Geometry:
-    """The geometry of every GPU with 7 compute and 8 memory slices; only the names differ."""
+def _seven(names: str, mib: Sequence[int] = (0, 0, 0, 0)) -> Geometry:
+    """The geometry of every GPU with 7 compute and 8 memory slices.
+
+    ``names``: the profiles 1g, 1g with two memory slices, 2g, 3g, 4g and 7g; ``mib``: NVML's memory of one,
+    two, four and eight memory slices.
+    """
+    one, one_wide, two, three, four, seven = names.split()
+    single, double, half, whole = mib
     return Geometry(
         compute=7,
         memory=8,
         profiles=(
-            Profile(one, 1, 1, (0, 1, 2, 3, 4, 5, 6)),
-            Profile(f"{one}+me", 1, 1, (0, 1, 2, 3, 4, 5, 6), media=True),
-            Profile(one_wide, 1, 2, (0, 2, 4, 6)),
-            Profile(two, 2, 2, (0, 2, 4)),
-            Profile(three, 3, 4, (0, 4)),
-            Profile(four, 4, 4, (0,)),
-            Profile(seven, 7, 8, (0,)),
+            Profile(one, 1, 1, (0, 1, 2, 3, 4, 5, 6), memory_mib=single),
+            Profile(f"{one}+me", 1, 1, (0, 1, 2, 3, 4, 5, 6), media=True, memory_mib=single),
+            Profile(one_wide, 1, 2, (0, 2, 4, 6), memory_mib=double),
+            Profile(two, 2, 2, (0, 2, 4), memory_mib=double),
+            Profile(three, 3, 4, (0, 4), memory_mib=half),
+            Profile(four, 4, 4, (0,), memory_mib=half),
+            Profile(seven, 7, 8, (0,), memory_mib=whole),
         ),
     )
 
 
-_A100_40 = _seven("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
-_A100_80 = _seven("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
+# Memory: go-nvml's mock of a DGX A100; read by NVML from an H100 80GB HBM3 and an H200 (driver 580.159.04).
+_A100_40 = _seven("1g.5gb 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb", (4864, 9856, 19968, 40192))
+_80 = "1g.10gb 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"
+_A100_80, _H100 = _seven(_80), _seven(_80, (9984, 20096, 40448, 81152))
+_H200 = _seven("1g.18gb 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb", (16384, 33280, 71424, 143360))
 _ONE, _TWO, _FOUR = (0, 1, 2, 3), (0, 2), (0,)
 
 GEOMETRIES: Mapping[str, Geometry] = {
@@ -147,10 +158,10 @@ GEOMETRIES: Mapping[str, Geometry] = {
     "A100-PCIE-40GB": _A100_40,
     "A100-SXM4-80GB": _A100_80,
     "A100-PCIE-80GB": _A100_80,
-    "H100-SXM": _A100_80,
+    "H100-SXM": _H100,
     "H100-PCIe": _A100_80,
-    "H200": _seven("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"),
-    "B200": _seven("1g.23gb", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
+    "H200": _H200,
+    "B200": _seven("1g.23gb 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb"),
     "RTX-PRO-6000": Geometry(
         compute=4,
         memory=4,

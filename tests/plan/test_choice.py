@@ -81,13 +81,13 @@ def test_the_pools_whose_gpus_satisfy(pools: list[str], need: dict[str, Any], ch
 
 
 def test_a_slice_counts_with_its_own_memory() -> None:
-    spec = made("t4", "cut", gpu={"memory_gib": 20})
+    spec = made("t4", "cut", gpu={"memory_gib": 19})
     assert asked(spec) == {"nvidia.com/mig-3g.20gb": "1"}
     assert terms(spec) == [{"gpuform.io/pool": ["cut"]}]
     with pytest.raises(
-        InputError, match=r"no pool has 21 GiB or more; .*mig-3g\.20gb of pool cut .*: 20 GiB"
+        InputError, match=r"no pool has 20 GiB or more; .*mig-3g\.20gb of pool cut .*: 19\.5 GiB"
     ):
-        made("t4", "cut", gpu={"memory_gib": 21})
+        made("t4", "cut", gpu={"memory_gib": 20})  # NVML reports 19.5 GiB
 
 
 def test_a_slice_has_no_nvlink() -> None:
@@ -123,6 +123,25 @@ def test_a_pool_of_several_models_is_taken_where_discovery_tells_them_apart() ->
         {"gpuform.io/pool": ["large"]},
         {"gpuform.io/pool": ["mixed"], "nvidia.com/gpu.product": ["NVIDIA-A100-PCIE-40GB"]},
     ]
+
+
+def test_a_slice_has_the_memory_that_nvml_reports() -> None:
+    """An H200 reports 16 GiB for 1g.18gb; an eighth of its memory is 17.5 GiB."""
+    sharing = {"kind": "mig", "layout": "all-1g.18gb"}
+    pool = {
+        "name": "h200",
+        "selector": {"a": "b"},
+        "gpu": {"models": ["H200"], "count": 1},
+        "sharing": sharing,
+    }
+    work = {"name": "w", "kind": "pod", "image": "a:1"}
+    cluster = {"kind": "existing", "kubeconfig": "/k"}
+    document = {"name": "e", "cluster": cluster, "pools": [pool]}
+    parse({**document, "workloads": [{**work, "gpu": {"memory_gib": 16}}]})
+    with pytest.raises(
+        InputError, match=r"no pool has 17 GiB or more; .*mig-1g\.18gb of pool h200 .*: 16 GiB"
+    ):
+        parse({**document, "workloads": [{**work, "gpu": {"memory_gib": 17}}]})
 
 
 def test_nvlink_is_what_the_boards_have() -> None:
