@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpuform.simulator import device_plugin, driver, driver_manager, gfd, keys, mps, validator
+from gpuform.simulator import (
+    container_engine,
+    device_plugin,
+    driver,
+    driver_manager,
+    gfd,
+    keys,
+    mps,
+    validator,
+)
 from gpuform.simulator.actions import Action, Annotate, Crash, Delete, Event, Recover
 from gpuform.simulator.dcgm import operand as dcgm
 from gpuform.simulator.objects import Pod
@@ -47,7 +56,8 @@ def _waiting(world: World, pod: Pod) -> list[Action]:
     annotations = {keys.START: "granted"}
     if isinstance(config, Config):
         annotations[keys.LOADED] = config.stored()
-    return [*first, Annotate(pod, annotations, "starts")]
+    last = container_engine.restart(world, pod) if pod.operand == container_engine.TOOLKIT else []
+    return [*first, Annotate(pod, annotations, "starts"), *last]
 
 
 def _started(world: World, pod: Pod) -> list[Action]:

@@ -10,6 +10,7 @@ import httpx
 
 from gpuform.simulator import (
     configs,
+    container_engine,
     device_plugin,
     dra,
     gfd,
@@ -113,7 +114,7 @@ class Reconciler:
         )
         self._watch_stopped(world)
         done = True
-        for operand in OPERANDS:
+        for operand in () if container_engine.down(world) else OPERANDS:
             for action in operand(world):
                 done = await self._executor.carry_out(node, action) and done
         return done

@@ -12,6 +12,7 @@ from infra.model.errors import InputError
 from infra.model.host_values import Acknowledged, DriverVersion, ToolkitVersion
 from infra.model.labels import NVIDIA_GPU
 from infra.model.relayout import Nodes
+from infra.model.toolkit_env import ToolkitEnv
 
 Mode = Literal["operator", "device_plugin"]
 KernelModules = Literal["auto", "open", "proprietary"]
@@ -102,6 +103,7 @@ class GpuOperatorSpec(Model):
     toolkit_version: ToolkitVersion | None = Field(
         default=None, description="Version of the operator's container toolkit; the chart's if left out."
     )
+    toolkit_env: ToolkitEnv = Field(default_factory=ToolkitEnv)
     upgrade: Upgrade = Field(default_factory=Upgrade)
     cdi: Annotated[bool, Field(strict=True)] = Field(
         default=True,

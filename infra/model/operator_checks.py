@@ -12,6 +12,7 @@ from infra.model.operator import GpuOperatorSpec
 from infra.model.ownership import Ownership
 from infra.model.pool import Pool
 from infra.model.sharing import Dra, Mig
+from infra.model.toolkit_env import SINCE_DROP_INS, ToolkitEnv
 
 PATH = "gpu_operator"
 _PINNED = {"operator": versions.GPU_OPERATOR, "device_plugin": versions.DEVICE_PLUGIN}
@@ -27,6 +28,7 @@ def check(cluster: str, spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[
     if owns.driver == "operator":
         _check_driver(spec, pools)
     _check_floors(spec)
+    _check_toolkit_env(spec)
 
 
 def driver_version(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> str:
@@ -130,6 +132,18 @@ def _check_one_kind(modules: drivers.Modules | None, version: str, every: Sequen
             f"{other.name} (pool {there.name}) needs proprietary ones",
             "use auto, which selects them by the GPU of each node",
         )
+
+
+def _check_toolkit_env(spec: GpuOperatorSpec) -> None:
+    chart = chart_version(spec)
+    toolkit, installer = spec.toolkit_version, f"operator {chart}"
+    old, first = drivers.numbers(chart.removeprefix("v")) < (25, 10), "v25.10.1"
+    if toolkit:
+        old, first, installer = drivers.numbers(toolkit) < (1, 18), "1.18.1", f"container toolkit {toolkit}"
+    for name in SINCE_DROP_INS:
+        if old and getattr(spec.toolkit_env, name) != ToolkitEnv.model_fields[name].default:
+            fix = f"use {first} or newer, or leave it out"
+            raise InputError(f"{PATH}.toolkit_env.{name}", f"{installer} does not read it", fix)
 
 
 def _check_floors(spec: GpuOperatorSpec) -> None:

@@ -146,7 +146,7 @@ def of_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> Mapping
         found |= dict.fromkeys(_OF_DRIVER, reason)
     if owns.toolkit != "operator":
         reason = _ALONE if alone and owns.toolkit == "host" else _brings("toolkit")[owns.toolkit]
-        found["toolkit_version"] = reason
+        found |= dict.fromkeys(("toolkit_version", "toolkit_env"), reason)
     if alone:
         found |= {"driver": _ALONE, "toolkit": _ALONE, "acknowledge": _NO_HOLES}
     if cluster == "aws":

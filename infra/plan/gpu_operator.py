@@ -147,6 +147,8 @@ def _toolkit(env: Environment) -> Values:
     found = [{"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}]
     if not env.gpu_operator.cdi:  # a pod that requests one then gets it by volume mounts
         found.append({"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "value": "true"})
+    declared = env.gpu_operator.toolkit_env.model_dump(exclude_none=True)
+    found += [{"name": name, "value": value} for name, value in declared.items()]
     version = env.gpu_operator.toolkit_version
     return {"enabled": True, "env": found, **({"version": _toolkit_tag(version)} if version else {})}
 

@@ -17,7 +17,7 @@ from infra.model.health import HEALTH
 from infra.plan import health, workloads
 from tests.embedded.conftest import Own
 from tests.monitor.site import NAMESPACE, ask, exporters, may_read, prometheus, rules, state_metrics
-from tests.simulator.site import Site
+from tests.simulator.site import TOOLKIT, Site
 from tests.waiting import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
@@ -35,7 +35,11 @@ HEALTHY = parse(
     }
 )
 # The test scrapes the exporters itself.
-VALUES = {"driver": {"version": "580.126.09"}, "dcgmExporter": {"serviceMonitor": {"enabled": False}}}
+VALUES = {
+    "driver": {"version": "580.126.09"},
+    "toolkit": TOOLKIT,
+    "dcgmExporter": {"serviceMonitor": {"enabled": False}},
+}
 
 
 class Monitored(Own):

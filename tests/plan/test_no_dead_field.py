@@ -114,6 +114,18 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("GpuOperatorSpec", "driver_version"): (EXISTING, "gpu_operator/driver_version", "580.95.05"),
     ("GpuOperatorSpec", "kernel_modules"): (EXISTING, "gpu_operator/kernel_modules", "open"),
     ("GpuOperatorSpec", "toolkit_version"): (EXISTING, "gpu_operator/toolkit_version", "1.19.1"),
+    ("GpuOperatorSpec", "toolkit_env"): (EXISTING, "gpu_operator/toolkit_env", {"CONTAINERD_CONFIG": "/c"}),
+    **{
+        ("ToolkitEnv", name): (EXISTING, "gpu_operator/toolkit_env", {name: value})
+        for name, value in {
+            "CONTAINERD_CONFIG": "/etc/k3s/config.toml",
+            "CONTAINERD_SOCKET": "/run/k3s/containerd.sock",
+            "RUNTIME_CONFIG_SOURCE": "command,file",
+            "RUNTIME_DROP_IN_CONFIG": "/etc/containerd/conf.d/gpus.toml",
+            "RUNTIME_EXECUTABLE_PATH": "/opt/bin/containerd",
+            "RUNTIME_RESTART_MODE": "systemd",
+        }.items()
+    },
     ("GpuOperatorSpec", "upgrade"): (EXISTING, "gpu_operator/upgrade", {"auto": False}),
     ("GpuOperatorSpec", "cdi"): (EXISTING, "gpu_operator/cdi", False),
     ("GpuOperatorSpec", "acknowledge"): (OLD, "gpu_operator", {}),

@@ -112,8 +112,34 @@ def test_without_sharing_and_mig_there_is_nothing_to_be_told() -> None:
 
 def test_pods_that_ask_for_no_gpu_see_none() -> None:
     guard = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}
-    assert gpu_operator.values(LOCAL)["toolkit"] == {"enabled": True, "env": [guard]}
+    assert guard in gpu_operator.values(LOCAL)["toolkit"]["env"]
     assert gpu_operator.values(LOCAL)["cdi"] == {"enabled": True, "nriPluginEnabled": False}
+
+
+def toolkit_env(env: Environment) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in gpu_operator.values(env)["toolkit"]["env"]}
+
+
+MAGNUM = load(ROOT / "Pulumi.openstack-dev.yaml")
+
+
+@pytest.mark.parametrize(
+    "env", [LOCAL, MAGNUM, OTHERS[0], existing({"machine": "g2.5xlarge"}, driver="host")]
+)
+def test_the_toolkit_keeps_to_the_version_of_the_nodes_own_containerd_file(env: Environment) -> None:
+    """containerd 2.3 refuses a drop-in in a higher version than its file (NVIDIA/aicr#1688)."""
+    assert toolkit_env(env)["RUNTIME_CONFIG_SOURCE"] == "file"
+
+
+def test_the_toolkit_is_told_where_another_containerd_is() -> None:
+    declared = {
+        "CONTAINERD_CONFIG": "/var/snap/microk8s/current/args/containerd-template.toml",
+        "CONTAINERD_SOCKET": "/var/snap/microk8s/common/run/containerd.sock",
+        "RUNTIME_CONFIG_SOURCE": "file=/var/snap/microk8s/current/args/containerd.toml",
+    }  # NVIDIA's documentation, getting started, MicroK8s
+    found = toolkit_env(existing({"machine": "g2.5xlarge"}, toolkit_env=declared))
+    assert found.pop("ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED") == "false"
+    assert found == declared
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ TABLE: dict[str, tuple[Environment, tuple[str, str, str, str]]] = {
     "embedded": (EMBEDDED, ("operator", "operator", "operator", "operator")),
 }
 GUARD = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}
+FILE = {"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}
 MOUNTS = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "value": "true"}
 
 
@@ -108,8 +109,8 @@ def test_what_is_the_same_in_every_row(row: str) -> None:
 @pytest.mark.parametrize(
     ("owner", "toolkit", "plugin"),
     [
-        ({}, {"enabled": True, "env": [GUARD, MOUNTS]}, "volume-mounts"),
-        ({"driver": "host"}, {"enabled": True, "env": [GUARD, MOUNTS]}, "volume-mounts"),
+        ({}, {"enabled": True, "env": [GUARD, MOUNTS, FILE]}, "volume-mounts"),
+        ({"driver": "host"}, {"enabled": True, "env": [GUARD, MOUNTS, FILE]}, "volume-mounts"),
         ({"toolkit": "host"}, {"enabled": False}, "envvar"),
     ],
 )

@@ -14,6 +14,8 @@ from gpuform.simulator import keys
 from tests.waiting import until
 
 NAMESPACE = "gpu-operator"
+# With the chart's default the toolkit ends the simulated nodes' containerd: test_container_engine.py.
+TOOLKIT = {"env": [{"name": "RUNTIME_CONFIG_SOURCE", "value": "file"}]}
 
 
 class Site:

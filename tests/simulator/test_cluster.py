@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.simulator.site import TOOLKIT
+
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
 CHART = Path(__file__).parents[2] / "charts" / "gpu-operator-sim"
@@ -43,6 +45,7 @@ mig-configs:
 """
 VALUES = {
     "mig": {"strategy": "mixed"},
+    "toolkit": TOOLKIT,
     "devicePlugin": {"config": {"name": "plugin-config", "default": "whole"}},
     "migManager": {"config": {"name": "mig-config"}},
     "driver": {"version": "580.126.09"},

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.simulator.site import NAMESPACE, Site
+from tests.simulator.site import NAMESPACE, TOOLKIT, Site
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
@@ -35,7 +35,8 @@ def install(site: Site, version: str) -> None:
     values = site.plane.paths.state / "faults.yaml"
     driver = {"version": version}
     config = {"config": {"name": "plugin-config", "default": "whole"}}
-    values.write_text(yaml.safe_dump({"driver": driver, "mig": {"strategy": ""}, "devicePlugin": config}))
+    operator = {"driver": driver, "mig": {"strategy": ""}, "devicePlugin": config, "toolkit": TOOLKIT}
+    values.write_text(yaml.safe_dump(operator))
     site.helm("upgrade", "--install", "gpu-operator", str(CHART), "-n", NAMESPACE, "-f", str(values))
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from gpuform.embedded.layout import Layout, Record
 from tests.simulator.scraping import Series
-from tests.simulator.site import NAMESPACE, Site
+from tests.simulator.site import NAMESPACE, TOOLKIT, Site
 from tests.simulator.test_cluster_faults import gpuform
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
@@ -47,7 +47,9 @@ def exporters(site: Site) -> Iterator[httpx.Client]:
     site.config_map("counters", {"dcgm-metrics.csv": COUNTERS})
     values = site.plane.paths.state / "metrics.yaml"
     plugin = {"config": {"name": "plugin-config", "default": "whole"}}
-    values.write_text(yaml.safe_dump({"mig": {"strategy": "mixed"}, "devicePlugin": plugin}))
+    values.write_text(
+        yaml.safe_dump({"mig": {"strategy": "mixed"}, "devicePlugin": plugin, "toolkit": TOOLKIT})
+    )
     site.helm("upgrade", "--install", "gpu-operator", str(CHART), "-n", NAMESPACE, "-f", str(values))
     volumes = [{"name": "metrics-config", "configMap": {"name": "counters"}}]
     patch = {"spec": {"template": {"spec": {"volumes": volumes}}}}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.simulator.site import Site, opened
+from tests.simulator.site import TOOLKIT, Site, opened
 
 pytestmark = [pytest.mark.cluster, pytest.mark.nightly]
 
@@ -30,6 +30,7 @@ mig-configs:
 """
 VALUES = {
     "mig": {"strategy": "mixed"},
+    "toolkit": TOOLKIT,
     "devicePlugin": {"config": {"name": "plugin-config", "default": "whole"}},
     "migManager": {"config": {"name": "mig-config"}},
 }

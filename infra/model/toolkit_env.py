@@ -1,0 +1,86 @@
+"""Environment of the container toolkit that the operator installs.
+
+Variables and values: nvidia-container-toolkit, cmd/nvidia-ctk-installer/container/runtime/runtime.go; what
+the operator does with them: gpu-operator, object_controls.go (transformRuntimeConfigAndSocketMounts).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from infra.model.base import Model
+from infra.model.errors import InputError
+
+_PATH = r"(?:/(?!\.\.?(?:/|$))[\w.+-]+)+"
+_SOURCE = rf"(?:command|file(?:={_PATH})?)"
+_DERIVED = ("decides which containers get GPUs, and follows from gpu_operator.cdi", "leave it out")
+
+SINCE_DROP_INS = ("RUNTIME_CONFIG_SOURCE", "RUNTIME_DROP_IN_CONFIG")
+"""Variables that a toolkit before 1.18, and an operator before 25.10, does not read [their tags]."""
+
+
+def _node_path(value: str) -> str:
+    if not re.fullmatch(_PATH, value):
+        fact = f"{value!r} is not the path of a file on a node"
+        raise InputError("", fact, "write it as /etc/containerd/config.toml")
+    return value
+
+
+def _sources(value: str) -> str:
+    named = value.split(",")
+    if not all(re.fullmatch(_SOURCE, one) for one in named) or len(set(named)) < len(named):
+        fix = "write file, file=/PATH or command, or two of them separated by a comma"
+        raise InputError("", f"{value!r} names no sources", fix)
+    return value
+
+
+NodePath = Annotated[str, Field(strict=True), AfterValidator(_node_path)]
+
+
+class ToolkitEnv(Model):
+    """Variables of the operator's container toolkit, for nodes with another containerd or other paths."""
+
+    KEY_HINTS: ClassVar[Mapping[str, tuple[str, str]]] = dict.fromkeys(
+        (
+            "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS",
+            "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED",
+            "CDI_ENABLED",
+            "NVIDIA_CONTAINER_RUNTIME_MODE",
+            "NVIDIA_RUNTIME_SET_AS_DEFAULT",
+            "RUNTIME_ENABLE_CDI",
+        ),
+        _DERIVED,
+    )
+
+    CONTAINERD_CONFIG: NodePath | None = Field(
+        default=None, description="containerd's own file; /etc/containerd/config.toml if left out."
+    )
+    CONTAINERD_SOCKET: NodePath | None = Field(
+        default=None, description="containerd's socket; /run/containerd/containerd.sock if left out."
+    )
+    RUNTIME_CONFIG_SOURCE: Annotated[str, Field(strict=True), AfterValidator(_sources)] = Field(
+        default="file",
+        description="Where the toolkit reads the present configuration, and with it the version of its "
+        "drop-in: file, containerd's own file; file=/PATH, another; command, `containerd config dump`.",
+    )
+    RUNTIME_DROP_IN_CONFIG: NodePath | None = Field(
+        default=None, description="The drop-in; /etc/containerd/conf.d/99-nvidia.toml if left out."
+    )
+    RUNTIME_EXECUTABLE_PATH: NodePath | None = Field(
+        default=None, description="The program that source command runs; containerd if left out."
+    )
+    RUNTIME_RESTART_MODE: Literal["signal", "systemd", "none"] | None = Field(
+        default=None, description="How containerd takes the new configuration; signal if left out."
+    )
+
+    @model_validator(mode="after")
+    def _keeps_the_own_file(self) -> ToolkitEnv:
+        own = self.CONTAINERD_CONFIG or "/etc/containerd/config.toml"
+        if own == self.RUNTIME_DROP_IN_CONFIG:
+            fact = "is containerd's own file, which the drop-in would replace"
+            raise InputError("RUNTIME_DROP_IN_CONFIG", fact, "name a file of its own")
+        return self
