@@ -51,21 +51,29 @@ def files(*texts: str) -> list[dict[str, str]]:
     return [{"path": path, "text": text} for path, text in zip(paths, texts, strict=False)]
 
 
+RUNTIME_V1 = "io.containerd.cri.v1.runtime"
+
+
+def in_version(version: int, text: str = WITH_RUNC) -> str:
+    return text.replace("version = 2", f"version = {version}").replace(
+        CRI, CRI if version == 2 else RUNTIME_V1
+    )
+
+
 @pytest.mark.parametrize("cdi", [False, True])
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, 3, 4])
 def test_the_drop_in_is_that_of_nvidia_ctk_where_runc_is_declared(
     tmp_path: Path, version: int, cdi: bool
 ) -> None:
-    text = WITH_RUNC
-    if version == 3:
-        text = text.replace("version = 2", "version = 3").replace(CRI, "io.containerd.cri.v1.runtime")
+    text = in_version(version)
     (tmp_path / "config.toml").write_text(text)
     command = [str(Toolchain(Paths.here()).path("nvidia-ctk")), "--quiet", "runtime", "configure"]
     command += ["--runtime=containerd", f"--config={tmp_path}/config.toml"]
     command += [f"--drop-in-config={tmp_path}/drop-in.toml", *(["--cdi.enabled"] if cdi else [])]
     subprocess.run(command, check=True, capture_output=True)
     theirs = tomllib.loads((tmp_path / "drop-in.toml").read_text())
-    ours = tomllib.loads(engines.containerd_drop_in(files(text), 1, cdi, False, RUNTIME))
+    engine = {2: "1.6.20", 3: "2.0.0", 4: "2.3.4"}[version]
+    ours = tomllib.loads(engines.containerd_drop_in(files(text), engine, cdi, False, RUNTIME))
     (section,) = ours["plugins"].values()
     assert section["containerd"].pop("default_runtime_name") == "runc"
     assert ours == theirs
@@ -91,7 +99,7 @@ def test_the_drop_in_is_that_of_nvidia_ctk_where_runc_is_declared(
     ],
 )
 def test_the_default_runtime_stays_and_is_never_nvidia(text: str, default: str, runtimes: set[str]) -> None:
-    made = tomllib.loads(engines.containerd_drop_in(files(text), 1, False, True, RUNTIME))
+    made = tomllib.loads(engines.containerd_drop_in(files(text), "1.6.20", False, True, RUNTIME))
     engine = made["plugins"][CRI]["containerd"]
     assert engine["default_runtime_name"] == default
     assert set(engine["runtimes"]) == runtimes
@@ -101,7 +109,7 @@ def test_the_default_runtime_stays_and_is_never_nvidia(text: str, default: str, 
 @pytest.mark.unit
 def test_a_choice_of_cgroups_is_kept_and_a_missing_one_made() -> None:
     def chosen(text: str) -> object:
-        made = tomllib.loads(engines.containerd_drop_in(files(text), 1, False, True, RUNTIME))
+        made = tomllib.loads(engines.containerd_drop_in(files(text), "1.6.20", False, True, RUNTIME))
         return made["plugins"][CRI]["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"]
 
     assert chosen(WITH_RUNC) is False
@@ -111,7 +119,7 @@ def test_a_choice_of_cgroups_is_kept_and_a_missing_one_made() -> None:
 @pytest.mark.unit
 def test_the_section_of_the_last_file_is_the_one_in_force() -> None:
     later = f'version = 2\n[plugins."{CRI}"]\nsandbox_image = "other"\n'
-    made = tomllib.loads(engines.containerd_drop_in(files(WITH_RUNC, later), 1, False, False, RUNTIME))
+    made = tomllib.loads(engines.containerd_drop_in(files(WITH_RUNC, later), "1.6.20", False, False, RUNTIME))
     assert made["plugins"][CRI]["sandbox_image"] == "other"
 
 
@@ -135,9 +143,93 @@ OURS = "/etc/containerd/conf.d/*.toml"
     ],
 )
 def test_of_the_main_file_only_the_imports_are_touched(text: str, wanted: str | None) -> None:
-    made = engines.containerd_main(files(text), 1, MAIN, DROP_IN)
+    made = engines.containerd_main(files(text), "1.6.20", MAIN, DROP_IN)
     assert made == (text if wanted is None else wanted)
-    assert engines.containerd_main(files(made), 1, MAIN, DROP_IN) == made
+    assert engines.containerd_main(files(made), "1.6.20", MAIN, DROP_IN) == made
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("text", "engine", "version"),
+    [
+        ("", "1.7.28", 2),
+        ("", "2.0.0", 3),
+        ("", "2.3.4", 3),  # every containerd 2 reads it
+        ("version = 2\n", "2.3.4", 2),  # 2.3 refuses a drop-in of a higher version than its file
+        ("version = 3\n", "2.3.4", 3),
+        ("version = 4\n", "2.3", 4),
+        ("version = 4\n", "3.1.0", 4),
+    ],
+)
+def test_the_drop_in_has_the_version_of_the_file(text: str, engine: str, version: int) -> None:
+    made = tomllib.loads(
+        engines.containerd_drop_in(files(text) if text else [], engine, False, True, RUNTIME)
+    )
+    assert made["version"] == version
+    assert list(made["plugins"]) == [CRI if version == 2 else RUNTIME_V1]
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("text", "engine", "said"),
+    [
+        (
+            "version = 5\n",
+            "2.6.0",
+            "is configuration version 5, which is newer than those known here (2, 3, 4); write it in",
+        ),
+        (
+            "version = 4\n",
+            "2.2.1",
+            "is configuration version 4, which containerd reads from 2.3 on, and 2.2.1 is",
+        ),
+        ("version = 4\n", "2.2.1", "installed; write it in version 3, or install containerd 2.3"),
+        ("version = 4\n", "1.7.28", "installed; write it in version 2, or install containerd 2.3"),
+        ("version = 3\n", "1.7.28", "installed; write it in version 2, or install containerd 2.0"),
+        ("version = 1\n", "2.3.4", "is configuration version 1, which does not support drop-ins; "),
+        ("version = 0\n", "2.3.4", "is configuration version 0, which does not support drop-ins; "),
+        ("root = '/x'\n", "2.3.4", "is configuration version 1, which does not support drop-ins; "),
+        ('version = "3"\n', "2.3.4", "its version '3' is not a whole number; write it as `version = 3`"),
+        ("version = 3.0\n", "2.3.4", "its version 3.0 is not a whole number; write it as `version = 3`"),
+        ("version = true\n", "2.3.4", "its version True is not a whole number; write it as `version = 3`"),
+    ],
+)
+def test_a_version_that_is_too_new_is_told_apart_from_one_that_is_too_old(
+    text: str, engine: str, said: str
+) -> None:
+    with pytest.raises(AnsibleFilterError) as error:
+        engines.containerd_drop_in(files(text), engine, False, False, RUNTIME)
+    assert str(error.value).startswith(f"{MAIN}: ")
+    assert said in str(error.value)
+
+
+def dump(version: int, section: str, **more: object) -> str:
+    cri = {"containerd": {"runtimes": {"nvidia": {"options": {"BinaryName": RUNTIME}}}}, "added": True}
+    dumped: str = engines.to_toml({"version": version, "plugins": {section: cri, **more}})
+    return dumped
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("dumped", "faults"),
+    [
+        (dump(2, CRI), []),
+        (dump(3, RUNTIME_V1), []),
+        (dump(4, RUNTIME_V1), []),
+        (dump(5, RUNTIME_V1), []),  # a newer containerd whose section has the same name
+        (dump(5, "io.containerd.cri.v2.runtime"), ["`containerd config dump` has version 5, which is newer"]),
+    ],
+)
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_the_drop_in_is_looked_for_in_a_dump_of_any_version(
+    version: int, dumped: str, faults: list[str]
+) -> None:
+    section = CRI if version == 2 else RUNTIME_V1
+    drop_in = {"containerd": {"runtimes": {"nvidia": {"options": {"BinaryName": RUNTIME}}}}}
+    text = engines.to_toml({"version": version, "plugins": {section: drop_in}})
+    found = engines.containerd_faults(dumped, text)
+    assert len(found) == len(faults)
+    assert all(said in one for said, one in zip(faults, found, strict=True))
 
 
 @pytest.mark.unit
@@ -154,8 +246,8 @@ def test_of_the_main_file_only_the_imports_are_touched(text: str, wanted: str | 
 )
 def test_what_cannot_be_worked_with_is_said(text: str, said: str) -> None:
     def work() -> None:
-        engines.containerd_drop_in(files(text), 1, False, False, RUNTIME)
-        engines.containerd_main(files(text), 1, MAIN, DROP_IN)
+        engines.containerd_drop_in(files(text), "1.6.20", False, False, RUNTIME)
+        engines.containerd_main(files(text), "1.6.20", MAIN, DROP_IN)
 
     with pytest.raises(AnsibleFilterError) as error:
         work()

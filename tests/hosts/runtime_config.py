@@ -7,7 +7,7 @@ runtime: the files that the operator mounts there are read in the order in which
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,12 @@ from testinfra.host import Host
 
 from tests.hosts.findings import Wrong, first_line
 
-CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri")
-"""containerd 2 and 1 [containerd, docs/cri/config.md]."""
+CRI_PLUGINS = {
+    4: "io.containerd.cri.v1.runtime",
+    3: "io.containerd.cri.v1.runtime",
+    2: "io.containerd.grpc.v1.cri",
+}
+"""By the version of the configuration: containerd 2.3, 2.0, 1.3 [its RELEASES.md, docs/cri/config.md]."""
 ASK = {"containerd": "containerd config dump", "crio": "crio config"}
 POD_FILES = "/runtime/config-dir/*.toml /runtime/config-dir/conf.d/*.toml /runtime/config-dir.d/*.toml"
 _MARK = "# gpuform: next file"
@@ -46,15 +50,34 @@ def read(host: Host, runtime: str, in_pod: bool, apply: str) -> RuntimeConfig:
         raise Wrong(
             f"{runtime}'s configuration is no TOML: {error}", f"mend or remove that file, or run {apply}"
         ) from None
-    config: dict[str, Any] = {}
-    for part in parts:
-        _merge(config, part)
+    config = merged(parts)
     return containerd(config) if runtime == "containerd" else crio(config)
 
 
+def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One configuration; a drop-in may not have a higher version than the file that imports it."""
+    config: dict[str, Any] = {}
+    for part in parts:
+        _merge(config, part)
+    root = next((part for part in parts if "imports" in part), {}).get("version")
+    highest = max((part.get("version", 0) for part in parts), default=0)
+    if root is not None and highest > root:
+        raise Wrong(
+            f"a drop-in has configuration version {highest}, and containerd's own file {root}: "
+            "containerd 2.3 may not start with them",
+            "let gpu_operator.toolkit_env.RUNTIME_CONFIG_SOURCE begin with file",
+        )
+    return config
+
+
 def containerd(config: Mapping[str, Any]) -> RuntimeConfig:
-    plugins = config.get("plugins", {})
-    cri = next((plugins[name] for name in CRI_PLUGINS if name in plugins), {})
+    plugins, version = config.get("plugins", {}), config.get("version", 0)
+    cri = next((plugins[name] for name in CRI_PLUGINS.values() if name in plugins), {})
+    if not cri and version > max(CRI_PLUGINS):
+        raise Wrong(
+            f"containerd's configuration has version {version}, which is newer than those known here",
+            "use a newer gpuform, or an older containerd",
+        )
     runtimes = cri.get("containerd", {}).get("runtimes", {})
     return RuntimeConfig(
         default=cri.get("containerd", {}).get("default_runtime_name", "runc"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts import expected, packages, runtime_config
+from tests.hosts.findings import Wrong
 from tests.hosts.packages import Packages
 
 pytestmark = pytest.mark.unit
@@ -66,18 +67,32 @@ def test_a_remedy_names_the_stack() -> None:
     assert expected.expected("a", {}).apply == "`gpuform hosts apply`"
 
 
-@pytest.mark.parametrize("plugin", runtime_config.CRI_PLUGINS)
-def test_containerd_1_and_2_name_their_plugin_differently(plugin: str) -> None:
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_each_version_of_containerds_configuration_names_the_plugin(version: int) -> None:
     handler = {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": "/usr/bin/x"}}
     cri = {
         "enable_cdi": True,
         "cdi_spec_dirs": ["/etc/cdi"],
         "containerd": {"default_runtime_name": "runc", "runtimes": {"runc": {}, "nvidia": handler}},
     }
-    read = runtime_config.containerd({"version": 2, "plugins": {plugin: cri}})
+    plugin = "io.containerd.grpc.v1.cri" if version == 2 else "io.containerd.cri.v1.runtime"
+    read = runtime_config.containerd({"version": version, "plugins": {plugin: cri}})
     assert read == runtime_config.RuntimeConfig(
         default="runc", binaries={"runc": "", "nvidia": "/usr/bin/x"}, cdi=True, cdi_dirs=("/etc/cdi",)
     )
+
+
+def test_a_version_that_is_not_known_is_said_so() -> None:
+    with pytest.raises(Wrong, match="configuration has version 5, which is newer than those known here"):
+        runtime_config.containerd({"version": 5, "plugins": {"io.containerd.cri.v2.runtime": {}}})
+
+
+def test_a_drop_in_of_a_higher_version_than_containerds_file_is_found_before_a_restart() -> None:
+    root = {"version": 2, "imports": ["/etc/containerd/conf.d/*.toml"]}
+    assert runtime_config.merged([{"version": 2}, root, {"version": 2}])["version"] == 2
+    assert runtime_config.merged([]) == {}
+    with pytest.raises(Wrong, match="a drop-in has configuration version 4, and containerd's own file 2"):
+        runtime_config.merged([{"version": 2}, root, {"version": 4}])
 
 
 def test_crio_names_the_program_of_each_runtime() -> None:

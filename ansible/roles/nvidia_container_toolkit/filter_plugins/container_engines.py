@@ -15,13 +15,26 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleFilterError
 
 Table = dict[str, Any]
-# The plugin that serves Kubernetes, by the version of the file (containerd's docs/cri/config.md).
-SECTIONS = {2: "io.containerd.grpc.v1.cri", 3: "io.containerd.cri.v1.runtime"}
+
+
+class Format(NamedTuple):
+    """A version of containerd's configuration: the section that serves Kubernetes, the first containerd."""
+
+    section: str
+    since: tuple[int, int]
+
+
+# containerd's docs/cri/config.md, and the table of versions in its RELEASES.md. Version 1 has no drop-ins.
+FORMATS = {
+    2: Format("io.containerd.grpc.v1.cri", (1, 3)),
+    3: Format("io.containerd.cri.v1.runtime", (2, 0)),
+    4: Format("io.containerd.cri.v1.runtime", (2, 3)),
+}
 SHIM = "io.containerd.runc.v2"
 NVIDIA = "nvidia"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -77,35 +90,55 @@ def _value(value: Any) -> str:
     raise AnsibleFilterError(f"{value!r} cannot be repeated in a drop-in; write it as text or a number")
 
 
-def containerd_version(files: Sequence[Mapping[str, str]], major: int) -> int:
-    """Version of the configuration: that of the first file, else the default of that containerd."""
+def containerd_version(files: Sequence[Mapping[str, str]], engine: str) -> int:
+    """Version of the configuration: that of the first file, else one that this containerd reads."""
+    release = tuple(int(part) for part in engine.split(".")[:2])
     table = _read(files[0]) if files else {}
     if not table:
-        return 3 if int(major) >= 2 else 2
+        return 3 if release >= FORMATS[3].since else 2
     version = table.get("version", 1)
-    if version not in SECTIONS:
-        raise AnsibleFilterError(
-            f"{files[0]['path']}: is configuration version {version}, which does not support drop-ins; "
-            "write it in version 2 (`version = 2` and full plugin names)"
-        )
+    reason = _unreadable(version, release, engine)
+    if reason:
+        raise AnsibleFilterError(f"{files[0]['path']}: {reason}")
     return int(version)
 
 
+def _unreadable(version: Any, release: tuple[int, ...], engine: str) -> str:
+    if type(version) is not int:
+        return f"its version {version!r} is not a whole number; write it as `version = 3`"
+    fact = f"is configuration version {version}, which"
+    if version < min(FORMATS):
+        return (
+            f"{fact} does not support drop-ins; write it in version 2 (`version = 2` and full plugin names)"
+        )
+    if version not in FORMATS:
+        known = ", ".join(map(str, FORMATS))
+        fix = f"write it in version {max(FORMATS)}, or use a newer gpuform"
+        return f"{fact} is newer than those known here ({known}); {fix}"
+    first = FORMATS[version].since
+    if release < first:
+        since = ".".join(map(str, first))
+        able = max(number for number, one in FORMATS.items() if one.since <= release)
+        fix = f"write it in version {able}, or install containerd {since}"
+        return f"{fact} containerd reads from {since} on, and {engine} is installed; {fix}"
+    return ""
+
+
 def containerd_drop_in(
-    files: Sequence[Mapping[str, str]], major: int, cdi: bool, systemd_cgroup: bool, binary: str
+    files: Sequence[Mapping[str, str]], engine: str, cdi: bool, systemd_cgroup: bool, binary: str
 ) -> str:
     """The section in force in ``files`` (in the order of reading), with the runtime nvidia in it."""
-    version = containerd_version(files, major)
-    name = SECTIONS[version]
+    version = containerd_version(files, engine)
+    name = FORMATS[version].section
     cri: Table = {}
     for file in files:
         found = _read(file).get("plugins", {}).get(name)
         cri = copy.deepcopy(found) if found else cri
-    engine = cri.setdefault("containerd", {})
-    runtimes = engine.setdefault("runtimes", {})
+    section = cri.setdefault("containerd", {})
+    runtimes = section.setdefault("runtimes", {})
     runtimes.pop(NVIDIA, None)
-    default = engine.get("default_runtime_name", "runc")
-    default = engine["default_runtime_name"] = "runc" if default == NVIDIA else default
+    default = section.get("default_runtime_name", "runc")
+    default = section["default_runtime_name"] = "runc" if default == NVIDIA else default
     plain = runtimes.setdefault(default, {"runtime_type": SHIM})
     if systemd_cgroup and default == "runc":
         plain.setdefault("options", {}).setdefault("SystemdCgroup", True)
@@ -116,7 +149,7 @@ def containerd_drop_in(
     return to_toml({"version": version, "plugins": {name: cri}})
 
 
-def containerd_main(files: Sequence[Mapping[str, str]], major: int, path: str, drop_in: str) -> str:
+def containerd_main(files: Sequence[Mapping[str, str]], engine: str, path: str, drop_in: str) -> str:
     """The main file with the drop-in's folder among its imports; every other byte is unchanged."""
     text = files[0]["text"] if files else ""
     table = _read(files[0]) if files else {}
@@ -127,7 +160,7 @@ def containerd_main(files: Sequence[Mapping[str, str]], major: int, path: str, d
     wanted = [*imports, f"{PurePosixPath(drop_in).parent}/*.toml"]
     line = f"imports = {_value(wanted)}"
     if not table:
-        new = f"{text}version = {containerd_version((), major)}\n{line}\n"
+        new = f"{text}version = {containerd_version((), engine)}\n{line}\n"
     elif "imports" in table:
         new = _IMPORTS.sub(lambda _: line, text, count=1)
     else:
@@ -148,14 +181,16 @@ def containerd_faults(dump: str, drop_in: str) -> list[str]:
         return [
             "disabled_plugins switches the CRI plugin off, so Kubernetes cannot use containerd: take it out"
         ]
-    version = next(
-        number for number in (3, 2) if SECTIONS[number] in effective.get("plugins", {"": 0}) or number == 2
-    )
-    section = effective.get("plugins", {}).get(SECTIONS[version], {})
-    wanted = declared["plugins"][SECTIONS[declared["version"]]]
-    if (
-        version != declared["version"]
-    ):  # containerd 2 migrates older files, and some keys move to other plugins
+    plugins = effective.get("plugins", {})
+    found = next((one.section for one in reversed(FORMATS.values()) if one.section in plugins), "")
+    if not found and effective.get("version", 0) > max(FORMATS):
+        known = ", ".join(map(str, FORMATS))
+        fact = f"`containerd config dump` has version {effective['version']}"
+        fact += f", which is newer than those known here ({known})"
+        return [f"{fact}: use a newer gpuform, or an older containerd"]
+    declared_in = FORMATS[declared["version"]].section
+    section, wanted = plugins.get(found, {}), declared["plugins"][declared_in]
+    if found != declared_in:  # containerd 2 migrates older files, and some keys move to other plugins
         wanted = {key: wanted[key] for key in ("containerd", "enable_cdi") if key in wanted}
     return [
         f"{path} has no effect: another file of the imports replaces it"
