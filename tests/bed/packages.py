@@ -60,7 +60,9 @@ def _fabricmanager(version: str) -> Package:
         "/lib/systemd/system/nvidia-fabricmanager.service": unit,
         "/usr/bin/nv-fabricmanager": f'#!/bin/sh\necho "Fabric Manager version is : {version}"\n',
     }
-    return Package("nvidia-fabricmanager", f"{version}-1", files)  # NVIDIA's does not enable itself
+    branch = version.split(".")[0]  # in the name before 580: NVIDIA/gpu-driver-container, pull request 451
+    name = "nvidia-fabricmanager" + (f"-{branch}" if int(branch) < 580 else "")
+    return Package(name, f"{version}-1", files)  # NVIDIA's does not enable itself
 
 
 _PINNED = (

@@ -22,7 +22,7 @@ OPEN, PROPRIETARY = "Dual MIT/GPL", "NVIDIA"
 DRIVER_PACKAGES = re.compile(r"(nvidia|cuda-drivers|libnvidia|xserver-xorg-video-nvidia|libcuda1).*")
 DRIVER_CARRIERS = re.compile(
     r"nvidia-(kernel-(open-)?dkms|driver-cuda|smi|open-kernel-dkms)|kmod-nvidia-.*"
-    r"|nvidia-(dkms|utils|compute-utils)-\d+.*"
+    r"|nvidia-(dkms|utils|compute-utils)(-.*)?"
 )
 """Packages with the kernel modules and nvidia-smi, by NVIDIA's, Debian's, EL's and Ubuntu's names."""
 TOOLKIT_CARRIERS = re.compile(r"nvidia-container-toolkit(-base)?")
@@ -96,7 +96,8 @@ def test_fabricmanager(machine: Host, packages: Packages, expected: Expected) ->
     """On NVSwitch, the fabric manager has exactly the driver's version and runs: CUDA starts only then."""
     if not expected.fabricmanager:
         pytest.skip("no NVSwitch is declared")
-    found = {n: upstream(v) for n, v in packages.installed.items() if n.startswith("nvidia-fabricmanager")}
+    named = re.compile("nvidia-fabric-?manager(-.*)?")
+    found = {n: upstream(v) for n, v in packages.installed.items() if named.fullmatch(n)}
     versions = sorted(set(found.values())) or ["not installed"]
     expect(
         versions == [expected.driver_version],
