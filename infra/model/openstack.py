@@ -161,7 +161,8 @@ class OpenstackCluster(Model):
     region: OpenstackName | None = Field(default=None, description="Region; the entry's own if left out.")
     driver: Literal["heat", "capi"] = Field(
         default="heat",
-        description="Magnum's driver in the cloud; the label of the nodes depends on it.",
+        description="Magnum's driver in the cloud (capi: magnum-capi-helm); the label of the nodes and the "
+        "settings that have an effect depend on it.",
     )
     template: Template = Field(
         description="Cluster template: an existing one, by name or id, or one that the stack creates."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from infra.model import labels
+from infra.model import capi_checks, labels
 from infra.model.elastic import NODES
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES, flavors
@@ -27,6 +27,8 @@ def check(name: str, cluster: OpenstackCluster, pools: Sequence[Pool], monitorin
     _check_template(cluster)
     _check_groups(cluster)
     _check_storage(cluster, monitoring)
+    if cluster.driver == "capi":
+        capi_checks.check(cluster, pools)
     for index, pool in enumerate(pools):
         path = f"pools[{index}]"
         if pool.name in RESERVED_GROUPS:
@@ -50,7 +52,7 @@ def warnings(cluster: OpenstackCluster, pools: Sequence[Pool]) -> tuple[str, ...
             role = f"--node-group-auto-discovery=magnum:role={settings.role or 'worker'}"
             fact = "Magnum's Heat driver scales no node group of a pool"
             found.append(f"pools[{index}].elastic: {fact}; run a cluster-autoscaler with {role}")
-    return tuple(found)
+    return (*found, *(capi_checks.warnings(cluster) if cluster.driver == "capi" else ()))
 
 
 def _check_labels(cluster: OpenstackCluster) -> None:

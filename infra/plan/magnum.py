@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from infra.model import capi_checks
 from infra.model.digest import digest
 from infra.model.environment import Environment
 from infra.model.magnum_changes import UPGRADING
@@ -97,9 +98,12 @@ def template(env: Environment) -> Arguments | None:
 def node_group(env: Environment, pool: Pool) -> Arguments:
     """Arguments of a pool's node group, without its cluster's id.
 
-    A group of fixed size has no bounds: its size is the declared number, and nothing scales it.
+    A group of fixed size has no bounds: its size is the declared number, and nothing scales it. A Cluster
+    API driver with cluster-autoscaler needs the number as its minimum: it would scale the group from
+    Magnum's default minimum, 0, which it refuses (magnum-capi-helm, ``_get_autoscale_values``).
     """
     declared = pool.on_openstack
+    scaled = cluster_of(env).driver == "capi" and capi_checks.on(labels(env))
     return _given(
         name=pool.name,
         docker_volume_size=declared.docker_volume_gib,
@@ -107,7 +111,7 @@ def node_group(env: Environment, pool: Pool) -> Arguments:
         image_id=declared.image,
         max_node_count=pool.most if pool.elastic else None,
         # Set even if 0: if omitted, the provider would keep the value from when the pool was elastic.
-        min_node_count=pool.least if pool.elastic else 0,
+        min_node_count=pool.least if pool.elastic or scaled else 0,
         node_count=pool.least,
         role=declared.role,
         **_labels(dict(sorted(declared.labels.items())), declared.merge_labels),

@@ -48,7 +48,99 @@ def test_every_row_has_a_name_of_its_own() -> None:
     assert len({row["what"] for row in ROWS}) == len(ROWS) > 50
 
 
-CAPI = (put("cluster/driver", "capi"), put("health", {"mode": "cordon"}))
+CAPI = (
+    put("cluster/driver", "capi"),
+    put("health", {"mode": "cordon"}),
+    put("pools/0/name", "gpu-t4"),  # what the driver refuses or ignores is left out
+    {"at": "pools/3/openstack", "remove": True},
+    put("pools/4/elastic/min", 1),
+)
+CAPI_DRIVER = "Magnum's Cluster API driver"
+GROUP = (
+    f"{CAPI_DRIVER} takes only name, flavor, count and bounds of a node group, and ignores this; leave it out"
+)
+BALANCED = f"{CAPI_DRIVER} makes a load balancer for the API in any case; leave it out"
+VOLUME = f"{CAPI_DRIVER} has no volume for containers; leave it out, or use labels: {{boot_volume_size: GIB}}"
+ADDRESS = (
+    f"{CAPI_DRIVER} gives nodes no floating IP; "
+    "leave it out (label master_lb_floating_ip_enabled is for the API's)"
+)
+NAME = (
+    "becomes a node group, whose name Cluster API's chart refuses; "
+    "use 3 or more of a-z, 0-9 and -, with a letter first"
+)
+LEAST = f"{CAPI_DRIVER} refuses a minimum below 1, and scales no group from 0 nodes; use 1 or more"
+BOUNDS = (
+    "pools[2] is elastic, and without this label the driver ignores its bounds; "
+    "leave it out, or give the pool nodes: N"
+)
+FLANNEL = f"{CAPI_DRIVER} has no flannel: no node would become ready; use calico or cilium"
+VM = f"{CAPI_DRIVER} makes virtual machines only; leave it out"
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "said"),
+    [
+        ("pools/2/openstack", {"role": "gpu"}, f"pools[2].openstack.role: {GROUP}"),
+        ("pools/2/openstack", {"image": "other"}, f"pools[2].openstack.image: {GROUP}"),
+        ("pools/2/openstack", {"labels": {"gpuform.io/pool": "a"}}, f"pools[2].openstack.labels: {GROUP}"),
+        ("pools/2/openstack", {"merge_labels": True}, f"pools[2].openstack.merge_labels: {GROUP}"),
+        ("pools/2/openstack", {"docker_volume_gib": 9}, f"pools[2].openstack.docker_volume_gib: {GROUP}"),
+        ("pools/4/elastic/min", 0, f"pools[4].elastic.min: {LEAST}"),
+        (
+            "cluster/labels",
+            {"auto_scaling_enabled": False},
+            f"cluster.labels.auto_scaling_enabled: {BOUNDS}",
+        ),
+        ("pools/0/name", "t4", f"pools[0].name: 't4' {NAME}"),
+        ("pools/0/name", "4-t4", f"pools[0].name: '4-t4' {NAME}"),
+        ("cluster/docker_volume_gib", 50, f"cluster.docker_volume_gib: {VOLUME}"),
+        ("cluster/network", {"floating_ip": False}, f"cluster.network.floating_ip: {ADDRESS}"),
+        ("cluster/masters/lb", False, f"cluster.masters.lb: {BALANCED}"),
+        *[
+            ("cluster/template", {"image": "ubuntu", key: value}, f"cluster.template.{key}: {said}")
+            for key, value, said in (
+                ("docker_volume_gib", 9, VOLUME),
+                ("floating_ip", True, ADDRESS),
+                ("master_lb", False, BALANCED),
+                ("network_driver", "flannel", FLANNEL),
+                ("server_type", "bm", VM),
+            )
+        ],
+    ],
+)
+def test_what_the_cluster_api_driver_ignores_or_refuses(at: str, value: Any, said: str) -> None:
+    assert message(change(*CAPI, put(at, value))) == said
+
+
+@pytest.mark.parametrize("label", ["True", "yes", 1, True])
+def test_the_cluster_api_driver_takes_what_it_reads(label: Any) -> None:
+    own = {"image": "ubuntu", "master_lb": True, "network_driver": "cilium", "server_type": "vm"}
+    edits = (put("cluster/template", own), put("cluster/masters/nodes", 3))
+    assert parse(change(*CAPI, *edits, put("cluster/labels", {"auto_scaling_enabled": label}))).warnings == ()
+
+
+def test_a_label_that_the_cluster_api_driver_does_not_read_is_warned_of() -> None:
+    said = "cluster.labels.kube_tag: Magnum's Cluster API driver does not read this label; "
+    said += "leave it out, unless your cloud's own driver reads it"
+    labels = {"boot_volume_size": 20, "kube_tag": "v1.34.1", "nvidia_gpu_enabled": "false"}
+    assert parse(change(*CAPI, put("cluster/labels", labels))).warnings == (said,)
+
+
+def test_the_reported_environment_is_refused_though_it_follows_the_remedy_of_heat() -> None:
+    """magnum-cluster-api#907: Magnum's labels of a group reach no node."""
+    heat = (
+        put("cluster/flavors/m2.mini", {"vcpu": 2, "memory_gib": 4}),
+        put("pools/5", {"name": "mini", "machine": "m2.mini", "elastic": {"min": 0, "max": {"nodes": 2}}}),
+        put("pools/5/openstack", {"labels": {"gpuform.io/pool": "mini"}}),
+        put("workloads", [{"name": "web", "kind": "deployment", "pool": "mini", "image": "x:1"}]),
+    )
+    assert parse(change(*heat))
+    assert message(change(*CAPI, *heat)) == f"pools[5].openstack.labels: {GROUP}"
+    without = {"at": "pools/5/openstack", "remove": True}
+    assert message(change(*CAPI, *heat, without)).startswith("pools[5].elastic.min: ")
+
+
 ALONE = (
     "pools[2].elastic: Magnum's Heat driver scales no node group of a pool; "
     "run a cluster-autoscaler with --node-group-auto-discovery=magnum:role=worker"

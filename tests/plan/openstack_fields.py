@@ -24,12 +24,13 @@ NAMED: dict[str, Any] = {
     "pools": _POOLS,
     "scheduling": {"packer": True},
 }
+PLAIN: dict[str, Any] = {**NAMED, "pools": _POOLS[:1]}
 OWN: dict[str, Any] = {**NAMED, "cluster": {**_CLUSTER, "template": {"image": "fcos"}}}
 
 ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("OpenstackCluster", "template"): (NAMED, "cluster/template", "kubernetes-1.34-2"),
     ("OpenstackCluster", "version"): (NAMED, "cluster/version", "1.35"),
-    ("OpenstackCluster", "driver"): (NAMED, "cluster/driver", "capi"),
+    ("OpenstackCluster", "driver"): (PLAIN, "cluster/driver", "capi"),
     ("OpenstackCluster", "keypair"): (NAMED, "cluster/keypair", "gpu-admins"),
     ("OpenstackCluster", "network"): (NAMED, "cluster/network", {"floating_ip": True}),
     ("OpenstackCluster", "masters"): (NAMED, "cluster/masters", {"nodes": 3}),

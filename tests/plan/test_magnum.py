@@ -15,6 +15,7 @@ from tests.components.openstack_stacks import BURST, T4, small, with_template
 pytestmark = pytest.mark.unit
 
 CPU: dict[str, Any] = {"name": "cpu", "machine": "m2.large", "nodes": 3}
+T4X3 = {**T4, "nodes": 3}
 FLAVORS = {"flavors": {"m2.large": {"vcpu": 4, "memory_gib": 8}}}
 
 
@@ -105,6 +106,20 @@ def test_an_elastic_pool_begins_with_its_least_and_has_bounds() -> None:
         "node_count": 1,
         "role": "gpu",
     }
+
+
+@pytest.mark.parametrize(
+    ("driver", "pools", "least"),
+    [("capi", (T4X3, BURST), 3), ("capi", (T4X3,), 0), ("heat", (T4X3, BURST), 0)],
+    ids=["beside a group that grows", "without one", "heat"],
+)
+def test_a_fixed_group_is_not_scaled_where_the_driver_scales_by_the_minimum(
+    driver: str, pools: tuple[dict[str, Any], ...], least: int
+) -> None:
+    """magnum-capi-helm scales a group whose bounds differ, the count being the maximum, and refuses 0."""
+    env = parse(small(*pools, driver=driver))
+    found = magnum.node_group(env, env.pools[0])
+    assert (found["min_node_count"], found["node_count"], "max_node_count" in found) == (least, 3, False)
 
 
 @pytest.mark.parametrize("merge", [True, False])

@@ -103,7 +103,8 @@ def test_another_template_is_a_replacement_where_the_driver_has_no_upgrades() ->
 
 def test_what_a_cluster_was_made_with_is_fixed_whatever_the_driver_does() -> None:
     before, after = (
-        magnum_guards.of_cluster(parse(with_template(server_type=kind))).fixed for kind in ("vm", "bm")
+        magnum_guards.of_cluster(parse(with_template(driver="heat", server_type=kind))).fixed
+        for kind in ("vm", "bm")
     )
     assert before == {**after, "cluster.template.server_type": "vm"}
     assert before["cluster.template.external_network"] == "ext"

@@ -25,8 +25,10 @@ def openstack(*pools: dict[str, Any], work: int = 0, **more: Any) -> Any:
         "workers": {"nodes": 2, "flavor": "m2.medium"},
         **more,
     }
-    runner = {"name": "w", "namespace": "lab", "kind": "deployment", "pool": "p0", "image": "x:1"}
-    declared = [{"name": f"p{index}", "machine": "g2.5xlarge", **pool} for index, pool in enumerate(pools)]
+    runner = {"name": "w", "namespace": "lab", "kind": "deployment", "pool": "pool-0", "image": "x:1"}
+    declared = [
+        {"name": f"pool-{index}", "machine": "g2.5xlarge", **pool} for index, pool in enumerate(pools)
+    ]
     workloads = [{**runner, "replicas": work}] if work else []
     return parse({"name": "research", "cluster": cluster, "pools": declared, "workloads": workloads})
 
@@ -38,8 +40,8 @@ def names(env: Any) -> list[str]:
 @pytest.mark.parametrize(("work", "count"), [(0, 1), (1, 1), (2, 2), (9, 3)])
 def test_a_group_grows_for_the_workloads_within_its_bounds(work: int, count: int) -> None:
     env = openstack({"elastic": ELASTIC}, {"nodes": 2}, work=work)
-    workers, fixed = ["default-worker-0", "default-worker-1"], ["p1-0", "p1-1"]
-    assert names(env) == [*workers, *(f"p0-{n}" for n in range(count)), *fixed]
+    workers, fixed = ["default-worker-0", "default-worker-1"], ["pool-1-0", "pool-1-1"]
+    assert names(env) == [*workers, *(f"pool-0-{n}" for n in range(count)), *fixed]
 
 
 @pytest.mark.parametrize(("driver", "key"), [("heat", HEAT), ("capi", CAPI)])
@@ -47,7 +49,7 @@ def test_nodes_join_with_their_groups_label_and_none_of_ours(driver: str, key: s
     env = openstack({"nodes": 1}, driver=driver)
     *_, node = played_groups.manifests(env)
     has = node["metadata"]["labels"]
-    assert has[key] == "p0"
+    assert has[key] == "pool-0"
     assert has[labels.INSTANCE_TYPE] == "g2.5xlarge"
     assert not [one for one in has if one.startswith("gpuform.io/")]
     assert "spec" not in node

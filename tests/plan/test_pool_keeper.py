@@ -15,7 +15,7 @@ from infra.plan import magnum, pool_keeper, sharing, startup
 from infra.plan.script import SOURCE
 from tests.incluster.keeper_site import ENV
 from tests.plan.aws_environments import TABLE
-from tests.plan.openstack_fields import NAMED
+from tests.plan.openstack_fields import PLAIN
 
 pytestmark = pytest.mark.unit
 
@@ -56,7 +56,7 @@ def test_as_many_nodes_are_waited_for_as_are_always_there() -> None:
 
 @pytest.mark.parametrize("driver", ["heat", "capi"])
 def test_the_label_of_a_group_is_the_drivers(driver: str) -> None:
-    env = parse({**NAMED, "cluster": {**NAMED["cluster"], "driver": driver}})
+    env = parse({**PLAIN, "cluster": {**PLAIN["cluster"], "driver": driver}})
     (key,) = {key for pool in pool_keeper.pools(env).values() for key in pool["selector"]}
     wanted = {"heat": "magnum.openstack.org/nodegroup", "capi": "capi.stackhpc.com/node-group"}
     assert key == wanted[driver]

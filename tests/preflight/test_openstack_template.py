@@ -81,3 +81,43 @@ def test_a_service_whose_policy_lets_nobody_ask_is_neither_failed_nor_passed(clo
     )
     assert (found["network inside"].verdict, found["quota of ports"].verdict) == ("SKIP", "SKIP")
     assert "HTTP 500" in found["quota of ports"].fact
+
+
+UBUNTU = IMAGE | {"id": "i-3", "name": "fedora-coreos-40", "os_distro": "ubuntu", "kube_version": "v1.30.4"}
+
+
+@pytest.mark.parametrize(
+    ("image", "verdict", "fact"),
+    [
+        (UBUNTU, "PASS", "Kubernetes v1.30.4, os_distro ubuntu"),
+        (UBUNTU | {"kube_version": "v1.31.0"}, "FAIL", "gives Kubernetes 1.31 (its kube_version is v1.31.0)"),
+        (UBUNTU | {"kube_version": None}, "FAIL", "has no kube_version, which Magnum's Cluster API driver"),
+        (
+            UBUNTU | {"os_distro": "fedora-coreos"},
+            "FAIL",
+            "has os_distro fedora-coreos, by which Magnum selects",
+        ),
+        (UBUNTU | {"os_distro": None}, "FAIL", "has no os_distro, by which Magnum selects its driver"),
+    ],
+)
+def test_the_cluster_api_driver_takes_the_version_from_the_templates_image(
+    cloud: MadeUp, image: dict[str, Any], verdict: str, fact: str
+) -> None:
+    """The template's label kube_tag is for Heat."""
+    cloud.templates[0]["labels"] = {"kube_tag": "v1.29.0"}
+    cloud.images = [image]
+    found = look(cloud, declared(T4, driver="capi"))["template kubernetes-1.30.2-2"]
+    assert (found.verdict, found.fact[: len(fact)]) == (verdict, fact)
+    assert "fedora-coreos" not in found.fix
+
+
+@pytest.mark.parametrize(("address", "floating"), [({}, 1), ({"master_lb_floating_ip_enabled": "false"}, 0)])
+def test_the_cluster_api_driver_has_one_load_balancer_and_no_addresses_of_nodes(
+    cloud: MadeUp, address: dict[str, str], floating: int
+) -> None:
+    """Whatever the template says of either."""
+    cloud.templates[0] |= {"floating_ip_enabled": not floating, "master_lb_enabled": False}
+    found = look(cloud, declared(T4, driver="capi", labels=address))
+    assert found["quota of load balancers"].fact.startswith("1 more at most (masters 1)")
+    needed = found.get("quota of floating IPs")
+    assert (needed.fact.startswith("1 more at most (API 1)") if needed else 0) == bool(floating)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from infra.model import capi_checks
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.openstack import OpenstackCluster
@@ -20,6 +21,7 @@ from infra.plan.magnum import cluster_of
 
 MASTERS, WORKERS = "default-master", "default-worker"
 _BOOT, _ETCD = "boot_volume_size", "etcd_volume_size"
+_API_ADDRESS = "master_lb_floating_ip_enabled"
 _LOAD_BALANCERS = {"heat": 2, "capi": 1}
 
 
@@ -66,10 +68,14 @@ def _volumes(
     labels: Mapping[str, str] | None = None,
 ) -> tuple[int, ...]:
     template = cluster.own_template
-    given = {**(template.labels if template else {}), **cluster.labels, **(labels or {})}
+    given = {**_labels(cluster), **(labels or {})}
     sizes = [docker or cluster.docker_volume_gib or (template.docker_volume_gib if template else 0) or 0]
     sizes += [_size(given, _BOOT), _size(given, _ETCD) if master else 0]
     return tuple(size for size in sizes if size)
+
+
+def _labels(cluster: OpenstackCluster) -> dict[str, str]:
+    return {**(cluster.own_template.labels if cluster.own_template else {}), **cluster.labels}
 
 
 def _size(labels: Mapping[str, str], key: str) -> int:
@@ -81,7 +87,7 @@ def load_balancers(env: Environment, template_has: bool = False) -> int:
     """Load balancers of the masters; ``template_has``: whether an existing template enables them."""
     cluster = cluster_of(env)
     own = cluster.own_template
-    said = own.master_lb if own else template_has
+    said = (own.master_lb if own else template_has) or cluster.driver == "capi"
     wanted = said if cluster.masters.lb is None else cluster.masters.lb
     return _LOAD_BALANCERS[cluster.driver] if wanted else 0
 
@@ -89,12 +95,14 @@ def load_balancers(env: Environment, template_has: bool = False) -> int:
 def floating_ips(env: Environment, nodes: int, balancers: int, template_has: bool = False) -> int:
     """Floating IPs of ``nodes`` nodes, and of the API's load balancer."""
     cluster = cluster_of(env)
+    if cluster.driver == "capi":  # by the label for the API's load balancer, and on no node
+        return balancers if capi_checks.on({_API_ADDRESS: "true", **_labels(cluster)}, _API_ADDRESS) else 0
     own = cluster.own_template
     said = own.floating_ip if own else template_has
     wanted = said if cluster.network.floating_ip is None else cluster.network.floating_ip
     if not wanted:
         return 0
-    return (nodes if cluster.driver == "heat" else 0) + (1 if balancers else 0)
+    return nodes + (1 if balancers else 0)
 
 
 def named_flavors(env: Environment) -> Iterator[tuple[str, list[Group]]]:

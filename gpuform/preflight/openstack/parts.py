@@ -23,6 +23,8 @@ _KUBE_TAG = "kube_tag"
 """Label of the Heat driver: the Kubernetes release, ``v1.30.2-rancher1`` (Magnum user guide, labels)."""
 _KUBE_VERSION = "kube_version"
 """Property of a Cluster API image: its Kubernetes release (magnum-capi-helm, ``driver.py``)."""
+CAPI_DISTROS = ("ubuntu", "flatcar")
+"""Values of ``os_distro`` for which magnum-capi-helm is the driver (``provides``)."""
 _SHOWN = 12
 
 
@@ -64,6 +66,8 @@ def _template(cluster: OpenstackCluster, named: str, project: Project) -> Judged
         return Judged("FAIL", fact, "name one of them as cluster.template, or declare one of your own there")
     if found.get("coe") != "kubernetes":
         return Judged("FAIL", f"is for {found.get('coe')}", "name one for kubernetes as cluster.template")
+    if cluster.driver == "capi":  # takes the version from the image, and reads no kube_tag
+        return _image(cluster, str(found.get("image_id")), project)
     given = {**(found.get("labels") or {}), **cluster.labels}
     said = str(given.get(_KUBE_TAG) or "")
     return _versioned(cluster, said, f"its label {_KUBE_TAG}", f"image {found.get('image_id')}")
@@ -76,12 +80,19 @@ def _image(cluster: OpenstackCluster, named: str, project: Project) -> Judged:
     if len(found) > 1:
         return Judged("FAIL", f"{len(found)} images have this name", f"give the id: {_ids(found)}")
     image = found[0]
-    if not image.get("os_distro"):
-        fact = "has no os_distro, by which Magnum selects its driver"
-        return Judged("FAIL", fact, f"openstack image set --property os_distro=fedora-coreos {image['id']}")
+    distro, capi = image.get("os_distro"), cluster.driver == "capi"
+    if not distro or (capi and distro not in CAPI_DISTROS):
+        fact = (
+            f"has {f'os_distro {distro}' if distro else 'no os_distro'}, by which Magnum selects its driver"
+        )
+        wanted = " or ".join(CAPI_DISTROS) if capi else "fedora-coreos"
+        return Judged("FAIL", fact, f"openstack image set --property os_distro={wanted} {image['id']}")
     if image.get("status") != "active":
         return Judged("FAIL", f"is {image.get('status')}", "wait, or name another one")
     said = str(image.get(_KUBE_VERSION) or "")
+    if capi and not said:
+        fact = "has no kube_version, which Magnum's Cluster API driver requires"
+        return Judged("FAIL", fact, f"openstack image set --property kube_version=v1.X.Y {image['id']}")
     return _versioned(cluster, said, f"its {_KUBE_VERSION}", f"os_distro {image['os_distro']}")
 
 

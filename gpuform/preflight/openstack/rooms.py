@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gpuform.preflight.openstack.demand import groups
+from gpuform.preflight.openstack.demand import floating_ips, groups
 from gpuform.preflight.openstack.needs import Amounts, Needs
 from gpuform.preflight.openstack.project import Project
 from infra.model.environment import Environment
@@ -72,11 +72,15 @@ def _with_volumes(env: Environment) -> bool:
 def _maybe_balanced(env: Environment) -> bool:
     cluster = cluster_of(env)
     own = cluster.own_template
+    if cluster.driver == "capi":
+        return True
     return cluster.masters.lb if cluster.masters.lb is not None else own is None or own.master_lb
 
 
 def _maybe_floating(env: Environment) -> bool:
     cluster = cluster_of(env)
+    if cluster.driver == "capi":
+        return floating_ips(env, 0, 1) > 0
     own = cluster.own_template
     given = cluster.network.floating_ip
     return given if given is not None else own is None or own.floating_ip
