@@ -56,14 +56,14 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
     if env.monitoring:
         # Its release brings the CRDs of the operands' ServiceMonitor and of every rule.
         measured.append(Monitoring(f"{prefix}monitoring", args, after(namespaces, pools)))
-    operator = _operands(env, prefix, after(sharing, pools, *measured))
+    before = _operands(env, prefix, after(sharing, pools, *measured))
+    operator = before[0] if before else pools
     layouts = MigLayouts(
         f"{prefix}mig", MigLayoutsArgs(environment=env, kubeconfig=on.kubeconfig), after(operator)
     )
     exporter = dcgm_exporter.release(env)
     if exporter:
         DcgmExporter(f"{prefix}dcgm-exporter", ReleaseArgs(release=exporter), after(operator, *measured))
-    before: list[pulumi.Resource] = [operator]
     if any_gated(env):
         # Created before the pools with nodes that wait for it, and deleted after them.
         before.append(ReadinessGate(f"{prefix}readiness-gate", args, after(operator)))
@@ -83,15 +83,17 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
     Workloads(f"{prefix}workloads", WorkloadsArgs(environment=env, kubeconfig=on.kubeconfig), after(*ready))
 
 
-def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> pulumi.Resource:
-    """NVIDIA's GPU operator, or its device plugin alone.
+def _operands(env: Environment, prefix: str, opts: pulumi.ResourceOptions) -> list[pulumi.Resource]:
+    """NVIDIA's GPU operator, or its device plugin alone; none if the cluster has its own operator.
 
     Each is an alias of the other, so that a changed mode deletes the old one before the new one is created:
     together they would allocate the same GPUs, under names that both charts use.
     """
+    if env.gpu_operator.mode == "existing":
+        return []
     operator, plugin = f"{prefix}gpu-operator", f"{prefix}device-plugin"
     if env.gpu_operator.mode == "device_plugin":
         opts.aliases = [pulumi.Alias(name=operator, type_="gpuform:platform:GpuOperator")]
-        return DevicePlugin(plugin, EnvironmentArgs(environment=env), opts)
+        return [DevicePlugin(plugin, EnvironmentArgs(environment=env), opts)]
     opts.aliases = [pulumi.Alias(name=plugin, type_="gpuform:platform:DevicePlugin")]
-    return GpuOperator(operator, EnvironmentArgs(environment=env), opts)
+    return [GpuOperator(operator, EnvironmentArgs(environment=env), opts)]

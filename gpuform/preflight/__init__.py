@@ -1,4 +1,4 @@
-"""Preflight: checks of an account before anything is created in it. Read-only."""
+"""Preflight: checks of an account or a cluster before anything is created in it. Read-only."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from collections.abc import Iterator
 from gpuform.aws.api import client
 from gpuform.finding import Finding
 from gpuform.paths import Paths
-from gpuform.preflight import access, account, offerings, quotas, reservations, roles, versions
+from gpuform.preflight import access, account, existing, offerings, quotas, reservations, roles, versions
 from gpuform.preflight.aws import Aws, Clients
 from gpuform.preflight.check import Check
 from infra.model.aws import AwsCluster
-from infra.model.environment import Environment
+from infra.model.environment import Environment, ExistingCluster
 from infra.model.openstack import OpenstackCluster
 
 __all__ = ["ASKED", "findings"]
 
-ASKED = ("aws", "openstack")
-"""Kinds of clusters with an account or a project, which is checked before an update."""
+ASKED = ("aws", "openstack", "existing")
+"""Kinds of clusters with an account, a project or an API server, which is checked before an update."""
 
 _ELSEWHERE = {
     "embedded": ("the cluster runs on this machine: `gpuform doctor` without a stack checks it", ""),
-    "existing": ("the cluster and its nodes exist already, and are not created by the stack", ""),
     "hosts": ("own hosts are checked over ssh, by another command", "gpuform hosts check {stack}"),
 }
-"""Cluster kinds without an account to check: the reason, and the command that checks them."""
+"""Cluster kinds without anything to check: the reason, and the command that checks them."""
 
 
 def findings(
@@ -43,6 +42,9 @@ def findings(
         from gpuform.preflight.openstack.held import held
 
         yield from openstack.findings(env, stack, held=held(paths, stack) if paths else None)
+    elif isinstance(env.cluster, ExistingCluster):
+        parts, by_hand = existing.look(env, paths, stack)
+        yield from (check.run(parts) for check in existing.checks(env, by_hand))
     else:
         fact, fix = _ELSEWHERE[env.cluster.kind]
         yield Finding(f"stack {stack}", "SKIP", f"nothing to check: {fact}", fix.format(stack=stack))

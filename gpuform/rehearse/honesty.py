@@ -33,6 +33,7 @@ _BLIND = (
 )
 
 BY_CLAIM = "NVIDIA's DRA driver: the simulator publishes each node's GPUs and slices for claims"
+THEIRS = "the cluster's own operator or node feature discovery: simulated by those of the stack"
 PACKER = "gpuform-packer, a second kube-scheduler with the stack's configuration and its account's rights"
 MONITORING = "Prometheus with the stack's rules, and kube-state-metrics; no other part of monitoring runs"
 GATE = "the readiness gate's program"

@@ -95,7 +95,9 @@ class Rehearsal:
             held.enter_context(watch.running())
             with clock.step("platform (pulumi up)"):
                 self._up(own, root)
-            made_up = (*made.made_up, *((honesty.BY_CLAIM,) if by_claim else ()))
+            theirs = env.gpu_operator.mode == "existing" or not env.gpu_operator.nfd
+            told = ((honesty.BY_CLAIM, by_claim), (honesty.THEIRS, theirs))
+            made_up = (*made.made_up, *(line for line, there in told if there))
             return _Play(env, own, self, cluster, watch, buying, clock, made_up).played()
 
     def _up(self, own: Paths, root: Path) -> None:

@@ -2,7 +2,8 @@
 
 Workloads are left out because the engine would wait for each of their pods, and report nothing about the
 others meanwhile. Own hosts and existing clusters become an existing cluster with the rehearsal's kubeconfig;
-their nodes are simulated (`gpuform.rehearse.nodes`), and scraped more often. Everything else is as declared.
+their nodes are simulated (`gpuform.rehearse.nodes`), and scraped more often. What a cluster brings by itself,
+an operator or node feature discovery, is simulated by the stack's own. Everything else is as declared.
 """
 
 from __future__ import annotations
@@ -54,13 +55,18 @@ def derived(declared: Mapping[str, Any], env: Environment, kubeconfig: Path) -> 
         found.pop(key, None)
     if env.monitoring:
         found["monitoring"] = {**(found.get("monitoring") or {}), "interval": INTERVAL}
+    own = {key: value for key, value in (found.get("gpu_operator") or {}).items() if key != "nfd"}
+    if env.gpu_operator.mode == "existing":
+        own |= {"mode": "operator", "driver": "host", "toolkit": "host"}
+        own.pop("mig_strategy", None)
+    if own or "gpu_operator" in found:
+        found["gpu_operator"] = own
     if env.cluster.kind not in ("existing", "hosts"):
         return found
     found["cluster"] = {"kind": "existing", "kubeconfig": str(kubeconfig)}
     if env.cluster.kind == "hosts":
         # As on own hosts: Ansible has installed both, so the operator brings neither.
         if env.gpu_operator.mode == "operator":
-            own = found.get("gpu_operator") or {}
             found["gpu_operator"] = {**own, "driver": "host", "toolkit": "host"}
         found["pools"] = [_pool_of_hosts(pool) for pool in found["pools"]]
     return found

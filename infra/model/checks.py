@@ -21,6 +21,7 @@ SYSTEM_NAMESPACES = (
     "kube-public",
     "kube-node-lease",
     "gpu-operator",
+    "gpuform-platform",
     SCHEDULER,
     PLACEHOLDER,
     HEALTH,

@@ -108,6 +108,8 @@ class Environment(Model):
         scheduling.check_priorities(self.priorities, self.workloads)
         room.check_spare(operator.mig_strategy, self.pools)
         room.check_namespaces(operator.mig_strategy, self.pools, self.namespaces, self.workloads)
+        if self.monitoring:
+            operator_checks.check_monitoring(operator)
         monitoring.check(self.cluster.kind, self.monitoring, self._namespaces())
         magnum = self.cluster if isinstance(self.cluster, OpenstackCluster) else None
         health.check(self.cluster.kind, self.health, self.monitoring is not None, self.pools, magnum)
@@ -115,6 +117,7 @@ class Environment(Model):
             aws_checks.check(self.name, self.cluster, operator.mig_strategy, self.pools, self.workloads)
         if isinstance(self.cluster, OpenstackCluster):
             openstack_checks.check(self.name, self.cluster, self.pools, self.monitoring)
+            openstack_checks.check_taints(self.cluster, operator, self.pools)
             openstack_checks.check_workloads(self.pools, self.workloads)
         if isinstance(self.cluster, HostsCluster):
             inside = {key: getattr(self, key) for key in host_checks.INSIDE}

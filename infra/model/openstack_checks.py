@@ -11,6 +11,7 @@ from infra.model.errors import InputError
 from infra.model.machines import MACHINES, flavors
 from infra.model.monitoring import Monitoring
 from infra.model.openstack import AUTOSCALER_LABEL, RESERVED_GROUPS, SCALING, OpenstackCluster
+from infra.model.operator import GpuOperatorSpec
 from infra.model.pool import Pool
 from infra.model.workload import Workload
 
@@ -169,6 +170,18 @@ def _check_elastic(pool: Pool, path: str) -> None:
             "one would stay pending",
             "use 1 or more",
         )
+
+
+def check_taints(cluster: OpenstackCluster, spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
+    """The operator of capi-helm-charts tolerates NVIDIA's taint only (``daemonsets.tolerations``)."""
+    if cluster.driver != "capi" or spec.mode != "existing":
+        return
+    fact = "Cluster API's own operator does not tolerate this taint, so the nodes would offer no GPU"
+    if spec.gpu_taint != labels.NVIDIA_GPU:
+        raise InputError("gpu_operator.gpu_taint", fact, "leave it out")
+    for index, pool in enumerate(pools):
+        if pool.gpus and pool.taints:
+            raise InputError(f"pools[{index}].taints", fact, "leave it out")
 
 
 def check_workloads(pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:

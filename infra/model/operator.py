@@ -14,15 +14,35 @@ from infra.model.labels import NVIDIA_GPU
 from infra.model.relayout import Nodes
 from infra.model.toolkit_env import ToolkitEnv
 
-Mode = Literal["operator", "device_plugin"]
+Mode = Literal["operator", "device_plugin", "existing"]
 KernelModules = Literal["auto", "open", "proprietary"]
 
 _CHART = re.compile(r"v?\d+\.\d+\.\d+")
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(rf"{_PART}(?:/{_PART})*")
+_REGISTRY = re.compile(
+    rf"(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z0-9-]+(?=:))(?::\d{{1,5}})?(?:/{_PART})*"
+)
+"""Names as registries take them (github.com/distribution/reference, regexp.go)."""
 
 
 def _chart_version(value: str) -> str:
     if not _CHART.fullmatch(value):
         raise InputError("", f"{value!r} is not a chart version", "write the whole version, as v26.7.0")
+    return value
+
+
+def _driver_repository(value: str) -> str:
+    if not _REGISTRY.fullmatch(value):
+        fix = "write its host and a path, as registry.example.org/gpu, without a scheme"
+        raise InputError("", f"{value!r} is not a registry of images", fix)
+    return value
+
+
+def _driver_image(value: str) -> str:
+    if not _IMAGE.fullmatch(value):
+        fix = "write it without registry, tag and digest, as driver"
+        raise InputError("", f"{value!r} is not a name of an image", fix)
     return value
 
 
@@ -73,7 +93,11 @@ class GpuOperatorSpec(Model):
     mode: Mode = Field(
         default="operator",
         description="operator: NVIDIA's GPU operator; device_plugin: its device plugin alone, on nodes that "
-        "include driver and toolkit.",
+        "include driver and toolkit; existing: none of ours, because the cluster has an operator already.",
+    )
+    nfd: Annotated[bool, Field(strict=True)] = Field(
+        default=True,
+        description="Whether the chart installs node feature discovery; false if the cluster has it already.",
     )
     version: Annotated[str, Field(strict=True), AfterValidator(_chart_version)] | None = Field(
         default=None, description="Version of the chart; the one this release is tested with if left out."
@@ -81,7 +105,7 @@ class GpuOperatorSpec(Model):
     mig_strategy: Literal["none", "single", "mixed"] = Field(
         default="mixed",
         description="How slices are offered, unless a pool sets it: mixed as nvidia.com/mig-3g.20gb, "
-        "single as nvidia.com/gpu; none with mode device_plugin, which partitions no GPU.",
+        "single as nvidia.com/gpu; none with mode device_plugin or existing, which partition no GPU.",
     )
     gpu_taint: LabelKey = Field(default=NVIDIA_GPU, description="Key of the taint on every node with GPUs.")
     driver: Literal["operator", "host"] = Field(
@@ -91,6 +115,15 @@ class GpuOperatorSpec(Model):
         default=None,
         description="Version of the operator's driver, in quotes; the newest that supports all GPUs if left "
         "out.",
+    )
+    driver_repository: Annotated[str, Field(strict=True), AfterValidator(_driver_repository)] | None = Field(
+        default=None,
+        description="Registry and path with images of the operator's driver; NVIDIA's own if left out.",
+    )
+    driver_image: Annotated[str, Field(strict=True), AfterValidator(_driver_image)] | None = Field(
+        default=None,
+        description="Name of the driver's image there; the operator appends the tag, which is driver_version "
+        "and the node's system (580.95.05-fedora40).",
     )
     kernel_modules: KernelModules = Field(
         default="auto",
@@ -123,6 +156,6 @@ class GpuOperatorSpec(Model):
     @model_validator(mode="before")
     @classmethod
     def _nothing_is_cut_without_the_operator(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("mode") == "device_plugin":
+        if isinstance(data, dict) and data.get("mode") in ("device_plugin", "existing"):
             return {"mig_strategy": "none", **data}
         return data

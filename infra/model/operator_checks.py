@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from infra import versions
 from infra.model import driver_checks, drivers, unused
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
-from infra.model.operator import GpuOperatorSpec
+from infra.model.operator import GpuOperatorSpec, Mode
 from infra.model.ownership import Ownership
 from infra.model.pool import Pool
 from infra.model.sharing import Dra, Mig
 from infra.model.toolkit_env import SINCE_DROP_INS, ToolkitEnv
 
 PATH = "gpu_operator"
-_PINNED = {"operator": versions.GPU_OPERATOR, "device_plugin": versions.DEVICE_PLUGIN}
+_PINNED: Mapping[Mode, str] = {
+    "operator": versions.GPU_OPERATOR,
+    "device_plugin": versions.DEVICE_PLUGIN,
+}
 
 
 def check(cluster: str, spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) -> None:
@@ -23,12 +26,22 @@ def check(cluster: str, spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[
     unused.check_operator(cluster, spec, owns)
     if cluster == "embedded":
         _check_embedded(spec)
-    if spec.mode == "device_plugin":
+    if spec.mode == "existing" and cluster in ("aws", "embedded"):
+        fact = "the stack makes this cluster, and nothing else brings an operator"
+        raise InputError(f"{PATH}.mode", fact, "use mode: operator")
+    if spec.mode != "operator":
         _check_alone(spec, owns, pools)
     if owns.driver == "operator":
         _check_driver(spec, pools)
     _check_floors(spec)
     _check_toolkit_env(spec)
+
+
+def check_monitoring(spec: GpuOperatorSpec) -> None:
+    """The operator's exporter has counters and an interval of its owner's choice, and a GPU takes one."""
+    if spec.mode == "existing":
+        fact = f"the cluster's own operator decides what is measured ({PATH}.mode existing)"
+        raise InputError("monitoring", fact, "leave it out, or use mode: operator")
 
 
 def driver_version(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> str:
@@ -46,7 +59,7 @@ def chart_version(spec: GpuOperatorSpec) -> str:
 
 def _check_embedded(spec: GpuOperatorSpec) -> None:
     folder = "gpu-operator-sim" if spec.mode == "operator" else "device-plugin-sim"
-    for key in ("repository", "version"):
+    for key in ("repository", "version", "driver_repository", "driver_image"):
         if getattr(spec, key):
             raise InputError(
                 f"{PATH}.{key}",
@@ -63,7 +76,11 @@ def _check_embedded(spec: GpuOperatorSpec) -> None:
 
 
 def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) -> None:
-    """MIG needs the operator's MIG manager, and DRA its label that keeps the device plugin off a node."""
+    """MIG needs the operator's MIG manager, and DRA its label that keeps the device plugin off a node.
+
+    The cluster's own operator is configured by its owner: by ConfigMaps that its ClusterPolicy names.
+    """
+    theirs = spec.mode == "existing"
     if owns.driver == "image" and any(pool.image.ships_device_plugin for pool in pools):
         raise InputError(
             f"{PATH}.mode", "Bottlerocket includes its own device plugin", "use mode: operator, or AL2023"
@@ -71,10 +88,15 @@ def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) 
     if spec.mig_strategy != "none":
         raise InputError(
             f"{PATH}.mig_strategy",
-            "the device plugin alone partitions no GPU",
+            "the cluster's own operator decides it"
+            if theirs
+            else "the device plugin alone partitions no GPU",
             "leave it out, or use mode: operator",
         )
     for index, pool in enumerate(pools):
+        if theirs and pool.gpus and pool.sharing.kind != "exclusive":
+            fact = "the configuration of the cluster's own operator decides how GPUs are shared"
+            raise InputError(f"pools[{index}].sharing.kind", fact, "use exclusive, or mode: operator")
         if isinstance(pool.sharing, Mig | Dra):
             missing = (
                 "has no MIG manager"
@@ -89,7 +111,7 @@ def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) 
         if pool.relayout is not None:
             raise InputError(
                 f"pools[{index}].relayout",
-                f"{PATH}.mode device_plugin has no MIG manager, so no layout changes",
+                f"{PATH}.mode {spec.mode} has no MIG manager, so no layout changes",
                 "leave it out, or use mode: operator",
             )
 
@@ -148,7 +170,7 @@ def _check_toolkit_env(spec: GpuOperatorSpec) -> None:
 
 def _check_floors(spec: GpuOperatorSpec) -> None:
     """A version below a floor needs each open CVE acknowledged; others must not be acknowledged."""
-    if spec.mode == "device_plugin":
+    if spec.mode != "operator":
         return
     chart, toolkit = chart_version(spec), spec.toolkit_version
     by_chart = drivers.operator_holes(chart)

@@ -15,7 +15,7 @@ from typing import Literal
 from infra.model.operator import GpuOperatorSpec
 
 Owner = Literal["image", "ansible", "host", "operator"]
-PluginOwner = Literal["image", "operator", "chart"]
+PluginOwner = Literal["image", "operator", "chart", "cluster"]
 MigOwner = Literal["image", "operator", "none"]
 DeviceList = Literal["volume-mounts", "envvar"]
 
@@ -69,12 +69,13 @@ _MAGNUM = {key: f"magnum-{row}" if row != "operator" else "magnum" for key, row 
 def of(cluster: str, images: Collection[str], spec: GpuOperatorSpec) -> Ownership:
     """The row of an environment; ``images`` are the keys of the node images of its pools with GPUs (AWS).
 
-    With the device plugin alone nothing installs driver and toolkit, or cuts GPUs: the nodes own what the
-    operator would own.
+    Without an operator of ours nothing here installs driver and toolkit, or cuts GPUs: the nodes own what
+    the operator would own, and with mode existing the cluster's operator owns the device plugin.
     """
-    alone = spec.mode == "device_plugin"
+    alone = spec.mode != "operator"
     row = ROWS[_key(cluster, images, spec, alone)]
-    return replace(row, device_plugin="chart", mig="none") if alone else row
+    plugin: PluginOwner = "cluster" if spec.mode == "existing" else "chart"
+    return replace(row, device_plugin=plugin, mig="none") if alone else row
 
 
 def _key(cluster: str, images: Collection[str], spec: GpuOperatorSpec, alone: bool) -> str:

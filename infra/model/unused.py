@@ -98,7 +98,7 @@ _POOL: Mapping[str, Mapping[str, Reason]] = {
 }
 _THEIR_OWN = ("existing", "hosts")
 """Kinds of cluster with nodes that gpuform does not make, so that no GPU is chosen."""
-_OF_DRIVER = ("driver_version", "kernel_modules", "upgrade")
+_OF_DRIVER = ("driver_version", "driver_repository", "driver_image", "kernel_modules", "upgrade")
 
 
 def _brings(what: str) -> Mapping[str, Reason]:
@@ -120,6 +120,8 @@ _NO_HOLES = (
     "mode device_plugin installs neither an operator nor a toolkit",
     "leave it out, or use mode: operator",
 )
+_THEIRS = ("the cluster's own operator decides it", "leave it out, or use mode: operator")
+_ONLY_OURS = ("no other node feature discovery is on this cluster", "leave it out")
 _WITH_GPUS = ("driver", "toolkit", "cuda", "acknowledge")
 
 
@@ -149,6 +151,11 @@ def of_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> Mapping
         found |= dict.fromkeys(("toolkit_version", "toolkit_env"), reason)
     if alone:
         found |= {"driver": _ALONE, "toolkit": _ALONE, "acknowledge": _NO_HOLES}
+    if spec.mode == "existing":
+        kept = {"mode", "mig_strategy", "gpu_taint"}
+        found |= {key: _THEIRS for key in GpuOperatorSpec.model_fields if key not in kept}
+    elif cluster in ("aws", "embedded"):
+        found["nfd"] = _ONLY_OURS
     if cluster == "aws":
         found |= {"driver": _IMAGE_OWNS, "toolkit": _IMAGE_OWNS}
     if cluster == "hosts":

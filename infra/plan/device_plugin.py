@@ -46,6 +46,7 @@ def values(env: Environment) -> Values:
         "gfd": {"enabled": True},
         "migStrategy": env.gpu_operator.mig_strategy,
         "nfd": {
+            **({} if env.gpu_operator.nfd else {"enabled": False}),
             "gc": somewhere,
             "master": somewhere,
             "worker": {"tolerations": gpu_operator.everywhere_tolerations(env)},

@@ -63,6 +63,7 @@ def values(env: Environment) -> Values:
         "gpuCluster": {"deployCR": False},
         "mig": {"strategy": env.operator_strategy or ""},  # empty if each node's configuration sets it
         "migManager": _mig_manager(env),
+        **({} if env.gpu_operator.nfd else {"nfd": {"enabled": False}}),
         "node-feature-discovery": {
             "gc": {"tolerations": somewhere},
             "master": {"tolerations": somewhere},
@@ -116,10 +117,13 @@ def _accepted(env: Environment) -> Values:
 def _driver(env: Environment) -> Values:
     if env.ownership.driver != "operator":
         return {"enabled": False}
+    spec = env.gpu_operator
+    own = {"image": spec.driver_image, "repository": spec.driver_repository}
     return {
         "enabled": True,
-        "kernelModuleType": env.gpu_operator.kernel_modules,
-        "upgradePolicy": _upgrade_policy(env.gpu_operator.upgrade),
+        **{key: value for key, value in own.items() if value},
+        "kernelModuleType": spec.kernel_modules,
+        "upgradePolicy": _upgrade_policy(spec.upgrade),
         "version": driver_version(env),
     }
 

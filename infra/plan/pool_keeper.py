@@ -56,7 +56,7 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     """The keeper's objects, in creation order; empty if no pool is kept."""
     if not kept(env):
         return ()
-    keeper = Program(env, NAME, sharing.NAMESPACE)
+    keeper = Program(env, NAME, sharing.namespace(env))
     script = Script(keeper, FILES, POOLS, FOLDER)
     files = script.config_map(pools(env))
     # The previous pod must have ended: it would set the old labels and taints.

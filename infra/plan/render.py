@@ -58,14 +58,16 @@ def render(
 
 
 def _platform(env: Environment) -> dict[str, str]:
-    alone = env.gpu_operator.mode == "device_plugin"
-    release = device_plugin.release(env) if alone else gpu_operator.release(env)
+    mode = env.gpu_operator.mode
+    alone = mode == "device_plugin"
     claims = dra.release(env)
     measured, exporter = monitoring.release(env), dcgm_exporter.release(env)
     files = {
         "namespaces.yaml": _documents(workloads.namespaces(env)),
-        f"{'device-plugin' if alone else 'gpu-operator'}.yaml": _documents([_chart(release)]),
     }
+    if mode != "existing":
+        release = device_plugin.release(env) if alone else gpu_operator.release(env)
+        files[f"{'device-plugin' if alone else 'gpu-operator'}.yaml"] = _documents([_chart(release)])
     runtime = device_plugin.runtime_class(env) if alone else None
     shown = monitoring.after(env)
     maps = [sharing.device_plugin_config_map(env), sharing.mig_parted_config_map(env)]

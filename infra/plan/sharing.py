@@ -20,6 +20,8 @@ from infra.model.sharing import Mig, Mps, SliceShare, TimeSlicing
 from infra.plan import magnum, mig_parted
 
 NAMESPACE = "gpu-operator"
+BESIDE = "gpuform-platform"
+"""Namespace of our programs if the cluster has an operator of its own, perhaps in ``NAMESPACE``."""
 DEVICE_PLUGIN_CONFIG = "nvidia-time-slicing-config"
 MIG_CONFIG = "nvidia-mig-config"
 DEFAULT_KEY = "default"
@@ -32,6 +34,11 @@ Manifest = dict[str, Any]
 
 mig_config_name = mig_names.config_name
 mig_parted_config = mig_parted.config
+
+
+def namespace(env: Environment) -> str:
+    """Namespace of the operator or device plugin of the stack, and of the programs beside it."""
+    return BESIDE if env.ownership.device_plugin == "cluster" else NAMESPACE
 
 
 def to_yaml(value: object) -> str:
@@ -67,9 +74,9 @@ def device_plugin_config_map(env: Environment) -> Manifest | None:
     """ConfigMap with one key per way of sharing; None if every GPU is exclusive or partitioned by MIG.
 
     It also exists if pools differ in their MIG strategy: the operator then has none, and each node's
-    configuration sets its own. None if the node image has its own device plugin, which reads no ConfigMap.
+    configuration sets its own. None if the node image or the cluster has its own device plugin.
     """
-    if env.image_ships_device_plugin:
+    if env.ownership.device_plugin in ("image", "cluster"):
         return None
     pools = {config_key(env, pool): pool for pool in env.pools if pool.gpus and not pool.by_claim}
     pools.pop(DEFAULT_KEY, None)

@@ -24,8 +24,12 @@ from infra.plan import sharing
 
 
 def gated(env: Environment, pool: Pool) -> bool:
-    """Whether the pool's nodes wait for the gate: all with GPUs, except simulated ones."""
-    return bool(pool.gpus) and not isinstance(env.cluster, EmbeddedCluster)
+    """Whether the pool's nodes wait for the gate: all with GPUs, except simulated ones.
+
+    Nor where the cluster has its own operator, whose operands do not tolerate the startup taint.
+    """
+    own = env.ownership.device_plugin == "cluster"
+    return bool(pool.gpus) and not isinstance(env.cluster, EmbeddedCluster) and not own
 
 
 def any_gated(env: Environment) -> bool:

@@ -30,7 +30,8 @@ def namespaces(env: Environment) -> tuple[Manifest, ...]:
     wanted |= {SCHEDULER} if env.packs else set()
     wanted |= {HEALTH} if env.health else set()
     wanted |= {PLACEHOLDER} if any(pool.spare for pool in env.pools) else set()
-    found = [_namespace(env, sharing.NAMESPACE, "privileged")]
+    theirs = env.ownership.device_plugin == "cluster"
+    found = [_namespace(env, sharing.namespace(env), "restricted" if theirs else "privileged")]
     if env.monitoring:
         found.append(_namespace(env, MONITORING, "baseline"))  # a third-party chart, with nothing privileged
     return (*found, *(_namespace(env, name, "restricted") for name in sorted(wanted)))

@@ -27,10 +27,20 @@ class _Requests(pulumi.runtime.mocks.MockMonitor):  # type: ignore[name-defined,
         return super().RegisterResource(request)
 
 
-def registered(mode: str) -> dict[str, Any]:
-    pool = {"name": "t4", "machine": "g2.5xlarge", "nodes": 1}
-    operator = {"mode": mode, "mig_strategy": "none"}
-    env = parse({"name": "e", "cluster": {"kind": "embedded"}, "gpu_operator": operator, "pools": [pool]})
+EMBEDDED = {
+    "name": "e",
+    "cluster": {"kind": "embedded"},
+    "pools": [{"name": "t4", "machine": "g2.5xlarge", "nodes": 1}],
+}
+THERE = {
+    "name": "e",
+    "cluster": {"kind": "existing", "kubeconfig": "/k"},
+    "pools": [{"name": "t4", "machine": "g2.5xlarge", "selector": {"a": "b"}}],
+}
+
+
+def registered(mode: str, declared: dict[str, Any] = EMBEDDED) -> dict[str, Any]:
+    env = parse({**declared, "gpu_operator": {"mode": mode, "mig_strategy": "none"}})
     recorder = Recorder(preview=False)
     monitor = _Requests(recorder)
     own_loop()
@@ -62,3 +72,18 @@ def test_the_one_goes_before_the_other_comes(mode: str, own: str, before: str) -
     (release,) = [request for key, request in seen.items() if key.startswith(RELEASE)]
     assert release.name == f"{own.split()[1]}-release", "the engine makes the alias of a child from this"
     assert release.deleteBeforeReplace
+
+
+def test_beside_the_clusters_own_operator_nothing_of_ours_is_installed() -> None:
+    """Nor is its namespace ours: a destroy would delete it."""
+    pool, whole = (
+        {key for key in registered(mode, THERE) if "gpuform:" not in key} for mode in ("existing", "operator")
+    )
+    assert not [key for key in pool if key.startswith(RELEASE)]
+    assert {key for key in pool if "Namespace" in key} == {
+        "kubernetes:core/v1:Namespace namespaces-gpuform-platform"
+    }
+    assert [key for key in whole if "gpu-operator-release" in key]
+    assert [key for key in whole if key.endswith("namespaces-gpu-operator")]
+    assert [key for key in whole if "readiness-gate" in key]
+    assert not [key for key in pool if "readiness-gate" in key], "its operands do not tolerate our taint"

@@ -31,7 +31,8 @@ def environment(row: dict[str, Any]) -> dict[str, Any]:
         found = copy.deepcopy(yaml.safe_load((HERE / f"good_{kind}.yaml").read_text()))
         found["pools"] = pools or found["pools"]
         found["cluster"] |= row.get("changed", {})
-        found.pop("workloads")
+        for key in ("workloads", *row.get("without", ())):
+            found.pop(key, None)
     return {**found, "gpu_operator": row["operator"]}
 
 

@@ -10,7 +10,8 @@ import yaml
 
 from infra.config import load, parse
 from infra.model.environment import Environment
-from infra.plan import gpu_operator, sharing
+from infra.plan import device_plugin, gpu_operator, sharing
+from infra.plan.render import render
 
 pytestmark = pytest.mark.unit
 
@@ -102,6 +103,23 @@ def test_the_operands_are_told_the_configmaps_by_name() -> None:
     assert values["devicePlugin"]["config"]["default"] in plugin["data"]
     assert values["migManager"]["config"] == {"name": mig["metadata"]["name"], "default": "all-disabled"}
     assert values["mig"] == {"strategy": "mixed"}
+
+
+def test_parts_that_the_cluster_has_are_left_out() -> None:
+    assert "nfd" not in gpu_operator.values(OTHERS[0])
+    env = existing(
+        {"machine": "g2.5xlarge"}, nfd=False, driver_repository="r.example/gpu", driver_image="own"
+    )
+    values = gpu_operator.values(env)
+    assert values["nfd"] == {"enabled": False}
+    assert values["driver"]["repository"] == "r.example/gpu"
+    assert values["driver"]["image"] == "own"
+    alone = existing({"machine": "g2.5xlarge"}, nfd=False, mode="device_plugin")
+    assert device_plugin.values(alone)["nfd"]["enabled"] is False
+    assert device_plugin.values(alone)["nfd"]["worker"], "one key more, and none less"
+    theirs = render(existing({"machine": "g2.5xlarge"}, mode="existing"))
+    assert not {"gpu-operator.yaml", "device-plugin.yaml", "readiness-gate.yaml"} & theirs.keys()
+    assert "gpu-operator" not in theirs["namespaces.yaml"]
 
 
 def test_without_sharing_and_mig_there_is_nothing_to_be_told() -> None:

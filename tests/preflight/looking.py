@@ -21,8 +21,9 @@ def declared(*pools: dict[str, Any], **cluster: Any) -> Environment:
         "version": "1.30",
         "keypair": "gpu-admins",
     }
+    operator = {"gpu_operator": cluster.pop("operator")} if "operator" in cluster else {}
     given = {"name": "research", "cluster": {**base, **cluster}, "pools": list(pools) or [T4, A100]}
-    return parse(given)
+    return parse(given | operator)
 
 
 def look(cloud: MadeUp, env: Environment, held: Held | None = None, **more: Any) -> dict[str, Finding]:
@@ -53,4 +54,4 @@ def own(cloud: MadeUp) -> Environment:
     cloud.subnets = [{"id": "s-1", "name": "nodes", "network_id": "n-2", "cidr": "10.0.0.0/24"}]
     network = {"fixed_network": "inside", "fixed_subnet": "nodes"}
     flavors = {"masters": {"flavor": "m2.medium"}, "workers": {"flavor": "m2.medium"}}
-    return declared(template=OWN, network=network, **flavors)
+    return declared(template=OWN, network=network, operator={"driver": "host"}, **flavors)

@@ -17,14 +17,15 @@ from gpuform.paths import Paths
 from gpuform.preflight.openstack import findings
 from gpuform.preflight.openstack.held import CLUSTER, held
 from gpuform.preflight.openstack.project import Held, Place
-from tests.preflight.looking import declared, look
+from tests.preflight.looking import IMAGE, declared, look
 from tests.preflight.made_up_cloud import PROJECT, MadeUp, flavor, limits
 
 pytestmark = pytest.mark.tools
 
 
 def test_a_project_that_has_everything_passes_and_no_question_is_asked_twice(cloud: MadeUp) -> None:
-    found = look(cloud, declared())
+    cloud.images = [IMAGE]
+    found = look(cloud, declared(labels={"nvidia_gpu_enabled": False}, operator={"driver": "host"}))
     assert {one.subject for one in found.values() if one.verdict != "PASS"} == {"quota of GPUs"}
     assert "gpu-t4, gpu-a100" in found["quota of GPUs"].fact
     assert found["credentials"].fact == "project gpus as someone"

@@ -71,6 +71,29 @@ def test_an_existing_cluster_is_not_touched() -> None:
     assert "spec" not in made, "its taints are what the program gives it"
 
 
+@pytest.mark.parametrize("kind", ["existing", "openstack"])
+@pytest.mark.parametrize("operator", [{"mode": "existing", "gpu_taint": "gpu"}, {"nfd": False}])
+def test_what_a_cluster_brings_by_itself_is_simulated_by_the_stacks_own(
+    kind: str, operator: dict[str, Any]
+) -> None:
+    place = {"existing": {"kubeconfig": "/k"}, "openstack": {"template": "t", "version": "1.34"}}
+    nodes = {"existing": {"selector": {"a": "b"}}, "openstack": {"nodes": 1}}
+    declared = {
+        "name": "there",
+        "cluster": {"kind": kind, **place[kind]},
+        "gpu_operator": operator,
+        "pools": [{"name": "gpu", "machine": "g2.5xlarge", **nodes[kind]}],
+    }
+    env = parse(declared)
+    after = parse(stack_file.derived(declared, env, KUBECONFIG))
+    values = gpu_operator.values(after)
+    assert "nfd" not in values
+    assert values["driver"]["enabled"] is values["toolkit"]["enabled"] is (operator == {"nfd": False})
+    assert after.gpu_operator.gpu_taint == env.gpu_operator.gpu_taint
+    assert "gpu_operator" in declared
+    assert declared["gpu_operator"] == operator
+
+
 def test_a_state_elsewhere_is_left_alone() -> None:
     declared = stack_file.read(HERE, "aws-dev")
     state = {"backend": "s3://bucket/state", "secrets": "awskms://alias/key"}

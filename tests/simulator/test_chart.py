@@ -152,7 +152,7 @@ def test_every_object_says_that_it_is_simulated(render: Render) -> None:
     for document in render():
         labels = document["metadata"]["labels"]
         assert labels["app.kubernetes.io/part-of"] == "gpu-operator-sim"
-        template = document["spec"].get("template")  # a Service has none
+        template = document.get("spec", {}).get("template")  # a Service and a ClusterRole have none
         for container in template["spec"]["containers"] if template else ():
             assert container["image"].startswith("simulated.gpuform.io/")
 
@@ -160,3 +160,23 @@ def test_every_object_says_that_it_is_simulated(render: Render) -> None:
 def test_mps_mounts_its_memory_first(render: Render) -> None:
     spec = daemonsets(render())["nvidia-device-plugin-mps-control-daemon"]["spec"]
     assert [c["name"] for c in spec["initContainers"]] == ["toolkit-validation", "mps-control-daemon-mounts"]
+
+
+def test_a_second_release_collides_as_one_of_nvidias_does(helm: Path) -> None:
+    """NVIDIA's ClusterRole, ClusterRoleBinding and ClusterPolicy have fixed names."""
+
+    def cluster_wide(name: str) -> set[tuple[str, str]]:
+        command = [helm, "template", name, CHART, "-n", name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        documents = [one for one in yaml.safe_load_all(done.stdout) if one]
+        return {
+            (one["kind"], one["metadata"]["name"])
+            for one in documents
+            if not one["metadata"].get("namespace")
+        }
+
+    assert (
+        cluster_wide("gpu-operator")
+        == cluster_wide("nvidia-gpu-operator")
+        == {("ClusterRole", "gpu-operator")}
+    )

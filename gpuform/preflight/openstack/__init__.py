@@ -9,7 +9,7 @@ from functools import partial
 from gpuform.finding import Finding
 from gpuform.openstack.cloud import connect
 from gpuform.preflight.check import Check
-from gpuform.preflight.openstack import account, cluster, flavors, parts, quotas
+from gpuform.preflight.openstack import account, cluster, flavors, operator, parts, quotas
 from gpuform.preflight.openstack.project import Connect, Held, Project
 from infra.model.environment import Environment
 from infra.plan.magnum import cluster_of
@@ -38,7 +38,7 @@ def findings(
 
 def _checks(env: Environment, stack: str) -> Iterator[Check]:
     yield from cluster.checks(env, stack)
-    for subject in (parts, flavors, quotas):
+    for subject in (parts, operator, flavors, quotas):
         yield from subject.checks(env)
 
 

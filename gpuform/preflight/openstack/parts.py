@@ -74,7 +74,7 @@ def _template(cluster: OpenstackCluster, named: str, project: Project) -> Judged
 
 
 def _image(cluster: OpenstackCluster, named: str, project: Project) -> Judged:
-    found = _by_name(project.listed("glance", "/images", "images"), named) or _unlisted(named, project)
+    found = images_named(named, project)
     if not found:
         return Judged("FAIL", "glance has no such image for the project", "see `openstack image list`")
     if len(found) > 1:
@@ -94,6 +94,11 @@ def _image(cluster: OpenstackCluster, named: str, project: Project) -> Judged:
         fact = "has no kube_version, which Magnum's Cluster API driver requires"
         return Judged("FAIL", fact, f"openstack image set --property kube_version=v1.X.Y {image['id']}")
     return _versioned(cluster, said, f"its {_KUBE_VERSION}", f"os_distro {image['os_distro']}")
+
+
+def images_named(named: str, project: Project) -> list[Json]:
+    """Glance's images of this id or name, as Magnum finds them."""
+    return _by_name(project.listed("glance", "/images", "images"), named) or _unlisted(named, project)
 
 
 def _unlisted(named: str, project: Project) -> list[Json]:
