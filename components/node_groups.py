@@ -64,6 +64,7 @@ class NodeGroups(pulumi.ComponentResource):
     def _group(self, pool: Pool, template: ec2.LaunchTemplate) -> eks.NodeGroup:
         env, image, block = self._args.environment, pool.image, pool.on_aws.capacity_block
         release = node_groups.release_parameter(env, pool)
+        strategy = node_groups.update_strategy(pool)
         return eks.NodeGroup(
             f"{self._name}-{pool.name}",
             cluster_name=self._args.cluster_name,
@@ -80,12 +81,14 @@ class NodeGroups(pulumi.ComponentResource):
             scaling_config=eks.NodeGroupScalingConfigArgs(
                 desired_size=pool.nodes or 0, min_size=pool.nodes or 0, max_size=pool.nodes or 0
             ),
-            update_config=eks.NodeGroupUpdateConfigArgs(max_unavailable=1),
+            update_config=eks.NodeGroupUpdateConfigArgs(max_unavailable=1, update_strategy=strategy),
             node_repair_config=eks.NodeGroupNodeRepairConfigArgs(enabled=node_groups.repaired(env, pool)),
             labels=sharing.pool_labels(env, pool),
             taints=[eks.NodeGroupTaintArgs(**taint) for taint in node_groups.taints(env, pool)] or None,
             # Until its role has its policies, a node does not join, and its group fails.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=self._attached),
+            opts=pulumi.ResourceOptions(
+                parent=self, depends_on=self._attached, delete_before_replace=bool(strategy)
+            ),
         )
 
     def _parameter(self, parameter: str) -> pulumi.Output[str]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuform.engine import Step
-from gpuform.preview.effect import ONE_BY_ONE, Effect, Found, Weight, after, before, changed, paths_of
+from gpuform.preview.effect import DRAINED, Effect, Found, Weight, after, before, changed, paths_of
 from gpuform.preview.world import World
+from infra.model import elastic as capacities
 from infra.model import labels
+from infra.plan.node_groups import MINIMAL
 
 CLUSTER = "aws:eks/cluster:Cluster"
 VPC = "aws:ec2/vpc:Vpc"
 SUBNET = "aws:ec2/subnet:Subnet"
 # Paths of a NodePool's spec that Karpenter acts on without touching existing nodes.
 _NO_DRIFT = ("spec.limits", "spec.disruption", "spec.weight", "spec.replicas", "metadata")
+_STRATEGY = ("updateConfig", "updateStrategy")
 _GROUP_ROLLS = ("version", "releaseVersion", "launchTemplate", "amiType", "instanceTypes")
 
 
@@ -44,21 +47,35 @@ def node_group(step: Step, world: World) -> Found:
         yield Effect(Weight.EVICTION, f"pool {pool}", "is deleted with all its nodes", nodes, world.on(pool))
     elif step.op == "replace":
         order = "new nodes first, then all old nodes are removed at once"
+        if after(step, *_STRATEGY) == MINIMAL:
+            order = "all its nodes are removed before new ones are created"
         how = f"node group is replaced ({paths_of(step)}): {order}"
         yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, world.on(pool))
     elif changed(step, *_GROUP_ROLLS):
-        yield Effect(
-            Weight.EVICTION, f"pool {pool}", f"nodes are replaced: {_at_a_time(step)}", nodes, world.on(pool)
-        )
+        how = f"nodes are replaced: {_order(step)}"
+        yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, world.on(pool))
     elif _fewer(step):
         had, has = (int(side(step, "scalingConfig", "desiredSize")) for side in (before, after))
         how = f"{had - has} of {had} nodes {'is' if had - has == 1 else 'are'} removed; EKS chooses which"
         yield Effect(Weight.EVICTION, f"pool {pool}", how, nodes, world.on(pool))
 
 
-def _at_a_time(step: Step) -> str:
-    most = after(step, "updateConfig", "maxUnavailable")
-    return f"{int(most)} at a time, each drained within the pods' disruption budgets" if most else ONE_BY_ONE
+def _order(step: Step) -> str:
+    """By the strategy that the group has so far: the provider updates the nodes first, then the strategy.
+
+    Source: resourceNodeGroupUpdate in terraform-provider-aws; the number of new nodes is from the EKS user
+    guide ("Scale up phase"). A group has one subnet per zone.
+    """
+    most = int(before(step, "updateConfig", "maxUnavailable") or 1)
+    drained = f"{most} at a time, {DRAINED}"
+    if before(step, *_STRATEGY) == MINIMAL:
+        return f"old ones end before new ones start, {drained}"
+    new = max(2 * len(before(step, "subnetIds") or ()), most)
+    order = f"up to {new} new nodes start first, then old ones end, {drained}"
+    if after(step, *_STRATEGY) != MINIMAL:
+        return order
+    remedy = f"run `up` without the change of the nodes first, which sets the strategy {MINIMAL}"
+    return f"{order}; the reservation needs free places for them: without any, {remedy}"
 
 
 def _fewer(step: Step) -> bool:
@@ -86,4 +103,12 @@ def node_class(step: Step, world: World) -> Found:
 
 def _drift(step: Step, world: World, pool: str) -> Effect:
     how = f"nodes drift ({paths_of(step)}): Karpenter replaces them within the pool's disruption budgets"
+    if _reserved(step):
+        how += "; new nodes start first, in a reservation only if it has free places"
     return Effect(Weight.EVICTION, f"pool {pool}", how, world.nodes.get(pool, ()), world.on(pool))
+
+
+def _reserved(step: Step) -> bool:
+    types = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [capacities.CAPACITY_TYPES["reserved"]]}
+    wanted = after(step, "spec", "template", "spec", "requirements") or ()
+    return types in wanted or bool(after(step, "spec", "capacityReservationSelectorTerms"))

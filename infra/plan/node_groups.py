@@ -22,6 +22,12 @@ TAINT_EFFECTS = {
 }
 """EKS API names of Kubernetes' taint effects."""
 
+MINIMAL = "MINIMAL"
+"""EKS update strategy that ends old nodes before it starts new ones; EKS' default starts new ones first.
+
+Source: Amazon EKS user guide, "Understand each phase of node updates".
+"""
+
 _CAPACITY = {"on_demand": "ON_DEMAND", "spot": "SPOT", "reserved": "ON_DEMAND"}
 
 
@@ -65,6 +71,14 @@ def zones(env: Environment, pool: Pool) -> tuple[str, ...]:
 def capacity_type(pool: Pool) -> str:
     """EKS capacity type; a reservation is on-demand capacity that the launch template points to."""
     return "CAPACITY_BLOCK" if pool.on_aws.capacity_block else _CAPACITY[pool.capacity[0]]
+
+
+def update_strategy(pool: Pool) -> str | None:
+    """``MINIMAL`` where a new node has no place beside the old ones; None for EKS' default.
+
+    The size of a reservation or capacity block is not declared, so it is assumed to be in use.
+    """
+    return MINIMAL if "reserved" in pool.capacity else None
 
 
 def taints(env: Environment, pool: Pool) -> list[dict[str, str]]:

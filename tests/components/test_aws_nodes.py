@@ -167,6 +167,19 @@ def test_each_way_of_buying_nodes(capacity: list[str], aws: dict[str, Any], kind
     assert group(found).get("instanceTypes") == (None if block else ["g4dn.xlarge"])
 
 
+@pytest.mark.parametrize("block", [False, True])
+def test_a_reserved_group_never_needs_a_place_beside_its_nodes(block: bool) -> None:
+    """Replays terraform-provider-aws#41442: EKS starts new nodes first, and a full reservation has no place."""
+    aws = {"reservations": ["cr-0123456789abcdef0"], "capacity_block": block}
+    reserved = record(small({**POOL, "capacity": ["reserved"], "aws": aws}))
+    assert group(reserved)["updateConfig"] == {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}
+    (one,) = [r for r in reserved.of(NODE_GROUP) if r.name == "mng-t4"]
+    assert one.request.deleteBeforeReplace
+    others = [r for r in record(small(POOL)).of(NODE_GROUP)]
+    assert all(r.inputs["updateConfig"] == {"maxUnavailable": 1} for r in others)
+    assert not any(r.request.deleteBeforeReplace for r in others)
+
+
 def test_instances_and_volumes_say_which_environment_pays_for_them() -> None:
     recorded = record(stack("aws-prod"))
     for template in recorded.of(TEMPLATE):
