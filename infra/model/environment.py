@@ -19,6 +19,7 @@ from infra.model import (
     ownership,
     room,
     scheduling,
+    surge,
     unused,
 )
 from infra.model.aws import AwsCluster
@@ -110,6 +111,7 @@ class Environment(Model):
         room.check_namespaces(operator.mig_strategy, self.pools, self.namespaces, self.workloads)
         if self.monitoring:
             operator_checks.check_monitoring(operator)
+        surge.check(operator.mig_strategy, self.pools, self.workloads)
         monitoring.check(self.cluster.kind, self.monitoring, self._namespaces())
         magnum = self.cluster if isinstance(self.cluster, OpenstackCluster) else None
         health.check(self.cluster.kind, self.health, self.monitoring is not None, self.pools, magnum)

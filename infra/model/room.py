@@ -5,28 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from infra.model import checks, choice, offer
+from infra.model import checks, offer, surge
 from infra.model.base import listing
 from infra.model.elastic import CPU, MEMORY_GIB
 from infra.model.errors import InputError
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
-from infra.model.rollout import Surge
 from infra.model.scheduling import Namespace
 from infra.model.sharing import Mig
-from infra.model.workload import DeploymentWorkload, Workload
+from infra.model.surge import CLAIMED
+from infra.model.workload import Workload
 
 WHOLE = "gpu"
-_AWAY_AT_ONCE = 4
-"""From this many replicas on, Kubernetes' default update ends an old pod before a new one is ready."""
-_CLAIMED = ".deviceclass.resource.k8s.io/devices"
-"""ResourceQuota key suffix for devices of a class (k8s.io/api, core/v1 ResourceClaimsPerClass)."""
 
 
 def keys(strategy: MigStrategy, pool: Pool) -> tuple[str, ...]:
     """ResourceQuota keys of everything that the pool offers; empty for a pool without GPUs."""
     extended = [offer.quota_key(name) for name in offer.gpu_resources(strategy, pool)]
-    return (*extended, *(device_class + _CLAIMED for device_class in offer.claimable(pool)))
+    return (*extended, *(device_class + CLAIMED for device_class in offer.claimable(pool)))
 
 
 def hard(strategy: MigStrategy, pools: Sequence[Pool], space: Namespace) -> dict[str, int]:
@@ -70,7 +66,7 @@ def _amounts(
 
 
 def _resource(key: str) -> str:
-    return key.removeprefix("requests.").removesuffix(_CLAIMED)
+    return key.removeprefix("requests.").removesuffix(CLAIMED)
 
 
 def _parts(strategy: MigStrategy, pool: Pool) -> dict[str, str]:
@@ -123,8 +119,7 @@ def check_namespaces(
             limits = hard(strategy, pools, space)
         except InputError as error:
             raise InputError(f"{path}.{error.path}", error.fact, error.remedy) from None
-        mine = [work for work in workloads if work.namespace == space.name]
-        _check_asked(strategy, pools, space.name, limits, mine, f"{path}.quota")
+        _check_asked(strategy, pools, space.name, limits, workloads, f"{path}.quota")
 
 
 def _check_asked(
@@ -132,7 +127,7 @@ def _check_asked(
     pools: Sequence[Pool],
     name: str,
     limits: Mapping[str, int],
-    mine: Sequence[Workload],
+    workloads: Sequence[Workload],
     path: str,
 ) -> None:
     """The quota must cover the workloads and an update's extra pods, or the update would never end.
@@ -141,46 +136,22 @@ def _check_asked(
     """
     asked: Counter[str] = Counter()
     beside: dict[str, tuple[int, str]] = {}
-    for work in mine:
-        surge = _surge(strategy, pools, work)
-        for key, each in _asks(strategy, pools, work).items():
+    for work in workloads:
+        if work.namespace != name:
+            continue
+        more = surge.pods(strategy, pools, workloads, work)
+        for key, each in surge.asks(strategy, pools, work).items():
             asked[key] += each * work.pods
-            beside[key] = max(beside.get(key, (0, "")), (each * surge, work.name))
+            beside[key] = max(beside.get(key, (0, "")), (each * more, work.name))
     for key, total in asked.items():
         what = _resource(key)
         fact = f"the workloads of {name} request {total} {what}"
-        more, workload = beside[key]
+        extra, workload = beside[key]
         if total > limits[key]:
             raise InputError(path, f"{fact}, and the quota allows {limits[key]}", "raise it, or request less")
-        if total + more > limits[key]:
-            fact += f", {more} more while {workload} is updated, and the quota allows {limits[key]}"
+        if total + extra > limits[key]:
+            fact += f", {extra} more while {workload} is updated, and the quota allows {limits[key]}"
             raise InputError(path, fact, "raise it, request less, or use update: {kind: rolling}")
-
-
-def _surge(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> int:
-    """Extra pods that an update needs.
-
-    Kubernetes' default lets a quarter of the pods be unavailable, rounded down; if that is 0, a new pod
-    starts first. Elastic pools keep this default; for a fixed number of nodes we set another strategy.
-    """
-    if not isinstance(work, DeploymentWorkload):
-        return 0
-    if isinstance(work.update, Surge):
-        return work.update.step
-    elastic = all(pool.elastic for pool in choice.pools_of(strategy, pools, work) if pool.gpus)
-    return int(work.update is None and elastic and work.replicas < _AWAY_AT_ONCE)
-
-
-def _asks(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> dict[str, int]:
-    """Requests of each pod of a workload, by quota key; empty if it requests no GPU."""
-    found = choice.pools_of(strategy, pools, work)
-    if not found:
-        return {}
-    claimed = [name for pool in found for name in offer.claimable(pool)]
-    if claimed:
-        return {claimed[0] + _CLAIMED: work.amount}
-    resource = checks.request(strategy, found, work)
-    return {offer.quota_key(resource): work.amount} if resource else {}
 
 
 def check_spare(strategy: MigStrategy, pools: Sequence[Pool]) -> None:

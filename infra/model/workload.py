@@ -134,8 +134,9 @@ class DeploymentWorkload(_Workload):
     service: Service | None = Field(default=None)
     update: Update | None = Field(
         default=None,
-        description="How new pods replace old ones. If left out: one after the other on the same GPUs "
-        "if the number of nodes is fixed, else Kubernetes' default, which starts a new pod first.",
+        description="How new pods replace old ones. If left out: one after the other on the same GPUs if the "
+        "number of nodes is fixed or its limit has no room for one more pod, else Kubernetes' default, "
+        "which starts a new pod first.",
     )
 
     @model_validator(mode="after")

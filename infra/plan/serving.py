@@ -35,7 +35,7 @@ def address(workload: DeploymentWorkload) -> str:
 def strategy(workload: DeploymentWorkload, scarce: bool) -> Manifest:
     """The Deployment's strategy; empty for Kubernetes' default, and for blue-green, which our provider does.
 
-    ``scarce``: the number of GPUs is fixed, so a surge pod might wait for one forever.
+    ``scarce``: a pod beside the old ones might wait for its place forever.
     """
     update = workload.update or (Rolling(kind="rolling") if scarce else None)
     if isinstance(update, Recreate):

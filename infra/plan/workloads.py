@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from infra.model import checks, choice, labels
+from infra.model import checks, choice, labels, surge
 from infra.model.choice import Unit
 from infra.model.environment import Environment
 from infra.model.errors import InputError
@@ -118,7 +118,7 @@ def controller(env: Environment, workload: Workload) -> Manifest:
     metadata = _metadata(env, workload)
     template = {"metadata": {"labels": metadata["labels"]}}
     if isinstance(workload, DeploymentWorkload):
-        scarce = any(pool.gpus and not pool.elastic for pool in _pools(env, workload))
+        scarce = surge.scarce(env.gpu_operator.mig_strategy, env.pools, env.workloads, workload)
         spec = {
             "replicas": workload.replicas,
             "selector": {"matchLabels": {labels.APP_NAME: workload.name}},

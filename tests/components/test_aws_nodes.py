@@ -169,7 +169,7 @@ def test_each_way_of_buying_nodes(capacity: list[str], aws: dict[str, Any], kind
 
 @pytest.mark.parametrize("block", [False, True])
 def test_a_reserved_group_never_needs_a_place_beside_its_nodes(block: bool) -> None:
-    """Replays terraform-provider-aws#41442: EKS starts new nodes first, and a full reservation has no place."""
+    """terraform-provider-aws#41442: EKS starts new nodes first, and a full reservation has no place."""
     aws = {"reservations": ["cr-0123456789abcdef0"], "capacity_block": block}
     reserved = record(small({**POOL, "capacity": ["reserved"], "aws": aws}))
     assert group(reserved)["updateConfig"] == {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}

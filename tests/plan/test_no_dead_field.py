@@ -58,7 +58,7 @@ CHOSEN: dict[str, Any] = {
     "cluster": {"kind": "embedded"},
     "pools": [
         {"name": "t4", "machine": "g2.5xlarge", "nodes": 1},
-        {"name": "a", "machine": "g4.p4.40g", "nodes": 1},
+        {"name": "a", "machine": "g4.p4.40g", "nodes": 4},
         {"name": "h", "machine": "p5.48xlarge", "nodes": 1},
     ],
     "workloads": [

@@ -11,6 +11,7 @@ from infra.config import load, parse
 from infra.model.errors import InputError
 from infra.model.workload import PodWorkload
 from infra.plan import nodes, workloads
+from tests.plan.aws_environments import CLAIMED, aws
 
 pytestmark = pytest.mark.unit
 
@@ -102,7 +103,7 @@ SERVED = {"kind": "deployment", "pool": "p0", "replicas": 3, "service": {"port":
 
 def several(workload: dict[str, Any]) -> list[dict[str, Any]]:
     work = {"name": "w", "image": IMAGE, **workload}
-    pools = [{"name": "p0", "nodes": 1, **T4}]
+    pools = [{"name": "p0", "nodes": 5, **T4}]
     env = parse({"name": "e", "cluster": {"kind": "embedded"}, "pools": pools, "workloads": [work]})
     return list(workloads.manifests(env))
 
@@ -126,6 +127,66 @@ def test_where_nodes_come_and_go_a_new_pod_comes_first() -> None:
     made = {one["metadata"]["name"]: one["spec"] for one in workloads.manifests(prod)}
     assert "strategy" not in made["inference"]
     assert made["simulation"]["strategy"] == ROLLING  # its node group has two nodes
+
+
+ONE_L4 = {"machine": "g6.xlarge", "elastic": {"max": {"nvidia.com/gpu": 1}}}
+TWO_L4 = {"machine": "g6.xlarge", "elastic": {"max": {"nvidia.com/gpu": 2}}}
+FOUR_SHARES = {"machine": "g6.xlarge", "elastic": {"max": {"nvidia.com/gpu.shared": 4}},
+               "sharing": {"kind": "time_slicing", "replicas": 4}}  # fmt: skip
+APART = {**ONE_L4, "taints": [{"key": "team"}]}
+MODELS = {"gpu": {"models": ["L4"], "count": [1, 8]}, "elastic": {"max": {"nvidia.com/gpu": 8}}}
+JOB = {"kind": "job", "pool": "p0"}
+
+
+@pytest.mark.parametrize(
+    ("pools", "workload", "others", "strategy"),
+    [
+        ([ONE_L4], {}, [], ROLLING),  # bayesimpact/bayes-platform#776: a pool of at most one node
+        ([TWO_L4], {}, [], None),
+        ([TWO_L4], {"replicas": 2}, [], ROLLING),
+        ([TWO_L4], {}, [JOB], ROLLING),
+        ([TWO_L4], {"update": {"kind": "recreate"}, "replicas": 2}, [], {"type": "Recreate"}),
+        ([{**ONE_L4, "capacity": ["on_demand", "spot"]}], {}, [], None),  # each type has the whole limit
+        ([{**ONE_L4, "elastic": {"max": {"cpu": 7}}}], {}, [], ROLLING),
+        ([{**ONE_L4, "elastic": {"max": {"cpu": 8}}}], {}, [], None),
+        # From four replicas on, Kubernetes' own way ends an old pod without waiting for a new one.
+        ([{**ONE_L4, "elastic": {"max": {"cpu": 16}}}], {"replicas": 4}, [], None),
+        ([FOUR_SHARES], {"replicas": 3, "cpu": 0.5}, [], None),
+        ([FOUR_SHARES], {"replicas": 3, "cpu": 0.5}, [{**JOB, "cpu": 0.5}], ROLLING),
+        ([FOUR_SHARES], {"cpu": 2}, [], ROLLING),  # kubelet and DaemonSets leave less than two times 2 of 4
+        ([FOUR_SHARES], {"memory": "8Gi"}, [], ROLLING),
+        ([MODELS], {"count": 8}, [], ROLLING),
+        ([MODELS], {}, [], None),
+        ([{"machine": "m6i.xlarge", "elastic": {"max": {"cpu": 4}}}], {"cpu": 2}, [], ROLLING),
+        ([{"machine": "m6i.xlarge", "nodes": 1}], {"cpu": 2}, [], ROLLING),
+        ([{"machine": "m6i.xlarge", "nodes": 2}], {"cpu": 2}, [], None),
+        ([ONE_L4, APART], {"pool": None, "gpu": {"memory_gib": 8}}, [], None),
+        ([ONE_L4, APART], {"pool": None, "gpu": {"memory_gib": 8}}, [JOB], ROLLING),
+        ([CLAIMED], {}, [], ROLLING),
+        ([ONE_L4], {"pool": None}, [], None),  # it runs on any node without GPUs
+    ],
+)
+def test_an_old_pod_ends_first_where_the_limit_has_no_room_for_a_new_one(
+    pools: list[dict[str, Any]], workload: dict[str, Any], others: list[dict[str, Any]], strategy: Any
+) -> None:
+    work = {"name": "w", "kind": "deployment", "image": "a:1", "pool": "p0", **workload}
+    kept = {key: value for key, value in work.items() if value is not None}
+    more = [{"name": f"o{index}", "image": "a:1", **one} for index, one in enumerate(others)]
+    env = aws(*pools, workloads=[kept, *more])
+    assert workloads.controller(env, env.workloads[0])["spec"].get("strategy") == strategy
+    alone = aws(*pools, workloads=more)  # as a program of one's own declares it, beside the stack
+    assert workloads.controller(alone, env.workloads[0])["spec"].get("strategy") == strategy
+
+
+def test_a_group_that_may_not_grow_any_more_ends_an_old_pod_first() -> None:
+    pool = {"name": "p0", "machine": "gpu.l4", "elastic": {"min": 1, "max": {"nodes": 2}}}
+    flavor = {"gpu": "L4", "count": 1, "vcpu": 8, "memory_gib": 32}
+    cluster = {"kind": "openstack", "template": "kubernetes-1.34", "version": "1.34"}
+    for replicas, strategy in ((1, None), (2, ROLLING)):
+        work = {"name": "w", "kind": "deployment", "pool": "p0", "replicas": replicas, "image": "a:1"}
+        found = {"cluster": {**cluster, "flavors": {"gpu.l4": flavor}}, "pools": [pool], "workloads": [work]}
+        env = parse({"name": "e", **found})
+        assert workloads.manifests(env)[0]["spec"].get("strategy") == strategy
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""Room for an update's new pods beside the old ones, within the nodes that pools may have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from infra.model import checks, choice, offer
+from infra.model.elastic import CPU, MEMORY_GIB, NODES
+from infra.model.errors import InputError
+from infra.model.offer import MigStrategy
+from infra.model.pool import Pool
+from infra.model.rollout import Surge
+from infra.model.workload import DeploymentWorkload, Workload, cpu_millis, memory_bytes
+
+CLAIMED = ".deviceclass.resource.k8s.io/devices"
+"""ResourceQuota key suffix for devices of a class (k8s.io/api, core/v1 ResourceClaimsPerClass)."""
+_AWAY_AT_ONCE = 4
+"""From this many replicas on, Kubernetes' default update ends an old pod before a new one is ready."""
+
+
+def asks(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> dict[str, int]:
+    """Requests of each pod of a workload, by quota key; empty if it requests no GPU."""
+    found = choice.pools_of(strategy, pools, work)
+    if not found:
+        return {}
+    claimed = [name for pool in found for name in offer.claimable(pool)]
+    if claimed:
+        return {claimed[0] + CLAIMED: work.amount}
+    resource = checks.request(strategy, found, work)
+    return {offer.quota_key(resource): work.amount} if resource else {}
+
+
+def pods(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload], work: Workload) -> int:
+    """Extra pods of an update.
+
+    Kubernetes' default lets a quarter of the pods be unavailable, rounded down; if that is 0, a new pod
+    starts first.
+    """
+    if not isinstance(work, DeploymentWorkload):
+        return 0
+    if isinstance(work.update, Surge):
+        return work.update.step
+    by_default = work.update is None and work.replicas < _AWAY_AT_ONCE
+    return int(by_default and not scarce(strategy, pools, workloads, work))
+
+
+def scarce(
+    strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload], work: DeploymentWorkload
+) -> bool:
+    """Whether Kubernetes' default update might wait forever: for a GPU of a fixed number of nodes, or for a
+    node that the pool's limit does not allow.
+    """
+    if any(pool.gpus and not pool.elastic for pool in choice.pools_of(strategy, pools, work)):
+        return True
+    return work.replicas < _AWAY_AT_ONCE and not _fit(strategy, pools, workloads, work, 1)
+
+
+def check(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
+    """Refuse ``update: {kind: surge}`` that no node of the pools has room for: it would wait forever."""
+    for index, work in enumerate(workloads):
+        update = work.update if isinstance(work, DeploymentWorkload) else None
+        if isinstance(update, Surge) and not _fit(strategy, pools, workloads, work, update.step):
+            where = " or ".join(pool.name for pool in choice.pools_of(strategy, pools, work))
+            fact = f"{work.pods} pods and {update.step} new ones beside them have no room within the nodes of"
+            remedy = "use kind: rolling, or allow more nodes"
+            raise InputError(f"workloads[{index}].update", f"{fact} pool {where}", remedy)
+
+
+def _fit(
+    strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload], work: Workload, more: int
+) -> bool:
+    """Whether the pods and ``more`` have room beside those that can run nowhere else.
+
+    True if a pool's nodes are unknown, or the workload runs on any node. Of different machines, the one that
+    holds most counts: Karpenter buys what the limit still allows.
+    """
+    mine, each = choice.pools_of(strategy, pools, work), _needs(strategy, pools, work)
+    slots, room, asked = 0, Counter[str](), Counter[str]()
+    for pool in mine:
+        nodes = list(_nodes(strategy, pool))
+        if not nodes:
+            return True
+        able = [(count, has) for count, has in nodes if all(has.get(key, 0) >= each[key] for key in each)]
+        slots += max((count * min(has[key] // each[key] for key in each) for count, has in able), default=0)
+        room.update({key: max((count * has[key] for count, has in able), default=0) for key in each})
+    rest = [one for one in workloads if (one.namespace, one.name) != (work.namespace, work.name)]
+    for one in (work, *rest):
+        where = choice.pools_of(strategy, pools, one)
+        if where and all(pool in mine for pool in where):
+            asked.update({key: amount * one.pods for key, amount in _needs(strategy, pools, one).items()})
+    fits = all(asked[key] + more * each[key] <= room[key] for key in each)
+    return not mine or (fits and work.pods + more <= slots)
+
+
+def _needs(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> dict[str, int]:
+    own = {CPU: cpu_millis(work.cpu), MEMORY_GIB: memory_bytes(work.memory)}
+    return {**own, **asks(strategy, pools, work)}
+
+
+def _nodes(strategy: MigStrategy, pool: Pool) -> Iterator[tuple[int, dict[str, int]]]:
+    """For each machine of the pool: how many nodes of it the pool may have, and what one has for pods.
+
+    Never all cores and all memory: the kubelet and DaemonSets have a part.
+    """
+    for machine in pool.machines or [one for one in (pool.node_machine,) if one]:
+        offered = offer.offered(strategy, pool, machine.gpus)
+        units = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, NODES: 1, **offered}
+        count = pool.nodes
+        if pool.elastic:  # each capacity type has the whole limit
+            count = min(most // units[key] for key, most in pool.elastic.max.items()) * len(pool.capacity)
+        if count is not None:
+            has = {CPU: machine.vcpu * 1000 - 1, MEMORY_GIB: machine.memory * 2**30 - 1}
+            has |= {offer.quota_key(key): number for key, number in offered.items()}
+            yield count, has | {key + CLAIMED: number for key, number in offer.claimable(pool).items()}
