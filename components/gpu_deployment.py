@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 
 from components.claim import claim
-from components.manifest import resource
+from components.manifest import resource, within
 from components.workload_resources import BlueGreen
 from infra.model.environment import Environment
 from infra.model.rollout import BlueGreen as ByColour
@@ -51,10 +51,13 @@ class GpuDeployment(pulumi.ComponentResource):
         if workload.blue_green:
             self._in_two_colours(name, args, workload.blue_green, inside)
         else:
+            times = within(*workloads.wait_minutes(environment, workload))
             service = workloads.service(environment, workload)
             if service:
                 # Beside the Deployment, not before it: the official provider waits for a Service's endpoints.
-                resource(f"{name}-service", service, pulumi.ResourceOptions(parent=self))
+                beside = pulumi.ResourceOptions(parent=self, custom_timeouts=times)
+                resource(f"{name}-service", service, beside)
+            inside.custom_timeouts = times
             resource(name, workloads.controller(environment, workload), inside)
         self.asks = pulumi.Output.from_input(workloads.asks(environment, workload))
         self.address = pulumi.Output.from_input(serving.address(workload))
@@ -67,6 +70,7 @@ class GpuDeployment(pulumi.ComponentResource):
             raise ValueError(f"{name}: update: {{kind: blue_green}} needs the kubeconfig of the cluster")
         service = workloads.service(args.environment, args.workload)
         assert service is not None  # the model requires one
+        start = workloads.wait_minutes(args.environment, args.workload)[0]
         BlueGreen(
             name,
             kubeconfig=args.kubeconfig,
@@ -75,6 +79,6 @@ class GpuDeployment(pulumi.ComponentResource):
             service=service,
             step=update.step,
             switch_at=args.workload.switch_at,
-            deadline_seconds=update.deadline_seconds,
+            deadline_seconds=update.deadline_seconds or start * 60,
             opts=opts,
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 
 from components.claim import claim
-from components.manifest import resource
+from components.manifest import resource, within
 from infra.model.environment import Environment
 from infra.model.workload import JobWorkload
 from infra.plan import workloads
@@ -38,8 +38,8 @@ class GpuJob(pulumi.ComponentResource):
         workloads.check(environment, workload)
         before = claim(name, environment, workload, self)
         job = workloads.controller(environment, workload)
-        minutes = f"{workload.wait_minutes}m"
-        times = pulumi.CustomTimeouts(create=minutes, update=minutes) if workload.wait_minutes else None
+        minutes = workload.wait_minutes
+        times = within(minutes, minutes) if minutes else None
         resource(name, job, pulumi.ResourceOptions(parent=self, depends_on=before, custom_timeouts=times))
         self.asks = pulumi.Output.from_input(workloads.asks(environment, workload))
         self.register_outputs({"asks": self.asks})

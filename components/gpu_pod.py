@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 
 from components.claim import claim
-from components.manifest import resource
+from components.manifest import resource, within
 from infra.model.environment import Environment
 from infra.model.workload import PodWorkload
 from infra.plan import workloads
@@ -36,6 +36,7 @@ class GpuPod(pulumi.ComponentResource):
         workloads.check(environment, workload)
         before = claim(name, environment, workload, self)
         pod = workloads.controller(environment, workload)
-        resource(name, pod, pulumi.ResourceOptions(parent=self, depends_on=before))
+        times = within(*workloads.wait_minutes(environment, workload))
+        resource(name, pod, pulumi.ResourceOptions(parent=self, depends_on=before, custom_timeouts=times))
         self.asks = pulumi.Output.from_input(workloads.asks(environment, workload))
         self.register_outputs({"asks": self.asks})

@@ -56,3 +56,8 @@ def resource(name: str, manifest: Mapping[str, Any], opts: pulumi.ResourceOption
     token = f"kubernetes:{GROUPLESS.get(version, version)}:{kind}"
     with_version = pulumi.ResourceOptions.merge(pulumi.ResourceOptions(version=_version()), opts)
     return pulumi.CustomResource(token, name, dict(manifest), with_version)
+
+
+def within(create: int, update: int) -> pulumi.CustomTimeouts:
+    """Minutes in which a create and an update must end."""
+    return pulumi.CustomTimeouts(create=f"{create}m", update=f"{update}m")

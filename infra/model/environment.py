@@ -111,7 +111,6 @@ class Environment(Model):
         room.check_namespaces(operator.mig_strategy, self.pools, self.namespaces, self.workloads)
         if self.monitoring:
             operator_checks.check_monitoring(operator)
-        surge.check(operator.mig_strategy, self.pools, self.workloads)
         monitoring.check(self.cluster.kind, self.monitoring, self._namespaces())
         magnum = self.cluster if isinstance(self.cluster, OpenstackCluster) else None
         health.check(self.cluster.kind, self.health, self.monitoring is not None, self.pools, magnum)
@@ -124,6 +123,7 @@ class Environment(Model):
         if isinstance(self.cluster, HostsCluster):
             inside = {key: getattr(self, key) for key in host_checks.INSIDE}
             host_checks.check(self.cluster, operator, self.pools, inside)
+        surge.check(operator.mig_strategy, self.pools, self.workloads)
         return self
 
     @property

@@ -78,8 +78,10 @@ class BlueGreen(Model):
         description="Ready new pods at which the Service switches to them; half of replicas, rounded up, if "
         "left out, which keeps the most pods serving during the update.",
     )
-    deadline_seconds: Count = Field(
-        default=600, description="Seconds without progress after which the update is rolled back and fails."
+    deadline_seconds: Count | None = Field(
+        default=None,
+        description="Seconds without progress after which the update is rolled back and fails; start_minutes "
+        "if left out.",
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from infra.model import checks, choice, offer
 from infra.model.elastic import CPU, MEMORY_GIB, NODES
 from infra.model.errors import InputError
+from infra.model.machines import Machine
 from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.rollout import Surge
@@ -98,18 +99,24 @@ def _needs(strategy: MigStrategy, pools: Sequence[Pool], work: Workload) -> dict
     return {**own, **asks(strategy, pools, work)}
 
 
+def most_nodes(strategy: MigStrategy, pool: Pool, machine: Machine) -> int:
+    """Most nodes of that machine in an elastic pool; each capacity type has the whole limit."""
+    assert pool.elastic is not None
+    units = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, NODES: 1}
+    units |= offer.offered(strategy, pool, machine.gpus)
+    found = [most // units[key] for key, most in pool.elastic.max.items() if key in units]
+    return min(found, default=0) * len(pool.capacity)
+
+
 def _nodes(strategy: MigStrategy, pool: Pool) -> Iterator[tuple[int, dict[str, int]]]:
     """For each machine of the pool: how many nodes of it the pool may have, and what one has for pods.
 
     Never all cores and all memory: the kubelet and DaemonSets have a part.
     """
     for machine in pool.machines or [one for one in (pool.node_machine,) if one]:
-        offered = offer.offered(strategy, pool, machine.gpus)
-        units = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, NODES: 1, **offered}
-        count = pool.nodes
-        if pool.elastic:  # each capacity type has the whole limit
-            count = min(most // units[key] for key, most in pool.elastic.max.items()) * len(pool.capacity)
+        count = most_nodes(strategy, pool, machine) if pool.elastic else pool.nodes
         if count is not None:
             has = {CPU: machine.vcpu * 1000 - 1, MEMORY_GIB: machine.memory * 2**30 - 1}
-            has |= {offer.quota_key(key): number for key, number in offered.items()}
+            for key, number in offer.offered(strategy, pool, machine.gpus).items():
+                has[offer.quota_key(key)] = number
             yield count, has | {key + CLAIMED: number for key, number in offer.claimable(pool).items()}

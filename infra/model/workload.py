@@ -120,13 +120,22 @@ class _Workload(Model):
         return 1
 
 
-class PodWorkload(_Workload):
+class _Started(_Workload):
+    start_minutes: Annotated[Count, Field(le=1440)] | None = Field(
+        default=None,
+        description="Minutes in which a new pod must be ready; a Deployment's progressDeadlineSeconds, and "
+        "the time that an update waits for each step. If left out: 10 for the image, 15 more for a new "
+        "node (elastic pools), 21 for new operands, 31 for a model (ready_path).",
+    )
+
+
+class PodWorkload(_Started):
     """One bare Pod, which no controller recreates."""
 
     kind: Literal["pod"]
 
 
-class DeploymentWorkload(_Workload):
+class DeploymentWorkload(_Started):
     """Pods that are recreated wherever there is room."""
 
     kind: Literal["deployment"]
@@ -150,6 +159,9 @@ class DeploymentWorkload(_Workload):
                 "update.step", f"{step} of {self.replicas} replicas", f"use {self.replicas} or less"
             )
         if self.blue_green:
+            if self.start_minutes and self.blue_green.deadline_seconds:
+                fact = "update.deadline_seconds is given too"
+                raise InputError("start_minutes", fact, "give one of the two")
             self._check_colours(self.blue_green)
         return self
 

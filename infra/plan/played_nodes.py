@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from infra import versions
-from infra.model import checks, choice, labels
-from infra.model.elastic import CPU, MEMORY_GIB
+from infra.model import checks, choice, labels, surge
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.pool import Pool
@@ -69,7 +68,7 @@ def _bought(env: Environment, pool: Pool) -> tuple[Machine | None, int]:
         if (work or pool.spare) and all(fits):
             count = sum(math.ceil(one.pods / fit) for one, fit in zip(work, fits, strict=True))
             count += pool.spare or 0
-            return machine, min(count, _most(env, pool, machine))
+            return machine, min(count, surge.most_nodes(env.strategy(pool), pool, machine))
     return None, 0
 
 
@@ -91,11 +90,3 @@ def per_node(env: Environment, pool: Pool, machine: Machine, work: Workload) -> 
     if asked:
         bounds.append(sharing.offered(env, pool, machine.gpus)[asked] // work.amount)
     return min(bounds)
-
-
-def _most(env: Environment, pool: Pool, machine: Machine) -> int:
-    """Most nodes of that machine within the pool's limits, which apply per capacity type."""
-    assert pool.elastic is not None
-    has = {CPU: machine.vcpu, MEMORY_GIB: machine.memory, **sharing.offered(env, pool, machine.gpus)}
-    found = [most // has[key] for key, most in pool.elastic.max.items() if has.get(key)]
-    return min(found) * len(pool.capacity)

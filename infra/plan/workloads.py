@@ -118,6 +118,7 @@ def controller(env: Environment, workload: Workload) -> Manifest:
     metadata = _metadata(env, workload)
     template = {"metadata": {"labels": metadata["labels"]}}
     if isinstance(workload, DeploymentWorkload):
+        minutes = serving.start_minutes(env, workload, _pools(env, workload))
         scarce = surge.scarce(env.gpu_operator.mig_strategy, env.pools, env.workloads, workload)
         spec = {
             "replicas": workload.replicas,
@@ -125,6 +126,8 @@ def controller(env: Environment, workload: Workload) -> Manifest:
             "template": {**template, "spec": _pod_spec(env, workload, "Always")},
             **serving.strategy(workload, scarce),
         }
+        if minutes != serving.IMAGE_MINUTES:
+            spec["progressDeadlineSeconds"] = minutes * 60
         return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
     if isinstance(workload, JobWorkload):
         spec = {
@@ -141,6 +144,14 @@ def controller(env: Environment, workload: Workload) -> Manifest:
         "metadata": metadata,
         "spec": _pod_spec(env, workload, "Always"),
     }
+
+
+def wait_minutes(env: Environment, workload: Workload) -> tuple[int, int]:
+    """Minutes after which a create and an update of the workload fail."""
+    first = serving.start_minutes(env, workload, _pools(env, workload))
+    if not isinstance(workload, DeploymentWorkload):
+        return first, first
+    return first, first * serving.steps(workload, controller(env, workload)["spec"])
 
 
 def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:

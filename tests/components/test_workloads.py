@@ -58,6 +58,32 @@ def test_an_update_waits_for_a_job_as_long_as_is_declared() -> None:
     assert recorded.one("kubernetes:batch/v1:Job").request.customTimeouts.create == "90m"
 
 
+@pytest.mark.parametrize(
+    ("work", "update"),
+    [
+        ({}, "160m"),  # one pod after the other
+        ({"update": {"kind": "rolling", "step": 3}}, "80m"),
+        ({"update": {"kind": "recreate"}}, "40m"),
+    ],
+)
+def test_an_update_waits_as_long_as_its_pods_may_take(work: dict[str, Any], update: str) -> None:
+    """A Service waits for its endpoints, so for the same pods."""
+    recorded = record(environment({**SERVED, "start_minutes": 40, **work}))
+    for kind in (DEPLOYMENT, "kubernetes:core/v1:Service"):
+        times = [
+            one.request.customTimeouts for one in recorded.of(kind) if "workloads-default-w0" in one.name
+        ]
+        assert [(one.create, one.update) for one in times] == [("40m", update)]
+    spec = recorded.one(DEPLOYMENT).inputs["spec"]
+    assert spec["progressDeadlineSeconds"] == 2400
+
+
+def test_an_update_waits_for_a_pod_as_long_as_its_start_may_take() -> None:
+    recorded = record(environment({**WORK[0], "start_minutes": 40}, WORK[0]))
+    pods = {one.name: one.request.customTimeouts.create for one in recorded.of("kubernetes:core/v1:Pod")}
+    assert pods == {"workloads-default-w0": "40m", "workloads-default-w1": "10m"}
+
+
 def test_neither_a_service_nor_its_deployment_waits_for_the_other() -> None:
     """Each would wait for ever: the official provider's Service for its endpoints."""
     recorded = record(environment(SERVED))
@@ -92,12 +118,16 @@ def test_the_provider_takes_what_the_component_gives() -> None:
         (5, {}, 3),
         (5, {"switch_at": 4}, 4),
         (5, {"deadline_seconds": 30}, 30),
+        (5, {"deadline_seconds": None}, 600),
+        (5, {"deadline_seconds": None, "start_minutes": 40}, 2400),
     ],
 )
 def test_how_it_changes_colour_reaches_the_provider(
     replicas: int, update: dict[str, Any], expected: int
 ) -> None:
-    work = {**SERVED, "replicas": replicas, "update": {"kind": "blue_green", **update}}
+    start = {"start_minutes": update["start_minutes"]} if "start_minutes" in update else {}
+    kept = {key: value for key, value in update.items() if key not in start and value is not None}
+    work = {**SERVED, **start, "replicas": replicas, "update": {"kind": "blue_green", **kept}}
     inputs = record(environment(work)).one(BLUE_GREEN).inputs
     assert expected == inputs["deadlineSeconds" if "deadline_seconds" in update else "switchAt"]
 

@@ -204,6 +204,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("PodWorkload", "memory"): (EMBEDDED, "workloads/0/memory", "2Gi"),
     ("PodWorkload", "image"): (EMBEDDED, "workloads/0/image", "tensorflow/tensorflow:2.13.0-gpu"),
     ("PodWorkload", "command"): (EMBEDDED, "workloads/0/command", ["sleep", "1"]),
+    ("PodWorkload", "start_minutes"): (CHOSEN, "workloads/1/start_minutes", 30),
     ("DeploymentWorkload", "replicas"): (EMBEDDED, "workloads/1/replicas", 2),
     ("JobWorkload", "parallelism"): (EMBEDDED, "workloads/2/parallelism", 2),
     ("JobWorkload", "wait_minutes"): (EMBEDDED, "workloads/2/wait_minutes", 5),

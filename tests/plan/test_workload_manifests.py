@@ -211,6 +211,50 @@ def test_an_update_needs_no_gpu_beside_those_of_the_pods_unless_it_says_so(
     assert deployment["spec"].get("strategy") == strategy
 
 
+MODEL = {"service": {"port": 80, "ready_path": "/ready"}}
+GROWS = {"machine": "p5.48xlarge", "elastic": {"max": {"nvidia.com/gpu": 16}}}
+
+
+@pytest.mark.parametrize(
+    ("pool", "workload", "minutes"),
+    [
+        # kserve#3795, pulumi-kubernetes#712: node, operands, image and model take longer than 600 s.
+        (GROWS, {**MODEL, "count": 8}, 15 + 21 + 10 + 31),
+        (GROWS, {}, 15 + 21 + 10),
+        (GROWS, {"service": {"port": 80}}, 15 + 21 + 10),
+        ({"machine": "m6i.xlarge", "elastic": {"max": {"cpu": 40}}}, {}, 15 + 10),
+        ({**SHARED, "machine": "g6.xlarge", "nodes": 1}, MODEL, 10 + 31),
+        ({**SHARED, "machine": "g6.xlarge", "nodes": 1}, {}, None),  # Kubernetes' own default suffices
+        ({**SHARED, "machine": "g6.xlarge", "nodes": 1}, {"start_minutes": 10}, None),
+        (GROWS, {**MODEL, "start_minutes": 5}, 5),
+    ],
+)
+def test_a_pod_has_the_time_that_its_start_may_take(
+    pool: dict[str, Any], workload: dict[str, Any], minutes: int | None
+) -> None:
+    work = {"name": "w", "kind": "deployment", "image": "a:1", "pool": "p0", **workload}
+    spec = workloads.manifests(aws(pool, workloads=[work]))[-1]["spec"]
+    assert spec.get("progressDeadlineSeconds") == (minutes and minutes * 60)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "operator", "seconds"),
+    [
+        ({"kind": "existing", "kubeconfig": "/k"}, {}, (10 + 21) * 60),  # the operator installs the driver
+        ({"kind": "existing", "kubeconfig": "/k"}, {"driver": "host"}, None),
+        ({"kind": "embedded"}, {}, None),
+    ],
+)
+def test_operands_count_where_they_install_the_driver(
+    cluster: dict[str, Any], operator: dict[str, Any], seconds: int | None
+) -> None:
+    there = {"nodes": 1} if cluster["kind"] == "embedded" else {"selector": {"a": "b"}}
+    work = {"name": "w", "kind": "deployment", "image": "a:1", "pool": "p0"}
+    found = {"cluster": cluster, "gpu_operator": operator, "pools": [{"name": "p0", **T4, **there}]}
+    (manifest,) = workloads.manifests(parse({"name": "e", **found, "workloads": [work]}))
+    assert manifest["spec"].get("progressDeadlineSeconds") == seconds
+
+
 def test_of_two_colours_the_first_is_made_first() -> None:
     service, deployment = several({**SERVED, "update": {"kind": "blue_green"}})
     assert deployment["metadata"]["name"] == "w-blue"
