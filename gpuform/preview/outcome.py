@@ -20,7 +20,7 @@ class Outcome:
 
     ``error`` is why there is no preview; ``live`` is True if pods were read from a cluster, False if only the
     declared ones are known; ``acknowledged`` are names of resources that may be lost; ``unplayed``: the base
-    could not be simulated, so there is nothing to compare with.
+    could not be simulated, so there is nothing to compare with; ``warnings`` are those of the stack file.
     """
 
     stack: str
@@ -35,6 +35,7 @@ class Outcome:
     acknowledged: tuple[str, ...] = ()
     error: str = ""
     unplayed: bool = False
+    warnings: tuple[str, ...] = ()
 
     @property
     def losses(self) -> tuple[Effect, ...]:
@@ -95,6 +96,7 @@ class Outcome:
             "stack": self.stack,
             "verdict": self.verdict,
             "blocked": list(self.reasons),
+            "warnings": list(self.warnings),
             "offline": self.offline,
             "live": self.live,
             "changes": dict(sorted(self.changes.items())),

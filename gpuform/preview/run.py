@@ -134,7 +134,7 @@ class Preview:
             return None, replace(blank, error=str(error).replace(f"{self.paths.root}/", ""))
         for line in env.warnings:
             self.say(f"warning: {line}")
-        return env, replace(blank, after=bill(env, price_list(env)))
+        return env, replace(blank, after=bill(env, price_list(env)), warnings=env.warnings)
 
     def _live(self, env: Environment, blank: Outcome) -> Outcome:
         engine = Engine(self.paths, self.tools, say=self.say)

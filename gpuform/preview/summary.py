@@ -37,7 +37,8 @@ def markdown(outcome: Outcome) -> str:
     parts = [
         f"{marker(outcome.stack)}\n### {sign} `{outcome.stack}`: {_text(title)}",
         "\n".join(f"- {_text(text, _LONGEST)}" for text in why),
-        *([_blocked(outcome)] if len(outcome.reasons) > 1 else []),
+        *([_listing(outcome.reasons)] if len(outcome.reasons) > 1 else []),
+        *([f"**Warnings**\n\n{_listing(outcome.warnings)}"] if outcome.warnings else []),
         _effects("Lost, with everything in it", outcome, Weight.LOSS),
         _effects("Evicted", outcome, Weight.EVICTION),
         _cost(outcome),
@@ -57,8 +58,8 @@ def _sentences(outcome: Outcome) -> list[str]:
     return outcome.verdict.split("; ")
 
 
-def _blocked(outcome: Outcome) -> str:
-    return "\n".join(f"- {_text(reason)}" for reason in outcome.reasons)
+def _listing(texts: Iterable[str]) -> str:
+    return "\n".join(f"- {_text(text)}" for text in texts)
 
 
 def _effects(title: str, outcome: Outcome, weight: Weight) -> str:

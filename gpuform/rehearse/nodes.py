@@ -20,7 +20,7 @@ from infra.model.host_checks import driver_of
 from infra.model.hosts import HostsCluster
 from infra.model.machines import Machine
 from infra.model.pool import Pool
-from infra.plan import played_groups, played_nodes
+from infra.plan import played_daemons, played_groups, played_nodes
 from infra.plan.nodes import bare
 
 Manifest = dict[str, Any]
@@ -39,12 +39,15 @@ class Played:
 
 
 def played(env: Environment) -> Played:
-    """The nodes to create before the engine runs; none on an embedded cluster: its program creates them.
+    """The nodes, and EKS's DaemonSets, to create before the engine runs.
+
+    None on an embedded cluster: its program creates its nodes.
 
     Raises InputError for a pool of an existing cluster if no known machine matches it.
     """
     if env.cluster.kind == "aws":
-        return Played(played_nodes.manifests(env, waiting=True, fixed_only=True), (_STAND_IN, *_held(env)))
+        made = [*played_nodes.manifests(env, waiting=True, fixed_only=True), *played_daemons.manifests(env)]
+        return Played(tuple(made), (_STAND_IN, *_held(env)))
     if env.cluster.kind == "openstack":
         unknown = played_groups.unknown(env)
         sizes = (f"{unknown}; simulated: {_CORES} cores and {_GIB} GiB",) if unknown else ()

@@ -13,13 +13,13 @@ from gpuform.errors import InputError
 from infra.config import parse, read_yaml
 from infra.model import checks, choice, claims, offer
 from infra.model.environment import Environment
-from infra.model.machines import Machine
+from infra.model.node_room import machines, room
 from infra.model.pool import Pool
 from infra.model.workload import Workload, cpu_millis, memory_bytes
 from infra.plan.sharing import pool_taints
 
 KEY = "workloads"
-_GIB = 2**30
+_MIB = 2**20
 
 
 def environment(declared: Mapping[str, Any], source: str, file: Path | None = None) -> Environment:
@@ -98,8 +98,7 @@ def _all_refuse(env: Environment, work: Workload) -> str:
 def refusals(env: Environment, work: Workload) -> Iterator[tuple[str, str]]:
     """``(pool, why)`` for each pool that cannot hold a pod of the workload even with empty nodes.
 
-    For machines that are not known (own hosts, nodes matched by a selector) only the GPUs count. What the
-    system and the operands use of a node is left out, so a pod that just fits may still stay pending.
+    For machines that are not known (own hosts, nodes matched by a selector) only the GPUs count.
     """
     for pool in env.pools:
         if work.pool not in (None, pool.name):
@@ -123,15 +122,15 @@ def _reasons(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
         yield f"taint {taints[0]['key']}, which the workload does not tolerate as it names no pool"
     if work.slice or work.count or work.pinned:
         yield from _gpus(env, pool, work)
-    machines = _machines(pool)
-    if not machines:
+    rooms = [room(env, pool, machine) for machine in machines(env, pool)]
+    if not rooms:
         return
-    if cpu_millis(work.cpu) > (most := max(one.vcpu for one in machines)) * 1000:
-        yield f"cpu, {work.cpu} requested of {most} cores"
-    if memory_bytes(work.memory) > (most := max(one.memory for one in machines)) * _GIB:
-        yield f"memory, {work.memory} requested of {most}Gi"
+    if cpu_millis(work.cpu) > (most := max(one.cpu for one in rooms)):
+        yield f"cpu, {work.cpu} requested of {most / 1000:g} cores"
+    if memory_bytes(work.memory) > (most := max(one.memory for one in rooms)) * _MIB:
+        yield f"memory, {work.memory} requested of {most}Mi"
     # Each alone fits a machine, but not the same one.
-    if not any(_holds(one, work) for one in machines):
+    if not any(one.holds(work) for one in rooms):
         yield f"cpu and memory, {work.cpu} cores with {work.memory}: none of its machines has both"
 
 
@@ -159,14 +158,3 @@ def _gpus(env: Environment, pool: Pool, work: Workload) -> Iterator[str]:
         yield f"{name}, {work.amount} requested of {offers.get(name, 0)}"
     elif work.amount > 1 and offer.one_per_pod(pool, name):
         yield f"{name}, a pod can have one share and {work.amount} are requested"
-
-
-def _machines(pool: Pool) -> tuple[Machine, ...]:
-    if pool.machine is None and pool.hosts is None and pool.selector is None:
-        return pool.machines
-    machine = pool.node_machine if pool.machine else None
-    return (machine,) if machine else ()
-
-
-def _holds(machine: Machine, work: Workload) -> bool:
-    return cpu_millis(work.cpu) <= machine.vcpu * 1000 and memory_bytes(work.memory) <= machine.memory * _GIB

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from infra.model import offer
 from infra.model.aws import AwsCluster
 from infra.model.base import listing
@@ -246,6 +248,28 @@ def _check_limits(strategy: MigStrategy, pool: Pool, path: str) -> None:
                 several = f" with {count} GPU{'s' if count > 1 else ''}" if len(pool.gpu_counts) > 1 else ""
                 fact = f"one node{several} already has {least}, so the limit allows no node"
                 raise InputError(here, fact, f"use {least} or more")
+
+
+def warnings(strategy: MigStrategy, pools: Sequence[Pool]) -> Iterator[str]:
+    """Limits that whole nodes do not fill.
+
+    Karpenter buys no node that would exceed a limit (filterByRemainingResources, scheduler.go).
+    """
+    for index, pool in enumerate(pools):
+        limits = pool.elastic.max if pool.elastic else {}
+        each = {key: min(_least(strategy, pool, count, key) for count in pool.gpu_counts) for key in limits}
+        nodes = min((limit // each[key] for key, limit in limits.items()), default=0)
+        left = {
+            key: limit - nodes * each[key] for key, limit in limits.items() if limit // each[key] == nodes
+        }
+        if not left or not all(left.values()):
+            continue
+        key = max(left)  # what the nodes offer comes after cpu and memory_gib
+        of = " of each capacity type" if len(pool.capacity) > 1 else ""
+        many = f"{nodes} nodes{of} have" if nodes > 1 else f"1 node{of} has"
+        fact = f"{many} {nodes * each[key]}, and the other {left[key]} are never bought"
+        remedy = f"use {nodes * each[key]} or {(nodes + 1) * each[key]}"
+        yield f"pools[{index}].elastic.max.{key}: {fact}; {remedy}"
 
 
 def _least(strategy: MigStrategy, pool: Pool, gpus: int, key: str) -> int:

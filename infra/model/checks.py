@@ -13,7 +13,7 @@ from infra.model.pool import Pool
 from infra.model.rollout import COLOURS
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
 from infra.model.sharing import Mig, Mps
-from infra.model.workload import DeploymentWorkload, Workload, cpu_millis, memory_bytes
+from infra.model.workload import DeploymentWorkload, Workload
 
 BUILT_IN_NAMESPACES = ("default",)
 SYSTEM_NAMESPACES = (
@@ -121,7 +121,7 @@ def _check_made(pool: Pool, path: str) -> None:
 
 
 def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Sequence[Workload]) -> None:
-    """Refuse duplicate names, and workloads with pods that no node could hold."""
+    """Refuse duplicate names, and requests that no pool offers; see node_room for cores and memory."""
     seen: dict[tuple[str, str], int] = {}
     for index, workload in enumerate(workloads):
         path = f"workloads[{index}]"
@@ -141,7 +141,6 @@ def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Seq
         candidates = _candidates(strategy, pools, workload, path)
         if candidates:
             _check_request(strategy, candidates, workload, path)
-        _check_size(candidates or pools, workload, path)
 
 
 def _check_colours(workloads: Sequence[Workload], index: int) -> None:
@@ -259,20 +258,3 @@ def _check_request(strategy: MigStrategy, candidates: Sequence[Pool], workload: 
         which = "pool " + " or ".join(pool.name for pool in refusing)
         fact = f"{which} refuses pods that request more than one share (UnexpectedAdmissionError)"
         raise InputError(f"{path}.count", fact, f"request 1, or {other}")
-
-
-def _check_size(pools: Sequence[Pool], workload: Workload, path: str) -> None:
-    """Refuse a pod that is larger than every node; not checked if a pool names no machine."""
-    machines = [pool.node_machine for pool in pools if pool.machine]
-    if len(machines) < len(pools):
-        return
-    cores = max(machine.vcpu for machine in machines if machine)
-    gib = max(machine.memory for machine in machines if machine)
-    if cpu_millis(workload.cpu) > cores * 1000:
-        raise InputError(
-            f"{path}.cpu", f"the largest node it may run on has {cores} cores", "request less per pod"
-        )
-    if memory_bytes(workload.memory) > gib * 2**30:
-        raise InputError(
-            f"{path}.memory", f"the largest node it may run on has {gib}Gi", "request less per pod"
-        )

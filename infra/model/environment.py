@@ -9,10 +9,12 @@ from pydantic import Field, model_validator
 from infra.model import (
     addresses,
     aws_checks,
+    aws_pools,
     checks,
     health,
     host_checks,
     monitoring,
+    node_room,
     offer,
     openstack_checks,
     operator_checks,
@@ -106,6 +108,7 @@ class Environment(Model):
         minor = self.cluster.version if isinstance(self.cluster, AwsCluster | OpenstackCluster) else None
         scheduling.check_scheduling(self.cluster.kind, minor, self.scheduling)
         checks.check_workloads(operator.mig_strategy, self.pools, self.workloads)
+        node_room.check(self)
         scheduling.check_priorities(self.priorities, self.workloads)
         room.check_spare(operator.mig_strategy, self.pools)
         room.check_namespaces(operator.mig_strategy, self.pools, self.namespaces, self.workloads)
@@ -207,10 +210,12 @@ class Environment(Model):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Accepted settings that are not advisable: path, fact and remedy of each."""
-        cluster = self.cluster
-        if not isinstance(cluster, OpenstackCluster):
-            return ()
-        return openstack_checks.warnings(cluster, self.pools)
+        found = list(node_room.warnings(self))
+        if isinstance(self.cluster, AwsCluster):
+            found += aws_pools.warnings(self.gpu_operator.mig_strategy, self.pools)
+        if isinstance(self.cluster, OpenstackCluster):
+            found += openstack_checks.warnings(self.cluster, self.pools)
+        return tuple(found)
 
     def resolved(self) -> dict[str, Any]:
         """Equivalent input with every default, without fields that have no effect on this kind of cluster."""

@@ -8,11 +8,9 @@ from typing import Any
 from infra.model import labels, operator_checks
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.machines import Machine
+from infra.model.node_room import PODS_PER_NODE, Room
 from infra.model.pool import Pool
 from infra.plan import sharing
-
-PODS_PER_NODE = 110
-"""The kubelet's default."""
 
 
 def simulated_nodes(env: Environment, pool: Pool) -> tuple[dict[str, Any], ...]:
@@ -34,6 +32,15 @@ def gpus(machine: Machine) -> dict[str, str]:
     if machine.model is None:
         return {}
     return {labels.SIM_GPU: machine.model.pci, labels.SIM_GPU_COUNT: str(machine.gpus)}
+
+
+def sizes(room: Room) -> dict[str, str]:
+    """Annotations that tell the simulator what a node has for pods."""
+    return {
+        labels.SIM_CPU: f"{room.cpu}m",
+        labels.SIM_MEMORY: f"{room.memory}Mi",
+        labels.SIM_PODS: str(room.pods),
+    }
 
 
 def bare(machine: Machine, name: str, own: Mapping[str, str]) -> dict[str, Any]:

@@ -15,14 +15,13 @@ from infra import versions
 from infra.model import checks, choice, labels, surge
 from infra.model.environment import Environment
 from infra.model.machines import Machine
+from infra.model.node_room import left_by_kubelet, room
 from infra.model.pool import Pool
 from infra.model.workload import Workload, cpu_millis, memory_bytes
 from infra.plan import node_groups, sharing, startup
-from infra.plan.nodes import PODS_PER_NODE, node
+from infra.plan.nodes import node, sizes
 
-_FOR_PODS = 0.9
-"""Share of a node that workloads get; the rest is the system's and the operands'."""
-_GIB = 2**30
+_MIB = 2**20
 UNDECLARED = (256, 2048)
 """Cores and GiB of nodes of undeclared size; larger than any real node, so that no pod waits for them."""
 
@@ -47,6 +46,7 @@ def _of(env: Environment, pool: Pool, waiting: bool) -> Iterator[Manifest]:
         return
     for index in range(count):
         made = node(env, pool, machine, f"{pool.name}-{index}")
+        made["metadata"]["annotations"] |= sizes(left_by_kubelet(pool, machine))
         if machine.model:  # the image has a driver, so the operator installs none
             made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
         if machine.model and pool.by_karpenter:  # Karpenter labels nodes by instance type
@@ -81,11 +81,8 @@ def taken(env: Environment, work: Workload) -> str | None:
 
 def per_node(env: Environment, pool: Pool, machine: Machine, work: Workload) -> int:
     """Pods of a workload that one empty node takes."""
-    bounds = [
-        PODS_PER_NODE,
-        math.floor(machine.vcpu * 1000 * _FOR_PODS / cpu_millis(work.cpu)),
-        math.floor(machine.memory * _GIB * _FOR_PODS / memory_bytes(work.memory)),
-    ]
+    has = room(env, pool, machine)
+    bounds = [has.pods, has.cpu // cpu_millis(work.cpu), has.memory * _MIB // memory_bytes(work.memory)]
     asked = checks.request(env.strategy(pool), [pool], work)
     if asked:
         bounds.append(sharing.offered(env, pool, machine.gpus)[asked] // work.amount)

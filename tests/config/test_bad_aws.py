@@ -11,6 +11,7 @@ import yaml
 
 from infra.config import parse
 from tests.config.edits import changed, message
+from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit
 
@@ -151,3 +152,37 @@ def test_arm_images_wait_for_a_machine() -> None:
         "pools[0].machine: g5g.xlarge has arm64 with a T4G, which the catalogue does not have; "
         "name another machine"
     )
+
+
+NEVER = "are never bought; use"
+
+
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        # karpenter-provider-aws#6328: a node and a half, of which the half is never bought
+        ({"machine": "p5.48xlarge", "elastic": {"max": {"nvidia.com/gpu": 12}}},
+         f"nvidia.com/gpu: 1 node has 8, and the other 4 {NEVER} 8 or 16"),
+        ({"machine": "p5.48xlarge", "elastic": {"max": {"nvidia.com/gpu": 16}}}, ""),
+        ({"machine": "p5.48xlarge", "elastic": {"max": {"cpu": 1000}}},
+         f"cpu: 5 nodes have 960, and the other 40 {NEVER} 960 or 1152"),
+        # The limit that decides is filled; the other one is only a bound.
+        ({"machine": "p5.48xlarge", "elastic": {"max": {"cpu": 1000, "nvidia.com/gpu": 32}}}, ""),
+        ({"machine": "m6i.xlarge", "elastic": {"max": {"memory_gib": 40, "cpu": 400}}},
+         f"memory_gib: 2 nodes have 32, and the other 8 {NEVER} 32 or 48"),
+        ({"machine": "g4dn.xlarge", "capacity": ["on_demand", "spot"],
+          "sharing": {"kind": "time_slicing", "replicas": 3},
+          "elastic": {"max": {"nvidia.com/gpu.shared": 8}}},
+         f"nvidia.com/gpu.shared: 2 nodes of each capacity type have 6, and the other 2 {NEVER} 6 or 9"),
+        # The smaller machine fills what the larger one leaves.
+        ({"gpu": {"models": ["T4"], "count": [1, 4]}, "elastic": {"max": {"nvidia.com/gpu": 6}}}, ""),
+        ({"gpu": {"models": ["T4"], "count": [4, 8]}, "elastic": {"max": {"nvidia.com/gpu": 10}}},
+         f"nvidia.com/gpu: 2 nodes have 8, and the other 2 {NEVER} 8 or 12"),
+    ],
+)  # fmt: skip
+def test_a_limit_that_whole_nodes_do_not_fill_gets_a_warning(pool: dict[str, Any], said: str) -> None:
+    expected = (f"pools[0].elastic.max.{said}",) if said else ()
+    assert aws(pool).warnings == expected
+    for amount in said.partition("use ")[2].split(" or ") if said else ():
+        key = said.partition(":")[0]
+        assert aws({**pool, "elastic": {"max": {key: int(amount)}}}).warnings == (), "the remedy holds"

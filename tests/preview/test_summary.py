@@ -31,6 +31,13 @@ BROKEN = Violation("gpuform/encrypted", True, "Volumes are encrypted.\nvolume a 
 LATER = Violation("gpuform/iam-scoped", False, "string value at .policy can't be known during preview", "u")
 
 
+def test_warnings_of_the_stack_file_are_in_the_comment_and_in_the_json() -> None:
+    warned = replace(PLAIN, warnings=("pools[0].elastic.max.cpu: 1 node has 4 <a>",))
+    assert "**Warnings**\n\n- pools[0].elastic.max.cpu: 1 node has 4 &lt;a>\n" in markdown(warned)
+    assert "Warnings" not in markdown(PLAIN)
+    assert warned.to_json()["warnings"] == ["pools[0].elastic.max.cpu: 1 node has 4 <a>"]
+
+
 def step(number: int, op: str = "update") -> Step:
     change = Change({"password": "canary"}, {"password": "canary2"}, (f"spec.path[{number}].password",))
     return Step(

@@ -123,6 +123,24 @@ def test_the_real_karpenter_buys_two_nodes_for_four_pods_of_three_shares(checkou
     assert said["rss_bytes"]["karpenter"] > 0
 
 
+@pytest.mark.nightly
+@pytest.mark.cluster
+@pytest.mark.engine
+def test_the_real_karpenter_counts_what_daemon_sets_request(checkout: Checkout, tmp_path: Path) -> None:
+    """karpenter-provider-aws#6884: 3.75 of a g4dn.xlarge's 3.92 cores are not free beside 195m of theirs."""
+    stack = (HERE.root / "Pulumi.aws-dev.yaml").read_text()
+    assert "        machine: g4dn.xlarge" in stack
+    stack = stack.replace("        machine: g4dn.xlarge", "        gpu: {models: [T4], count: 1}")
+    (checkout.paths.root / "Pulumi.aws-dev.yaml").write_text(stack)
+    file = tmp_path / "work.yaml"
+    work = {"name": "w", "kind": "deployment", "pool": "g4dn-shared", "image": "x:1", "cpu": 3.75}
+    file.write_text(yaml.safe_dump({"workloads": [work]}))
+    asked = ["rehearse", "aws-dev", "--json", "--no-shrink", "--workloads", str(file)]
+    said = json.loads(checkout.gpuform(*asked).stdout)
+    pool = next(one for one in said["pools"] if one["name"] == "g4dn-shared")
+    assert [one["machine"] for one in pool["machines"]] == ["g4dn.2xlarge"]
+
+
 @pytest.mark.unit
 @pytest.mark.parametrize(
     ("words", "message"),

@@ -71,11 +71,11 @@ def test_each_pool_is_named_with_what_it_fails_on(row: dict[str, Any], tmp_path:
 def test_of_an_elastic_pool_every_machine_counts(tmp_path: Path) -> None:
     path, fact = refused(AWS, work(pool="l40s", cpu=65), tmp_path)
     assert (path, fact) == (
-        "work.yaml: workloads[0]",
-        "no pool can hold it (l40s: cpu, 65 requested of 64 cores)",
+        "work.yaml: workloads[0].cpu",
+        "no pool can hold it (l40s: cpu, 65 requested of 63.575 cores)",
     )
-    asked = [work(pool="l40s", cpu=64, memory="512Gi")]
-    assert environment({**AWS, "workloads": asked}, "x").workloads[0].cpu == "64"
+    asked = [work(pool="l40s", cpu=63.5, memory="450Gi")]
+    assert environment({**AWS, "workloads": asked}, "x").workloads[0].cpu == "63.5"
 
 
 def test_a_stack_of_gpus_alone_holds_no_workload_that_names_no_pool(tmp_path: Path) -> None:
@@ -86,7 +86,8 @@ def test_a_stack_of_gpus_alone_holds_no_workload_that_names_no_pool(tmp_path: Pa
 def test_the_own_workloads_are_refused_with_the_path_in_the_stack_file() -> None:
     declared = {**ENVIRONMENT, "workloads": [work(), work(name="b", pool="cpu", cpu=5)]}
     with pytest.raises(
-        InputError, match=r"^workloads\[1\]\.cpu: no pool can hold it \(cpu: cpu, 5 requested of 4 cores\)"
+        InputError,
+        match=r"^workloads\[1\]\.cpu: no pool can hold it \(cpu: cpu, 5 requested of 3.995 cores\)",
     ):
         environment(declared, "Pulumi.lab.yaml")
 

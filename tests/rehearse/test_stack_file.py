@@ -114,11 +114,10 @@ def test_each_host_is_a_node_with_its_gpus_and_driver() -> None:
 
 
 def test_on_aws_only_what_karpenter_does_not_buy() -> None:
-    pools = [
-        one["metadata"]["labels"][labels.POOL]
-        for one in nodes.played(load(HERE / "Pulumi.aws-prod.yaml")).manifests
-    ]
-    assert sorted(set(pools)) == ["a100-mig", "system"]
+    made = nodes.played(load(HERE / "Pulumi.aws-prod.yaml")).manifests
+    pools = {one["metadata"]["labels"][labels.POOL] for one in made if one["kind"] == "Node"}
+    assert pools == {"a100-mig", "system"}
+    assert {one["kind"] for one in made} == {"Node", "DaemonSet"}, "without them Karpenter counts too little"
 
 
 def test_what_is_made_up_of_aws_is_said() -> None:

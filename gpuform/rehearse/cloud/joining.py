@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import email
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,13 +19,10 @@ import yaml
 from infra import versions
 from infra.model import labels
 from infra.model.machines import Machine
-from infra.plan.nodes import gpus
+from infra.model.node_room import allocatable
+from infra.plan.nodes import gpus, sizes
 
 _NODE_CONFIG = "application/node.eks.aws"
-_VM_OVERHEAD = 0.075
-"""Share of memory that the hypervisor keeps, as Karpenter assumes (``vmMemoryOverheadPercent``)."""
-_EVICTION_MIB = 100
-"""The kubelet's default for memory.available."""
 
 Manifest = dict[str, Any]
 
@@ -38,6 +34,8 @@ class Kubelet:
     labels: dict[str, str] = field(default_factory=dict)
     taints: list[dict[str, str]] = field(default_factory=list)
     max_pods: int | None = None
+    reserves_for: int | None = None
+    """Pods that count for the reserved memory; AL2023's nodeadm counts those of the network interfaces."""
 
 
 def kubelet(user_data: str) -> Kubelet:
@@ -67,7 +65,7 @@ def _node_config(given: Mapping[str, Any], found: Kubelet) -> None:
 def _bottlerocket(settings: Mapping[str, Any], found: Kubelet) -> None:
     given = settings.get("settings", {}).get("kubernetes", {})
     found.labels |= given.get("node-labels", {})
-    found.max_pods = given.get("max-pods", found.max_pods)
+    found.max_pods = found.reserves_for = given.get("max-pods", found.max_pods)
     for key, values in given.get("node-taints", {}).items():
         for one in values if isinstance(values, list) else [values]:
             value, _, effect = str(one).rpartition(":")
@@ -77,14 +75,8 @@ def _bottlerocket(settings: Mapping[str, Any], found: Kubelet) -> None:
 
 def node(machine: Machine, name: str, id: str, zone: str, region: str, told: Kubelet) -> Manifest:
     """The Node as its kubelet registers it, with the hardware for the simulator in annotations."""
-    pods = told.max_pods or machine.pods
-    annotations = {
-        labels.KWOK_NODE: "fake",
-        labels.SIM_CPU: f"{machine.vcpu * 1000 - _cpu_reserved(machine.vcpu)}m",
-        labels.SIM_MEMORY: f"{memory_mib(machine, pods)}Mi",
-        labels.SIM_PODS: str(pods),
-        **hardware(machine),
-    }
+    room = allocatable(machine, told.max_pods or machine.pods, told.reserves_for or machine.pods)
+    annotations = {labels.KWOK_NODE: "fake", **sizes(room), **hardware(machine)}
     own = {
         labels.HOSTNAME: name,
         labels.OS: "linux",
@@ -104,18 +96,3 @@ def node(machine: Machine, name: str, id: str, zone: str, region: str, told: Kub
 def hardware(machine: Machine) -> dict[str, str]:
     """Annotations that tell the simulator which GPUs are in a node, and that its image has a driver."""
     return {**gpus(machine), labels.SIM_HOST_DRIVER: versions.GPU_DRIVER} if machine.model else {}
-
-
-def _cpu_reserved(vcpu: int) -> int:
-    """Millicores that AL2023's nodeadm reserves.
-
-    6 % of the first core, 1 % of the second, 0.5 % of each of the next two, 0.25 % of each further one.
-    """
-    steps = [60, 10, 5, 5]
-    return math.ceil(sum(steps[:vcpu]) + 2.5 * max(0, vcpu - len(steps)))
-
-
-def memory_mib(machine: Machine, pods: int) -> int:
-    """MiB for pods; nodeadm reserves 255 MiB and 11 MiB for each pod that may run."""
-    whole = machine.memory * 1024 * (1 - _VM_OVERHEAD)
-    return math.floor(whole) - 255 - 11 * pods - _EVICTION_MIB
