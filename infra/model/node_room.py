@@ -42,9 +42,7 @@ class Daemon:
 EKS = (
     Daemon("aws-node", 50),  # amazon-vpc-cni-k8s v1.21.1, chart values: 25m for each of two containers
     Daemon("ebs-csi-node", 30, 120),  # aws-ebs-csi-driver v1.54.0, chart values: three of 10m and 40Mi
-    Daemon(
-        "eks-node-monitoring-agent", 10, 30
-    ),  # its repository, v1.6.0 (the first public one), chart values
+    Daemon("eks-node-monitoring-agent", 10, 30),  # its repository, v1.6.0 (the first public one), values
     Daemon("eks-pod-identity-agent"),  # its repository, chart values: resources {}
     Daemon("kube-proxy", 100),  # as EKS installs it: eksctl, pkg/addons/default/testdata/sample-1.25.json
 )
