@@ -34,7 +34,8 @@ def check(cluster: str, spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[
     if owns.driver == "operator":
         _check_driver(spec, pools)
     _check_floors(spec)
-    _check_toolkit_env(spec)
+    if spec.mode == "operator":
+        _check_toolkit_env(spec)
 
 
 def check_monitoring(spec: GpuOperatorSpec) -> None:

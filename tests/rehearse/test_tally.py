@@ -254,18 +254,20 @@ def test_a_pool_of_several_sizes_is_counted_node_by_node() -> None:
 
 def test_of_a_group_of_magnums_only_what_came_on_top_was_bought_in_vain() -> None:
     env = openstack({"elastic": ELASTIC}, {"nodes": 1})
-    lives = [Life(node("p0", "g2.5xlarge", {}, name=f"p0-{number}"), float(number)) for number in range(3)]
+    lives = [
+        Life(node("pool-0", "g2.5xlarge", {}, name=f"pool-0-{number}"), float(number)) for number in range(3)
+    ]
     lives[1].used = True
     tally = Tally(env, PriceList())
     workers, pool, _ = tally.pools
     assert workers.name == "default-worker"
-    assert tally.pool(pool, Now(1.0), lives).in_vain == ("p0-2",)
-    there = [*lives, Life(node("p1", "g2.5xlarge", {}, name="p1-0"), 0.0)]
+    assert tally.pool(pool, Now(1.0), lives).in_vain == ("pool-0-2",)
+    there = [*lives, Life(node("pool-1", "g2.5xlarge", {}, name="pool-1-0"), 0.0)]
     assert [(line.node, line.fixed) for line in tally.lines(there)] == [
-        ("p0-0", False),
-        ("p1-0", True),
-        ("p0-1", False),
-        ("p0-2", False),
+        ("pool-0-0", False),
+        ("pool-1-0", True),
+        ("pool-0-1", False),
+        ("pool-0-2", False),
     ]
 
 
