@@ -87,7 +87,7 @@ def listed(kubeconfig: str, context: str | None, kind: str) -> list[Json]:
             found: Iterable[Any] = api.get(kind, namespace=kr8s.ALL)
             return [dict(one.raw) for one in found]
     except (ValueError, OSError, httpx.HTTPError) as error:
-        if str(error) == f"Kind {kind} not found.":  # kr8s, Api.async_lookup_kind
+        if str(error) == f"Kind {kind.partition('.')[0]} not found.":  # kr8s, Api.async_lookup_kind
             return []
         raise Failure("cluster", str(error) or type(error).__name__, f"check {kubeconfig}") from None
 

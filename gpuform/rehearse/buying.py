@@ -113,7 +113,7 @@ def buyer(env: Environment, own: Paths, tools: Tools, options: Options, cluster:
     own.logs.mkdir(parents=True, exist_ok=True)
     log = own.logs / "karpenter.log"
     with ExitStack() as held:
-        if any_gated(env):
+        if any_gated(env) or env.ownership.device_plugin == "cluster":  # simulated by ours, with its gate
             held.enter_context(Gate(own.kubeconfig, own.state / "controllers/gate").following())
         if kept(env):
             held.enter_context(Keeper(own.kubeconfig, own.state / "controllers/keeper").following())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,17 @@ import pytest
 import yaml
 
 from gpuform.paths import Paths
+from gpuform.preflight.check import Judged
+from gpuform.preflight.existing import Parts, discovery, listed, operator
+from gpuform.rehearse import honesty
 from gpuform.rehearse.document import document
 from gpuform.rehearse.options import Options
 from gpuform.rehearse.outcome import Outcome
 from gpuform.rehearse.plane import apart
 from gpuform.rehearse.run import Rehearsal
 from gpuform.toolchain import Toolchain
-from infra.config import KEY
+from infra.config import KEY, parse
+from tests.components.openstack_stacks import stack
 from tests.journey.conftest import HERE, make_checkout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.engine, pytest.mark.nightly]
@@ -149,3 +154,27 @@ def _shrunk(said: Json) -> None:
     assert gone[0].startswith("gpu-ci-")
     assert said["shrink"]["after"]["pods"] == RUNNERS // 2
     assert "counted" in said["shrink"]["gone"][0]["why"]
+
+
+def test_the_clusters_own_operator_is_simulated_and_found_by_preflight(tmp_path: Path) -> None:
+    paths = make_checkout(tmp_path).paths
+    pool = {"name": "gpu-t4", "machine": "g2.5xlarge", "elastic": {"min": 1, "max": {"nodes": 2}}}
+    work = {"name": "web", "kind": "deployment", "pool": "gpu-t4", "replicas": 2, "image": "x:1"}
+    cluster = {"kind": "openstack", "driver": "capi", "template": "t", "version": "1.34"}
+    declared = {"name": "own", "cluster": cluster, "gpu_operator": {"mode": "existing"}}
+    content = {"config": {KEY: {**declared, "pools": [pool], "workloads": [work]}}}
+    (paths.root / "Pulumi.own.yaml").write_text(yaml.safe_dump(content))
+    found: list[Judged] = []
+
+    def said(text: str) -> None:
+        if text.startswith("half of the pods removed"):
+            kubeconfig = str(apart(paths, "own").kubeconfig)
+            parts = Parts(parse(stack()), False, partial(listed, kubeconfig, None))
+            found.extend((operator(parts), discovery(parts)))
+
+    outcome = Rehearsal(paths, Toolchain(paths), "own", Options(timeout_s=120), said).run()
+    assert (document(outcome)["troubles"], outcome.placed) == ([], 2)
+    assert honesty.THEIRS in outcome.simulated
+    assert found[0].fact == "none is there", "the simulated one has no ClusterPolicy"
+    assert found[1].verdict == "FAIL"
+    assert "of Helm release gpu-operator/gpu-operator: two would delete" in found[1].fact
