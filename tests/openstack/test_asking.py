@@ -29,8 +29,9 @@ def looked(world: World, *held: str, **cluster: Any) -> dict[str, Finding]:
         {"name": "gpu-t4", "machine": "g2.5xlarge", "nodes": 2},
         {"name": "gpu-a100", "machine": "g4.p1.40g", "elastic": {"min": 1, "max": {"nodes": 3}}},
     ]
-    given = {**kind, "keypair": "gpu-admins", "region": settings.REGION, **cluster}
-    env = parse({"name": "research", "cluster": given, "pools": pools})
+    off = {"labels": {"nvidia_gpu_enabled": "false"}}
+    given = {**kind, "keypair": "gpu-admins", "region": settings.REGION, **off, **cluster}
+    env = parse({"name": "research", "cluster": given, "pools": pools, "gpu_operator": {"driver": "host"}})
     state = Held(frozenset(held), making=False)
     here = partial(connect, world.cloud, settings.REGION)
     return {one.subject: one for one in findings(env, "research", here, state)}
