@@ -12,8 +12,8 @@ help: ## List the targets
 setup: .venv/.ready ## Make the virtual environment from the lock
 
 .venv/.ready: requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo 'python: $(PYTHON) is older than 3.11; install Python 3.11 or newer, or make PYTHON=python3.11'; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 2))' || \
+	  { echo 'python: $(PYTHON) is older than 3.11.2; install Python 3.11.2 or newer, or make PYTHON=python3.11'; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo 'python: the venv module is missing; on Debian or Ubuntu: apt-get install python3-venv'; exit 2; }
 	@echo 'setup: virtual environment from requirements.lock'
@@ -61,7 +61,7 @@ docs: setup ## Write the generated pages again: environment, sharing, roles, ale
 	@$(BIN)/python -m gpuform.cli.commands_docs docs/reference
 
 lock: ## Renew requirements.lock (needs uv)
-	uv pip compile pyproject.toml --extra dev --extra aws --extra hosts --extra openstack --python-version 3.11 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock
+	uv pip compile pyproject.toml --extra dev --extra aws --extra hosts --extra openstack --python-version 3.11.2 --universal --generate-hashes --no-emit-index-url -q -o requirements.lock
 
 clean: ## Forget the embedded cluster and its Pulumi state; refused while a stack elsewhere keeps its state here
 	@if [ -x $(BIN)/gpuform ]; then $(BIN)/gpuform local stop --delete; fi

@@ -20,6 +20,7 @@ from gpuform.embedded.layout import Layout
 from gpuform.embedded.processes import scan
 from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
+from tests.sources.rows import OPEN, ROWS
 from tests.tiers import Tiers
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.pluginmanager.register(Tiers())
+    config.pluginmanager.register(Tiers(ROWS, OPEN))
 
 
 @pytest.hookimpl(optionalhook=True)

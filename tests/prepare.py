@@ -16,6 +16,7 @@ from gpuform.errors import Failure, InputError
 from gpuform.offline import karpenter_crds, prometheus_crds
 from gpuform.paths import Paths
 from gpuform.toolchain.progress import Lines
+from tests import external
 from tests.bed import Refused, base, refusal, tools
 from tests.checks import charts
 from tests.openstack.installed import NotToBeHad, installed
@@ -29,6 +30,7 @@ def main(everything: bool) -> None:
         ("CRDs of Karpenter", lambda: karpenter_crds.chart(karpenter, cache)),
         ("CRDs of Prometheus", lambda: prometheus_crds.crds(root / prometheus_crds.FOLDER, cache)),
         ("charts in Go modules", lambda: [charts.folder(name) for name in charts.IN_MODULES]),
+        ("MIG layouts of NVIDIA", external.mig_layouts),
         ("units of the container toolkit", tools.cdi_units),
         ("booted hosts", _hosts),
     ]

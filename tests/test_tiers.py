@@ -66,9 +66,10 @@ def test_all_cases_but_one_are_nightly() -> None:
 def _configure(folder: Path) -> None:
     (folder / "conftest.py").write_text(
         "from tests.tiers import Tiers\n\n"
-        "def pytest_configure(config): config.pluginmanager.register(Tiers())\n"
+        "ROWS = {1: ('test_some.py::test_passes',), 2: ('test_some.py::test_skipped',), 3: ()}\n\n"
+        "def pytest_configure(config): config.pluginmanager.register(Tiers(ROWS, {3: 'later'}))\n"
     )
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly\n  engine\n  unit\n")
+    (folder / "pytest.ini").write_text("[pytest]\ntestpaths = .\nmarkers =\n  nightly\n  engine\n  unit\n")
 
 
 @pytest.mark.tools
@@ -102,6 +103,40 @@ def test_a_run_counts_its_tiers(tmp_path: Path, workers: str, selection: list[st
     assert " tiers =" in done.stdout
     assert f"gate: 2 ran, 0 skipped, 0 not selected\nnightly: {nightly}\n" in done.stdout, done.stdout
     assert done.returncode == 1
+
+
+@pytest.mark.tools
+@pytest.mark.parametrize(
+    ("workers", "selection", "second", "code", "rows"),
+    [
+        ("2", "", "pass", 0, "passed: 1, 2; open: 3 (later)"),
+        ("0", "not nightly", "pass", 0, "nightly: 2; passed: 1; open: 3 (later)"),
+        ("2", "", "pytest.skip('external check: no file')", 1, "passed: 1; skipped: 2; open: 3 (later)"),
+        ("0", "", None, 1, "not run: 2; passed: 1; open: 3 (later)"),
+    ],
+    ids=["all", "gate", "skipped", "gone"],
+)
+def test_a_whole_run_says_which_rows_of_the_sources_it_shows(
+    tmp_path: Path, workers: str, selection: str, second: str | None, code: int, rows: str
+) -> None:
+    text = "import pytest\n\ndef test_passes(): pass\n"
+    text += f"\n@pytest.mark.nightly\ndef test_skipped(): {second}\n" if second else ""
+    (tmp_path / "test_some.py").write_text(text)
+    _configure(tmp_path)
+    command = [sys.executable, "-m", "pytest", "-n", workers, "-p", "no:cacheprovider", "-m", selection]
+    env = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST")}
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=env | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert f"\nrows of the sources: {rows}\n" in done.stdout, done.stdout
+    absent = "1" if "skipped: 2" in rows else "no"
+    assert f"\nexternal checks: {absent} tests had nothing to compare with\n" in done.stdout
+    assert done.returncode == code
 
 
 @pytest.mark.tools

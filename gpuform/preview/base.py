@@ -28,7 +28,9 @@ def checkout(root: Path, base: str) -> Iterator[Path]:
             shutil.copytree(base, folder, ignore=_NOT_OURS)
         else:
             with tarfile.open(fileobj=io.BytesIO(_archive(root, base))) as files:
-                files.extractall(folder, filter="data")
+                # Python 3.11.2, Debian 12's own, has neither the attribute nor extractall(filter=).
+                files.extraction_filter = getattr(tarfile, "data_filter", None)
+                files.extractall(folder)
         if not (folder / ".venv").exists() and (root / ".venv").exists():
             (folder / ".venv").symlink_to((root / ".venv").resolve())
         yield folder

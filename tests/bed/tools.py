@@ -11,7 +11,7 @@ from gpuform.paths import Paths
 from gpuform.toolchain import Toolchain
 from gpuform.toolchain.catalogue import NVIDIA_CTK
 from tests.bed.refusal import Refused
-from tests.gomodule import files
+from tests.external import module
 
 
 def nvidia_ctk() -> Path:
@@ -23,7 +23,7 @@ def cdi_units() -> dict[str, str]:
     """The toolkit's own CDI units, from the module that nvidia-ctk is built of."""
     names = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
     source = Source("cdi-units", "units for CDI", NVIDIA_CTK.pins, Path("deployments/systemd"), names[0])
-    folder = files(source, NVIDIA_CTK.name)
+    folder = module(source, NVIDIA_CTK.name)
     return {name: (folder / name).read_text() for name in names}
 
 

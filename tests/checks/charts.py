@@ -13,7 +13,7 @@ from gpuform.offline import karpenter_crds
 from gpuform.offline.module_files import Source
 from gpuform.toolchain import Toolchain
 from gpuform.toolchain.catalogue import NVIDIA_CONFIG
-from tests import gomodule
+from tests import external
 from tests.checks import everything
 from tests.checks.everything import ROOT, Document
 
@@ -46,7 +46,7 @@ AT_HAND = (*OURS, *IN_MODULES)
 def folder(chart: str) -> Path | None:
     """Folder of the chart: in this repository or in a Go module; None for other charts."""
     if chart in IN_MODULES:
-        return gomodule.files(*IN_MODULES[chart])
+        return external.module(*IN_MODULES[chart])
     return ROOT / "charts" / chart if chart in OURS else None
 
 

@@ -20,7 +20,6 @@ from infra.plan.render import render
 from tests.plan import aws_environments
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT.parent / "shared/reference"
 
 Document = dict[str, Any]
 

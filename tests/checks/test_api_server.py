@@ -23,7 +23,7 @@ from gpuform.toolchain import Toolchain
 from infra import versions
 from tests.checks import everything
 from tests.checks.charts import AT_HAND, OURS, of, rendered
-from tests.checks.everything import REFERENCE, Document
+from tests.checks.everything import Document
 from tests.conftest import Kubectl, Plane
 
 pytestmark = pytest.mark.cluster
@@ -88,13 +88,6 @@ class _PlainEquals(yaml.SafeLoader):
 _PlainEquals.add_constructor("tag:yaml.org,2002:value", lambda loader, node: str(node.value))
 
 
-def reference_crds(groups: set[str]) -> list[Document]:
-    """CRDs of these API groups beside this checkout; Karpenter's are in its chart instead."""
-    files = sorted((REFERENCE / "crds").glob("*/*.yaml"))
-    found = [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]
-    return [one for one in found if one["spec"]["group"] in groups]
-
-
 Submit = Callable[..., str]
 
 
@@ -109,9 +102,6 @@ def server(control_plane: Plane) -> Iterator[Submit]:
     # CRDs stay: they belong to the plane, and other tests may have objects of them.
     kubectl("apply", "--server-side", "-f", "-", input=as_list(prometheus_operators_crds()))
     crds = karpenter_crds(control_plane)
-    groups = {one["apiVersion"].partition("/")[0] for one in objects} - {one["spec"]["group"] for one in crds}
-    groups -= {"monitoring.coreos.com"}
-    crds += reference_crds(groups)
     kubectl("apply", "--server-side", "-f", "-", input=as_list(crds))
     kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", "-", input=as_list(crds))
     needed = as_list(first(objects))

@@ -14,7 +14,7 @@ import yaml
 from gpuform.toolchain import Toolchain
 from tests.checks import everything
 from tests.checks.charts import AT_HAND, IN_MODULES, folder, of, rendered
-from tests.checks.everything import REFERENCE
+from tests.external import reference
 from tests.plan.test_operator import OF_THE_DEPENDENCY, unknown_keys
 
 pytestmark = pytest.mark.tools
@@ -41,9 +41,7 @@ OF_A_DEPENDENCY = {
 
 def known_values(chart: str) -> Any:
     """Keys of the chart's values file; skips the test if the file is not available."""
-    file = (folder(chart) or REFERENCE / "charts" / chart) / "values.yaml"
-    if not file.is_file():
-        pytest.skip(f"../shared/reference/charts/{chart} is not on this machine")
+    file = (folder(chart) or reference(f"charts/{chart}")) / "values.yaml"
     return yaml.safe_load(file.read_text())
 
 

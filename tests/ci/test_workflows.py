@@ -58,6 +58,14 @@ def test_no_workflow_has_a_permission_of_its_own() -> None:
     assert {name: flow["permissions"] for name, flow in WORKFLOWS.items()} == {name: {} for name in WORKFLOWS}
 
 
+def test_every_night_runs_on_the_lowest_python_that_is_promised() -> None:
+    lowest = JOBS["nightly", "tests"]["strategy"]["matrix"]["include"][0]["python"]
+    promised = re.findall(r"Python (3\.[\d.]+) or newer", (ROOT / "README.md").read_text())
+    assert promised == [lowest]
+    assert f'requires-python = ">={lowest}"' in (ROOT / "pyproject.toml").read_text()
+    assert f"older than {lowest};" in (ROOT / "Makefile").read_text()
+
+
 @each_job()
 def test_a_job_may_write_only_what_it_is_for(name: tuple[str, str]) -> None:
     permissions = JOBS[name]["permissions"]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import pytest
 
 from infra.model import gpu as catalogue
 from infra.model.machines import LEFT_OUT, MACHINES, smallest
+from tests.external import reference
 
 pytestmark = pytest.mark.unit
 
-EC2 = Path(__file__).parents[3] / "shared/reference/ec2/gpu-instance-types.csv"
 
 # PCI device id: labels of discovery, typed here independently.
 SEEN = {
@@ -96,9 +95,8 @@ def test_cern_flavors() -> None:
 
 
 def test_every_ec2_gpu_type_is_in_the_table_or_left_out_with_a_reason() -> None:
-    if not EC2.exists():
-        pytest.skip(f"no reference file {EC2.name} beside this checkout")
-    rows = {row["instance_type"]: row for row in csv.DictReader(EC2.open())}
+    table = reference("ec2/gpu-instance-types.csv").open()
+    rows = {row["instance_type"]: row for row in csv.DictReader(table)}
     known = {name for name, machine in MACHINES.items() if machine.seller == "ec2" and machine.gpu}
     assert known | set(LEFT_OUT) == set(rows)
     assert not known & set(LEFT_OUT)

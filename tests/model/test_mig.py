@@ -6,20 +6,18 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import combinations_with_replacement
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.model.gpu import GPUS
 from infra.model.mig import GEOMETRIES, Geometry, Profile, spell
+from tests.external import mig_layouts
 from tests.mig_layouts import layouts
 
 pytestmark = pytest.mark.unit
 
-REFERENCE = Path(__file__).parents[3] / "shared/reference/mig-parted/config-default.yaml"
 
 # name: (compute slices, memory slices, first memory slices, uses the media engines)
 Table = dict[str, tuple[int, int, list[int], bool]]
@@ -193,9 +191,7 @@ def test_layouts_are_spelled_in_the_order_given() -> None:
 
 def test_the_largest_counts_are_those_that_nvidia_ships() -> None:
     """Every all-<profile> entry of mig-parted's own file, for the devices of its filter."""
-    if not REFERENCE.exists():
-        pytest.skip(f"no reference file {REFERENCE.name} beside this checkout")
-    configs = yaml.safe_load(REFERENCE.read_text())["mig-configs"]
+    configs = mig_layouts()
     compared = 0
     for entries in configs.values():
         for entry in entries:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import yaml
 
 from infra.config import parse
 from infra.model.gpu import GPUS
 from infra.model.mig import GEOMETRIES
 from infra.model.mig_names import config_name, standard
 from infra.plan import gpu_operator, sharing
+from tests.external import mig_layouts
 
 pytestmark = pytest.mark.unit
 
-REFERENCE = Path(__file__).parents[3] / "shared/reference/mig-parted/config-default.yaml"
 
-
-@pytest.mark.skipif(not REFERENCE.is_file(), reason="../shared/reference/mig-parted is not on this machine")
 def test_standard_names_mean_what_nvidia_ships() -> None:
-    shipped = yaml.safe_load(REFERENCE.read_text())["mig-configs"]
+    shipped = mig_layouts()
     compared = 0
     for name in GEOMETRIES:
         gpu = GPUS[name]

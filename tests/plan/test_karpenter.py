@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +11,10 @@ import pytest
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 from infra.plan import karpenter, node_class, overlays, sharing
+from tests.external import reference
 from tests.plan.aws_environments import MIG, MODELS, SLICED, TABLE, aws
 
 pytestmark = pytest.mark.unit
-
-EC2 = Path(__file__).parents[3] / "shared/reference/ec2/gpu-instance-types.csv"
 
 
 def pools_of(env: Environment, index: int = 0) -> dict[str, Any]:
@@ -88,9 +86,7 @@ def allowed(spec: dict[str, Any], instance: dict[str, str]) -> bool:
 
 @pytest.mark.parametrize("models", [*itertools.combinations(MODELS, 1), *itertools.combinations(MODELS, 2)])
 def test_gpus_by_model_let_in_the_types_with_them_and_no_other(models: tuple[str, ...]) -> None:
-    if not EC2.is_file():
-        pytest.skip("no reference table of EC2 types beside this checkout")
-    with EC2.open() as file:
+    with reference("ec2/gpu-instance-types.csv").open() as file:
         types = list(csv.DictReader(file))
     for counts in ([1], [2], [4], [8], [1, 4], [1, 8], [4, 8], [1, 4, 8]):
         sold = [m for m in MACHINES.values() if m.seller == "ec2" and m.gpu in models]

@@ -16,11 +16,11 @@ from infra.model.environment import Environment
 from infra.plan import counters, dcgm_exporter, gpu_operator, monitoring, monitoring_values, scraping
 from infra.plan.render import render
 from infra.plan.workloads import namespaces
+from tests.external import reference
 
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-DCGM = ROOT.parent / "shared/reference/dcgm"
 POOLS = [{"name": "t4", "machine": "g2.5xlarge"}, {"name": "cpu", "machine": "m6i.xlarge"}]
 CERN = [f"DCGM_FI_PROF_PIPE_{pipe}_ACTIVE" for pipe in ("TENSOR", "FP64", "FP32", "FP16")]
 
@@ -179,10 +179,9 @@ def test_every_line_of_the_csv_is_read_as_the_exporter_reads_it() -> None:
     assert {row[0] for row in rows} >= set(CERN)
 
 
-@pytest.mark.skipif(not DCGM.is_dir(), reason="../shared/reference/dcgm is not on this machine")
 def test_nothing_that_the_exporter_exports_by_itself_is_lost() -> None:
     """Neither its default list, nor the lines that are commented out there."""
-    lines = (DCGM / "default-counters.csv").read_text().splitlines()
+    lines = reference("dcgm/default-counters.csv").read_text().splitlines()
     named = {
         line.lstrip("# ").split(",")[0].strip(): not line.startswith("#") for line in lines if "," in line
     }

@@ -22,19 +22,18 @@ from infra.model.machines import MACHINES
 from infra.model.node_room import Room, allocatable, daemons, room
 from infra.model.workload import cpu_millis, memory_bytes
 from infra.plan import dcgm_exporter, device_plugin, dra, gpu_operator, monitoring, played_nodes, sharing
+from tests.external import reference
 from tests.plan.aws_environments import aws
 from tests.plan.test_played_groups import openstack
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT.parent / "shared/reference"
 T4 = {"machine": "g4dn.xlarge"}
 BOTTLE = {"image": "bottlerocket-nvidia", "max_pods": 110}
 
 
 @pytest.mark.unit
-@pytest.mark.skipif(not REFERENCE.is_dir(), reason="../shared/reference is not on this machine")
 def test_the_kubelet_leaves_what_karpenter_publishes_for_each_type() -> None:
-    for row in csv.DictReader((REFERENCE / "ec2/gpu-instance-types.csv").open()):
+    for row in csv.DictReader(reference("ec2/gpu-instance-types.csv").open()):
         if machine := MACHINES.get(row["instance_type"]):
             found = allocatable(machine, machine.pods)
             assert abs(found.cpu - cpu_millis(row["alloc_cpu"])) <= 1, machine.name
@@ -205,11 +204,10 @@ CHARTS = {
 
 
 @pytest.mark.unit
-@pytest.mark.skipif(not REFERENCE.is_dir(), reason="../shared/reference is not on this machine")
 @pytest.mark.parametrize("chart", CHARTS)
 def test_requests_are_those_of_the_charts(chart: str) -> None:
     path, requests = CHARTS[chart]
-    found = yaml.safe_load((REFERENCE / "charts" / chart / "values.yaml").read_text())
+    found = yaml.safe_load(reference(f"charts/{chart}/values.yaml").read_text())
     for key in path.split("."):
         found = found[key]
     assert found.get("requests") == requests

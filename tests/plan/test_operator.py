@@ -12,11 +12,11 @@ from infra.config import load, parse
 from infra.model.environment import Environment
 from infra.plan import device_plugin, gpu_operator, sharing
 from infra.plan.render import render
+from tests.external import reference
 
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
-REFERENCE = ROOT.parent / "shared/reference/charts/gpu-operator/values.yaml"
 # The chart's own values lack the first two, which its dependency node-feature-discovery 0.19.0 takes; the
 # third is in a comment there.
 OF_THE_DEPENDENCY = {
@@ -79,10 +79,8 @@ def unknown_keys(values: Any, known: Any, path: str = "") -> set[str]:
 
 @pytest.mark.parametrize("env", [LOCAL, *OTHERS])
 def test_the_chart_knows_every_key(env: Environment) -> None:
-    if not REFERENCE.exists():
-        pytest.skip("no reference chart values beside this checkout")
-    unknown = unknown_keys(gpu_operator.values(env), yaml.safe_load(REFERENCE.read_text()))
-    assert unknown <= OF_THE_DEPENDENCY
+    chart = reference("charts/gpu-operator/values.yaml")
+    assert unknown_keys(gpu_operator.values(env), yaml.safe_load(chart.read_text())) <= OF_THE_DEPENDENCY
 
 
 def test_an_embedded_cluster_gets_our_chart_and_another_nvidias() -> None:

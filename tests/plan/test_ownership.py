@@ -15,7 +15,8 @@ from infra.model.errors import InputError
 from infra.plan import gpu_operator
 from policies.operator import RULES
 from policies.rule import Resource, judge
-from tests.plan.test_operator import OF_THE_DEPENDENCY, REFERENCE, aws, existing, unknown_keys
+from tests.external import reference
+from tests.plan.test_operator import OF_THE_DEPENDENCY, aws, existing, unknown_keys
 
 pytestmark = pytest.mark.unit
 
@@ -62,8 +63,8 @@ MOUNTS = {"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "value": "tr
 
 
 def known(values: Any) -> None:
-    if REFERENCE.exists():
-        assert unknown_keys(values, yaml.safe_load(REFERENCE.read_text())) <= OF_THE_DEPENDENCY
+    chart = reference("charts/gpu-operator/values.yaml")
+    assert unknown_keys(values, yaml.safe_load(chart.read_text())) <= OF_THE_DEPENDENCY
 
 
 def test_the_table_has_every_row() -> None:

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from gpuform.toolchain import Toolchain
+from tests.external import reference
 
 pytestmark = pytest.mark.tools
 
 CHART = Path(__file__).parents[2] / "charts" / "gpu-operator-sim"
-REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "charts" / "gpu-operator"
 # NFD is a subchart of NVIDIA's; these keys are in its values, not in the outer file.
 SUBCHART = {("node-feature-discovery", role, "tolerations") for role in ("master", "gc")}
 
@@ -58,10 +58,9 @@ def leaves(values: dict[str, Any], *above: str) -> Iterator[tuple[str, ...]]:
 IN_A_COMMENT = {("validator", "version"), ("dcgmExporter", "config", "name")}
 
 
-@pytest.mark.skipif(not REFERENCE.is_dir(), reason="../shared/reference/charts is not on this machine")
 def test_every_key_is_one_of_nvidias_with_its_default() -> None:
     ours = yaml.safe_load((CHART / "values.yaml").read_text())
-    theirs = yaml.safe_load((REFERENCE / "values.yaml").read_text())
+    theirs = yaml.safe_load(reference("charts/gpu-operator/values.yaml").read_text())
     for path in leaves(ours):
         if path in SUBCHART or path in IN_A_COMMENT:
             continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,35 +15,32 @@ from gpuform.simulator.dcgm.counters import CountersError
 from gpuform.simulator.dcgm.fields import DEFAULT, KNOWN, NOT_PLAYED, Counter
 from gpuform.simulator.dcgm.operand import asked, wrong
 from infra.model.dcgm import FIELDS
+from tests.external import reference
 from tests.simulator.scraping import Bench
 
 pytestmark = pytest.mark.unit
 
-REFERENCE = Path(__file__).parents[3] / "shared" / "reference" / "dcgm"
+FILES = ("dcgm/default-counters.csv", "dcgm/dcp-metrics-included.csv")
 NAMES = re.compile(r"\bDCGM_\w+")
 
 
-def reference(only_active: bool) -> set[str]:
+def names(only_active: bool) -> set[str]:
     """Names in dcgm-exporter's own counter files."""
-    if not REFERENCE.is_dir():
-        pytest.skip(f"{REFERENCE} is not here")
-    files = (REFERENCE / name for name in ("default-counters.csv", "dcp-metrics-included.csv"))
-    lines = [line for file in files for line in file.read_text().splitlines()]
+    lines = [line for file in FILES for line in reference(file).read_text().splitlines()]
     return set(NAMES.findall("\n".join(line for line in lines if not (only_active and line.startswith("#")))))
 
 
 def test_every_name_is_one_of_the_exporters_own() -> None:
-    assert reference(only_active=False) >= KNOWN
+    assert names(only_active=False) >= KNOWN
 
 
 def test_without_a_csv_the_exporter_serves_what_its_own_file_lists() -> None:
-    assert {counter.name for counter in DEFAULT} == reference(only_active=True)
+    assert {counter.name for counter in DEFAULT} == names(only_active=True)
 
 
 def test_the_exporters_own_files_can_be_read() -> None:
-    reference(only_active=True)
-    for name in ("default-counters.csv", "dcp-metrics-included.csv"):
-        found = counters.read((REFERENCE / name).read_text())
+    for file in FILES:
+        found = counters.read(reference(file).read_text())
         assert {counter.name for counter in found} == {counter.name for counter in DEFAULT}
 
 

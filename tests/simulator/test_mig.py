@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from gpuform.simulator import device_plugin, keys, mig_manager
 from gpuform.simulator.actions import Delete, Event, NodeMeta
 from gpuform.simulator.hardware import GPUS, Mig, device_filter
 from gpuform.simulator.mig_geometry import DoesNotFit, counted, most, place
 from gpuform.simulator.world import Broken, Config
+from tests.external import mig_layouts
 
 pytestmark = pytest.mark.unit
 
@@ -108,14 +107,9 @@ def test_refused_layouts(layout: dict[str, int], message: str) -> None:
         place(mig_of("20b0"), layout)
 
 
-REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "mig-parted" / "config-default.yaml"
-
-
-@pytest.mark.skipif(not REFERENCE.is_file(), reason="../shared/reference/mig-parted is not on this machine")
 def test_every_layout_that_nvidia_ships_for_our_devices_fits() -> None:
     tried = 0
-    configs = yaml.safe_load(REFERENCE.read_text())["mig-configs"]
-    for entries in configs.values():
+    for entries in mig_layouts().values():
         for entry in entries:
             filters = entry.get("device-filter", [])
             for device in GPUS:
@@ -125,9 +119,8 @@ def test_every_layout_that_nvidia_ships_for_our_devices_fits() -> None:
     assert tried >= 14
 
 
-@pytest.mark.skipif(not REFERENCE.is_file(), reason="../shared/reference/mig-parted is not on this machine")
 def test_generated_layouts_are_those_that_nvidia_ships(make_world: Any) -> None:
-    shipped = yaml.safe_load(REFERENCE.read_text())["mig-configs"]
+    shipped = mig_layouts()
     for device in ("20b0", "2330", "20b7", "2901"):
         for name, entries in mig_manager.generated(make_world(gpu=device)).items():
             ours = entries[0].get("mig-devices", {})

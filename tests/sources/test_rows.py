@@ -1,7 +1,4 @@
-"""Manual steps of the sources, row by row, and the tests that declare them: every row must have one.
-
-Rows are numbered as in FACTS 1. Tests that need a control plane or a simulated GPU stay in their folders.
-"""
+"""Every row of the sources has tests that exist, and its outcome is that of these tests."""
 
 from __future__ import annotations
 
@@ -10,70 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources.rows import OPEN, ROWS
+from tests.tiers import outcome
+
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[1]
-ROWS: dict[int, tuple[str, ...]] = {
-    5: ("sources/test_cern_facts.py::test_cern_taint_of_gpu_node_groups",),
-    6: (
-        "sources/test_cern_facts.py::test_cern_time_slicing_slice_4_is_declared",
-        "simulator/test_cluster.py::test_cern_time_slicing_slice_4",
-    ),
-    7: (
-        "sources/test_cern_facts.py::test_cern_mig_3g_and_two_2g_is_declared",
-        "simulator/test_cluster.py::test_cern_mig_mixed",
-    ),
-    8: (
-        "sources/test_cern_facts.py::test_cern_three_neighbours_on_time_slices_and_on_mig",
-        "sources/test_cern_neighbours.py::test_cern_under_time_slicing_the_notebook_starves_the_others",
-        "sources/test_cern_neighbours.py::test_cern_under_mig_the_notebook_starves_itself_only",
-    ),
-    9: ("sources/test_cern_classes.py::test_cern_row_9_each_class_has_its_sharing",),
-    10: ("sources/test_monitoring_rows.py::test_cern_row_10_pipes_are_counted_and_shown",),
-    12: (
-        "sources/test_bumble_facts.py::test_bumble_all_1g_5gb",
-        "sources/test_bumble_facts.py::test_bumble_own_layout_of_three_small_and_two_middle_slices",
-        "simulator/test_cluster.py::test_bumble_refuses_to_cut_a_gpu_in_use_then_all_1g5gb",
-    ),
-    13: (
-        "sources/test_bumble_facts.py::test_bumble_pod_pinned_by_product",
-        "sources/test_bumble_facts.py::test_bumble_row_13_pod_on_a_slice",
-    ),
-    14: (
-        "sources/test_monitoring_rows.py::test_bumble_row_14_one_scrape_configuration_and_two_dashboards",
-        "journey/test_dashboards.py::test_every_query_returns_series",
-    ),
-    15: (
-        "sources/test_bumble_packing.py::test_bumble_without_packing_no_node_keeps_four_gpus",
-        "sources/test_bumble_packing.py::test_bumble_with_packing_whole_nodes_stay_free",
-    ),
-    17: (
-        "sources/test_cisco_facts.py::test_cisco_row_17_the_plugin_is_kept_to_gpu_nodes",
-        "sources/test_cisco_facts.py::test_cisco_taint_and_toleration",
-    ),
-    18: ("sources/test_cisco_facts.py::test_cisco_node_with_its_toolkit_and_nvcc",),
-    19: (
-        "sources/test_cisco_facts.py::test_cisco_time_slicing_of_three_is_not_renamed",
-        "sources/test_cisco_facts.py::test_cisco_row_19_one_process_mps_and_time_slicing",
-        "sources/test_cisco_kinds.py::test_cisco_row_19_each_kind_is_a_pool_of_one_cluster",
-        "sources/test_cisco_kinds.py::test_cisco_row_19_vgpu_is_the_hypervisors",
-    ),
-    22: (
-        "sources/test_nvidia_facts.py::test_nvidia_row_22_a_pool_by_what_its_gpus_have",
-        "sources/test_nvidia_facts.py::test_nvidia_row_22_a_pod_that_asks_for_no_gpu_sees_none",
-        "simulator/test_health.py::test_nvidia_three_gpus_one_unhealthy",
-        "simulator/test_restart.py::test_nvidia_zero_downtime_re_registration",
-    ),
-    24: (
-        "sources/test_monitoring_rows.py::test_nvidia_row_24_what_is_wanted_is_shown",
-        "sources/test_monitoring_rows.py::test_nvidia_row_24_what_is_to_be_found_is_told",
-    ),
-    25: (
-        "sources/test_monitoring_rows.py::test_kubecon_row_25_its_list_of_counters",
-        "sources/test_monitoring_rows.py::test_kubecon_row_25_gkes_metrics_are_read_into_the_same_series",
-        "plan/rules/test_kinds.py::test_gke",
-    ),
-}
+
+
+def test_every_row_is_named() -> None:
+    assert list(ROWS) == list(range(1, 26))
+    assert {row for row, tests in ROWS.items() if not tests} <= set(OPEN)
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -82,3 +26,16 @@ def test_the_row_has_its_tests(row: int) -> None:
         file, _, test = named.partition("::")
         tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
         assert test in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, named
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ({"a": {"passed"}, "b": {"skipped"}}, "passed"),
+        ({"a": {"passed", "failed"}, "b": {"passed"}}, "failed"),
+        ({"a": {"skipped"}}, "skipped"),
+        ({"c": {"passed"}}, "not run"),
+    ],
+)
+def test_a_row_is_what_its_tests_are(outcomes: dict[str, set[str]], expected: str) -> None:
+    assert outcome(("a", "b"), outcomes) == expected

@@ -15,6 +15,7 @@ from infra.model.environment import Environment
 from infra.plan import monitoring_values
 from infra.plan.rules import groups
 from infra.plan.rules.promql import NODE_LABELS, label
+from tests.external import reference
 from tests.plan import aws_environments
 from tests.plan.rules import test_elastic as elastic
 from tests.plan.rules import world
@@ -22,7 +23,6 @@ from tests.plan.rules.promtool import Promtool
 
 ROOT = Path(__file__).parents[3]
 STACKS = sorted(ROOT.glob("Pulumi.*.yaml"))
-DCGM = ROOT.parent / "shared/reference/dcgm"
 CONTRACT = {
     "gpuform:node:info": "node pool",
     "gpuform:device:util_ratio": "node pool gpu UUID modelName GPU_I_ID GPU_I_PROFILE",
@@ -164,9 +164,9 @@ def test_node_labels_that_are_read_are_asked_for() -> None:
 
 @pytest.mark.unit
 def test_dcgm_knows_the_metrics_by_these_names() -> None:
-    if not DCGM.is_dir():
-        pytest.skip(f"{DCGM} is not there")
-    rows = [row for file in DCGM.glob("*.csv") for row in csv.reader(file.read_text().splitlines())]
+    rows = [
+        row for file in reference("dcgm").glob("*.csv") for row in csv.reader(file.read_text().splitlines())
+    ]
     known = {row[0].lstrip("# ").strip() for row in rows if row}
     read = {
         name
