@@ -33,6 +33,13 @@ def test_every_page_that_code_names_exists() -> None:
                 assert (ROOT / path).exists(), f"{name}: {path}"
 
 
+def test_every_test_that_a_page_names_exists() -> None:
+    named = {one for page in pages() for one in re.findall(r"`([\w/]+\.py)::(\w+)`", page.read_text())}
+    assert named
+    for file, test in named:
+        assert f"\ndef {test}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file}::{test}"
+
+
 def test_every_page_is_in_the_index() -> None:
     index = ROOT / "docs/index.md"
     listed = {file for file, _ in links(index)} | {index}
