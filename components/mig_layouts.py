@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import pulumi
 
 from components.node_resources import MigLayout
-from infra.model import labels
+from infra.model import labels, reset
 from infra.model.environment import Environment
+from infra.model.pool import Pool
 from infra.plan import mig_parted
 from infra.plan.pool_keeper import kept
 from infra.plan.sharing import mig_config_name, offered
@@ -52,7 +53,13 @@ class MigLayouts(pulumi.ComponentResource):
                     kept=pool in kept(args.environment),
                     in_use=bounds.in_use if bounds else None,
                     max_unavailable=bounds.max_unavailable if bounds else None,
-                    timeout_seconds=bounds.timeout_seconds if bounds else None,
+                    timeout_seconds=_timeout_s(args.environment, pool),
                     opts=pulumi.ResourceOptions(parent=self),
                 )
         self.register_outputs({})
+
+
+def _timeout_s(env: Environment, pool: Pool) -> int | None:
+    """The declared limit of a node's change; without one that of a reboot, or None for the resource's own."""
+    declared = pool.relayout.timeout_seconds if pool.relayout else None
+    return declared or (reset.TIMEOUT_S if reset.of(env.cluster.kind, pool) == "reboot" else None)

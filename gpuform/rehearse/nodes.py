@@ -14,7 +14,7 @@ from gpuform.errors import InputError
 from gpuform.rehearse.cloud.market import reserved
 from gpuform.rehearse.stack_file import SELECTED
 from infra import versions
-from infra.model import labels
+from infra.model import labels, reset
 from infra.model.environment import Environment
 from infra.model.host_checks import driver_of
 from infra.model.hosts import HostsCluster
@@ -77,7 +77,7 @@ def _hosts(env: Environment, pool: Pool) -> Iterator[Manifest]:
     gpu = pool.gpus[0].name if pool.gpus else None
     machine = Machine(OWN_HOST, "openstack", _CORES, _GIB, gpu, pool.gpu_count)
     for host in pool.hosts or ():
-        made = bare(machine, host.name, {SELECTED: pool.name})
+        made = bare(machine, host.name, {SELECTED: pool.name}, reset.resettable(env.cluster.kind, pool))
         del made["metadata"]["labels"][labels.INSTANCE_TYPE]  # own hosts have none
         if pool.gpus:
             made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver_of(env.cluster, pool).version
@@ -94,7 +94,8 @@ def _found(env: Environment, index: int, pool: Pool) -> Manifest:
             f"no known machine has {what}, so its nodes cannot be simulated",
             "name a machine, or another count",
         )
-    made = bare(machine, f"{pool.name}-0", dict(pool.selector or {}))
+    resettable = reset.resettable(env.cluster.kind, pool)
+    made = bare(machine, f"{pool.name}-0", dict(pool.selector or {}), resettable)
     if machine.model and env.ownership.driver != "operator":
         made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
     return made

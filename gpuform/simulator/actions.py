@@ -98,6 +98,21 @@ class Event:
     component: str
 
 
+@dataclass(frozen=True, slots=True)
+class PowerOff:
+    """The node's kubelet is silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOn:
+    """The node has booted: its pods start again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Look at the node again, even if nothing changes."""
+
+
 Action = (
     NodeMeta
     | NodeResources
@@ -110,4 +125,7 @@ Action = (
     | Publish
     | Withdraw
     | Event
+    | PowerOff
+    | PowerOn
+    | Later
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from gpuform.simulator import actions
+from gpuform.simulator import actions, booting
 from gpuform.simulator.api import STRATEGIC, Api
 from gpuform.simulator.claimed import SLICES
 from gpuform.simulator.objects import Node, Pod
@@ -30,8 +30,11 @@ class Executor:
     async def carry_out(self, node: Node, action: actions.Action) -> bool:
         """Carry out one action; an object deleted or changed meanwhile is left to the next reconciliation.
 
-        False if the server answered 429: the node must be reconciled again even if nothing changes.
+        False for ``Later``, or if the server answered 429: the node must be reconciled again even if nothing
+        changes.
         """
+        if isinstance(action, actions.Later):
+            return False
         try:
             await self._do(node, action)
         except httpx.HTTPStatusError as error:
@@ -79,6 +82,13 @@ class Executor:
                 await self._api.delete(f"{SLICES}/{name}", {})
             case actions.Event():
                 await self._event(node, action)
+            case actions.PowerOff():
+                log.info("%s: reboots", node.name)
+                await booting.off(self._api, node)
+            case actions.PowerOn():
+                log.info("%s: has booted", node.name)
+                for raw in await booting.on(self._api, node):
+                    self._store.put_pod(raw)
 
     async def _publish(self, node: Node, action: actions.Publish) -> None:
         spec, name = action.manifest["spec"], action.manifest["metadata"]["name"]

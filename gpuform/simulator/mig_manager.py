@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpuform.simulator import keys
+from gpuform.simulator import keys, mig_mode
 from gpuform.simulator.actions import Action, Delete, Event, NodeMeta
 from gpuform.simulator.hardware import Mig, device_filter
 from gpuform.simulator.mig_geometry import DoesNotFit, counted, most, place
@@ -39,12 +39,20 @@ def act(world: World) -> list[Action]:
         return _finish(world, wanted, "failed", str(error))
     if not _changing(world, entries):
         return _finish(world, wanted, "success")
+    switched = _switched(world, entries)
+    if switched and state == mig_mode.REBOOTING:
+        return _finish(world, wanted, "failed", mig_mode.NOT_TAKEN)
     if state != "pending" or _labels(world, "true"):
         return [NodeMeta("mig-manager", {keys.MIG_STATE: "pending", **_paused(world)})]
     if any(world.of(operand) for operand in CLIENT_OPERANDS):
         return []  # their pods are still terminating
     if any(pod.template.while_cut for pod in world.of(keys.DRA_OPERAND)):
         return []  # the DaemonSet controller removes them on "pending", before MIG is reconfigured
+    stuck = mig_mode.stuck(world, switched)
+    if mig_mode.with_reboot(pod) and (stuck or (switched and _holders(world, _changing(world, entries)))):
+        return mig_mode.reboot(world, switched)
+    if stuck:
+        return _finish(world, wanted, "failed", mig_mode.refused(stuck), mig_mode.cleared(world, stuck))
     try:
         layout = _apply(world, entries)
     except DoesNotFit as error:
@@ -89,6 +97,16 @@ def _changing(world: World, entries: list[Mapping[str, Any]]) -> set[int]:
     }
 
 
+def _switched(world: World, entries: list[Mapping[str, Any]]) -> set[int]:
+    """Indexes of the GPUs whose MIG mode differs from an entry."""
+    return {
+        index
+        for entry in entries
+        for index in _targets(world, entry)
+        if (index in world.layout) != entry["mig-enabled"]
+    }
+
+
 def _devices(entry: Mapping[str, Any]) -> dict[str, int]:
     return {name: count for name, count in (entry.get("mig-devices") or {}).items() if count}
 
@@ -99,15 +117,8 @@ def _apply(world: World, entries: list[Mapping[str, Any]]) -> Layout:
     Raises DoesNotFit, also while a pod holds a GPU that has to change; a GPU that already matches is left
     alone, even in use.
     """
-    changing, found = _changing(world, entries), parts(world)
-    holders = {
-        f"{pod.namespace}/{pod.name}"
-        for pod in world.consumers
-        for device in pod.devices.split(",")
-        if device and (original(device) not in found or found[original(device)].gpu in changing)
-    }
-    holders |= {pod for claim in world.claims if claim.gpus & changing for pod in claim.pods}
-    if holders:
+    changing = _changing(world, entries)
+    if holders := _holders(world, changing):
         raise DoesNotFit(f"In use by another client: {', '.join(sorted(holders))}")
     layout = world.layout
     for entry in entries:
@@ -116,6 +127,18 @@ def _apply(world: World, entries: list[Mapping[str, Any]]) -> Layout:
             if entry["mig-enabled"]:
                 layout[index] = place(_geometry(world), _devices(entry))
     return layout
+
+
+def _holders(world: World, changing: set[int]) -> set[str]:
+    """Pods with a device of a GPU that has to change, or with one that no longer exists."""
+    found = parts(world)
+    holders = {
+        f"{pod.namespace}/{pod.name}"
+        for pod in world.consumers
+        for device in pod.devices.split(",")
+        if device and (original(device) not in found or found[original(device)].gpu in changing)
+    }
+    return holders | {pod for claim in world.claims if claim.gpus & changing for pod in claim.pods}
 
 
 def _geometry(world: World) -> Mig:

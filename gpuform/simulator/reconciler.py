@@ -23,6 +23,7 @@ from gpuform.simulator import (
     nfd,
     operands,
     operator,
+    power,
     validator,
 )
 from gpuform.simulator.actions import Action
@@ -51,6 +52,13 @@ OPERANDS: tuple[Callable[[World], list[Action]], ...] = (
     kubelet.act,
     memory.act,
 )
+
+
+def acting(world: World) -> tuple[Callable[[World], list[Action]], ...]:
+    """What may act on the node: all operands, or none on a node that is down."""
+    if power.down(world):
+        return (power.act,)
+    return () if container_engine.down(world) else OPERANDS
 
 
 class Reconciler:
@@ -114,7 +122,7 @@ class Reconciler:
         )
         self._watch_stopped(world)
         done = True
-        for operand in () if container_engine.down(world) else OPERANDS:
+        for operand in acting(world):
             for action in operand(world):
                 done = await self._executor.carry_out(node, action) and done
         return done

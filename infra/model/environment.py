@@ -19,6 +19,7 @@ from infra.model import (
     openstack_checks,
     operator_checks,
     ownership,
+    reset,
     room,
     scheduling,
     surge,
@@ -211,6 +212,8 @@ class Environment(Model):
     def warnings(self) -> tuple[str, ...]:
         """Accepted settings that are not advisable: path, fact and remedy of each."""
         found = list(node_room.warnings(self))
+        if self.has_cluster:  # else Ansible changes the layouts, host by host
+            found += reset.warnings(self.cluster.kind, self.pools)
         if isinstance(self.cluster, AwsCluster):
             found += aws_pools.warnings(self.gpu_operator.mig_strategy, self.pools)
         if isinstance(self.cluster, OpenstackCluster):

@@ -46,6 +46,7 @@ SIM_MEMORY = "simulator.gpuform.io/memory"
 SIM_PODS = "simulator.gpuform.io/pods"
 SIM_GPU = "simulator.gpuform.io/gpu"
 SIM_GPU_COUNT = "simulator.gpuform.io/gpu-count"
+SIM_GPU_RESET = "simulator.gpuform.io/gpu-reset"
 SIM_HOST_DRIVER = "simulator.gpuform.io/host-driver"
 
 # Kubernetes.

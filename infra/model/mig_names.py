@@ -30,7 +30,7 @@ def config_name(pool: Pool) -> str | None:
     models are capable, the result is None, as no MIG manager would answer on the other nodes; the operator's
     default, ``all-disabled``, applies to the capable ones.
     """
-    if not pool.gpus or not all(gpu.mig_capable for gpu in pool.gpus):
+    if not pool.mig_capable:
         return None
     layout = pool.layout
     if layout is None:

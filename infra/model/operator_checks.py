@@ -109,12 +109,13 @@ def _check_alone(spec: GpuOperatorSpec, owns: Ownership, pools: Sequence[Pool]) 
                 f"{PATH}.mode device_plugin {missing}",
                 "use mode: operator, or another kind",
             )
-        if pool.relayout is not None:
-            raise InputError(
-                f"pools[{index}].relayout",
-                f"{PATH}.mode {spec.mode} has no MIG manager, so no layout changes",
-                "leave it out, or use mode: operator",
-            )
+        for key in ("relayout", "reset"):
+            if getattr(pool, key) is not None:
+                raise InputError(
+                    f"pools[{index}].{key}",
+                    f"{PATH}.mode {spec.mode} has no MIG manager, so no layout changes",
+                    "leave it out, or use mode: operator",
+                )
 
 
 def _check_driver(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:

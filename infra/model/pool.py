@@ -20,7 +20,7 @@ from infra.model.images import IMAGES, Image
 from infra.model.machines import MACHINES, Machine, ec2, smallest
 from infra.model.mig import Layout
 from infra.model.openstack import OpenstackPool
-from infra.model.relayout import Relayout
+from infra.model.relayout import Relayout, Reset
 from infra.model.sharing import Dra, Exclusive, Mig, Sharing
 from infra.model.sharing_checks import Trust, check_sharing
 
@@ -99,6 +99,11 @@ class Pool(Model):
         default="single",
         description="Whether its GPUs serve one owner (single) or several without mutual trust (multi).",
     )
+    reset: Reset | None = Field(
+        default=None,
+        description="How its GPUs change their MIG mode: by a reset of the GPU (gpu), or by a reboot of the "
+        "node if the reset fails (reboot). If left out, reboot for machines of a cloud, else gpu.",
+    )
     relayout: Relayout | None = Field(
         default=None,
         description="How its nodes change to another MIG layout; one by one, with eviction, if left out.",
@@ -173,10 +178,14 @@ class Pool(Model):
         """
         return self.elastic is not None or self.by_claim
 
+    @property
+    def mig_capable(self) -> bool:
+        """Whether each GPU model that a node may have supports MIG."""
+        return bool(self.gpus) and all(gpu.mig_capable for gpu in self.gpus)
+
     def laid_out_live(self, cluster: str) -> bool:
         """Whether nodes get their MIG layout after they join; Karpenter's nodes start with it."""
-        capable = bool(self.gpus) and all(gpu.mig_capable for gpu in self.gpus)
-        return capable and not (cluster == "aws" and self.by_karpenter)
+        return self.mig_capable and not (cluster == "aws" and self.by_karpenter)
 
     @property
     def node_pools(self) -> dict[str, Capacity]:

@@ -9,6 +9,8 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from infra.model.base import Count, Model
 from infra.model.errors import InputError
 
+Reset = Literal["gpu", "reboot"]
+
 
 def _share(value: str) -> str:
     number = value.removesuffix("%")
@@ -43,7 +45,8 @@ class Relayout(Model):
         description="Nodes that are unavailable at the same time, or a share such as 25%, rounded down; "
         "one at least.",
     )
-    timeout_seconds: Count = Field(
-        default=600,
-        description="Limit for the eviction on one node, and again for the change with its reboot.",
+    timeout_seconds: Count | None = Field(
+        default=None,
+        description="Limit for the eviction on one node, and again for the change with its reboot; 600, or "
+        "1800 if nodes reboot, if left out.",
     )

@@ -176,17 +176,18 @@ def check_pool(cluster: str, pool: Pool, path: str) -> None:
             "the nodes exist, so their GPUs cannot be chosen",
             "name the model: {models, count}",
         )
-    if pool.relayout is not None:
-        _check_relayout(cluster, pool, f"{path}.relayout")
+    for name in ("relayout", "reset"):
+        if getattr(pool, name) is not None:
+            _check_mig(cluster, pool, f"{path}.{name}")
     if len(pool.gpu_counts) > 1 and pool.elastic is None:
         raise InputError(f"{path}.gpu.count", *(_EQUAL_ON_AWS if cluster == "aws" else _EQUAL))
 
 
-def _check_relayout(cluster: str, pool: Pool, path: str) -> None:
+def _check_mig(cluster: str, pool: Pool, path: str) -> None:
     leave = "leave it out"
-    if cluster == "aws" and pool.by_karpenter:
+    if cluster == "aws" and pool.by_karpenter and path.endswith(".relayout"):
         raise InputError(path, "Karpenter replaces nodes instead of changing existing ones", leave)
-    if not pool.laid_out_live(cluster):
+    if not pool.mig_capable:
         raise InputError(path, "no GPU of the pool supports MIG, so its layout never changes", leave)
     if cluster == "aws" and pool.image.ships_device_plugin:
         raise InputError(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra import versions
-from infra.model import labels, operator_checks
+from infra.model import labels, operator_checks, reset
 from infra.model.drivers import numbers
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.operator import Upgrade
@@ -194,7 +194,9 @@ def _mig_manager(env: Environment) -> Values:
     config_map = sharing.mig_parted_config_map(env)
     if config_map is None:
         return {"enabled": False}
+    reboots = reset.reboots(env.cluster.kind, env.pools)
     return {
         "enabled": True,
         "config": {"name": config_map["metadata"]["name"], "default": sharing.MIG_DISABLED},
+        **({"env": [{"name": "WITH_REBOOT", "value": "true"}]} if reboots else {}),
     }

@@ -154,7 +154,10 @@ def _mig(cluster: HostsCluster, pool: Pool) -> Variables:
     """The layout that the role applies; empty if the operator's MIG manager owns it, or without MIG."""
     layout = None if cluster.kubeconfig else sharing.mig_config_name(pool)
     config = sharing.mig_parted_config([pool]) if layout else None
-    return {"nvidia_mig_layout": layout or "", "nvidia_mig_config": config or {}}
+    found: Variables = {"nvidia_mig_layout": layout or "", "nvidia_mig_config": config or {}}
+    if layout and pool.reset:  # else the role reboots a host whose mode waits for that
+        found["nvidia_mig_reboot"] = pool.reset == "reboot"
+    return found
 
 
 def hosts_of(inventory: Mapping[str, Any], group: str = "all") -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.model import labels, operator_checks
+from infra.model import labels, operator_checks, reset
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.machines import Machine
 from infra.model.node_room import PODS_PER_NODE, Room
@@ -27,11 +27,13 @@ def simulated_nodes(env: Environment, pool: Pool) -> tuple[dict[str, Any], ...]:
     return made
 
 
-def gpus(machine: Machine) -> dict[str, str]:
+def gpus(machine: Machine, resettable: bool = False) -> dict[str, str]:
     """Annotations that tell the simulator which GPUs are in a node of that machine."""
     if machine.model is None:
         return {}
-    return {labels.SIM_GPU: machine.model.pci, labels.SIM_GPU_COUNT: str(machine.gpus)}
+    found = {labels.SIM_GPU: machine.model.pci, labels.SIM_GPU_COUNT: str(machine.gpus)}
+    stuck = machine.model.mig_capable and not resettable
+    return {**found, **({labels.SIM_GPU_RESET: "no"} if stuck else {})}
 
 
 def sizes(room: Room) -> dict[str, str]:
@@ -43,14 +45,14 @@ def sizes(room: Room) -> dict[str, str]:
     }
 
 
-def bare(machine: Machine, name: str, own: Mapping[str, str]) -> dict[str, Any]:
+def bare(machine: Machine, name: str, own: Mapping[str, str], resettable: bool = False) -> dict[str, Any]:
     """A node of that machine type without the platform; ``own`` are the labels that its creator sets."""
     annotations = {
         labels.KWOK_NODE: "fake",
         labels.SIM_CPU: str(machine.vcpu),
         labels.SIM_MEMORY: f"{machine.memory}Gi",
         labels.SIM_PODS: str(PODS_PER_NODE),
-        **gpus(machine),
+        **gpus(machine, resettable),
     }
     node_labels = {
         **own,
@@ -72,7 +74,8 @@ def bare(machine: Machine, name: str, own: Mapping[str, str]) -> dict[str, Any]:
 
 def node(env: Environment, pool: Pool, machine: Machine, name: str) -> dict[str, Any]:
     """A node of the pool on that machine, as it joins the cluster."""
-    manifest = bare(machine, name, sharing.pool_labels(env, pool))
+    resettable = reset.resettable(env.cluster.kind, pool)
+    manifest = bare(machine, name, sharing.pool_labels(env, pool), resettable)
     taints = sharing.pool_taints(env, pool)
     if taints:
         manifest["spec"] = {"taints": taints}

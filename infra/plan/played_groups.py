@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from infra.model import labels, operator_checks
+from infra.model import labels, operator_checks, reset
 from infra.model.environment import Environment
 from infra.model.machines import Machine
 from infra.model.pool import Pool
@@ -36,7 +36,8 @@ def joining(env: Environment, pool: Pool, name: str, proven: bool = False) -> Ma
     """A node of the pool's group as it joins the cluster."""
     machine = pool.flavor
     assert machine is not None  # checked when the environment was parsed
-    made = bare(machine, name, magnum.selector(env, pool))
+    resettable = reset.resettable(env.cluster.kind, pool)
+    made = bare(machine, name, magnum.selector(env, pool), resettable)
     if pool.gpus and env.ownership.driver != "operator":
         driver = operator_checks.driver_version(env.gpu_operator, [pool])
         made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver

@@ -50,3 +50,13 @@ def test_nodes_are_waited_for_and_their_labels_are_both_ones(recorded: Recorder)
     assert len({inputs["manager"] for inputs in found.values()}) == 3
     layouts = {one.name: one.inputs["kept"] for one in recorded.of("gpuform:nodes:MigLayout")}
     assert layouts == {"mig-burst": True, "mig-a100": True}
+
+
+def test_a_layout_has_more_time_where_nodes_reboot() -> None:
+    def limit(**more: object) -> object:
+        (one,) = record(small({**MIG, **more})).of("gpuform:nodes:MigLayout")
+        return one.inputs.get("timeoutSeconds")
+
+    assert limit() == limit(relayout={"in_use": "refuse"}) == 1800
+    assert limit(relayout={"timeout_seconds": 60}) == 60
+    assert limit(reset="gpu") is None, "the resource's own"

@@ -222,6 +222,7 @@ def test_production_is_planned_made_and_stays(tmp_path_factory: pytest.TempPathF
         for node in nodes["items"]:
             assert node["status"]["allocatable"]["nvidia.com/mig-3g.20gb"] == "8"
             assert node["status"]["allocatable"]["nvidia.com/mig-2g.10gb"] == "16"
+            assert node["status"]["nodeInfo"]["bootID"] == "1", "it rebooted once: MIG mode needs a reset"
         assert not prod.run("up").changed
         assert not prod.run("refresh").changed
         assert prod.run("destroy").changes == {"delete": made.changes["create"]}

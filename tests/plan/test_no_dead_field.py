@@ -152,6 +152,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("GpuChoice", "memory_gib"): (EMBEDDED, "pools/5/gpu/memory_gib", 22),
     ("GpuChoice", "nvlink"): (EMBEDDED, "pools/5/gpu/nvlink", True),
     ("GpuChoice", "compute"): (EMBEDDED, "pools/5/gpu/compute", "8.9"),
+    ("Pool", "reset"): (EMBEDDED, "pools/2/reset", "reboot"),
     ("Pool", "relayout"): (EMBEDDED, "pools/2/relayout", {}),
     ("Relayout", "in_use"): (EMBEDDED, "pools/2/relayout", {"in_use": "refuse"}),
     ("Relayout", "max_unavailable"): (EMBEDDED, "pools/2/relayout", {"max_unavailable": "25%"}),

@@ -230,6 +230,40 @@ def test_killed_simulator_comes_back_and_changes_nothing(site: Any, t4: str) -> 
     site.offers(t4, {"gpu": 0, "gpu.shared": 4})
 
 
+def test_a_node_whose_gpu_cannot_be_reset_fails_or_reboots_once(site: Any) -> None:
+    node = site.node("virtual-0", "20b0")
+    site.kubectl("annotate", "node", node, "simulator.gpuform.io/gpu-reset=no")
+    site.labelled(node, STATE, "success")
+    site.label(node, MIG_LABEL, "all-1g.5gb")
+    site.labelled(node, STATE, "failed")
+    site.events(node, "Resetting GPU 00000000:00:04.0 is not supported.")
+    site.label(node, MIG_LABEL, "all-disabled")
+    site.labelled(node, STATE, "success")
+    site.offers(node, {"gpu": 1})
+
+    env = [{"name": "WITH_REBOOT", "value": "true"}]
+    values = site.plane.paths.state / "values.yaml"
+    values.write_text(
+        yaml.safe_dump({**VALUES, "migManager": {"config": {"name": "mig-config"}, "env": env}})
+    )
+    place = ["-n", "gpu-operator", "-f", str(values)]
+    site.helm("upgrade", "--install", "gpu-operator", str(CHART), *place, "--wait")
+    site.pod("bystander", {}, node)
+    site.phase("bystander", "Running")
+    site.label(node, MIG_LABEL, "all-1g.5gb")
+
+    def seen() -> tuple[Any, ...]:
+        found, pod = site.get("node", node), site.get("pod", "bystander")
+        ready = [c["status"] for o in (found, pod) for c in o["status"]["conditions"] if c["type"] == "Ready"]
+        return found["metadata"]["labels"].get(STATE), ready
+
+    site.until(seen, ("rebooting", ["Unknown", "False"]).__eq__)
+    site.until(seen, ("success", ["True", "True"]).__eq__)
+    site.offers(node, {"gpu": 0, "mig-1g.5gb": 7})
+    site.events(node, "has been rebooted, boot id: 1")
+    assert site.get("node", node)["status"]["nodeInfo"]["bootID"] == "1"
+
+
 def test_uninstalled_operator_takes_its_labels_and_the_offer_with_it(site: Any) -> None:
     node = site.node("last-0", "1eb8", config="slice-4")
     site.offers(node, {"gpu.shared": 4})

@@ -1,0 +1,137 @@
+"""How GPUs change their MIG mode: the default, the release's WITH_REBOOT, warnings, and simulated nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuform.rehearse.nodes import played
+from infra.config import load, parse
+from infra.model import labels, reset
+from infra.model.environment import Environment
+from infra.plan import gpu_operator, inventory, nodes
+
+pytestmark = pytest.mark.unit
+
+SEVEN = {"sharing": {"kind": "mig", "layout": "all-1g.5gb"}}
+P4D = {"machine": "p4d.24xlarge", **SEVEN}
+P5 = {"machine": "p5.48xlarge", "sharing": {"kind": "mig", "layout": "all-1g.10gb"}}
+FLAVOR = {"machine": "g4.p1.40g", **SEVEN}
+A100 = {"gpu": {"models": ["A100-40GB"], "count": 1}, **SEVEN}
+DRIVER = {"source": "nvidia", "version": "580.95.05"}
+CLUSTERS: dict[str, dict[str, Any]] = {
+    "aws": {
+        "region": "eu-west-1",
+        "version": "1.34",
+        "network": {"cidr": "10.0.0.0/16", "zones": ["eu-west-1a", "eu-west-1b"]},
+        "images": {"al2023": "al2023@v20260801", "al2023-nvidia": "al2023@v20260801"},
+    },
+    "openstack": {"cloud": "cern", "template": "k", "version": "1.30"},
+    "existing": {"kubeconfig": "/k"},
+    "hosts": {
+        "user": "root",
+        "driver": DRIVER,
+        "toolkit": {"version": "1.19.1"},
+        "kubeconfig": "/k",
+    },
+    "embedded": {},
+}
+
+
+def env(kind: str, *pools: dict[str, Any], **cluster: Any) -> Environment:
+    def there(index: int) -> dict[str, Any]:
+        by_kind = {"existing": {"selector": {"rack": str(index)}}, "hosts": {"hosts": [f"h{index}"]}}
+        return {"name": f"p{index}", **by_kind.get(kind, {"nodes": 1})}
+
+    named = [{**there(index), **pool} for index, pool in enumerate(pools)]
+    return parse({"name": "e", "cluster": {"kind": kind, **CLUSTERS[kind], **cluster}, "pools": named})
+
+
+def with_reboot(found: Environment) -> bool:
+    given = gpu_operator.values(found)["migManager"].get("env")
+    assert given in (None, [{"name": "WITH_REBOOT", "value": "true"}])
+    return given is not None
+
+
+BY_DEFAULT = [
+    ("aws", P4D, "reboot"),
+    ("aws", P5, "reboot"),
+    ("openstack", FLAVOR, "reboot"),
+    ("existing", P4D, "reboot"),
+    ("existing", A100, "gpu"),
+    ("hosts", A100, "gpu"),
+    ("embedded", P4D, "gpu"),
+]
+
+
+@pytest.mark.parametrize(("kind", "pool", "found"), BY_DEFAULT)
+def test_the_default_is_a_reboot_on_machines_of_a_cloud(kind: str, pool: dict[str, Any], found: str) -> None:
+    made = env(kind, pool)
+    assert reset.of(kind, made.pools[0]) == found
+    assert with_reboot(made) == (found == "reboot")
+
+
+@pytest.mark.parametrize(("kind", "pool", "_"), BY_DEFAULT)
+@pytest.mark.parametrize("declared", ["gpu", "reboot"])
+def test_a_declared_reset_overrides_the_default(
+    kind: str, pool: dict[str, Any], _: str, declared: str
+) -> None:
+    assert with_reboot(env(kind, {**pool, "reset": declared})) == (declared == "reboot")
+
+
+def test_pools_without_a_layout() -> None:
+    assert with_reboot(env("aws", {"machine": "p4d.24xlarge"})), "MIG mode may have to be switched off"
+    assert gpu_operator.values(env("aws", {"machine": "g4dn.xlarge"}))["migManager"] == {"enabled": False}
+
+
+VIRTUAL = (
+    "pools[0].reset: a hypervisor may refuse to reset the GPUs of a virtual machine, and then the layout "
+    "fails; use reboot, unless its nodes are bare metal"
+)
+BESIDE = (
+    "pools[1].reset: pool p0 allows the MIG manager to reboot nodes, a setting for all pools; nodes of this "
+    "pool reboot, too, if a reset fails"
+)
+
+
+def test_one_pool_decides_for_the_release_and_a_contradicting_one_gets_a_warning() -> None:
+    both = env("existing", P4D, A100)
+    assert with_reboot(both)
+    assert both.warnings == ()
+    assert env("existing", P4D, {**A100, "reset": "gpu"}).warnings == (BESIDE,)
+
+
+def test_a_reset_that_a_hypervisor_may_refuse_gets_a_warning() -> None:
+    assert env("aws", {**P4D, "reset": "gpu"}).warnings == (VIRTUAL,)
+    assert env("aws", {**P5, "reset": "gpu"}).warnings == (), "Hopper needs no reset"
+    assert env("existing", {**A100, "reset": "gpu"}).warnings == ()
+
+
+def test_own_hosts_without_a_cluster_have_the_roles_variable() -> None:
+    def variable(**pool: Any) -> Any:
+        made = inventory.inventory(env("hosts", {**A100, **pool}, kubeconfig=None), {})
+        return made["_meta"]["hostvars"]["h0"].get("nvidia_mig_reboot")
+
+    assert [variable(), variable(reset="gpu"), variable(reset="reboot")] == [None, False, True]
+
+
+def test_simulated_nodes_can_be_reset_where_real_ones_can() -> None:
+    def marks(made: Environment) -> list[Any]:
+        found = [
+            *played(made).manifests,
+            *(one for p in made.pools for one in nodes.simulated_nodes(made, p)),
+        ]
+        notes = [one["metadata"].get("annotations", {}) for one in found if one["kind"] == "Node"]
+        return [one.get(labels.SIM_GPU_RESET) for one in notes if labels.SIM_GPU in one]
+
+    prod = load(Path(__file__).parents[2] / "Pulumi.aws-prod.yaml")
+    assert (with_reboot(prod), marks(prod)) == (True, ["no", "no"]), "its MIG nodes reboot in a rehearsal"
+    on_aws = env("aws", {**P4D, "reset": "gpu"}, {"machine": "g4dn.xlarge"})
+    assert marks(on_aws) == ["no", None], "a declaration does not make a virtual machine bare metal"
+    for kind, pool, found in BY_DEFAULT:
+        assert marks(env(kind, pool)) == ["no" if found == "reboot" else None]
+    for kind, pool in (("openstack", FLAVOR), ("existing", A100), ("hosts", A100), ("embedded", P4D)):
+        ways = [marks(env(kind, {**pool, "reset": way})) for way in ("gpu", "reboot")]
+        assert ways == [[None], ["no"]], kind
