@@ -60,6 +60,14 @@ class Reject:
 
 
 @dataclass(frozen=True, slots=True)
+class Fail:
+    """The pod's containers end with an error, and are not restarted."""
+
+    pod: Pod
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     """The pod is deleted."""
 
@@ -120,6 +128,7 @@ Action = (
     | Crash
     | Recover
     | Reject
+    | Fail
     | Delete
     | Create
     | Publish

@@ -1,17 +1,26 @@
-"""The container engine: what NVIDIA's toolkit writes into containerd's configuration, and whether it starts.
+"""The container engine: whether it starts with what NVIDIA's toolkit wrote, and gives containers their GPUs.
 
 Sources: nvidia-container-toolkit, cmd/nvidia-ctk-installer/container (its sources; a drop-in since 1.18, in
 the version that the first source has); containerd, RELEASES.md (the newest version, which a dump has) and
 LoadConfigWithPlugins in 2.3.0 to 2.3.4 (a drop-in may not have a higher version than the root file; taken
 back on release/2.3). A node without annotations has such a containerd and a file in version 2, as nodes of
 AKS had (NVIDIA/aicr#1688).
-Not modelled: settings that 2.0 to 2.2 lose if the versions differ, and a runtime without runtime_type.
+
+The device plugin names a pod's GPUs as CDI devices, by mounts or by a variable (DEVICE_LIST_STRATEGY). An
+engine without CDI ignores the first, and runc the others: the container starts without a GPU, and nothing
+reports it before the program looks for one. Sources: containerd, docs/cri/config.md (``enable_cdi``) and
+release notes of 1.7.0 and 2.0.0; CRI-O 1.23.0; k8s-device-plugin, README; gpu-operator 26.7.0,
+controllers/object_controls.go (with CDI the toolkit enables it and leaves the default runtime, otherwise it
+makes its own the default).
+
+Not modelled: settings that 2.0 to 2.2 lose if the versions differ, a runtime without runtime_type, a toolkit
+that accepts the variable from privileged containers only, and pods that keep GPUs which they got another way.
 """
 
 from __future__ import annotations
 
 from gpuform.simulator import keys
-from gpuform.simulator.actions import Action, NodeMeta
+from gpuform.simulator.actions import Action, Crash, NodeMeta, Recover
 from gpuform.simulator.objects import Pod
 from gpuform.simulator.world import World
 
@@ -20,6 +29,12 @@ ENGINE, FILE, NEWEST = "containerd://2.3.4", "2", 4
 _SOURCES = ("RUNTIME_CONFIG_SOURCES", "RUNTIME_CONFIG_SOURCE")
 _FIRST_DROP_IN = (1, 18)
 _FIRST_STRICT, _FIRST_LENIENT = (2, 3), (2, 3, 5)
+_CDI = {"containerd": ((1, 7), (2, 0)), "cri-o": ((1, 23), (1, 23))}
+"""First version of each engine with CDI, and first one that has it on by default."""
+NVIDIA = "nvidia"
+NO_GPU = "CUDA error: no CUDA-capable device is detected (100)"
+NO_DEVICE = "no device file of a GPU (/dev/nvidia*)"
+"""Message of a CUDA program, and of the readiness gate's, without a GPU."""
 
 
 def down(world: World) -> bool:
@@ -30,13 +45,46 @@ def down(world: World) -> bool:
 def restart(world: World, pod: Pod) -> list[Action]:
     """The toolkit's pod has written its drop-in, and restarts containerd."""
     notes = world.node.annotations
-    engine, _, version = notes.get(keys.CONTAINER_RUNTIME, ENGINE).partition("://")
+    engine, version = _engine(world)
     own = int(notes.get(keys.CONTAINERD_CONFIG, FILE))
     written = _written(pod, own)
-    if engine != "containerd" or not _FIRST_STRICT <= _numbers(version) < _FIRST_LENIENT or written <= own:
+    if engine != "containerd" or not _FIRST_STRICT <= version < _FIRST_LENIENT or written <= own:
         return []
     refusal = f"containerd: drop-in config version {written} higher than root config version {own}"
     return [NodeMeta("containerd", {}, {keys.RUNTIME_DOWN: refusal})]
+
+
+def gives_gpus(world: World, pod: Pod) -> bool:
+    """Whether the pod's containers get the GPUs that the kubelet allocated to it."""
+    plugin, toolkit = world.running("device-plugin"), world.running(TOOLKIT)
+    by_cdi = toolkit is not None and toolkit.template.value("CDI_ENABLED") == "true"
+    assert plugin  # it has allocated them
+    if "cdi" in plugin.template.value("DEVICE_LIST_STRATEGY"):
+        name, version = _engine(world)
+        known, on = _CDI[name]
+        enabled = version >= on or by_cdi or world.node.annotations.get(keys.CDI) == "on"
+        return version >= known and enabled
+    default = world.node.annotations.get(keys.DEFAULT_RUNTIME) or ("runc" if by_cdi else NVIDIA)
+    return NVIDIA in (pod.runtime_class or default)
+
+
+def act(world: World) -> list[Action]:
+    """Programs without a GPU end and are restarted, until they have one."""
+    found: list[Action] = []
+    for pod in world.consumers if world.running("device-plugin") else ():
+        if not pod.devices or pod.phase != "Running" or pod.deleting or pod.trial:
+            continue
+        given = gives_gpus(world, pod)
+        if given and pod.crash == NO_GPU:
+            found.append(Recover(pod))
+        elif not given and not pod.crash:
+            found.append(Crash(pod, pod.requests[0][0], NO_GPU))
+    return found
+
+
+def _engine(world: World) -> tuple[str, tuple[int, ...]]:
+    name, _, version = world.node.annotations.get(keys.CONTAINER_RUNTIME, ENGINE).partition("://")
+    return name, _numbers(version)
 
 
 def _written(pod: Pod, own: int) -> int:

@@ -67,6 +67,9 @@ class Executor:
                 log.info("%s: %s/%s is rejected: %s", node.name, pod.namespace, pod.name, message)
                 await self._status(pod, {"phase": "Failed", "reason": reason, "message": message})
                 await self._event(node, actions.Event(pod, reason, message, "kubelet"))
+            case actions.Fail(pod, message):
+                log.info("%s: %s/%s fails: %s", node.name, pod.namespace, pod.name, message)
+                await self._status(pod, _failed(pod, message))
             case actions.Delete(pod):
                 log.info("%s: %s/%s is deleted", node.name, pod.namespace, pod.name)
                 await self._api.delete(_path(pod), {"preconditions": {"uid": pod.uid}})
@@ -190,15 +193,7 @@ def _crashing(pod: Pod, container: str, message: str) -> Json:
                 "message": f"back-off 10s restarting failed container={container}",
             }
         },
-        "lastState": {
-            "terminated": {
-                "exitCode": 1,
-                "reason": "Error",
-                "message": message,
-                "startedAt": _now(),
-                "finishedAt": _now(),
-            }
-        },
+        "lastState": _terminated(message),
     }
     waiting = {
         "ready": False,
@@ -223,6 +218,17 @@ def _crashing(pod: Pod, container: str, message: str) -> Json:
         _container(name, image, broken if name == container else done) for name, image in pod.template.init
     ]
     return status
+
+
+def _terminated(message: str) -> Json:
+    ended = {"exitCode": 1, "reason": "Error", "message": message, "startedAt": _now(), "finishedAt": _now()}
+    return {"terminated": ended}
+
+
+def _failed(pod: Pod, message: str) -> Json:
+    state = {"ready": False, "restartCount": 0, "started": False, "state": _terminated(message)}
+    containers = [_container(name, image, state) for name, image in pod.template.containers]
+    return {"phase": "Failed", "conditions": _conditions(False), "containerStatuses": containers}
 
 
 def _recovered(pod: Pod) -> Json:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpuform.simulator import device_plugin, health, keys
-from gpuform.simulator.actions import Action, Annotate, NodeResources, Reject
+from gpuform.simulator import container_engine, device_plugin, health, keys
+from gpuform.simulator.actions import Action, Annotate, Fail, NodeResources, Reject
 from gpuform.simulator.objects import Pod
 from gpuform.simulator.parts import original
 from gpuform.simulator.world import World
@@ -63,8 +63,12 @@ def act(world: World) -> list[Action]:
         except Refused as refusal:
             found.append(Reject(pod, refusal.reason, f"Pod was rejected: {refusal}"))
         else:
+            if pod.trial and not container_engine.gives_gpus(world, pod):
+                found.append(Fail(pod, container_engine.NO_DEVICE))
+                continue
             taken |= set(given)
-            found.append(Annotate(pod, {keys.DEVICES: ",".join(given)}, f"gets {', '.join(given)}"))
+            notes = {keys.DEVICES: ",".join(given)} | ({keys.RUN_ONCE: "true"} if pod.trial else {})
+            found.append(Annotate(pod, notes, f"gets {', '.join(given)}"))
     return found
 
 

@@ -59,6 +59,8 @@ class Pod:
     memory: str = ""
     held: str = ""
     load: str = ""
+    runtime_class: str = ""
+    trial: bool = False
 
     @property
     def running(self) -> bool:
@@ -110,7 +112,6 @@ def pod_of(raw: Json) -> Pod | None:
     requests = tuple(_requests(spec))
     if not operand and not requests:
         return None
-    memory = intern(annotations.get(keys.MEMORY, ""))
     owner: Json = next((o for o in meta.get("ownerReferences") or () if o.get("controller")), {})
     return Pod(
         namespace=intern(meta["namespace"]),
@@ -119,7 +120,7 @@ def pod_of(raw: Json) -> Pod | None:
         version=int(meta["resourceVersion"]),
         node=intern(spec.get("nodeName") or ""),
         operand=intern(operand),
-        template=_template(spec, annotations, bool(operand)) if operand or memory else NO_TEMPLATE,
+        template=_template(spec, annotations, bool(operand)),
         owner=(intern(owner.get("kind", "")), intern(owner.get("name", "")), intern(owner.get("uid", ""))),
         requests=requests,
         created=meta["creationTimestamp"],
@@ -132,9 +133,11 @@ def pod_of(raw: Json) -> Pod | None:
         devices=annotations.get(keys.DEVICES, ""),
         unhealthy=annotations.get(keys.UNHEALTHY, ""),
         limits=intern(annotations.get(keys.MPS_LIMITS, "")),
-        memory=memory,
+        memory=intern(annotations.get(keys.MEMORY, "")),
         held=annotations.get(keys.MEMORY_HELD, ""),
         load=intern(annotations.get(keys.LOAD, "")),
+        runtime_class=intern(spec.get("runtimeClassName") or ""),
+        trial=labels.get("app") == keys.TRIAL,
     )
 
 
@@ -179,7 +182,8 @@ def _template(spec: Json, annotations: Mapping[str, str], operand: bool) -> Temp
         return tuple((c["name"], c["image"]) for c in spec.get(field) or ())
 
     if not operand:
-        return Template(images("containers"), images("initContainers"), (), "", (), ())
+        plain = Template(images("containers"), images("initContainers"), (), "", (), ())
+        return _templates.setdefault(plain, plain)
     env = {e["name"]: e.get("value", "") for c in spec["containers"] for e in c.get("env") or ()}
     volumes = [v["configMap"]["name"] for v in spec.get("volumes") or () if "configMap" in v]
     found = Template(
@@ -192,6 +196,3 @@ def _template(spec: Json, annotations: Mapping[str, str], operand: bool) -> Temp
         while_cut=keys.MIG_STATE in json.dumps((spec.get("affinity") or {}).get("nodeAffinity")),
     )
     return _templates.setdefault(found, found)
-
-
-NO_TEMPLATE = Template((), (), (), "", (), ())

@@ -50,6 +50,7 @@ OPERANDS: tuple[Callable[[World], list[Action]], ...] = (
     health.act,
     kubelet.report,
     kubelet.act,
+    container_engine.act,
     memory.act,
 )
 

@@ -36,10 +36,12 @@ def test_a_pod_that_says_what_memory_it_wants_may_fail_by_container() -> None:
     assert pod.template.config_map == ""  # ConfigMaps of other pods are not kept
 
 
-def test_a_plain_pod_keeps_no_template() -> None:
-    pod = pod_of(raw_pod(labels={"app": "web"}))
-    assert pod is not None
-    assert pod.template.containers == ()
+def test_plain_pods_with_the_same_containers_share_one_template() -> None:
+    pods = [pod_of(raw_pod(labels={"app": app})) for app in ("web", "gpuform-trial")]
+    assert pods[0] is not None
+    assert pods[1] is not None
+    assert pods[0].template is pods[1].template
+    assert [pod.trial for pod in pods if pod] == [False, True]
 
 
 def test_a_node_keeps_the_simulators_own_annotations() -> None:
