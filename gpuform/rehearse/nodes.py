@@ -15,6 +15,7 @@ from gpuform.rehearse.cloud.market import reserved
 from gpuform.rehearse.stack_file import SELECTED
 from infra import versions
 from infra.model import labels, reset
+from infra.model.container_runtimes import CDI, NVIDIA_RUNTIME, spelled
 from infra.model.environment import Environment
 from infra.model.host_checks import driver_of
 from infra.model.hosts import HostsCluster
@@ -25,6 +26,8 @@ from infra.plan.nodes import bare
 
 Manifest = dict[str, Any]
 OWN_HOST = "own host"
+OLDEST = "1.6"
+"""containerd of Debian 12, the oldest system of the Ansible roles."""
 _STAND_IN = "AWS resources: a stand-in checks every input and creates nothing"
 _AT_MAGNUM = "Magnum resources: a stand-in checks every input and creates nothing"
 _CORES, _GIB = played_nodes.UNDECLARED
@@ -65,6 +68,15 @@ def played(env: Environment) -> Played:
     return Played(())
 
 
+def runtime_classes(env: Environment) -> Iterator[Manifest]:
+    """RuntimeClasses that pods name and the operator does not create; the cluster has them already."""
+    created = None if env.gpu_operator.mode == "device_plugin" else NVIDIA_RUNTIME
+    named = {env.runtime_class, *(workload.runtime_class for workload in env.workloads)}
+    for name in sorted(filter(None, named - {created})):
+        metadata = {"name": name}
+        yield {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": metadata, "handler": name}
+
+
 def _held(env: Environment) -> Iterator[str]:
     found = [one for pool in env.pools for one in reserved(env, pool)]
     if found:
@@ -80,8 +92,22 @@ def _hosts(env: Environment, pool: Pool) -> Iterator[Manifest]:
         made = bare(machine, host.name, {SELECTED: pool.name}, reset.resettable(env.cluster.kind, pool))
         del made["metadata"]["labels"][labels.INSTANCE_TYPE]  # own hosts have none
         if pool.gpus:
-            made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver_of(env.cluster, pool).version
+            made["metadata"]["annotations"] |= {
+                labels.SIM_HOST_DRIVER: driver_of(env.cluster, pool).version,
+                **_container_runtime(env.cluster),
+            }
         yield made
+
+
+def _container_runtime(cluster: HostsCluster) -> dict[str, str]:
+    """As Ansible leaves it; if no version is declared, the oldest that the mode works with."""
+    name = {"containerd": "containerd", "crio": "cri-o"}[cluster.runtime]
+    oldest = spelled(CDI[cluster.runtime].known) if cluster.by_cdi else OLDEST
+    found = {
+        labels.SIM_CONTAINER_RUNTIME: f"{name}://{cluster.runtime_version or oldest}",
+        labels.SIM_DEFAULT_RUNTIME: "runc",
+    }
+    return found | ({labels.SIM_CDI: "on"} if cluster.by_cdi else {})
 
 
 def _found(env: Environment, index: int, pool: Pool) -> Manifest:

@@ -88,7 +88,7 @@ class Rehearsal:
             cluster = held.enter_context(closing(Cluster(own, self.tools.path("kubectl"))))
             derived = stack_file.derived(declared, env, own.kubeconfig)
             root = stack_file.write(self.paths.root, own.state / "checkout", self.stack, derived)
-            cluster.apply(made.manifests)
+            cluster.apply((*made.manifests, *nodes.runtime_classes(env)))
             buying = held.enter_context(buyer(env, own, self.tools, self.options, cluster))
             by_claim = any(pool.by_claim for pool in env.pools)
             watch = Watch(cluster, env.name, by_claim=by_claim)

@@ -67,7 +67,9 @@ def derived(declared: Mapping[str, Any], env: Environment, kubeconfig: Path) -> 
     if env.cluster.kind == "hosts":
         # As on own hosts: Ansible has installed both, so the operator brings neither.
         if env.gpu_operator.mode == "operator":
-            found["gpu_operator"] = {**own, "driver": "host", "toolkit": "host"}
+            own |= {"driver": "host", "toolkit": "host"}
+        own |= {"cdi": env.cdi} | ({"runtime_class": env.runtime_class} if env.runtime_class else {})
+        found["gpu_operator"] = own
         found["pools"] = [_pool_of_hosts(pool) for pool in found["pools"]]
     return found
 

@@ -6,11 +6,13 @@ POOLS is a JSON file: by the name of a pool, the ``labels`` that discovery sets 
 that need a ready pod (by its label ``app``) on each node, and what each node ``offers``. A node's annotation
 ``gpuform.io/offers`` takes precedence, or ``gpuform.io/offers-per-gpu`` if nodes of a pool differ in their
 number of GPUs. Extended resources are read from the node's allocatable, device classes from its
-ResourceSlices. Until all is there the taint stays, whatever else happens (no answer from the API server, a
-failing operand, an unreadable promise), and an annotation says what is missing. Only our taint is removed, in
-one patch that the server refuses if the taints have changed meanwhile.
+ResourceSlices. With ``trial`` (namespace, image, runtime_class) a pod must then have opened a GPU of the
+node. Until all is there the taint stays, whatever else happens (no answer from the API server, a failing
+operand, an unreadable promise), and an annotation says what is missing. Only our taint is removed, in one
+patch that the server refuses if the taints have changed meanwhile.
 
-``proof.py`` says what a node must prove. Otherwise standard library only, Python 3.11 or newer.
+``proof.py`` says what a node must prove, ``trial.py`` makes the pod. Otherwise standard library only, Python
+3.11 or newer.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import signal
 import ssl
 import sys
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -32,6 +35,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # python3 -I does not search this folder
 import proof  # type: ignore[import-not-found,unused-ignore]
+import trial  # type: ignore[import-not-found,unused-ignore]
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PAGE = 100  # nodes in one answer; bounds the pod's memory in a large cluster
@@ -64,12 +68,20 @@ class Api:
                 return
             query = {**query, "continue": token}
 
-    def pods(self, node: str) -> list[Json]:
-        """Pods on one node in the operator's namespace, which is also ours."""
-        found: list[Json] = self._call(
-            f"/api/v1/namespaces/{self._namespace}/pods", {"fieldSelector": f"spec.nodeName={node}"}
-        )["items"]
+    def pods(self, node: str, namespace: str = "") -> list[Json]:
+        """Pods on one node, by default in the operator's namespace, which is also ours."""
+        path = f"/api/v1/namespaces/{namespace or self._namespace}/pods"
+        found: list[Json] = self._call(path, {"fieldSelector": f"spec.nodeName={node}"})["items"]
         return found
+
+    def create(self, pod: Json, namespace: str) -> None:
+        self._call(f"/api/v1/namespaces/{namespace}/pods", {}, pod, "POST")
+
+    def delete(self, pod: Json) -> None:
+        """Delete this pod, and no other one of its name."""
+        meta = pod["metadata"]
+        path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+        self._call(path, {}, {"preconditions": {"uid": meta["uid"]}}, "DELETE")
 
     def slices(self, node: str) -> list[Json]:
         found: list[Json] = self._call(
@@ -84,15 +96,17 @@ class Api:
     def note(self, node: str, key: str, value: str) -> None:
         self._call(f"/api/v1/nodes/{node}", {}, {"metadata": {"annotations": {key: value}}})
 
-    def _call(self, path: str, query: dict[str, str], change: list[Json] | Json | None = None) -> Json:
+    def _call(
+        self, path: str, query: dict[str, str], change: list[Json] | Json | None = None, method: str = "PATCH"
+    ) -> Json:
         url = f"{self._server}{path}?{urllib.parse.urlencode(query)}"
         request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310 (always https)
         request.add_header("Authorization", f"Bearer {(self._account / 'token').read_text().strip()}")
         if change is not None:
-            request.method = "PATCH"
+            request.method = method
             request.data = json.dumps(change).encode()
-            kind = "json-patch" if isinstance(change, list) else "merge-patch"
-            request.add_header("Content-Type", f"application/{kind}+json")
+            kind = "json-patch+" if isinstance(change, list) else "merge-patch+" if method == "PATCH" else ""
+            request.add_header("Content-Type", f"application/{kind}json")
         with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._tls) as answer:  # noqa: S310
             found: Json = json.load(answer)
         return found
@@ -121,14 +135,44 @@ def judge(api: Api, node: Json, pool: Json | None) -> str:
     name, noted = node["metadata"]["name"], node["metadata"].get("annotations") or {}
     pods = api.pods(name)
     there = proof.devices(api.slices(name)) if proof.claimed(node, pool) else {}
+    now = datetime.datetime.now(datetime.UTC)
     reasons = proof.missing(node, pods, pool, there)
+    if pool is not None and "trial" in pool:
+        reasons += tried(api, node, pool, bool(reasons), now)
     text = "; ".join(reasons)[:LONGEST]
     if pool is not None and not reasons:
-        now = datetime.datetime.now(datetime.UTC)
         api.patch(name, proof.lifting(node, proof.evidence(node, pods, pool, now)))
     elif noted.get(proof.WAITS_FOR) != text:
         api.note(name, proof.WAITS_FOR, text)
     return text
+
+
+def tried(api: Api, node: Json, pool: Json, early: bool, now: datetime.datetime) -> list[str]:
+    """Let a pod open a GPU of the node, and say what it waits for; ``early``: the node lacks something else.
+
+    The pod is deleted before the node is admitted, and whenever the node lacks something again.
+    """
+    settings = pool["trial"]
+    pods = api.pods(node["metadata"]["name"], settings["namespace"])
+    found = next((one for one in pods if one["metadata"]["name"] == trial.name(node)), None)
+    cordoned = bool(node["spec"].get("unschedulable"))  # its GPUs may be partitioned at this moment
+    requested = trial.resource(proof.promise(node, pool), proof.RESOURCE, now)
+    if early or cordoned or requested is None:
+        if found is not None and "deletionTimestamp" not in found["metadata"]:
+            api.delete(found)
+        return ["it is cordoned, so no pod can try its GPUs"] if cordoned else []
+    if found is None:
+        try:
+            api.create(trial.pod(node, requested, settings), settings["namespace"])
+        except urllib.error.HTTPError as error:  # an admission plugin, for example for its RuntimeClass
+            return [f"a pod that requests {requested} is refused: {json.load(error)['message']}"]
+        return [trial.starts(requested)]
+    if "deletionTimestamp" in found["metadata"]:
+        return ["the last pod that tried a GPU is ending"]
+    done = trial.succeeded(found)
+    if done or trial.expired(found, now):
+        api.delete(found)
+    return [] if done else [trial.state(found)]
 
 
 def main() -> None:

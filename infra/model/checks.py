@@ -15,6 +15,8 @@ from infra.model.scheduling import PLACEHOLDER, SCHEDULER
 from infra.model.sharing import Mig, Mps
 from infra.model.workload import DeploymentWorkload, Workload
 
+TRIAL = "gpuform-trial"
+"""Namespace of the readiness gate's pods that try a GPU."""
 BUILT_IN_NAMESPACES = ("default",)
 SYSTEM_NAMESPACES = (
     "kube-system",
@@ -25,6 +27,7 @@ SYSTEM_NAMESPACES = (
     SCHEDULER,
     PLACEHOLDER,
     HEALTH,
+    TRIAL,
 )
 
 

@@ -27,6 +27,7 @@ from infra.model import (
 )
 from infra.model.aws import AwsCluster
 from infra.model.base import Model, Name
+from infra.model.container_runtimes import NVIDIA_RUNTIME
 from infra.model.cost import Cost
 from infra.model.health import Health
 from infra.model.hosts import HostsCluster
@@ -163,6 +164,18 @@ class Environment(Model):
         return self.gpu_operator.mig_strategy if not found else found.pop() if len(found) == 1 else None
 
     @property
+    def cdi(self) -> bool:
+        """Whether containers get their GPUs as CDI devices."""
+        return self.cluster.by_cdi if isinstance(self.cluster, HostsCluster) else self.gpu_operator.cdi
+
+    @property
+    def runtime_class(self) -> str | None:
+        """RuntimeClass without which a pod gets no GPU; None if the nodes' default runtime gives it."""
+        if isinstance(self.cluster, HostsCluster):
+            return None if self.cluster.by_cdi else NVIDIA_RUNTIME
+        return self.gpu_operator.runtime_class
+
+    @property
     def packs(self) -> bool:
         """Whether pods with GPUs are placed by the packing scheduler."""
         return self.scheduling is not None and self.scheduling.packer
@@ -218,6 +231,8 @@ class Environment(Model):
             found += aws_pools.warnings(self.gpu_operator.mig_strategy, self.pools)
         if isinstance(self.cluster, OpenstackCluster):
             found += openstack_checks.warnings(self.cluster, self.pools)
+        if isinstance(self.cluster, HostsCluster):
+            found += host_checks.warnings(self.cluster, self.pools)
         return tuple(found)
 
     def resolved(self) -> dict[str, Any]:

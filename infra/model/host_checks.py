@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from infra.model import driver_checks, drivers
+from infra.model.container_runtimes import CDI, numbers, spelled
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
 from infra.model.hosts import Driver, Host, HostsCluster
@@ -28,6 +29,7 @@ def check(
         _check_pool(cluster, pool, f"pools[{index}]")
     _check_used(cluster, pools)
     _check_toolkit(cluster)
+    _check_runtime(cluster, pools)
     _check_joined(cluster, spec, inside)
     _check_daemon(cluster, spec, pools)
 
@@ -130,10 +132,36 @@ def _check_toolkit(cluster: HostsCluster) -> None:
     driver_checks.check_acknowledged("cluster", f"container toolkit {version}", holes, cluster.acknowledge)
 
 
+def _check_runtime(cluster: HostsCluster, pools: Sequence[Pool]) -> None:
+    """Refuse what the declared version of the container runtime cannot do."""
+    if cluster.runtime_version is None:
+        return
+    cdi, version = CDI[cluster.runtime], numbers(cluster.runtime_version)
+    if cluster.runtime == "crio" and version < cdi.known:
+        fact = f"CRI-O {cluster.runtime_version} has no CDI, by which its containers get GPUs"
+        raise InputError("cluster.runtime_version", fact, f"use CRI-O {spelled(cdi.known)} or newer")
+    if cluster.mode == "cdi" and version < cdi.known:
+        fact = f"containerd {cluster.runtime_version} has no CDI, which came with {spelled(cdi.known)}"
+        raise InputError("cluster.toolkit.mode", fact, "use runtime, or a newer containerd")
+    for index, pool in enumerate(pools):
+        if pool.by_claim and not cluster.by_cdi and version < cdi.on:
+            fact = "claimed GPUs are CDI devices, which the hosts' containerd is not configured for"
+            fix = f"use cluster.toolkit.mode: cdi, with containerd {spelled(cdi.known)} or newer"
+            raise InputError(f"pools[{index}].sharing.kind", fact, fix)
+
+
+def warnings(cluster: HostsCluster, pools: Sequence[Pool]) -> Iterator[str]:
+    """GPUs only for pods with a RuntimeClass, although nothing declares it."""
+    said = cluster.toolkit.mode or cluster.runtime_version or cluster.runtime == "crio"
+    if cluster.kubeconfig and not said and any(pool.gpus for pool in pools):
+        fact = "missing, so only pods with runtimeClassName: nvidia get GPUs; declared pods have it"
+        yield f"cluster.runtime_version: {fact}; give the hosts' oldest containerd, or toolkit.mode"
+
+
 def _check_daemon(cluster: HostsCluster, spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
     """The MPS daemon of the device plugin's chart gets the driver's programs only from NVIDIA's runtime."""
     for index, pool in enumerate(pools):
-        if isinstance(pool.sharing, Mps) and spec.mode == "device_plugin" and cluster.toolkit.mode == "cdi":
+        if isinstance(pool.sharing, Mps) and spec.mode == "device_plugin" and cluster.mode == "cdi":
             raise InputError(
                 f"pools[{index}].sharing.kind",
                 "without the operator MPS's daemon starts with NVIDIA's runtime, which the hosts do not have",

@@ -15,6 +15,7 @@ from infra.model.errors import InputError
 
 _DRIVER = re.compile(r"\d{3}\.\d{2,3}(\.\d{2})?")
 _TOOLKIT = re.compile(r"\d+\.\d+\.\d+")
+_RUNTIME = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,3})?")
 _CUDA = re.compile(r"\d+\.\d+")
 _URL = re.compile(r"https?://[^\s@{}]+")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -41,6 +42,13 @@ def _toolkit_version(value: str) -> str:
             f"{value} overwrites the imports of containerd's configuration, and the cluster's are lost",
             f"use {versions.HOST_CONTAINER_TOOLKIT}",
         )
+    return value
+
+
+def _runtime_version(value: str) -> str:
+    if not _RUNTIME.fullmatch(value):
+        fix = "write the oldest one of the hosts, as '1.7' or '1.7.24'"
+        raise InputError("", f"{value!r} is not a version of a container runtime", fix)
     return value
 
 
@@ -134,6 +142,7 @@ Context = Annotated[str, Field(strict=True), AfterValidator(_context)]
 CudaVersion = Annotated[str, Field(strict=True), AfterValidator(_cuda_version)]
 DriverVersion = Annotated[str, Field(strict=True), AfterValidator(_driver_version)]
 Fingerprint = Annotated[str, Field(strict=True), AfterValidator(_fingerprint)]
+RuntimeVersion = Annotated[str, Field(strict=True), AfterValidator(_runtime_version)]
 Sha256 = Annotated[str, Field(strict=True), AfterValidator(_sha256)]
 ToolkitVersion = Annotated[str, Field(strict=True), AfterValidator(_toolkit_version)]
 User = Annotated[str, Field(strict=True), AfterValidator(_user)]

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from infra import versions
 from infra.model.base import HostName, Model
+from infra.model.container_runtimes import CDI, Runtime, numbers
 from infra.model.drivers import Modules
 from infra.model.errors import InputError
 from infra.model.host_values import (
@@ -19,6 +20,7 @@ from infra.model.host_values import (
     DriverVersion,
     Fingerprint,
     OwnPath,
+    RuntimeVersion,
     Sha256,
     ToolkitVersion,
     Url,
@@ -115,9 +117,10 @@ class Toolkit(Model):
     version: ToolkitVersion = Field(
         default=versions.HOST_CONTAINER_TOOLKIT, description="Whole version, held like the driver's."
     )
-    mode: Literal["cdi", "runtime"] = Field(
-        default="runtime",
-        description="How containers get their GPUs: devices by CDI, or a second runtime beside runc.",
+    mode: Literal["cdi", "runtime"] | None = Field(
+        default=None,
+        description="How containers get their GPUs: cdi as CDI devices; runtime by a second runtime beside "
+        "runc, for pods with RuntimeClass nvidia. If left out, cdi if runtime_version supports it.",
     )
     repository: Repository | None = Field(
         default=None,
@@ -142,7 +145,11 @@ class HostsCluster(Model):
         default=(),
         description="Hosts of the control plane that are in no pool: only prepared for Kubernetes.",
     )
-    runtime: Literal["containerd", "crio"] = Field(default="containerd", description="Container runtime.")
+    runtime: Runtime = Field(default="containerd", description="Container runtime.")
+    runtime_version: RuntimeVersion | None = Field(
+        default=None,
+        description="Its version, in quotes; the oldest on the hosts with GPUs. Decides toolkit.mode.",
+    )
     toolkit: Toolkit = Field(default_factory=Toolkit)
     driver: Driver | None = Field(
         default=None, description="The driver on hosts with GPUs, unless their pool has its own."
@@ -157,3 +164,20 @@ class HostsCluster(Model):
     acknowledge: tuple[Acknowledged, ...] = Field(
         default=(), description="Accepted vulnerabilities of an older container toolkit."
     )
+
+    @property
+    def mode(self) -> Literal["cdi", "runtime"]:
+        """What the toolkit is configured for: as declared, or cdi if the runtime's version supports it.
+
+        Without a version a second runtime, which every containerd supports.
+        """
+        if self.toolkit.mode:
+            return self.toolkit.mode
+        version = self.runtime_version
+        supported = version is not None and numbers(version) >= CDI[self.runtime].known
+        return "cdi" if supported and self.runtime == "containerd" else "runtime"
+
+    @property
+    def by_cdi(self) -> bool:
+        """Whether pods get their GPUs as CDI devices; CRI-O supports them in both modes."""
+        return self.runtime == "crio" or self.mode == "cdi"

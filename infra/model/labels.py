@@ -48,6 +48,9 @@ SIM_GPU = "simulator.gpuform.io/gpu"
 SIM_GPU_COUNT = "simulator.gpuform.io/gpu-count"
 SIM_GPU_RESET = "simulator.gpuform.io/gpu-reset"
 SIM_HOST_DRIVER = "simulator.gpuform.io/host-driver"
+SIM_CONTAINER_RUNTIME = "simulator.gpuform.io/container-runtime"
+SIM_CDI = "simulator.gpuform.io/cdi"
+SIM_DEFAULT_RUNTIME = "simulator.gpuform.io/default-runtime"
 
 # Kubernetes.
 HOSTNAME = "kubernetes.io/hostname"

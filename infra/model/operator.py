@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from infra.model.base import Count, LabelKey, Model
+from infra.model.base import Count, LabelKey, Model, Name
 from infra.model.errors import InputError
 from infra.model.host_values import Acknowledged, DriverVersion, ToolkitVersion
 from infra.model.labels import NVIDIA_GPU
@@ -142,6 +142,11 @@ class GpuOperatorSpec(Model):
         default=True,
         description="Whether containers get their GPUs as CDI devices; else by mounts, if the operator "
         "installs the toolkit, or by a variable that any container may set.",
+    )
+    runtime_class: Name | None = Field(
+        default=None,
+        description="RuntimeClass of declared pods with GPUs, if NVIDIA's runtime is not the nodes' default "
+        "and does not use CDI.",
     )
     acknowledge: tuple[Acknowledged, ...] = Field(
         default=(), description="Accepted vulnerabilities of an older operator or toolkit."

@@ -112,10 +112,11 @@ def _brings(what: str) -> Mapping[str, Reason]:
 
 _ALONE = ("mode device_plugin installs none, the nodes include it", "leave it out, or use mode: operator")
 _NO_CHOICE = ("the device plugin in the node image does not support it", "leave it out")
-_ONLY_CDI = (
-    "containers of own hosts start with runc, to which a GPU comes as a CDI device or not at all",
-    "leave it out",
+_BY_MODE = (
+    "on own hosts cluster.toolkit.mode decides it",
+    "leave it out, or give cluster.toolkit.mode: cdi or runtime",
 )
+_ON_AWS = ("NVIDIA's runtime is the default of the node image", "leave it out, or give a workload its own")
 _NO_HOLES = (
     "mode device_plugin installs neither an operator nor a toolkit",
     "leave it out, or use mode: operator",
@@ -152,14 +153,15 @@ def of_operator(cluster: str, spec: GpuOperatorSpec, owns: Ownership) -> Mapping
     if alone:
         found |= {"driver": _ALONE, "toolkit": _ALONE, "acknowledge": _NO_HOLES}
     if spec.mode == "existing":
-        kept = {"mode", "mig_strategy", "gpu_taint"}
+        kept = {"mode", "mig_strategy", "gpu_taint", "runtime_class"}
         found |= {key: _THEIRS for key in GpuOperatorSpec.model_fields if key not in kept}
     elif cluster in ("aws", "embedded"):
         found["nfd"] = _ONLY_OURS
     if cluster == "aws":
-        found |= {"driver": _IMAGE_OWNS, "toolkit": _IMAGE_OWNS}
+        found |= {"driver": _IMAGE_OWNS, "toolkit": _IMAGE_OWNS, "runtime_class": _ON_AWS}
     if cluster == "hosts":
-        found |= {"driver": _ANSIBLE_DRIVER, "toolkit": _ANSIBLE_TOOLKIT, "cdi": _ONLY_CDI}
+        found |= {"driver": _ANSIBLE_DRIVER, "toolkit": _ANSIBLE_TOOLKIT}
+        found |= dict.fromkeys(("cdi", "runtime_class"), _BY_MODE)
     if owns.device_plugin == "image":
         found["cdi"] = _NO_CHOICE
     return found

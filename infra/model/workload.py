@@ -94,6 +94,9 @@ class _Workload(Model):
     memory: Annotated[str, AfterValidator(_memory)] = Field(
         default="1Gi", strict=True, description="Memory request and limit per pod."
     )
+    runtime_class: Name | None = Field(
+        default=None, description="RuntimeClass of its pods; that of the environment if left out."
+    )
     priority: Name | None = Field(default=None, description="One of the environment's priorities.")
     image: PinnedImage = Field(description="Image with tag or digest.")
     command: tuple[

@@ -51,8 +51,8 @@ def _values(env: Environment, monitoring: Monitoring) -> Values:
         "serviceMonitor": scraping.service_monitor(monitoring),
         "tolerations": gpu_operator.gpu_tolerations(env),
     }
-    if device_plugin.runtime_class(env):
-        found["runtimeClassName"] = device_plugin.RUNTIME_CLASS
+    if device_plugin.class_name(env):
+        found["runtimeClassName"] = device_plugin.class_name(env)
     return found
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from infra import versions
 from infra.model import labels, operator_checks
+from infra.model.container_runtimes import NVIDIA_RUNTIME
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.hosts import HostsCluster
 from infra.plan import gpu_operator, sharing
@@ -18,7 +19,6 @@ from infra.plan.gpu_operator import ChartRelease, Values
 
 NAME = "nvidia-device-plugin"
 """Name of the release and the chart, and the label ``app`` of every pod of its DaemonSets."""
-RUNTIME_CLASS = "nvidia"
 
 Manifest = dict[str, Any]
 
@@ -59,9 +59,14 @@ def values(env: Environment) -> Values:
     config_map = sharing.device_plugin_config_map(env)
     if config_map is not None:
         found["config"] = {"name": config_map["metadata"]["name"], "default": sharing.DEFAULT_KEY}
-    if runtime_class(env):
-        found["runtimeClassName"] = RUNTIME_CLASS
+    if class_name(env):
+        found["runtimeClassName"] = class_name(env)
     return found
+
+
+def class_name(env: Environment) -> str | None:
+    """RuntimeClass of pods that need the driver's libraries; None if the default runtime gives them."""
+    return NVIDIA_RUNTIME if runtime_class(env) else env.runtime_class
 
 
 def runtime_class(env: Environment) -> Manifest | None:
@@ -70,16 +75,16 @@ def runtime_class(env: Environment) -> Manifest | None:
     Ansible adds NVIDIA's runtime to own hosts as a second one. Elsewhere the node image, or the nodes' owner,
     has made it the default, and the result is None.
     """
-    if not isinstance(env.cluster, HostsCluster) or env.cluster.toolkit.mode != "runtime":
+    if not isinstance(env.cluster, HostsCluster) or env.cluster.mode != "runtime":
         return None
     return {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",
         "metadata": {
-            "name": RUNTIME_CLASS,
+            "name": NVIDIA_RUNTIME,
             "labels": {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"},
         },
-        "handler": "nvidia",
+        "handler": NVIDIA_RUNTIME,
     }
 
 
@@ -92,6 +97,6 @@ def _affinity() -> Values:
 
 def _device_list(env: Environment) -> Values:
     """With CDI the chart writes the CDI specification, and looks for the driver on the node for that."""
-    if env.gpu_operator.cdi:
+    if env.cdi:
         return {"deviceListStrategy": "cdi-cri", "nvidiaDriverRoot": "/"}
     return {"deviceListStrategy": env.ownership.device_list}

@@ -53,7 +53,7 @@ def values(env: Environment) -> Values:
     tolerations = gpu_tolerations(env)
     somewhere = somewhere_tolerations(env)
     return {
-        "cdi": {"enabled": env.gpu_operator.cdi, "nriPluginEnabled": False},
+        "cdi": {"enabled": env.cdi, "nriPluginEnabled": False},
         # The chart accepts both this and gpuCluster, but the operator works with only one of them.
         "clusterPolicy": {"deployCR": True},
         "daemonsets": {"tolerations": tolerations, **_accepted(env)},
@@ -149,7 +149,7 @@ def _toolkit(env: Environment) -> Values:
         return {"enabled": False}
     # A pod that requests no GPU must not get one by setting NVIDIA_VISIBLE_DEVICES.
     found = [{"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "value": "false"}]
-    if not env.gpu_operator.cdi:  # a pod that requests one then gets it by volume mounts
+    if not env.cdi:  # a pod that requests one then gets it by volume mounts
         found.append({"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "value": "true"})
     declared = env.gpu_operator.toolkit_env.model_dump(exclude_none=True)
     found += [{"name": name, "value": value} for name, value in declared.items()]
@@ -182,7 +182,7 @@ def _device_plugin(env: Environment) -> Values:
     if env.ownership.device_plugin == "image":
         return {"enabled": False}
     found: Values = {"enabled": True}
-    if not env.gpu_operator.cdi:
+    if not env.cdi:
         found["env"] = [{"name": "DEVICE_LIST_STRATEGY", "value": env.ownership.device_list}]
     config_map = sharing.device_plugin_config_map(env)
     if config_map is not None:

@@ -114,7 +114,7 @@ def _gpus(env: Environment, pool: Pool, keys: Keys) -> Variables:
         "nvidia_container_toolkit_version": cluster.toolkit.version,
         "nvidia_container_toolkit_acknowledge": list(cluster.acknowledge),
         "nvidia_container_toolkit_runtime": cluster.runtime,
-        "nvidia_container_toolkit_mode": cluster.toolkit.mode,
+        "nvidia_container_toolkit_mode": cluster.mode,
         "nvidia_container_toolkit_repository": _repository(cluster.toolkit.repository, keys),
         **_mig(cluster, pool),
         "cuda_toolkit_version": cluster.cuda or "",

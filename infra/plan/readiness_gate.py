@@ -2,14 +2,17 @@
 
 Its program is ``infra/incluster/readiness_gate.py``, in a ConfigMap named by its content, so that a change
 makes a new pod; the ConfigMap also has what the nodes of each pool must show. It may list and patch nodes,
-list ResourceSlices if GPUs are claimed, list the pods of its namespace, and nothing else.
+list ResourceSlices if GPUs are claimed, list the pods of its namespace, create and delete pods in a namespace
+of Pod Security level restricted, and nothing else.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from infra import versions
 from infra.model import labels
+from infra.model.checks import TRIAL
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.plan import device_plugin, gpu_operator, sharing, startup
@@ -19,7 +22,7 @@ from infra.plan.script import Script
 Manifest = dict[str, Any]
 
 NAME = "readiness-gate"
-FILES = ("readiness_gate.py", "proof.py")
+FILES = ("readiness_gate.py", "proof.py", "trial.py")
 POOLS = "pools.json"
 FOLDER = "/gate"
 
@@ -46,6 +49,13 @@ def pools(env: Environment) -> dict[str, Any]:
             found[pool.name] = {"labels": [labels.DRIVER_VERSION], "operands": list(operands(env, pool))}
             if not env.by_karpenter(pool):
                 found[pool.name]["offers"] = startup.offers(env, pool)
+            if startup.tried(env, pool):
+                own = {"runtime_class": env.runtime_class} if env.runtime_class else {}
+                found[pool.name]["trial"] = {
+                    "image": versions.READINESS_GATE_IMAGE,
+                    "namespace": TRIAL,
+                    **own,
+                }
     return found
 
 
@@ -75,7 +85,10 @@ def _access(env: Environment, gate: Program) -> tuple[Manifest, ...]:
     on_pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}
     on_slices = {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"], "verbs": ["list"]}
     claimed = [on_slices] if any(pool.by_claim for pool in env.pools) else []
+    on_trials = {**on_pods, "verbs": ["create", "delete", "list"]}
+    tried = any(startup.tried(env, pool) for pool in env.pools)
     return (
         *gate.granted(f"gpuform-{NAME}", [on_nodes, *claimed]),
         *gate.granted(NAME, [on_pods], gate.namespace),
+        *(gate.granted(NAME, [on_trials], TRIAL) if tried else ()),
     )

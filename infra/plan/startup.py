@@ -37,6 +37,16 @@ def any_gated(env: Environment) -> bool:
     return any(gated(env, pool) for pool in env.pools)
 
 
+def tried(env: Environment, pool: Pool) -> bool:
+    """Whether a pod must have opened a GPU of each node before the gate lets others in.
+
+    Not where GPUs are claimed: a claim's devices are always CDI devices. Nor on Karpenter's nodes: Karpenter
+    counts the pod's request, and buys another node for the pod that waits for this one
+    (sigs.k8s.io/karpenter, state.StateNode.Available).
+    """
+    return gated(env, pool) and not pool.by_claim and not env.by_karpenter(pool)
+
+
 def startup_taints(env: Environment, pool: Pool) -> list[dict[str, str]]:
     """Taints that are removed once the node is proven; no workload tolerates them, every operand must."""
     return [{"key": labels.GPU_NOT_READY, "effect": "NoSchedule"}] if gated(env, pool) else []

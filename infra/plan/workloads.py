@@ -17,7 +17,7 @@ from infra.model.pool import Pool
 from infra.model.rollout import COLOURS
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
 from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
-from infra.plan import affinity, blue_green, dra, serving, sharing
+from infra.plan import affinity, blue_green, dra, serving, sharing, startup
 
 Manifest = dict[str, Any]
 _USER = 1000  # any user but root; images that bring their own root user run as this one
@@ -29,6 +29,7 @@ def namespaces(env: Environment) -> tuple[Manifest, ...]:
     wanted -= set(checks.BUILT_IN_NAMESPACES)
     wanted |= {SCHEDULER} if env.packs else set()
     wanted |= {HEALTH} if env.health else set()
+    wanted |= {checks.TRIAL} if any(startup.tried(env, pool) for pool in env.pools) else set()
     wanted |= {PLACEHOLDER} if any(pool.spare for pool in env.pools) else set()
     theirs = env.ownership.device_plugin == "cluster"
     found = [_namespace(env, sharing.namespace(env), "restricted" if theirs else "privileged")]
@@ -190,6 +191,9 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         spec["resourceClaims"] = [{"name": dra.REQUEST, "resourceClaimTemplateName": name}]
     if env.packs and (resource or claimed):
         spec["schedulerName"] = SCHEDULER
+    runtime_class = workload.runtime_class or (env.runtime_class if resource else None)
+    if runtime_class:
+        spec["runtimeClassName"] = runtime_class
     if workload.priority:
         spec["priorityClassName"] = workload.priority
     if workload.pool:

@@ -192,6 +192,7 @@ def test_only_gpus_bring_the_readiness_gate(nodes: dict[str, object]) -> None:
         "role-binding",
         "program",
         "deployment",
+        *(("trial-role", "trial-role-binding") if "nodes" in nodes else ()),
     )
     assert {name for name in made if name.startswith("readiness")} == {
         "readiness-gate",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpuform.rehearse.program import Gate
+from infra.model.checks import TRIAL
 from infra.plan import gpu_operator, readiness_gate, sharing, workloads
 from infra.plan.sharing import NAMESPACE
 from tests.conftest import Plane
@@ -34,7 +35,7 @@ def planned(simulated_plane: Plane, tmp_path_factory: pytest.TempPathFactory) ->
     site.helm("uninstall", "gpu-operator", "-n", NAMESPACE, "--wait")
     site.kubectl("delete", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": own}))
     site.kubectl("delete", "node", "system-0")
-    site.kubectl("delete", "namespace", NAMESPACE, "--wait=true")
+    site.kubectl("delete", "namespace", NAMESPACE, TRIAL, "--wait=true")
 
 
 @pytest.fixture

@@ -69,10 +69,10 @@ class Site:
         spec = {"taints": [*template["spec"]["taints"], *template["spec"]["startupTaints"]]}
         self.apply({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec})
 
-    def fixed(self, name: str) -> None:
+    def fixed(self, name: str, runtime: str) -> None:
         """A node as a managed group makes it: with the group's taints, and without a promise."""
         hardware = {"kwok.x-k8s.io/node": "fake", keys.GPU_ID: "10de:1eb8", keys.GPU_COUNT: "1"}
-        hardware[keys.HOST_DRIVER] = DRIVER
+        hardware |= {keys.HOST_DRIVER: DRIVER, keys.CONTAINER_RUNTIME: runtime}
         own = {"kubernetes.io/os": "linux", "kubernetes.io/hostname": name, keys.PCI_PRESENT: "true"}
         metadata = {
             "name": name,

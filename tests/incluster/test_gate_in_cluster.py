@@ -9,7 +9,9 @@ import time
 
 import pytest
 
+from gpuform.simulator import keys
 from infra.incluster.proof import lifting
+from infra.model.checks import TRIAL
 from infra.plan import readiness_gate
 from infra.plan.sharing import NAMESPACE
 from tests.incluster.gate_site import BY_CLAIM, DRIVER, ENV, READY, TAINT, VALIDATOR, Site
@@ -60,13 +62,20 @@ def test_a_pod_waits_for_the_last_operand_on_two_nodes_at_once(site: Site) -> No
             assert time.strptime(evidence["at"], "%Y-%m-%dT%H:%M:%SZ")
 
 
-@pytest.mark.nightly
-def test_a_node_of_a_managed_group_has_to_keep_the_promise_of_its_pool(site: Site) -> None:
+def test_a_node_of_a_managed_group_has_to_keep_its_pools_promise_and_to_give_a_pod_a_gpu(site: Site) -> None:
+    """With containerd 1.6 all operands are ready, and pods get no GPU."""
     with site.gate.running():
-        site.fixed("p1-a")
+        site.fixed("p1-a", "containerd://1.6.20")
         noted = until(lambda: site.note("p1-a"), bool)
         assert "it offers 0 of 1 nvidia.com/gpu" in noted
+        until(lambda: site.note("p1-a"), lambda text: "gets no GPU: no device file of a GPU" in text)
+        assert site.ready(VALIDATOR, "p1-a")
+        assert TAINT in site.taints("p1-a")
+        newer = f"{keys.CONTAINER_RUNTIME}=containerd://2.0.5"
+        site.kubectl("annotate", "node", "p1-a", newer, "--overwrite")
+        site.kubectl("delete", "pods", "-n", TRIAL, "--all")  # the gate itself replaces it after 30 s
         evidence = json.loads(until(lambda: site.note("p1-a", READY), bool))
+        assert site.kubectl("get", "pods", "-n", TRIAL, "-o", "name").split() == []
         assert evidence["offers"] == {"nvidia.com/gpu": 1}
         assert evidence["cuda"].split(".")[0].isdigit()
         assert site.taints("p1-a") == ["nvidia.com/gpu"]
@@ -191,6 +200,8 @@ def test_the_account_may_do_what_it_must_and_nothing_else(site: Site) -> None:
     slices = "resourceslices.resource.k8s.io [] [] [list]"
     assert sorted(ours) == ["nodes [] [] [list patch]", "pods [] [] [list]", slices]
     elsewhere = site.kubectl("auth", "can-i", "--list", me, "-n", "default")
+    trials = site.kubectl("auth", "can-i", "--list", me, "-n", TRIAL)
+    assert "pods [] [] [create delete list]" in [" ".join(line.split()) for line in trials.splitlines()]
     assert not [line for line in elsewhere.splitlines() if line.startswith(("pods", "secrets", "configmaps"))]
 
 

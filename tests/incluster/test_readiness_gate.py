@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from infra.incluster import proof, readiness_gate
+from infra.incluster import proof, readiness_gate, trial
 
 pytestmark = pytest.mark.unit
 
@@ -245,7 +245,9 @@ def test_the_evidence_has_time_and_versions() -> None:
     }
 
 
-@pytest.mark.parametrize(("program", "beside"), [(proof, set()), (readiness_gate, {"proof"})])
+@pytest.mark.parametrize(
+    ("program", "beside"), [(proof, set()), (trial, set()), (readiness_gate, {"proof", "trial"})]
+)
 def test_it_needs_nothing_but_the_standard_library(program: ModuleType, beside: set[str]) -> None:
     tree = ast.parse(Path(program.__file__ or "").read_text())
     names = {

@@ -47,6 +47,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("HostsCluster", "known_hosts"): (HOSTS, "cluster/known_hosts", "~/.ssh/known"),
     ("HostsCluster", "control_plane"): (HOSTS, "cluster/control_plane", []),
     ("HostsCluster", "runtime"): (HOSTS, "cluster/runtime", "crio"),
+    ("HostsCluster", "runtime_version"): (HOSTS, "cluster/runtime_version", "1.7"),
     ("HostsCluster", "toolkit"): (HOSTS, "cluster/toolkit", {}),
     ("HostsCluster", "driver"): (HOSTS, "cluster/driver", OWN),
     ("HostsCluster", "cuda"): (HOSTS, "cluster/cuda", "12.2"),

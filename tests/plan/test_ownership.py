@@ -100,7 +100,7 @@ def test_what_is_the_same_in_every_row(row: str) -> None:
     values = gpu_operator.values(TABLE[row][0])
     assert values["operator"]["upgradeCRD"] is True
     assert (values["clusterPolicy"], values["gpuCluster"]) == ({"deployCR": True}, {"deployCR": False})
-    assert values["cdi"] == {"enabled": True, "nriPluginEnabled": False}
+    assert values["cdi"] == {"enabled": row != "ansible", "nriPluginEnabled": False}
     assert values["psa"] == {"enabled": True}
     gpu = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     assert gpu in values["daemonsets"]["tolerations"]

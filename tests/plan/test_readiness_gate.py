@@ -182,9 +182,9 @@ def test_its_pod_runs_the_program_that_the_config_map_holds() -> None:
     by_kind = {manifest["kind"]: manifest for manifest in readiness_gate.manifests(TABLE["sliced"])}
     assert len(by_kind) == 7
     program = by_kind["ConfigMap"]
-    assert sorted(program["data"]) == ["pools.json", "proof.py", "readiness_gate.py"]
+    assert sorted(program["data"]) == ["pools.json", "proof.py", "readiness_gate.py", "trial.py"]
     assert list(json.loads(program["data"]["pools.json"])) == [pool.name for pool in TABLE["sliced"].pools]
-    for name in ("proof.py", "readiness_gate.py"):
+    for name in ("proof.py", "readiness_gate.py", "trial.py"):
         compile(program["data"][name], name, "exec")
     pod = by_kind["Deployment"]["spec"]["template"]["spec"]
     assert pod["volumes"] == [{"name": "program", "configMap": {"name": program["metadata"]["name"]}}]
@@ -192,3 +192,26 @@ def test_its_pod_runs_the_program_that_the_config_map_holds() -> None:
     assert container["command"] == ["python3", "-I", "-B", "/gate/readiness_gate.py", "/gate/pools.json"]
     assert pod["tolerations"] == gpu_operator.values(TABLE["sliced"])["operator"]["tolerations"]
     assert TOLERATION not in pod["tolerations"]
+
+
+@pytest.mark.parametrize(
+    ("pool", "tried"),
+    [
+        ({"machine": "g4dn.xlarge", "nodes": 1}, True),
+        ({"machine": "g4dn.xlarge", "nodes": 1, "sharing": {"kind": "dra"}}, False),
+        ({"machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 8}}}, False),
+    ],
+)
+def test_a_pod_tries_a_gpu_except_by_claim_and_on_karpenters_nodes(pool: dict[str, Any], tried: bool) -> None:
+    """Karpenter would count the pod, and buy another node for the one that waits."""
+    env = aws(pool)
+    (asked,) = readiness_gate.pools(env).values()
+    assert ("trial" in asked) is tried
+    there = {one["metadata"]["name"]: one["metadata"]["labels"] for one in workloads.namespaces(env)}
+    assert ("gpuform-trial" in there) is tried
+    roles = [one for one in readiness_gate.manifests(env) if one["kind"] == "Role"]
+    verbs = {one["metadata"]["namespace"]: one["rules"][0]["verbs"] for one in roles}
+    own = {"gpuform-trial": ["create", "delete", "list"]} if tried else {}
+    assert verbs == {"gpu-operator": ["list"], **own}
+    if tried:
+        assert there["gpuform-trial"]["pod-security.kubernetes.io/enforce"] == "restricted"

@@ -100,7 +100,7 @@ def test_nothing_where_it_is_not_asked_for() -> None:
     assert scheduler.manifests(existing(scheduling={})) == ()
     assert "scheduler.yaml" not in render(existing(scheduling={}))
     spaces = [one["metadata"]["name"] for one in workloads.namespaces(existing(scheduling={}))]
-    assert spaces == ["gpu-operator"]
+    assert spaces == ["gpu-operator", "gpuform-trial"]
 
 
 def test_another_configuration_is_another_config_map_and_another_pod() -> None:

@@ -45,7 +45,12 @@ def test_own_hosts_become_a_cluster_that_is_there_with_what_ansible_left_on_them
     before = before.model_copy(update={"monitoring": after.monitoring})
     assert after.monitoring
     assert after.monitoring.interval == INTERVAL
-    assert gpu_operator.values(after) == gpu_operator.values(before)
+    values, real = gpu_operator.values(after), gpu_operator.values(before)
+    # By mounts on own hosts, where gpuform installs the toolkit; pods need the RuntimeClass either way.
+    listed = [one["devicePlugin"].pop("env")[0]["value"] for one in (values, real)]
+    assert listed == ["envvar", "volume-mounts"]
+    assert values == real
+    assert (after.cdi, after.runtime_class) == (before.cdi, before.runtime_class) == (False, "nvidia")
 
 
 def test_an_existing_cluster_is_not_touched() -> None:
@@ -107,6 +112,8 @@ def test_each_host_is_a_node_with_its_gpus_and_driver() -> None:
     assert found["gpu-1"]["annotations"][labels.SIM_GPU_COUNT] == "2"
     assert found["gpu-1"]["annotations"][labels.SIM_HOST_DRIVER] == "580.95.05"
     assert labels.SIM_GPU not in found["cpu-1"]["annotations"]
+    assert found["gpu-1"]["annotations"][labels.SIM_CONTAINER_RUNTIME] == "containerd://1.6"
+    assert found["gpu-1"]["annotations"][labels.SIM_DEFAULT_RUNTIME] == "runc"
     assert not any(
         key.startswith(("gpuform.io/", "nvidia.com/")) for one in found.values() for key in one["labels"]
     )

@@ -111,6 +111,12 @@ def test_which_pods_cannot_be_evicted(owner, expected):
     assert obstacle(_pod(owner=owner)) == expected
 
 
+def test_the_gates_trial_is_evicted_although_the_node_owns_it():
+    pod = _pod(owner="Node")
+    pod["metadata"]["namespace"] = "gpuform-trial"
+    assert obstacle(pod) == ""
+
+
 def test_a_pod_holds_what_its_containers_ask_for_together_or_its_largest_init_container():
     pod = _pod({"limits": {SLICE: "2"}}, init={"requests": {SLICE: "1", "cpu": "4"}, "limits": {SLICE: "3"}})
     pod["spec"]["containers"].append({"resources": {"limits": {"nvidia.com/gpu": "1"}}})
