@@ -16,15 +16,17 @@ def _labels(pool: Resource) -> Any:
 
 
 def has_gpus(pool: Resource) -> bool:
-    """Whether the pool's nodes have GPUs, judged by its labels, its image or its ``sharing``."""
+    """Whether the pool's nodes have GPUs, judged by labels, startup taint, image or ``sharing``."""
     if pool.type == contract.POOL_NODES:
         return at(pool.props, "sharing") is not None
     if pool.type == contract.NODE_POOL:
-        labels = _labels(pool)
-        return contract.DEVICE_PLUGIN_CONFIG in labels or contract.DEPLOY_DEVICE_PLUGIN in labels
-    labels = table(pool.props, "labels")
+        labels, taints = _labels(pool), each(pool.props, "spec", "template", "spec", "startupTaints")
+    else:
+        labels, taints = table(pool.props, "labels"), each(pool.props, "taints")
     accelerated = text(pool.props, "amiType").endswith("_NVIDIA")
-    return accelerated or contract.DEVICE_PLUGIN_CONFIG in labels
+    waits = any(at(taint, "key") == contract.GPU_NOT_READY for taint in taints)
+    configured = contract.DEVICE_PLUGIN_CONFIG in labels or contract.DEPLOY_DEVICE_PLUGIN in labels
+    return accelerated or waits or configured
 
 
 def _tainted(pool: Resource, _: Sequence[Resource]) -> Iterator[str]:

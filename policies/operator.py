@@ -17,7 +17,6 @@ HOLES: Mapping[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {
     "CVE-2025-23359": ((1, 17, 4), (24, 9, 2)),
     "CVE-2025-23266": ((1, 17, 8), (25, 3, 1)),
 }
-GUARD = "ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED"
 TOOLKIT_BAD = ((1, 18, 0),)  # overwrites containerd's imports
 # Whether a family's images include driver and toolkit, and the device plugin.
 _IMAGES: Mapping[str, tuple[bool, bool]] = {"AL2023": (True, False), "Bottlerocket": (True, True)}
@@ -65,17 +64,6 @@ def _floors(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
             yield f"container toolkit {toolkit['version']} has {cve}; the first without it is {first}"
     if numbers in TOOLKIT_BAD:
         yield f"container toolkit {toolkit['version']} overwrites the imports of containerd's configuration"
-
-
-def _guarded(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
-    """Without CDI a container gets the GPUs that it names, unless the toolkit is configured otherwise."""
-    if chart(release) != OPERATOR or at(release.props, "values", "toolkit", "enabled") is False:
-        return
-    if at(release.props, "values", "cdi", "enabled") is not False:
-        return
-    env = {text(one, "name"): text(one, "value") for one in each(release.props, "values", "toolkit", "env")}
-    if env.get(GUARD) != "false":
-        yield f"switches CDI off, and {GUARD} is not false: any pod sees every GPU"
 
 
 def _one_policy(release: Resource, _: Sequence[Resource]) -> Iterator[str]:
@@ -140,14 +128,6 @@ RULES = (
         "operator 25.3.1 or newer; toolkit 1.17.8 or newer, and not 1.18.0; or gpu_operator.acknowledge",
         (contract.RELEASE,),
         _floors,
-    ),
-    Rule(
-        "gpus-guarded",
-        "A pod that requests no GPU sees none.",
-        "critical",
-        "leave CDI on, or set the toolkit's ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED to false",
-        (contract.RELEASE,),
-        _guarded,
     ),
     Rule(
         "operator-one-stack",

@@ -16,7 +16,7 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
-from policies import aws, health, kubernetes, node_pools, openstack, operator, sharing
+from policies import aws, guarded, health, kubernetes, node_pools, openstack, operator, sharing
 from policies.rule import Resource, Rule
 
 NAME = "gpuform"
@@ -24,6 +24,7 @@ RULES: tuple[Rule, ...] = (
     *node_pools.RULES,
     *sharing.RULES,
     *operator.RULES,
+    *guarded.RULES,
     *aws.RULES,
     *openstack.RULES,
     *health.RULES,

@@ -140,8 +140,8 @@ class GpuOperatorSpec(Model):
     upgrade: Upgrade = Field(default_factory=Upgrade)
     cdi: Annotated[bool, Field(strict=True)] = Field(
         default=True,
-        description="Whether containers get their GPUs as CDI devices; else by mounts, if the operator "
-        "installs the toolkit, or by a variable that any container may set.",
+        description="Whether containers get their GPUs as CDI devices; else by mounts, or, if "
+        "the nodes have a toolkit of their own, by a variable that any container may set.",
     )
     runtime_class: Name | None = Field(
         default=None,

@@ -36,11 +36,11 @@ class Ownership:
     def device_list(self) -> DeviceList:
         """How a GPU gets into a container without CDI.
 
-        A toolkit that we install reads NVIDIA_VISIBLE_DEVICES in privileged containers only, or every pod
-        could take GPUs; so the device plugin has to pass them by mounts. Any other toolkit may read only the
-        variable.
+        A toolkit that we install or configure reads NVIDIA_VISIBLE_DEVICES in privileged containers only, or
+        every pod could take GPUs; so the device plugin has to pass them by mounts. Any other toolkit may read
+        only the variable.
         """
-        return "volume-mounts" if self.toolkit in ("operator", "ansible") else "envvar"
+        return "envvar" if self.toolkit == "host" else "volume-mounts"
 
 
 ROWS: Mapping[str, Ownership] = {

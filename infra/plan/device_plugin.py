@@ -19,6 +19,9 @@ from infra.plan.gpu_operator import ChartRelease, Values
 
 NAME = "nvidia-device-plugin"
 """Name of the release and the chart, and the label ``app`` of every pod of its DaemonSets."""
+_PRIVILEGED = {"securityContext": {"privileged": True}}
+"""As the operator's pods. The chart would drop all capabilities (its ``templates/_helpers.tpl``), and the
+variable by which its pods see GPUs, NVIDIA_VISIBLE_DEVICES, counts only in privileged containers."""
 
 Manifest = dict[str, Any]
 
@@ -43,7 +46,7 @@ def values(env: Environment) -> Values:
     found: Values = {
         "affinity": _affinity(),
         **_device_list(env),
-        "gfd": {"enabled": True},
+        "gfd": {"enabled": True, **_PRIVILEGED},
         "migStrategy": env.gpu_operator.mig_strategy,
         "nfd": {
             **({} if env.gpu_operator.nfd else {"enabled": False}),
@@ -52,6 +55,7 @@ def values(env: Environment) -> Values:
             "worker": {"tolerations": gpu_operator.everywhere_tolerations(env)},
         },
         "nodeSelector": {labels.NVIDIA_GPU: "true"},
+        **_PRIVILEGED,
         # The readiness gate finds operands by this label; the chart's default label has another name.
         "selectorLabelsOverride": {"app": NAME},
         "tolerations": gpu_operator.gpu_tolerations(env),

@@ -7,9 +7,15 @@ a later one over an earlier one. On Bottlerocket it parses our TOML and writes a
 cluster-certificate, cluster-name, node-labels, node-taints and max-pods into settings.kubernetes. A managed
 node group adds the same data. Nothing of this is repeated here.
 
+On AL2023 nodeadm makes NVIDIA's runtime the default one, and that runtime gives a GPU to every container that
+sets NVIDIA_VISIBLE_DEVICES, unless its own configuration forbids it; so user data sets that. On Bottlerocket
+it is forbidden by default.
+
 Sources: nodeadm's API node.eks.aws/v1alpha1; Karpenter 1.14.1, ``pkg/providers/amifamily/bootstrap``;
 Bottlerocket's reference of ``settings.kubelet-device-plugins``, ``settings.bootstrap-commands`` and its
-migmanager.
+migmanager. For the runtime: amazon-eks-ami, ``nodeadm/internal/containerd/runtime_config_nvidia.go`` and
+``nodeadm-run.service``; nvidia-container-toolkit 1.19.1, ``internal/config/image/cuda_image.go``;
+bottlerocket-core-kit, ``packages/nvidia-container-toolkit/nvidia-container-toolkit-config-k8s``.
 """
 
 from __future__ import annotations
@@ -25,10 +31,26 @@ from infra.model.sharing import Mig, Mps, TimeSlicing
 from infra.plan import sharing
 
 BOUNDARY = "gpuform-part"
+_SCRIPT = 'text/x-shellscript; charset="us-ascii"'
 PREPULL_TIMEOUT_S = 1800
 """Half an hour for a pre-pull; after that a pod that needs the image pulls it itself."""
 BOTTLEROCKET_DIRECTORIES = ("/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods")
 """Directories on the node's own disks; the same as Karpenter 1.14.1 binds for instanceStorePolicy."""
+ISOLATION_SCRIPT = """#!/bin/bash
+nvidia-ctk config --in-place --config-file=/etc/nvidia-container-runtime/config.toml \\
+  --set=accept-nvidia-visible-devices-envvar-when-unprivileged=false \\
+  --set=accept-nvidia-visible-devices-as-volume-mounts=true && exit
+echo 'gpuform: nvidia-ctk failed, so containers without a GPU request would see GPUs: this node does not join' |
+  tee /dev/console >&2
+systemctl disable --now nodeadm-run.service
+exit 1
+"""
+"""Only privileged containers get GPUs by NVIDIA_VISIBLE_DEVICES; a device plugin without CDI uses mounts.
+
+cloud-init runs it once, before nodeadm-run.service starts containerd and kubelet; the runtime reads the file
+for each container. If it fails, that unit's start is cancelled, for this and later boots: the node does not
+join, and EKS or Karpenter reports that. Masking is no way: the unit is in /etc/systemd/system.
+"""
 
 
 def of(pool: Pool) -> str:
@@ -37,7 +59,7 @@ def of(pool: Pool) -> str:
 
 
 def al2023(pool: Pool) -> str:
-    """A MIME archive with a NodeConfig and a shell script, each only if needed."""
+    """A MIME archive with a NodeConfig and shell scripts, each only if needed."""
     aws = pool.on_aws
     config: dict[str, int] = {}
     if aws.max_pods is not None:
@@ -51,8 +73,10 @@ def al2023(pool: Pool) -> str:
     if spec:
         node_config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": spec}
         parts.append(("application/node.eks.aws", sharing.to_yaml(node_config)))
+    if pool.gpus:
+        parts.append((_SCRIPT, ISOLATION_SCRIPT))
     if aws.prepull:
-        parts.append(('text/x-shellscript; charset="us-ascii"', prepull_script(aws.prepull)))
+        parts.append((_SCRIPT, prepull_script(aws.prepull)))
     return _archive(parts)
 
 

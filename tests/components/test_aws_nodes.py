@@ -10,6 +10,7 @@ import yaml
 
 from tests.components.aws_stacks import small, stack
 from tests.components.recording import Recorder, record
+from tests.plugins.offline.test_table import diff
 
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 NODE_GROUP = "aws:eks/nodeGroup:NodeGroup"
@@ -76,7 +77,22 @@ def test_a_dated_alias_is_a_release_that_eks_knows() -> None:
     parameter = "amazon-eks-node-al2023-x86_64-nvidia-1.34-v20260801/release_version"
     assert group(found)["releaseVersion"].endswith(parameter)
     assert "imageId" not in template(found)
-    assert "userData" not in template(found)  # EKS configures the node
+    assert "NodeConfig" not in user_data(found)  # EKS configures the node
+    assert "userData" not in template(found, "system-system")
+
+
+def test_new_user_data_replaces_neither_template_nor_group() -> None:
+    """The template gets a new version in place, to which EKS updates the group's nodes."""
+    found = record(small(POOL))
+    new = template(found)
+    assert "nvidia-ctk config" in user_data(found)
+    old = {key: value for key, value in new.items() if key != "userData"}
+    changed = diff(TEMPLATE, old, new)
+    assert (list(changed.changes), changed.replaces) == (["userData"], [])
+    versions = [{**group(found)["launchTemplate"], "version": version} for version in ("1", "2")]
+    before, after = ({**group(found), "launchTemplate": one} for one in versions)
+    changed = diff(NODE_GROUP, before, after)
+    assert (list(changed.changes), changed.replaces) == (["launchTemplate.version"], [])
 
 
 def test_an_ami_id_is_launched_as_it_is_and_its_nodes_are_told_everything() -> None:
@@ -87,7 +103,9 @@ def test_an_ami_id_is_launched_as_it_is_and_its_nodes_are_told_everything() -> N
     assert "releaseVersion" not in group(found)
     assert template(found)["imageId"] == AMI
     archive = message_from_string(user_data(found))
-    parts = [yaml.safe_load(str(part.get_payload())) for part in archive.walk() if not part.is_multipart()]
+    texts = [str(part.get_payload()) for part in archive.walk() if not part.is_multipart()]
+    assert texts.pop(1).startswith("#!/bin/bash\nnvidia-ctk config ")
+    parts = [yaml.safe_load(text) for text in texts]
     assert [part["kind"] for part in parts] == ["NodeConfig", "NodeConfig"]
     assert parts[0]["spec"]["kubelet"]["config"] == {"maxPods": 29}
     joins = parts[1]["spec"]

@@ -137,6 +137,16 @@ def test_how_a_gpu_gets_into_a_container(name: str, expected: dict[str, str]) ->
     } == expected
 
 
+def test_the_plugins_own_pods_see_gpus_where_the_variable_counts_in_privileged_ones_only(
+    chart: Path, toolchain: Toolchain
+) -> None:
+    objects = rendered(toolchain, chart, ENVIRONMENTS["karpenter"])
+    for name in (device_plugin.NAME, f"{device_plugin.NAME}-gpu-feature-discovery"):
+        pod = objects["DaemonSet", name]["spec"]["template"]["spec"]
+        (own,) = [one for one in pod["containers"] if one["name"].endswith("-ctr")]
+        assert own["securityContext"] == {"privileged": True}
+
+
 def test_the_release_is_nvidias_or_ours() -> None:
     theirs, ours = (device_plugin.release(ENVIRONMENTS[name]) for name in ("existing", "embedded"))
     assert (theirs.chart, theirs.version) == ("nvidia-device-plugin", versions.DEVICE_PLUGIN)

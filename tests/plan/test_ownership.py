@@ -13,13 +13,14 @@ from infra.model import drivers, labels, operator_checks, ownership
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.plan import gpu_operator
-from policies.operator import RULES
+from policies import guarded, operator
 from policies.rule import Resource, judge
 from tests.external import reference
 from tests.plan.test_operator import OF_THE_DEPENDENCY, aws, existing, unknown_keys
 
 pytestmark = pytest.mark.unit
 
+RULES = (*operator.RULES, *guarded.RULES)
 T4 = {"machine": "g2.5xlarge"}
 HOSTS = parse(
     {
@@ -123,6 +124,12 @@ def test_without_cdi_a_toolkit_of_ours_gives_gpus_by_mounts_only(
     assert values["toolkit"] == toolkit
     assert values["devicePlugin"]["env"] == [{"name": "DEVICE_LIST_STRATEGY", "value": plugin}]
     known(values)
+
+
+def test_without_cdi_a_node_image_that_we_configure_gives_gpus_by_mounts_only() -> None:
+    env = aws("al2023-nvidia").resolved()
+    values = gpu_operator.values(parse({**env, "gpu_operator": {**env["gpu_operator"], "cdi": False}}))
+    assert values["devicePlugin"]["env"] == [{"name": "DEVICE_LIST_STRATEGY", "value": "volume-mounts"}]
 
 
 def test_another_driver_goes_from_node_to_node_as_declared() -> None:

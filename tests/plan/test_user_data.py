@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuform.judging import resources
 from infra.model.environment import Environment
 from infra.plan import node_class, user_data
+from infra.plan.render import render
+from policies import guarded
+from policies.rule import Resource, judge
 from tests.plan.aws_environments import TABLE
 
 pytestmark = pytest.mark.unit
@@ -38,18 +42,34 @@ def nvidia_of(env: Environment) -> dict[str, Any]:
 
 
 def test_nothing_to_say_is_nothing() -> None:
-    assert text_of(TABLE["sliced"]) == ""
     assert user_data.of(TABLE["bottlerocket"].pools[1]) == ""
 
 
 def test_al2023_is_told_the_kubelets_limits_by_a_node_config() -> None:
     parts = parts_of(text_of(TABLE["at boot"]))
     assert list(parts) == ["application/node.eks.aws", "text/x-shellscript"]
+    assert text_of(TABLE["at boot"]).index("nvidia-ctk") < text_of(TABLE["at boot"]).index("ctr version")
     assert yaml.safe_load(parts["application/node.eks.aws"]) == {
         "apiVersion": "node.eks.aws/v1alpha1",
         "kind": "NodeConfig",
         "spec": {"kubelet": {"config": {"maxPods": 110, "podPidsLimit": 32768}}},
     }
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_policy_finds_containers_that_see_gpus_without_a_request(name: str) -> None:
+    """On every node with GPUs and a toolkit of its own, whoever creates the node."""
+    env = TABLE[name]
+    judged = list(resources(render(env)))
+    assert list(judge(guarded.RULES, judged)) == []
+    found = [one.resource.name for one in judge(guarded.RULES, [_open(one) for one in judged])]
+    assert found == [pool.name for pool in env.pools if pool.gpus and pool.image.family == "AL2023"]
+
+
+def _open(resource: Resource) -> Resource:
+    """The resource without the part of its user data that closes the setting."""
+    text = yaml.safe_dump(dict(resource.props), width=10**6)
+    return Resource(resource.type, resource.name, yaml.safe_load(text.replace("unprivileged=false", "")))
 
 
 def test_a_part_more_is_the_last_one() -> None:
@@ -102,7 +122,7 @@ def test_karpenter_is_told_to_use_the_nodes_disks(name: str, policy: str | None)
 
 def test_managed_nodes_are_told_to_use_their_disks_and_karpenters_by_their_class() -> None:
     elastic, managed = TABLE["own disks"].pools
-    assert user_data.of(elastic) == ""
+    assert "NodeConfig" not in user_data.of(elastic)
     config = yaml.safe_load(parts_of(user_data.of(managed))["application/node.eks.aws"])
     assert config["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
     elastic, managed = TABLE["bottlerocket, own disks"].pools

@@ -24,7 +24,11 @@ pytestmark = pytest.mark.engine
 ROOT = Path(__file__).parents[2]
 REMEDY = {rule.id: rule.remedy for rule in RULES}
 WHOLE = {rule.id for rule in RULES if rule.whole}
-OPERANDS = {"one-device-plugin": "driver-owner", "repair-sees-gpus": "one-remediator"}
+OPERANDS = {
+    "gpus-guarded": "driver-owner",
+    "one-device-plugin": "driver-owner",
+    "repair-sees-gpus": "one-remediator",
+}
 """Rules over the whole stack that read the same resources as another one: their cases run separately."""
 PROGRAM = """
 import json
