@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from gpuform.aws.api import client
 from gpuform.finding import Finding
 from gpuform.paths import Paths
-from gpuform.preflight import access, account, existing, offerings, quotas, reservations, roles, versions
+from gpuform.preflight import (
+    access,
+    account,
+    existing,
+    existing_nodes,
+    offerings,
+    quotas,
+    reservations,
+    roles,
+    versions,
+)
 from gpuform.preflight.aws import Aws, Clients
 from gpuform.preflight.check import Check
 from infra.model.aws import AwsCluster
@@ -44,7 +54,8 @@ def findings(
         yield from openstack.findings(env, stack, held=held(paths, stack) if paths else None)
     elif isinstance(env.cluster, ExistingCluster):
         parts, by_hand = existing.look(env, paths, stack)
-        yield from (check.run(parts) for check in existing.checks(env, by_hand))
+        for subject in (existing, existing_nodes):
+            yield from (check.run(parts) for check in subject.checks(env, by_hand))
     else:
         fact, fix = _ELSEWHERE[env.cluster.kind]
         yield Finding(f"stack {stack}", "SKIP", f"nothing to check: {fact}", fix.format(stack=stack))

@@ -108,6 +108,7 @@ def test_a_driver_of_ones_own_is_not_checked(cloud: MadeUp, operator: dict[str, 
     cloud.images = [IMAGE]
     found = look(cloud, declared(T4, operator=operator))
     assert not [subject for subject in found if subject.startswith("driver")]
+    assert ("GPUs without a request" in found) is ("mode" in operator), "then the toolkit is not ours"
 
 
 def test_each_image_of_pools_with_gpus_is_asked_once(cloud: MadeUp) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from gpuform.preflight import existing_nodes
 from gpuform.preflight.check import Check, Judged
 from gpuform.preflight.openstack import parts
 from gpuform.preflight.openstack.account import cli
@@ -37,6 +38,8 @@ def checks(env: Environment) -> Iterator[Check]:
         yield Check("operator of the cluster", template, partial(_charts, env))
     else:
         yield Check(f"label {GPU_LABEL}", f"{template} -c labels", partial(_label, env))
+    if env.ownership.toolkit == "host":
+        yield Check(existing_nodes.ISOLATION, existing_nodes.BY_HAND, partial(existing_nodes.unseen, env))
     spec = env.gpu_operator
     if env.ownership.driver != "operator" or spec.driver_repository or spec.driver_image:
         return

@@ -1,0 +1,91 @@
+"""Nodes of a cluster that gpuform did not create: do requested GPUs reach containers, and only those?
+
+The API shows a node's container runtime (``status.nodeInfo.containerRuntimeVersion``), but not the
+configuration of a container toolkit on it. containerd supports CDI from 1.7 on, by ``enable_cdi``, and
+enables it from 2.0 on (its docs/cri/config.md and release notes); CRI-O from 1.23 on (its release notes).
+Without CDI a container starts without its GPU (github.com/NVIDIA/k8s-device-plugin, README).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from gpuform.preflight.check import Check, Judged
+from gpuform.preflight.existing import POLICIES, Parts
+from infra.model.environment import Environment
+
+SETTING = "accept-nvidia-visible-devices-envvar-when-unprivileged"
+VARIABLE = SETTING.replace("-", "_").upper()
+ISOLATION = "GPUs without a request"
+BY_HAND = f"on each node with GPUs: nvidia-ctk config | grep {SETTING}"
+_OPEN = f"unless {SETTING} is false, any container that sets NVIDIA_VISIBLE_DEVICES=all sees all GPUs"
+_CDI = {"containerd": (1, 7), "cri-o": (1, 23)}
+_ENABLED = (2, 0)
+Json = Mapping[str, Any]
+
+
+def checks(env: Environment, by_hand: str) -> Iterator[Check]:
+    """``by_hand``: kubectl with the options for this cluster."""
+    operator = env.gpu_operator
+    if not any(pool.gpus for pool in env.pools):
+        return
+    if operator.cdi and operator.mode != "existing":
+        yield Check("container runtimes", f"{by_hand} get nodes -o wide", runtimes)
+    if operator.mode == "existing":
+        yield Check(ISOLATION, f"{by_hand} get {POLICIES} -o yaml", by_policy)
+    elif env.ownership.toolkit == "host":
+        yield Check(ISOLATION, BY_HAND, partial(unseen, env))
+
+
+def runtimes(parts: Parts) -> Judged:
+    nodes = [one for one in parts.ask("nodes") if _has_gpus(parts.env, one)]
+    without, unknown, by_host = [], [], parts.env.ownership.toolkit == "host"
+    for node in nodes:
+        said = str(node["status"]["nodeInfo"]["containerRuntimeVersion"])
+        found = re.match(r"(containerd|cri-o)://v?(\d+)\.(\d+)", said)
+        version = (int(found[2]), int(found[3])) if found else (0, 0)
+        named = f"{node['metadata']['name']} ({said})"
+        if found and version < _CDI[found[1]]:
+            without.append(named)
+        elif not found or (found[1] == "containerd" and version < _ENABLED and by_host):
+            unknown.append(named)
+    if without:
+        fact = f"without CDI, so containers get no GPU: {', '.join(without)}"
+        return Judged("FAIL", fact, "use gpu_operator.cdi: false, or containerd 1.7 or CRI-O 1.23 or newer")
+    if unknown:
+        fact = f"not known whether CDI is enabled: {', '.join(unknown)}"
+        return Judged("SKIP", fact, "check that the runtime's configuration has enable_cdi = true")
+    return Judged("PASS", f"nodes with GPUs: {len(nodes)}, each with CDI")
+
+
+def by_policy(parts: Parts) -> Judged:
+    """Read the setting of the cluster's own operator."""
+    for policy in parts.ask(POLICIES):
+        name, toolkit = policy["metadata"]["name"], policy["spec"].get("toolkit") or {}
+        env = {one["name"]: one.get("value") for one in toolkit.get("env") or ()}
+        if toolkit.get("enabled", True) and env.get(VARIABLE) == "false":
+            return Judged("PASS", f"{VARIABLE} is false in ClusterPolicy {name}")
+        if toolkit.get("enabled", True):
+            fix = f"set {VARIABLE}=false in toolkit.env of that operator"
+            return Judged("SKIP", f"ClusterPolicy {name} does not restrict it: {_OPEN}", fix)
+    return unseen(parts.env, parts)
+
+
+def unseen(env: Environment, _: object) -> Judged:
+    """The toolkit is neither ours nor, as far as can be seen, an operator's."""
+    fact = f"not known, gpuform does not configure the container toolkit: {_OPEN}"
+    if env.gpu_operator.cdi:
+        return Judged(
+            "SKIP", fact, f"on each node with GPUs: nvidia-ctk config --in-place --set {SETTING}=false"
+        )
+    fix = "use gpu_operator.cdi: true, or toolkit: operator"
+    return Judged("SKIP", f"{fact}, and with cdi: false it cannot be false", fix)
+
+
+def _has_gpus(env: Environment, node: Json) -> bool:
+    has = node["metadata"].get("labels") or {}
+    selectors = [pool.selector or {} for pool in env.pools if pool.gpus]
+    return any(selector.items() <= has.items() for selector in selectors)
