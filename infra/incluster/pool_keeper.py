@@ -1,4 +1,4 @@
-"""Gives nodes that join a node group their pool's labels and taints; runs in a pod.
+"""Gives nodes that join their pool's labels, taints and MIG layout; runs in a pod.
 
     pool_keeper.py [--every SECONDS] [--account FOLDER] POOLS
 
@@ -7,7 +7,12 @@ and ``taints`` that they must have, the ``startup`` taints of nodes without proo
 that are partitioned after the node has joined. It watches the nodes without the environment label, so it
 works only when a node joins; every ``--every`` seconds they are listed again. A node with the label is in its
 pool and left alone: `gpuform up` applies changes of pools. So this program never removes anything, nor
-overwrites an existing value.
+overwrites an existing value. A node older than the pool's ``joined_within`` seconds is left alone, too: it
+may be in use, and `gpuform up` checks that.
+
+Nodes of pools without a ``manager`` join with everything but their layout. Of these, the program watches
+those that have another layout or none. NVIDIA's operator sets ``all-disabled`` on a node without a layout, so
+that value counts as none. A node that the readiness gate has proven gets no layout: pods may use its GPUs.
 
 Taints are set first, in the same patch as the layout if the node has none; the labels last, which marks the
 node as done. Another value that another program has set stays and is reported as an event. Standard library
@@ -39,7 +44,9 @@ NAME = "pool-keeper"
 OURS = "gpuform.io/environment"  # marks complete nodes; Magnum may set the pool label itself
 RELAYOUT = "gpuform.io/relayout"
 LAYOUT = "gpuform.io/mig-layout"
+POOL = "gpuform.io/pool"
 MIG_CONFIG = "nvidia.com/mig.config"
+MIG_DEFAULT = "all-disabled"
 PAUSE_S = 1.0  # after a watch that ended at once
 
 Json = dict[str, Any]
@@ -60,12 +67,31 @@ def pool_of(node: Json, pools: Json) -> str | None:
     """The pool with a selector that the node matches; None without one, and for nodes to leave alone."""
     meta = node["metadata"]
     labels = meta.get("labels") or {}
-    if OURS in labels or "deletionTimestamp" in meta or RELAYOUT in (meta.get("annotations") or {}):
+    if "deletionTimestamp" in meta or RELAYOUT in (meta.get("annotations") or {}):
         return None
     for name, pool in sorted(pools.items()):
         if pool["selector"].items() <= labels.items():
-            return str(name)
+            return str(name) if _may_lack(node, pool) else None
     return None
+
+
+def _may_lack(node: Json, pool: Json) -> bool:
+    meta = node["metadata"]
+    if "manager" in pool and OURS in (meta.get("labels") or {}):
+        return False
+    if "joined_within" not in pool:
+        return True
+    joined = datetime.datetime.fromisoformat(meta["creationTimestamp"])
+    return (datetime.datetime.now(datetime.UTC) - joined).total_seconds() <= float(pool["joined_within"])
+
+
+def watched(pools: Json) -> str:
+    """Label selector of the nodes that may lack something."""
+    born = {name: pool["layout"]["config"] for name, pool in pools.items() if "manager" not in pool}
+    if not born:
+        return f"!{OURS}"
+    configs = ",".join(sorted(set(born.values())))
+    return f"{POOL} in ({','.join(sorted(born))}),{MIG_CONFIG} notin ({configs})"
 
 
 def gift(node: Json, pool: Json) -> Gift:
@@ -87,8 +113,8 @@ def gift(node: Json, pool: Json) -> Gift:
             own[key] = value
         else:
             left.append(f"the label {key}={labels[key]}, and not {value!r}")
-    layout = pool.get("layout")
-    if not layout or MIG_CONFIG in labels:
+    layout, told, proven = pool.get("layout"), labels.get(MIG_CONFIG), startup.get("proof") in noted
+    if not layout or proven or told not in (None, MIG_DEFAULT) or told == layout["config"]:
         return Gift(own, taints, {}, {}, tuple(left))
     notes: dict[str, str | None] = {LAYOUT: layout["content"]} if layout.get("content") else {}
     return Gift(own, taints, {MIG_CONFIG: layout["config"]}, notes, tuple(left))
@@ -111,7 +137,7 @@ class Keeper:
         self._done.clear()
         began = time.monotonic()
         try:
-            for node in self._cluster.watch(f"!{OURS}", seconds):
+            for node in self._cluster.watch(watched(self._pools), seconds):
                 self._see(node)
             self._say("the API server", "")
         except cluster.TROUBLE as error:
@@ -126,10 +152,13 @@ class Keeper:
             return
         pool = self._pools[own]
         found = gift(node, pool)
+        if "manager" not in pool and not found.layout:  # `gpuform up` changes its layout
+            return
         try:
             if found.layout or found.taints != _taints(node):
                 self._cluster.change(node, found.notes, found.taints, found.layout)
-            self._cluster.own_labels(node, found.labels, pool["manager"])
+            if "manager" in pool:
+                self._cluster.own_labels(node, found.labels, pool["manager"])
         except cluster.TROUBLE as error:
             gone = isinstance(error, urllib.error.HTTPError) and error.code == cluster.NOT_FOUND
             stale = isinstance(error, urllib.error.HTTPError) and error.code == cluster.CONFLICT

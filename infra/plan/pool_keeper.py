@@ -1,16 +1,19 @@
-"""The pool keeper: one small pod that sets the pool's labels and taints on nodes that join later.
+"""The pool keeper: one small pod that sets the pool's labels, taints and layout on nodes that join later.
 
 Nodes of Magnum's node groups join without our labels and taints: the provider has no field for them
-[pulumi_openstack 5.5, containerinfra.NodeGroup; Magnum's API has had one since 1.14]. `gpuform up` sets them
-on existing nodes; this program sets the same on nodes that an autoscaler, a resize or a replacement adds
-between two runs. The program is ``infra/incluster/pool_keeper.py``, in a ConfigMap named by its content, so
-that a change of the pools makes a new pod. It may only list, watch and patch nodes and create events.
+[pulumi_openstack 5.5, containerinfra.NodeGroup; Magnum's API has had one since 1.14]. So do nodes of existing
+clusters. Nodes of EKS groups join with both, but without the label of their MIG layout: EKS would change a
+label of the group on all its nodes at once, and `MigLayout` drains them first. `gpuform up` sets what is
+missing on existing nodes; this program sets the same on nodes that an autoscaler, a resize or a replacement
+adds between two runs. The program is ``infra/incluster/pool_keeper.py``, in a ConfigMap named by its content,
+so that a change of the pools makes a new pod. It may only list, watch and patch nodes and create events.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from infra.model import labels
 from infra.model.digest import digest
 from infra.model.environment import Environment
 from infra.model.pool import Pool
@@ -26,24 +29,32 @@ POOLS = "pools.json"
 FOLDER = "/keeper"
 EVENTS = "default"
 """Namespace of events about nodes, which are not namespaced."""
+JOINED_WITHIN_S = 3600
+"""Age in seconds up to which a node of an existing cluster counts as new. An older one that gets the label of
+a pool's selector may run pods: `gpuform up` compares them with what the node will offer, and drains it."""
 
 
 def kept(env: Environment) -> tuple[Pool, ...]:
-    """Pools with nodes that may join at any time without our labels: those of Magnum's node groups."""
-    return env.pools if env.cluster.kind == "openstack" else ()
+    """Pools with nodes that may join at any time without something that `gpuform up` would set."""
+    if env.cluster.kind in ("openstack", "existing"):
+        return env.pools
+    if env.cluster.kind == "aws" and env.has_mig_manager:
+        return tuple(pool for pool in env.pools if pool.layout is not None and pool.laid_out_live("aws"))
+    return ()
 
 
 def manager(env: Environment, pool: Pool) -> str | None:
-    """Field manager that owns the labels of a kept pool's nodes; None for other pools.
+    """Field manager of the labels that this program sets on the pool's nodes; None if it sets none.
 
     This program and `gpuform up` share it: what one has set, the other may change and remove.
     """
-    return f"gpuform-pool-{digest(f'{env.name}/{pool.name}')}" if pool in kept(env) else None
+    sets = env.cluster.kind in ("openstack", "existing")
+    return f"gpuform-pool-{digest(f'{env.name}/{pool.name}')}" if sets else None
 
 
 def joining(env: Environment, pool: Pool) -> dict[str, Any] | None:
-    """Number of a kept pool's nodes that `gpuform up` waits for, and where to look if they do not join."""
-    if pool not in kept(env):
+    """Number of a Magnum pool's nodes that `gpuform up` waits for, and where to look if they do not join."""
+    if env.cluster.kind != "openstack":
         return None
     look = (
         f"`openstack coe nodegroup show {env.name} {pool.name}`, its servers (`openstack server list`) and "
@@ -65,20 +76,31 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
 
 
 def pools(env: Environment) -> dict[str, Any]:
-    """Selector, labels and taints of the nodes of each kept pool."""
+    """What the program sets on the nodes of each kept pool, and how it finds them."""
     return {pool.name: _pool(env, pool) for pool in kept(env)}
 
 
 def _pool(env: Environment, pool: Pool) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "selector": magnum.selector(env, pool),
-        "manager": manager(env, pool),
-        "labels": sharing.pool_labels(env, pool),
-        "taints": sharing.pool_taints(env, pool),
-    }
-    waits = startup.until_proven(env, pool)
-    if waits:
-        found["startup"] = {"taints": waits["taints"], "proof": waits["proof"]}
+    found: dict[str, Any]
+    if env.cluster.kind == "aws":  # the node group sets labels and taints, the startup taint included
+        found = {
+            "selector": {labels.POOL: pool.name, labels.ENVIRONMENT: env.name},
+            "labels": {},
+            "taints": [],
+        }
+        found["startup"] = {"taints": [], "proof": labels.GPU_READY}
+    else:
+        magnums = env.cluster.kind == "openstack"
+        found = {
+            "selector": magnum.selector(env, pool) if magnums else dict(pool.selector or {}),
+            "manager": manager(env, pool),
+            "labels": sharing.pool_labels(env, pool),
+            "taints": sharing.pool_taints(env, pool),
+        }
+        if not magnums:
+            found["joined_within"] = JOINED_WITHIN_S
+        if waits := startup.until_proven(env, pool):
+            found["startup"] = {"taints": waits["taints"], "proof": waits["proof"]}
     config = sharing.mig_config_name(pool)
     if config and pool.laid_out_live(env.cluster.kind) and env.has_mig_manager:
         content = mig_parted.content(pool)

@@ -28,10 +28,11 @@ class Script:
     folder: str
 
     def config_map(self, told: Any) -> Manifest:
-        """The files, and ``told`` as JSON, in the operator's namespace."""
+        """The files, and ``told`` as JSON, in the program's namespace."""
         files = {name: (SOURCE / name).read_text(encoding="utf-8") for name in self.files}
         asked = json.dumps(told, indent=1, sort_keys=True) + "\n"
-        return sharing.config_map(self.program.env, self.program.name, {**files, self.told: asked})
+        data, program = {**files, self.told: asked}, self.program
+        return sharing.config_map(program.env, program.name, data, program.namespace)
 
     def pod(
         self, config_map: Manifest, memory: str, mounts: tuple[tuple[Manifest, str], ...] = (), **more: Any

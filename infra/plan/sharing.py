@@ -204,14 +204,14 @@ def summary(env: Environment, pool: Pool) -> dict[str, Any]:
     return {str(gpus): offered(env, pool, gpus) for gpus in pool.gpu_counts}
 
 
-def config_map(env: Environment, base: str, data: dict[str, str]) -> Manifest:
-    """A ConfigMap in the operator's namespace; its name ends in a hash of its content."""
+def config_map(env: Environment, base: str, data: dict[str, str], namespace: str = NAMESPACE) -> Manifest:
+    """A ConfigMap, by default in the operator's namespace; its name ends in a hash of its content."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
             "name": f"{base}-{digest(json.dumps(data, sort_keys=True))}",
-            "namespace": NAMESPACE,
+            "namespace": namespace,
             "labels": {labels.ENVIRONMENT: env.name, labels.MANAGED_BY: "gpuform"},
         },
         "data": data,

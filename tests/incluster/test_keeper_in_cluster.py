@@ -13,6 +13,7 @@ from infra.plan import pool_keeper, startup
 from infra.plan.sharing import NAMESPACE, device_plugin_change, pool_labels, pool_taints
 from tests.conftest import Plane
 from tests.incluster.keeper_site import ENV, GROUP, OURS, TAINTS, Site
+from tests.plan.aws_environments import MIG, aws
 from tests.plugins.nodes.conftest import Scene
 from tests.waiting import counted, until
 
@@ -81,17 +82,21 @@ def test_a_node_that_takes_the_place_of_another_gets_it_again(site: Site) -> Non
 def test_what_others_have_set_stays_and_is_said_once(site: Site) -> None:
     theirs = {"key": "node-role.kubernetes.io/gpu", "value": "yes", "effect": "NoSchedule"}
     other = {"key": "theirs", "value": "x", "effect": "NoExecute"}
-    layout = {"nvidia.com/mig.config": "all-disabled"}
+    layout, default = ({"nvidia.com/mig.config": name} for name in ("all-1g.5gb", "all-disabled"))
     with site.keeper.running():
         site.joins("t4-0", labels={"team": "b"}, taints=[theirs, other])
         site.joins("a100-0", group="gpu-a100", labels=layout)
+        site.joins("a100-1", group="gpu-a100", labels=default)
         site.joins("t4-1", notes={"gpuform.io/relayout": "{}"})
         site.in_pool("t4-0")
-        site.in_pool("a100-0", pool="gpu-a100")
+        site.in_pool("a100-0", "a100-1", pool="gpu-a100")
         ((reason, message),) = until(lambda: site.events("t4-0"), bool)
     assert site.labels("t4-0") == {**OURS, "team": "b"}
     assert site.taints("t4-0") == {**TAINTS, "node-role.kubernetes.io/gpu": "yes", "theirs": "x"}
-    assert site.labels("a100-0")["nvidia.com/mig.config"] == "all-disabled"
+    assert site.labels("a100-0")["nvidia.com/mig.config"] == "all-1g.5gb"
+    assert (
+        site.labels("a100-1")["nvidia.com/mig.config"] == "3g.20gb-2x2g.10gb"
+    )  # the operator's default is none
     assert reason == "PoolValueOfOthers"
     assert message == (
         "not changed: the taint node-role.kubernetes.io/gpu=yes:NoSchedule, and not 'true'; the label "
@@ -102,6 +107,29 @@ def test_what_others_have_set_stays_and_is_said_once(site: Site) -> None:
         site.in_pool("t4-2")
     assert len(site.events("t4-0")) == 1
     assert site.labels("t4-1") == {}  # during a relayout
+
+
+def test_a_node_that_eks_replaces_gets_its_layout_and_nothing_else(site: Site) -> None:
+    env = aws({"name": "a100", "machine": "p4d.24xlarge", "nodes": 2, "sharing": MIG})
+    (program,) = [one for one in pool_keeper.manifests(ENV) if one["kind"] == "ConfigMap"]
+    pools = {"pools.json": json.dumps(pool_keeper.pools(env))}
+    born = {"gpuform.io/pool": "a100", "gpuform.io/environment": "labs"}
+    taints = [{"key": "gpuform.io/gpu-not-ready", "effect": "NoSchedule"}]
+    wanted = {**born, "nvidia.com/mig.config": "3g.20gb-2x2g.10gb"}
+    site.apply({**program, "data": {**program["data"], **pools}})
+    try:
+        site.joins("proven", labels=born, notes={"gpuform.io/gpu-ready": "{}"})
+        site.joins("other", labels={**born, "gpuform.io/pool": "b"})
+        with site.keeper.running():
+            site.joins("fresh", labels=born, taints=taints)
+            site.joins("late", labels={**born, "nvidia.com/mig.config": "all-disabled"}, taints=taints)
+            for name in ("fresh", "late"):
+                until(lambda name=name: site.labels(name), lambda has: has == wanted, 10)
+                assert site.taints(name) == {"gpuform.io/gpu-not-ready": ""}
+        assert site.labels("proven") == born
+        assert site.labels("other") == {**born, "gpuform.io/pool": "b"}
+    finally:
+        site.apply(program)
 
 
 def test_what_it_gave_is_the_programs_to_change_and_to_take(site: Site) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
-from infra.config import parse
+from infra.config import load, parse
 from infra.incluster import pool_keeper as program
 from infra.model import labels
 from infra.plan import magnum, pool_keeper, sharing, startup
@@ -20,13 +21,66 @@ from tests.plan.openstack_fields import PLAIN
 pytestmark = pytest.mark.unit
 
 
-def test_only_pools_that_magnum_makes_are_kept() -> None:
+EXISTING = {
+    "name": "e",
+    "cluster": {"kind": "existing", "kubeconfig": "/k"},
+    "pools": [
+        {
+            "name": "a100",
+            "machine": "p4d.24xlarge",
+            "selector": {"a": "b"},
+            "sharing": {"kind": "mig", "layout": "all-1g.5gb"},
+        }
+    ],
+}
+THEIRS = {
+    **EXISTING,
+    "gpu_operator": {"mode": "existing"},
+    "pools": [{"name": "t4", "machine": "g4dn.xlarge", "selector": {"a": "b"}}],
+}
+
+
+def test_pools_with_nodes_that_join_without_something_are_kept() -> None:
     for env in TABLE.values():
-        assert pool_keeper.manifests(env) == ()
+        cut = [pool.name for pool in env.pools if pool.layout is not None and not pool.by_karpenter]
+        assert [pool.name for pool in pool_keeper.kept(env)] == (cut if env.has_mig_manager else [])
+        assert bool(pool_keeper.manifests(env)) == bool(pool_keeper.kept(env))
         assert [pool_keeper.manager(env, pool) for pool in env.pools] == [None] * len(env.pools)
         assert [pool_keeper.joining(env, pool) for pool in env.pools] == [None] * len(env.pools)
     assert pool_keeper.kept(ENV) == ENV.pools
     assert len({pool_keeper.manager(ENV, pool) for pool in ENV.pools}) == len(ENV.pools)
+
+
+def test_a_node_that_eks_replaces_lacks_its_layout_alone() -> None:
+    env = load(Path(__file__).parents[2] / "Pulumi.aws-prod.yaml")
+    assert pool_keeper.pools(env) == {
+        "a100-mig": {
+            "selector": {labels.POOL: "a100-mig", labels.ENVIRONMENT: env.name},
+            "labels": {},
+            "taints": [],
+            "startup": {"taints": [], "proof": labels.GPU_READY},
+            "layout": {"config": "3g.20gb-2x2g.10gb"},
+        }
+    }
+
+
+def test_a_node_that_joins_an_existing_cluster_lacks_everything() -> None:
+    env = parse(EXISTING)
+    (own,), (pool,) = pool_keeper.pools(env).values(), env.pools
+    assert own["selector"] == {"a": "b"}
+    assert own["labels"] == sharing.pool_labels(env, pool)
+    assert own["taints"] == sharing.pool_taints(env, pool)
+    assert [one["key"] for one in own["startup"]["taints"]] == [labels.GPU_NOT_READY]
+    assert own["layout"] == {"config": "all-1g.5gb"}
+    assert (own["joined_within"], own["manager"]) == (3600, pool_keeper.manager(env, pool))
+    assert pool_keeper.joining(env, pool) is None
+
+
+@pytest.mark.parametrize("declared", [EXISTING, THEIRS], ids=["ours", "the cluster's operator"])
+def test_its_pod_and_its_program_are_in_one_namespace(declared: dict[str, object]) -> None:
+    found = pool_keeper.manifests(parse(declared))
+    spaces = {one["kind"]: one["metadata"].get("namespace") for one in found if one["kind"] != "Role"}
+    assert spaces["ConfigMap"] == spaces["Deployment"] == spaces["ServiceAccount"]
 
 
 def test_it_gives_what_the_program_gives() -> None:
@@ -116,8 +170,10 @@ def test_it_needs_nothing_but_the_standard_library(file: str) -> None:
 
 
 def test_the_program_and_the_plan_mean_the_same_keys() -> None:
-    assert (program.OURS, program.LAYOUT, program.MIG_CONFIG) == (
+    assert (program.OURS, program.POOL, program.LAYOUT, program.MIG_CONFIG, program.MIG_DEFAULT) == (
         labels.ENVIRONMENT,
+        labels.POOL,
         labels.MIG_LAYOUT,
         labels.MIG_CONFIG,
+        sharing.MIG_DISABLED,
     )

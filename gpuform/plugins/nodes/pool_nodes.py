@@ -20,6 +20,7 @@ from gpuform.plugins.handler import (
 from gpuform.plugins.nodes import joining, live, shares, taints
 from gpuform.plugins.nodes.cluster import Cluster, Manifest, labels
 from gpuform.plugins.nodes.drain import by_claim
+from gpuform.plugins.nodes.handing_over import hand_over
 from gpuform.plugins.nodes.inputs import checked, pool_failures
 from gpuform.plugins.nodes.layout import Note, letting_go
 from gpuform.plugins.nodes.live import node_names
@@ -190,6 +191,7 @@ class PoolNodes:
         taints.merged(node, new, old)
         own = f"gpuform-pool-{hashlib.sha256(call.urn.encode()).hexdigest()[:8]}"
         manager = str((new or old).get("manager") or own)
+        await hand_over(cluster, node, own, manager)
         # The uid keeps server-side apply from creating a node that was deleted meanwhile.
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "Node"}
         body["metadata"] = {"name": name, "uid": node["metadata"]["uid"], "labels": new.get("labels") or {}}

@@ -91,6 +91,25 @@ def test_who_cancels_waits_no_longer(play):
     play(act)
 
 
+def test_labels_of_a_state_without_a_keeper_are_handed_over_to_its_manager(play):
+    async def act(scene):
+        name = await scene.add_node("0")
+        await scene.create("PoolNodes", labels=LABELS)
+        kept = {"labels": LABELS, "manager": MANAGER}
+        assert await scene.changes("PoolNodes", **kept) == set()
+        await scene.update("PoolNodes", **{**kept, "labels": {"gpuform.io/pool": "b"}})
+        assert (await scene.labels(name))["gpuform.io/pool"] == "b"
+        await scene.ask("PoolNodes", "delete", "id", scene.inputs, scene.outputs)
+        assert "gpuform.io/pool" not in await scene.labels(name)
+        # Without a change there is no update, but the state has the manager.
+        await scene.create("PoolNodes", labels=LABELS)
+        scene.inputs = await scene.checked("PoolNodes", **kept)
+        await scene.ask("PoolNodes", "delete", "id", scene.inputs, scene.outputs)
+        assert "gpuform.io/pool" not in await scene.labels(name)
+
+    play(act)
+
+
 def test_what_a_keeper_gave_under_the_same_name_is_no_change_and_can_be_changed_and_taken(play):
     async def act(scene):
         kept = _of(1, manager=MANAGER)
