@@ -96,7 +96,7 @@ class EksCluster(pulumi.ComponentResource):
                 bootstrap_cluster_creator_admin_permissions=True,
             ),
             bootstrap_self_managed_addons=False,  # each add-on is declared with its version, see AddOns
-            upgrade_policy=eks.ClusterUpgradePolicyArgs(support_type="STANDARD"),
+            upgrade_policy=eks.ClusterUpgradePolicyArgs(support_type=self._args.cluster.support.upper()),
             # A log group created by EKS itself keeps everything for ever; without the policy, EKS can neither
             # create nor delete its network interfaces.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[attached, group]),

@@ -31,6 +31,9 @@ class Wanted:
 
 BESIDE = (
     Wanted("control_plane", "AmazonEKS", {"operation": "CreateOperation"}, "AmazonEKS-Hours:perCluster"),
+    Wanted(
+        "extended_support", "AmazonEKS", {"operation": "ExtendedSupport"}, "AmazonEKS-Hours:extendedSupport"
+    ),
     Wanted("nat_gateway", "AmazonEC2", {"productFamily": "NAT Gateway"}, "NatGateway-Hours"),
     Wanted("endpoint", "AmazonVPC", {"endpointType": "PrivateLink"}, "VpcEndpoint-Hours"),
     Wanted("gp3_gib_month", "AmazonEC2", {"productFamily": "Storage", "volumeApiName": "gp3"}),

@@ -46,11 +46,9 @@ DCGM_EXPORTER_CHART = "4.8.2"  # github.com/NVIDIA/dcgm-exporter/releases; used 
 DCGM_EXPORTER_REPOSITORY = "https://nvidia.github.io/dcgm-exporter/helm-charts"  # its README, quickstart
 BUSYBOX = "1.37.0"  # hub.docker.com/_/busybox; the chart's CRD upgrade copies files with it
 
-EKS = ("1.33", "1.34", "1.35")  # docs.aws.amazon.com/eks: versions in standard support
-
 # The second scheduler: registry.k8s.io/kube-scheduler; the newest available of each minor version.
 # It may not be newer than the API server's minor version (kubernetes.io/releases/version-skew-policy).
-KUBE_SCHEDULER = {"1.33": "1.33.13", "1.34": "1.34.4", "1.35": "1.35.4"}
+KUBE_SCHEDULER = {"1.33": "1.33.13", "1.34": "1.34.4", "1.35": "1.35.4", "1.36": "1.36.3"}
 KUBE_SCHEDULER_IMAGE = "registry.k8s.io/kube-scheduler"
 # The image of placeholder pods; the digest is that of the index of all platforms.
 PAUSE_IMAGE = (
@@ -62,12 +60,27 @@ KARPENTER = "1.14.1"  # github.com/aws/karpenter-provider-aws/releases; chart an
 KARPENTER_MODULE = "1.14.0"  # github.com/aws/karpenter-provider-aws/releases
 KARPENTER_REPOSITORY = "oci://public.ecr.aws/karpenter"  # karpenter.sh, getting started
 
-# EKS add-ons: `aws eks describe-addon-versions --addon-name NAME --kubernetes-version MINOR`
-EKS_COREDNS = {"1.33": "v1.12.4-eksbuild.1", "1.34": "v1.12.4-eksbuild.1", "1.35": "v1.13.2-eksbuild.1"}
-EKS_KUBE_PROXY = {"1.33": "v1.33.5-eksbuild.2", "1.34": "v1.34.1-eksbuild.2", "1.35": "v1.35.0-eksbuild.2"}
-EKS_VPC_CNI = "v1.21.1-eksbuild.1"
-EKS_POD_IDENTITY = "v1.3.10-eksbuild.2"
-EKS_EBS_CSI = "v1.54.0-eksbuild.1"
-EKS_NODE_MONITORING = "v1.4.2-eksbuild.1"
+# EKS add-ons by Kubernetes minor version: `aws eks describe-addon-versions --addon-name NAME
+# --kubernetes-version MINOR`. Those of 1.36 are that command's defaults, as public Terraform configurations
+# have recorded them; preflight asks AWS.
+_ADD_ONS = {
+    "aws-ebs-csi-driver": "v1.54.0-eksbuild.1",
+    "eks-node-monitoring-agent": "v1.4.2-eksbuild.1",
+    "eks-pod-identity-agent": "v1.3.10-eksbuild.2",
+    "vpc-cni": "v1.21.1-eksbuild.1",
+}
+EKS_ADD_ONS = {
+    "1.33": {**_ADD_ONS, "coredns": "v1.12.4-eksbuild.1", "kube-proxy": "v1.33.5-eksbuild.2"},
+    "1.34": {**_ADD_ONS, "coredns": "v1.12.4-eksbuild.1", "kube-proxy": "v1.34.1-eksbuild.2"},
+    "1.35": {**_ADD_ONS, "coredns": "v1.13.2-eksbuild.1", "kube-proxy": "v1.35.0-eksbuild.2"},
+    "1.36": {
+        "aws-ebs-csi-driver": "v1.62.0-eksbuild.1",
+        "coredns": "v1.14.2-eksbuild.4",
+        "eks-node-monitoring-agent": "v1.6.6-eksbuild.1",
+        "eks-pod-identity-agent": "v1.3.10-eksbuild.3",
+        "kube-proxy": "v1.36.0-eksbuild.7",
+        "vpc-cni": "v1.21.2-eksbuild.2",
+    },
+}
 EKS_CHARTS_REPOSITORY = "https://aws.github.io/eks-charts"  # github.com/aws/eks-charts
 EFA_DEVICE_PLUGIN = "v0.5.30"  # github.com/aws/eks-charts, stable/aws-efa-k8s-device-plugin/Chart.yaml

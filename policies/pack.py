@@ -16,7 +16,7 @@ from pulumi_policy import (
     StackValidationPolicy,
 )
 
-from policies import aws, guarded, health, kubernetes, node_pools, openstack, operator, sharing
+from policies import aws, eks, guarded, health, kubernetes, node_pools, openstack, operator, sharing
 from policies.rule import Resource, Rule
 
 NAME = "gpuform"
@@ -26,6 +26,7 @@ RULES: tuple[Rule, ...] = (
     *operator.RULES,
     *guarded.RULES,
     *aws.RULES,
+    *eks.RULES,
     *openstack.RULES,
     *health.RULES,
     *kubernetes.RULES,

@@ -21,22 +21,22 @@ def checks(env: Environment) -> Iterator[Check]:
     cluster = node_groups.cluster_of(env)
     here = f"--region {cluster.region}"
     by_hand = f"aws eks describe-cluster-versions --cluster-versions {cluster.version} {here}"
-    yield Check(f"Kubernetes {cluster.version}", by_hand, partial(_kubernetes, cluster.version))
+    judge = partial(_kubernetes, cluster.version, cluster.support)
+    yield Check(f"Kubernetes {cluster.version}", by_hand, judge)
     for name, version in eks.add_ons(env).items():
         asked = f"--addon-name {name} --kubernetes-version {cluster.version} {here}"
         query = "--query 'addons[].addonVersions[].addonVersion' --output text"
         judge = partial(_add_on, name, version, cluster.version)
         yield Check(f"add-on {name}", f"aws eks describe-addon-versions {asked} {query}", judge)
-    for parameter, subject in _parameters(env).items():
-        yield Check(
-            subject, f"aws ssm get-parameter --name {parameter} {here}", partial(_parameter, parameter)
-        )
+    for parameter, (what, image) in _parameters(env).items():
+        judge = partial(_parameter, parameter, image, cluster.version)
+        yield Check(f"{what} {image.key}", f"aws ssm get-parameter --name {parameter} {here}", judge)
     for pin in dict.fromkeys(pin for pin in cluster.images.values() if not images.is_alias(pin)):
         by_hand = f"aws ec2 describe-images --image-ids {pin} {here}"
         yield Check(f"image {pin}", by_hand, partial(_ami, pin))
 
 
-def _parameters(env: Environment) -> dict[str, str]:
+def _parameters(env: Environment) -> dict[str, tuple[str, images.Image]]:
     """SSM parameters of dated aliases: the AMI for Karpenter, the release for a managed node group."""
     version = node_groups.cluster_of(env).version
     found = {}
@@ -45,12 +45,12 @@ def _parameters(env: Environment) -> dict[str, str]:
         if release is not None:
             karpenters = images.ssm_parameter(pool.image, version, env.ami(pool))
             what = "image" if pool.by_karpenter else "release of image"
-            found[karpenters if pool.by_karpenter else release] = f"{what} {pool.image.key}"
+            found[karpenters if pool.by_karpenter else release] = (what, pool.image)
     return found
 
 
-def _kubernetes(version: str, aws: Aws) -> Judged:
-    """Must have standard support: the cluster has no extended support (`components/eks_cluster.py`)."""
+def _kubernetes(version: str, support: str, aws: Aws) -> Judged:
+    """Must have the support that the cluster is created with (`components/eks_cluster.py`), or standard."""
     found = aws.ask("eks", "describe_cluster_versions", clusterVersions=[version])["clusterVersions"]
     status = next(
         (
@@ -62,12 +62,13 @@ def _kubernetes(version: str, aws: Aws) -> Judged:
     )
     if status == "STANDARD_SUPPORT":
         return Judged("PASS", "in standard support")
-    fact = (
-        f"EKS reports it as {status}, but the cluster has standard support only"
-        if status
-        else "EKS no longer offers it"
-    )
-    return Judged("FAIL", fact, "write a newer one as cluster.version")
+    newer = "write a newer one as cluster.version"
+    if status == "EXTENDED_SUPPORT":
+        if support == "extended":
+            return Judged("PASS", "in extended support")
+        fact = "in extended support, but the cluster has standard support only"
+        return Judged("FAIL", fact, f"{newer}, or cluster.support: extended")
+    return Judged("FAIL", f"EKS reports it as {status}" if status else "EKS no longer offers it", newer)
 
 
 def _add_on(name: str, version: str, kubernetes: str, aws: Aws) -> Judged:
@@ -82,9 +83,8 @@ def _add_on(name: str, version: str, kubernetes: str, aws: Aws) -> Judged:
     if version in (one["addonVersion"] for one in there):
         return Judged("PASS", version)
     if not there:
-        return Judged(
-            "FAIL", f"EKS has no version of it for Kubernetes {kubernetes}", "see infra/plan/eks.py"
-        )
+        fact = f"EKS has no version of it for Kubernetes {kubernetes}"
+        return Judged("FAIL", fact, "write another cluster.version")
     default = next(
         (
             one["addonVersion"]
@@ -95,17 +95,28 @@ def _add_on(name: str, version: str, kubernetes: str, aws: Aws) -> Judged:
         there[0]["addonVersion"],
     )
     fact = f"EKS has no {version} for Kubernetes {kubernetes}"
-    return Judged("FAIL", fact, f"pin {default} in infra/versions.py")
+    return Judged("FAIL", fact, f"write {default} as cluster.add_ons.{name}")
 
 
-def _parameter(name: str, aws: Aws) -> Judged:
+def _parameter(name: str, image: images.Image, kubernetes: str, aws: Aws) -> Judged:
     try:
         found = aws.ask("ssm", "get_parameter", Name=name)["Parameter"]["Value"]
     except Refused as refused:
         if refused.code != "ParameterNotFound":
             raise
-        return Judged("FAIL", "AWS has no such image in this region", "pin another date in cluster.images")
+        newest = _newest(image, kubernetes, aws)
+        fix = f"{newest}, the newest" if newest else "another date"
+        return Judged("FAIL", "AWS has no such image in this region", f"pin {fix}, in cluster.images")
     return Judged("PASS", found)
+
+
+def _newest(image: images.Image, kubernetes: str, aws: Aws) -> str | None:
+    """The dated alias of AWS's newest image of this kind; None if that is unknown, too."""
+    name = images.newest_parameter(image, kubernetes)
+    try:
+        return images.alias(image, str(aws.ask("ssm", "get_parameter", Name=name)["Parameter"]["Value"]))
+    except Refused:
+        return None
 
 
 def _ami(pin: str, aws: Aws) -> Judged:

@@ -26,6 +26,7 @@ from gpuform.stacks import file_of
 from infra.config import load, price_list
 from infra.model.environment import Environment
 from infra.plan.cost import bill
+from policies import clock
 
 Say = Callable[[str], None]
 _GUARDED = re.compile(r"^failed: gpuform:openstack:ReplacementGuard resource '[^']+' has a problem: ")
@@ -111,8 +112,12 @@ class Preview:
     def run(self) -> Outcome:
         """The outcome; an invalid stack file in the change is part of it, since its author reads the summary.
 
-        Raises InputError for an invalid base, and Failure if nothing could be determined at all.
+        Raises InputError for an invalid base or GPUFORM_TODAY, and Failure if nothing could be determined.
         """
+        try:
+            clock.today()
+        except ValueError:
+            raise InputError(clock.VARIABLE, "is not a day", "write it as 2026-11-25") from None
         if self.base is not None and not self.offline:
             raise InputError("--base", "only an offline preview can start from a base", "add --offline")
         env, blank = self._declared()

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from infra import versions
 from infra.model.base import Count, Model, listing
 from infra.model.choices import MachineName
+from infra.model.eks_support import EKS
 from infra.model.errors import InputError
 from infra.model.images import IMAGES, ImageKey, check_pin
 from infra.model.machines import MACHINES
@@ -20,6 +20,9 @@ _PLAIN = tuple(name for name, machine in MACHINES.items() if machine.seller == "
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]")
 _RESERVATION = re.compile(r"cr-([0-9a-f]{8}|[0-9a-f]{17})")
 _ADMIN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/[\w+=,.@/-]+")
+_ADD_ON = re.compile(r"v([0-9]+)\.([0-9]+)\.[0-9]+-eksbuild\.[0-9]+")
+_KUBE_PROXY_BEHIND = 3
+"""Minor versions by which kube-proxy may be older than the API server [Kubernetes' version skew policy]."""
 _RESERVED_TAGS = ("aws:", "kubernetes.io/", "karpenter.sh/", "eks:", "gpuform.io/")
 
 
@@ -55,8 +58,15 @@ def _region(value: str) -> str:
 
 
 def _version(value: str) -> str:
-    if value not in versions.EKS:
-        raise InputError("", f"unknown version {value!r}", listing(versions.EKS, value))
+    if value not in EKS:
+        raise InputError("", f"unknown version {value!r}", listing(EKS, value))
+    return value
+
+
+def _add_on_version(value: str) -> str:
+    if not _ADD_ON.fullmatch(value):
+        fact = f"{value!r} is not a version of an add-on"
+        raise InputError("", fact, "write the whole version, for example v1.21.1-eksbuild.1")
     return value
 
 
@@ -105,6 +115,16 @@ class Endpoint(Model):
     )
 
 
+AddOnName = Literal[
+    "aws-ebs-csi-driver",
+    "coredns",
+    "eks-node-monitoring-agent",
+    "eks-pod-identity-agent",
+    "kube-proxy",
+    "vpc-cni",
+]
+
+
 class SystemNodes(Model):
     """Nodes for pods that must run before any pool has nodes: Karpenter, CoreDNS, the operator."""
 
@@ -124,6 +144,15 @@ class AwsCluster(Model):
     region: Annotated[str, Field(strict=True), AfterValidator(_region)] = Field(description="AWS region.")
     version: Annotated[str, Field(strict=True), AfterValidator(_version)] = Field(
         description="Kubernetes minor version."
+    )
+    support: Literal["standard", "extended"] = Field(
+        default="standard",
+        description="standard: EKS upgrades the cluster when the standard support of its version ends; "
+        "extended: the version stays for up to one year more, at 0.60 instead of 0.10 USD per hour.",
+    )
+    add_ons: dict[AddOnName, Annotated[str, Field(strict=True), AfterValidator(_add_on_version)]] = Field(
+        default_factory=dict,
+        description="Versions of EKS add-ons in place of the pinned ones, as {vpc-cni: v1.22.3-eksbuild.1}.",
     )
     network: Network
     endpoint: Endpoint = Field(default_factory=Endpoint)
@@ -153,12 +182,21 @@ class AwsCluster(Model):
         if machine.seller != "ec2" or machine.gpus:
             fact = f"{machine.name} is not an EC2 instance type without a GPU"
             raise InputError("system.machine", fact, f"use {' or '.join(_PLAIN)}")
+        self._check_kube_proxy()
         for key, pin in self.images.items():
             try:
                 check_pin(IMAGES[key], pin)
             except InputError as error:
                 raise InputError(f"images.{key}", error.fact, error.remedy) from None
         return self
+
+    def _check_kube_proxy(self) -> None:
+        found = _ADD_ON.fullmatch(self.add_ons.get("kube-proxy", ""))
+        major, minor = map(int, self.version.split("."))
+        if found and (int(found[1]) != major or not 0 <= minor - int(found[2]) <= _KUBE_PROXY_BEHIND):
+            fact = f"kube-proxy {found[1]}.{found[2]} does not work with Kubernetes {self.version}"
+            oldest = f"{major}.{minor - _KUBE_PROXY_BEHIND}"
+            raise InputError("add_ons.kube-proxy", fact, f"use {oldest} to {self.version}, or leave it out")
 
 
 class Disk(Model):

@@ -65,6 +65,10 @@ SUPPORT: Mapping[str, Support] = {
     "RTX-PRO-6000": Support("NVIDIA RTX PRO 6000 Blackwell Server Edition", _RTX, mig=_RTX),
 }
 
+LAST_WITH_EFA: Mapping[str, int] = {"GB200": 580, "GB300": 580}
+"""Last branch with GPUDirect over the Elastic Fabric Adapter, by GPU: R595 requires a PCIe topology that P6e
+machines of EC2 do not have, so that NCCL aborts [release notes of 595.91.07; NVIDIA/aicr#2383]."""
+
 _FIRST_CUDA_OF_COMPUTE: tuple[tuple[tuple[int, int], Version], ...] = (
     ((12, 0), (12, 8)),
     ((10, 0), (12, 8)),

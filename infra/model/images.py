@@ -107,15 +107,32 @@ def is_alias(pin: str) -> bool:
 
 
 def ssm_parameter(image: Image, kubernetes: str, pin: str) -> str:
-    """Public SSM parameter that holds the AMI id of a dated alias; not for an AMI id.
+    """Public SSM parameter that holds the AMI id of a dated alias; not for an AMI id."""
+    version, folder = pin.partition("@")[2], _ssm_folder(image, kubernetes)
+    if image.family == "Bottlerocket":
+        return f"{folder}/{version.removeprefix('v')}/image_id"
+    arch, variant = folder.split("/")[-2:]
+    return f"{folder}/amazon-eks-node-al2023-{arch}-{variant}-{kubernetes}-{version}/image_id"
 
-    The paths are AWS's, as EKS and Bottlerocket document them.
-    """
-    version = pin.partition("@")[2]
+
+def newest_parameter(image: Image, kubernetes: str) -> str:
+    """Public SSM parameter with the version of the newest image, for `alias`."""
+    newest = "latest/image_version" if image.family == "Bottlerocket" else "recommended/release_version"
+    return f"{_ssm_folder(image, kubernetes)}/{newest}"
+
+
+def alias(image: Image, release: str) -> str | None:
+    """The dated alias of a release (1.36.2-20260818, or 1.50.0-1a2b3c4d of Bottlerocket); None for others."""
+    first, _, last = release.partition("-")
+    found = f"bottlerocket@{first}" if image.family == "Bottlerocket" else f"al2023@v{last}"
+    return found if _ALIAS[image.family].fullmatch(found) else None
+
+
+def _ssm_folder(image: Image, kubernetes: str) -> str:
+    """The folder of AWS's public parameters of an image, as EKS and Bottlerocket document it."""
     arch = {"amd64": "x86_64", "arm64": "arm64"}[image.arch]
     if image.family == "Bottlerocket":
         variant = f"aws-k8s-{kubernetes}" + ("-nvidia" if image.gpu else "")
-        return f"/aws/service/bottlerocket/{variant}/{arch}/{version.removeprefix('v')}/image_id"
+        return f"/aws/service/bottlerocket/{variant}/{arch}"
     variant = "nvidia" if image.gpu else "standard"
-    name = f"amazon-eks-node-al2023-{arch}-{variant}-{kubernetes}-{version}"
-    return f"/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2023/{arch}/{variant}/{name}/image_id"
+    return f"/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2023/{arch}/{variant}"

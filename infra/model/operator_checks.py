@@ -47,7 +47,7 @@ def check_monitoring(spec: GpuOperatorSpec) -> None:
 
 def driver_version(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> str:
     """One driver for all nodes: the declared one, the operator's default, or the last for all GPUs."""
-    branches = [gpu.last_driver_branch for pool in pools for gpu in pool.gpus]
+    branches = [driver_checks.last_branch(gpu, pool) for pool in pools for gpu in pool.gpus]
     last = min((branch for branch in branches if branch is not None), default=None)
     chosen = versions.GPU_DRIVER if last is None else versions.GPU_DRIVER_OF_BRANCH[last]
     return spec.driver_version or chosen
@@ -132,7 +132,9 @@ def _check_driver(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
 
 
 def _check_one_fits(version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
-    ends = [(gpu.last_driver_branch, gpu, pool) for gpu, pool in every if gpu.last_driver_branch is not None]
+    ends = [
+        (last, gpu, pool) for gpu, pool in every if (last := driver_checks.last_branch(gpu, pool)) is not None
+    ]
     for gpu, pool in every:
         first = drivers.support(gpu).first
         if ends and drivers.numbers(version) < drivers.numbers(first):

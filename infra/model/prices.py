@@ -72,7 +72,8 @@ HOURS_PER_MONTH = 730
 class Beside:
     """Costs beside machines in USD per hour; those of EBS in USD per month."""
 
-    control_plane: float = 0.10  # EKS, a version in standard support
+    control_plane: float = 0.10  # EKS, every version
+    extended_support: float = 0.50  # on top, once standard support has ended: 0.60 together
     nat_gateway: float = 0.045  # traffic is charged on top, and its amount is not known in advance
     endpoint: float = 0.01  # an interface endpoint in one zone
     gp3_gib_month: float = 0.08

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from infra.model import claims, labels, offer
+from infra.model import claims, eks_support, labels, offer
 from infra.model.aws import AwsCluster
 from infra.model.elastic import CPU, MEMORY_GIB, NODES, Capacity
 from infra.model.environment import Environment
@@ -160,12 +160,25 @@ def _beside(cluster: AwsCluster, beside: Beside) -> Iterator[Line]:
     zones = len(cluster.network.zones)
     gateways = zones if cluster.network.nat == "per_zone" else 1
     endpoints = len(network.interface_endpoints(cluster)) * zones
+    yield _control_plane(cluster, beside)
     for what, count, each in (
-        ("control plane", 1, beside.control_plane),
         ("NAT gateways", gateways, beside.nat_gateway),
         ("VPC endpoints", endpoints, beside.endpoint),
     ):
         yield Line(what, count, count, count * each, count * each)
+
+
+def _control_plane(cluster: AwsCluster, beside: Beside) -> Line:
+    """The surcharge of extended support counts in full at most, and at least if it was due already.
+
+    "Already" is the day on which the calendar was read, so that an environment has the same bill every day.
+    """
+    each, ends = beside.control_plane, eks_support.EKS[cluster.version].standard
+    if cluster.support == "standard":
+        return Line("control plane", 1, 1, each, each)
+    both = each + beside.extended_support
+    note = f"{beside.extended_support:.2f} of it for extended support, from {ends} on"
+    return Line("control plane", 1, 1, both if ends <= eks_support.READ else each, both, notes=(note,))
 
 
 def _groups(env: Environment, cluster: OpenstackCluster) -> Iterator[Line]:

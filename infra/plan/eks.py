@@ -14,16 +14,10 @@ SERVICE_ACCOUNT = "karpenter"
 
 
 def add_ons(env: Environment) -> dict[str, str]:
-    """Pinned version by add-on name; two depend on the cluster's Kubernetes version."""
+    """Version by add-on name: the declared one, or the one pinned for the cluster's Kubernetes version."""
     cluster = _cluster(env)
-    return {
-        "aws-ebs-csi-driver": versions.EKS_EBS_CSI,
-        "coredns": versions.EKS_COREDNS[cluster.version],
-        "eks-node-monitoring-agent": versions.EKS_NODE_MONITORING,
-        "eks-pod-identity-agent": versions.EKS_POD_IDENTITY,
-        "kube-proxy": versions.EKS_KUBE_PROXY[cluster.version],
-        "vpc-cni": versions.EKS_VPC_CNI,
-    }
+    own = {str(name): version for name, version in cluster.add_ons.items()}
+    return dict(sorted({**versions.EKS_ADD_ONS[cluster.version], **own}.items()))
 
 
 def interruption_queue(env: Environment) -> str:

@@ -38,7 +38,7 @@ def test_what_moto_has_is_found_and_what_it_lacks_is_skipped(moto: str) -> None:
     lacks = (
         "quota of P, on-demand",
         "reservations of pool h100-training",
-        "Kubernetes 1.34",
+        "Kubernetes 1.36",
         "add-on coredns",
     )
     assert {found[subject].verdict for subject in lacks} == {"SKIP"}

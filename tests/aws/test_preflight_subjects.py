@@ -69,14 +69,22 @@ def test_roles_that_aws_makes_by_itself_are_no_failure() -> None:
 @pytest.mark.parametrize(
     ("support", "fact"),
     [
-        ("EXTENDED_SUPPORT", "EKS reports it as EXTENDED_SUPPORT, but the cluster has standard support only"),
-        ("UNSUPPORTED", "EKS reports it as UNSUPPORTED, but the cluster has standard support only"),
+        ("EXTENDED_SUPPORT", "in extended support, but the cluster has standard support only"),
+        ("UNSUPPORTED", "EKS reports it as UNSUPPORTED"),
         (None, "EKS no longer offers it"),
     ],
 )
 def test_a_version_of_kubernetes_that_is_over(support: str | None, fact: str) -> None:
-    found = prod(support=support)["Kubernetes 1.34"]
+    found = prod(support=support)["Kubernetes 1.36"]
     assert (found.verdict, found.fact) == ("FAIL", fact)
+    assert ("cluster.support: extended" in found.fix) == (support == "EXTENDED_SUPPORT")
+
+
+def test_a_version_in_extended_support_is_enough_where_that_is_declared() -> None:
+    declared = changed(stack("aws-prod"), support="extended")
+    account = Account(parse(declared), support="EXTENDED_SUPPORT")
+    found = {one.subject: one for one in findings(account.env, "x", account.clients)}["Kubernetes 1.36"]
+    assert (found.verdict, found.fact) == ("PASS", "in extended support")
 
 
 @pytest.mark.parametrize(
@@ -84,10 +92,10 @@ def test_a_version_of_kubernetes_that_is_over(support: str | None, fact: str) ->
     [
         (
             "v9.9.9-eksbuild.1",
-            "EKS has no v1.12.4-eksbuild.1 for Kubernetes 1.34",
-            "pin v9.9.9-eksbuild.1 in infra/versions.py",
+            "EKS has no v1.14.2-eksbuild.4 for Kubernetes 1.36",
+            "write v9.9.9-eksbuild.1 as cluster.add_ons.coredns",
         ),
-        ("", "EKS has no version of it for Kubernetes 1.34", "see infra/plan/eks.py"),
+        ("", "EKS has no version of it for Kubernetes 1.36", "write another cluster.version"),
     ],
 )
 def test_an_add_on_that_is_not_to_be_had(version: str, fact: str, fix: str) -> None:
@@ -97,11 +105,16 @@ def test_an_add_on_that_is_not_to_be_had(version: str, fact: str, fix: str) -> N
     assert found["add-on vpc-cni"].verdict == "PASS"
 
 
-def test_images_that_are_gone() -> None:
-    found = prod(no_image=True)
+@pytest.mark.parametrize(
+    ("newest", "fix"),
+    [("1.36.2-20260818", "al2023@v20260818, the newest"), ("", "another date"), ("odd", "another date")],
+)
+def test_images_that_are_gone(newest: str, fix: str) -> None:
+    found = prod(no_image=True, newest=newest)
     images = [one for name, one in found.items() if "image" in name]
     assert [one.verdict for one in images] == ["FAIL"] * 4
     assert {one.fact for one in images} == {"AWS has no such image in this region"}
+    assert {one.fix for one in images} == {f"pin {fix}, in cluster.images"}
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,8 @@ ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
         ("cluster", {**START["cluster"], "region": "eu-west-2", "network": ELSEWHERE}),
     ),
     ("AwsCluster", "version", ""): ((), ("cluster/version", "1.35")),
+    ("AwsCluster", "support", ""): ((), ("cluster/support", "extended")),
+    ("AwsCluster", "add_ons", ""): ((), ("cluster/add_ons", {"coredns": "v1.14.3-eksbuild.3"})),
     ("AwsCluster", "network", ""): ((), ("cluster/network/cidr", "10.1.0.0/16")),
     ("AwsCluster", "endpoint", ""): ((), ("cluster/endpoint", {})),
     ("AwsCluster", "system", ""): ((), ("cluster/system", {"nodes": 3})),

@@ -201,7 +201,7 @@ def test_only_gpus_bring_the_readiness_gate(nodes: dict[str, object]) -> None:
 
 
 def test_a_new_version_reaches_control_plane_add_ons_and_images() -> None:
-    before, after = record(stack("aws-dev")), record(changed(stack("aws-dev"), version="1.35"))
+    before, after = (record(changed(stack("aws-dev"), version=version)) for version in ("1.34", "1.35"))
     now = {(r.type, r.name): r.inputs for r in after.resources}
     moved = {r.name for r in before.resources if now[r.type, r.name] != r.inputs}
     assert moved == {"aws-dev-cluster", "add-ons-coredns", "node-add-ons-kube-proxy", "system-system"}

@@ -140,7 +140,13 @@ CHANGES: dict[str, tuple[Edit, dict[str, set[str]]]] = {
     ),
     "version": (
         put("cluster", "version", value="1.35"),
-        {"update": {"aws-dev-cluster", "add-ons-coredns", "node-add-ons-kube-proxy", "system-system"}},
+        {
+            "update": {
+                *("aws-dev-cluster", "system-system", "add-ons-aws-ebs-csi-driver", "add-ons-coredns"),
+                *("node-add-ons-eks-node-monitoring-agent", "node-add-ons-eks-pod-identity-agent"),
+                *("node-add-ons-kube-proxy", "node-add-ons-vpc-cni"),
+            }
+        },
     ),
     "system nodes": (put("cluster", "system", "nodes", value=3), {"update": {"system-system"}}),
     "who reaches it": (

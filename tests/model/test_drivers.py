@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from infra.model import drivers
+from infra.config import parse
+from infra.model import drivers, operator_checks
+from infra.model.errors import InputError
 from infra.model.gpu import GPUS, find
 from infra.versions import GPU_DRIVER, GPU_DRIVER_OF_BRANCH, HOST_CONTAINER_TOOLKIT
 
@@ -51,6 +53,27 @@ def test_modules_follow_from_generation_and_branch(gpu: str, version: str, modul
     assert found is not None
     assert drivers.modules(found, version) == modules
     assert modules in drivers.flavours(found, version)
+
+
+def test_a_driver_that_breaks_efa_is_neither_chosen_nor_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By EC2's P4d, since the catalogue has no P6e: R595 breaks EFA there [NVIDIA/aicr#2383]."""
+    assert drivers.LAST_WITH_EFA == {"GB200": 580, "GB300": 580}
+    monkeypatch.setattr(drivers, "LAST_WITH_EFA", {"A100-SXM4-40GB": 580})
+
+    def chosen(**operator: str) -> str:
+        pools = [{"name": "a100", "machine": "p4d.24xlarge", "selector": {"a": "b"}}]
+        place = {"kind": "existing", "kubeconfig": "/k"}
+        env = parse({"name": "e", "cluster": place, "gpu_operator": operator, "pools": pools})
+        return operator_checks.driver_version(env.gpu_operator, env.pools)
+
+    assert chosen() == GPU_DRIVER_OF_BRANCH[580]
+    assert chosen(driver_version="570.133.20") == "570.133.20"
+    with pytest.raises(InputError) as refused:
+        chosen(driver_version=GPU_DRIVER)
+    assert str(refused.value) == (
+        f"gpu_operator.driver_version: {GPU_DRIVER} does not support EFA with A100-SXM4-40GB (pool a100): "
+        "its last branch is 580; use 580 or an older branch"
+    )
 
 
 @pytest.mark.parametrize(

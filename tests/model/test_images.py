@@ -8,7 +8,16 @@ import pytest
 from pydantic import TypeAdapter
 
 from infra.model.errors import InputError
-from infra.model.images import BOTTLEROCKET_MIG, IMAGES, ImageKey, check_pin, is_alias, ssm_parameter
+from infra.model.images import (
+    BOTTLEROCKET_MIG,
+    IMAGES,
+    ImageKey,
+    alias,
+    check_pin,
+    is_alias,
+    newest_parameter,
+    ssm_parameter,
+)
 from infra.model.machines import MACHINES
 
 pytestmark = pytest.mark.unit
@@ -73,6 +82,29 @@ def test_bottlerocket_keeps_containers_on_a_second_disk() -> None:
 def test_where_the_ami_of_an_alias_is_found(key: ImageKey, pin: str, path: str) -> None:
     check_pin(IMAGES[key], pin)
     assert ssm_parameter(IMAGES[key], "1.34", pin) == path
+
+
+@pytest.mark.parametrize(
+    ("key", "path", "release", "pin"),
+    [
+        (
+            "al2023-nvidia",
+            f"{EKS}/x86_64/nvidia/recommended/release_version",
+            "1.34.2-20260818",
+            "al2023@v20260818",
+        ),
+        (
+            "bottlerocket-nvidia-arm64",
+            "/aws/service/bottlerocket/aws-k8s-1.34-nvidia/arm64/latest/image_version",
+            "1.64.0-1a2b3c4d",
+            "bottlerocket@1.64.0",
+        ),
+        ("al2023", f"{EKS}/x86_64/standard/recommended/release_version", "unknown", None),
+    ],
+)
+def test_where_the_newest_image_is_found(key: ImageKey, path: str, release: str, pin: str | None) -> None:
+    assert newest_parameter(IMAGES[key], "1.34") == path
+    assert alias(IMAGES[key], release) == pin
 
 
 @pytest.mark.parametrize("pin", ["ami-01234567", "ami-0123456789abcdef0"])

@@ -214,6 +214,18 @@ def test_what_a_cluster_has_beside_its_nodes() -> None:
     assert line(single, "NAT gateways").most == 1
 
 
+@pytest.mark.parametrize(
+    ("version", "low", "ends"), [("1.33", 0.60, "2026-07-29"), ("1.36", 0.10, "2027-08-02")]
+)
+def test_extended_support_costs_its_surcharge_from_its_day_on(version: str, low: float, ends: str) -> None:
+    pool = {"name": "t4", "machine": "g4dn.xlarge", "nodes": 1}
+    found = line(parse(small(pool, version=version, support="extended")), "control plane")
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(0.60))
+    assert found.notes == (f"0.50 of it for extended support, from {ends} on",)
+    plain = line(parse(small(pool, version=version)), "control plane")
+    assert (plain.low, plain.high, plain.notes) == (0.10, 0.10, ())
+
+
 def test_the_document_adds_up_and_says_whose_prices_they_are() -> None:
     known = bill(parse(stack("aws-prod")), PriceList())
     assert known.price_source == "list prices of us-east-1, 2026-07-20"

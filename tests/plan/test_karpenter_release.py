@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra import versions
+from infra.model.eks_support import EKS
 from infra.model.environment import Environment
 from infra.plan import eks
 from tests.plan.aws_environments import SLICED, TABLE, aws
@@ -47,7 +47,7 @@ def test_no_replica_waits_for_a_node_that_is_not_there() -> None:
 
 
 def test_every_version_of_eks_has_every_add_on_pinned() -> None:
-    for version in versions.EKS:
+    for version in EKS:
         add_ons = eks.add_ons(aws(SLICED, version=version))
         assert list(add_ons) == [
             "aws-ebs-csi-driver",
@@ -59,3 +59,10 @@ def test_every_version_of_eks_has_every_add_on_pinned() -> None:
         ]
         assert all("-eksbuild." in pin for pin in add_ons.values())
         assert add_ons["kube-proxy"].startswith(f"v{version}.")
+
+
+def test_an_add_on_may_have_another_version() -> None:
+    own = {"coredns": "v1.14.3-eksbuild.3", "kube-proxy": "v1.33.9-eksbuild.1"}
+    pinned, found = eks.add_ons(aws(SLICED)), eks.add_ons(aws(SLICED, add_ons=own))
+    assert found == {**pinned, **own}
+    assert list(found) == list(pinned)

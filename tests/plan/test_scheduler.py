@@ -10,6 +10,7 @@ import yaml
 from gpuform import judging
 from infra import versions
 from infra.config import parse
+from infra.model.eks_support import EKS
 from infra.model.environment import Environment
 from infra.plan import scheduler, workloads
 from infra.plan.render import render
@@ -118,7 +119,7 @@ def test_its_version_is_the_clusters() -> None:
         return str(pod["containers"][0]["image"])
 
     assert image(existing()) == "registry.k8s.io/kube-scheduler:v1.33.7"
-    for minor in versions.EKS:
+    for minor in EKS:
         env = parse({**aws(SLICED, version=minor).resolved(), "scheduling": {"packer": True}})
         assert image(env).startswith(f"registry.k8s.io/kube-scheduler:v{minor}.")
     assert versions.KUBE_SCHEDULER[versions.KUBERNETES.rpartition(".")[0]] == versions.KUBERNETES

@@ -11,7 +11,7 @@ from tests.policies.mutants import Mutant, mutants
 
 pytestmark = pytest.mark.unit
 
-MODULES = ("aws", "guarded", "health", "kubernetes", "node_pools", "openstack", "operator", "sharing")
+MODULES = ("aws", "eks", "guarded", "health", "kubernetes", "node_pools", "openstack", "operator", "sharing")
 BY_ID = {rule.id: rule for rule in RULES}
 KNOWN = [case for case in cases() if case.kind != "unknown"]
 

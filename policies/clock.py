@@ -1,0 +1,19 @@
+"""The day as of which rules about dates judge."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, date, datetime
+
+VARIABLE = "GPUFORM_TODAY"
+
+
+def today() -> date:
+    """Today in UTC, or the day in GPUFORM_TODAY; ValueError, with the variable's name, if that is none."""
+    given = os.environ.get(VARIABLE)
+    if not given:
+        return datetime.now(UTC).date()
+    try:
+        return date.fromisoformat(given)
+    except ValueError:
+        raise ValueError(f"{VARIABLE}: {given!r} is not a day; write it as 2026-11-25") from None

@@ -1,0 +1,58 @@
+"""Rules over the Kubernetes version of an EKS cluster: how long AWS supports it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+
+from policies import contract
+from policies.clock import today
+from policies.rule import Resource, Rule, text
+
+WARNED = timedelta(days=90)
+"""A new version is available about every four months."""
+
+
+def _end(cluster: Resource) -> tuple[str, date] | None:
+    """The kind of support that the cluster has, and the day on which it ends; None for an unknown version.
+
+    EKS enables extended support unless a cluster says otherwise.
+    """
+    ends = contract.EKS_SUPPORT.get(text(cluster.props, "version"))
+    if ends is None:
+        return None
+    if text(cluster.props, "upgradePolicy", "supportType") == "STANDARD":
+        return "standard", date.fromisoformat(ends[0])
+    return "extended", date.fromisoformat(ends[1])
+
+
+def _ends(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    found = _end(cluster)
+    if found and found[1] - WARNED <= today() < found[1]:
+        yield f"{found[0]} support of Kubernetes {text(cluster.props, 'version')} ends on {found[1]}"
+
+
+def _ended(cluster: Resource, _: Sequence[Resource]) -> Iterator[str]:
+    found = _end(cluster)
+    if found and found[1] <= today():
+        yield f"{found[0]} support of Kubernetes {text(cluster.props, 'version')} ended on {found[1]}"
+
+
+RULES = (
+    Rule(
+        "eks-support-ends",
+        "The cluster's support for its Kubernetes version does not end within 90 days.",
+        "low",
+        "write a newer cluster.version, or EKS upgrades the cluster by itself",
+        (contract.CLUSTER,),
+        _ends,
+    ),
+    Rule(
+        "eks-supported",
+        "The cluster's support for its Kubernetes version has not ended.",
+        "high",
+        "write a newer cluster.version, or cluster.support: extended if AWS still has the version in it",
+        (contract.CLUSTER,),
+        _ended,
+    ),
+)
