@@ -37,6 +37,9 @@ class GpuJob(pulumi.ComponentResource):
         environment, workload = args.environment, args.workload
         workloads.check(environment, workload)
         before = claim(name, environment, workload, self)
+        service = workloads.service(environment, workload)
+        if service:
+            before.append(resource(f"{name}-service", service, pulumi.ResourceOptions(parent=self)))
         job = workloads.controller(environment, workload)
         minutes = workload.wait_minutes
         times = within(minutes, minutes) if minutes else None

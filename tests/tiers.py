@@ -42,8 +42,8 @@ def outcome(tests: Iterable[str], outcomes: Mapping[str, set[str]]) -> str:
 class Tiers:
     """Counts the tests of each tier; prints the counts and the reasons of skipped tests after the run.
 
-    A run of a whole tier also says which rows of the sources its passed tests show. It fails if all tests of a
-    row were skipped; a run of everything also fails if no test of a row ran.
+    A run of a whole tier also says which rows of the sources its passed tests show. It fails if all tests of
+    a row were skipped; a run of everything also fails if no test of a row ran.
 
     Args:
         rows: tests by row, as file below tests/ and name.

@@ -1,8 +1,8 @@
 """Stand-ins for published charts, made on this machine.
 
-NVIDIA's operator, device plugin, exporter and DRA driver and kube-prometheus-stack are the simulated ones of
-this repository, Karpenter's CRDs are the real ones, and every other chart is a ConfigMap that contains its
-values.
+NVIDIA's operator, device plugin, exporter and DRA driver, AWS's EFA device plugin and kube-prometheus-stack
+are the simulated ones of this repository, Karpenter's CRDs are the real ones, and every other chart is a
+ConfigMap that contains its values.
 
 ``python -m gpuform.offline.charts ROOT CACHE MADE NAME VERSION`` prints the folder of one, see `Charts`.
 """
@@ -24,6 +24,7 @@ _SIMULATED: Mapping[str, str] = {
     "nvidia-device-plugin": "device-plugin-sim",
     "dcgm-exporter": "dcgm-exporter-sim",
     "dra-driver-nvidia-gpu": "dra-driver-sim",
+    "aws-efa-k8s-device-plugin": "efa-device-plugin-sim",
     "kube-prometheus-stack": "kube-prometheus-stack-sim",
 }
 """Published charts that have a simulated one in this repository."""

@@ -30,7 +30,7 @@ def checkout(root: Path, base: str) -> Iterator[Path]:
             with tarfile.open(fileobj=io.BytesIO(_archive(root, base))) as files:
                 # Python 3.11.2, Debian 12's own, has neither the attribute nor extractall(filter=).
                 files.extraction_filter = getattr(tarfile, "data_filter", None)
-                files.extractall(folder)
+                files.extractall(folder)  # noqa: S202
         if not (folder / ".venv").exists() and (root / ".venv").exists():
             (folder / ".venv").symlink_to((root / ".venv").resolve())
         yield folder

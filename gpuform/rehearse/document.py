@@ -29,6 +29,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
         },
         "switched_on": list(outcome.played),
         "refusals": [asdict(one) for one in outcome.refusals],
+        "jobs": [asdict(one) for one in outcome.jobs],
         "shrink": _shrink(outcome.shrink) if outcome.shrink else None,
         "troubles": list(outcome.troubles),
         "nodes": [_node(one) for one in outcome.nodes],

@@ -89,7 +89,8 @@ def _hosts(env: Environment, pool: Pool) -> Iterator[Manifest]:
     gpu = pool.gpus[0].name if pool.gpus else None
     machine = Machine(OWN_HOST, "openstack", _CORES, _GIB, gpu, pool.gpu_count)
     for host in pool.hosts or ():
-        made = bare(machine, host.name, {SELECTED: pool.name}, reset.resettable(env.cluster.kind, pool))
+        resettable = reset.resettable(env.cluster.kind, pool)
+        made = bare(machine, pool, host.name, {SELECTED: pool.name}, resettable)
         del made["metadata"]["labels"][labels.INSTANCE_TYPE]  # own hosts have none
         if pool.gpus:
             made["metadata"]["annotations"] |= {
@@ -121,7 +122,7 @@ def _found(env: Environment, index: int, pool: Pool) -> Manifest:
             "name a machine, or another count",
         )
     resettable = reset.resettable(env.cluster.kind, pool)
-    made = bare(machine, f"{pool.name}-0", dict(pool.selector or {}), resettable)
+    made = bare(machine, pool, f"{pool.name}-0", dict(pool.selector or {}), resettable)
     if machine.model and env.ownership.driver != "operator":
         made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = versions.GPU_DRIVER
     return made

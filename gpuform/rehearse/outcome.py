@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gpuform.rehearse.ending import Ended
 from gpuform.rehearse.monitored import Scraped
 from gpuform.rehearse.pods import Pending
 
@@ -171,6 +172,8 @@ class Outcome:
     played: tuple[str, ...] = ()
     """What was switched on: shortages, an interruption, a used-up reservation."""
     refusals: tuple[Refusal, ...] = ()
+    jobs: tuple[Ended, ...] = ()
+    """Jobs that were run to their end; empty if a pod is pending."""
     shrink: Shrink | None = None
     troubles: tuple[str, ...] = ()
     rss_bytes: Mapping[str, int] = field(default_factory=dict)

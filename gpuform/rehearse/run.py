@@ -13,7 +13,7 @@ from gpuform.embedded.kwokctl import Tools
 from gpuform.engine import Engine, EngineFailure
 from gpuform.errors import Failure
 from gpuform.paths import Paths
-from gpuform.rehearse import honesty, monitored, nodes, pods, prices, shrinking, stack_file, workloads
+from gpuform.rehearse import ending, honesty, monitored, nodes, pods, prices, shrinking, stack_file, workloads
 from gpuform.rehearse.buyer import Buyer
 from gpuform.rehearse.buying import buyer
 from gpuform.rehearse.cluster import Cluster
@@ -137,7 +137,8 @@ class _Play:
         lives = list(self.watch.lives.values())
         found = tuple(tally.pool(pool, now, lives, self.buying.unjoined(pool.name)) for pool in tally.pools)
         drawn = tuple(tally.drawn(now))
-        troubles = (*self._troubles(now), *self.buying.troubles())
+        ended = self._ended(waiting, quiet)
+        troubles = (*self._troubles(now), *self.buying.troubles(), *ending.troubles(ended))
         switched = [str(one) for one in options.short]
         switched += [f"reservation {name}: {left} left" for name, left in options.used_up]
         if options.interrupt_spot:
@@ -146,8 +147,9 @@ class _Play:
         shrunk = None
         if options.shrink and now.workloads:
             with self.clock.step("half of the pods removed"):
+                left = ending.without(env, ended)
                 shrunk = shrinking.shrink(
-                    env, self.cluster, self.watch, self.buying, tally, quiet, options.timeout_s
+                    left, self.cluster, self.watch, self.buying, tally, quiet, options.timeout_s
                 )
         timeline = tuple(Tally(env, tally.prices, self.buying.paid()).lines(list(self.watch.lives.values())))
         return Outcome(
@@ -170,11 +172,18 @@ class _Play:
             seconds=self.watch.now.at,
             played=tuple(switched),
             refusals=self.buying.refusals(),
+            jobs=ended,
             shrink=shrunk,
             troubles=troubles,
             rss_bytes=self._memory(),
             measured=measured,
         )
+
+    def _ended(self, waiting: tuple[pods.Pending, ...], quiet_s: float) -> tuple[ending.Ended, ...]:
+        if waiting or not ending.ending(self.env):
+            return ()
+        with self.clock.step("jobs complete"):
+            return ending.end(self.env, self.cluster, self.watch, quiet_s, self.asked.options.timeout_s)
 
     def _measured(self, now: Now) -> Scraped | None:
         if not self.env.monitoring:

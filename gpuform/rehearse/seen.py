@@ -95,14 +95,16 @@ def quantity(text: str) -> float:
 
 
 def amounts(resources: Mapping[str, str]) -> dict[str, float]:
-    """Cores, GiB and GPU resources above zero of a Kubernetes resource list."""
+    """Cores, GiB (huge pages too), GPU resources and EFAs above zero of a Kubernetes resource list."""
     found = {}
     for key, text in resources.items():
         if key == "cpu":
             found[CPU] = quantity(text)
         elif key == "memory":
             found[MEMORY_GIB] = quantity(text) / _GIB
-        elif key.startswith(labels.NVIDIA_PREFIX):
+        elif key == labels.HUGE_PAGES:
+            found[key] = quantity(text) / _GIB
+        elif key.startswith((labels.NVIDIA_PREFIX, labels.EFA)):
             found[key] = quantity(text)
     return {key: amount for key, amount in sorted(found.items()) if amount}
 

@@ -45,7 +45,7 @@ def shrink(
     least = pods.wanted(pods.halved(env))
 
     def done(now: Now) -> bool:
-        return not elastic and len(now.workloads) == least
+        return not elastic and sum(not pod.over for pod in now.workloads) == least
 
     watch.until(done, quiet_s, timeout_s)
     after = watch.look()
@@ -62,7 +62,7 @@ def shrink(
 
 
 def _side(now: Now, tally: Tally) -> Side:
-    placed = sum(pod.placed for pod in now.workloads)
+    placed = sum(pod.placed and not pod.over for pod in now.workloads)
     return Side(len(now.nodes), placed, total(tally.usd(node) for node in now.nodes))
 
 

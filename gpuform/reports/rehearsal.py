@@ -10,6 +10,7 @@ from rich.text import Text
 from gpuform.rehearse.outcome import Amount, Machines, Outcome, PoolOutcome, Refusal, Shrink
 from gpuform.rehearse.seen import CPU, MEMORY_GIB
 from gpuform.reports.tables import empty
+from infra.model.labels import HUGE_PAGES
 
 Part = Table | Text | str
 _PODS = 5
@@ -21,6 +22,8 @@ def tables(outcome: Outcome) -> Iterator[Part]:
     yield _pools(outcome)
     yield ""
     yield from _bought_in_vain(outcome)
+    for one in outcome.jobs:
+        yield f"job {one.namespace}/{one.name}: {one.succeeded} of {number(one.completions, 'pod')} succeeded"
     if outcome.played or outcome.refusals:
         yield from switched(outcome)
         yield ""
@@ -77,7 +80,8 @@ def machines(found: tuple[Machines, ...]) -> Iterator[str]:
 
 def amount(name: str, found: Amount) -> str:
     """``gpu.shared 4 of 8``: in use, of what is offered."""
-    unit = {CPU: "cores", MEMORY_GIB: "GiB"}.get(name, name.removeprefix("nvidia.com/"))
+    units = {CPU: "cores", MEMORY_GIB: "GiB", HUGE_PAGES: "GiB in huge pages"}
+    unit = units.get(name, name.removeprefix("nvidia.com/"))
     return f"{unit} {found.used:.4g} of {found.offers:.4g}"
 
 

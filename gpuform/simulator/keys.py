@@ -16,6 +16,8 @@ MIG_PENDING = "simulator.gpuform.io/mig-mode-pending"
 """Node: GPUs whose MIG mode changes at the next boot, by index, comma-separated."""
 HOST_DRIVER = "simulator.gpuform.io/host-driver"
 """Node: version of a driver preinstalled on the host, for clusters without the operator's driver."""
+EFA_ATTACHED = "simulator.gpuform.io/efa"
+"""Node: number of Elastic Fabric Adapters that it was launched with."""
 DMI_PRODUCT = "simulator.gpuform.io/dmi-product"
 """Node: DMI product name, for example ``OpenStack Compute``; without it the instance type is used."""
 CONTAINER_RUNTIME = "simulator.gpuform.io/container-runtime"
@@ -69,13 +71,16 @@ OPERAND = "simulator.gpuform.io/operand"
 """Operand pod, a label: which operand it stands for."""
 PART_OF = "app.kubernetes.io/part-of"
 CHART = "gpu-operator-sim"
-CHARTS = (CHART, "device-plugin-sim", "dcgm-exporter-sim", "dra-driver-sim")
-"""``part-of`` labels of our charts: operator, device plugin and exporter without an operator, DRA driver."""
+CHARTS = (CHART, "device-plugin-sim", "dcgm-exporter-sim", "dra-driver-sim", "efa-device-plugin-sim")
+"""``part-of`` labels of our charts: operator, device plugin and exporter without an operator, DRA driver,
+EFA's device plugin.
+"""
 DRA_OPERAND = "dra-driver"
 SIMULATOR = "simulator.gpuform.io/"
 
 VENDOR = "nvidia.com/"
 GPU = "nvidia.com/gpu"
+EFA = "vpc.amazonaws.com/efa"
 DRA_DRIVER = "gpu.nvidia.com"
 """Name of NVIDIA's DRA driver."""
 PLUGIN_CONFIG = "nvidia.com/device-plugin.config"

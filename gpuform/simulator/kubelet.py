@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpuform.simulator import container_engine, device_plugin, health, keys
+from gpuform.simulator import container_engine, device_plugin, efa, health, keys
 from gpuform.simulator.actions import Action, Annotate, Fail, NodeResources, Reject
 from gpuform.simulator.objects import Pod
 from gpuform.simulator.parts import original
@@ -29,11 +29,11 @@ class Refused(Exception):
 
 
 def report(world: World) -> list[Action]:
-    """Node status: an unhealthy device counts in capacity, but not in allocatable.
+    """Node status of GPUs and adapters: an unhealthy device counts in capacity, but not in allocatable.
 
     Without its plugin a resource has allocatable 0 at once, and capacity 0 five minutes later.
     """
-    offered = device_plugin.offered(world)
+    offered = device_plugin.offered(world) | efa.offered(world)
     found = {name: len(ids) for name, ids in offered.items()}
     well = {name: len(ids) for name, ids in health.healthy(world, offered).items()}
     node = world.node

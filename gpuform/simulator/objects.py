@@ -73,7 +73,7 @@ class Pod:
 
 @dataclass(slots=True)
 class Node:
-    """A node; capacity and allocatable hold extended resources of NVIDIA only."""
+    """A node; capacity and allocatable hold only GPUs and Elastic Fabric Adapters."""
 
     name: str
     uid: str
@@ -146,7 +146,8 @@ def _ready(status: Json) -> bool:
 
 
 def _extended(quantities: Mapping[str, str] | None) -> dict[str, int]:
-    return {intern(k): _count(v) for k, v in (quantities or {}).items() if k.startswith(keys.VENDOR)}
+    kept = (keys.VENDOR, keys.EFA)
+    return {intern(k): _count(v) for k, v in (quantities or {}).items() if k.startswith(kept)}
 
 
 def _count(quantity: str) -> int:
@@ -160,7 +161,8 @@ def _requests(spec: Json) -> Iterator[tuple[str, bool, tuple[tuple[str, int], ..
         for container in spec.get(kind) or ():
             resources = container.get("resources") or {}
             asked = _extended({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
-            wanted = tuple((name, count) for name, count in sorted(asked.items()) if count)
+            # The scheduler alone counts adapters; the simulated device manager allocates GPUs.
+            wanted = tuple((n, count) for n, count in sorted(asked.items()) if count and n != keys.EFA)
             if wanted:
                 yield intern(container["name"]), init, wanted
 

@@ -13,6 +13,7 @@ from gpuform.simulator import (
     container_engine,
     device_plugin,
     dra,
+    efa,
     gfd,
     health,
     keys,
@@ -130,7 +131,7 @@ class Reconciler:
 
     def _watch_stopped(self, world: World) -> None:
         """Start the kubelet's grace period for resources without a plugin; end it for those offered again."""
-        offered = device_plugin.offered(world)
+        offered = device_plugin.offered(world) | efa.offered(world)
         for resource, count in world.node.capacity.items():
             self._wait(world, resource, resource in offered, bool(count), STOP_GRACE)
         runs, published = world.running(dra.OPERAND) is not None, world.published is not None

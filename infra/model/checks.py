@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.model import choice, claims, labels, mig_names, offer, unused
+from infra.model import choice, claims, fabric, labels, mig_names, offer, unused
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.health import HEALTH
@@ -144,6 +144,7 @@ def check_workloads(strategy: MigStrategy, pools: Sequence[Pool], workloads: Seq
         candidates = _candidates(strategy, pools, workload, path)
         if candidates:
             _check_request(strategy, candidates, workload, path)
+        fabric.check(pools, candidates, workload, path)
 
 
 def _check_colours(workloads: Sequence[Workload], index: int) -> None:

@@ -4,8 +4,9 @@ Only the policies and the host tests repeat these keys, on purpose. Kubernetes a
 keys; ``gpuform.io/`` and ``simulator.gpuform.io/`` are ours.
 """
 
-# Pulumi's Kubernetes provider: do not wait until an object is ready, or a Job is done.
+# Pulumi's Kubernetes provider: do not wait until an object is ready, or a Job is done; how it is deleted.
 SKIP_AWAIT = "pulumi.com/skipAwait"
+DELETION_PROPAGATION = "pulumi.com/deletionPropagationPolicy"
 
 # Ours.
 POOL = "gpuform.io/pool"
@@ -51,8 +52,12 @@ SIM_HOST_DRIVER = "simulator.gpuform.io/host-driver"
 SIM_CONTAINER_RUNTIME = "simulator.gpuform.io/container-runtime"
 SIM_CDI = "simulator.gpuform.io/cdi"
 SIM_DEFAULT_RUNTIME = "simulator.gpuform.io/default-runtime"
+SIM_EFA = "simulator.gpuform.io/efa"
+SIM_HUGE_PAGES = "simulator.gpuform.io/hugepages-2Mi"
 
 # Kubernetes.
+HUGE_PAGES = "hugepages-2Mi"
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 HOSTNAME = "kubernetes.io/hostname"
 OS = "kubernetes.io/os"
 ARCH = "kubernetes.io/arch"
@@ -96,6 +101,9 @@ GPU_COUNT = "nvidia.com/gpu.count"
 # prometheus-operator and Grafana's sidecar: the labels that they select by.
 RELEASE = "release"
 GRAFANA_DASHBOARD = "grafana_dashboard"
+
+# AWS: the resource of its EFA device plugin.
+EFA = "vpc.amazonaws.com/efa"
 
 # AWS: tags of subnets and security groups, by which load balancers and Karpenter find them.
 ELB = "kubernetes.io/role/elb"

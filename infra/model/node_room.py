@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from infra.model import checks, choice, offer
@@ -82,6 +82,11 @@ def allocatable(
     return Room(machine.vcpu * 1000 - cpu, memory, pods)
 
 
+def huge_pages(pool: Pool) -> int:
+    """MiB in huge pages of each node of the pool; the kubelet subtracts them from the allocatable memory."""
+    return memory_bytes(pool.hugepages or "0Mi") // _MIB
+
+
 def machines(env: Environment, pool: Pool) -> tuple[Machine, ...]:
     """The machines that a node of the pool may be; empty if they are not known."""
     if env.cluster.kind == "aws":
@@ -95,7 +100,8 @@ def left_by_kubelet(pool: Pool, machine: Machine, hypervisor: float = _VM_OVERHE
     pods = pool.on_aws.max_pods or machine.pods
     # Bottlerocket reserves for the declared number of pods, AL2023's nodeadm for that of the interfaces.
     reserved_for = pods if pool.image.family == "Bottlerocket" else machine.pods
-    return allocatable(machine, pods, reserved_for, hypervisor)
+    left = allocatable(machine, pods, reserved_for, hypervisor)
+    return replace(left, memory=left.memory - huge_pages(pool))
 
 
 def room(env: Environment, pool: Pool, machine: Machine) -> Room:
@@ -107,7 +113,7 @@ def room(env: Environment, pool: Pool, machine: Machine) -> Room:
     if env.cluster.kind == "aws":
         whole = left_by_kubelet(pool, machine, _VM_OVERHEAD if pool.by_karpenter else 0)
     else:
-        whole = Room(machine.vcpu * 1000, machine.memory * 1024, PODS_PER_NODE)
+        whole = Room(machine.vcpu * 1000, machine.memory * 1024 - huge_pages(pool), PODS_PER_NODE)
     found = list(daemons(env, pool))
     return Room(
         whole.cpu - sum(one.cpu for one in found),
@@ -163,6 +169,12 @@ def check(env: Environment) -> None:
         if (most := pool.on_aws.max_pods) and most <= len(found):
             fact = f"{len(found)} DaemonSets have a pod on each node ({', '.join(found)})"
             raise InputError(f"pools[{index}].aws.max_pods", fact, f"use {len(found) + 1} or more")
+        for machine in machines(env, pool) if pool.hugepages else ():
+            if room(env, pool, machine).memory <= 0:
+                fact = (
+                    f"{pool.hugepages} of the {machine.memory}Gi of {machine.name} leave no memory for pods"
+                )
+                raise InputError(f"pools[{index}].hugepages", fact, "use less, or a larger machine")
     for index, work in enumerate(env.workloads):
         _check_pod(env, work, f"workloads[{index}]")
 
@@ -191,7 +203,8 @@ def _check_pod(env: Environment, work: Workload, path: str) -> None:
         has, machine = max(enough, key=lambda one: one[0].memory)
         key, most = "memory", f"{has.memory}Mi"
         has_for_it = f"{most} for it: {machine.memory}Gi"
-    fact = f"the largest node it may run on has {has_for_it} of {machine.name}, less kubelet and DaemonSets"
+    less = "kubelet, huge pages" if any(pool.hugepages for pool in pools) else "kubelet"
+    fact = f"the largest node it may run on has {has_for_it} of {machine.name}, less {less} and DaemonSets"
     raise InputError(f"{path}.{key}", fact, f"request {most} or less per pod")
 
 

@@ -23,6 +23,7 @@ from infra.model.openstack import OpenstackPool
 from infra.model.relayout import Relayout, Reset
 from infra.model.sharing import Dra, Exclusive, Mig, Sharing
 from infra.model.sharing_checks import Trust, check_sharing
+from infra.model.workload import HugePages
 
 
 def _own_key(key: str) -> str:
@@ -94,6 +95,11 @@ class Pool(Model):
     taints: tuple[Taint, ...] = Field(
         default=(), description="Taints in addition to the GPU taint, which every pool with GPUs has."
     )
+    hugepages: HugePages | None = Field(
+        default=None,
+        description="Memory of each node in huge pages of 2Mi, for workloads that request them: nodes on AWS "
+        "reserve it at boot; on other clusters the nodes must already have it.",
+    )
     sharing: Sharing = Field(default_factory=Exclusive, description="How its GPUs are shared.")
     trust: Trust = Field(
         default="single",
@@ -138,6 +144,11 @@ class Pool(Model):
         if self.machine is None:
             return None
         return self._own_flavor or MACHINES[self.machine]
+
+    @property
+    def adapters(self) -> int:
+        """Elastic Fabric Adapters that each node offers to pods."""
+        return min((machine.efa for machine in self.machines), default=0) if self.on_aws.efa else 0
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -18,6 +18,12 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DNS_1035 = re.compile(r"[a-z].*")
 _PAST_THE_SCHEDULER = "NVIDIA_VISIBLE_DEVICES"
 _LONGEST_OF_TWO = 46  # with -green it is as long as any workload's name may be
+RANKS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE")
+"""Environment variables of an indexed job's pods, with the names that torch.distributed reads."""
+HUGE_PAGE = 2 * 2**20
+"""Bytes of a huge page of the resource hugepages-2Mi."""
+_HOSTNAME = 63
+"""Longest name of a pod of an indexed job, in characters: it is the pod's hostname, a DNS label."""
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
@@ -36,6 +42,13 @@ def _memory(value: str) -> str:
         raise InputError(
             "", f"{value!r} is not an amount of memory", "write it with Ki, Mi, Gi or Ti, for example 8Gi"
         )
+    return value
+
+
+def _huge_pages(value: str) -> str:
+    if memory_bytes(value) % HUGE_PAGE:
+        fact = f"{value} is not a whole number of huge pages of 2Mi"
+        raise InputError("", fact, "use a multiple of 2Mi, for example 5120Mi or 10Gi")
     return value
 
 
@@ -59,6 +72,7 @@ def _variable(name: str) -> str:
 
 
 Memory = Annotated[str, AfterValidator(_memory), Field(strict=True)]
+HugePages = Annotated[str, AfterValidator(_memory), AfterValidator(_huge_pages), Field(strict=True)]
 PinnedImage = Annotated[str, AfterValidator(_pinned_image), Field(strict=True)]
 
 
@@ -97,6 +111,19 @@ class _Workload(Model):
     runtime_class: Name | None = Field(
         default=None, description="RuntimeClass of its pods; that of the environment if left out."
     )
+    shm: Memory | None = Field(
+        default=None,
+        description="Size of /dev/shm, 64Mi if left out; what is stored there counts as the pod's memory.",
+    )
+    hugepages: HugePages | None = Field(
+        default=None,
+        description="Huge pages of 2Mi per pod, in addition to memory, mounted at /dev/hugepages; the pool's "
+        "hugepages set how much a node has.",
+    )
+    efa: Count | None = Field(
+        default=None,
+        description="Elastic Fabric Adapters per pod (vpc.amazonaws.com/efa); the pool needs aws.efa.",
+    )
     priority: Name | None = Field(default=None, description="One of the environment's priorities.")
     image: PinnedImage = Field(description="Image with tag or digest.")
     command: tuple[
@@ -106,6 +133,13 @@ class _Workload(Model):
         Annotated[str, AfterValidator(_variable)],
         Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)],
     ] = Field(default_factory=dict, description="Environment variables, no secrets.")
+
+    @model_validator(mode="after")
+    def _shm_is_memory(self) -> Self:
+        if self.shm and memory_bytes(self.shm) > memory_bytes(self.memory):
+            fact = f"{self.shm} counts as memory of the pod, which has {self.memory}"
+            raise InputError("shm", fact, f"use {self.memory} or less, or give the pod more memory")
+        return self
 
     @property
     def pinned(self) -> bool:
@@ -201,12 +235,50 @@ class JobWorkload(_Workload):
     """Pods that run to completion."""
 
     kind: Literal["job"]
-    parallelism: Count = Field(default=1, description="Number of pods, all at the same time.")
+    parallelism: Count = Field(default=1, description="Number of pods at the same time.")
+    completions: Count | None = Field(
+        default=None, description="Number of pods that must succeed; parallelism if left out."
+    )
+    indexed: bool = Field(
+        default=False,
+        strict=True,
+        description="Number the pods (an Indexed Job): each gets RANK and WORLD_SIZE. If all run at the same "
+        "time, they also get a headless Service with the job's name, and MASTER_ADDR and MASTER_PORT of the "
+        "first pod.",
+    )
     wait_minutes: Count | None = Field(
         default=None,
         description="Minutes in which its pods must succeed, or the update fails. If left out, the "
         "update does not wait for them.",
     )
+
+    @model_validator(mode="after")
+    def _can_complete(self) -> JobWorkload:
+        if self.parallelism > self.total:
+            fact = f"{self.parallelism} pods at a time for {self.total} completions"
+            raise InputError("parallelism", fact, f"use {self.total} or less, or more completions")
+        if not self.indexed:
+            return self
+        if self.meets and not _DNS_1035.fullmatch(self.name):
+            fact = f"{self.name!r} begins with a digit, and the name of its pods' Service may not"
+            raise InputError("name", fact, "begin it with a letter, or leave indexed out")
+        if len(f"{self.name}-{self.total - 1}") > _HOSTNAME:
+            fact = f"{self.total} make the name of the last pod longer than {_HOSTNAME} characters"
+            raise InputError("completions", fact, "use fewer, or a shorter name")
+        for name in RANKS:
+            if name in self.env:
+                raise InputError(f"env.{name}", "indexed sets it", "leave it out, or leave indexed out")
+        return self
+
+    @property
+    def total(self) -> int:
+        """Pods that must succeed."""
+        return self.completions or self.parallelism
+
+    @property
+    def meets(self) -> bool:
+        """Whether its numbered pods all run at the same time, and so can find each other."""
+        return self.indexed and self.parallelism == self.total
 
     @property
     def pods(self) -> int:

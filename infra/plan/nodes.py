@@ -8,7 +8,7 @@ from typing import Any
 from infra.model import labels, operator_checks, reset
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.machines import Machine
-from infra.model.node_room import PODS_PER_NODE, Room
+from infra.model.node_room import PODS_PER_NODE, Room, huge_pages
 from infra.model.pool import Pool
 from infra.plan import sharing
 
@@ -45,13 +45,23 @@ def sizes(room: Room) -> dict[str, str]:
     }
 
 
-def bare(machine: Machine, name: str, own: Mapping[str, str], resettable: bool = False) -> dict[str, Any]:
+def fabric(huge_pages: int, adapters: int) -> dict[str, str]:
+    """Annotations that tell the simulator a node's huge pages, in MiB, and Elastic Fabric Adapters."""
+    found = {labels.SIM_HUGE_PAGES: f"{huge_pages}Mi"} if huge_pages else {}
+    return {**found, labels.SIM_EFA: str(adapters)} if adapters else found
+
+
+def bare(
+    machine: Machine, pool: Pool | None, name: str, own: Mapping[str, str], resettable: bool = False
+) -> dict[str, Any]:
     """A node of that machine type without the platform; ``own`` are the labels that its creator sets."""
+    aside = huge_pages(pool) if pool else 0
     annotations = {
         labels.KWOK_NODE: "fake",
         labels.SIM_CPU: str(machine.vcpu),
-        labels.SIM_MEMORY: f"{machine.memory}Gi",
+        labels.SIM_MEMORY: f"{machine.memory * 1024 - aside}Mi" if aside else f"{machine.memory}Gi",
         labels.SIM_PODS: str(PODS_PER_NODE),
+        **fabric(aside, pool.adapters if pool else 0),
         **gpus(machine, resettable),
     }
     node_labels = {
@@ -75,7 +85,7 @@ def bare(machine: Machine, name: str, own: Mapping[str, str], resettable: bool =
 def node(env: Environment, pool: Pool, machine: Machine, name: str) -> dict[str, Any]:
     """A node of the pool on that machine, as it joins the cluster."""
     resettable = reset.resettable(env.cluster.kind, pool)
-    manifest = bare(machine, name, sharing.pool_labels(env, pool), resettable)
+    manifest = bare(machine, pool, name, sharing.pool_labels(env, pool), resettable)
     taints = sharing.pool_taints(env, pool)
     if taints:
         manifest["spec"] = {"taints": taints}

@@ -20,25 +20,30 @@ Manifest = dict[str, Any]
 
 
 def node_overlays(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
-    """One overlay per number of GPUs of the pool's machines; none if not elastic, or with exclusive GPUs."""
-    if pool.elastic is None or not pool.gpus or isinstance(pool.sharing, Exclusive):
+    """Overlays of an elastic pool: one per number of GPUs of its machines, unless its GPUs are exclusive, and
+    one for its nodes' huge pages, which no instance type has by itself.
+    """
+    if pool.elastic is None:
         return ()
-    counts = sorted({machine.gpus for machine in pool.machines})
-    return tuple(_overlay(env, pool, count) for count in counts)
+    found = []
+    if pool.gpus and not isinstance(pool.sharing, Exclusive):
+        for count in sorted({machine.gpus for machine in pool.machines}):
+            only = {"key": labels.INSTANCE_GPU_COUNT, "operator": "In", "values": [str(count)]}
+            found.append(_overlay(env, pool, f"{count}-gpu", capacity(env, pool, count), only))
+    if pool.hugepages:
+        found.append(_overlay(env, pool, "hugepages", {labels.HUGE_PAGES: pool.hugepages}))
+    return tuple(found)
 
 
-def _overlay(env: Environment, pool: Pool, count: int) -> Manifest:
+def _overlay(
+    env: Environment, pool: Pool, ending: str, adds: dict[str, str], *only: dict[str, Any]
+) -> Manifest:
+    own = {"key": labels.NODE_POOL, "operator": "In", "values": sorted(pool.node_pools)}
     return {
         "apiVersion": "karpenter.sh/v1alpha1",
         "kind": "NodeOverlay",
-        "metadata": {"name": f"{pool.name}-{count}-gpu", "labels": karpenter.own_labels(env, pool)},
-        "spec": {
-            "requirements": [
-                {"key": labels.NODE_POOL, "operator": "In", "values": sorted(pool.node_pools)},
-                {"key": labels.INSTANCE_GPU_COUNT, "operator": "In", "values": [str(count)]},
-            ],
-            "capacity": capacity(env, pool, count),
-        },
+        "metadata": {"name": f"{pool.name}-{ending}", "labels": karpenter.own_labels(env, pool)},
+        "spec": {"requirements": [own, *only], "capacity": adds},
     }
 
 

@@ -13,6 +13,12 @@ from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 from infra.plan import add_ons, efa
 
+SIMULATED_EFA = {
+    "app.kubernetes.io/part-of": "efa-device-plugin-sim",
+    "simulator.gpuform.io/operand": "efa-device-plugin",
+}
+"""Labels by which the simulator recognises the plugin's pods, as in charts/efa-device-plugin-sim."""
+
 Manifest = dict[str, Any]
 
 
@@ -27,7 +33,9 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     plugin = efa.release(env)
     if plugin:
         (key,), pools = plugin.values["supportedInstanceLabels"].values()
-        found.append(_daemon_set(node_room.EFA_PLUGIN, plugin.values["tolerations"], key, pools))
+        made = _daemon_set(node_room.EFA_PLUGIN, plugin.values["tolerations"], key, pools)
+        made["spec"]["template"]["metadata"]["labels"] |= SIMULATED_EFA
+        found.append(made)
     return tuple(found)
 
 

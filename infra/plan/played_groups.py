@@ -37,7 +37,7 @@ def joining(env: Environment, pool: Pool, name: str, proven: bool = False) -> Ma
     machine = pool.flavor
     assert machine is not None  # checked when the environment was parsed
     resettable = reset.resettable(env.cluster.kind, pool)
-    made = bare(machine, name, magnum.selector(env, pool), resettable)
+    made = bare(machine, pool, name, magnum.selector(env, pool), resettable)
     if pool.gpus and env.ownership.driver != "operator":
         driver = operator_checks.driver_version(env.gpu_operator, [pool])
         made["metadata"]["annotations"][labels.SIM_HOST_DRIVER] = driver
@@ -73,4 +73,4 @@ def _workers(env: Environment) -> Iterator[Manifest]:
     machine = declared.machine(declared.workers.flavor) or Machine(flavor, "openstack", cores, gib)
     label = {magnum.GROUP_LABELS[declared.driver]: magnum.DEFAULT_WORKERS}
     for index in range(declared.workers.nodes):
-        yield bare(machine, f"{magnum.DEFAULT_WORKERS}-{index}", label)
+        yield bare(machine, None, f"{magnum.DEFAULT_WORKERS}-{index}", label)

@@ -86,4 +86,8 @@ def per_node(env: Environment, pool: Pool, machine: Machine, work: Workload) -> 
     asked = checks.request(env.strategy(pool), [pool], work)
     if asked:
         bounds.append(sharing.offered(env, pool, machine.gpus)[asked] // work.amount)
+    if work.efa:
+        bounds.append(pool.adapters // work.efa)
+    if work.hugepages:
+        bounds.append(memory_bytes(pool.hugepages or "0Mi") // memory_bytes(work.hugepages))
     return min(bounds)

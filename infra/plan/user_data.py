@@ -12,9 +12,10 @@ sets NVIDIA_VISIBLE_DEVICES, unless its own configuration forbids it; so user da
 it is forbidden by default.
 
 Sources: nodeadm's API node.eks.aws/v1alpha1; Karpenter 1.14.1, ``pkg/providers/amifamily/bootstrap``;
-Bottlerocket's reference of ``settings.kubelet-device-plugins``, ``settings.bootstrap-commands`` and its
-migmanager. For the runtime: amazon-eks-ami, ``nodeadm/internal/containerd/runtime_config_nvidia.go`` and
-``nodeadm-run.service``; nvidia-container-toolkit 1.19.1, ``internal/config/image/cuda_image.go``;
+Bottlerocket's reference of ``settings.kubelet-device-plugins``, ``settings.bootstrap-commands``,
+``settings.kernel.sysctl`` and its migmanager. For the runtime: amazon-eks-ami,
+``nodeadm/internal/containerd/runtime_config_nvidia.go`` and ``nodeadm-run.service``;
+nvidia-container-toolkit 1.19.1, ``internal/config/image/cuda_image.go``;
 bottlerocket-core-kit, ``packages/nvidia-container-toolkit/nvidia-container-toolkit-config-k8s``.
 """
 
@@ -28,6 +29,7 @@ from typing import Any
 from infra.model import images
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, TimeSlicing
+from infra.model.workload import HUGE_PAGE, memory_bytes
 from infra.plan import sharing
 
 BOUNDARY = "gpuform-part"
@@ -40,7 +42,7 @@ ISOLATION_SCRIPT = """#!/bin/bash
 nvidia-ctk config --in-place --config-file=/etc/nvidia-container-runtime/config.toml \\
   --set=accept-nvidia-visible-devices-envvar-when-unprivileged=false \\
   --set=accept-nvidia-visible-devices-as-volume-mounts=true && exit
-echo 'gpuform: nvidia-ctk failed, so containers without a GPU request would see GPUs: this node does not join' |
+echo 'gpuform: nvidia-ctk failed; containers without a GPU request would see GPUs: this node does not join' |
   tee /dev/console >&2
 systemctl disable --now nodeadm-run.service
 exit 1
@@ -75,6 +77,8 @@ def al2023(pool: Pool) -> str:
         parts.append(("application/node.eks.aws", sharing.to_yaml(node_config)))
     if pool.gpus:
         parts.append((_SCRIPT, ISOLATION_SCRIPT))
+    if pool.hugepages:
+        parts.append((_SCRIPT, huge_pages_script(pool.hugepages)))
     if aws.prepull:
         parts.append((_SCRIPT, prepull_script(aws.prepull)))
     return _archive(parts)
@@ -83,6 +87,16 @@ def al2023(pool: Pool) -> str:
 def _own_disks(pool: Pool) -> bool:
     """Whether user data sets up the node's NVMe disks; Karpenter's nodes get that from the EC2NodeClass."""
     return pool.on_aws.instance_store == "raid0" and not pool.by_karpenter
+
+
+def huge_pages_script(wanted: str) -> str:
+    """A shell script that reserves memory in huge pages of 2 MiB, now and at each boot.
+
+    cloud-init runs it before nodeadm starts the kubelet, which counts huge pages only at its start. Sources:
+    Kubernetes' page "Manage HugePages", AWS's "Configure hugepages in Amazon EKS clusters".
+    """
+    setting = f"vm.nr_hugepages={memory_bytes(wanted) // HUGE_PAGE}"
+    return f"#!/bin/bash\nsysctl -w {setting}\necho {setting} > /etc/sysctl.d/90-gpuform-hugepages.conf\n"
 
 
 def prepull_script(wanted: tuple[str, ...]) -> str:
@@ -137,6 +151,9 @@ def bottlerocket(pool: Pool) -> str:
     if aws.pod_pids_limit is not None:
         kubernetes["pod-pids-limit"] = aws.pod_pids_limit
     tables = {"settings.kubernetes": kubernetes, **_device_plugin(pool)}
+    if pool.hugepages:  # values of settings.kernel.sysctl are strings
+        pages = str(memory_bytes(pool.hugepages) // HUGE_PAGE)
+        tables["settings.kernel.sysctl"] = {"vm.nr_hugepages": pages}
     if _own_disks(pool):
         # `init` makes one array of the disks, on every boot: their content is lost with the machine.
         init = ["apiclient", "ephemeral-storage", "init"]

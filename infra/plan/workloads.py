@@ -17,7 +17,7 @@ from infra.model.pool import Pool
 from infra.model.rollout import COLOURS
 from infra.model.scheduling import PLACEHOLDER, SCHEDULER
 from infra.model.workload import DeploymentWorkload, JobWorkload, Workload
-from infra.plan import affinity, blue_green, dra, serving, sharing, startup
+from infra.plan import affinity, blue_green, dra, serving, sharing, startup, training
 
 Manifest = dict[str, Any]
 _USER = 1000  # any user but root; images that bring their own root user run as this one
@@ -88,9 +88,10 @@ def check(env: Environment, workload: Workload) -> None:
 
 
 def asks(env: Environment, workload: Workload) -> dict[str, str]:
-    """GPUs, shares or slices that each pod requests, by resource; empty with a claim."""
+    """GPUs, shares or slices (unless by claim) and adapters that each pod requests, by resource."""
     requests = _pod_spec(env, workload, "Always")["containers"][0]["resources"]["requests"]
-    return {key: value for key, value in requests.items() if key.startswith(labels.NVIDIA_PREFIX)}
+    devices = (labels.NVIDIA_PREFIX, labels.EFA)
+    return {key: value for key, value in requests.items() if key.startswith(devices)}
 
 
 def claim_template(env: Environment, workload: Workload) -> Manifest | None:
@@ -100,7 +101,9 @@ def claim_template(env: Environment, workload: Workload) -> Manifest | None:
 
 
 def service(env: Environment, workload: Workload) -> Manifest | None:
-    """The Service in front of its pods, if it has one."""
+    """The Service in front of its pods, or by which its pods find each other, if it has one."""
+    if isinstance(workload, JobWorkload):
+        return training.service(workload, _metadata(env, workload))
     return serving.service(workload, _metadata(env, workload))
 
 
@@ -131,13 +134,9 @@ def controller(env: Environment, workload: Workload) -> Manifest:
             spec["progressDeadlineSeconds"] = minutes * 60
         return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
     if isinstance(workload, JobWorkload):
-        spec = {
-            "parallelism": workload.parallelism,
-            "completions": workload.parallelism,
-            "template": {**template, "spec": _pod_spec(env, workload, "Never")},
-        }
+        spec = {**training.job(workload), "template": {**template, "spec": _pod_spec(env, workload, "Never")}}
         if workload.wait_minutes is None:
-            metadata["annotations"] = {labels.SKIP_AWAIT: "true"}
+            metadata["annotations"] = training.unawaited()
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
     return {
         "apiVersion": "v1",
@@ -159,6 +158,8 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
     pools = _pools(env, workload)
     requests = {"cpu": workload.cpu, "memory": workload.memory}
     limits = {"memory": workload.memory}
+    for name, amount in training.resources(workload).items():
+        requests[name] = limits[name] = amount
     resource = checks.request(env.gpu_operator.mig_strategy, pools, workload)
     if resource:
         requests[resource] = limits[resource] = str(workload.amount)
@@ -173,9 +174,11 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         container["resources"]["claims"] = [{"name": dra.REQUEST}]
     if workload.command:
         container["command"] = list(workload.command)
-    if workload.env:
-        container["env"] = [{"name": key, "value": value} for key, value in sorted(workload.env.items())]
-    container |= serving.container(workload)
+    variables = [{"name": key, "value": value} for key, value in workload.env.items()]
+    variables += training.environment(workload)
+    if variables:
+        container["env"] = sorted(variables, key=lambda one: str(one["name"]))
+    container |= {**serving.container(workload), **training.container(workload)}
     spec: Manifest = {
         "automountServiceAccountToken": False,
         "containers": [container],
@@ -185,6 +188,7 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
             "runAsUser": _USER,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
+        **training.pod(workload),
     }
     if claimed:
         name = dra.template_name(claimed, workload)

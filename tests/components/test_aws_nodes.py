@@ -152,7 +152,8 @@ def test_fabric_adapters_on_every_card_and_the_nodes_close_together() -> None:
     found = record(small(pool))
     interfaces = template(found)["networkInterfaces"]
     adapters = [one for one in interfaces if one["interfaceType"] == "efa-only"]
-    assert [one["networkCardIndex"] for one in adapters] == list(range(32))
+    indices = [(one["networkCardIndex"], one["deviceIndex"]) for one in adapters]
+    assert indices == [(0, 1), *((card, 0) for card in range(1, 32))]
     assert {tuple(one["securityGroups"]) for one in interfaces} == {("sg-cluster",)}
     assert found.one("aws:ec2/placementGroup:PlacementGroup").inputs["strategy"] == "cluster"
     assert template(found)["placement"]["groupName"] == "mng-t4"

@@ -53,6 +53,12 @@ def test_preview_and_up_register_the_same_resources() -> None:
     } <= set(found)
 
 
+def test_the_pods_of_an_indexed_job_find_each_other_before_the_job_starts() -> None:
+    recorded = record(environment({**WORK[1], "indexed": True, "parallelism": 2}))
+    job = recorded.one("kubernetes:batch/v1:Job")
+    assert [one for one in job.after if one.endswith("workloads-default-w0-service")]
+
+
 def test_an_update_waits_for_a_job_as_long_as_is_declared() -> None:
     recorded = record(environment({**WORK[1], "wait_minutes": 90}))
     assert recorded.one("kubernetes:batch/v1:Job").request.customTimeouts.create == "90m"

@@ -229,9 +229,28 @@ def test_production_is_planned_made_and_stays(tmp_path_factory: pytest.TempPathF
             assert node["status"]["allocatable"]["nvidia.com/mig-3g.20gb"] == "8"
             assert node["status"]["allocatable"]["nvidia.com/mig-2g.10gb"] == "16"
             assert node["status"]["nodeInfo"]["bootID"] == "1", "it rebooted once: MIG mode needs a reset"
+        _training_has_ended(prod)
         assert not prod.run("up").changed
         assert not prod.run("refresh").changed
         assert prod.run("destroy").changes == {"delete": made.changes["create"]}
+
+
+def _training_has_ended(prod: World) -> None:
+    """On nodes whose adapters and huge pages its pods were given."""
+    prod.kubectl("wait", "job/training", "-n", "science", "--for=condition=Complete", "--timeout=120s")
+    nodes = json.loads(prod.kubectl("get", "nodes", "-l", "gpuform.io/pool=h100-training", "-o", "json"))
+    for node in nodes["items"]:
+        there = node["status"]["allocatable"]
+        assert (there["vpc.amazonaws.com/efa"], there["hugepages-2Mi"]) == ("32", "10Gi")
+    selector = "app.kubernetes.io/name=training"
+    pods = json.loads(prod.kubectl("get", "pods", "-n", "science", "-l", selector, "-o", "json"))["items"]
+    assert {pod["spec"]["hostname"] for pod in pods} == {"training-0", "training-1"}
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == 2
+    for pod in pods:
+        limits = pod["spec"]["containers"][0]["resources"]["limits"]
+        assert (limits["vpc.amazonaws.com/efa"], limits["hugepages-2Mi"]) == ("32", "5Gi")
+        volumes = {one["name"]: one["emptyDir"] for one in pod["spec"]["volumes"]}
+        assert volumes["shm"] == {"medium": "Memory", "sizeLimit": "64Gi"}
 
 
 @pytest.mark.nightly

@@ -23,7 +23,7 @@ from gpuform.plugins.language.program import find_charts_here
 from gpuform.toolchain import Toolchain
 from infra import versions
 from infra.config import load
-from infra.plan import eks, gpu_operator
+from infra.plan import efa, eks, gpu_operator, played_daemons
 from tests.components.recording import own_loop
 
 pytestmark = pytest.mark.tools
@@ -110,6 +110,21 @@ def test_the_operator_is_the_simulated_one_under_the_asked_name(charts: Charts, 
     values = gpu_operator.values(load(HERE.root / "Pulumi.aws-dev.yaml"))
     kinds = {(one["kind"], one["metadata"]["name"]) for one in template(folder, toolchain, values=values)}
     assert ("Deployment", "gpu-operator") in kinds
+
+
+def test_the_simulated_plugin_runs_on_the_nodes_that_the_values_name(
+    charts: Charts, toolchain: Toolchain
+) -> None:
+    release = efa.release(load(HERE.root / "Pulumi.aws-prod.yaml"))
+    assert release
+    folder = charts.folder(release.chart, str(release.version))
+    (made,) = template(folder, toolchain, values=release.values)
+    pod = made["spec"]["template"]
+    assert pod["metadata"]["labels"].items() >= played_daemons.SIMULATED_EFA.items()
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    pools = {"key": "gpuform.io/pool", "operator": "In", "values": ["a100-mig", "h100-training"]}
+    assert required["nodeSelectorTerms"] == [{"matchExpressions": [pools]}]
+    assert pod["spec"]["tolerations"] == release.values["tolerations"]
 
 
 def test_karpenters_crds_are_its_own(charts: Charts, toolchain: Toolchain) -> None:

@@ -88,6 +88,18 @@ OLD: dict[str, Any] = {
     **EXISTING,
     "gpu_operator": {"toolkit_version": "1.17.4", "acknowledge": ["CVE-2025-23266"]},
 }
+RESERVING: dict[str, Any] = {
+    "name": "e",
+    "cluster": {"kind": "embedded"},
+    "pools": [{"name": "t4", "machine": "g2.5xlarge", "nodes": 1, "hugepages": "4Gi"}],
+    "workloads": [{"name": "pod", "kind": "pod", "pool": "t4", "image": IMAGE, "hugepages": "2Gi"}],
+}
+FABRIC: dict[str, Any] = {
+    **small(
+        {"name": "a", "machine": "p4d.24xlarge", "nodes": 1, "zones": ["us-west-2a"], "aws": {"efa": True}}
+    ),
+    "workloads": [{"name": "pod", "kind": "pod", "pool": "a", "image": IMAGE, "efa": 4}],
+}
 SPOT: dict[str, Any] = {
     **small({"name": "t4", "machine": "g4dn.xlarge", "elastic": {"max": {"cpu": 40}}, "capacity": ["spot"]}),
     "cost": {},
@@ -205,11 +217,17 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("PodWorkload", "cpu"): (EMBEDDED, "workloads/0/cpu", 2),
     ("PodWorkload", "memory"): (EMBEDDED, "workloads/0/memory", "2Gi"),
     ("PodWorkload", "runtime_class"): (EMBEDDED, "workloads/0/runtime_class", "kata"),
+    ("Pool", "hugepages"): (RESERVING, "pools/0/hugepages", "8Gi"),
+    ("PodWorkload", "shm"): (EMBEDDED, "workloads/0/shm", "512Mi"),
+    ("PodWorkload", "hugepages"): (RESERVING, "workloads/0/hugepages", "1Gi"),
+    ("PodWorkload", "efa"): (FABRIC, "workloads/0/efa", 2),
     ("PodWorkload", "image"): (EMBEDDED, "workloads/0/image", "tensorflow/tensorflow:2.13.0-gpu"),
     ("PodWorkload", "command"): (EMBEDDED, "workloads/0/command", ["sleep", "1"]),
     ("PodWorkload", "start_minutes"): (CHOSEN, "workloads/1/start_minutes", 30),
     ("DeploymentWorkload", "replicas"): (EMBEDDED, "workloads/1/replicas", 2),
     ("JobWorkload", "parallelism"): (EMBEDDED, "workloads/2/parallelism", 2),
+    ("JobWorkload", "completions"): (EMBEDDED, "workloads/2/completions", 2),
+    ("JobWorkload", "indexed"): (EMBEDDED, "workloads/2/indexed", True),
     ("JobWorkload", "wait_minutes"): (EMBEDDED, "workloads/2/wait_minutes", 5),
     **health_fields.ROWS,
     **hosts_fields.ROWS,

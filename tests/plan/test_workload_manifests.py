@@ -93,7 +93,10 @@ def test_the_three_kinds() -> None:
     job = manifest([SHARED], pool="p0", kind="job", parallelism=2)
     assert (job["kind"], job["spec"]["parallelism"], job["spec"]["completions"]) == ("Job", 2, 2)
     assert pod_spec(job)["restartPolicy"] == "Never"
-    assert job["metadata"]["annotations"] == {"pulumi.com/skipAwait": "true"}
+    assert job["metadata"]["annotations"] == {
+        "pulumi.com/skipAwait": "true",
+        "pulumi.com/deletionPropagationPolicy": "background",
+    }
     assert "annotations" not in manifest([SHARED], pool="p0", kind="job", wait_minutes=30)["metadata"]
     assert manifest([SHARED], pool="p0")["kind"] == "Pod"
 

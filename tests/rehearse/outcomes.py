@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from gpuform.rehearse.ending import Ended
 from gpuform.rehearse.monitored import Scraped
 from gpuform.rehearse.outcome import (
     Amount,
@@ -72,6 +73,7 @@ def outcome(nodes: int = 2, pending: tuple[Pending, ...] = (WAITS,)) -> Outcome:
         seconds=130.0,
         played=("no capacity for p4d.24xlarge in us-west-2b",),
         refusals=(Refusal("p4d.24xlarge", "us-west-2b", "on-demand", 3),),
+        jobs=(Ended("science", "train", 1, 2),),
         shrink=Shrink(Side(3, 2, 43.9), Side(2, 1, 21.96), (gone,), ("h200-0: stays",), "as declared"),
         measured=Scraped(nodes + 1, ("h200-0",)),
     )

@@ -74,8 +74,13 @@ def ec2(cloud: Cloud) -> Any:
     return client("ec2", REGION)
 
 
-def template(ec2: Any, name: str = "template", reservation: str | None = None) -> str:
+def template(ec2: Any, name: str = "template", reservation: str | None = None, adapters: int = 0) -> str:
     data: dict[str, Any] = {"UserData": base64.b64encode(USER_DATA.encode()).decode()}
+    if adapters:
+        kinds = ["interface", *["efa-only"] * adapters]
+        data["NetworkInterfaces"] = [
+            {"DeviceIndex": i, "InterfaceType": kind} for i, kind in enumerate(kinds)
+        ]
     if reservation:
         target = {"CapacityReservationTarget": {"CapacityReservationId": reservation}}
         data["CapacityReservationSpecification"] = target
@@ -168,7 +173,7 @@ def test_a_reservation_is_used_up_and_given_back(cloud: Cloud, ec2: Any) -> None
 
 
 def test_an_instance_joins_as_its_user_data_says(cloud: Cloud, ec2: Any, tools: FakeTools) -> None:
-    fleet(ec2, template(ec2), ("g6e.xlarge", "us-west-2a"), spot=True)
+    fleet(ec2, template(ec2, adapters=2), ("g6e.xlarge", "us-west-2a"), spot=True)
     until(lambda: cloud.bought()[0].node)
     node = json.loads(tools.said().partition("\n")[2])["items"][0]
     assert node["metadata"]["labels"]["karpenter.sh/nodepool"] == "l40s-inference-spot"
@@ -176,6 +181,7 @@ def test_an_instance_joins_as_its_user_data_says(cloud: Cloud, ec2: Any, tools: 
     assert node["spec"]["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}]
     assert node["metadata"]["annotations"]["simulator.gpuform.io/pods"] == "50"
     assert node["metadata"]["annotations"]["simulator.gpuform.io/gpu-count"] == "1"
+    assert node["metadata"]["annotations"]["simulator.gpuform.io/efa"] == "2"
     assert node["spec"]["providerID"] == f"aws:///us-west-2a/{cloud.bought()[0].id}"
     assert not any(name.startswith("nvidia.com/") for name in node["metadata"]["labels"])
 

@@ -25,7 +25,7 @@ from tests.waiting import until
 def checkout(tmp_path: Path) -> Iterator[Checkout]:
     made = make_checkout(tmp_path)
     yield made
-    for stack in ("local", "onprem-dev", "aws-dev"):
+    for stack in ("local", "onprem-dev", "aws-dev", "aws-prod"):
         assert not running(made, stack)
     assert not made.running(), "a rehearsal leaves the checkout's own control plane alone"
 
@@ -121,6 +121,20 @@ def test_the_real_karpenter_buys_two_nodes_for_four_pods_of_three_shares(checkou
     lives = [line for line in said["timeline"] if not line["fixed"]]
     assert all(line["ready"] > line["begin"] for line in lives), "held back until the operands have acted"
     assert said["rss_bytes"]["karpenter"] > 0
+
+
+@pytest.mark.nightly
+@pytest.mark.cluster
+@pytest.mark.engine
+def test_training_gets_adapters_and_huge_pages_and_runs_to_its_end(checkout: Checkout) -> None:
+    shutil.copy(HERE.root / "Pulumi.aws-prod.yaml", checkout.paths.root)
+    said = json.loads(checkout.gpuform("rehearse", "aws-prod", "--json", "--no-shrink").stdout)
+    assert (said["karpenter"], said["failed"]) == ("aws", False)
+    done = {"namespace": "science", "name": "training", "succeeded": 2, "completions": 2}
+    assert said["jobs"] == [done]
+    pool = next(one for one in said["pools"] if one["name"] == "h100-training")
+    assert pool["resources"]["vpc.amazonaws.com/efa"] == {"offers": 64, "used": 64, "idle": 0}
+    assert pool["resources"]["hugepages-2Mi"] == {"offers": 20, "used": 10, "idle": 10}
 
 
 @pytest.mark.nightly

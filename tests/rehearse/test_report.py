@@ -40,6 +40,7 @@ def test_the_table_says_what_is_bought_idle_in_vain_pending_and_gone() -> None:
         "mig-1g.5gb 2 of 14 43.92 11.00",
         "1x p5e.48xlarge, on-demand - unknown unknown",
         "mig: launched, but no pod of a workload ever ran there: i-0123456789abcdef0",
+        "job science/train: 1 of 2 pods succeeded",
         "no capacity: p4d.24xlarge, on-demand, in us-west-2b; requested 3 times",
         "before 2 3 43.90 after 1 2 21.96",
         f"{NODE} (p4d.24xlarge, 21.96 USD an hour) was removed: no pod was left on it",

@@ -58,6 +58,7 @@ class Fleets:
         self._market = market
         self._lock = threading.Lock()
         self.user_data: dict[str, str] = {}  # by instance, in base64
+        self.adapters: dict[str, int] = {}  # Elastic Fabric Adapters by instance
 
     def create(self, form: Form) -> Answer | None:
         """Fulfil a request; None for a dry run, which moto answers."""
@@ -142,6 +143,8 @@ class Fleets:
             ],
         )
         ids = [one["InstanceId"] for one in answer["Instances"]]
+        fabric = [one for one in interfaces if one.get("InterfaceType") in ("efa", "efa-only")]
+        self.adapters |= dict.fromkeys(ids, len(fabric))
         self.user_data |= dict.fromkeys(ids, str(data.get("UserData", "")))
         pool = tags.get(labels.POOL, "")
         self._market.sold(

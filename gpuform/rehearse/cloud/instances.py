@@ -13,6 +13,7 @@ from gpuform.aws.api import answers, client
 from gpuform.errors import Failure
 from gpuform.rehearse.cloud import joining
 from gpuform.rehearse.cloud.answers import ACCOUNT
+from gpuform.rehearse.cloud.fleet import Fleets
 from gpuform.rehearse.cloud.market import Bought, Market
 from infra.model.machines import MACHINES
 
@@ -30,13 +31,13 @@ class Tools(Protocol):
 class Instances:
     """Manages the instances of one region from a thread of its own.
 
-    ``user_data`` is by instance id; ``join_s``: seconds from its launch until an instance becomes a node.
+    ``fleets`` launched them; ``join_s``: seconds from its launch until an instance becomes a node.
     """
 
     def __init__(
-        self, region: str, market: Market, user_data: Mapping[str, str], kubectl: Sequence[str], join_s: float
+        self, region: str, market: Market, fleets: Fleets, kubectl: Sequence[str], join_s: float
     ) -> None:
-        self._region, self._market, self._user_data = region, market, user_data
+        self._region, self._market, self._fleets = region, market, fleets
         self._kubectl, self._join_s = list(kubectl), join_s
         self._reclaims: dict[str, float] = {}
         self._lost: dict[str, float] = {}  # node -> when its instance ended
@@ -102,8 +103,8 @@ class Instances:
 
     def _node(self, one: Bought, address: str) -> dict[str, Any]:
         name = f"ip-{address.replace('.', '-')}.{self._region}.compute.internal"
-        told = joining.kubelet(self._user_data[one.id])
-        return joining.node(MACHINES[one.machine], name, one.id, one.zone, self._region, told)
+        told, adapters = joining.kubelet(self._fleets.user_data[one.id]), self._fleets.adapters[one.id]
+        return joining.node(MACHINES[one.machine], name, one.id, one.zone, self._region, told, adapters)
 
     def _running(self) -> dict[str, str]:
         from moto.ec2.models import ec2_backends

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import email
+import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -20,20 +21,23 @@ from infra import versions
 from infra.model import labels
 from infra.model.machines import Machine
 from infra.model.node_room import allocatable
-from infra.plan.nodes import gpus, sizes
+from infra.plan.nodes import fabric, gpus, sizes
 
 _NODE_CONFIG = "application/node.eks.aws"
+_HUGE_PAGES = re.compile(r"^sysctl -w vm\.nr_hugepages=(\d+)$", re.MULTILINE)
 
 Manifest = dict[str, Any]
 
 
 @dataclass
 class Kubelet:
-    """Kubelet settings from user data."""
+    """Settings of the kubelet and the kernel from user data."""
 
     labels: dict[str, str] = field(default_factory=dict)
     taints: list[dict[str, str]] = field(default_factory=list)
     max_pods: int | None = None
+    huge_pages: int = 0
+    """Huge pages of 2 MiB."""
     reserves_for: int | None = None
     """Pods that count for the reserved memory; AL2023's nodeadm counts those of the network interfaces."""
 
@@ -46,6 +50,8 @@ def kubelet(user_data: str) -> Kubelet:
         _bottlerocket(tomllib.loads(text), found)
         return found
     for part in email.message_from_string(text).walk():
+        if pages := _HUGE_PAGES.search(str(part.get_payload())):
+            found.huge_pages = int(pages[1])
         if part.get_content_type() == _NODE_CONFIG:
             config = yaml.safe_load(str(part.get_payload())) or {}
             _node_config((config.get("spec") or {}).get("kubelet") or {}, found)
@@ -63,6 +69,8 @@ def _node_config(given: Mapping[str, Any], found: Kubelet) -> None:
 
 
 def _bottlerocket(settings: Mapping[str, Any], found: Kubelet) -> None:
+    sysctl = settings.get("settings", {}).get("kernel", {}).get("sysctl", {})
+    found.huge_pages = int(sysctl.get("vm.nr_hugepages", found.huge_pages))
     given = settings.get("settings", {}).get("kubernetes", {})
     found.labels |= given.get("node-labels", {})
     found.max_pods = found.reserves_for = given.get("max-pods", found.max_pods)
@@ -73,10 +81,21 @@ def _bottlerocket(settings: Mapping[str, Any], found: Kubelet) -> None:
             found.taints.append({**taint, "value": value} if value else taint)
 
 
-def node(machine: Machine, name: str, id: str, zone: str, region: str, told: Kubelet) -> Manifest:
-    """The Node as its kubelet registers it, with the hardware for the simulator in annotations."""
+def node(
+    machine: Machine, name: str, id: str, zone: str, region: str, told: Kubelet, adapters: int = 0
+) -> Manifest:
+    """The Node as its kubelet registers it, with the hardware for the simulator in annotations.
+
+    ``adapters``: Elastic Fabric Adapters that the instance was launched with.
+    """
     room = allocatable(machine, told.max_pods or machine.pods, told.reserves_for or machine.pods)
-    annotations = {labels.KWOK_NODE: "fake", **sizes(room), **hardware(machine)}
+    aside = told.huge_pages * 2
+    annotations = {
+        labels.KWOK_NODE: "fake",
+        **sizes(replace(room, memory=room.memory - aside)),
+        **fabric(aside, adapters),
+        **hardware(machine),
+    }
     own = {
         labels.HOSTNAME: name,
         labels.OS: "linux",

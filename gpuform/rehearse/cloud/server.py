@@ -51,7 +51,7 @@ class Cloud:
         zones = env.cluster.network.zones
         self._answers = Answers(self._region, zones, self.market, priced(self.market))
         kubectl = [str(tools.path("kubectl")), "--kubeconfig", str(kubeconfig)]
-        self._instances = Instances(self._region, self.market, self._fleets.user_data, kubectl, join_s)
+        self._instances = Instances(self._region, self.market, self._fleets, kubectl, join_s)
         self.url = ""
 
     @property
