@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
@@ -14,13 +15,20 @@ from infra.plan.node_class import ec2_node_class, node_role
 from infra.plan.overlays import node_overlays
 
 
+@dataclass(frozen=True, kw_only=True)
+class ElasticPoolsArgs(EnvironmentArgs):
+    """``subnets``: ids by zone of the subnets of an existing VPC."""
+
+    subnets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)
+
+
 class ElasticPools(pulumi.ComponentResource):
     """Per pool an EC2NodeClass, its NodeOverlays, and a NodePool for each way of buying nodes.
 
     They are deleted before Karpenter: only Karpenter can terminate their nodes.
     """
 
-    def __init__(self, name: str, args: EnvironmentArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: ElasticPoolsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("gpuform:aws:ElasticPools", name, None, opts)
         self._name = name
         env = args.environment
@@ -28,7 +36,7 @@ class ElasticPools(pulumi.ComponentResource):
             if not pool.by_karpenter:
                 continue
             before = [
-                self._object("class", ec2_node_class(env, pool, node_role(env), env.name), []),
+                self._object("class", ec2_node_class(env, pool, node_role(env), env.name, args.subnets), []),
                 # Without overlays, Karpenter would not know which slices a new node will offer.
                 *(self._object("overlay", overlay, []) for overlay in node_overlays(env, pool)),
             ]

@@ -1,4 +1,4 @@
-"""The VPC of an EKS cluster."""
+"""The VPC of an EKS cluster, if the stack creates it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pulumi_aws import ec2, vpc
 from infra.model import labels
 from infra.model.addresses import Subnets, subnets
 from infra.model.aws import AwsCluster
+from infra.model.aws_network import OwnNetwork
 from infra.plan.network import interface_endpoints
 
 ANYWHERE = "0.0.0.0/0"
@@ -22,6 +23,7 @@ class NetworkArgs:
     """The declared cluster; Karpenter and load balancers find the subnets by ``cluster_name``."""
 
     cluster: AwsCluster
+    network: OwnNetwork
     cluster_name: str
 
 
@@ -38,13 +40,13 @@ class Network(pulumi.ComponentResource):
         self._child = pulumi.ResourceOptions(parent=self)
         self._vpc = ec2.Vpc(
             f"{name}-vpc",
-            cidr_block=args.cluster.network.cidr,
+            cidr_block=args.network.cidr,
             enable_dns_hostnames=True,  # endpoints with private DNS names require both
             enable_dns_support=True,
             tags={"Name": args.cluster_name},
             opts=self._child,
         )
-        planned = subnets(args.cluster.network)
+        planned = subnets(args.network)
         public = {zone.zone: self._public_subnet(zone) for zone in planned}
         private = {zone.zone: self._private_subnet(zone) for zone in planned}
         gateway = self._internet_gateway()
@@ -94,7 +96,7 @@ class Network(pulumi.ComponentResource):
     ) -> dict[str, ec2.NatGateway]:
         """The gateway by zone: its own, or that of the first zone for all."""
         zones = list(public)
-        per_zone = self._args.cluster.network.nat == "per_zone"
+        per_zone = self._args.network.nat == "per_zone"
         gateways = {}
         # EC2 refuses a NAT gateway in a VPC without an internet gateway.
         opts = pulumi.ResourceOptions(parent=self, depends_on=[gateway])
@@ -179,7 +181,7 @@ class Network(pulumi.ComponentResource):
             ip_protocol="tcp",
             from_port=443,
             to_port=443,
-            cidr_ipv4=cluster.network.cidr,
+            cidr_ipv4=self._args.network.cidr,
             opts=self._child,
         )
         for endpoint in interface_endpoints(cluster):

@@ -6,9 +6,12 @@ import pulumi
 import pulumi_aws as aws
 
 from components.eks_cluster import EksCluster, EksClusterArgs
+from components.existing_vpc import ExistingVpc, ExistingVpcArgs
 from components.network import Network, NetworkArgs
 from infra.aws_nodes import Place, nodes
 from infra.model import labels
+from infra.model.aws import AwsCluster
+from infra.model.aws_network import ExistingNetwork
 from infra.model.environment import Environment
 from infra.plan.node_groups import cluster_of
 from infra.target import Target
@@ -22,7 +25,7 @@ def cluster(env: Environment) -> Target:
     on_aws = pulumi.ResourceOptions(providers=[provider])
     asked = pulumi.InvokeOutputOptions(provider=provider)
     partition = aws.get_partition_output(opts=asked).partition
-    network = Network("network", NetworkArgs(cluster=declared, cluster_name=name), on_aws)
+    network = _network(declared, name, on_aws)
     control_plane = EksClusterArgs(
         cluster=declared,
         cluster_name=name,
@@ -38,4 +41,12 @@ def cluster(env: Environment) -> Target:
         network=network,
         eks=eks,
     )
-    return Target(kubeconfig=eks.kubeconfig, provider=eks.provider, ready=nodes(place))
+    existing = network.private_subnets if isinstance(network, ExistingVpc) else {}
+    return Target(kubeconfig=eks.kubeconfig, provider=eks.provider, ready=nodes(place), subnets=existing)
+
+
+def _network(declared: AwsCluster, name: str, opts: pulumi.ResourceOptions) -> Network | ExistingVpc:
+    if isinstance(declared.network, ExistingNetwork):
+        return ExistingVpc("network", ExistingVpcArgs(network=declared.network), opts)
+    args = NetworkArgs(cluster=declared, network=declared.network, cluster_name=name)
+    return Network("network", args, opts)

@@ -11,6 +11,7 @@ from components.add_ons import AddOns, AddOnsArgs
 from components.args import ReleaseArgs
 from components.efa_device_plugin import EfaDevicePlugin
 from components.eks_cluster import EksCluster
+from components.existing_vpc import ExistingVpc
 from components.karpenter import Karpenter, KarpenterArgs
 from components.network import Network
 from components.node_groups import NodeGroups, NodeGroupsArgs
@@ -27,7 +28,7 @@ class Place:
     provider: aws.Provider
     account: pulumi.Output[str]
     partition: pulumi.Output[str]
-    network: Network
+    network: Network | ExistingVpc
     eks: EksCluster
 
     def after(self, *parts: pulumi.Resource) -> pulumi.ResourceOptions:

@@ -204,4 +204,5 @@ def _is_tag(part: str, here: Any) -> bool:
 _UNION_BRANCHES = (
     *("str", "dict[str,constrained-int]", "[key]", "[number]", "[list]", "[share]"),
     *("[name]", "[counter]", "[template]"),
+    *("[own]", "[existing]", "[ids]", "[tags]"),
 )

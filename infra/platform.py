@@ -8,7 +8,7 @@ from components.args import EnvironmentArgs, ReleaseArgs
 from components.dcgm_exporter import DcgmExporter
 from components.device_plugin import DevicePlugin
 from components.dra_driver import DraDriver
-from components.elastic_pools import ElasticPools
+from components.elastic_pools import ElasticPools, ElasticPoolsArgs
 from components.gpu_operator import GpuOperator
 from components.gpu_sharing import GpuSharing
 from components.health import HealthLoop
@@ -73,7 +73,8 @@ def platform(env: Environment, on: Target, within: pulumi.Resource | None = None
         # The driver reads a node's MIG slices only when it starts, so it comes after the layouts.
         ready.append(DraDriver(f"{prefix}dra", ReleaseArgs(release=claims), after(operator, layouts)))
     if any(env.by_karpenter(pool) for pool in env.pools):
-        ready.append(ElasticPools(f"{prefix}elastic", args, after(*before)))
+        elastic = ElasticPoolsArgs(environment=env, subnets=on.subnets)
+        ready.append(ElasticPools(f"{prefix}elastic", elastic, after(*before)))
     if env.packs:
         ready.append(Scheduler(f"{prefix}packer", args, after(namespaces)))
     if env.health:

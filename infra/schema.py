@@ -156,6 +156,10 @@ class _Page:
                 continue
             if not names:
                 yield f"`{path}`", _type(value), default, meaning
+            elif len(names) > 1 and "kind" not in self._definitions[names[0]]["properties"]:
+                yield f"`{path}`", "mapping", default, meaning
+                for other in names:
+                    yield from self._rows(other, f"{path}.", title)
             elif len(names) > 1:
                 self._choices.append((f"{title}: {key}", names))
                 yield f"`{path}`", f"[mapping]({_anchor(f'{title}: {key}')})", default, meaning

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pulumi
 import pulumi_kubernetes as kubernetes
@@ -13,9 +14,11 @@ class Target:
     """A kubeconfig, its provider, and the resources that must exist before the first object (``ready``).
 
     Deleting the resource ``gone_with`` also deletes the objects; None if they are always deleted one by one.
+    ``subnets`` are ids by zone, if the cluster is in an existing VPC.
     """
 
     kubeconfig: pulumi.Output[str]
     provider: kubernetes.Provider
     ready: tuple[pulumi.Resource, ...] = ()
     gone_with: pulumi.Resource | None = None
+    subnets: Mapping[str, pulumi.Output[str]] = field(default_factory=dict)

@@ -28,12 +28,16 @@ _HELD = ("InvalidNetworkInterface.InUse", "InvalidParameterValue", "DependencyVi
 
 @dataclass(frozen=True)
 class Scope:
-    """Cluster and VPC of the leftovers. Nothing outside of that VPC is ever looked at."""
+    """Cluster and VPC of the leftovers. Nothing outside of that VPC is ever looked at.
+
+    ``shared``: the stack did not create the VPC, which stays with its other contents.
+    """
 
     region: str
     cluster: str
     environment: str
     vpc: str
+    shared: bool = False
 
     def mark(self, tags: Mapping[str, str]) -> str:
         """The tag that marks a resource as this cluster's, as ``key=value``; empty without one.
@@ -100,8 +104,11 @@ class Leftovers:
         """Interfaces in the VPC that are neither the cluster's nor the network's: they block its subnets.
 
         While the cluster lives, only ``unused`` ones can be told from its own: a load balancer's have no
-        mark. Interfaces of the cluster's instances are left out, since they go with these.
+        mark. Interfaces of the cluster's instances are left out, since they go with these. Empty in a shared
+        VPC, where the subnets stay.
         """
+        if self.scope.shared:
+            return ()
         ended = {one.id for one in self._instances(of_karpenter=False, ended=True)}
         return tuple(
             Leftover(_INTERFACE, one["NetworkInterfaceId"], _described(one))

@@ -74,8 +74,13 @@ class OnAws(Ground):
         return require_gone(known.eks, self.region)
 
     def leftovers(self, known: Known) -> Leftovers | None:
-        """Leftovers in the stack's VPC; None if it has no VPC, or AWS may not be queried."""
-        if not known.vpcs or not may_be_asked(self.options.offline):
+        """Leftovers in the cluster's VPC; None if it has no VPC, or AWS may not be queried."""
+        if not may_be_asked(self.options.offline):
+            return None
+        if known.existing_vpc:
+            scope = Scope(self.region, self.env.name, self.env.name, known.existing_vpc, shared=True)
+            return Leftovers(scope)
+        if not known.vpcs:
             return None
         vpc = vpc_by_tag(self.region, self.env.name) if self.options.offline else known.vpcs[0]
         return Leftovers(Scope(self.region, self.env.name, self.env.name, vpc)) if vpc else None

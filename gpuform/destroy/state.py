@@ -16,7 +16,8 @@ Resource = Mapping[str, Any]
 _STACK, _AWS = "pulumi:pulumi:Stack", "pulumi:providers:aws"
 _CLUSTER, _VPC = "aws:eks/cluster:Cluster", "aws:ec2/vpc:Vpc"
 _MAGNUM = "openstack:containerinfra/cluster:Cluster"
-_NETWORK, _BLUE_GREEN = "gpuform:aws:Network", "gpuform:workloads:BlueGreen"
+_NETWORK, _EXISTING = "gpuform:aws:Network", "gpuform:aws:ExistingVpc"
+_BLUE_GREEN = "gpuform:workloads:BlueGreen"
 _WORKLOADS = (
     "gpuform:platform:Workloads",
     *(f"gpuform:workloads:Gpu{k}" for k in ("Deployment", "Job", "Pod")),
@@ -104,6 +105,12 @@ class Known:
         return tuple(str(one["id"]) for one in self.resources if one["type"] == _VPC and one.get("id"))
 
     @property
+    def existing_vpc(self) -> str:
+        """Id of a VPC that the stack uses but did not create; empty if there is none."""
+        found = (one.get("outputs") or {} for one in self.resources if one["type"] == _EXISTING)
+        return next((str(one["vpc_id"]) for one in found if one.get("vpc_id")), "")
+
+    @property
     def regions(self) -> frozenset[str]:
         """Regions of the AWS providers in the state; empty if they are not in plain text."""
         given = ((one.get("inputs") or {}).get("region") for one in self.resources if one["type"] == _AWS)
@@ -123,7 +130,7 @@ class Known:
     def network(self) -> tuple[str, ...]:
         network: dict[str, None] = {}
         for one in self.resources:  # parents come first
-            if one["type"] == _NETWORK or one.get("parent") in network:
+            if one["type"] in (_NETWORK, _EXISTING) or one.get("parent") in network:
                 network[str(one["urn"])] = None
         return tuple(network)
 

@@ -13,14 +13,17 @@ from gpuform.preflight import (
     account,
     existing,
     existing_nodes,
+    network,
     offerings,
     quotas,
+    reach,
     reservations,
     roles,
     versions,
 )
 from gpuform.preflight.aws import Aws, Clients
 from gpuform.preflight.check import Check
+from gpuform.preflight.here import Here
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment, ExistingCluster
 from infra.model.openstack import OpenstackCluster
@@ -38,7 +41,11 @@ _ELSEWHERE = {
 
 
 def findings(
-    env: Environment, stack: str = "STACK", clients: Clients | None = None, paths: Paths | None = None
+    env: Environment,
+    stack: str = "STACK",
+    clients: Clients | None = None,
+    paths: Paths | None = None,
+    here: Here | None = None,
 ) -> Iterator[Finding]:
     """All checks for the environment, one after another; ``stack`` is the name to use in suggested commands.
 
@@ -46,7 +53,7 @@ def findings(
     locates the stack's state, which shows whether an OpenStack cluster of this name is the stack's own.
     """
     if isinstance(env.cluster, AwsCluster):
-        yield from _of_aws(env, env.cluster, clients)
+        yield from _of_aws(env, env.cluster, clients, here or Here())
     elif isinstance(env.cluster, OpenstackCluster):
         from gpuform.preflight import openstack
         from gpuform.preflight.openstack.held import held
@@ -61,7 +68,7 @@ def findings(
         yield Finding(f"stack {stack}", "SKIP", f"nothing to check: {fact}", fix.format(stack=stack))
 
 
-def _of_aws(env: Environment, cluster: AwsCluster, clients: Clients | None) -> Iterator[Finding]:
+def _of_aws(env: Environment, cluster: AwsCluster, clients: Clients | None, here: Here) -> Iterator[Finding]:
     aws = Aws(cluster.region, clients or client)
     stopped = _without_botocore() if clients is None else ""
     for check in (account.credentials(cluster), account.region(cluster)):
@@ -69,12 +76,14 @@ def _of_aws(env: Environment, cluster: AwsCluster, clients: Clients | None) -> I
         if found.verdict == "FAIL":
             stopped = f"see {check.subject}"
         yield found
-    for check in _checks(env, cluster):
+    for check in _checks(env, cluster, here):
         yield check.skipped(stopped) if stopped else check.run(aws)
 
 
-def _checks(env: Environment, cluster: AwsCluster) -> Iterator[Check]:
+def _checks(env: Environment, cluster: AwsCluster, here: Here) -> Iterator[Check]:
     yield from account.zones(cluster)
+    yield from network.checks(env)
+    yield from reach.checks(env, here)
     yield from access.checks(env)
     for subject in (quotas, offerings, reservations, roles, versions):
         yield from subject.checks(env)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from gpuform.aws.api import Refused
 from gpuform.preflight.aws import Aws
@@ -25,11 +26,7 @@ def checks(env: Environment) -> Iterator[Check]:
             return Judged(
                 "FAIL", "the caller is the root user, which cannot have an EKS access entry", "use a role"
             )
-        try:
-            aws.ask("eks", "describe_cluster", name=env.name)
-        except Refused as refused:
-            if refused.code != "ResourceNotFoundException":
-                raise
+        if not described(env, aws):
             return _new(caller, cluster.admins)
         entries = aws.ask("eks", "list_access_entries", clusterName=env.name)["accessEntries"]
         if any(same(caller, entry) for entry in entries):
@@ -39,6 +36,17 @@ def checks(env: Environment) -> Iterator[Check]:
 
     by_hand = f"aws eks list-access-entries --cluster-name {env.name} --region {cluster.region}"
     yield Check("access to the cluster", by_hand, judge)
+
+
+def described(env: Environment, aws: Aws) -> Mapping[str, Any]:
+    """EKS's description of the cluster; empty if it does not exist."""
+    try:
+        found: Mapping[str, Any] = aws.ask("eks", "describe_cluster", name=env.name)["cluster"]
+    except Refused as refused:
+        if refused.code != "ResourceNotFoundException":
+            raise
+        return {}
+    return found
 
 
 def _new(caller: str, admins: tuple[str, ...]) -> Judged:

@@ -10,6 +10,9 @@ from gpuform.preflight.aws import Aws, home
 from gpuform.preflight.check import Check, Judged
 from infra.model.aws import AwsCluster
 
+NOT_OF_EKS = ("use1-az3", "usw1-az2", "cac1-az3")
+"""Zone ids in which a cluster's subnets must not be (EKS user guide, subnet requirements)."""
+
 
 def credentials(cluster: AwsCluster) -> Check:
     """The caller's identity: every other check needs valid credentials."""
@@ -62,7 +65,15 @@ def zones(cluster: AwsCluster) -> Iterator[Check]:
         missing = [name for name in names if name not in there]
         if missing:
             fact = f"the account has no {', '.join(missing)}"
-            return Judged("FAIL", fact, f"write others as cluster.network.zones: {', '.join(sorted(there))}")
+            return Judged("FAIL", fact, f"zones of the region: {', '.join(sorted(there))}")
+        excluded = [
+            f"{zone['ZoneName']} is {zone['ZoneId']}"
+            for zone in found
+            if zone["ZoneName"] in names and zone.get("ZoneId") in NOT_OF_EKS
+        ]
+        if excluded:
+            fact = f"{', '.join(excluded)} in this account, where EKS creates no control plane"
+            return Judged("FAIL", fact, "declare another zone for the network")
         troubled = [f"{name} is {there[name]}" for name in names if there[name] != "available"]
         if troubled:
             return Judged("FAIL", "; ".join(troubled), "write other zones, or wait")

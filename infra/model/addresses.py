@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infra.model import offer
-from infra.model.aws import AwsCluster, Network
+from infra.model.aws import AwsCluster
+from infra.model.aws_network import ExistingNetwork, OwnNetwork
 from infra.model.elastic import CPU, MEMORY_GIB, SURGE
 from infra.model.errors import InputError
 from infra.model.machines import MACHINES, Machine
@@ -36,7 +37,7 @@ class Subnets:
     public: str
 
 
-def subnets(network: Network) -> tuple[Subnets, ...]:
+def subnets(network: OwnNetwork) -> tuple[Subnets, ...]:
     """One private and one public subnet per zone, without overlap.
 
     The VPC is split into four equal blocks for two or three zones and into eight for more; each zone has one
@@ -83,25 +84,32 @@ def _per_node(pods: int, blocks: bool) -> int:
     return BLOCK * (-(-pods // BLOCK) + 1) + 1 if blocks else pods + 1
 
 
+def needs(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> dict[frozenset[str], int]:
+    """Most addresses that nodes and pods may take, by the zones that must have them.
+
+    Pools that name zones must fit into them, so each set of zones that a pool names is counted on its own.
+    """
+    every, blocks = frozenset(cluster.network.zones), prefix_delegation(pools)
+    takes = [(frozenset(pool.zones) or every, _most_addresses(strategy, pool, blocks)) for pool in pools]
+    takes.append((every, cluster.system.nodes * _per_node(MACHINES[cluster.system.machine].pods, blocks)))
+    found = dict.fromkeys(zones for zones, _ in takes)
+    return {zones: sum(addresses for of, addresses in takes if of <= zones) for zones in found}
+
+
 def check(cluster: AwsCluster, pools: Sequence[Pool], strategy: MigStrategy) -> None:
     """Refuse a network that is too small for what the pools may grow to.
 
-    Pools that name zones must fit into them, so each set of zones that a pool names is checked on its own.
+    Only AWS knows the size of the subnets of an existing VPC: the preflight checks them.
     """
-    network, path = cluster.network, "cluster.network.cidr"
+    network = cluster.network
+    if isinstance(network, ExistingNetwork):
+        return
     cut = subnets(network)
-    blocks = prefix_delegation(pools)
-    system = cluster.system.nodes * _per_node(MACHINES[cluster.system.machine].pods, blocks)
-    takes = [
-        (frozenset(pool.zones or network.zones), _most_addresses(strategy, pool, blocks)) for pool in pools
-    ]
-    takes.append((frozenset(network.zones), system))
-    for zones in dict.fromkeys(zones for zones, _ in takes):
-        need = sum(addresses for of, addresses in takes if of <= zones)
+    for zones, need in needs(cluster, pools, strategy).items():
         room = sum(_room(part.private) for part in cut if part.zone in zones)
         if need > room:
             raise InputError(
-                path,
+                "cluster.network.cidr",
                 f"its private subnets in {', '.join(sorted(zones))} have {room} addresses, "
                 f"and nodes and pods there may take {need}",
                 "use a larger network, fewer nodes, or a smaller max_pods",

@@ -1,13 +1,13 @@
-"""The AWS part of the environment: the cluster's network and access, and a pool's node settings."""
+"""The AWS part of the environment: the cluster, and a pool's node settings."""
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from infra.model.aws_network import Endpoint, Network
 from infra.model.base import Count, Model, listing
 from infra.model.choices import MachineName
 from infra.model.eks_support import EKS
@@ -24,31 +24,6 @@ _ADD_ON = re.compile(r"v([0-9]+)\.([0-9]+)\.[0-9]+-eksbuild\.[0-9]+")
 _KUBE_PROXY_BEHIND = 3
 """Minor versions by which kube-proxy may be older than the API server [Kubernetes' version skew policy]."""
 _RESERVED_TAGS = ("aws:", "kubernetes.io/", "karpenter.sh/", "eks:", "gpuform.io/")
-
-
-def _network(value: str) -> ipaddress.IPv4Network:
-    try:
-        return ipaddress.IPv4Network(value, strict=True)
-    except ValueError as error:
-        raise InputError(
-            "", f"{value!r} is not an IPv4 network: {error}", "write it as 10.0.0.0/16"
-        ) from None
-
-
-def _vpc_cidr(value: str) -> str:
-    if not 16 <= _network(value).prefixlen <= 24:
-        raise InputError("", f"{value} is not a supported VPC size", "use a prefix from /16 to /24")
-    return value
-
-
-def _public_cidr(value: str) -> str:
-    if _network(value).prefixlen == 0:
-        raise InputError(
-            "",
-            f"{value} opens the control plane's endpoint to everyone",
-            "name the networks that administer it, or leave it out for a private endpoint",
-        )
-    return value
 
 
 def _region(value: str) -> str:
@@ -92,29 +67,6 @@ def _tag_key(value: str) -> str:
     return value
 
 
-class Network(Model):
-    """The VPC: each zone gets a public and a private subnet; nodes and pods are in the private ones."""
-
-    cidr: Annotated[str, Field(strict=True), AfterValidator(_vpc_cidr)] = Field(
-        description="IPv4 network of the VPC, /16 to /24; nodes and pods get their addresses from it."
-    )
-    zones: tuple[Annotated[str, Field(strict=True)], ...] = Field(
-        min_length=2, max_length=6, description="Availability zones, 2 to 6: EKS requires two."
-    )
-    nat: Literal["single", "per_zone"] = Field(
-        default="single",
-        description="One NAT gateway for all zones, or one per zone, so that no zone depends on another.",
-    )
-
-
-class Endpoint(Model):
-    """Access to the control plane's endpoint; nodes always reach it from inside the VPC."""
-
-    public_cidrs: tuple[Annotated[str, Field(strict=True), AfterValidator(_public_cidr)], ...] = Field(
-        default=(), description="Networks that may reach it from outside; private only if left out."
-    )
-
-
 AddOnName = Literal[
     "aws-ebs-csi-driver",
     "coredns",
@@ -154,7 +106,9 @@ class AwsCluster(Model):
         default_factory=dict,
         description="Versions of EKS add-ons in place of the pinned ones, as {vpc-cni: v1.22.3-eksbuild.1}.",
     )
-    network: Network
+    network: Network = Field(
+        description="The VPC: the stack creates it (cidr, zones, nat), or it exists (vpc, subnets)."
+    )
     endpoint: Endpoint = Field(default_factory=Endpoint)
     system: SystemNodes = Field(default_factory=SystemNodes)
     admins: tuple[Annotated[str, Field(strict=True), AfterValidator(_admin)], ...] = Field(
@@ -169,15 +123,7 @@ class AwsCluster(Model):
 
     @model_validator(mode="after")
     def _holds_together(self) -> AwsCluster:
-        for index, zone in enumerate(self.network.zones):
-            if zone[:-1] != self.region or not "a" <= zone[-1] <= "z":
-                raise InputError(
-                    f"network.zones[{index}]",
-                    f"{zone!r} is not a zone of {self.region}",
-                    f"write it as {self.region}a",
-                )
-            if zone in self.network.zones[:index]:
-                raise InputError(f"network.zones[{index}]", f"{zone!r} is given twice", "name each zone once")
+        self.network.check(self.region)
         machine = MACHINES[self.system.machine]
         if machine.seller != "ec2" or machine.gpus:
             fact = f"{machine.name} is not an EC2 instance type without a GPU"

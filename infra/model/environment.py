@@ -26,6 +26,7 @@ from infra.model import (
     unused,
 )
 from infra.model.aws import AwsCluster
+from infra.model.aws_network import OwnNetwork
 from infra.model.base import Model, Name
 from infra.model.container_runtimes import NVIDIA_RUNTIME
 from infra.model.cost import Cost
@@ -197,9 +198,10 @@ class Environment(Model):
 
     @property
     def subnets(self) -> tuple[addresses.Subnets, ...]:
-        """The subnets of each zone, in the order of the zones; AWS only."""
+        """The subnets of each zone that the stack creates, in the order of the zones; AWS only."""
         assert isinstance(self.cluster, AwsCluster)
-        return addresses.subnets(self.cluster.network)
+        network = self.cluster.network
+        return addresses.subnets(network) if isinstance(network, OwnNetwork) else ()
 
     def by_karpenter(self, pool: Pool) -> bool:
         """Whether Karpenter makes the pool's nodes; only on AWS."""

@@ -48,9 +48,10 @@ def files(env: Environment) -> dict[str, Documents]:
 
 def _network(env: Environment) -> dict[str, Any]:
     cluster = node_groups.cluster_of(env)
+    created = {"subnets": [vars(zone) for zone in env.subnets]} if env.subnets else {}
     return {
         **cluster.network.model_dump(mode="json"),
-        "subnets": [vars(zone) for zone in env.subnets],
+        **created,
         "endpoints": list(network.interface_endpoints(cluster)),
         "public_cidrs": list(cluster.endpoint.public_cidrs),
     }

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from infra.model import claims, eks_support, labels, offer
 from infra.model.aws import AwsCluster
+from infra.model.aws_network import ExistingNetwork
 from infra.model.elastic import CPU, MEMORY_GIB, NODES, Capacity
 from infra.model.environment import Environment
 from infra.model.machines import Machine
@@ -158,9 +159,11 @@ def _units(env: Environment, pool: Pool, gpus: int, node: float) -> dict[str, fl
 
 def _beside(cluster: AwsCluster, beside: Beside) -> Iterator[Line]:
     zones = len(cluster.network.zones)
-    gateways = zones if cluster.network.nat == "per_zone" else 1
     endpoints = len(network.interface_endpoints(cluster)) * zones
     yield _control_plane(cluster, beside)
+    if isinstance(cluster.network, ExistingNetwork):
+        return  # its owner pays for gateways and endpoints
+    gateways = zones if cluster.network.nat == "per_zone" else 1
     for what, count, each in (
         ("NAT gateways", gateways, beside.nat_gateway),
         ("VPC endpoints", endpoints, beside.endpoint),

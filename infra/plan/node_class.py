@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from infra.model import images, labels
 from infra.model.aws import AwsCluster
+from infra.model.aws_network import OwnNetwork
 from infra.model.environment import Environment
 from infra.model.pool import Pool
 from infra.plan import karpenter, tags, user_data
@@ -21,10 +23,14 @@ def node_role(env: Environment) -> str:
     return f"{env.name}-karpenter-node"
 
 
-def ec2_node_class(env: Environment, pool: Pool, role_name: str, discovery: str) -> Manifest:
+def ec2_node_class(
+    env: Environment, pool: Pool, role_name: str, discovery: str, subnets: Mapping[str, Any] | None = None
+) -> Manifest:
     """The EC2NodeClass; subnets and security groups are those tagged ``karpenter.sh/discovery: discovery``.
 
-    Only the private subnets may carry the tag. Karpenter makes the instance profile for the role itself.
+    Only the private subnets may carry the tag. Subnets of an existing VPC are listed by id, so that its owner
+    need not tag them; ``subnets`` are these ids by zone, as found by their tags. Karpenter makes the instance
+    profile for the role itself.
     """
     cluster = _cluster(env)
     found_by = [{"tags": {labels.KARPENTER_DISCOVERY: discovery}}]
@@ -32,7 +38,7 @@ def ec2_node_class(env: Environment, pool: Pool, role_name: str, discovery: str)
         "amiFamily": pool.image.family,
         "amiSelectorTerms": [_image(cluster, pool)],
         "role": role_name,
-        "subnetSelectorTerms": found_by,
+        "subnetSelectorTerms": _subnets(cluster, subnets or {}) or found_by,
         "securityGroupSelectorTerms": found_by,
         "blockDeviceMappings": block_devices(pool),
         # A pod is one hop further from the metadata service than its node, so it cannot get its credentials.
@@ -51,6 +57,15 @@ def ec2_node_class(env: Environment, pool: Pool, role_name: str, discovery: str)
         "metadata": {"name": pool.name, "labels": karpenter.own_labels(env, pool)},
         "spec": spec,
     }
+
+
+def _subnets(cluster: AwsCluster, found: Mapping[str, Any]) -> list[Manifest]:
+    """Terms for the subnets of an existing VPC, in braces if only AWS knows the id; empty for a new VPC."""
+    network = cluster.network
+    if isinstance(network, OwnNetwork):
+        return []
+    ids = {**network.ids, **found}
+    return [{"id": ids.get(zone, f"{{subnet of {zone}}}")} for zone in network.zones]
 
 
 def _options(env: Environment, pool: Pool) -> Manifest:

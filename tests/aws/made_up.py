@@ -14,11 +14,13 @@ from typing import Any
 import botocore.session
 from botocore.stub import Stubber
 
+from gpuform.preflight import here
 from infra.model.environment import Environment
 from infra.model.machines import MACHINES
 from infra.plan import eks
 
 ACCOUNT = "111122223333"
+VPC = "vpc-0123456789abcdef0"
 ROLE = f"arn:aws:sts::{ACCOUNT}:assumed-role/maker/session"
 RESERVATION = "cr-0123456789abcdef0"
 ROLES = (
@@ -34,6 +36,27 @@ def real(service: str, region: str) -> Any:
     return botocore.session.Session().create_client(
         service, region_name=region, aws_access_key_id="a", aws_secret_access_key="b"
     )
+
+
+class Machine(here.Here):
+    """A machine with a documentation address; ``inside`` are the VPCs of its interfaces."""
+
+    def __init__(
+        self, at: str = "203.0.113.7", inside: tuple[str, ...] = (), answer: here.Answer | None = None
+    ) -> None:
+        super().__init__({})
+        self.at, self.inside, self.answer = at, inside, answer or here.Answer()
+        self.tried: list[tuple[str, str]] = []
+
+    def vpcs(self) -> tuple[str, ...]:
+        return self.inside
+
+    def address(self) -> str:
+        return self.at
+
+    def connect(self, endpoint: str, authority: str) -> here.Answer:
+        self.tried.append((endpoint, authority))
+        return self.answer
 
 
 class Said(Exception):
@@ -61,6 +84,26 @@ def instance(kind: str, environment: str = "", **other: Any) -> dict[str, Any]:
     return {"InstanceType": kind, "Tags": tags, **other}
 
 
+def subnet(letter: str, **other: Any) -> dict[str, Any]:
+    return {
+        "SubnetId": f"subnet-0123456789abcde{letter}0",
+        "VpcId": VPC,
+        "AvailabilityZone": f"us-west-2{letter}",
+        "AvailableIpAddressCount": 16_000,
+        "Tags": [{"Key": "kubernetes.io/role/internal-elb", "Value": "1"}],
+        **other,
+    }
+
+
+def table(*subnets: str, id: str = "rtb-1", **target: str) -> dict[str, Any]:
+    """A route table, with a default route to ``target`` if given; the main one without subnets of its own."""
+    own = [{"SubnetId": one} for one in subnets] or [{"Main": True}]
+    routes = [{"DestinationCidrBlock": "10.0.0.0/16", "GatewayId": "local", "State": "active"}]
+    if target:
+        routes.append({"DestinationCidrBlock": "0.0.0.0/0", "State": "active", **target})
+    return {"RouteTableId": id, "VpcId": VPC, "Associations": own, "Routes": routes}
+
+
 @dataclass
 class Account:
     """The account's contents. ``denied`` and ``failing`` are by operation; ``asked`` records the calls."""
@@ -78,11 +121,19 @@ class Account:
     entries: list[str] | None = None
     region: str | None = "opt-in-not-required"
     zones: dict[str, str] | None = None
+    zone_ids: dict[str, str] = field(default_factory=dict)
     support: str | None = "STANDARD_SUPPORT"
     add_ons: dict[str, str] = field(default_factory=dict)
     no_image: bool = False
     newest: str = ""
     images: list[dict[str, Any]] = field(default_factory=lambda: [{"Name": "ours", "State": "available"}])
+    cluster: dict[str, Any] = field(default_factory=dict)
+    vpcs: list[str] = field(default_factory=lambda: [VPC])
+    dns: dict[str, bool] = field(default_factory=dict)
+    subnets: list[dict[str, Any]] = field(default_factory=lambda: [subnet(letter) for letter in "abc"])
+    tables: list[dict[str, Any]] = field(default_factory=lambda: [table(NatGatewayId="nat-1")])
+    endpoints: list[dict[str, Any]] = field(default_factory=list)
+    here: Machine = field(default_factory=Machine)
     denied: set[str] = field(default_factory=set)
     failing: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
@@ -144,7 +195,8 @@ def _zones(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
     names = account.zones if account.zones is not None else dict.fromkeys(account.env.cluster.network.zones)  # type: ignore[union-attr]
     return {
         "AvailabilityZones": [
-            {"ZoneName": name, "State": state or "available"} for name, state in names.items()
+            {"ZoneName": name, "State": state or "available", "ZoneId": account.zone_ids.get(name, "x1-az1")}
+            for name, state in names.items()
         ]
     }
 
@@ -152,7 +204,7 @@ def _zones(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
 def _cluster(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
     if account.entries is None:
         raise Said("ResourceNotFoundException")
-    return {"cluster": {"name": asked["name"]}}
+    return {"cluster": {"name": asked["name"], **account.cluster}}
 
 
 def _quota(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
@@ -238,7 +290,33 @@ def _parameter(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
     return {"Parameter": {"Name": asked["Name"], "Value": "ami-0123456789abcdef0"}}
 
 
+def _vpcs(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
+    """By id; by our tag none, since the stack has not created one."""
+    (wanted,) = asked["Filters"]
+    there = account.vpcs if wanted["Name"] == "vpc-id" else []
+    return {"Vpcs": [{"VpcId": one} for one in there if one in wanted["Values"]]}
+
+
+def _attribute(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
+    name = asked["Attribute"]
+    return {name[0].upper() + name[1:]: {"Value": account.dns.get(name, True)}}
+
+
+def _subnets(account: Account, asked: dict[str, Any]) -> dict[str, Any]:
+    def fits(one: dict[str, Any]) -> bool:
+        tags = {f"tag:{tag['Key']}": tag["Value"] for tag in one["Tags"]}
+        known = {"vpc-id": one["VpcId"], "subnet-id": one["SubnetId"], **tags}
+        return all(known.get(each["Name"]) in each["Values"] for each in asked["Filters"])
+
+    return {"Subnets": [one for one in account.subnets if fits(one)]}
+
+
 ANSWERS: dict[str, Answer] = {
+    "describe_vpcs": _vpcs,
+    "describe_vpc_attribute": _attribute,
+    "describe_subnets": _subnets,
+    "describe_route_tables": lambda account, asked: {"RouteTables": account.tables},
+    "describe_vpc_endpoints": lambda account, asked: {"VpcEndpoints": account.endpoints},
     "get_caller_identity": _identity,
     "describe_regions": _regions,
     "describe_availability_zones": _zones,

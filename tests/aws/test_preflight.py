@@ -21,7 +21,7 @@ from gpuform.preflight.aws import Aws, home
 from gpuform.reports import tables
 from infra.config import load, parse
 from infra.model.environment import Environment
-from tests.aws.made_up import ACCOUNT, Account, real, reservation
+from tests.aws.made_up import ACCOUNT, VPC, Account, real, reservation, subnet, table
 from tests.components.aws_stacks import ROOT, changed, small, stack
 
 pytestmark = pytest.mark.unit
@@ -35,7 +35,7 @@ def prod() -> Environment:
 
 
 def look(account: Account) -> dict[str, Finding]:
-    found = list(findings(account.env, "aws-prod", account.clients))
+    found = list(findings(account.env, "aws-prod", account.clients, here=account.here))
     by_subject = {finding.subject: finding for finding in found}
     assert len(by_subject) == len(found), "two checks of one name"
     return by_subject
@@ -116,6 +116,13 @@ def test_zones(prod: Environment, zones: dict[str, str], fact: str) -> None:
     assert (found.verdict, found.fact) == ("FAIL", fact)
 
 
+def test_a_zone_in_which_eks_creates_no_control_plane(prod: Environment) -> None:
+    """Its letter differs between accounts, so no stack file can exclude it."""
+    found = look(Account(prod, zone_ids={"us-west-2b": "usw1-az2"}))["zones"]
+    assert found.verdict == "FAIL"
+    assert found.fact == "us-west-2b is usw1-az2 in this account, where EKS creates no control plane"
+
+
 def asked_by(prod: Environment) -> dict[str, str]:
     """Every API action of the preflight, by operation: from a good account and from worse ones."""
     with_ami = parse(
@@ -123,6 +130,7 @@ def asked_by(prod: Environment) -> dict[str, str]:
     )
     found = {}
     for account in (
+        Account(parse(IN_A_VPC), tables=[table()]),
         Account(prod, quota=None, entries=[ROLE_ENTRY], instances=[{"InstanceType": "p3.2xlarge"}]),
         Account(prod, instances=[{"InstanceType": "p3.2xlarge"}]),
         Account(with_ami),
@@ -132,16 +140,26 @@ def asked_by(prod: Environment) -> dict[str, str]:
     return found
 
 
+IN_A_VPC = changed(
+    small({"name": "a", "machine": "m6i.xlarge", "nodes": 1}),
+    network={"vpc": VPC, "subnets": {one["AvailabilityZone"]: one["SubnetId"] for one in map(subnet, "abc")}},
+    endpoint={"reached_by": "network"},
+    images={"al2023": "al2023@v20260801"},
+)
+OF_A_VPC = ("DescribeVpcAttribute", "DescribeSubnets", "DescribeRouteTables", "DescribeVpcEndpoints")
 ROLE_ENTRY = f"arn:aws:iam::{ACCOUNT}:role/ci/maker"
 
 
 def test_a_missing_permission_is_named_and_is_neither_failed_nor_passed(prod: Environment) -> None:
     actions = asked_by(prod)
-    assert len(actions) == 16
+    assert len(actions) == 21
     for operation, action in actions.items():
         if operation in ("GetCallerIdentity", "DescribeImages", "GetAWSDefaultServiceQuota"):
             continue
-        account = Account(prod, denied={operation}, entries=[ROLE_ENTRY])
+        env = parse(IN_A_VPC) if operation in OF_A_VPC else prod
+        account = Account(env, denied={operation}, entries=[ROLE_ENTRY])
+        if operation == "DescribeVpcEndpoints":
+            account.tables = [table()]
         found = list(look(account).values())
         iam = action.replace("service-quotas", "servicequotas")
         told = [one for one in found if one.fact == f"not checked: the caller has no permission for {iam}"]

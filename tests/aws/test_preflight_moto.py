@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from gpuform.aws.api import client
+from gpuform.errors import Failure
 from gpuform.finding import Finding
 from gpuform.preflight import findings
 from gpuform.preflight.aws import Aws
+from gpuform.preflight.telling import require
 from gpuform.preflight.usage import instances, ours
 from infra.config import parse
 from tests.aws.made_up import ROLES
@@ -103,3 +107,66 @@ def test_a_profile_that_is_not_there(moto: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AWS_PROFILE", "missing")
     found = look(stack("aws-dev"))["credentials"]
     assert (found.verdict, found.fact) == ("FAIL", "The config profile (missing) could not be found")
+
+
+def _existing_vpc() -> dict[str, Any]:
+    """A VPC with two private subnets and no default route, created by the real API's calls."""
+    ec2 = client("ec2", REGION)
+    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
+    subnets = {
+        f"{REGION}{letter}": ec2.create_subnet(
+            VpcId=vpc, CidrBlock=f"10.9.{16 * index}.0/20", AvailabilityZone=f"{REGION}{letter}"
+        )["Subnet"]["SubnetId"]
+        for index, letter in enumerate("ab")
+    }
+    return {"vpc": vpc, "subnets": subnets}
+
+
+def _fixed(**cluster: Any) -> dict[str, Any]:
+    pool = {"name": "a", "machine": "m6i.xlarge", "nodes": 2}
+    return small(pool, images={"al2023": "al2023@v20260801"}, **cluster)
+
+
+def test_existing_vpc(moto: str) -> None:
+    """Attributes, subnets, route tables and endpoints in the format of EC2's answers."""
+    network, ec2 = _existing_vpc(), client("ec2", REGION)
+    found = look(_fixed(network=network, endpoint={"reached_by": "network"}))
+    passed = (f"VPC {network['vpc']}", "subnets", "addresses of the subnets", "endpoint of the cluster")
+    assert {found[subject].verdict for subject in passed} == {"PASS"}, found
+    assert found["addresses of the subnets"].fact == "free: 4091 in us-west-2a, 4091 in us-west-2b"
+    way = found["internet access of the subnets"]
+    assert (way.verdict, way.fact.partition(", and ")[0]) == (
+        "FAIL",
+        "no default route in us-west-2a, us-west-2b",
+    )
+    tables = ec2.describe_route_tables(Filters=[{"Name": "vpc-id", "Values": [network["vpc"]]}])
+    address = ec2.allocate_address(Domain="vpc")["AllocationId"]
+    first = next(iter(network["subnets"].values()))
+    nat = ec2.create_nat_gateway(SubnetId=first, AllocationId=address)["NatGateway"]["NatGatewayId"]
+    ec2.create_route(
+        RouteTableId=tables["RouteTables"][0]["RouteTableId"],
+        DestinationCidrBlock="0.0.0.0/0",
+        NatGatewayId=nat,
+    )
+    way = look(_fixed(network=network))["internet access of the subnets"]
+    assert (way.verdict, way.fact) == ("PASS", f"us-west-2a: {nat}, us-west-2b: {nat}")
+
+
+def test_up_of_a_private_cluster_from_outside_is_refused(moto: str) -> None:
+    """The simulated AWS would create everything, and the first chart could not be installed."""
+    found = list(findings(parse(_fixed()), "labs"))
+    assert {one.subject: one.verdict for one in found}["endpoint of the cluster"] == "FAIL"
+    with pytest.raises(Failure, match="checks failed, and nothing was changed"):
+        require("labs", found, Console(file=io.StringIO()))
+
+
+def test_an_endpoint_that_does_not_answer(moto: str) -> None:
+    """moto's clusters have names like real endpoints that lead nowhere: as from outside the VPC."""
+    network, eks = _existing_vpc(), client("eks", REGION)
+    role = "arn:aws:iam::123456789012:role/x"
+    vpc_config = {"subnetIds": list(network["subnets"].values())}
+    eks.create_cluster(name="labs", roleArn=role, resourcesVpcConfig=vpc_config)
+    found = look(_fixed(network=network, endpoint={"reached_by": "network"}))["endpoint of the cluster"]
+    assert found.verdict == "FAIL"
+    assert "does not answer this machine: " in found.fact

@@ -76,7 +76,7 @@ def test_the_command_for_a_family_without_a_quota_lists_those_of_both_markets() 
 
 
 def look(account: Account) -> dict[str, Finding]:
-    return {one.subject: one for one in findings(account.env, "x", account.clients)}
+    return {one.subject: one for one in findings(account.env, "x", account.clients, here=account.here)}
 
 
 def prod(**other: Any) -> Account:

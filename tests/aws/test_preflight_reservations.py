@@ -30,7 +30,7 @@ BLOCK = {**H100, "nodes": 4, "aws": {"reservations": [RESERVATION], "capacity_bl
 
 def look(pool: dict[str, Any], **other: Any) -> dict[str, Finding]:
     account = Account(parse(small(pool)), **other)
-    return {one.subject: one for one in findings(account.env, "x", account.clients)}
+    return {one.subject: one for one in findings(account.env, "x", account.clients, here=account.here)}
 
 
 @pytest.mark.parametrize("pool", [ELASTIC, FIXED], ids=["elastic", "fixed"])

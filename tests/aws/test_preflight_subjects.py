@@ -28,12 +28,12 @@ BLOCK = {**RESERVED, "aws": {"reservations": [RESERVATION], "capacity_block": Tr
 
 def look(pool: dict[str, Any], **other: Any) -> dict[str, Finding]:
     account = Account(parse(small(pool)), **other)
-    return {one.subject: one for one in findings(account.env, "x", account.clients)}
+    return {one.subject: one for one in findings(account.env, "x", account.clients, here=account.here)}
 
 
 def prod(**other: Any) -> dict[str, Finding]:
     account = Account(parse(stack("aws-prod")), **other)
-    return {one.subject: one for one in findings(account.env, "x", account.clients)}
+    return {one.subject: one for one in findings(account.env, "x", account.clients, here=account.here)}
 
 
 SPOT = {"name": "l4", "machine": "g6.xlarge", "elastic": {"max": {"cpu": 8}}, "capacity": ["spot"]}
@@ -130,7 +130,9 @@ def test_an_image_by_its_id(images: list[dict[str, Any]], verdict: str, fact: st
         small({"name": "a", "machine": "m6i.xlarge", "nodes": 1}), images={"al2023": "ami-01234567"}
     )
     account = Account(parse(pinned), images=images)
-    found = {one.subject: one for one in findings(account.env, "x", account.clients)}["image ami-01234567"]
+    found = {one.subject: one for one in findings(account.env, "x", account.clients, here=account.here)}[
+        "image ami-01234567"
+    ]
     assert (found.verdict, found.fact) == (verdict, fact)
 
 

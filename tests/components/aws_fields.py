@@ -52,6 +52,12 @@ BY_CLAIM = {"kind": "dra"}
 CLAIMED: dict[str, Any] = {"name": "claimed", "machine": "g6.12xlarge", "nodes": 1, "sharing": BY_CLAIM}
 HAS_CLAIMED = (("pools/3", CLAIMED),)
 ELSEWHERE = {"cidr": "10.0.0.0/16", "zones": ["eu-west-2a", "eu-west-2b"]}
+ZONES = ["eu-west-1a", "eu-west-1b"]
+BY_ID = {
+    "vpc": "vpc-0123456789abcdef0",
+    "subnets": {zone: f"subnet-0123456789abcdef{index}" for index, zone in enumerate(ZONES)},
+}
+BY_TAG = {"vpc": "vpc-0123456789abcdef0", "subnets": {"tags": {"tier": "private"}, "zones": ZONES}}
 SECOND = {"max": {"cpu": 40, "memory_gib": 160}}
 
 # (Type, field, variant such as a pool): edits before, and the edit that must change a resource.
@@ -71,9 +77,17 @@ ROWS: dict[tuple[str, str, str], tuple[tuple[Edit, ...], Edit]] = {
     ("AwsCluster", "images", "elastic and managed"): ((), ("cluster/images/al2023-nvidia", "ami-01234567")),
     ("AwsCluster", "images", "system"): ((), ("cluster/images/al2023", "al2023@v20260802")),
     ("AwsCluster", "tags", ""): ((), ("cluster/tags", {"a": "c"})),
-    ("Network", "cidr", ""): ((), ("cluster/network/cidr", "10.1.0.0/16")),
-    ("Network", "zones", ""): ((), ("cluster/network/zones", ["eu-west-1a", "eu-west-1c"])),
-    ("Network", "nat", ""): ((), ("cluster/network/nat", "per_zone")),
+    ("OwnNetwork", "cidr", ""): ((), ("cluster/network/cidr", "10.1.0.0/16")),
+    ("OwnNetwork", "zones", ""): ((), ("cluster/network/zones", ["eu-west-1a", "eu-west-1c"])),
+    ("OwnNetwork", "nat", ""): ((), ("cluster/network/nat", "per_zone")),
+    ("ExistingNetwork", "vpc", "by tags"): (
+        (("cluster/network", BY_TAG),), ("cluster/network/vpc", "vpc-0123456789abcdef1")),
+    ("ExistingNetwork", "subnets", "by id"): (
+        (("cluster/network", BY_ID),), ("cluster/network/subnets/eu-west-1b", "subnet-0123456789abcdef2")),
+    ("SubnetTags", "tags", ""): (
+        (("cluster/network", BY_TAG),), ("cluster/network/subnets/tags/tier", "public")),
+    ("SubnetTags", "zones", ""): (
+        (("cluster/network", BY_TAG),), ("cluster/network/subnets/zones", ["eu-west-1a", "eu-west-1c"])),
     ("Endpoint", "public_cidrs", ""): ((), ("cluster/endpoint/public_cidrs", ["198.51.100.0/24"])),
     ("SystemNodes", "machine", ""): ((), ("cluster/system/machine", "m6i.4xlarge")),
     ("SystemNodes", "nodes", ""): ((), ("cluster/system/nodes", 3)),

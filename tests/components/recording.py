@@ -78,6 +78,9 @@ class Recorder(Mocks):
             return {"partition": "aws", "dnsSuffix": "amazonaws.com", "id": "aws"}
         if args.token == "aws:ssm/getParameter:getParameter":
             return {**args.args, "insecureValue": f"release of {args.args['name']}", "value": "secret"}
+        if args.token == "aws:ec2/getSubnets:getSubnets":
+            asked = [one["values"][0] for one in sorted(args.args["filters"], key=lambda one: one["name"])]
+            return {"id": "us-west-2", "ids": [f"subnet-of-{'-'.join(asked)}"]}
         if args.token == "openstack:containerinfra/getClusterTemplate:getClusterTemplate":
             return {"id": f"id of {args.args['name']}"}
         raise AssertionError(f"the program calls {args.token}")

@@ -101,8 +101,8 @@ def test_the_control_plane(prod: Recorder, dev: Recorder) -> None:
     inputs = prod.one("aws:eks/cluster:Cluster").inputs
     assert inputs["name"] == "aws-prod"
     assert inputs["vpcConfig"]["endpointPrivateAccess"] is True
-    assert inputs["vpcConfig"]["endpointPublicAccess"] is False
-    assert "publicAccessCidrs" not in inputs["vpcConfig"]
+    assert inputs["vpcConfig"]["endpointPublicAccess"] is True
+    assert inputs["vpcConfig"]["publicAccessCidrs"] == ["203.0.113.0/24"]
     assert all("private" in subnet for subnet in inputs["vpcConfig"]["subnetIds"])
     assert inputs["encryptionConfig"]["resources"] == ["secrets"]
     assert inputs["encryptionConfig"]["provider"]["keyArn"].endswith("aws-prod-secrets")
@@ -119,6 +119,9 @@ def test_the_control_plane(prod: Recorder, dev: Recorder) -> None:
     group = prod.one("aws:cloudwatch/logGroup:LogGroup").inputs
     assert group["name"] == "/aws/eks/aws-prod/cluster"
     assert group["retentionInDays"] == 90
+    private = record(small(GPU)).one("aws:eks/cluster:Cluster").inputs["vpcConfig"]
+    assert private["endpointPublicAccess"] is False
+    assert "publicAccessCidrs" not in private
     public = dev.one("aws:eks/cluster:Cluster").inputs["vpcConfig"]
     assert public["endpointPublicAccess"] is True
     assert public["publicAccessCidrs"] == stack("aws-dev")["cluster"]["endpoint"]["public_cidrs"]

@@ -116,3 +116,15 @@ def test_the_vpc_of_an_environment_is_found_by_our_tag(account: Account) -> None
 def test_an_offline_run_asks_a_stand_in_alone(url: str, offline: bool, asked: bool) -> None:
     environ: dict[str, Any] = {"AWS_ENDPOINT_URL": url} if url else {}
     assert may_be_asked(offline, environ) is asked
+
+
+def test_a_shared_vpc_loses_only_the_clusters_own(account: Account) -> None:
+    """The VPC and its subnets stay, so a foreign interface blocks nothing, and stays, too."""
+    ours, foreign = account.of_the_cni(), account.interface({}, "foreign")
+    shared = Leftovers(Scope(REGION, NAME, NAME, account.vpc, shared=True))
+    assert {one.id for one in leftovers(account).foreign()} == {foreign}
+    assert shared.foreign() == shared.foreign(unused=True) == ()
+    assert {one.id for one in shared.sweep(20, lambda text: None)} == {ours}
+    assert foreign in account.interfaces()
+    left = account.ec2.describe_subnets(Filters=[{"Name": "vpc-id", "Values": [account.vpc]}])["Subnets"]
+    assert [one["SubnetId"] for one in left] == [account.subnet]

@@ -70,3 +70,13 @@ def test_a_cluster_that_is_gone_leaves_no_word_in_the_state() -> None:
     assert "deletedWith" not in queue
     assert [one["resource"]["urn"] for one in left["deployment"]["pending_operations"]] == [QUEUE]
     assert Known.of(STATE).inside, "what was given is not changed"
+
+
+def test_an_existing_vpc_is_known_and_its_component_stays_until_the_end() -> None:
+    """Nothing else in the state names the VPC, in which the cluster's leftovers are then deleted."""
+    urn = NETWORK.replace("gpuform:aws:Network", "gpuform:aws:ExistingVpc")
+    vpc = resource(urn, parent=STACK, outputs={"vpc_id": "vpc-7"})
+    known = Known.of({"deployment": {"resources": [resource(STACK), vpc, resource(QUEUE, provider="")]}})
+    assert (known.existing_vpc, known.vpcs) == ("vpc-7", ())
+    assert known.network == (urn,)
+    assert Known.of(STATE).existing_vpc == ""

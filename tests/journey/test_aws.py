@@ -153,6 +153,13 @@ CHANGES: dict[str, tuple[Edit, dict[str, set[str]]]] = {
         put("cluster", "endpoint", "public_cidrs", value=["198.51.100.0/24"]),
         {"update": {"aws-dev-cluster"}},
     ),
+    "closed to the outside": (
+        put("cluster", "endpoint", "public_cidrs", value=[]),
+        {
+            "update": {"aws-dev-cluster"},
+            "create": {"network-eks", "network-eks-auth", "network-sqs", "network-ssm"},
+        },
+    ),
     "administrators": (
         put("cluster", "admins", value=[]),
         {"delete": {"aws-dev-admin-role-gpu-admins"}},
@@ -216,9 +223,19 @@ def test_nothing_is_left_after_destroy(dev: World) -> None:
     assert not dev.engine.export("aws-dev")["deployment"].get("resources")
 
 
+EXISTING = {
+    "vpc": "vpc-0123456789abcdef0",
+    "subnets": {"tags": {"tier": "private"}, "zones": ["us-west-2a", "us-west-2b", "us-west-2c"]},
+}
+
+
 @pytest.mark.nightly
 def test_production_is_planned_made_and_stays(tmp_path_factory: pytest.TempPathFactory) -> None:
     with world(tmp_path_factory.mktemp("prod"), "aws-prod") as prod:
+        with prod.changed(put("cluster", "network", value=EXISTING)):
+            inside = prod.run("preview")
+            assert set(inside.changes) == {"create"}
+            assert not {"aws:ec2/vpc:Vpc", "aws:ec2/subnet:Subnet"} & {step.type for step in inside.steps}
         planned, made = prod.run("preview"), prod.run("up")
         assert planned.changes == made.changes
         assert set(made.changes) == {"create"}

@@ -10,15 +10,15 @@ import pytest
 
 from infra.config import parse
 from infra.model.addresses import most_nodes, prefix_delegation, subnets
-from infra.model.aws import Network
+from infra.model.aws_network import OwnNetwork
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 
 pytestmark = pytest.mark.unit
 
 
-def network(cidr: str, zones: int) -> Network:
-    return Network(cidr=cidr, zones=tuple(f"eu-west-1{letter}" for letter in "abcdef"[:zones]))
+def network(cidr: str, zones: int) -> OwnNetwork:
+    return OwnNetwork(cidr=cidr, zones=tuple(f"eu-west-1{letter}" for letter in "abcdef"[:zones]))
 
 
 @pytest.mark.parametrize("zones", range(2, 7))

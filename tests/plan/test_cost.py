@@ -208,7 +208,7 @@ def test_what_a_cluster_has_beside_its_nodes() -> None:
     env = parse(stack("aws-prod"))
     assert line(env, "control plane").high == 0.10
     assert line(env, "NAT gateways").high == pytest.approx(3 * 0.045)
-    assert line(env, "VPC endpoints").high == pytest.approx(8 * 3 * 0.01)
+    assert line(env, "VPC endpoints").high == pytest.approx(4 * 3 * 0.01)  # eight once it is private
     assert line(env, "pool system").high == pytest.approx(3 * (0.768 + DISK))
     single = parse(stack("aws-dev"))
     assert line(single, "NAT gateways").most == 1

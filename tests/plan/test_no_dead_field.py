@@ -243,6 +243,8 @@ EXEMPT = {("ExistingCluster", "kubeconfig"), ("ExistingCluster", "context")}
 # How the provider's workflow proceeds: tests/components/test_workloads.py tests these.
 EXEMPT |= {("BlueGreen", key) for key in ("step", "switch_at", "deadline_seconds")}
 EXEMPT |= {("Environment", "state"), ("State", "backend"), ("State", "secrets_provider")}
+# Declares a fact about the machine of an update: tests/aws/test_preflight_reach.py.
+EXEMPT |= {("Endpoint", "reached_by")}
 CHOOSING = {"kind"}
 # Its presence changes a manifest, not its value: this pool has only one slice profile.
 NEEDS_A_SECOND_PROFILE = ("PodWorkload", "slice")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -78,9 +80,24 @@ def _release(name: str) -> str:
     return ""
 
 
+def assumed_subnet(vpc: str, zone: str, tags: Mapping[str, str]) -> str:
+    """Id of the subnet that offline runs assume for these tags in a zone; always the same."""
+    text = json.dumps([vpc, zone, sorted(tags.items())])
+    return f"subnet-{hashlib.sha256(text.encode()).hexdigest()[:17]}"
+
+
+def _subnets(args: Properties, region: str) -> Properties:
+    """Which subnets exist is unknown offline: one for each question, as an update requires."""
+    asked = {str(one["name"]): str(one["values"][0]) for one in args.get("filters") or ()}
+    tags = {key.removeprefix("tag:"): value for key, value in asked.items() if key.startswith("tag:")}
+    found = assumed_subnet(asked.get("vpc-id", ""), asked.get("availability-zone", ""), tags)
+    return {"id": region, "region": region, "filters": args.get("filters"), "ids": [found]}
+
+
 _FUNCTIONS: Mapping[str, Callable[[Properties, str], dict[str, Any]]] = {
     "aws:index/getCallerIdentity:getCallerIdentity": _identity,
     "aws:index/getPartition:getPartition": _partition,
     "aws:index/getRegion:getRegion": _region,
+    "aws:ec2/getSubnets:getSubnets": _subnets,
     "aws:ssm/getParameter:getParameter": _parameter,
 }

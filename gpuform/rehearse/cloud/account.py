@@ -6,15 +6,22 @@ created in the simulated account, with the names and tags that the program gives
 
 from __future__ import annotations
 
+import importlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gpuform.aws.api import answers, client
+from gpuform.plugins.offline.functions import assumed_subnet
 from infra.model import addresses, labels
 from infra.model.aws import AwsCluster
+from infra.model.aws_network import ExistingNetwork, OwnNetwork
 from infra.model.environment import Environment
 from infra.plan import eks, node_class
 
+_EXISTING = "10.0.0.0/16"
+"""Network of an existing VPC, which no stack file declares."""
 _TRUST = json.dumps({"Version": "2012-10-17", "Statement": []})
 
 
@@ -34,17 +41,44 @@ def furnish(env: Environment) -> None:
 
 
 def _network(ec2: Any, env: Environment, cluster: AwsCluster) -> None:
-    """A VPC with the private subnets and the nodes' security group, which Karpenter discovers by tag."""
-    vpc = ec2.create_vpc(CidrBlock=cluster.network.cidr)["Vpc"]["VpcId"]
-    for one in addresses.subnets(cluster.network):
-        tags = _found(env, "subnet")
-        ec2.create_subnet(VpcId=vpc, CidrBlock=one.private, AvailabilityZone=one.zone, TagSpecifications=tags)
+    """A VPC with the private subnets and the nodes' security group, which Karpenter discovers by tag.
+
+    An existing VPC and its subnets get the declared ids and no tag, so Karpenter cannot discover them.
+    """
+    network = cluster.network
+    existing = network if isinstance(network, ExistingNetwork) else None
+    own = network if isinstance(network, OwnNetwork) else OwnNetwork(cidr=_EXISTING, zones=network.zones)
+    ec2.describe_vpcs()  # with its first request, moto creates a default VPC, which has ids of its own
+    with _with_id("vpc", existing.vpc if existing else ""):
+        vpc = ec2.create_vpc(CidrBlock=own.cidr)["Vpc"]["VpcId"]
+    for one in addresses.subnets(own):
+        place: dict[str, Any] = {"VpcId": vpc, "CidrBlock": one.private, "AvailabilityZone": one.zone}
+        if existing is None:
+            ec2.create_subnet(**place, TagSpecifications=_found(env, "subnet"))
+            continue
+        id = existing.ids.get(one.zone) or assumed_subnet(existing.vpc, one.zone, existing.tags)
+        with _with_id("subnet", id):
+            ec2.create_subnet(**place)
     ec2.create_security_group(
         GroupName=f"{env.name}-nodes",
         Description="nodes",
         VpcId=vpc,
         TagSpecifications=_found(env, "security-group"),
     )
+
+
+@contextmanager
+def _with_id(kind: str, id: str) -> Iterator[None]:
+    """What moto creates meanwhile gets this id, or a random one if it is empty."""
+    models = importlib.import_module(f"moto.ec2.models.{kind}s")
+    name = f"random_{kind}_id"
+    before = getattr(models, name)
+    if id:
+        setattr(models, name, lambda: id)
+    try:
+        yield
+    finally:
+        setattr(models, name, before)
 
 
 def _found(env: Environment, kind: str) -> list[dict[str, Any]]:

@@ -96,7 +96,10 @@ def test_a_change_touches_what_it_must(
             "property blockDeviceMappings[0].ebs.volumeType",
         ),
         ("aws.sns.Topic('x')", "the offline stand-in of the aws provider does not know this type"),
-        ("aws.get_availability_zones()", "answers getCallerIdentity, getParameter, getPartition, getRegion"),
+        (
+            "aws.get_availability_zones()",
+            "answers getCallerIdentity, getParameter, getPartition, getRegion, getSubnets only",
+        ),
     ],
 )
 def test_bad_input_ends_the_preview(project: Project, program: str, message: str) -> None:

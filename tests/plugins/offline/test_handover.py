@@ -115,6 +115,22 @@ def test_functions(token: str, args: dict[str, str], key: str, value: str) -> No
     assert reveal(functions.answer(token, dict(args), Settings("cn-north-1"))[key]) == value
 
 
+def test_tags_have_one_subnet_in_each_zone() -> None:
+    """Which subnets exist is unknown offline; equal questions get equal ids, and each zone its own."""
+
+    def asked(zone: str, tier: str = "private") -> list[str]:
+        wanted = {"vpc-id": "vpc-1", "availability-zone": zone, "tag:tier": tier}
+        filters = [{"name": name, "values": [value]} for name, value in wanted.items()]
+        token = "aws:ec2/getSubnets:getSubnets"
+        found: list[str] = functions.answer(token, {"filters": filters}, Settings("cn-north-1"))["ids"]
+        return found
+
+    one, again, other = asked("cn-north-1a"), asked("cn-north-1a"), asked("cn-north-1b")
+    assert one == again == [functions.assumed_subnet("vpc-1", "cn-north-1a", {"tier": "private"})]
+    assert one != other
+    assert one != asked("cn-north-1a", "public")
+
+
 def test_other_parameters_are_refused() -> None:
     with pytest.raises(
         PluginError, match="/my/secret: offline runs have only the release_version of a dated EKS image"
