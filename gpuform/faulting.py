@@ -12,9 +12,9 @@ from gpuform.errors import Failure, InputError
 from gpuform.simulate import NODES, annotations_of, restart_plugin
 from gpuform.simulator import faults, keys, xids
 from gpuform.simulator.api import Api
-from gpuform.simulator.dcgm.figures import FIGURES
+from gpuform.simulator.dcgm import figures
 from gpuform.simulator.faults import Fault
-from gpuform.simulator.hardware import GPUS
+from gpuform.simulator.hardware import GPUS, described
 
 KEPT, MOST = 3600.0, 200
 """Seconds after which the next fault drops an XID that took no GPU away; maximum number of XIDs kept."""
@@ -93,9 +93,11 @@ def _made(asked: Asked, kind: str, notes: dict[str, str], now: float) -> Fault:
         return Fault(kind, -1, now)
     count = int(notes.get(keys.GPU_COUNT, "1"))
     device = notes[keys.GPU_ID].lower().partition(":")[2]
-    gpu, made = GPUS.get(device), FIGURES.get(device)
-    if gpu is None or made is None:
+    declared = notes.get(keys.GPU_MODEL)
+    gpu = described(declared) if declared else GPUS.get(device)
+    if gpu is None:
         raise InputError("NODE", f"{asked.node} has an unknown GPU {device}", "name a node with a known one")
+    made = figures.of(device, gpu)
     if kind == faults.NVLINK and not made.nvlink:
         raise InputError("--nvlink", f"{gpu.product} has no NVLink", "name a node with NVLink")
     if kind == faults.FABRIC:

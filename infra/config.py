@@ -16,6 +16,7 @@ from infra.model.base import listing
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.model.openstack import own_flavors
+from infra.model.own import own_catalogue
 from infra.model.prices import Beside, PriceList
 
 KEY = "gpuform:environment"
@@ -40,10 +41,12 @@ def parse(mapping: Mapping[str, Any], source: str = "Pulumi.local.yaml") -> Envi
 
 
 def _context(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """What pools are validated with: the cluster's kind as written, and the flavors that it declares."""
+    """What pools are validated with: the cluster's kind as written, and what the environment declares."""
     cluster = mapping.get("cluster")
     kind = cluster.get("kind") if isinstance(cluster, Mapping) else None
-    return {"cluster": kind, "flavors": own_flavors(cluster) if kind == "openstack" else {}}
+    known = own_catalogue(mapping.get("gpus"), mapping.get("machines"), kind)
+    flavors = own_flavors(cluster, known) if kind == "openstack" else {}
+    return {"cluster": kind, "catalogue": known, "flavors": flavors}
 
 
 def load(path: Path) -> Environment:

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from infra.model.gpu import GPUS
 from infra.model.mig import Geometry
+
+GEOMETRIES = {gpu.name: gpu.geometry for gpu in GPUS.values() if gpu.geometry}
 
 
 @cache

@@ -60,7 +60,7 @@ def _gpus(env: Environment, pool: Pool, gpus: int) -> Variables:
     return {
         "validate_inventory_gpu": {
             "model": gpu.name,
-            "product": drivers.support(gpu).product,
+            "product": gpu.device,
             "count": gpus,
         },
         "nvidia_driver_source": "operator",

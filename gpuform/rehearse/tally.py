@@ -15,7 +15,7 @@ from infra.model.aws import AwsCluster
 from infra.model.claims import parts as parts_of_gpu
 from infra.model.elastic import CAPACITY_TYPES
 from infra.model.environment import Environment
-from infra.model.machines import MACHINES, Machine
+from infra.model.machines import Machine
 from infra.model.offer import claimable, parts
 from infra.model.openstack import OpenstackCluster
 from infra.model.pool import Pool
@@ -55,7 +55,7 @@ class Tally:
         cluster = self.env.cluster
         if isinstance(cluster, OpenstackCluster):
             return cluster.machine(node.machine)
-        return MACHINES.get(node.machine)
+        return self.env.catalogue.machines.get(node.machine)
 
     def usd(self, node: Node) -> float | None:
         """USD per hour of a node, without its volumes; None if unknown."""

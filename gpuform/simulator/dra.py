@@ -40,6 +40,8 @@ _PROFILES = {
 }
 """GPU instance profile ids (nvidia-smi mig -lgip, NVIDIA's MIG user guide): by the GPU's compute slices, then
 by the profile's compute and memory slices; ``_SUFFIXED`` has the known ids of profiles with a suffix."""
+_ASSUMED = 100
+"""First id of profiles whose ids are not published."""
 _SUFFIXED = {
     (7, 1, "+me"): 20,
     (4, 1, "+me"): 21,
@@ -143,9 +145,10 @@ def _instance(world: World, gpu: Gpu, version: str, index: int, placed: Placed) 
 def profile_id(gpu: Gpu, profile: str) -> int:
     assert gpu.mig is not None
     shape, suffix = gpu.mig.profiles[profile], profile[len(profile.split("gb")[0]) + 2 :]
+    assumed = _ASSUMED + sorted(gpu.mig.profiles).index(profile)
     if suffix:
-        return _SUFFIXED[gpu.mig.compute, shape.compute, suffix]
-    return _PROFILES[gpu.mig.compute][shape.compute, shape.memory_slices]
+        return _SUFFIXED.get((gpu.mig.compute, shape.compute, suffix), assumed)
+    return _PROFILES.get(gpu.mig.compute, {}).get((shape.compute, shape.memory_slices), assumed)
 
 
 def _attributes(gpu: Gpu, version: str, **texts: str) -> Json:

@@ -7,7 +7,9 @@ wrong. Product names are what NVML reports; memory is NVML's total in MiB.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
+from functools import cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +46,12 @@ class Gpu:
     family: str
     mig: Mig | None = None
     last_branch: int | None = None
+    linked: bool = False
+    """Whether a declared model has NVLink; ``dcgm.figures`` has that of the others."""
 
 
 def _eight(names: str, mib: tuple[int, ...] = (0,) * 6, multiprocessors: tuple[int, ...] = (0,) * 6) -> Mig:
-    """Geometry of A100, H100, H200 and B200: 8 memory slices, 7 compute slices.
+    """Geometry of A100, Hopper, B200, GB200 and B300: 8 memory slices, 7 compute slices.
 
     Profiles and figures come in the order of the shapes; the first profile also exists with media engines.
     """
@@ -75,6 +79,10 @@ _H200 = _eight(
     (16384, 33280, 33280, 71424, 71424, 143360),
     _HOPPER_SMS,
 )
+_H100_NVL = _eight("1g.12gb 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb")
+_GH200 = _eight("1g.12gb 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb")
+_GB200 = _eight("1g.23gb 1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb")
+_B300 = _eight("1g.34gb 1g.67gb 2g.67gb 3g.135gb 4g.135gb 7g.269gb")
 _B200 = _eight("1g.23gb 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb")
 _A30 = Mig(
     4,
@@ -99,14 +107,20 @@ _RTX_PRO_6000 = Mig(
     },
 )
 
+_RTX_PRO_4500 = Mig(2, 2, {"1g.16gb": Profile(1, 1, (0, 1)), "2g.32gb": Profile(2, 2, (0,))})
+
 GPUS: dict[str, Gpu] = {
     "1db1": Gpu("Tesla V100-SXM2-16GB", 16384, (7, 0), "volta", last_branch=580),
     "1db5": Gpu("Tesla V100-SXM2-32GB", 32768, (7, 0), "volta", last_branch=580),
     "1db4": Gpu("Tesla V100-PCIE-16GB", 16384, (7, 0), "volta", last_branch=580),
     "1df6": Gpu("Tesla V100S-PCIE-32GB", 32768, (7, 0), "volta", last_branch=580),
     "1eb8": Gpu("Tesla T4", 15360, (7, 5), "turing"),
+    "1eb4": Gpu("NVIDIA T4G", 15360, (7, 5), "turing"),
+    "2236": Gpu("NVIDIA A10", 23028, (8, 6), "ampere"),
+    "2235": Gpu("NVIDIA A40", 46068, (8, 6), "ampere"),
     "2237": Gpu("NVIDIA A10G", 23028, (8, 6), "ampere"),
     "27b8": Gpu("NVIDIA L4", 23034, (8, 9), "ada-lovelace"),
+    "26b5": Gpu("NVIDIA L40", 46068, (8, 9), "ada-lovelace"),
     "26b9": Gpu("NVIDIA L40S", 46068, (8, 9), "ada-lovelace"),
     "20b7": Gpu("NVIDIA A30", 24576, (8, 0), "ampere", _A30),
     "20b0": Gpu("NVIDIA A100-SXM4-40GB", 40960, (8, 0), "ampere", _A100_40),
@@ -115,10 +129,40 @@ GPUS: dict[str, Gpu] = {
     "20b5": Gpu("NVIDIA A100 80GB PCIe", 81920, (8, 0), "ampere", _80),
     "2330": Gpu("NVIDIA H100 80GB HBM3", 81559, (9, 0), "hopper", _H100),
     "2331": Gpu("NVIDIA H100 PCIe", 81559, (9, 0), "hopper", _80),
+    "2321": Gpu("NVIDIA H100 NVL", 95830, (9, 0), "hopper", _H100_NVL),
+    "2342": Gpu("NVIDIA GH200 480GB", 97871, (9, 0), "hopper", _GH200),
     "2335": Gpu("NVIDIA H200", 143771, (9, 0), "hopper", _H200),
     "2901": Gpu("NVIDIA B200", 183359, (10, 0), "blackwell", _B200),
+    "2941": Gpu("NVIDIA GB200", 189471, (10, 0), "blackwell", _GB200),
+    "3182": Gpu("NVIDIA B300 SXM6 AC", 275040, (10, 3), "blackwell", _B300),
+    "2c3a": Gpu("NVIDIA RTX PRO 4500 Blackwell Server Edition", 32623, (12, 0), "blackwell", _RTX_PRO_4500),
     "2bb5": Gpu("NVIDIA RTX PRO 6000 Blackwell Server Edition", 97887, (12, 0), "blackwell", _RTX_PRO_6000),
 }
+
+
+@cache
+def described(text: str) -> Gpu:
+    """A declared model, from the JSON in its node's annotation."""
+    said = json.loads(text)
+    major, minor = said["compute"]
+    cut, mig = said["mig"], None
+    if cut:
+        profiles = {
+            name: Profile(
+                one["compute"], one["memory"], tuple(one["starts"]), one["memory_mib"], media=one["media"]
+            )
+            for name, one in cut["profiles"].items()
+        }
+        mig = Mig(cut["memory"], cut["compute"], profiles)
+    return Gpu(
+        said["product"],
+        said["memory_mib"],
+        (major, minor),
+        said["family"],
+        mig,
+        said["last_branch"],
+        said["linked"],
+    )
 
 
 def device_filter(device: str) -> str:

@@ -2,6 +2,8 @@
 
 GPU_ID = "simulator.gpuform.io/gpu"
 """Node: PCI ``vendor:device`` of its GPUs, hexadecimal."""
+GPU_MODEL = "simulator.gpuform.io/gpu-model"
+"""Node: JSON of a GPU model that the simulator's table does not have."""
 GPU_COUNT = "simulator.gpuform.io/gpu-count"
 """Node: number of its GPUs."""
 GPU_RESET = "simulator.gpuform.io/gpu-reset"

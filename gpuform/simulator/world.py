@@ -9,7 +9,7 @@ from typing import Any
 
 from gpuform.simulator import keys
 from gpuform.simulator.claimed import Claim, Slice
-from gpuform.simulator.hardware import GPUS, Gpu
+from gpuform.simulator.hardware import GPUS, Gpu, described
 from gpuform.simulator.mig_geometry import Placed
 from gpuform.simulator.objects import Node, Pod
 
@@ -71,6 +71,9 @@ class World:
     @property
     def gpu(self) -> Gpu | None:
         """The node's GPU model; None without a GPU, or if the table lacks the model."""
+        declared = self.node.annotations.get(keys.GPU_MODEL)
+        if declared:
+            return described(declared)
         vendor, _, device = self.node.annotations.get(keys.GPU_ID, "").lower().partition(":")
         return GPUS.get(device) if vendor == "10de" else None
 

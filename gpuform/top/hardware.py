@@ -155,7 +155,8 @@ def _declared(naming: Naming, pool: Pool, tags: Mapping[str, str]) -> Iterator[D
 def _model(pool: Pool, tags: Mapping[str, str]) -> Gpu | None:
     """The model in the discovery label, with or without a sharing suffix; else the pool's first."""
     product = tags.get(labels.GPU_PRODUCT, "")
-    named = [gpu for gpu in GPUS.values() if product == gpu.product or product.startswith(f"{gpu.product}-")]
+    known = (*pool.gpus, *GPUS.values())
+    named = [gpu for gpu in known if product == gpu.product or product.startswith(f"{gpu.product}-")]
     if named:
         return max(named, key=lambda gpu: len(gpu.product))
     return pool.gpus[0] if pool.gpus else None

@@ -9,7 +9,8 @@ from infra.model.aws import AwsCluster
 from infra.model.base import listing
 from infra.model.elastic import CPU, MEMORY_GIB, NODES
 from infra.model.errors import InputError
-from infra.model.images import BOTTLEROCKET_MIG, IMAGES
+from infra.model.gpu import GPUS
+from infra.model.images import FIRST_AL2023, IMAGES, is_alias
 from infra.model.labels import NVIDIA_GPU
 from infra.model.machines import MACHINES
 from infra.model.offer import MigStrategy
@@ -23,7 +24,7 @@ _FIRST_WITH_CLAIMS = (1, 34)
 def check(cluster: AwsCluster, strategy: MigStrategy, pool: Pool, path: str) -> None:
     """Refuse the first setting that AWS does not support; ``path`` is the pool's."""
     _check_machines(pool, path)
-    _check_image(pool, path)
+    _check_image(cluster, pool, path)
     _check_claims(cluster, pool, path)
     _check_bottlerocket(strategy, pool, path)
     _check_disks(pool, path)
@@ -53,12 +54,13 @@ def _check_machines(pool: Pool, path: str) -> None:
     )
 
 
-def _check_image(pool: Pool, path: str) -> None:
+def _check_image(cluster: AwsCluster, pool: Pool, path: str) -> None:
     image, path = pool.image, f"{path}.aws.image"
-    arch = pool.machines[0].arch
+    other = next((machine for machine in pool.machines if machine.arch != image.arch), None)
+    arch = other.arch if other else image.arch
     fitting = [key for key, one in IMAGES.items() if one.arch == arch and one.gpu == bool(pool.gpus)]
-    if image.arch != arch:
-        fact = f"{image.key} is for {image.arch}, and {pool.machines[0].name} is {arch}"
+    if other:
+        fact = f"{image.key} is for {image.arch}, and {other.name} is {arch}"
         raise InputError(path, fact, f"use {' or '.join(fitting)}")
     if image.gpu != bool(pool.gpus):
         fact = (
@@ -67,6 +69,13 @@ def _check_image(pool: Pool, path: str) -> None:
             else f"{image.key} is for GPUs, and {pool.machines[0].name} has none"
         )
         raise InputError(path, fact, f"use {' or '.join(fitting)}")
+    pin = cluster.images.get(image.key, "")
+    for first, gpu in ((FIRST_AL2023[gpu.name], gpu) for gpu in pool.gpus if gpu.name in FIRST_AL2023):
+        if image.family == "Bottlerocket":
+            raise InputError(path, f"Bottlerocket has no driver for {gpu.name}", "use an AL2023 image")
+        if is_alias(pin) and pin < first:
+            fact = f"{pin} has no driver for {gpu.name} (pool {pool.name})"
+            raise InputError(f"cluster.images.{image.key}", fact, f"use {first} or newer")
 
 
 def _check_claims(cluster: AwsCluster, pool: Pool, path: str) -> None:
@@ -124,8 +133,9 @@ def _check_bottlerocket(strategy: MigStrategy, pool: Pool, path: str) -> None:
             "use single, or an AL2023 image",
         )
     for gpu in pool.gpus:
-        if gpu.name not in BOTTLEROCKET_MIG:
-            known = f"use one of {', '.join(BOTTLEROCKET_MIG)}, or an AL2023 image"
+        if gpu.bottlerocket is None:
+            able = ", ".join(sorted(one.name for one in GPUS.values() if one.bottlerocket))
+            known = f"use one of {able}, or an AL2023 image"
             raise InputError(f"{path}.sharing.kind", f"Bottlerocket does not partition {gpu.name}", known)
         assert gpu.geometry is not None
         for profile, count in (pool.layout or {}).items():
@@ -169,6 +179,10 @@ def _check_network_cards(pool: Pool, path: str) -> None:
             f"{', '.join(without)} has no Elastic Fabric Adapter",
             f"leave it out, or use {', '.join(able)}",
         )
+    if settings.efa and len({machine.efa_from for machine in pool.machines}) > 1:
+        first = [machine.name for machine in pool.machines if machine.efa_from]
+        fact = f"the first network card of {', '.join(first)} supports no EFA, and that of the others does"
+        raise InputError(f"{path}.aws.efa", fact, "name a machine, or fewer GPU models")
     if settings.placement_group and pool.by_karpenter:
         raise InputError(
             f"{path}.aws.placement_group",

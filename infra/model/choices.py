@@ -6,16 +6,17 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from infra.model import gpu as catalogue
+from infra.model import catalogue
 from infra.model.base import listing
 from infra.model.errors import InputError
 from infra.model.machines import LEFT_OUT, MACHINES, flavors
 
 
-def _known_gpu(name: str) -> str:
-    gpu = catalogue.find(name)
+def _known_gpu(name: str, info: ValidationInfo) -> str:
+    known = catalogue.of(info)
+    gpu = known.gpu(name)
     if gpu is None:
-        raise InputError("", f"unknown GPU {name!r}", listing(catalogue.names(), name))
+        raise InputError("", f"unknown GPU {name!r}", listing(known.gpu_names, name))
     return gpu.name
 
 
@@ -31,7 +32,7 @@ def _known_flavor(name: str, info: ValidationInfo) -> str:
     """On OpenStack the error for an unknown name lists flavors only."""
     context = info.context or {}
     own = context.get("flavors") or {}
-    if name in own:
+    if name in own or name in catalogue.of(info).own_machines:
         return name
     if context.get("cluster") == "openstack" and name not in MACHINES:
         known = listing((one.name for one in flavors(own)), name)
@@ -42,7 +43,10 @@ def _known_flavor(name: str, info: ValidationInfo) -> str:
 
 GpuName = Annotated[
     str,
-    Field(strict=True, json_schema_extra={"enum": list(catalogue.names())}),
+    Field(
+        strict=True,
+        json_schema_extra={"anyOf": [{"enum": list(catalogue.BUILT_IN.gpu_names)}, {"type": "string"}]},
+    ),
     AfterValidator(_known_gpu),
 ]
 MachineName = Annotated[
@@ -56,4 +60,4 @@ FlavorName = Annotated[
     ),
     AfterValidator(_known_flavor),
 ]
-"""A machine of the catalogue, or a flavor that the environment's cluster declares."""
+"""A machine of the catalogue, or one that the environment declares."""

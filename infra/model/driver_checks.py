@@ -6,21 +6,21 @@ from collections.abc import Mapping, Sequence
 
 from infra.model import drivers
 from infra.model.errors import InputError
-from infra.model.gpu import Gpu
+from infra.model.gpu import Gpu, Modules
 from infra.model.pool import Pool
 
 
 def last_branch(gpu: Gpu, pool: Pool) -> int | None:
     """The last branch that supports the GPU and, if the pool's machine has any, its EFA adapters."""
     efa = drivers.LAST_WITH_EFA.get(gpu.name) if pool.flavor and pool.flavor.efa else None
-    return min((last for last in (gpu.last_driver_branch, efa) if last is not None), default=None)
+    return min((last for last in (gpu.driver.last, efa) if last is not None), default=None)
 
 
 def check(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
     """Refuse a driver that is too new or too old for the GPU, or too old for its MIG layout."""
-    needs, last = drivers.support(gpu), last_branch(gpu, pool)
+    needs, last = gpu.driver, last_branch(gpu, pool)
     if last is not None and drivers.branch(version) > last:
-        what = gpu.name if last == gpu.last_driver_branch else f"EFA with {gpu.name}"
+        what = gpu.name if last == gpu.driver.last else f"EFA with {gpu.name}"
         fact = f"{version} does not support {what} (pool {pool.name}): its last branch is {last}"
         raise InputError(path, fact, f"use {last} or an older branch")
     if drivers.numbers(version) < drivers.numbers(needs.first):
@@ -32,7 +32,7 @@ def check(version: str, gpu: Gpu, pool: Pool, path: str) -> None:
 
 
 def check_modules(
-    modules: drivers.Modules | None,
+    modules: Modules | None,
     version: str,
     gpu: Gpu,
     pool: Pool,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from infra.model import (
     addresses,
     aws_checks,
     aws_pools,
+    catalogue,
     checks,
     health,
     host_checks,
@@ -18,6 +19,7 @@ from infra.model import (
     offer,
     openstack_checks,
     operator_checks,
+    own_checks,
     ownership,
     reset,
     room,
@@ -28,6 +30,7 @@ from infra.model import (
 from infra.model.aws import AwsCluster
 from infra.model.aws_network import OwnNetwork
 from infra.model.base import Model, Name
+from infra.model.catalogue import BUILT_IN, Catalogue
 from infra.model.container_runtimes import NVIDIA_RUNTIME
 from infra.model.cost import Cost
 from infra.model.health import Health
@@ -35,6 +38,7 @@ from infra.model.hosts import HostsCluster
 from infra.model.monitoring import Monitoring
 from infra.model.openstack import OpenstackCluster
 from infra.model.operator import GpuOperatorSpec
+from infra.model.own import GpuKey, MachineKey, OwnGpu, OwnMachine
 from infra.model.ownership import Ownership
 from infra.model.pool import Pool
 from infra.model.scheduling import Namespace, PriorityName, PriorityValue, Scheduling
@@ -68,6 +72,14 @@ class Environment(Model):
     """One stack's environment, checked as a whole: its names exist, and its requests can be met."""
 
     name: Name = Field(description="Name of the environment, a label of everything it creates.")
+    gpus: dict[GpuKey, OwnGpu] = Field(
+        default_factory=dict, description="GPU models that the catalogue does not have, by name."
+    )
+    machines: dict[MachineKey, OwnMachine] = Field(
+        default_factory=dict,
+        description="Instance types and machines that the catalogue does not have, by name; flavors of "
+        "OpenStack are in cluster.flavors.",
+    )
     cluster: Cluster = Field(description="Where the platform runs.")
     gpu_operator: GpuOperatorSpec = Field(
         default_factory=GpuOperatorSpec, description="Settings of the operator."
@@ -98,8 +110,12 @@ class Environment(Model):
         default=None, description="Where the engine keeps its state; next to the checkout if left out."
     )
 
+    _known: Catalogue = PrivateAttr(default=BUILT_IN)
+
     @model_validator(mode="after")
-    def _holds_together(self) -> Environment:
+    def _holds_together(self, info: ValidationInfo) -> Environment:
+        self._known = catalogue.of(info)
+        own_checks.check(self.cluster, self.gpus, self.machines, self.pools)
         check_state(self.cluster.kind, self.state)
         operator = self.gpu_operator
         operator_checks.check(self.cluster.kind, operator, self.ownership, self.pools)
@@ -131,6 +147,11 @@ class Environment(Model):
             host_checks.check(self.cluster, operator, self.pools, inside)
         surge.check(operator.mig_strategy, self.pools, self.workloads)
         return self
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """The GPUs and machines that it may name: the built-in ones and its own."""
+        return self._known
 
     @property
     def _system_machines(self) -> tuple[str, ...]:
@@ -244,6 +265,7 @@ class Environment(Model):
             "gpu_operator": set(unused.of_operator(self.cluster.kind, self.gpu_operator, self.ownership)),
             "pools": {i: set(unused.of_pool(self.cluster.kind, pool)) for i, pool in enumerate(self.pools)},
         }
+        exclude |= {key: True for key in ("gpus", "machines") if not getattr(self, key)}
         return self.model_dump(mode="json", exclude_none=True, by_alias=True, exclude=exclude)
 
     def ami(self, pool: Pool) -> str:

@@ -2,46 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from infra.model import gpu as catalogue
+from infra.model import catalogue
 from infra.model.base import Counts, Model
+from infra.model.catalogue import BUILT_IN, Catalogue
 from infra.model.choices import GpuName
+from infra.model.compute import Compute
 from infra.model.errors import InputError
 from infra.model.gpu import Gpu
+from infra.model.images import FIRST_AL2023
 from infra.model.machines import ec2
 
 _MIB_PER_GIB = 1024
 
 
-def _as_text(value: Any) -> Any:
-    """YAML reads 8.0 as a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    return f"{value}.0" if isinstance(value, int) else str(value)
-
-
-def _version(value: str) -> str:
-    major, dot, minor = value.partition(".")
-    if not (dot and major.isdecimal() and minor.isdecimal()):
-        raise InputError(
-            "", f"{value!r} is not a compute capability", "write it as NVIDIA does, for example 8.0"
-        )
-    return value
-
-
-Compute = Annotated[
-    str, BeforeValidator(_as_text, json_schema_input_type=str | float), AfterValidator(_version)
-]
-"""A CUDA compute capability."""
-
-
 class GpuChoice(Model):
     """GPUs by model, or every model of the catalogue with the given attributes.
 
-    On AWS attributes select only models that EC2 sells: a pool is not checked against GPUs that it never has.
+    On AWS attributes select only models that EC2 sells with amd64 and that any node image supports: a pool
+    has one image, and is not checked against GPUs that it never has.
     """
 
     named: tuple[GpuName, ...] | None = Field(
@@ -68,10 +50,12 @@ class GpuChoice(Model):
     )
 
     _bought: bool = PrivateAttr(default=False)
+    _known: Catalogue = PrivateAttr(default=BUILT_IN)
     """Whether the pool is on AWS; source: the validation context, ``{"cluster": kind}``."""
 
     @model_validator(mode="after")
     def _says_which(self, info: ValidationInfo) -> GpuChoice:
+        self._known = catalogue.of(info)
         self._bought = (info.context or {}).get("cluster") == "aws"
         if self.named is not None and self.by_attribute:
             raise InputError("models", f"{self._asked()} is given too", "choose by one of the two")
@@ -82,7 +66,7 @@ class GpuChoice(Model):
                 "name GPU models, or set requirements: {memory_gib, nvlink, compute}",
             )
         if not self.models:
-            best = max(catalogue.GPUS.values(), key=lambda gpu: (sum(self._met(gpu)), gpu.memory_mib))
+            best = max(self._known.gpus.values(), key=lambda gpu: (sum(self._met(gpu)), gpu.memory_mib))
             raise InputError("", f"no known GPU has {self._asked()}", f"{_described(best)} comes nearest")
         return self
 
@@ -96,8 +80,9 @@ class GpuChoice(Model):
         """The accepted models: the named ones, else the matching ones in the catalogue's order."""
         if self.named is not None:
             return self.named
-        met = tuple(gpu.name for gpu in catalogue.GPUS.values() if all(self._met(gpu)))
-        sold = {machine.gpu for machine in ec2(met, self.counts)} if self._bought else set()
+        met = tuple(gpu.name for gpu in self._known.gpus.values() if all(self._met(gpu)))
+        bought = ec2(met, self.counts, self._known.machines.values()) if self._bought else ()
+        sold = {one.gpu for one in bought if one.arch == "amd64"} - FIRST_AL2023.keys()
         return tuple(name for name in met if name in sold) or met
 
     @property

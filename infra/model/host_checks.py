@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from infra.model import driver_checks, drivers
 from infra.model.container_runtimes import CDI, numbers, spelled
 from infra.model.errors import InputError
-from infra.model.gpu import Gpu
+from infra.model.gpu import ONLY_ARM64, Gpu, Modules
 from infra.model.hosts import Driver, Host, HostsCluster
 from infra.model.operator import GpuOperatorSpec
 from infra.model.pool import Pool
@@ -75,6 +75,10 @@ def _check_pool(cluster: HostsCluster, pool: Pool, path: str) -> None:
                 "leave it out, or give the pool a gpu: {models, count}",
             )
         return
+    for gpu in pool.gpus:
+        if gpu.name in ONLY_ARM64:
+            fact = f"{gpu.name} is in arm64 hosts, and the roles install packages for x86_64"
+            raise InputError(f"{path}.gpu", fact, "use cluster kind existing")
     if len(pool.gpus) > 1:
         raise InputError(
             f"{path}.gpu.models",
@@ -185,6 +189,6 @@ def _check_joined(cluster: HostsCluster, spec: GpuOperatorSpec, inside: Mapping[
             raise InputError(key, fact, "give cluster.kubeconfig first")
 
 
-def nvidia_modules(driver: Driver, gpu: Gpu) -> drivers.Modules:
+def nvidia_modules(driver: Driver, gpu: Gpu) -> Modules:
     """Kernel modules of a pool's hosts: the declared ones, or those that NVIDIA recommends."""
     return driver.modules or drivers.modules(gpu, driver.version)

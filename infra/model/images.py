@@ -76,14 +76,11 @@ _ROWS = (
     _image("bottlerocket-nvidia-arm64", "Bottlerocket", "arm64", "BOTTLEROCKET_ARM_64_NVIDIA", gpu=True),
 )
 
-BOTTLEROCKET_MIG: Mapping[str, str] = {
-    "A100-SXM4-40GB": "a100.40gb",
-    "A100-SXM4-80GB": "a100.80gb",
-    "B200": "b200.180gb",
-    "H100-SXM": "h100.80gb",
-    "H200": "h200.141gb",
-}
-"""Bottlerocket's names of the GPUs that its migmanager supports and EC2 sells."""
+FIRST_AL2023: Mapping[str, str] = {"RTX-PRO-4500": "al2023@v20260917"}
+"""GPUs that older images lack a driver for, with the first AL2023 image; no Bottlerocket image supports them.
+
+Source: amazon-eks-ami, issue 2768 and release v20260917; AWS's page on accelerated images.
+"""
 
 IMAGES: Mapping[ImageKey, Image] = {image.key: image for image in _ROWS}
 

@@ -3,7 +3,8 @@
 Sources: flavors from CERN's talk of 2024 (its GB are taken as GiB, as OpenStack means them; the talk gives
 no memory size for its V100, taken as the 16 GB PCIe card, and calls its A100 the PCIe card); EC2 types from
 the project's table of 2026-07-20; the three types without a GPU from AWS's instance type pages. ``LEFT_OUT``
-lists types with a GPU that the catalogue does not have, and with fractions of a GPU, each with the reason.
+lists the types that are not supported. The first network card of a p6-b300 supports no
+EFA [EC2 DescribeInstanceTypes, as moto has it; aws-parallelcluster, issue 7143].
 """
 
 from __future__ import annotations
@@ -20,25 +21,32 @@ class Machine:
     """One flavor or instance type; ``memory`` in GiB, ``gpus``: number of GPUs, all of model ``gpu``.
 
     ``pods``: on EC2 the pods that its network interfaces have addresses for, else Kubernetes' default limit;
-    ``efa``: network cards that support an Elastic Fabric Adapter; ``nvme``: GB of all local NVMe disks.
+    ``efa``: network cards that support an Elastic Fabric Adapter, from card ``efa_from`` on; ``nvme``: GB of
+    all local NVMe disks.
     """
 
     name: str
-    seller: Literal["openstack", "ec2"]
+    seller: Literal["openstack", "ec2", "own"]
     vcpu: int
     memory: int
     gpu: str | None = None
     gpus: int = 0
     pods: int = 110
     efa: int = 0
+    efa_from: int = 0
     nvme: int = 0
     arch: Literal["amd64", "arm64"] = "amd64"
+    own_model: Gpu | None = None
+    """Its GPU, if the environment declares that."""
+    usd_per_hour: float | None = None
+    own: bool = False
+    """Declared by the environment."""
     deprecated: bool = False
     """The seller still offers it, but advises against new use."""
 
     @property
     def model(self) -> Gpu | None:
-        return GPUS[self.gpu] if self.gpu else None
+        return self.own_model or (GPUS[self.gpu] if self.gpu else None)
 
 
 _ROWS = (
@@ -69,6 +77,12 @@ _ROWS = (
     Machine("g5.4xlarge", "ec2", 16, 64, "A10G", 1, pods=234, nvme=600),
     Machine("g5.8xlarge", "ec2", 32, 128, "A10G", 1, pods=234, efa=1, nvme=900),
     Machine("g5.xlarge", "ec2", 4, 16, "A10G", 1, pods=58, nvme=250),
+    Machine("g5g.16xlarge", "ec2", 64, 128, "T4G", 2, pods=737, arch="arm64"),
+    Machine("g5g.2xlarge", "ec2", 8, 16, "T4G", 1, pods=58, arch="arm64"),
+    Machine("g5g.4xlarge", "ec2", 16, 32, "T4G", 1, pods=234, arch="arm64"),
+    Machine("g5g.8xlarge", "ec2", 32, 64, "T4G", 1, pods=234, arch="arm64"),
+    Machine("g5g.metal", "ec2", 64, 128, "T4G", 2, pods=737, arch="arm64"),
+    Machine("g5g.xlarge", "ec2", 4, 8, "T4G", 1, pods=58, arch="arm64"),
     Machine("g6.12xlarge", "ec2", 48, 192, "L4", 4, pods=234, efa=1, nvme=3760),
     Machine("g6.16xlarge", "ec2", 64, 256, "L4", 1, pods=737, efa=1, nvme=1880),
     Machine("g6.24xlarge", "ec2", 96, 384, "L4", 4, pods=737, efa=1, nvme=3760),
@@ -85,6 +99,12 @@ _ROWS = (
     Machine("g6e.4xlarge", "ec2", 16, 128, "L40S", 1, pods=234, nvme=600),
     Machine("g6e.8xlarge", "ec2", 32, 256, "L40S", 1, pods=234, efa=1, nvme=900),
     Machine("g6e.xlarge", "ec2", 4, 32, "L40S", 1, pods=58, nvme=250),
+    Machine("g7.12xlarge", "ec2", 48, 192, "RTX-PRO-4500", 2, pods=758, efa=1, nvme=1900),
+    Machine("g7.24xlarge", "ec2", 96, 384, "RTX-PRO-4500", 4, pods=1514, efa=1, nvme=3800),
+    Machine("g7.2xlarge", "ec2", 8, 32, "RTX-PRO-4500", 1, pods=254, nvme=440),
+    Machine("g7.48xlarge", "ec2", 192, 768, "RTX-PRO-4500", 8, pods=758, efa=2, nvme=7600),
+    Machine("g7.4xlarge", "ec2", 16, 64, "RTX-PRO-4500", 1, pods=506, nvme=875),
+    Machine("g7.8xlarge", "ec2", 32, 128, "RTX-PRO-4500", 1, pods=632, efa=1, nvme=930),
     Machine("g7e.12xlarge", "ec2", 48, 512, "RTX-PRO-6000", 2, pods=632, efa=1, nvme=3800),
     Machine("g7e.24xlarge", "ec2", 96, 1024, "RTX-PRO-6000", 4, pods=632, efa=2, nvme=7600),
     Machine("g7e.2xlarge", "ec2", 8, 64, "RTX-PRO-6000", 1, pods=254, nvme=1900),
@@ -101,30 +121,23 @@ _ROWS = (
     Machine("p5e.48xlarge", "ec2", 192, 2048, "H200", 8, pods=100, efa=32, nvme=30400),
     Machine("p5en.48xlarge", "ec2", 192, 2048, "H200", 8, pods=198, efa=16, nvme=30400),
     Machine("p6-b200.48xlarge", "ec2", 192, 2048, "B200", 8, pods=198, efa=8, nvme=30400),
+    Machine("p6-b300.48xlarge", "ec2", 192, 4096, "B300", 8, pods=198, efa=16, efa_from=1, nvme=30400),
 )
 
 MACHINES: Mapping[str, Machine] = {machine.name: machine for machine in _ROWS}
 
-_ARM = "arm64 with a T4G, which the catalogue does not have"
-_FRACTION = "a fraction of an L4, which the device plugin does not count as a GPU"
-_PRO_4500 = "an RTX PRO 4500, which the catalogue does not have"
+_FRACTION = "a fraction of an L4: EC2 reports 0 GPUs, so Karpenter starts none for a pod with a GPU"
 
-LEFT_OUT: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("g5g.16xlarge", "g5g.2xlarge", "g5g.4xlarge", "g5g.8xlarge", "g5g.metal", "g5g.xlarge"), _ARM
-    ),
-    **dict.fromkeys(("g6f.2xlarge", "g6f.4xlarge", "g6f.large", "g6f.xlarge", "gr6f.4xlarge"), _FRACTION),
-    **dict.fromkeys(
-        ("g7.12xlarge", "g7.24xlarge", "g7.2xlarge", "g7.48xlarge", "g7.4xlarge", "g7.8xlarge"), _PRO_4500
-    ),
-    "p6-b300.48xlarge": "a B300, which the catalogue does not have",
-}
+LEFT_OUT: Mapping[str, str] = dict.fromkeys(
+    ("g6f.2xlarge", "g6f.4xlarge", "g6f.large", "g6f.xlarge", "gr6f.4xlarge"), _FRACTION
+)
+"""EC2 types that are not supported, each with the reason [karpenter-provider-aws, issues 8324 and 8368]."""
 
 
-def smallest(models: Iterable[str], count: int) -> Machine | None:
+def smallest(models: Iterable[str], count: int, machines: Iterable[Machine] = _ROWS) -> Machine | None:
     """The machine with the fewest vCPUs, then the least memory, with exactly ``count`` GPUs of one model."""
     wanted = set(models)
-    fit = [machine for machine in _ROWS if machine.gpu in wanted and machine.gpus == count]
+    fit = [machine for machine in machines if machine.gpu in wanted and machine.gpus == count]
     return min(fit, key=lambda machine: (machine.vcpu, machine.memory, machine.name), default=None)
 
 
@@ -136,7 +149,9 @@ def flavors(own: Mapping[str, Machine] | None = None) -> tuple[Machine, ...]:
     return (*(own or {}).values(), *catalogue)
 
 
-def ec2(models: Iterable[str], counts: Collection[int]) -> tuple[Machine, ...]:
+def ec2(
+    models: Iterable[str], counts: Collection[int], machines: Iterable[Machine] = _ROWS
+) -> tuple[Machine, ...]:
     """EC2 types with one of the models, in one of the ``counts`` per machine, in the table's order."""
     wanted = set(models)
-    return tuple(m for m in _ROWS if m.seller == "ec2" and m.gpu in wanted and m.gpus in counts)
+    return tuple(m for m in machines if m.seller == "ec2" and m.gpu in wanted and m.gpus in counts)

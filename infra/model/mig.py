@@ -3,9 +3,11 @@
 A GPU in MIG mode has compute slices and memory slices. A profile takes some of both and may start only at
 certain memory slices, so a layout can be within both totals and have no places that do not overlap, or have
 places and exceed a total: the message says which. Sources: NVIDIA's MIG user guide as noted in the project's
-facts (placements of the A100, profile names of H200 and B200) and the configuration file that NVIDIA ships
-with mig-parted 0.15.0 (profiles and largest counts per PCI device id). The RTX PRO 6000's start slices are
-derived from its counts 4, 2, 1 on four slices, because no published list was available.
+facts (placements of the A100, profile names of H100 94 GB, GH200, H200 and B200) and the configuration file
+that NVIDIA ships with mig-parted 0.15.0 (profiles and largest counts per PCI device id). The profiles of the
+RTX PRO 4500, which that file lacks, are those of NVIDIA AI Enterprise's table of MIG-backed vGPU types. Start
+slices of the RTX PRO cards are derived from their counts (4, 2, 1 on four slices; 2, 1 on two), because no
+published list was available.
 """
 
 from __future__ import annotations
@@ -136,47 +138,50 @@ def _seven(names: str, mib: Sequence[int] = (0, 0, 0, 0)) -> Geometry:
 
 
 # Memory: go-nvml's mock of a DGX A100; read by NVML from an H100 80GB HBM3 and an H200 (driver 580.159.04).
-_A100_40 = _seven("1g.5gb 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb", (4864, 9856, 19968, 40192))
 _80 = "1g.10gb 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb"
-_A100_80, _H100 = _seven(_80), _seven(_80, (9984, 20096, 40448, 81152))
-_H200 = _seven("1g.18gb 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb", (16384, 33280, 71424, 143360))
 _ONE, _TWO, _FOUR = (0, 1, 2, 3), (0, 2), (0,)
 
-GEOMETRIES: Mapping[str, Geometry] = {
-    "A30": Geometry(
-        compute=4,
-        memory=4,
-        profiles=(
-            Profile("1g.6gb", 1, 1, _ONE),
-            Profile("1g.6gb+me", 1, 1, _ONE, media=True),
-            Profile("2g.12gb", 2, 2, _TWO),
-            Profile("2g.12gb+me", 2, 2, _TWO, media=True),
-            Profile("4g.24gb", 4, 4, _FOUR),
-        ),
+A30 = Geometry(
+    compute=4,
+    memory=4,
+    profiles=(
+        Profile("1g.6gb", 1, 1, _ONE),
+        Profile("1g.6gb+me", 1, 1, _ONE, media=True),
+        Profile("2g.12gb", 2, 2, _TWO),
+        Profile("2g.12gb+me", 2, 2, _TWO, media=True),
+        Profile("4g.24gb", 4, 4, _FOUR),
     ),
-    "A100-SXM4-40GB": _A100_40,
-    "A100-PCIE-40GB": _A100_40,
-    "A100-SXM4-80GB": _A100_80,
-    "A100-PCIE-80GB": _A100_80,
-    "H100-SXM": _H100,
-    "H100-PCIe": _A100_80,
-    "H200": _H200,
-    "B200": _seven("1g.23gb 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb"),
-    "RTX-PRO-6000": Geometry(
-        compute=4,
-        memory=4,
-        profiles=(
-            Profile("1g.24gb", 1, 1, _ONE),
-            Profile("1g.24gb-me", 1, 1, _ONE),
-            Profile("1g.24gb+gfx", 1, 1, _ONE),
-            Profile("1g.24gb+me.all", 1, 1, _ONE, media=True),
-            Profile("2g.48gb", 2, 2, _TWO),
-            Profile("2g.48gb-me", 2, 2, _TWO),
-            Profile("2g.48gb+gfx", 2, 2, _TWO),
-            Profile("2g.48gb+me.all", 2, 2, _TWO, media=True),
-            Profile("4g.96gb", 4, 4, _FOUR),
-            Profile("4g.96gb+gfx", 4, 4, _FOUR),
-        ),
+)
+A100_40 = _seven("1g.5gb 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb", (4864, 9856, 19968, 40192))
+A100_80 = H100_PCIE = _seven(_80)
+H100 = _seven(_80, (9984, 20096, 40448, 81152))
+H100_NVL = _seven("1g.12gb 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb")
+GH200 = _seven("1g.12gb 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb")
+H200 = _seven("1g.18gb 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb", (16384, 33280, 71424, 143360))
+B200 = _seven("1g.23gb 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb")
+GB200 = _seven("1g.23gb 1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb")
+B300 = _seven("1g.34gb 1g.67gb 2g.67gb 3g.135gb 4g.135gb 7g.269gb")
+RTX_PRO_4500 = Geometry(
+    compute=2,
+    memory=2,
+    profiles=(
+        Profile("1g.16gb", 1, 1, (0, 1)),
+        Profile("2g.32gb", 2, 2, (0,)),
     ),
-}
-"""MIG-capable GPUs by their name in the catalogue."""
+)
+RTX_PRO_6000 = Geometry(
+    compute=4,
+    memory=4,
+    profiles=(
+        Profile("1g.24gb", 1, 1, _ONE),
+        Profile("1g.24gb-me", 1, 1, _ONE),
+        Profile("1g.24gb+gfx", 1, 1, _ONE),
+        Profile("1g.24gb+me.all", 1, 1, _ONE, media=True),
+        Profile("2g.48gb", 2, 2, _TWO),
+        Profile("2g.48gb-me", 2, 2, _TWO),
+        Profile("2g.48gb+gfx", 2, 2, _TWO),
+        Profile("2g.48gb+me.all", 2, 2, _TWO, media=True),
+        Profile("4g.96gb", 4, 4, _FOUR),
+        Profile("4g.96gb+gfx", 4, 4, _FOUR),
+    ),
+)

@@ -60,7 +60,8 @@ def standard(gpu: Gpu, name: str) -> Layout | None:
     if name == "all-balanced":
         # Half a GPU in its smallest slices, and the other half in larger ones: as in NVIDIA's file.
         larger = [p for p in geometry.profiles if p.compute in (2, 3) and re.fullmatch(r"\dg\.\d+gb", p.name)]
-        return {geometry.profiles[0].name: 2} | {profile.name: 1 for profile in larger}
+        found = {geometry.profiles[0].name: 2} | {profile.name: 1 for profile in larger}
+        return found if geometry.fits(found) else None
     for profile in geometry.profiles:
         if name == _all(profile.name):
             return {profile.name: geometry.most(profile.name)}

@@ -8,8 +8,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from infra.model import gpu as catalogue
 from infra.model.base import Count, Model, listing
+from infra.model.compute import Compute
 from infra.model.errors import InputError
-from infra.model.gpu_choice import Compute
 
 FAMILIES = tuple(dict.fromkeys(gpu.family for gpu in catalogue.GPUS.values()))
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import Discriminator, Field, PrivateAttr, Tag, ValidationError, ValidationInfo, model_validator
 
+from infra.model import catalogue
 from infra.model.base import Count, Model
+from infra.model.catalogue import Catalogue
 from infra.model.choices import GpuName
 from infra.model.errors import InputError
+from infra.model.gpu import Gpu
 from infra.model.machines import MACHINES, Machine
 from infra.model.openstack_values import ImageName, MagnumLabels, MinorVersion, OpenstackName, Role
 
@@ -39,8 +42,11 @@ class Flavor(Model):
     vcpu: Count = Field(description="vCPUs of a node.")
     memory_gib: Count = Field(description="Memory of a node in GiB.")
 
+    _model: Gpu | None = PrivateAttr(default=None)
+
     @model_validator(mode="after")
-    def _counts_something(self) -> Flavor:
+    def _counts_something(self, info: ValidationInfo) -> Flavor:
+        self._model = catalogue.of(info).gpu(self.gpu) if self.gpu else None
         if self.count is not None and self.gpu is None:
             raise InputError(
                 "count", "no GPU is named, so there is nothing to count", "add gpu, or leave it out"
@@ -49,7 +55,7 @@ class Flavor(Model):
 
     def machine(self, name: str) -> Machine:
         count = (self.count or 1) if self.gpu else 0
-        return Machine(name, "openstack", self.vcpu, self.memory_gib, self.gpu, count)
+        return Machine(name, "openstack", self.vcpu, self.memory_gib, self.gpu, count, own_model=self._model)
 
 
 class TemplateSpec(Model):
@@ -251,7 +257,7 @@ class OpenstackPool(Model):
     )
 
 
-def own_flavors(cluster: Any) -> dict[str, Machine]:
+def own_flavors(cluster: Any, known: Catalogue) -> dict[str, Machine]:
     """The flavors that a cluster declares, read before its validation, for the pools that name them.
 
     Invalid flavors are skipped: the cluster's own validation reports them, with their path.
@@ -260,7 +266,7 @@ def own_flavors(cluster: Any) -> dict[str, Machine]:
     found: dict[str, Machine] = {}
     for name, body in given.items() if isinstance(given, Mapping) else ():
         try:
-            found[str(name)] = Flavor.model_validate(body).machine(str(name))
+            found[str(name)] = Flavor.model_validate(body, context={"catalogue": known}).machine(str(name))
         except ValidationError:
             continue
     return found

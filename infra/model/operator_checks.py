@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from infra import versions
 from infra.model import driver_checks, drivers, unused
 from infra.model.errors import InputError
-from infra.model.gpu import Gpu
+from infra.model.gpu import Gpu, Modules
 from infra.model.operator import GpuOperatorSpec, Mode
 from infra.model.ownership import Ownership
 from infra.model.pool import Pool
@@ -47,10 +47,16 @@ def check_monitoring(spec: GpuOperatorSpec) -> None:
 
 def driver_version(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> str:
     """One driver for all nodes: the declared one, the operator's default, or the last for all GPUs."""
+    last = _last_branch(pools)
+    chosen = versions.GPU_DRIVER if last is None else versions.GPU_DRIVER_OF_BRANCH.get(last, str(last))
+    return spec.driver_version or chosen
+
+
+def _last_branch(pools: Sequence[Pool]) -> int | None:
+    """The last branch for all GPUs; None if that includes the operator's default."""
     branches = [driver_checks.last_branch(gpu, pool) for pool in pools for gpu in pool.gpus]
     last = min((branch for branch in branches if branch is not None), default=None)
-    chosen = versions.GPU_DRIVER if last is None else versions.GPU_DRIVER_OF_BRANCH[last]
-    return spec.driver_version or chosen
+    return None if last is None or last >= drivers.branch(versions.GPU_DRIVER) else last
 
 
 def chart_version(spec: GpuOperatorSpec) -> str:
@@ -124,6 +130,10 @@ def _check_driver(spec: GpuOperatorSpec, pools: Sequence[Pool]) -> None:
     every = [(gpu, pool) for pool in pools for gpu in pool.gpus]
     if spec.driver_version is None:
         _check_one_fits(version, every)
+        last = _last_branch(pools)
+        if last is not None and last not in versions.GPU_DRIVER_OF_BRANCH:
+            fact = f"missing, and gpuform pins no driver of branch {last}, the last for all GPUs"
+            raise InputError(f"{PATH}.driver_version", fact, f"give one of branch {last}")
     modules = None if spec.kernel_modules == "auto" else spec.kernel_modules
     _check_one_kind(modules, version, every)
     for gpu, pool in every:
@@ -136,7 +146,7 @@ def _check_one_fits(version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
         (last, gpu, pool) for gpu, pool in every if (last := driver_checks.last_branch(gpu, pool)) is not None
     ]
     for gpu, pool in every:
-        first = drivers.support(gpu).first
+        first = gpu.driver.first
         if ends and drivers.numbers(version) < drivers.numbers(first):
             last, oldest, where = min(ends, key=lambda one: one[0])
             raise InputError(
@@ -147,7 +157,7 @@ def _check_one_fits(version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
             )
 
 
-def _check_one_kind(modules: drivers.Modules | None, version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
+def _check_one_kind(modules: Modules | None, version: str, every: Sequence[tuple[Gpu, Pool]]) -> None:
     able = [(drivers.flavours(gpu, version), gpu, pool) for gpu, pool in every]
     only = {found[0]: (gpu, pool) for found, gpu, pool in reversed(able) if len(found) == 1}
     if modules and len(only) > 1:

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
-from infra.model import gpu as catalogue
-from infra.model import labels, layouts
+from infra.model import catalogue, labels, layouts
 from infra.model.aws import AwsPool
 from infra.model.base import Count, LabelKey, LabelValue, Model, PoolName
+from infra.model.catalogue import BUILT_IN, Catalogue
 from infra.model.choices import FlavorName
 from infra.model.elastic import NODES, Capacity, Elastic, PoolClass, node_pool_name, static_name
 from infra.model.errors import InputError
@@ -17,7 +17,7 @@ from infra.model.gpu import Gpu
 from infra.model.gpu_choice import GpuChoice
 from infra.model.hosts import AnyHost, Driver
 from infra.model.images import IMAGES, Image
-from infra.model.machines import MACHINES, Machine, ec2, smallest
+from infra.model.machines import Machine, ec2, smallest
 from infra.model.mig import Layout
 from infra.model.openstack import OpenstackPool
 from infra.model.relayout import Relayout, Reset
@@ -51,7 +51,7 @@ class Pool(Model):
     name: PoolName = Field(description="Name of the pool, and prefix of its nodes' names.")
     machine: FlavorName | None = Field(
         default=None,
-        description="Instance type, or flavor: of the catalogue or of cluster.flavors; this or gpu.",
+        description="Instance type, or flavor: of the catalogue, machines or cluster.flavors; this or gpu.",
     )
     gpu: GpuChoice | None = Field(default=None, description="GPUs of each node; this or machine.")
     nodes: Count | None = Field(
@@ -121,8 +121,11 @@ class Pool(Model):
     Source: the validation context, ``{"flavors": {name: Machine}}``.
     """
 
+    _known: Catalogue = PrivateAttr(default=BUILT_IN)
+
     @model_validator(mode="after")
     def _runs_on_one_thing(self, info: ValidationInfo) -> Pool:
+        self._known = catalogue.of(info)
         self._own_flavor = ((info.context or {}).get("flavors") or {}).get(self.machine)
         if (self.machine is None) == (self.gpu is None) and not (self.hosts and self.machine is None):
             both = "both machine and gpu are given" if self.gpu else "neither machine nor gpu is given"
@@ -143,7 +146,7 @@ class Pool(Model):
         """The named machine, as declared by the cluster or else the catalogue; None without one."""
         if self.machine is None:
             return None
-        return self._own_flavor or MACHINES[self.machine]
+        return self._own_flavor or self._known.machines[self.machine]
 
     @property
     def adapters(self) -> int:
@@ -154,7 +157,7 @@ class Pool(Model):
     def gpus(self) -> tuple[Gpu, ...]:
         """GPU models that a node may have; one for a machine, empty for a machine without GPUs."""
         if self.gpu:
-            return tuple(catalogue.GPUS[name] for name in self.gpu.models)
+            return tuple(self._known.gpus[name] for name in self.gpu.models)
         model = self.flavor.model if self.flavor else None
         return (model,) if model else ()
 
@@ -174,7 +177,9 @@ class Pool(Model):
     @property
     def node_machine(self) -> Machine | None:
         """The machine of a simulated node: the one named, or the smallest with these GPUs, if any."""
-        return self.flavor or (smallest(self.gpu.models, self.gpu_counts[0]) if self.gpu else None)
+        if self.flavor or not self.gpu:
+            return self.flavor
+        return smallest(self.gpu.models, self.gpu_counts[0], self._known.machines.values())
 
     @property
     def by_claim(self) -> bool:
@@ -210,7 +215,7 @@ class Pool(Model):
     def machines(self) -> tuple[Machine, ...]:
         """EC2 types of its nodes: the named one, or every type with these GPUs; empty if no type fits."""
         if self.gpu:
-            return ec2(self.gpu.models, self.gpu_counts)
+            return ec2(self.gpu.models, self.gpu_counts, self._known.machines.values())
         machine = self.flavor  # None for own hosts without GPUs
         return (machine,) if machine and machine.seller == "ec2" else ()
 

@@ -28,6 +28,12 @@ USD_PER_HOUR: Mapping[str, float] = {
     "g5.4xlarge": 1.624,
     "g5.8xlarge": 2.448,
     "g5.xlarge": 1.006,
+    "g5g.16xlarge": 2.744,
+    "g5g.2xlarge": 0.556,
+    "g5g.4xlarge": 0.828,
+    "g5g.8xlarge": 1.372,
+    "g5g.metal": 2.744,
+    "g5g.xlarge": 0.42,
     "g6.12xlarge": 4.6016,
     "g6.16xlarge": 3.3968,
     "g6.24xlarge": 6.6752,
@@ -44,6 +50,12 @@ USD_PER_HOUR: Mapping[str, float] = {
     "g6e.4xlarge": 3.00424,
     "g6e.8xlarge": 4.52856,
     "g6e.xlarge": 1.861,
+    "g7.12xlarge": 7.12832,
+    "g7.24xlarge": 14.2566,
+    "g7.2xlarge": 2.52,
+    "g7.48xlarge": 28.5133,
+    "g7.4xlarge": 3.04208,
+    "g7.8xlarge": 4.08624,
     "g7e.12xlarge": 8.28608,
     "g7e.24xlarge": 16.5722,
     "g7e.2xlarge": 3.36312,
@@ -62,6 +74,7 @@ USD_PER_HOUR: Mapping[str, float] = {
     "p5.4xlarge": 6.88,
     "p5en.48xlarge": 63.296,
     "p6-b200.48xlarge": 113.933,
+    "p6-b300.48xlarge": 142.416,
 }
 
 HOURS_PER_MONTH = 730

@@ -97,6 +97,8 @@ def machine_price(env: Environment, pool: Pool, machine: Machine, prices: PriceL
     """USD per hour of one machine on demand, without volumes; None if unknown."""
     own = env.cost.prices if env.cost else {}
     price = own.get(pool.name, own.get(machine.name))
+    if price is None:
+        price = machine.usd_per_hour
     if price is None and machine.seller == "ec2" and not pool.hosts:
         return prices.usd_per_hour.get(machine.name)
     return price

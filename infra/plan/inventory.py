@@ -107,7 +107,7 @@ def _gpus(env: Environment, pool: Pool, keys: Keys) -> Variables:
     return {
         "validate_inventory_gpu": {
             "model": gpu.name,
-            "product": drivers.support(gpu).product,
+            "product": gpu.device,
             "count": pool.gpu_count,
         },
         **_driver(cluster, pool, keys),
@@ -130,7 +130,7 @@ def _driver(cluster: HostsCluster, pool: Pool, keys: Keys) -> Variables:
         "nvidia_driver_branch": str(drivers.branch(driver.version)),
         "nvidia_driver_modules": host_checks.nvidia_modules(driver, gpu),
         "nvidia_driver_fabricmanager": drivers.needs_fabric_manager(gpu, pool.gpu_count),
-        "nvidia_driver_product": drivers.support(gpu).product,
+        "nvidia_driver_product": gpu.device,
         "nvidia_driver_count": pool.gpu_count,
         "nvidia_driver_repository": _repository(driver.repository, keys),
         "nvidia_driver_runfile": {"url": runfile.url, "sha256": runfile.sha256} if runfile else {},

@@ -20,6 +20,7 @@ from typing import Any
 from infra.model import elastic, labels
 from infra.model.elastic import Capacity, PoolClass
 from infra.model.environment import Environment
+from infra.model.gpu import GPUS
 from infra.model.machines import MACHINES
 from infra.model.pool import Pool
 from infra.plan import mig_parted, sharing, startup
@@ -72,22 +73,6 @@ DISRUPTION: Mapping[PoolClass, Disruption] = {
 
 WEIGHTS: Mapping[Capacity, int] = {"reserved": 100, "on_demand": 50, "spot": 10}
 """The NodePool with the highest weight is tried first; Karpenter allows 1 to 100."""
-
-EC2_GPUS: Mapping[str, tuple[str, int]] = {
-    "A100-SXM4-40GB": ("a100", 40960),
-    "A100-SXM4-80GB": ("a100", 81920),
-    "A10G": ("a10g", 22888),
-    "B200": ("b200", 183359),
-    "H100-SXM": ("h100", 81920),
-    "H200": ("h200", 144384),
-    "L4": ("l4", 22888),
-    "L40S": ("l40s", 45776),
-    "RTX-PRO-6000": ("rtx-pro-server-6000", 98304),
-    "T4": ("t4", 16384),
-    "V100-SXM2-32GB": ("v100", 32768),
-}
-"""Karpenter's labels instance-gpu-name and instance-gpu-memory (MiB) of the GPUs that EC2 sells. Source: EC2
-DescribeInstanceTypes, in the project's table of EC2 GPU types of 2026-07-20."""
 
 
 def node_pools(env: Environment, pool: Pool) -> tuple[Manifest, ...]:
@@ -203,14 +188,16 @@ def machine_requirements(pool: Pool) -> list[Manifest]:
     """
     if pool.gpu is None:
         return [_among(labels.INSTANCE_TYPE, [pool.machine or ""])]
-    sold = [EC2_GPUS[model] for model in pool.gpu.models if model in EC2_GPUS]
+    sold = [gpu.ec2 for gpu in pool.gpus if gpu.ec2]
+    if any(machine.own for machine in pool.machines):  # EC2's names of declared GPUs are not known
+        return [_among(labels.INSTANCE_TYPE, sorted(machine.name for machine in pool.machines))]
     names, sizes = {name for name, _ in sold}, {size for _, size in sold}
     found = [
         _among(labels.INSTANCE_GPU_NAME, sorted(names)),
         _among(labels.INSTANCE_GPU_COUNT, [str(count) for count in pool.gpu_counts]),
         _among(labels.INSTANCE_GPU_MEMORY, [str(size) for size in sorted(sizes)]),
     ]
-    let_in = [model for model, (name, size) in EC2_GPUS.items() if name in names and size in sizes]
+    let_in = [gpu.name for gpu in GPUS.values() if gpu.ec2 and gpu.ec2[0] in names and gpu.ec2[1] in sizes]
     stray = [
         machine.name
         for machine in MACHINES.values()

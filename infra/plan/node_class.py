@@ -129,15 +129,16 @@ def block_devices(pool: Pool) -> list[Manifest]:
 
 
 def network_interfaces(pool: Pool) -> list[Manifest]:
-    """An interface with the node's IP address, and an EFA-only interface on each network card.
+    """An interface with the node's IP address, and an EFA-only interface on each network card with EFA.
 
     The EFA of card 0 has device index 1, those of other cards 0: AWS's page "Maximize network bandwidth on
     Amazon EC2 instances with multiple network cards". If the pool leaves the instance type open, there are as
     many cards as its smallest type has.
     """
+    first = pool.machines[0].efa_from
     primary = {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
     adapters = [
         {"networkCardIndex": card, "deviceIndex": 0 if card else 1, "interfaceType": "efa-only"}
-        for card in range(pool.adapters)
+        for card in range(first, first + pool.adapters)
     ]
     return [primary, *adapters]

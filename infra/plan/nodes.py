@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from infra.model import labels, operator_checks, reset
 from infra.model.environment import EmbeddedCluster, Environment
+from infra.model.gpu import Gpu
 from infra.model.machines import Machine
 from infra.model.node_room import PODS_PER_NODE, Room, huge_pages
 from infra.model.pool import Pool
@@ -32,8 +34,34 @@ def gpus(machine: Machine, resettable: bool = False) -> dict[str, str]:
     if machine.model is None:
         return {}
     found = {labels.SIM_GPU: machine.model.pci, labels.SIM_GPU_COUNT: str(machine.gpus)}
-    stuck = machine.model.mig_capable and not resettable
-    return {**found, **({labels.SIM_GPU_RESET: "no"} if stuck else {})}
+    if machine.model.mig_capable and not resettable:
+        found[labels.SIM_GPU_RESET] = "no"
+    return found | ({labels.SIM_GPU_MODEL: _described(machine.model)} if machine.model.own else {})
+
+
+def _described(gpu: Gpu) -> str:
+    """A declared model in JSON for the simulator, whose own table lacks it."""
+    cut = gpu.geometry
+    profiles = {
+        one.name: {
+            "compute": one.compute,
+            "memory": one.memory,
+            "starts": one.starts,
+            "memory_mib": one.memory_mib,
+            "media": one.media,
+        }
+        for one in (cut.profiles if cut else ())
+    }
+    described = {
+        "product": gpu.device,
+        "memory_mib": gpu.memory_mib,
+        "compute": gpu.compute,
+        "family": gpu.family,
+        "last_branch": gpu.driver.last,
+        "linked": gpu.nvlink,
+        "mig": {"compute": cut.compute, "memory": cut.memory, "profiles": profiles} if cut else None,
+    }
+    return json.dumps(described, sort_keys=True)
 
 
 def sizes(room: Room) -> dict[str, str]:

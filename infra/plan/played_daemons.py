@@ -10,7 +10,6 @@ from typing import Any
 
 from infra.model import labels, node_room
 from infra.model.environment import Environment
-from infra.model.machines import MACHINES
 from infra.plan import add_ons, efa
 
 SIMULATED_EFA = {
@@ -27,7 +26,7 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
     found = [_daemon_set(one, [{"operator": "Exists"}]) for one in node_room.EKS]
     agent = add_ons.settings(env).get(add_ons.MONITORING)
     if agent:
-        nvidia = [one.name for one in MACHINES.values() if one.seller == "ec2" and one.gpus]
+        nvidia = [one.name for one in env.catalogue.machines.values() if one.seller == "ec2" and one.gpus]
         tolerations = agent["dcgmAgent"]["tolerations"]
         found.append(_daemon_set(node_room.DCGM_SERVER, tolerations, labels.INSTANCE_TYPE, nvidia))
     plugin = efa.release(env)

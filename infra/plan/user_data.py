@@ -26,7 +26,6 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from infra.model import images
 from infra.model.pool import Pool
 from infra.model.sharing import Mig, Mps, TimeSlicing
 from infra.model.workload import HUGE_PAGE, memory_bytes
@@ -183,7 +182,8 @@ def _device_plugin(pool: Pool) -> dict[str, dict[str, Any]]:
 def _mig(pool: Pool) -> dict[str, str]:
     """Profile by GPU model that the nodes may have; each GPU gets as many slices as fit."""
     (profile,) = pool.layout or {}
-    return {images.BOTTLEROCKET_MIG[gpu.name]: profile for gpu in sorted(pool.gpus, key=lambda gpu: gpu.name)}
+    names = [gpu.bottlerocket for gpu in sorted(pool.gpus, key=lambda gpu: gpu.name)]
+    return {name: profile for name in names if name}
 
 
 def _table(name: str, values: Mapping[str, Any]) -> str:

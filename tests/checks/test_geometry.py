@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from gpuform.toolchain import Toolchain
-from infra.model.mig import GEOMETRIES, Geometry, Layout
+from infra.model.mig import Geometry, Layout
 from tests.checks.judges import Answer, ask_all
-from tests.mig_layouts import layouts
+from tests.mig_layouts import GEOMETRIES, layouts
 
 pytestmark = pytest.mark.tools
 

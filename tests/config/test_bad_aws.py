@@ -145,12 +145,28 @@ def test_equal_nodes_have_one_number_of_gpus(cluster: dict[str, Any], where: dic
         assert parse(mapping).pools[0].gpu_counts == (1,)
 
 
-def test_arm_images_wait_for_a_machine() -> None:
-    """The ARM types of the project's EC2 table have a T4G, which is not in the catalogue."""
+def test_a_machine_with_arm64_needs_an_image_for_it() -> None:
     said = message(change({"at": "pools/0/machine", "put": "g5g.xlarge"}))
     assert said == (
-        "pools[0].machine: g5g.xlarge has arm64 with a T4G, which the catalogue does not have; "
-        "name another machine"
+        "pools[0].aws.image: al2023-nvidia is for amd64, and g5g.xlarge is arm64; "
+        "use al2023-nvidia-arm64 or bottlerocket-nvidia-arm64"
+    )
+
+
+def test_a_gpu_that_older_images_lack_a_driver_for_wants_a_newer_image() -> None:
+    edit = {"at": "pools/0", "put": {"name": "burst", "machine": "g7.2xlarge", "nodes": 1}}
+    assert message(change(edit)) == (
+        "cluster.images.al2023-nvidia: al2023@v20260801 has no driver for RTX-PRO-4500 (pool burst); "
+        "use al2023@v20260917 or newer"
+    )
+    assert parse(change(edit, {"at": "cluster/images/al2023-nvidia", "put": "al2023@v20260917"}))
+
+
+def test_network_cards_that_start_with_efa_at_different_places_share_no_template() -> None:
+    gpu = {"models": ["B200", "B300"], "count": 8}
+    pool = {"name": "burst", "gpu": gpu, "elastic": {"max": {"cpu": 192}}, "aws": {"efa": True}}
+    assert "the first network card of p6-b300.48xlarge supports no EFA" in message(
+        change({"at": "pools/0", "put": pool})
     )
 
 

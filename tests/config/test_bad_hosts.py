@@ -10,7 +10,7 @@ import yaml
 from infra.config import parse
 from infra.model import drivers
 from infra.model.errors import InputError
-from infra.model.gpu import GPUS
+from infra.model.gpu import GPUS, ONLY_ARM64
 from tests.config.edits import changed, message
 
 pytestmark = pytest.mark.unit
@@ -104,7 +104,16 @@ def test_a_fingerprint_may_have_its_spaces() -> None:
     assert found == "EB693B3035CD5710E231E123A4B469963BF863CC"
 
 
-@pytest.mark.parametrize("name", GPUS)
+def test_roles_install_nothing_on_arm64() -> None:
+    pool = {"name": "p", "hosts": ["h"], "gpu": {"models": ["GH200"], "count": 1}}
+    said = message({"name": "e", "cluster": {"kind": "hosts"}, "pools": [pool]})
+    assert said == (
+        "pools[0].gpu: GH200 is in arm64 hosts, and the roles install packages for x86_64; "
+        "use cluster kind existing"
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in GPUS if name not in ONLY_ARM64])
 def test_a_gpu_takes_a_run_of_branches_without_a_hole(name: str) -> None:
     """From its first branch to its last one, which only Volta has; CUDA and MIG are not considered."""
     taken, refused = [], []

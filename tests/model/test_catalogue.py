@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 
 import pytest
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from infra.model import gpu as catalogue
 from infra.model.machines import LEFT_OUT, MACHINES, smallest
+from infra.plan import node_class
 from tests.external import reference
+from tests.plan.aws_environments import aws
 
 pytestmark = pytest.mark.unit
 
@@ -20,6 +23,9 @@ SEEN = {
     "10de:1db5": ("Tesla-V100-SXM2-32GB", "volta", "7.0"),
     "10de:1df6": ("Tesla-V100S-PCIE-32GB", "volta", "7.0"),
     "10de:1eb8": ("Tesla-T4", "turing", "7.5"),
+    "10de:1eb4": ("NVIDIA-T4G", "turing", "7.5"),
+    "10de:2236": ("NVIDIA-A10", "ampere", "8.6"),
+    "10de:2235": ("NVIDIA-A40", "ampere", "8.6"),
     "10de:2237": ("NVIDIA-A10G", "ampere", "8.6"),
     "10de:20b7": ("NVIDIA-A30", "ampere", "8.0"),
     "10de:20b0": ("NVIDIA-A100-SXM4-40GB", "ampere", "8.0"),
@@ -27,11 +33,17 @@ SEEN = {
     "10de:20b2": ("NVIDIA-A100-SXM4-80GB", "ampere", "8.0"),
     "10de:20b5": ("NVIDIA-A100-80GB-PCIe", "ampere", "8.0"),
     "10de:27b8": ("NVIDIA-L4", "ada-lovelace", "8.9"),
+    "10de:26b5": ("NVIDIA-L40", "ada-lovelace", "8.9"),
     "10de:26b9": ("NVIDIA-L40S", "ada-lovelace", "8.9"),
     "10de:2330": ("NVIDIA-H100-80GB-HBM3", "hopper", "9.0"),
     "10de:2331": ("NVIDIA-H100-PCIe", "hopper", "9.0"),
+    "10de:2321": ("NVIDIA-H100-NVL", "hopper", "9.0"),
+    "10de:2342": ("NVIDIA-GH200-480GB", "hopper", "9.0"),
     "10de:2335": ("NVIDIA-H200", "hopper", "9.0"),
     "10de:2901": ("NVIDIA-B200", "blackwell", "10.0"),
+    "10de:2941": ("NVIDIA-GB200", "blackwell", "10.0"),
+    "10de:3182": ("NVIDIA-B300-SXM6-AC", "blackwell", "10.3"),
+    "10de:2c3a": ("NVIDIA-RTX-PRO-4500-Blackwell-Server-Edition", "blackwell", "12.0"),
     "10de:2bb5": ("NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition", "blackwell", "12.0"),
 }
 
@@ -51,7 +63,7 @@ def test_aliases_name_gpus_and_hide_none() -> None:
     assert catalogue.find("a100") is None
 
 
-@pytest.mark.parametrize("name", ["V100", "V100S", "T4", "A10G", "L4", "L40S"])
+@pytest.mark.parametrize("name", ["V100", "V100S", "T4", "T4G", "A10", "A10G", "A40", "L4", "L40", "L40S"])
 def test_gpus_without_mig(name: str) -> None:
     found = catalogue.find(name)
     assert found is not None
@@ -59,7 +71,13 @@ def test_gpus_without_mig(name: str) -> None:
     assert found.mps_capable
 
 
-@pytest.mark.parametrize("name", ["A30", "A100-40GB", "A100-80GB", "H100", "H200", "B200", "RTX PRO 6000"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("A30", "A100-40GB", "A100-80GB", "H100", "H100 NVL", "GH200", "H200", "B200", "GB200", "B300"),
+        *("RTX PRO 4500", "RTX PRO 6000"),
+    ],
+)
 def test_gpus_with_mig(name: str) -> None:
     found = catalogue.find(name)
     assert found is not None
@@ -67,7 +85,7 @@ def test_gpus_with_mig(name: str) -> None:
 
 
 def test_only_volta_ends_with_a_driver_branch() -> None:
-    ended = {gpu.name for gpu in catalogue.GPUS.values() if gpu.last_driver_branch}
+    ended = {gpu.name for gpu in catalogue.GPUS.values() if gpu.driver.last}
     assert ended == {gpu.name for gpu in catalogue.GPUS.values() if gpu.family == "volta"}
 
 
@@ -116,6 +134,23 @@ def test_every_ec2_gpu_type_is_in_the_table_or_left_out_with_a_reason() -> None:
         )
         # EC2 lists the nominal memory, NVML what is left beside ECC and firmware.
         assert 0.9 < machine.model.memory_mib / int(row["gpu_memory_mib_each"]) < 1.01, name
+
+
+def test_network_cards_with_efa_are_those_of_ec2() -> None:
+    """moto has EC2's own answers."""
+    for machine in MACHINES.values():
+        cards = INSTANCE_TYPES[machine.name]["NetworkInfo"]["NetworkCards"] if machine.efa else []
+        able = [card["NetworkCardIndex"] for card in cards if "efa" in card["InterfaceTypes"]]
+        assert able == list(range(machine.efa_from, machine.efa_from + machine.efa)), machine.name
+
+
+def test_the_first_network_card_of_a_p6_b300_has_no_efa() -> None:
+    pool = aws({"machine": "p6-b300.48xlarge", "zones": ["us-west-2a"], "aws": {"efa": True}}).pools[0]
+    primary, *adapters = node_class.network_interfaces(pool)
+    assert primary == {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}
+    assert [(one["networkCardIndex"], one["deviceIndex"]) for one in adapters] == [
+        (card, 0) for card in range(1, 17)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The driver tables: every GPU has its row, and the rules that the sources give."""
+"""The driver tables and the rules that the sources give."""
 
 from __future__ import annotations
 
@@ -13,21 +13,11 @@ from infra.versions import GPU_DRIVER, GPU_DRIVER_OF_BRANCH, HOST_CONTAINER_TOOL
 pytestmark = pytest.mark.unit
 
 
-def test_every_gpu_of_the_catalogue_has_its_row_and_no_other() -> None:
-    assert set(drivers.SUPPORT) == set(GPUS)
-
-
-@pytest.mark.parametrize("name", GPUS)
-def test_the_products_name_is_what_discovery_makes_its_label_of(name: str) -> None:
-    """GPU feature discovery puts dashes where nvidia-smi prints spaces."""
-    assert drivers.SUPPORT[name].product.replace(" ", "-") == GPUS[name].product
-
-
 @pytest.mark.parametrize("name", GPUS)
 def test_mig_is_said_exactly_of_the_gpus_that_have_it(name: str) -> None:
-    row = drivers.SUPPORT[name]
-    assert (row.mig is not None) == GPUS[name].mig_capable
-    assert row.mig is None or drivers.numbers(row.mig) >= drivers.numbers(row.first)
+    gpu = GPUS[name]
+    assert (gpu.driver.mig is not None) == gpu.mig_capable
+    assert gpu.driver.mig is None or drivers.numbers(gpu.driver.mig) >= drivers.numbers(gpu.driver.first)
 
 
 def test_the_operators_own_drivers_are_of_known_branches() -> None:

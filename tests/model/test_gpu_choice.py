@@ -8,7 +8,7 @@ import pytest
 
 from gpuform.catalogue import entries
 from infra.model.errors import InputError
-from infra.model.gpu import GPUS, Gpu
+from infra.model.gpu import GPUS, Gpu, Support
 from infra.model.gpu_choice import GpuChoice
 from infra.model.sharing import Mps
 from infra.model.sharing_checks import check_sharing
@@ -18,7 +18,10 @@ from tests.plan.aws_environments import aws
 pytestmark = pytest.mark.unit
 
 # NVIDIA's data sheets: boards of SXM modules have NVLink; PCIe cards have at most a bridge connector.
-LINKED = {"V100-SXM2-16GB", "V100-SXM2-32GB", "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200", "B200"}
+LINKED = {
+    *("V100-SXM2-16GB", "V100-SXM2-32GB", "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200", "B200"),
+    *("B300", "GB200"),
+}
 
 
 def models(**asked: Any) -> set[str]:
@@ -35,11 +38,17 @@ def test_the_linked_ones_are_the_modules() -> None:
     ("asked", "found"),
     [
         ({"memory_gib": 40, "nvlink": True, "compute": "8.0"}, LINKED - {"V100-SXM2-16GB", "V100-SXM2-32GB"}),
-        ({"memory_gib": 140}, {"H200", "B200"}),
-        ({"memory_gib": 141}, {"B200"}),
-        ({"compute": 9.0, "nvlink": False}, {"H100-PCIe", "RTX-PRO-6000"}),
-        ({"compute": 10}, {"B200", "RTX-PRO-6000"}),
-        ({"memory_gib": 24, "compute": "8.6", "nvlink": False}, {"L40S", "H100-PCIe", "RTX-PRO-6000"}),
+        ({"memory_gib": 140}, {"H200", "B200", "GB200", "B300"}),
+        ({"memory_gib": 180}, {"GB200", "B300"}),
+        (
+            {"compute": 9.0, "nvlink": False, "memory_gib": 79},
+            {"H100-PCIe", "H100-NVL", "GH200", "RTX-PRO-6000"},
+        ),
+        ({"compute": 10}, {"B200", "GB200", "B300", "RTX-PRO-4500", "RTX-PRO-6000"}),
+        (
+            {"memory_gib": 24, "compute": "8.6", "nvlink": False},
+            {"A40", "L40", "L40S", "H100-PCIe", "H100-NVL", "GH200", "RTX-PRO-4500", "RTX-PRO-6000"},
+        ),
     ],
 )
 def test_every_model_that_has_it_will_do(asked: dict[str, Any], found: set[str]) -> None:
@@ -52,7 +61,7 @@ def test_compute_capability_is_compared_as_a_version() -> None:
 
 
 def test_a_choice_by_attributes_buys_what_the_same_models_by_name_do() -> None:
-    named = {"models": ["A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200", "B200"], "count": 8}
+    named = {"models": ["A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200", "B200", "B300"], "count": 8}
     asked = {"memory_gib": 40, "nvlink": True, "compute": "8.0", "count": 8}
     one, two = aws({"gpu": named}), aws({"gpu": asked})
     assert karpenter.node_pools(one, one.pools[0]) == karpenter.node_pools(two, two.pools[0])
@@ -60,7 +69,7 @@ def test_a_choice_by_attributes_buys_what_the_same_models_by_name_do() -> None:
 
 
 def test_mps_needs_the_limits_of_volta() -> None:
-    old = Gpu("M60", "Tesla-M60", 7680, (5, 2), "maxwell", "10de:13f2")
+    old = Gpu("M60", "Tesla M60", 7680, (5, 2), "maxwell", "10de:13f2", Support("450"))
     with pytest.raises(InputError) as caught:
         check_sharing([GPUS["T4"], old], Mps(kind="mps", replicas=2), "single")
     assert str(caught.value) == (
@@ -68,3 +77,12 @@ def test_mps_needs_the_limits_of_volta() -> None:
         "use time_slicing"
     )
     check_sharing([GPUS["T4"]], Mps(kind="mps", replicas=2), "single")
+
+
+def test_attributes_select_only_what_the_default_image_supports() -> None:
+    """EC2 sells T4G with arm64 only, and older images have no driver for RTX-PRO-4500."""
+    env = aws({"gpu": {"memory_gib": 15, "compute": "7.5", "count": 1}})
+    assert "T4" in env.pools[0].gpu.models
+    assert not {"T4G", "RTX-PRO-4500"} & set(env.pools[0].gpu.models)
+    with pytest.raises(InputError, match=r"pools\[0\].aws.image: al2023-nvidia is for amd64, and g5g"):
+        aws({"gpu": {"models": ["T4", "T4G"], "count": 1}})

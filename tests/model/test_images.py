@@ -8,8 +8,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from infra.model.errors import InputError
+from infra.model.gpu import GPUS
 from infra.model.images import (
-    BOTTLEROCKET_MIG,
     IMAGES,
     ImageKey,
     alias,
@@ -125,4 +125,4 @@ def test_what_is_no_pin(pin: str) -> None:
 
 def test_bottlerocket_cuts_gpus_that_ec2_sells_and_mig_knows() -> None:
     sold = {machine.gpu for machine in MACHINES.values() if machine.seller == "ec2"}
-    assert set(BOTTLEROCKET_MIG) <= sold
+    assert {gpu.name for gpu in GPUS.values() if gpu.bottlerocket} <= sold

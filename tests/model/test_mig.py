@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.model.gpu import GPUS
-from infra.model.mig import GEOMETRIES, Geometry, Profile, spell
+from infra.model.mig import Geometry, Profile, spell
 from tests.external import mig_layouts
-from tests.mig_layouts import layouts
+from tests.mig_layouts import GEOMETRIES, layouts
 
 pytestmark = pytest.mark.unit
 
@@ -53,6 +53,11 @@ TABLES: dict[str, Table] = {
     "H100-PCIe": EIGHTY,
     "H200": seven("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"),
     "B200": seven("1g.23gb", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
+    "H100-NVL": seven("1g.12gb", "1g.24gb", "2g.24gb", "3g.47gb", "4g.47gb", "7g.94gb"),
+    "GH200": seven("1g.12gb", "1g.24gb", "2g.24gb", "3g.48gb", "4g.48gb", "7g.96gb"),
+    "GB200": seven("1g.23gb", "1g.47gb", "2g.47gb", "3g.93gb", "4g.93gb", "7g.186gb"),
+    "B300": seven("1g.34gb", "1g.67gb", "2g.67gb", "3g.135gb", "4g.135gb", "7g.269gb"),
+    "RTX-PRO-4500": {"1g.16gb": (1, 1, [0, 1], False), "2g.32gb": (2, 2, [0], False)},
     "RTX-PRO-6000": {
         "1g.24gb": (1, 1, [0, 1, 2, 3], False),
         "1g.24gb-me": (1, 1, [0, 1, 2, 3], False),
@@ -71,7 +76,7 @@ TABLES: dict[str, Table] = {
 def every_placement(gpu: str) -> Iterator[tuple[tuple[str, int], ...]]:
     """Every set of instances that can exist on the GPU together, searched memory slice by memory slice."""
     table = TABLES[gpu]
-    compute_total, memory_total = (7, 8) if len(table) == 7 else (4, 4)
+    compute_total, memory_total = {7: (7, 8), 2: (2, 2)}.get(len(table), (4, 4))
 
     def walk(cell: int, compute: int, media: int) -> Iterator[tuple[tuple[str, int], ...]]:
         if cell >= memory_total:

@@ -6,10 +6,10 @@ import pytest
 
 from infra.config import parse
 from infra.model.gpu import GPUS
-from infra.model.mig import GEOMETRIES
 from infra.model.mig_names import config_name, standard
 from infra.plan import gpu_operator, sharing
 from tests.external import mig_layouts
+from tests.mig_layouts import GEOMETRIES
 
 pytestmark = pytest.mark.unit
 
@@ -34,6 +34,7 @@ def test_a_name_of_another_gpu_means_nothing() -> None:
     assert standard(GPUS["A30"], "all-1g.5gb") is None
     assert standard(GPUS["A30"], "all-disabled") is None
     assert standard(GPUS["T4"], "all-balanced") is None
+    assert standard(GPUS["RTX-PRO-4500"], "all-balanced") is None
     assert standard(GPUS["A30"], "all-balanced") == {"1g.6gb": 2, "2g.12gb": 1}
 
 

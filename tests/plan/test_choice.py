@@ -15,7 +15,10 @@ from tests.plan.aws_environments import aws
 pytestmark = pytest.mark.unit
 
 # GPUs with NVLink by NVIDIA's data sheets, independent of the catalogue.
-WIRED = {"V100-SXM2-16GB", "V100-SXM2-32GB", "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200", "B200"}
+WIRED = {
+    *("V100-SXM2-16GB", "V100-SXM2-32GB", "A100-SXM4-40GB", "A100-SXM4-80GB", "H100-SXM", "H200", "B200"),
+    *("B300", "GB200"),
+}
 
 POOLS: dict[str, dict[str, Any]] = {
     "t4": {"machine": "g2.5xlarge"},

@@ -15,12 +15,21 @@ from pydantic import BaseModel
 
 from infra.config import parse
 from infra.model.environment import Environment
+from infra.model.errors import InputError
 from infra.model.hosts import HostsCluster
 from infra.plan.inventory import key_paths
 from infra.plan.render import render
 from tests.components import aws_fields
 from tests.components.aws_stacks import small
-from tests.plan import health_fields, hosts_fields, monitoring_fields, openstack_fields, scheduling_fields
+from tests.config.edits import changed
+from tests.plan import (
+    health_fields,
+    hosts_fields,
+    monitoring_fields,
+    openstack_fields,
+    own_fields,
+    scheduling_fields,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -233,6 +242,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     **hosts_fields.ROWS,
     **monitoring_fields.ROWS,
     **openstack_fields.ROWS,
+    **own_fields.ROWS,
     **scheduling_fields.ROWS,
 }
 
@@ -271,7 +281,7 @@ def test_the_table_knows_every_field() -> None:
         )
         fields |= {(name, key) for key in model.model_fields if key not in CHOOSING | shared}
     elsewhere = aws_fields.FIELDS | hosts_fields.LETS_THROUGH | openstack_fields.EXEMPT
-    assert fields == set(ROWS) | EXEMPT | elsewhere
+    assert fields == set(ROWS) | EXEMPT | elsewhere | set(own_fields.REFUSED)
 
 
 def models_named(name: str) -> type[BaseModel]:
@@ -301,12 +311,16 @@ def test_the_field_changes_what_is_rendered(row: tuple[str, str]) -> None:
             "workloads": [],
         }
     else:
-        here: Any = after
-        *parents, last = [int(part) if part.isdigit() else part for part in path.split("/")]
-        for part in parents:
-            here = here[part]
-        here[last] = value
+        after = changed(after, {"at": path, "put": value})
     assert rendered(before) != rendered(after)
+
+
+@pytest.mark.parametrize("row", own_fields.REFUSED, ids=[".".join(row) for row in own_fields.REFUSED])
+def test_the_field_decides_what_is_accepted(row: tuple[str, str]) -> None:
+    start, path, value = own_fields.REFUSED[row]
+    assert rendered(start)
+    with pytest.raises(InputError):
+        parse(changed(start, {"at": path, "put": value}))
 
 
 def test_the_connection_changes_no_manifest() -> None:

@@ -15,8 +15,8 @@ PAGE = Path(__file__).parents[2] / "docs/reference/sharing.md"
 # GPUs with MIG, and their number of smallest slices.
 CUT = {
     **dict.fromkeys(("A100-PCIE-40GB", "A100-SXM4-40GB", "A100-PCIE-80GB", "A100-SXM4-80GB"), 7),
-    **dict.fromkeys(("H100-PCIe", "H100-SXM", "H200", "B200"), 7),
-    **{"A30": 4, "RTX-PRO-6000": 4},
+    **dict.fromkeys(("H100-PCIe", "H100-SXM", "H100-NVL", "GH200", "H200", "B200", "GB200", "B300"), 7),
+    **{"A30": 4, "RTX-PRO-4500": 2, "RTX-PRO-6000": 4},
 }
 
 

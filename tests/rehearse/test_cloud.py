@@ -14,7 +14,9 @@ import pytest
 from gpuform.aws.api import client
 from gpuform.rehearse.cloud import Cloud, Shortage
 from infra.config import load
+from infra.model import labels
 from infra.model.prices import PriceList
+from tests.model.test_own import on_aws
 from tests.waiting import until
 
 pytestmark = pytest.mark.tools
@@ -115,6 +117,23 @@ def fleet(ec2: Any, template: str, *kinds: tuple[str, str], count: int = 1, spot
             {"ResourceType": "instance", "Tags": [{"Key": "gpuform.io/pool", "Value": "l40s-inference"}]}
         ],
     )
+
+
+def test_sells_a_type_that_the_environment_declares(tools: FakeTools, tmp_path: Path) -> None:
+    env = on_aws({"machine": "x9.24xlarge", "elastic": {"max": {"cpu": 960}}})
+    with Cloud(env, PriceList(), tmp_path / "kubeconfig", tools, join_s=0.0) as cloud:
+        ec2 = client("ec2", REGION)
+        (found,) = ec2.describe_instance_types(InstanceTypes=["x9.24xlarge"])["InstanceTypes"]
+        assert found["VCpuInfo"]["DefaultVCpus"] == 96
+        assert found["GpuInfo"]["Gpus"][0]["Count"] == 4
+        every = ec2.describe_instance_types(Filters=[])["InstanceTypes"]
+        assert {"x9.24xlarge", "g6e.xlarge"} <= {one["InstanceType"] for one in every}
+        sold = fleet(ec2, template(ec2), ("x9.24xlarge", "us-west-2a"))
+        assert [one["InstanceType"] for one in sold["Instances"]] == ["x9.24xlarge"]
+        assert cloud.bought()[0].usd_per_hour == 30.0
+        until(lambda: cloud.bought()[0].node)
+        (node,) = json.loads(tools.said().partition("\n")[2])["items"]
+        assert "NVIDIA X1" in node["metadata"]["annotations"][labels.SIM_GPU_MODEL]
 
 
 BOTH = (("g6e.2xlarge", "us-west-2a"), ("g6e.xlarge", "us-west-2b"))

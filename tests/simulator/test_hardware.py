@@ -22,7 +22,7 @@ def test_planner_and_simulator_agree(name: str) -> None:
         planned.compute,
         planned.family,
     )
-    assert ours.last_branch == planned.last_driver_branch
+    assert ours.last_branch == planned.driver.last
     assert device_filter(device) == planned.device_filter
     profiles = ours.mig.profiles if ours.mig else {}
     theirs = planned.geometry.profiles if planned.geometry else ()
@@ -40,6 +40,7 @@ def test_family_follows_from_the_compute_capability() -> None:
         (8, 9): "ada-lovelace",
         (9, 0): "hopper",
         (10, 0): "blackwell",
+        (10, 3): "blackwell",
         (12, 0): "blackwell",
     }
     assert {gpu.compute: gpu.family for gpu in GPUS.values()} == families

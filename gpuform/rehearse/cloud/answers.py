@@ -17,7 +17,6 @@ from xml.sax.saxutils import escape
 
 from gpuform.aws.api import client
 from gpuform.rehearse.cloud.market import Market
-from infra.model.machines import MACHINES
 
 ACCOUNT = "123456789012"  # moto's
 _XMLNS = "http://ec2.amazonaws.com/doc/2016-11-15/"
@@ -174,5 +173,5 @@ def _drop(form: Form, prefixes: Iterable[str]) -> None:
 def priced(market: Market) -> tuple[str, ...]:
     """EC2 machines with a price, sorted by name."""
     return tuple(
-        sorted(name for name, one in MACHINES.items() if one.seller == "ec2" and name in market.listed)
+        sorted(name for name, one in market.machines.items() if one.seller == "ec2" and name in market.listed)
     )

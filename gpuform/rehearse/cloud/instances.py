@@ -15,7 +15,6 @@ from gpuform.rehearse.cloud import joining
 from gpuform.rehearse.cloud.answers import ACCOUNT
 from gpuform.rehearse.cloud.fleet import Fleets
 from gpuform.rehearse.cloud.market import Bought, Market
-from infra.model.machines import MACHINES
 
 _LOOK_S = 0.25
 _LOST_S = 2.0  # until the cloud controller deletes the node of an ended instance; minutes in reality
@@ -104,7 +103,9 @@ class Instances:
     def _node(self, one: Bought, address: str) -> dict[str, Any]:
         name = f"ip-{address.replace('.', '-')}.{self._region}.compute.internal"
         told, adapters = joining.kubelet(self._fleets.user_data[one.id]), self._fleets.adapters[one.id]
-        return joining.node(MACHINES[one.machine], name, one.id, one.zone, self._region, told, adapters)
+        return joining.node(
+            self._market.machines[one.machine], name, one.id, one.zone, self._region, told, adapters
+        )
 
     def _running(self) -> dict[str, str]:
         from moto.ec2.models import ec2_backends

@@ -11,7 +11,6 @@ from typing import Literal
 
 from infra.model import addresses
 from infra.model.environment import Environment
-from infra.model.machines import MACHINES
 from infra.model.pool import Pool
 from infra.model.prices import PriceList
 from infra.plan import node_groups, sharing
@@ -77,10 +76,13 @@ class Market:
     def __init__(self, env: Environment, prices: PriceList) -> None:
         """Nothing is short; a pool's reservations have as much left as its limits let it use."""
         self._lock = threading.Lock()
+        self.machines = env.catalogue.machines
         self._own = env.cost.prices if env.cost else {}
         # A machine without its own price gets that of a pool that may use it: AWS has a price for each.
         pools = {one.name: self._own[pool.name] for pool in _priced(env) for one in pool.machines}
-        self._usd = {**pools, **prices.usd_per_hour}
+        own = env.catalogue.own_machines.values()
+        declared = {one.name: one.usd_per_hour for one in own if one.usd_per_hour is not None}
+        self._usd = {**pools, **prices.usd_per_hour, **declared}
         self._spot = (env.cost.spot_factor if env.cost else None) or 1.0
         self._shortages: tuple[Shortage, ...] = ()
         self._reservations = {one.id: one for pool in env.pools for one in reserved(env, pool)}
@@ -113,7 +115,7 @@ class Market:
     @property
     def listed(self) -> Mapping[str, float]:
         """On-demand USD per hour of all machines with a price."""
-        return {**self._usd, **{name: usd for name, usd in self._own.items() if name in MACHINES}}
+        return {**self._usd, **{name: usd for name, usd in self._own.items() if name in self.machines}}
 
     def capacity_for(self, machine: str, zone: str, capacity: CapacityType, reservation: str | None) -> int:
         if any(short.covers(machine, zone, capacity) for short in self._shortages):

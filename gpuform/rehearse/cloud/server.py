@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from gpuform.aws.api import answers, client
-from gpuform.rehearse.cloud import account, described
+from gpuform.rehearse.cloud import account, declared, described
 from gpuform.rehearse.cloud.answers import ACCOUNT, Answer, Answers, priced
 from gpuform.rehearse.cloud.fleet import Fleets
 from gpuform.rehearse.cloud.instances import Instances, Tools
@@ -49,6 +49,7 @@ class Cloud:
         self.market = Market(env, prices)
         self._fleets = Fleets(self._region, self.market)
         zones = env.cluster.network.zones
+        declared.add(env.catalogue.own_machines.values(), self._region, zones)
         self._answers = Answers(self._region, zones, self.market, priced(self.market))
         kubectl = [str(tools.path("kubectl")), "--kubeconfig", str(kubeconfig)]
         self._instances = Instances(self._region, self.market, self._fleets, kubectl, join_s)

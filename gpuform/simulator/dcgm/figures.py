@@ -1,13 +1,16 @@
 """Power limit, clocks and NVLink bandwidth of each GPU model, by PCI device id.
 
 The figures come from NVIDIA's data sheets and product briefs; the A10G has none, so its figures are what
-``nvidia-smi`` shows on EC2's g5. Idle power and temperatures are in no data sheet: they are assumptions, the
-same share of the limit and the same degrees for every model.
+``nvidia-smi`` shows on EC2's g5. The clocks of the RTX PRO 4500 Server Edition are not published: that of the
+multiprocessors is the 6000's, that of the memory follows from its bandwidth. Idle power and temperatures are
+in no data sheet: they are assumptions, the same share of the limit and the same degrees for every model.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from gpuform.simulator.hardware import Gpu
 
 IDLE_SHARE = 0.125
 """Power of an idle GPU as a share of its limit: an A100's 50 of 400 W."""
@@ -42,8 +45,12 @@ FIGURES: dict[str, Figures] = {
     "1db4": Figures(250, 1380, 877, hbm=True),
     "1df6": Figures(250, 1597, 1107, hbm=True),
     "1eb8": Figures(70, 1590, 5001),
+    "1eb4": Figures(70, 1590, 5001),
+    "2236": Figures(150, 1695, 6251),
+    "2235": Figures(300, 1740, 7251),
     "2237": Figures(300, 1710, 6251),
     "27b8": Figures(72, 2040, 6251),
+    "26b5": Figures(300, 2490, 9001),
     "26b9": Figures(350, 2520, 9001),
     "20b7": Figures(165, 1440, 1215, hbm=True),
     "20b0": Figures(400, 1410, 1215, 600 * GB, hbm=True),
@@ -52,8 +59,18 @@ FIGURES: dict[str, Figures] = {
     "20b5": Figures(300, 1410, 1512, hbm=True),
     "2330": Figures(700, 1980, 2619, 900 * GB, hbm=True),
     "2331": Figures(350, 1755, 1593, hbm=True),
+    "2321": Figures(400, 1785, 2619, hbm=True),
+    "2342": Figures(900, 1980, 2619, hbm=True),
     "2335": Figures(700, 1980, 3201, 900 * GB, hbm=True),
     "2901": Figures(1000, 1965, 3996, 1800 * GB, hbm=True),
+    "2941": Figures(1200, 2062, 3996, 1800 * GB, hbm=True),
+    "3182": Figures(1100, 2032, 3996, 1800 * GB, hbm=True),
+    "2c3a": Figures(165, 2430, 12501),
     "2bb5": Figures(600, 2430, 12481),
 }
 """PCIe cards with an optional NVLink bridge count as without NVLink."""
+
+
+def of(device: str, gpu: Gpu) -> Figures:
+    """The model's figures; assumptions for a declared model that the table lacks."""
+    return FIGURES.get(device) or Figures(300, 1500, 5000, 600 * GB if gpu.linked else 0.0)

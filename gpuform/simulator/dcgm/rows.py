@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpuform.simulator import device_plugin, driver, faults
-from gpuform.simulator.dcgm import device
+from gpuform.simulator.dcgm import device, figures
 from gpuform.simulator.dcgm.fields import XID
-from gpuform.simulator.dcgm.figures import FIGURES
 from gpuform.simulator.dcgm.load import Use, Uses, uses
 from gpuform.simulator.dcgm.watch import NodeWatch, broken, hear, last_xid, look
 from gpuform.simulator.hardware import Gpu, Mig
@@ -38,9 +37,10 @@ class Row:
 
 def rows(world: World, watch: NodeWatch, moment: float) -> Iterator[Row]:
     """Every row of the node; advances ``watch`` to ``moment``."""
-    gpu, made = world.gpu, FIGURES.get(world.device)
-    if gpu is None or made is None:
+    gpu = world.gpu
+    if gpu is None:
         return
+    made = figures.of(world.device, gpu)
     used, found, all_faults = uses(world, moment), parts(world), faults.of(world.node)
     layout = world.layout
     for index, watched in enumerate(watch.gpus[: world.gpus]):

@@ -1,0 +1,293 @@
+"""GPU models and machines that an environment declares, validated like the built-in ones.
+
+MIG starts with compute capability 8.0, and Blackwell runs with the open kernel modules only, as in the
+catalogue. The family follows from the compute capability as in GPU feature discovery (k8s-device-plugin
+0.19.0, internal/lm/resource.go, getArchFamily).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, ValidationError, ValidationInfo, model_validator
+
+from infra.model import catalogue, drivers
+from infra.model.base import Count, Model, listing
+from infra.model.catalogue import Catalogue
+from infra.model.compute import Compute
+from infra.model.cost import Usd
+from infra.model.errors import InputError
+from infra.model.gpu import ALIASES, GPUS, Gpu, Modules, Support
+from infra.model.machines import LEFT_OUT, MACHINES, Machine
+from infra.model.own_mig import OwnMig
+
+_FAMILIES: tuple[tuple[tuple[int, int], str], ...] = (
+    ((13, 0), "undefined"),
+    ((12, 0), "blackwell"),
+    ((11, 0), "undefined"),
+    ((10, 0), "blackwell"),
+    ((9, 0), "hopper"),
+    ((8, 9), "ada-lovelace"),
+    ((8, 0), "ampere"),
+    ((7, 5), "turing"),
+    ((7, 0), "volta"),
+    ((6, 0), "pascal"),
+    ((5, 0), "maxwell"),
+    ((3, 0), "kepler"),
+)
+_ONLY_AWS = ("pods", "efa", "nvme_gb")
+_FIRST_WITH_MIG = (8, 0)
+
+
+def _matching(pattern: str, what: str, remedy: str) -> AfterValidator:
+    form = re.compile(pattern)
+
+    def check(value: str) -> str:
+        if not form.fullmatch(value):
+            raise InputError("", f"{value!r} is not {what}", remedy)
+        return value
+
+    return AfterValidator(check)
+
+
+_Name = Annotated[
+    str,
+    Field(strict=True),
+    _matching(
+        r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
+        "a name",
+        "use at most 63 letters, digits, '-', '_' and '.'",
+    ),
+]
+_Product = Annotated[
+    str,
+    Field(strict=True),
+    _matching(
+        r"(?=.{1,63}$)[A-Za-z0-9]([A-Za-z0-9._-]| (?! ))*[A-Za-z0-9]",
+        "the name of a GPU",
+        "write it as nvidia-smi prints it, for example NVIDIA L4",
+    ),
+]
+_Pci = Annotated[
+    str,
+    Field(strict=True),
+    _matching("10de:[0-9a-f]{4}", "a PCI id of NVIDIA", "write it as lspci -nn does, for example 10de:2236"),
+]
+_Driver = Annotated[
+    str,
+    Field(strict=True),
+    _matching(
+        r"(4[5-9]|[5-9][0-9])[0-9](\.[0-9]+){0,2}",
+        "a version of NVIDIA's driver from branch 450 on",
+        "write it as 570 or 570.133.20, in quotes",
+    ),
+]
+
+
+def _new_gpu(name: str) -> str:
+    if name in GPUS or name in ALIASES:
+        raise InputError("", f"the catalogue has a GPU {name}", "use that, or another name")
+    return name
+
+
+def _new_machine(name: str) -> str:
+    if name in LEFT_OUT:
+        raise InputError("", f"{name} has {LEFT_OUT[name]}", "use another machine")
+    if name in MACHINES:
+        raise InputError("", f"the catalogue has a machine {name}", "use that, or another name")
+    return name
+
+
+GpuKey = Annotated[_Name, AfterValidator(_new_gpu)]
+MachineKey = Annotated[_Name, AfterValidator(_new_machine)]
+
+
+class OwnDriver(Model):
+    """Versions of NVIDIA's data center driver."""
+
+    first: _Driver = Field(description="First version or branch that supports it.")
+    last: Annotated[int, Field(strict=True, ge=450, le=999)] | None = Field(
+        default=None, description="Last branch that supports it; no last branch is known if left out."
+    )
+    mig: _Driver | None = Field(
+        default=None, description="First version that supports MIG on it; `first` if left out."
+    )
+    modules: Modules | None = Field(
+        default=None,
+        description="The only kernel modules that support it; by architecture and branch if left out.",
+    )
+
+
+class OwnGpu(Model):
+    """A GPU model that the catalogue does not have, with the values of ``nvidia-smi`` and ``lspci -nn``."""
+
+    product: _Product = Field(
+        description="Name that nvidia-smi prints; nvidia.com/gpu.product has dashes for its spaces."
+    )
+    memory_mib: Annotated[int, Field(strict=True, ge=1, le=4194304)] = Field(
+        description="Memory in MiB, as nvidia-smi prints it."
+    )
+    compute: Compute = Field(description="CUDA compute capability, for example 8.9.")
+    pci: _Pci = Field(description="PCI vendor and device, as lspci -nn prints them: 10de:2236.")
+    driver: OwnDriver = Field(description="NVIDIA drivers that support it.")
+    mig: OwnMig | None = Field(default=None, description="Its MIG table; the GPU has no MIG if left out.")
+    linked: Literal["nvlink", "nvswitch"] | None = Field(
+        default=None,
+        description="Link to the other GPUs of its machine: nvlink, or nvswitch (needs the fabric manager on "
+        "hosts with eight GPUs); no link if left out.",
+    )
+
+    @model_validator(mode="after")
+    def _agrees(self) -> OwnGpu:
+        if self.capability < _FAMILIES[-1][0]:
+            fact = f"no driver from branch {drivers.BRANCHES[0]} on supports {self.compute}"
+            raise InputError("compute", fact, "write it as NVIDIA does, for example 8.0")
+        product = "-".join(self.product.split())
+        same = next((gpu for gpu in GPUS.values() if gpu.product == product), None)
+        if same:
+            fact = (
+                f"{self.product!r} is {same.name} of the catalogue, and both would have the same node labels"
+            )
+            raise InputError("product", fact, f"use {same.name}")
+        self._check_drivers()
+        if self.mig is None:
+            return self
+        if self.capability < _FIRST_WITH_MIG:
+            fact = f"MIG needs compute capability 8.0, and this GPU has {self.compute}"
+            raise InputError("mig", fact, "leave it out")
+        twin = next((gpu for gpu in GPUS.values() if gpu.pci == self.pci and gpu.geometry), None)
+        if twin:
+            fact = f"{self.pci} is {twin.name} of the catalogue, and mig-parted selects GPUs by this id"
+            raise InputError("pci", fact, f"use {twin.name}, or correct the id")
+        self.mig.check(self.memory_mib)
+        return self
+
+    def _check_drivers(self) -> None:
+        driver = self.driver
+        if driver.last is not None and driver.last < drivers.branch(driver.first):
+            fact = f"{driver.last} is older than the first, {driver.first}"
+            raise InputError("driver.last", fact, "correct one of them")
+        if driver.mig is not None and self.mig is None:
+            raise InputError("driver.mig", "the GPU has no MIG table", "add mig, or leave it out")
+        if driver.mig is not None and drivers.numbers(driver.mig) < drivers.numbers(driver.first):
+            fact = f"{driver.mig} is older than the first that supports the GPU, {driver.first}"
+            raise InputError("driver.mig", fact, f"use {driver.first} or newer, or leave it out")
+        if driver.mig and driver.last is not None and drivers.branch(driver.mig) > driver.last:
+            fact = f"{driver.mig} is newer than the last branch, {driver.last}"
+            raise InputError("driver.mig", fact, "correct one of them")
+        if driver.modules == "proprietary" and self.family == "blackwell":
+            fact = "Blackwell runs with the open kernel modules only"
+            raise InputError("driver.modules", fact, "leave it out")
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        major, minor = map(int, self.compute.split("."))
+        return major, minor
+
+    @property
+    def family(self) -> str:
+        return next(family for first, family in _FAMILIES if self.capability >= first)
+
+    def gpu(self, name: str) -> Gpu:
+        """The entry of the catalogue."""
+        driver, family = self.driver, self.family
+        only = driver.modules or ("open" if family == "blackwell" else None)
+        mig = (driver.mig or driver.first) if self.mig else None
+        return Gpu(
+            name,
+            self.product,
+            self.memory_mib,
+            self.capability,
+            family,
+            self.pci,
+            Support(driver.first, mig, driver.last, (only,) if only else None),
+            self.mig.geometry if self.mig else None,
+            self.linked or "",
+            own=True,
+        )
+
+
+class OwnMachine(Model):
+    """An instance type, or a kind of machine, that the catalogue does not have."""
+
+    gpu: Annotated[str, Field(strict=True)] | None = Field(
+        default=None, description="GPU model of the catalogue or of gpus; no GPU if left out."
+    )
+    count: Count | None = Field(default=None, description="GPUs of a node; 1 if left out.")
+    vcpu: Count = Field(description="vCPUs of a node.")
+    memory_gib: Count = Field(description="Memory of a node in GiB.")
+    arch: Literal["amd64", "arm64"] = Field(default="amd64", description="Architecture of its processor.")
+    pods: Annotated[Count, Field(le=5000)] | None = Field(
+        default=None,
+        description="Pods that its network interfaces have addresses for, as in eni-max-pods.txt of "
+        "awslabs/amazon-eks-ami; required on AWS, and only there.",
+    )
+    efa: Annotated[int, Field(strict=True, ge=1, le=64)] | None = Field(
+        default=None,
+        description="Network cards with an Elastic Fabric Adapter, counted from the first card (AWS).",
+    )
+    nvme_gb: Count | None = Field(default=None, description="Size of all its local NVMe disks in GB (AWS).")
+    usd_per_hour: Usd | None = Field(
+        default=None, description="USD per hour of a node; cost.prices overrides it."
+    )
+
+    @model_validator(mode="after")
+    def _agrees(self, info: ValidationInfo) -> OwnMachine:
+        known = catalogue.of(info)
+        if self.gpu is not None and known.gpu(self.gpu) is None:
+            raise InputError("gpu", f"unknown GPU {self.gpu!r}", listing(known.gpu_names, self.gpu))
+        if self.count is not None and self.gpu is None:
+            raise InputError(
+                "count", "no GPU is named, so there is nothing to count", "add gpu, or leave it out"
+            )
+        aws = (info.context or {}).get("cluster") == "aws"
+        for key in _ONLY_AWS if not aws else ():
+            if getattr(self, key) is not None:
+                raise InputError(key, "the cluster is not on AWS", "leave it out")
+        if aws and self.pods is None:
+            fact = "missing, and on AWS a pod gets an address of the machine's network interfaces"
+            raise InputError("pods", fact, "give the number in eni-max-pods.txt of awslabs/amazon-eks-ami")
+        return self
+
+    def machine(self, name: str, kind: str | None, known: Catalogue) -> Machine:
+        """The entry of the catalogue, as an EC2 type on AWS."""
+        model = known.gpu(self.gpu) if self.gpu else None
+        return Machine(
+            name,
+            "ec2" if kind == "aws" else "own",
+            self.vcpu,
+            self.memory_gib,
+            model.name if model else None,
+            (self.count or 1) if model else 0,
+            pods=self.pods or 110,
+            efa=self.efa or 0,
+            nvme=self.nvme_gb or 0,
+            arch=self.arch,
+            own_model=model,
+            usd_per_hour=self.usd_per_hour,
+            own=True,
+        )
+
+
+def own_catalogue(gpus: Any, machines: Any, kind: str | None) -> Catalogue:
+    """The catalogue with what an environment declares, read before its validation.
+
+    Invalid entries are skipped: the environment's own validation reports them, with their path.
+    """
+    found: dict[str, Gpu] = {}
+    for name, body in gpus.items() if isinstance(gpus, Mapping) else ():
+        try:
+            found[str(name)] = OwnGpu.model_validate(body).gpu(str(name))
+        except ValidationError:
+            continue
+    known = catalogue.BUILT_IN.joined(found, {})
+    context = {"catalogue": known, "cluster": kind}
+    made: dict[str, Machine] = {}
+    for name, body in machines.items() if isinstance(machines, Mapping) else ():
+        try:
+            made[str(name)] = OwnMachine.model_validate(body, context=context).machine(str(name), kind, known)
+        except ValidationError:
+            continue
+    return known.joined({}, made)

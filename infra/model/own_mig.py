@@ -1,0 +1,107 @@
+"""The MIG table of a declared GPU: profiles, their slices, memory and placements."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from infra.model.base import Model
+from infra.model.errors import InputError
+from infra.model.mig import Geometry, Profile
+
+_PROFILE = re.compile(r"([1-9])g\.([1-9][0-9]*)gb(\+me|\+gfx|\+me\.all|-me)?")
+_Slices = Annotated[int, Field(strict=True, ge=1, le=16)]
+_ROUNDED = 0.05
+"""How far a name may be from its share of the memory: an H200's 3g.71gb has 70.2 GiB."""
+_LEAST = 0.85
+"""Least part of its share that NVML reports: 0.91 for an H200's 1g.18gb."""
+
+
+class OwnProfile(Model):
+    """A MIG profile, as ``nvidia-smi mig -lgip`` and ``-lgipp`` list it."""
+
+    compute: _Slices = Field(description="Compute slices.")
+    memory: _Slices = Field(description="Memory slices.")
+    starts: tuple[Annotated[int, Field(strict=True, ge=0, le=15)], ...] = Field(
+        min_length=1, description="Memory slices at which it may start, ascending, from 0."
+    )
+    memory_mib: Annotated[int, Field(strict=True, ge=1)] | None = Field(
+        default=None,
+        description="Memory in MiB that nvidia-smi reports for a slice; its share of the GPU if left out.",
+    )
+    media: bool = Field(
+        default=False, strict=True, description="Has the media engines, which only one slice can have (+me)."
+    )
+
+    @model_validator(mode="after")
+    def _ascends(self) -> OwnProfile:
+        wanted = tuple(sorted(set(self.starts)))
+        if self.starts != wanted:
+            fact = f"{list(self.starts)} is not in ascending order, each number once"
+            raise InputError("starts", fact, f"write {list(wanted)}")
+        return self
+
+
+class OwnMig(Model):
+    """MIG slices of the whole GPU, and its profiles."""
+
+    compute: _Slices = Field(description="Compute slices of the GPU.")
+    memory: _Slices = Field(description="Memory slices of the GPU.")
+    profiles: dict[str, OwnProfile] = Field(
+        min_length=1, max_length=32, description="Profiles by name, for example 3g.20gb."
+    )
+
+    @property
+    def geometry(self) -> Geometry:
+        """The table in the catalogue's form, the smallest profile first."""
+        profiles = [
+            Profile(name, one.compute, one.memory, one.starts, one.media, one.memory_mib or 0)
+            for name, one in self.profiles.items()
+        ]
+        profiles.sort(key=lambda one: (one.compute, one.memory, one.media, one.name))
+        return Geometry(self.compute, self.memory, tuple(profiles))
+
+    def check(self, memory_mib: int) -> None:
+        """Refuse a table that contradicts itself or the GPU's memory; paths start at the GPU."""
+        for name, profile in self.profiles.items():
+            path = f"mig.profiles.{name}"
+            self._check_slices(path, profile)
+            share = memory_mib * profile.memory / self.memory
+            self._check_name(path, name, profile, share)
+            if profile.memory_mib and not _LEAST * share <= profile.memory_mib <= share:
+                fact = (
+                    f"{profile.memory} of {self.memory} memory slices of the GPU's {memory_mib} MiB are "
+                    f"{share:.0f} MiB, and NVML reports slightly less"
+                )
+                raise InputError(f"{path}.memory_mib", fact, "correct it, memory or the GPU's memory_mib")
+
+    def _check_slices(self, path: str, profile: OwnProfile) -> None:
+        for key in ("compute", "memory"):
+            takes, has = getattr(profile, key), getattr(self, key)
+            if takes > has:
+                fact = f"takes {takes} {key} slices, and the GPU has {has}"
+                raise InputError(f"{path}.{key}", fact, f"use {has} or fewer, or correct mig.{key}")
+        last = self.memory - profile.memory
+        if profile.starts[-1] > last:
+            fact = f"{profile.memory} of {self.memory} memory slices cannot start at {profile.starts[-1]}"
+            raise InputError(f"{path}.starts", fact, f"use {last} or less")
+
+    def _check_name(self, path: str, name: str, profile: OwnProfile, share: float) -> None:
+        found = _PROFILE.fullmatch(name)
+        if not found:
+            raise InputError(path, f"{name!r} is not the name of a profile", "write it as 3g.20gb")
+        compute, gib = int(found[1]), int(found[2])
+        if compute != profile.compute:
+            fact = f"the name says {compute} compute slices, and compute {profile.compute}"
+            raise InputError(f"{path}.compute", fact, "give both the same number")
+        if abs(gib - share / 1024) > max(1.0, _ROUNDED * share / 1024):
+            fact = (
+                f"the name says {gib} GiB, and {profile.memory} of {self.memory} memory slices are "
+                f"{share / 1024:.1f} GiB"
+            )
+            raise InputError(path, fact, "correct the name, memory or the GPU's memory_mib")
+        if profile.media != (found[3] in ("+me", "+me.all")):
+            fact = "exactly the profiles with +me or +me.all in their name have the media engines"
+            raise InputError(f"{path}.media", fact, "correct it, or the name")
