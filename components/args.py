@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from infra.model.environment import Environment
-from infra.plan.gpu_operator import ChartRelease
+from infra.plan.charts import ChartRelease
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 from pulumi_kubernetes.helm.v3 import Release, RepositoryOptsArgs
 
-from infra.plan.gpu_operator import ChartRelease
+from infra.plan.charts import ChartRelease
 
 ROOT = Path(__file__).resolve().parent.parent
 

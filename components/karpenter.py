@@ -14,7 +14,7 @@ from infra.model.environment import Environment
 from infra.plan import eks as releases
 from infra.plan import iam as documents
 from infra.plan import node_class, trust
-from infra.plan.gpu_operator import ChartRelease
+from infra.plan.charts import ChartRelease
 
 TIMEOUT_S = 300
 

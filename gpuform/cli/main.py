@@ -15,6 +15,7 @@ from gpuform.cli import (
     drift,
     health,
     hosts,
+    images,
     init,
     local,
     preview,
@@ -67,6 +68,7 @@ app.command()(top.top)
 app.command()(report.report)
 app.command()(catalogue.gpus)
 app.command()(cluster.render)
+app.command()(images.images)
 app.command()(preview.preview)
 app.command()(up.up)
 app.command()(drift.drift)

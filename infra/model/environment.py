@@ -21,6 +21,7 @@ from infra.model import (
     operator_checks,
     own_checks,
     ownership,
+    registries,
     reset,
     room,
     scheduling,
@@ -41,6 +42,7 @@ from infra.model.operator import GpuOperatorSpec
 from infra.model.own import GpuKey, MachineKey, OwnGpu, OwnMachine
 from infra.model.ownership import Ownership
 from infra.model.pool import Pool
+from infra.model.registries import Mirror, Source
 from infra.model.scheduling import Namespace, PriorityName, PriorityValue, Scheduling
 from infra.model.state import State, check_state
 from infra.model.workload import Workload
@@ -106,6 +108,11 @@ class Environment(Model):
     cost: Cost | None = Field(
         default=None, description="Its budget, and prices that extend or override the price lists."
     )
+    registries: dict[Source, Mirror] = Field(
+        default_factory=dict,
+        description="Mirrors, by host of a registry or https:// address of a chart repository: images and "
+        "charts are pulled from there instead. `gpuform images` lists what the mirrors must contain.",
+    )
     state: State | None = Field(
         default=None, description="Where the engine keeps its state; next to the checkout if left out."
     )
@@ -117,6 +124,7 @@ class Environment(Model):
         self._known = catalogue.of(info)
         own_checks.check(self.cluster, self.gpus, self.machines, self.pools)
         check_state(self.cluster.kind, self.state)
+        registries.check(self.registries)
         operator = self.gpu_operator
         operator_checks.check(self.cluster.kind, operator, self.ownership, self.pools)
         if isinstance(self.cluster, OpenstackCluster):
@@ -265,8 +273,12 @@ class Environment(Model):
             "gpu_operator": set(unused.of_operator(self.cluster.kind, self.gpu_operator, self.ownership)),
             "pools": {i: set(unused.of_pool(self.cluster.kind, pool)) for i, pool in enumerate(self.pools)},
         }
-        exclude |= {key: True for key in ("gpus", "machines") if not getattr(self, key)}
+        exclude |= {key: True for key in ("gpus", "machines", "registries") if not getattr(self, key)}
         return self.model_dump(mode="json", exclude_none=True, by_alias=True, exclude=exclude)
+
+    def image(self, name: str) -> str:
+        """The name by which the cluster pulls an image: in its registry's mirror, if there is one."""
+        return registries.image(name, self.registries)
 
     def ami(self, pool: Pool) -> str:
         """The pinned image of the pool's nodes, an AMI id or a dated alias; AWS only."""

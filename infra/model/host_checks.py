@@ -13,7 +13,7 @@ from infra.model.operator import GpuOperatorSpec
 from infra.model.pool import Pool
 from infra.model.sharing import Mps
 
-INSIDE = ("scheduling", "priorities", "namespaces", "workloads", "health", "monitoring")
+INSIDE = ("scheduling", "priorities", "namespaces", "workloads", "health", "monitoring", "registries")
 """Keys of the environment that have no effect without a cluster."""
 
 
@@ -184,7 +184,7 @@ def _check_joined(cluster: HostsCluster, spec: GpuOperatorSpec, inside: Mapping[
             raise InputError(f"gpu_operator.{key}", fact, "give cluster.kubeconfig first")
     for key, given in inside.items():
         if given:
-            could = "run them" if key == "workloads" else "have any"
+            could = {"workloads": "run them", "registries": "pull images"}.get(key, "have any")
             fact = f"the hosts have joined no cluster that could {could}"
             raise InputError(key, fact, "give cluster.kubeconfig first")
 

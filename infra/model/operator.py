@@ -11,6 +11,7 @@ from infra.model.base import Count, LabelKey, Model, Name
 from infra.model.errors import InputError
 from infra.model.host_values import Acknowledged, DriverVersion, ToolkitVersion
 from infra.model.labels import NVIDIA_GPU
+from infra.model.registries import IMAGE, REGISTRY
 from infra.model.relayout import Nodes
 from infra.model.toolkit_env import ToolkitEnv
 
@@ -18,12 +19,6 @@ Mode = Literal["operator", "device_plugin", "existing"]
 KernelModules = Literal["auto", "open", "proprietary"]
 
 _CHART = re.compile(r"v?\d+\.\d+\.\d+")
-_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_IMAGE = re.compile(rf"{_PART}(?:/{_PART})*")
-_REGISTRY = re.compile(
-    rf"(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z0-9-]+(?=:))(?::\d{{1,5}})?(?:/{_PART})*"
-)
-"""Names as registries take them (github.com/distribution/reference, regexp.go)."""
 
 
 def _chart_version(value: str) -> str:
@@ -33,14 +28,14 @@ def _chart_version(value: str) -> str:
 
 
 def _driver_repository(value: str) -> str:
-    if not _REGISTRY.fullmatch(value):
+    if not REGISTRY.fullmatch(value):
         fix = "write its host and a path, as registry.example.org/gpu, without a scheme"
         raise InputError("", f"{value!r} is not a registry of images", fix)
     return value
 
 
 def _driver_image(value: str) -> str:
-    if not _IMAGE.fullmatch(value):
+    if not IMAGE.fullmatch(value):
         fix = "write it without registry, tag and digest, as driver"
         raise InputError("", f"{value!r} is not a name of an image", fix)
     return value

@@ -70,7 +70,7 @@ def _node_group(env: Environment, pool: Pool) -> dict[str, Any]:
         "placement group": pool.on_aws.placement_group,
         "labels": sharing.pool_labels(env, pool),
         "taints": sharing.pool_taints(env, pool),
-        "user data": user_data.of(pool),
+        "user data": user_data.of(env, pool),
         # Only if it is not the default.
         "repair": None if node_groups.repaired(env, pool) else "not by EKS",
     }

@@ -9,7 +9,7 @@ from infra.model import labels
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.monitoring import Monitoring
 from infra.plan import counters, device_plugin, gpu_operator, scraping, sharing
-from infra.plan.gpu_operator import ChartRelease, Values
+from infra.plan.charts import ChartRelease, Values, mirrored
 
 CHART = "dcgm-exporter"
 SIMULATED = f"charts/{CHART}-sim"
@@ -25,7 +25,7 @@ def release(env: Environment) -> ChartRelease | None:
     if not any(pool.gpus for pool in env.pools):
         return None
     embedded = isinstance(env.cluster, EmbeddedCluster)
-    return ChartRelease(
+    planned = ChartRelease(
         chart=SIMULATED if embedded else CHART,
         repository=None if embedded else versions.DCGM_EXPORTER_REPOSITORY,
         version=None if embedded else versions.DCGM_EXPORTER_CHART,
@@ -33,6 +33,7 @@ def release(env: Environment) -> ChartRelease | None:
         name=NAME,
         values=_values(env, env.monitoring),
     )
+    return mirrored(env, planned)
 
 
 def _values(env: Environment, monitoring: Monitoring) -> Values:

@@ -15,7 +15,7 @@ from infra.model.container_runtimes import NVIDIA_RUNTIME
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.hosts import HostsCluster
 from infra.plan import gpu_operator, sharing
-from infra.plan.gpu_operator import ChartRelease, Values
+from infra.plan.charts import ChartRelease, Values, mirrored
 
 NAME = "nvidia-device-plugin"
 """Name of the release and the chart, and the label ``app`` of every pod of its DaemonSets."""
@@ -30,7 +30,7 @@ def release(env: Environment) -> ChartRelease:
     """The release on this cluster: NVIDIA's chart, or ours with stand-ins for simulated nodes."""
     embedded = isinstance(env.cluster, EmbeddedCluster)
     repository = env.gpu_operator.repository or versions.DEVICE_PLUGIN_REPOSITORY
-    return ChartRelease(
+    planned = ChartRelease(
         chart="charts/device-plugin-sim" if embedded else NAME,
         repository=None if embedded else repository,
         version=None if embedded else operator_checks.chart_version(env.gpu_operator),
@@ -38,6 +38,7 @@ def release(env: Environment) -> ChartRelease:
         name=NAME,
         values=values(env),
     )
+    return mirrored(env, planned)
 
 
 def values(env: Environment) -> Values:

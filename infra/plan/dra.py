@@ -24,7 +24,7 @@ from infra.model.need import GpuNeed
 from infra.model.pool import Pool
 from infra.model.workload import Workload
 from infra.plan import gpu_operator, sharing, startup
-from infra.plan.gpu_operator import ChartRelease
+from infra.plan.charts import ChartRelease, mirrored
 
 REQUEST = "gpu"
 """Name of the claim in a pod, and of the request in the claim."""
@@ -46,7 +46,7 @@ def release(env: Environment) -> ChartRelease | None:
         return None
     embedded = isinstance(env.cluster, EmbeddedCluster)
     theirs = f"{versions.DRA_DRIVER_REPOSITORY}/dra-driver-nvidia-gpu"
-    return ChartRelease(
+    planned = ChartRelease(
         chart=SIMULATED if embedded else theirs,
         repository=None,
         version=None if embedded else versions.DRA_DRIVER,
@@ -61,6 +61,7 @@ def release(env: Environment) -> ChartRelease | None:
             "kubeletPlugin": _kubelet_plugin(env, pools),
         },
     )
+    return mirrored(env, planned)
 
 
 def _driver_root(env: Environment) -> str:

@@ -6,7 +6,7 @@ from infra import versions
 from infra.model import labels
 from infra.model.environment import Environment
 from infra.plan import startup
-from infra.plan.gpu_operator import ChartRelease
+from infra.plan.charts import ChartRelease, mirrored
 from infra.plan.sharing import tolerations
 
 
@@ -15,7 +15,7 @@ def release(env: Environment) -> ChartRelease | None:
     pools = [pool for pool in env.pools if pool.on_aws.efa]
     if not pools:
         return None
-    return ChartRelease(
+    planned = ChartRelease(
         chart="aws-efa-k8s-device-plugin",
         repository=versions.EKS_CHARTS_REPOSITORY,
         version=versions.EFA_DEVICE_PLUGIN,
@@ -28,3 +28,4 @@ def release(env: Environment) -> ChartRelease | None:
             "tolerations": [*tolerations(env, pools), *startup.tolerations(env, pools)],
         },
     )
+    return mirrored(env, planned)

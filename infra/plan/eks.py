@@ -6,7 +6,7 @@ from infra import versions
 from infra.model.aws import AwsCluster
 from infra.model.environment import Environment
 from infra.plan import overlays
-from infra.plan.gpu_operator import ChartRelease, Values
+from infra.plan.charts import ChartRelease, Values, mirrored
 
 KARPENTER_NAMESPACE = "kube-system"
 """Where the source and upstream install Karpenter; API Priority and Fairness protects its requests there."""
@@ -27,16 +27,16 @@ def interruption_queue(env: Environment) -> str:
 
 def karpenter_crd_release(env: Environment) -> ChartRelease:
     """Karpenter's CRDs as a release of their own: Helm never upgrades CRDs that a chart bundles."""
-    return _release("karpenter-crd", {})
+    return _release(env, "karpenter-crd", {})
 
 
 def karpenter_release(env: Environment) -> ChartRelease:
     """Karpenter itself, without its CRDs."""
-    return _release("karpenter", karpenter_values(env))
+    return _release(env, "karpenter", karpenter_values(env))
 
 
-def _release(chart: str, values: Values) -> ChartRelease:
-    return ChartRelease(
+def _release(env: Environment, chart: str, values: Values) -> ChartRelease:
+    planned = ChartRelease(
         chart=f"{versions.KARPENTER_REPOSITORY}/{chart}",
         repository=None,
         version=versions.KARPENTER,
@@ -44,6 +44,7 @@ def _release(chart: str, values: Values) -> ChartRelease:
         name=chart,
         values=values,
     )
+    return mirrored(env, planned)
 
 
 def karpenter_values(env: Environment) -> Values:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from infra import versions
 from infra.model import labels, operator_checks, reset
 from infra.model.drivers import numbers
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.operator import Upgrade
 from infra.plan import counters, scraping, sharing, startup
+from infra.plan.charts import ChartRelease, Values, mirrored
 
-Values = dict[str, Any]
 Toleration = dict[str, str]
 
 _CONTROL_PLANE: Toleration = {"key": labels.CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule"}
@@ -20,22 +17,10 @@ _FIRST_PLAIN_TAG = (1, 18)
 """Before this version the toolkit's image tags name a distribution [the operator's values, each release]."""
 
 
-@dataclass(frozen=True)
-class ChartRelease:
-    """A Helm release; ``chart`` is a path below the project's root if ``version`` is None."""
-
-    chart: str
-    repository: str | None
-    version: str | None
-    namespace: str
-    name: str
-    values: Values
-
-
 def release(env: Environment) -> ChartRelease:
     """The release on this cluster: NVIDIA's chart, or ours with stand-ins for simulated nodes."""
     embedded = isinstance(env.cluster, EmbeddedCluster)
-    return ChartRelease(
+    planned = ChartRelease(
         chart="charts/gpu-operator-sim" if embedded else "gpu-operator",
         repository=None if embedded else env.gpu_operator.repository or versions.GPU_OPERATOR_REPOSITORY,
         version=None if embedded else operator_checks.chart_version(env.gpu_operator),
@@ -43,6 +28,7 @@ def release(env: Environment) -> ChartRelease:
         name="gpu-operator",
         values=values(env),
     )
+    return mirrored(env, planned)
 
 
 def values(env: Environment) -> Values:

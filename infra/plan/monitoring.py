@@ -17,8 +17,8 @@ from infra.model import labels
 from infra.model.environment import EmbeddedCluster, Environment
 from infra.model.monitoring import NAMESPACE, RELEASE
 from infra.plan import counters, monitoring_values
+from infra.plan.charts import ChartRelease, mirrored
 from infra.plan.dashboards import dashboards
-from infra.plan.gpu_operator import ChartRelease
 from infra.plan.rules import groups
 
 CHART = "kube-prometheus-stack"
@@ -34,7 +34,7 @@ def release(env: Environment) -> ChartRelease | None:
         return None
     embedded = isinstance(env.cluster, EmbeddedCluster)
     repository = monitoring.repository or versions.KUBE_PROMETHEUS_STACK_REPOSITORY
-    return ChartRelease(
+    planned = ChartRelease(
         chart=SIMULATED if embedded else CHART,
         repository=None if embedded else repository,
         version=None if embedded else monitoring.version or versions.KUBE_PROMETHEUS_STACK,
@@ -42,6 +42,7 @@ def release(env: Environment) -> ChartRelease | None:
         name=RELEASE,
         values=monitoring_values.values(env, monitoring),
     )
+    return mirrored(env, planned)
 
 
 def before(env: Environment) -> tuple[Manifest, ...]:

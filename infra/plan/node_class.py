@@ -80,7 +80,7 @@ def _options(env: Environment, pool: Pool) -> Manifest:
         found["instanceStorePolicy"] = aws.instance_store.upper()
     if aws.efa:
         found["networkInterfaces"] = network_interfaces(pool)
-    text = user_data.of(pool)
+    text = user_data.of(env, pool)
     if text:
         found["userData"] = text
     return found

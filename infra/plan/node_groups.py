@@ -123,7 +123,7 @@ def boot(env: Environment, pool: Pool, joining: Joining | None = None) -> str | 
     ``joining`` is for an image given by AMI id: EKS then adds nothing, not even labels and taints, so this
     user data has everything.
     """
-    text = user_data.of(pool)
+    text = user_data.of(env, pool)
     if joining is not None:
         add = _al2023_joins if pool.image.family == "AL2023" else _bottlerocket_joins
         text = add(env, pool, joining, text)

@@ -33,7 +33,7 @@ from infra.plan import (
     workloads,
 )
 from infra.plan.bill import document
-from infra.plan.gpu_operator import ChartRelease
+from infra.plan.charts import ChartRelease
 
 
 def render(

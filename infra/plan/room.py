@@ -118,7 +118,7 @@ def _pod(env: Environment, pool: Pool, asks: dict[str, int]) -> Manifest:
         "containers": [
             {
                 "name": "placeholder",
-                "image": versions.PAUSE_IMAGE,
+                "image": env.image(versions.PAUSE_IMAGE),
                 "resources": {
                     "requests": {"cpu": "10m", "memory": "16Mi", **gpus},
                     "limits": {"memory": "16Mi", **gpus},

@@ -143,7 +143,7 @@ def _pod(packer: Program, config_map: str) -> Manifest:
 def _container(env: Environment) -> Manifest:
     return {
         "name": SCHEDULER,
-        "image": f"{versions.KUBE_SCHEDULER_IMAGE}:v{version(env)}",
+        "image": env.image(f"{versions.KUBE_SCHEDULER_IMAGE}:v{version(env)}"),
         "command": ["kube-scheduler", f"--config={FOLDER}/{CONFIG}"],
         "livenessProbe": {**_probe("/livez"), "initialDelaySeconds": 15},
         "readinessProbe": _probe("/readyz"),

@@ -46,7 +46,7 @@ class Script:
         runs, reads = (f"{self.folder}/{name}" for name in (self.files[0], self.told))
         container = {
             "name": self.program.name,
-            "image": versions.READINESS_GATE_IMAGE,
+            "image": self.program.env.image(versions.READINESS_GATE_IMAGE),
             # -I keeps the environment out of the interpreter, -B its bytecode off a read-only file system.
             "command": ["python3", "-I", "-B", runs, reads],
             **more,

@@ -26,7 +26,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from infra.model.environment import Environment
 from infra.model.pool import Pool
+from infra.model.registries import full_name
 from infra.model.sharing import Mig, Mps, TimeSlicing
 from infra.model.workload import HUGE_PAGE, memory_bytes
 from infra.plan import sharing
@@ -54,12 +56,12 @@ join, and EKS or Karpenter reports that. Masking is no way: the unit is in /etc/
 """
 
 
-def of(pool: Pool) -> str:
+def of(env: Environment, pool: Pool) -> str:
     """User data of the pool's nodes in the format of their image; may be empty."""
-    return al2023(pool) if pool.image.family == "AL2023" else bottlerocket(pool)
+    return al2023(env, pool) if pool.image.family == "AL2023" else bottlerocket(pool)
 
 
-def al2023(pool: Pool) -> str:
+def al2023(env: Environment, pool: Pool) -> str:
     """A MIME archive with a NodeConfig and shell scripts, each only if needed."""
     aws = pool.on_aws
     config: dict[str, int] = {}
@@ -79,7 +81,8 @@ def al2023(pool: Pool) -> str:
     if pool.hugepages:
         parts.append((_SCRIPT, huge_pages_script(pool.hugepages)))
     if aws.prepull:
-        parts.append((_SCRIPT, prepull_script(aws.prepull)))
+        script = prepull_script(tuple(env.image(image) for image in aws.prepull))
+        parts.append((_SCRIPT, script))
     return _archive(parts)
 
 
@@ -104,7 +107,7 @@ def prepull_script(wanted: tuple[str, ...]) -> str:
     cloud-init runs it before nodeadm has started containerd, so it leaves the work to a systemd unit that
     waits for containerd. If the pre-pull fails, the node still joins.
     """
-    pulls = "; ".join(
+    pulls = "; ".join(  # containerd's own client does not complete names, unlike the kubelet
         f"ctr --namespace k8s.io images pull {shlex.quote(full_name(image))}" for image in wanted
     )
     work = f"until ctr version >/dev/null 2>&1; do sleep 2; done; {pulls}"
@@ -118,17 +121,6 @@ def _archive(parts: list[tuple[str, str]]) -> str:
     for content_type, text in parts:
         archive = with_part(archive, content_type, text)
     return archive
-
-
-def full_name(image: str) -> str:
-    """The image's name with its registry: containerd's own client adds none, unlike the kubelet.
-
-    A first part without a dot or a port is not a host, so the image is Docker Hub's.
-    """
-    first, slash, _ = image.partition("/")
-    if slash and ("." in first or ":" in first or first == "localhost"):
-        return image
-    return f"docker.io/{image}" if slash else f"docker.io/library/{image}"
 
 
 def with_part(archive: str, content_type: str, text: str) -> str:

@@ -165,7 +165,7 @@ def _pod_spec(env: Environment, workload: Workload, restart: str) -> Manifest:
         requests[resource] = limits[resource] = str(workload.amount)
     container: Manifest = {
         "name": workload.name,
-        "image": workload.image,
+        "image": env.image(workload.image),
         "resources": {"requests": requests, "limits": limits},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import gpuform.status
 from gpuform.cli.main import app
 from gpuform.objects import Objects
+from infra import versions
 from tests.top.played import node
 
 pytestmark = pytest.mark.unit
@@ -51,6 +52,18 @@ def test_schema_is_the_committed_one(run: CliRunner) -> None:
     result = run.invoke(app, ["schema"])
     committed = Path(__file__).parents[2] / "docs/reference/environment.schema.json"
     assert result.stdout == committed.read_text()
+
+
+def test_images_of_a_stack_are_lines_with_digest_or_unknown_and_json(run: CliRunner) -> None:
+    result = run.invoke(app, ["images", "onprem-dev"])
+    assert result.exit_code == 0
+    lines = {line.split()[1]: line.split() for line in result.stdout.splitlines()}
+    assert lines[f"nvcr.io/nvidia/gpu-operator:{versions.GPU_OPERATOR}"][2] == "unknown"
+    name, _, digest = versions.READINESS_GATE_IMAGE.partition("@")
+    assert lines[name][2] == digest
+    found = json.loads(run.invoke(app, ["images", "onprem-dev", "--json"]).stdout)
+    assert found["stack"] == "onprem-dev"
+    assert len(found["pulled"]) == len(result.stdout.splitlines())
 
 
 def test_a_cluster_that_was_never_made_is_told_as_that(run: CliRunner) -> None:

@@ -121,6 +121,7 @@ ROWS: dict[tuple[str, str], tuple[dict[str, Any], str, Any]] = {
     ("Environment", "gpu_operator"): (MPS, "gpu_operator", {"mig_strategy": "single"}),
     ("Environment", "pools"): (EMBEDDED, "pools/0/nodes", 2),
     ("Environment", "workloads"): (EMBEDDED, "workloads", []),
+    ("Environment", "registries"): (EXISTING, "registries", {"nvcr.io": "registry.example.org/nvcr"}),
     ("Environment", "cost"): (EMBEDDED, "cost", {"prices": {"g2.5xlarge": 1.0}}),
     ("Cost", "budget_usd_per_month"): (SPOT, "cost/budget_usd_per_month", 100),
     ("Cost", "spot_factor"): (SPOT, "cost/spot_factor", 0.4),

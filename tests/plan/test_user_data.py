@@ -21,7 +21,7 @@ pytestmark = pytest.mark.unit
 
 
 def text_of(env: Environment) -> str:
-    return user_data.of(env.pools[0])
+    return user_data.of(env, env.pools[0])
 
 
 def parts_of(text: str) -> dict[str, str]:
@@ -42,7 +42,7 @@ def nvidia_of(env: Environment) -> dict[str, Any]:
 
 
 def test_nothing_to_say_is_nothing() -> None:
-    assert user_data.of(TABLE["bottlerocket"].pools[1]) == ""
+    assert user_data.of(TABLE["bottlerocket"], TABLE["bottlerocket"].pools[1]) == ""
 
 
 def test_al2023_is_told_the_kubelets_limits_by_a_node_config() -> None:
@@ -121,13 +121,15 @@ def test_karpenter_is_told_to_use_the_nodes_disks(name: str, policy: str | None)
 
 
 def test_managed_nodes_are_told_to_use_their_disks_and_karpenters_by_their_class() -> None:
-    elastic, managed = TABLE["own disks"].pools
-    assert "NodeConfig" not in user_data.of(elastic)
-    config = yaml.safe_load(parts_of(user_data.of(managed))["application/node.eks.aws"])
+    env = TABLE["own disks"]
+    elastic, managed = env.pools
+    assert "NodeConfig" not in user_data.of(env, elastic)
+    config = yaml.safe_load(parts_of(user_data.of(env, managed))["application/node.eks.aws"])
     assert config["spec"] == {"instance": {"localStorage": {"strategy": "RAID0"}}}
-    elastic, managed = TABLE["bottlerocket, own disks"].pools
-    assert "bootstrap-commands" not in tomllib.loads(user_data.of(elastic))["settings"]
-    steps = tomllib.loads(user_data.of(managed))["settings"]["bootstrap-commands"]["instance-store"]
+    env = TABLE["bottlerocket, own disks"]
+    elastic, managed = env.pools
+    assert "bootstrap-commands" not in tomllib.loads(user_data.of(env, elastic))["settings"]
+    steps = tomllib.loads(user_data.of(env, managed))["settings"]["bootstrap-commands"]["instance-store"]
     init, bind = steps.pop("commands")
     assert init == ["apiclient", "ephemeral-storage", "init"]
     assert bind[:4] == ["apiclient", "ephemeral-storage", "bind", "--dirs"]

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from gpuform.cli.main import app
 from gpuform.engine.events import Change, Step
 from gpuform.health import Seen, Ticket, Unhealthy
 from gpuform.hosts.declared import Declared
@@ -45,6 +47,11 @@ def preview() -> dict[str, Any]:
     return found.to_json()
 
 
+def images() -> dict[str, Any]:
+    listed: dict[str, Any] = json.loads(CliRunner().invoke(app, ["images", "onprem-dev", "--json"]).stdout)
+    return listed
+
+
 def health() -> dict[str, Any]:
     nodes = (Unhealthy("gpu-0", "a100", "replace", "then", "why", None),)
     seen = Seen(nodes, (Ticket("gpu-0", True, {}),), None, ())
@@ -67,6 +74,7 @@ def hosts_verify() -> dict[str, Any]:
 REAL = {
     "status": status,
     "preview": preview,
+    "images": images,
     "health status": health,
     "hosts apply": hosts_apply,
     "hosts status": hosts_status,

@@ -1,0 +1,201 @@
+"""What a cluster pulls, and mirrors: every image and chart is listed, and redirected to its mirror."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+import yaml
+
+from infra import versions
+from infra.config import load, parse
+from infra.model.environment import Environment
+from infra.plan import charts, images, user_data
+from infra.plan.render import render
+from tests.checks import everything
+from tests.plan import aws_environments
+
+pytestmark = pytest.mark.unit
+
+PUBLISHED = everything.REFERENCE / "charts"
+MIRROR = "registry.example.org"
+REGISTRIES = {
+    **{
+        host: f"{MIRROR}/{host.split('.')[0]}"
+        for host in (
+            "docker.io",
+            "ghcr.io",
+            "nvcr.io",
+            "quay.io",
+            "registry.k8s.io",
+            "public.ecr.aws",
+            "602401143452.dkr.ecr.us-west-2.amazonaws.com",
+        )
+    },
+    versions.GPU_OPERATOR_REPOSITORY: f"oci://{MIRROR}/charts",
+    versions.DEVICE_PLUGIN_REPOSITORY: f"oci://{MIRROR}/charts",
+    versions.DCGM_EXPORTER_REPOSITORY: f"oci://{MIRROR}/charts",
+    versions.KUBE_PROMETHEUS_STACK_REPOSITORY: "https://charts.example.org/stable",
+    versions.EKS_CHARTS_REPOSITORY: "https://charts.example.org/eks",
+}
+
+
+@cache
+def stacks() -> dict[str, Environment]:
+    """Every checked environment with a cluster whose nodes pull images."""
+    return {name: env for name, env in everything.environments().items() if env.cluster.kind != "embedded"}
+
+
+def behind(env: Environment) -> Environment:
+    """The same with a mirror of everything."""
+    return parse({**env.resolved(), "registries": REGISTRIES})
+
+
+def names(text: str) -> Iterator[str]:
+    """Every image and every registry that rendered documents name, by the keys that charts and pods have."""
+
+    def walk(value: Any) -> Iterator[str]:
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                if key in ("image", "repository", "registry", "chart") and isinstance(inner, str):
+                    yield inner
+                else:
+                    yield from walk(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from walk(inner)
+
+    for document in yaml.safe_load_all(text):
+        yield from walk(document)
+
+
+@pytest.mark.parametrize("name", sorted(stacks()))
+def test_with_mirrors_of_all_nothing_is_pulled_from_anywhere_else(name: str) -> None:
+    env = stacks()[name]
+    mirrored = behind(env)
+    for one in images.pulled(mirrored):
+        if one.kind != "add-on" and not one.name.startswith(MIRROR):
+            assert one.pulled_as != one.name
+            assert "example.org/" in one.pulled_as
+    files = render(mirrored)
+    hosts = (
+        "nvcr.io",
+        "docker.io",
+        "quay.io",
+        "registry.k8s.io",
+        "ghcr.io",
+        "public.ecr.aws",
+        "amazonaws.com",
+    )
+    for file in set(files) - {"environment.yaml"}:
+        found = [one for one in names(files[file]) if one.removeprefix("oci://").startswith(hosts)]
+        assert not found, file
+
+
+@pytest.mark.parametrize("chart", sorted(charts.PINNED))
+def test_the_charts_values_name_what_the_table_has(chart: str) -> None:
+    file = PUBLISHED / chart / "values.yaml"
+    if not file.is_file():
+        if chart == "karpenter-crd":
+            return  # a chart of CRDs, without values
+        pytest.skip(f"{file.parent} is not here")
+    values = yaml.safe_load(file.read_text())
+    _, table = charts.PINNED[chart]
+    ours = {one.at for one in table}
+    for one in table:
+        found: Any = values
+        for part in one.at:
+            found = (found or {}).get(part)
+        if found is None or "repository" not in found:  # a sub-chart's: its values are not here
+            assert one.at[0] in OF_SUB_CHARTS, one.at
+            continue
+        folder, _, last = one.name.rpartition("/")
+        host, _, path = one.name.partition("/")
+        assert {
+            "parts": {"repository": folder, "image": last},
+            "host": {"registry": host, "repository": path.removeprefix("library/")},
+            "whole": {"repository": one.name},
+        }[one.form].items() <= found.items(), one.at
+        stated = str(found.get("version") or found.get("tag") or "")
+        assert not stated or stated in (one.tag, "latest"), one.at
+    missing = {at for at in images_of(values) if at not in ours}
+    assert missing == NEVER_STARTED.get(chart, set())
+
+
+OF_SUB_CHARTS = {"node-feature-discovery", "nfd", "grafana", "kube-state-metrics", "prometheus-node-exporter"}
+_SANDBOX = {
+    ("vgpuManager",),
+    ("vgpuManager", "driverManager"),
+    ("vgpuDeviceManager",),
+    ("vfioManager",),
+    ("vfioManager", "driverManager"),
+    ("sandboxDevicePlugin",),
+    ("kataSandboxDevicePlugin",),
+    ("ccManager",),
+}
+NEVER_STARTED: Mapping[str, set[tuple[str, ...]]] = {
+    # Virtual machines as workloads, and the DRA driver, which is a release of its own here.
+    "gpu-operator": _SANDBOX | {("draDriver",)},
+    "kube-prometheus-stack": {
+        ("prometheusOperator", "admissionWebhooks", "deployment", "image"),
+        ("prometheusOperator", "thanosImage"),
+        ("thanosRuler", "thanosRulerSpec", "image"),
+    },
+}
+"""Images that the charts start only with values that no plan sets."""
+
+
+def images_of(values: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Where values name an image: a repository beside an image's name, a registry or a tag."""
+    if isinstance(values, Mapping):
+        if "repository" in values and {"image", "tag", "registry"} & set(values):
+            yield path
+        for key, inner in values.items():
+            yield from images_of(inner, (*path, key))
+
+
+def test_the_operators_driver_has_the_system_of_its_nodes_in_its_tag() -> None:
+    env = load(everything.ROOT / "Pulumi.openstack-dev.yaml")
+    (driver,) = [one.name for one in images.pulled(env) if "/driver:" in one.name]
+    assert driver.endswith("-<system>")
+
+
+def test_another_version_of_a_chart_has_other_tags() -> None:
+    env = load(everything.ROOT / "Pulumi.onprem-dev.yaml")
+    older = parse(
+        {**env.resolved(), "gpu_operator": {**env.resolved()["gpu_operator"], "version": "v26.3.0"}}
+    )
+    found = {one.name for one in images.pulled(older)}
+    assert "nvcr.io/nvidia/gpu-operator" in found
+    assert not any(name.startswith("nvcr.io/nvidia/gpu-operator:") for name in found)
+
+
+def test_a_mirror_that_redirects_nothing_is_named() -> None:
+    env = load(everything.ROOT / "Pulumi.onprem-dev.yaml")
+    typo = parse({**env.resolved(), "registries": {**REGISTRIES, "docker.oi": f"{MIRROR}/hub"}})
+    unused = images.unused(typo, images.pulled(typo))
+    assert "docker.oi" in unused
+    assert "docker.io" not in unused
+
+
+def test_images_are_listed_with_the_digest_that_pins_them() -> None:
+    found = {one.name: one for one in images.pulled(load(everything.ROOT / "Pulumi.onprem-dev.yaml"))}
+    name, _, digest = versions.READINESS_GATE_IMAGE.partition("@")
+    assert found[name].digest == digest
+    assert "Deployment readiness-gate" in found[name].used_by
+    assert found[f"nvcr.io/nvidia/gpu-operator:{versions.GPU_OPERATOR}"].digest is None
+
+
+def test_a_cluster_with_its_own_operator_pulls_none_of_ours() -> None:
+    env = everything.existing({**everything.T4}, mode="existing")
+    assert not [one.name for one in images.pulled(env) if "nvidia" in one.name]
+
+
+def test_an_elastic_pool_pulls_its_images_ahead_of_pods_from_the_mirror() -> None:
+    env = behind(aws_environments.TABLE["at boot"])
+    script = user_data.of(env, env.pools[0])
+    wanted = [env.image(image) for image in env.pools[0].on_aws.prepull]
+    assert wanted
+    assert all(image.startswith(MIRROR) and f"pull {image}" in script for image in wanted)
