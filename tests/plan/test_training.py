@@ -118,7 +118,7 @@ def test_enough_nodes_are_simulated_for_its_adapters_and_huge_pages(
 def test_a_node_reserves_its_huge_pages_and_karpenter_knows() -> None:
     env = environment()
     (pool,) = env.pools
-    assert "sysctl -w vm.nr_hugepages=5120\n" in user_data.of(pool)
+    assert "sysctl -w vm.nr_hugepages=5120\n" in user_data.of(env, pool)
     (overlay,) = overlays.node_overlays(env, pool)
     assert overlay["spec"] == {
         "capacity": {"hugepages-2Mi": "10Gi"},
@@ -131,4 +131,4 @@ def test_a_node_reserves_its_huge_pages_and_karpenter_knows() -> None:
 
 def test_bottlerocket_reserves_them_by_a_setting() -> None:
     env = environment({**H100, "aws": {"efa": True, "image": "bottlerocket-nvidia"}})
-    assert '[settings.kernel.sysctl]\n"vm.nr_hugepages" = "5120"\n' in user_data.of(env.pools[0])
+    assert '[settings.kernel.sysctl]\n"vm.nr_hugepages" = "5120"\n' in user_data.of(env, env.pools[0])

@@ -29,7 +29,7 @@ def annotations(text: str, adapters: int) -> dict[str, str]:
 @pytest.mark.parametrize(
     "text",
     [
-        user_data.of(STACK.pool("h100-training")),
+        user_data.of(STACK, STACK.pool("h100-training")),
         '[settings.kernel.sysctl]\n"vm.nr_hugepages" = "5120"\n',
     ],
     ids=["AL2023", "Bottlerocket"],

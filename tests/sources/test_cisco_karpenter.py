@@ -111,7 +111,7 @@ def test_cisco_node_class() -> None:
 
 def test_cisco_user_data_pulls_the_image_and_sets_the_limits() -> None:
     manifest = node_class.ec2_node_class(ENV, POOL, "KarpenterNodeRole", ENV.name)
-    config, script = email.message_from_string(manifest["spec"]["userData"]).get_payload()
+    config, _, script = email.message_from_string(manifest["spec"]["userData"]).get_payload()
     kubelet = yaml.safe_load(config.get_payload())["spec"]["kubelet"]["config"]
     assert kubelet == {"maxPods": 110, "podPidsLimit": 32768}
     assert "k8s.io images pull docker.io/tensorflow/tensorflow:2.12.0-gpu" in script.get_payload()
