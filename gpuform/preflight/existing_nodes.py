@@ -1,9 +1,7 @@
 """Nodes of a cluster that gpuform did not create: do requested GPUs reach containers, and only those?
 
 The API shows a node's container runtime (``status.nodeInfo.containerRuntimeVersion``), but not the
-configuration of a container toolkit on it. containerd supports CDI from 1.7 on, by ``enable_cdi``, and
-enables it from 2.0 on (its docs/cri/config.md and release notes); CRI-O from 1.23 on (its release notes).
-Without CDI a container starts without its GPU (github.com/NVIDIA/k8s-device-plugin, README).
+configuration of a container toolkit on it.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from typing import Any
 
 from gpuform.preflight.check import Check, Judged
 from gpuform.preflight.existing import POLICIES, Parts
+from infra.model.container_runtimes import CDI
 from infra.model.environment import Environment
 
 SETTING = "accept-nvidia-visible-devices-envvar-when-unprivileged"
@@ -22,8 +21,7 @@ VARIABLE = SETTING.replace("-", "_").upper()
 ISOLATION = "GPUs without a request"
 BY_HAND = f"on each node with GPUs: nvidia-ctk config | grep {SETTING}"
 _OPEN = f"unless {SETTING} is false, any container that sets NVIDIA_VISIBLE_DEVICES=all sees all GPUs"
-_CDI = {"containerd": (1, 7), "cri-o": (1, 23)}
-_ENABLED = (2, 0)
+_CDI = {"containerd": CDI["containerd"], "cri-o": CDI["crio"]}
 Json = Mapping[str, Any]
 
 
@@ -48,9 +46,9 @@ def runtimes(parts: Parts) -> Judged:
         found = re.match(r"(containerd|cri-o)://v?(\d+)\.(\d+)", said)
         version = (int(found[2]), int(found[3])) if found else (0, 0)
         named = f"{node['metadata']['name']} ({said})"
-        if found and version < _CDI[found[1]]:
+        if found and version < _CDI[found[1]].known:
             without.append(named)
-        elif not found or (found[1] == "containerd" and version < _ENABLED and by_host):
+        elif not found or (version < _CDI[found[1]].on and by_host):
             unknown.append(named)
     if without:
         fact = f"without CDI, so containers get no GPU: {', '.join(without)}"

@@ -69,13 +69,15 @@ QUOTAS = (
 
 _BESIDE_P5 = "AWS has a quota for P5 but none for this family; it counts capacity blocks separately"
 _GR = "AWS's quotas name G and VT, but not Gr"
+_NO_P6 = "AWS has spot quotas for P2 to P5, but none for P6"
 
 UNKNOWN: Mapping[tuple[Market, str], str] = {
     ("on-demand", "gr6"): _GR,
     ("spot", "gr6"): _GR,
     ("spot", "p5e"): _BESIDE_P5,
     ("spot", "p5en"): _BESIDE_P5,
-    ("spot", "p6-b200"): "AWS has spot quotas for P2 to P5, but none for P6",
+    ("spot", "p6-b200"): _NO_P6,
+    ("spot", "p6-b300"): _NO_P6,
 }
 """Why the quota of a family is not known, by market."""
 

@@ -26,6 +26,8 @@ PODS_PER_NODE = 110
 _MIB = 2**20
 _VM_OVERHEAD = 0.075
 """Share of memory that the hypervisor keeps, as Karpenter assumes (``vmMemoryOverheadPercent``)."""
+_CMA_MIB = 64
+"""Memory that the kernel of arm64 nodes keeps for CMA, as Karpenter assumes (types.go, memory)."""
 _EVICTION_MIB = 100
 """The kubelet's default for memory.available."""
 
@@ -77,7 +79,8 @@ def allocatable(
     """
     steps = [60, 10, 5, 5]
     cpu = math.ceil(sum(steps[: machine.vcpu]) + 2.5 * max(0, machine.vcpu - len(steps)))
-    whole = math.floor(machine.memory * 1024 * (1 - hypervisor))
+    kept = _CMA_MIB if machine.arch == "arm64" else 0
+    whole = math.floor((machine.memory * 1024 - kept) * (1 - hypervisor))
     memory = whole - 255 - 11 * (pods if reserved_for is None else reserved_for) - _EVICTION_MIB
     return Room(machine.vcpu * 1000 - cpu, memory, pods)
 

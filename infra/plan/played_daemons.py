@@ -1,4 +1,4 @@
-"""The DaemonSets of a rehearsed EKS cluster that no simulated chart brings: the add-ons' and EFA's plugin.
+"""The DaemonSets of a rehearsed EKS cluster that no simulated chart brings: the add-ons'.
 
 Karpenter takes what DaemonSets request off each node that it may buy, so a rehearsal needs them.
 """
@@ -10,13 +10,7 @@ from typing import Any
 
 from infra.model import labels, node_room
 from infra.model.environment import Environment
-from infra.plan import add_ons, efa
-
-SIMULATED_EFA = {
-    "app.kubernetes.io/part-of": "efa-device-plugin-sim",
-    "simulator.gpuform.io/operand": "efa-device-plugin",
-}
-"""Labels by which the simulator recognises the plugin's pods, as in charts/efa-device-plugin-sim."""
+from infra.plan import add_ons
 
 Manifest = dict[str, Any]
 
@@ -29,12 +23,6 @@ def manifests(env: Environment) -> tuple[Manifest, ...]:
         nvidia = [one.name for one in env.catalogue.machines.values() if one.seller == "ec2" and one.gpus]
         tolerations = agent["dcgmAgent"]["tolerations"]
         found.append(_daemon_set(node_room.DCGM_SERVER, tolerations, labels.INSTANCE_TYPE, nvidia))
-    plugin = efa.release(env)
-    if plugin:
-        (key,), pools = plugin.values["supportedInstanceLabels"].values()
-        made = _daemon_set(node_room.EFA_PLUGIN, plugin.values["tolerations"], key, pools)
-        made["spec"]["template"]["metadata"]["labels"] |= SIMULATED_EFA
-        found.append(made)
     return tuple(found)
 
 

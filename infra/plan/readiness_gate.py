@@ -52,7 +52,7 @@ def pools(env: Environment) -> dict[str, Any]:
             if startup.tried(env, pool):
                 own = {"runtime_class": env.runtime_class} if env.runtime_class else {}
                 found[pool.name]["trial"] = {
-                    "image": versions.READINESS_GATE_IMAGE,
+                    "image": env.image(versions.READINESS_GATE_IMAGE),
                     "namespace": TRIAL,
                     **own,
                 }

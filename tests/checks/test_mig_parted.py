@@ -55,7 +55,7 @@ def test_it_knows_every_profile_of_the_catalogue(mig_parted: Path, gpu: Gpu) -> 
     text = to_yaml({"version": "v1", "mig-configs": configs})
     found = asserted(mig_parted, text, "layout-0")
     assert found.returncode == 0, found.stderr
-    assert len(configs) >= 14
+    assert len(configs) >= (14 if gpu.geometry.compute > 2 else 3)
 
 
 REFUSED = {

@@ -20,10 +20,12 @@ from gpuform.offline import karpenter_crds, prometheus_crds
 from gpuform.offline.charts import Charts
 from gpuform.paths import Paths
 from gpuform.plugins.language.program import find_charts_here
+from gpuform.simulator import efa as simulated_efa
+from gpuform.simulator import keys
 from gpuform.toolchain import Toolchain
 from infra import versions
 from infra.config import load
-from infra.plan import efa, eks, gpu_operator, played_daemons
+from infra.plan import efa, eks, gpu_operator
 from tests.components.recording import own_loop
 
 pytestmark = pytest.mark.tools
@@ -120,7 +122,8 @@ def test_the_simulated_plugin_runs_on_the_nodes_that_the_values_name(
     folder = charts.folder(release.chart, str(release.version))
     (made,) = template(folder, toolchain, values=release.values)
     pod = made["spec"]["template"]
-    assert pod["metadata"]["labels"].items() >= played_daemons.SIMULATED_EFA.items()
+    assert pod["metadata"]["labels"][keys.PART_OF] in keys.CHARTS
+    assert pod["metadata"]["labels"][keys.OPERAND] == simulated_efa.OPERAND
     required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     pools = {"key": "gpuform.io/pool", "operator": "In", "values": ["a100-mig", "h100-training"]}
     assert required["nodeSelectorTerms"] == [{"matchExpressions": [pools]}]

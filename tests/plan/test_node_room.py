@@ -21,7 +21,16 @@ from infra.model.errors import InputError
 from infra.model.machines import MACHINES
 from infra.model.node_room import Room, allocatable, daemons, room
 from infra.model.workload import cpu_millis, memory_bytes
-from infra.plan import dcgm_exporter, device_plugin, dra, gpu_operator, monitoring, played_nodes, sharing
+from infra.plan import (
+    dcgm_exporter,
+    device_plugin,
+    dra,
+    efa,
+    gpu_operator,
+    monitoring,
+    played_nodes,
+    sharing,
+)
 from tests.external import reference
 from tests.plan.aws_environments import aws
 from tests.plan.test_played_groups import openstack
@@ -113,7 +122,11 @@ ENVIRONMENTS = {
         }
     ),
 }
-SIMULATED = {"gpu-operator": "gpu-operator-sim", "nvidia-device-plugin": "device-plugin-sim"}
+SIMULATED = {
+    "gpu-operator": "gpu-operator-sim",
+    "nvidia-device-plugin": "device-plugin-sim",
+    "aws-efa-k8s-device-plugin": "efa-device-plugin-sim",
+}
 
 
 @pytest.mark.tools
@@ -122,7 +135,8 @@ def test_a_rehearsed_node_has_the_daemon_sets_that_its_room_counts(name: str, to
     env = ENVIRONMENTS[name]
     alone = env.gpu_operator.mode == "device_plugin"
     releases = [device_plugin.release(env) if alone else gpu_operator.release(env)]
-    releases += filter(None, (monitoring.release(env), dcgm_exporter.release(env), dra.release(env)))
+    others = (monitoring.release(env), dcgm_exporter.release(env), dra.release(env), efa.release(env))
+    releases += filter(None, others)
     made = [one for one in played(env).manifests if one["kind"] == "DaemonSet"]
     for release in releases:
         chart = release.chart.rpartition("/")[2].removesuffix("-sim")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from infra.config import parse
-from infra.model import drivers, labels, operator_checks, ownership
+from infra.model import drivers, labels, ownership
 from infra.model.environment import Environment
 from infra.model.errors import InputError
 from infra.plan import gpu_operator
@@ -185,17 +185,13 @@ def test_volta_and_blackwell_share_the_branch_that_drives_both() -> None:
     assert (driver["version"].split(".")[0], driver["kernelModuleType"]) == ("580", "auto")
 
 
-def test_where_no_branch_drives_two_gpus_both_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No two GPUs of today's tables lack a common branch."""
-    env = existing({"machine": "g1.4xlarge"}, {"machine": "p6-b200.48xlarge"})
-    monkeypatch.setattr(
-        drivers, "SUPPORT", {**drivers.SUPPORT, "B200": drivers.Support("NVIDIA B200", "590")}
-    )
+def test_where_no_branch_drives_two_gpus_both_are_named() -> None:
     with pytest.raises(InputError) as refused:
-        operator_checks.check("existing", env.gpu_operator, env.ownership, env.pools)
+        existing({"machine": "g1.4xlarge"}, {"machine": "g7.2xlarge"})
     assert refused.value.path == "gpu_operator.driver"
     assert refused.value.fact == (
-        "no driver supports both V100-PCIE-16GB (pool p0, last branch 580) and B200 (pool p1, from 590 on)"
+        "no driver supports both V100-PCIE-16GB (pool p0, last branch 580) and RTX-PRO-4500 (pool p1, from "
+        "595.58.03 on)"
     )
 
 

@@ -9,8 +9,6 @@ import pytest
 from gpuform.simulator import efa, keys, kubelet
 from gpuform.simulator.actions import NodeResources
 from gpuform.simulator.objects import node_of, pod_of
-from infra.plan import played_daemons
-from tests.plan.test_training import environment
 
 pytestmark = pytest.mark.unit
 
@@ -37,20 +35,6 @@ def test_without_the_plugin_it_offers_none(make_world: Any, make_pod: Any) -> No
 def test_the_plugin_without_adapters_offers_none(make_world: Any, make_pod: Any) -> None:
     bare = make_world(gpu="", operands=(), pods=(make_pod("efa", efa.OPERAND),))
     assert kubelet.report(bare) == []
-
-
-def test_the_plugin_of_a_rehearsal_is_recognised() -> None:
-    made = next(one for one in played_daemons.manifests(environment()) if "efa" in one["metadata"]["name"])
-    template = made["spec"]["template"]
-    raw = {"name": "p", "namespace": "kube-system", "uid": "u", "resourceVersion": "1"}
-    pod = pod_of(
-        {
-            "metadata": {**raw, **template["metadata"], "creationTimestamp": "2026-01-01T00:00:00Z"},
-            "spec": template["spec"],
-        }
-    )
-    assert pod is not None
-    assert pod.operand == efa.OPERAND
 
 
 def test_a_node_keeps_its_adapters_and_a_pod_gets_no_device_for_them() -> None:

@@ -34,8 +34,11 @@ def chosen(**wanted: Any) -> set[str]:
 
 def test_nvidia_row_22_a_pool_by_what_its_gpus_have() -> None:
     """Minimum memory and NVLink are from the talk; compute capability is our addition."""
-    assert chosen(memory_gib=130) == {"H200", "B200"}
-    assert chosen(nvlink=True, memory_gib=75) == {"A100-SXM4-80GB", "H100-SXM", "H200", "B200"}
+    assert chosen(memory_gib=130) == {"H200", "B200", "GB200", "B300"}
+    assert chosen(nvlink=True, memory_gib=75) == {
+        *("A100-SXM4-80GB", "H100-SXM", "H200"),
+        *("B200", "GB200", "B300"),
+    }
     linked, compute = chosen(nvlink=True), chosen(compute="9.0")
     assert "A100-PCIE-40GB" not in linked
     assert {name for name in GPUS if name.startswith(("H", "B"))} <= compute
