@@ -18,7 +18,7 @@ PROMETHEUS_MODULE = "0.315.0"  # the same release: a Go module needs /v3 in its 
 KUBE_STATE_METRICS = "2.18.0"  # github.com/kubernetes/kube-state-metrics/releases
 # The newest available as a Go module; kube-prometheus-stack's chart brings newer ones of the same API.
 PROMETHEUS_OPERATOR_CRDS = "0.85.0"  # github.com/prometheus-operator/prometheus-operator/releases
-GO = "1.26.5"  # go.dev/dl: the lowest version that builds the toolchain
+GO = "1.26.6"  # go.dev/dl: the lowest version that builds the toolchain
 
 GPU_OPERATOR = "v26.7.0"  # github.com/NVIDIA/gpu-operator/releases
 GPU_DRIVER = "595.91.07"  # gpu-operator values.yaml, driver.version
@@ -55,9 +55,8 @@ PAUSE_IMAGE = (
     "registry.k8s.io/pause:3.10@sha256:ee6521f290b2168b6e0935a181d4cff9be1ac3f505666ef0e3c98fae8199917a"
 )
 
+# Not 1.15.0: with it, pods that a full reservation has no place for wait, and get no on-demand or spot node.
 KARPENTER = "1.14.1"  # github.com/aws/karpenter-provider-aws/releases; chart and CRD chart have its version
-# The newest controller that can be built: the module proxy lacks 1.14.1's core. Its CRDs are the chart's.
-KARPENTER_MODULE = "1.14.0"  # github.com/aws/karpenter-provider-aws/releases
 KARPENTER_REPOSITORY = "oci://public.ecr.aws/karpenter"  # karpenter.sh, getting started
 
 # EKS add-ons by Kubernetes minor version: `aws eks describe-addon-versions --addon-name NAME

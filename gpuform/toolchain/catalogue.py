@@ -214,10 +214,10 @@ _NVML_MOCK = Module(name="nvml-mock", pins="github.com/NVIDIA/go-nvml", version=
 _KARPENTER = Module(
     name="karpenter",
     pins="github.com/aws/karpenter-provider-aws",
-    version=versions.KARPENTER_MODULE,
+    version=versions.KARPENTER,
     mb=2130,
     # Its controllers for AWS and for kwok share the core package that has the version.
-    ldflags=_set("sigs.k8s.io/karpenter/pkg/operator", Version=versions.KARPENTER_MODULE),
+    ldflags=_set("sigs.k8s.io/karpenter/pkg/operator", Version=versions.KARPENTER),
 )
 _ACTIONLINT = Module(name="actionlint", pins="github.com/rhysd/actionlint", version="1.7.12", mb=110)
 

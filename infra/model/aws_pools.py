@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from infra import versions
 from infra.model import offer
 from infra.model.aws import AwsCluster
 from infra.model.base import listing
@@ -17,6 +18,11 @@ from infra.model.offer import MigStrategy
 from infra.model.pool import Pool
 from infra.model.sharing import Mig
 
+FIRST_KARPENTER_WITH_CLAIMS = "1.15.0"
+"""First version of the AWS provider that expects NVIDIA's devices of a new node (gate DRANVIDIAGPU).
+
+Core allocates claims from 1.14 on (``ignore-dra-requests``), but no earlier provider tells it of a device.
+"""
 _FIRST_WITH_CLAIMS = (1, 34)
 """First version with Dynamic Resource Allocation stable and enabled [Kubernetes' release notes]."""
 
@@ -85,7 +91,8 @@ def _check_claims(cluster: AwsCluster, pool: Pool, path: str) -> None:
     if pool.elastic:
         raise InputError(
             f"{path}.sharing.kind",
-            "Karpenter starts no node for a pod with only a claim, so the pool would stay empty",
+            f"Karpenter {versions.KARPENTER} starts no node for a pod with only a claim, so the pool would "
+            f"stay empty ({FIRST_KARPENTER_WITH_CLAIMS} is the first that does, for whole GPUs)",
             "give the pool nodes: N, or use another kind",
         )
     if tuple(map(int, cluster.version.split("."))) < _FIRST_WITH_CLAIMS:

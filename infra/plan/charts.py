@@ -50,6 +50,7 @@ class ChartImage:
     tag: str | None
     form: Literal["parts", "host", "whole"]
     switch: tuple[Path, bool] | None = None
+    digest: str | None = None
 
     def started(self, values: Values) -> bool:
         """Whether the chart starts it with these values."""
@@ -148,7 +149,15 @@ PINNED: Mapping[str, tuple[str, tuple[ChartImage, ...]]] = {
     ),
     "karpenter": (
         versions.KARPENTER,
-        _only("public.ecr.aws/karpenter/controller", versions.KARPENTER, "controller", "image"),
+        (
+            ChartImage(
+                ("controller", "image"),
+                "public.ecr.aws/karpenter/controller",
+                versions.KARPENTER,
+                "whole",
+                digest="sha256:723130949e4cab989461ff07d1be4cd781d63515432494641b33c235f300ae23",
+            ),
+        ),
     ),
     "karpenter-crd": (versions.KARPENTER, ()),
     "aws-efa-k8s-device-plugin": (
@@ -200,7 +209,7 @@ def images(release: ChartRelease) -> Iterator[tuple[ChartImage, str | None]]:
     same = release.version is not None and release.version.removeprefix("v") == pinned.removeprefix("v")
     for one in found:
         if one.started(release.values):
-            own = one if same else replace(one, tag=None)
+            own = one if same else replace(one, tag=None, digest=None)
             yield one, own.tagged(release.values)
 
 

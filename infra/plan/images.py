@@ -121,7 +121,7 @@ def _of(release: ChartRelease) -> Iterator[Pulled]:
         if tag is not None and one.at == ("driver",):
             tag = f"{tag}-{SYSTEM}"
         name = name if tag is None else f"{name}:{tag}"
-        yield _one("image", name, None, f"chart {release.short} {release.version}")
+        yield _one("image", name, one.digest, f"chart {release.short} {release.version}")
 
 
 def _one(kind: Kind, name: str, digest: str | None, by: str) -> Pulled:

@@ -115,6 +115,7 @@ def test_the_charts_values_name_what_the_table_has(chart: str) -> None:
         }[one.form].items() <= found.items(), one.at
         stated = str(found.get("version") or found.get("tag") or "")
         assert not stated or stated in (one.tag, "latest"), one.at
+        assert one.digest == found.get("digest"), one.at
     missing = {at for at in images_of(values) if at not in ours}
     assert missing == NEVER_STARTED.get(chart, set())
 

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from infra import versions
+from infra.model.aws_pools import FIRST_KARPENTER_WITH_CLAIMS
+from infra.model.drivers import numbers
 from infra.model.eks_support import EKS
 from infra.model.environment import Environment
 from infra.plan import eks
@@ -44,6 +47,11 @@ def test_gates_are_open_where_they_are_used(name: str, overlay: bool, reserved: 
 def test_no_replica_waits_for_a_node_that_is_not_there() -> None:
     assert eks.karpenter_values(TABLE["sliced"])["replicas"] == 2
     assert eks.karpenter_values(aws(SLICED, system={"nodes": 1}))["replicas"] == 1
+
+
+def test_claims_are_refused_on_elastic_pools_only_below_the_version_that_allocates_them() -> None:
+    """A pin from that version on must allow them: docs/adr/0006 says what 1.15.0 does to reservations."""
+    assert numbers(versions.KARPENTER) < numbers(FIRST_KARPENTER_WITH_CLAIMS)
 
 
 def test_every_version_of_eks_has_every_add_on_pinned() -> None:

@@ -43,7 +43,7 @@ def test_every_module_folder_is_in_the_catalogue() -> None:
         ("etcd", versions.ETCD),
         ("kwok", versions.KWOK),
         ("helm", versions.HELM),
-        ("karpenter", versions.KARPENTER_MODULE),
+        ("karpenter", versions.KARPENTER),
         ("prometheus", versions.PROMETHEUS_MODULE),
         ("kube-state-metrics", versions.KUBE_STATE_METRICS),
         ("nvidia-config", NVIDIA_CONFIG.version),
@@ -63,7 +63,7 @@ def test_go_mod_requires_the_pinned_version(name: str, pin: str) -> None:
 def test_both_karpenters_are_of_one_core() -> None:
     """The linker sets the core's version in both."""
     required = re.findall(r"^\s*sigs\.k8s\.io/karpenter (\S+)", go_mod(MODULES["karpenter"]), re.MULTILINE)
-    assert required == [f"v{versions.KARPENTER_MODULE}"]
+    assert required == [f"v{versions.KARPENTER}"]
 
 
 @pytest.mark.parametrize(("name", "pin"), NOT_BUILT.items())
