@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpuform.simulator import device_plugin, gfd, keys, mig_manager
+from gpuform.simulator import device_plugin, gfd, keys, mig_manager, power
 from gpuform.simulator.actions import NodeMeta
 from gpuform.simulator.objects import Node, node_of
 from gpuform.simulator.world import Config, World
@@ -20,7 +20,7 @@ from tests.checks.judges import Lines
 from tests.simulator.conftest import RUNNING, _pod
 
 DRIVER = "595.91.07"
-_STEPS = 5
+_STEPS = 9
 
 
 @dataclass
@@ -49,9 +49,14 @@ class Site:
         return self._world(node)
 
     def _cut(self, node: Node) -> None:
+        """Let the MIG manager act, and the node boot if the manager reboots it."""
         for _ in range(_STEPS):
-            pending = node.labels.get(keys.MIG_STATE) == "pending"
-            acts = mig_manager.act(self._world(node, clients=not pending))
+            if keys.DOWN_UNTIL in node.annotations:
+                node.annotations[keys.DOWN_UNTIL] = "0"
+                acts = power.act(self._world(node))
+            else:
+                pending = node.labels.get(keys.MIG_STATE) == "pending"
+                acts = mig_manager.act(self._world(node, clients=not pending))
             for act in acts:
                 if isinstance(act, NodeMeta):
                     _merge(node.labels, act.labels)
@@ -68,7 +73,9 @@ class Site:
             )
         names += ["gfd"] if clients else []
         image = {"driver": f"x/driver:{DRIVER}"}
-        pods = [_pod(f"{one}-1", one, env=env, image=image.get(one, "x:1")) for one in names]
+        manager = {one["name"]: one["value"] for one in self.values["migManager"].get("env", ())}
+        own = {"mig-manager": {**env, **manager}}
+        pods = [_pod(f"{one}-1", one, env=own.get(one, env), image=image.get(one, "x:1")) for one in names]
         configs: dict[str, Any] = {pod.uid: config for pod in pods if pod.operand != "mig-manager"}
         configs["uid-mig-manager-1"] = Config("", data=self._layouts())
         return World(node, RUNNING, pods, configs)
