@@ -7,7 +7,7 @@ the two.
 PULUMI = "3.256.0"  # github.com/pulumi/pulumi/releases; pyproject.toml pins the SDK to the same version
 KUBERNETES = "1.34.4"  # kubernetes.io/releases
 ETCD = "3.6.5"  # github.com/etcd-io/etcd/releases
-KWOK = "0.7.0"  # github.com/kubernetes-sigs/kwok/releases
+KWOK = "0.8.0"  # github.com/kubernetes-sigs/kwok/releases
 HELM = "3.19.0"  # github.com/helm/helm/releases
 # The newest source of the provider available as a Go module; pyproject.toml pins its SDK, 4.34.2.
 PULUMI_KUBERNETES_MODULE = "4.0.0-20260115033456-f47bc2d6f199"  # proxy: pulumi-kubernetes/provider/v4

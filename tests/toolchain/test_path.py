@@ -30,7 +30,7 @@ ANSWERS = [
     ("etcd", "etcd Version: 3.6.11\nGit SHA: 1", "3.6.11"),
     ("etcd", "etcd Version: 3.6.4\nGit SHA: 1", None),
     ("etcd", "etcd Version: 3.7.0\nGit SHA: 1", None),
-    ("kwok", "kwok version v0.7.0 go1.23.9 (linux/amd64)", "0.7.0"),
+    ("kwok", "kwok version v0.8.0 go1.26.8 (linux/amd64)", "0.8.0"),
     ("kwokctl", "kwokctl version v0.6.1 go1.23.9 (linux/amd64)", None),
     ("helm", "v3.19.0+g3d8990f", "3.19.0"),
     ("helm", "v3.22.1+g3d8990f", "3.22.1"),
