@@ -84,7 +84,7 @@ def _make(paths: Paths, tools: Tools, stack: str, say: Say) -> tuple[Environment
         say(f"the base of {stack} is not simulated: own hosts and existing clusters cannot be simulated here")
         return before, declared(before)
     if before.cluster.kind in nodes.KINDS:
-        nodes.play(before, paths, tools)
+        nodes.play(before, paths, tools, lenient=True)
     Engine(paths, tools, say=say, offline=True).up(stack, on_event=lambda event: None)
     return before, read(paths.kubeconfig)
 
